@@ -1,0 +1,153 @@
+"""What hotspare asks of a bus: ordered topics, and output committed together with progress under a fencing epoch.
+
+Methods by how dangerous they are (each says which it is):
+  atomic           all of it happens or none of it
+  compare-and-set  atomic, and refused unless the bus still is as the caller believes
+  best effort      may fail and be repeated
+
+Offsets count from 0 per partition and rise by at least 1 (a bus may leave holes). A position "to read next" is one past the last
+message that was read. Times are microseconds since 1970 UTC, given by the bus when it appends.
+
+"Unknown result" (`UnknownResult`): the bus may or may not have committed. The caller fences again and reads progress; it never
+repeats the publish blindly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+TICK_HEADER = "hotspare-tick"
+"""Present on a message without events; every reader skips it. Its append time is what it says."""
+SOURCE_HEADER = "hotspare-source"
+"""What a publisher wrote this message from: `name@byte-or-row`, read back by `newest_with_header` after a crash."""
+FORMAT_HEADER = "hotspare-format"
+"""`csv` or `arrow`; absent means the topic's configured format."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    topic: str
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message to append."""
+
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as the bus stores it."""
+
+    offset: int
+    append_time_us: int
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+    def header(self, name: str) -> bytes | None:
+        for key, value in self.headers:
+            if key == name:
+                return value
+        return None
+
+    @property
+    def is_tick(self) -> bool:
+        return self.header(TICK_HEADER) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputId:
+    """Which input event caused an output (index of its topic in the project's inbound topics) and its ordinal among that
+    position's outputs in the stream."""
+
+    topic: int
+    partition: int
+    offset: int
+    index: int
+    ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What of one output stream is committed: the newest sequence, its id and the digest up to and including it.
+
+    `digest` is an unsigned 64-bit number. Sequence 0 means that nothing was published.
+    """
+
+    sequence: int
+    output_id: OutputId | None
+    digest: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One publishing transaction: messages per output topic, and the progress per output stream that they bring about."""
+
+    messages: Mapping[str, Sequence[Outgoing]] = field(default_factory=dict)
+    progress: Mapping[str, Progress] = field(default_factory=dict)
+
+
+class Bus(Protocol):
+    """Safe to use from several threads of one process and from several processes at once."""
+
+    def create_topic(self, topic: str, partitions: int = 1) -> None:
+        """Atomic; no error if it exists with as many partitions, UsageError if with another number."""
+
+    def topics(self) -> Mapping[str, int]:
+        """Best effort: every topic and its number of partitions."""
+
+    def append(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
+        """Atomic: append in order, return the first offset. TopicMissing, BusUnavailable, BusLocked."""
+
+    def read(
+        self, partition: Partition, offset: int, *, messages_max: int, bytes_max: int, wait_ms: int = 0
+    ) -> Sequence[Message]:
+        """Best effort: messages from `offset` on, in order, at least one where there is one, within both limits after the first.
+
+        Waits up to `wait_ms` for a first one. PositionLost where `offset` lies before the oldest message kept.
+        """
+
+    def begin_offset(self, partition: Partition) -> int:
+        """Best effort: the oldest offset kept (equal to `end_offset` when none is)."""
+
+    def end_offset(self, partition: Partition) -> int:
+        """Best effort: the offset that the next append gets, or a greater one."""
+
+    def newest_with_header(self, partition: Partition, name: str, prefix: bytes) -> Message | None:
+        """Best effort: the newest message whose header `name` begins with `prefix`."""
+
+    def trim(self, partition: Partition, before_offset: int) -> None:
+        """Best effort: forget messages before `before_offset`, as a bus's own retention does."""
+
+    def producer(self, group: str, output_topics: Sequence[str]) -> Producer:
+        """The group's one door for output. Claims the topics for the group; TopicOwned if another group has one (compare-and-set)."""
+
+    def progress(self, group: str) -> Mapping[str, Progress]:
+        """Best effort: what is committed, per output stream; streams never published are absent."""
+
+    def close(self) -> None: ...
+
+
+class Producer(Protocol):
+    """Publishes for one engine of a group. Used by one thread at a time."""
+
+    def fence(self, epoch: int) -> None:
+        """Compare-and-set: from now on only `epoch` may publish. Fenced if a newer epoch did this before; the same epoch may
+        fence again (after an unknown result). When it returns, no commit of an older epoch can take place any more."""
+
+    def progress(self) -> Mapping[str, Progress]:
+        """Read up to the end of what is committed; after `fence` no older epoch can change it."""
+
+    def publish(self, epoch: int, commit: Commit) -> None:
+        """Compare-and-set: append and record progress in one transaction if `epoch` is the fenced one, else Fenced.
+
+        UnknownResult if the answer was lost; BusUnavailable or BusLocked if nothing was written.
+        """
+
+    def close(self) -> None: ...

@@ -1,0 +1,52 @@
+"""Topic names (SPEC B1, B2): `<prefix>.<project>.<query>.<window>.I` and `.O`, one `.B` and one `.M` per project."""
+
+from __future__ import annotations
+
+import re
+
+from hotspare.errors import UsageError
+
+_NAME = re.compile(r"[A-Za-z0-9_\-]+")
+_PREFIX = re.compile(r"[A-Za-z0-9_\-][A-Za-z0-9_.\-]*")
+TOPIC_NAME_LENGTH_MAX = 249
+
+
+def _checked(topic: str) -> str:
+    if len(topic) > TOPIC_NAME_LENGTH_MAX:
+        raise UsageError(
+            f"topic name {topic} has {len(topic)} characters, {TOPIC_NAME_LENGTH_MAX} are allowed",
+            hint="use a shorter --prefix",
+        )
+    return topic
+
+
+def checked_prefix(prefix: str) -> str:
+    if not _PREFIX.fullmatch(prefix):
+        raise UsageError(
+            f"prefix {prefix!r} cannot be part of a topic name", hint="use letters, digits, '_', '-' and '.'"
+        )
+    return prefix
+
+
+def checked_name(name: str) -> str:
+    """A project, query or window name that can be part of a topic name; UsageError otherwise."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"name {name!r} cannot be part of a topic name", hint="use letters, digits, '_' and '-'")
+    return name
+
+
+def inbound_topic(prefix: str, project: str, query: str, window: str) -> str:
+    return _checked(f"{prefix}.{project}.{query}.{window}.I")
+
+
+def outbound_topic(prefix: str, project: str, query: str, window: str) -> str:
+    return _checked(f"{prefix}.{project}.{query}.{window}.O")
+
+
+def bad_topic(prefix: str, project: str) -> str:
+    return _checked(f"{prefix}.{project}.B")
+
+
+def group_name(prefix: str, project: str) -> str:
+    """The group of engines that run `project` under `prefix`."""
+    return f"{prefix}.{project}"

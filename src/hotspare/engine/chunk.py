@@ -1,0 +1,59 @@
+"""A chunk of changelog inside the core: rows of 64-bit lanes, so that one compiled kernel serves every schema.
+
+A lane holds int32, int64, date, stamp and money as int64, double as its bits, string and blob as a code of the string table.
+`lanes.view(np.float64)` is the same memory seen as doubles. An invalid lane holds 0, so that equal rows are equal bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Int64s = npt.NDArray[np.int64]
+UInt8s = npt.NDArray[np.uint8]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Rows of one window's changelog, in order.
+
+    rank    int64[n]         row of the batch that caused it; never falls
+    opcode  uint8[n]         model.events.Opcode; UPDATE_BLOCK is always followed by a DELETE of the same rank with the old values
+    flags   uint8[n]         model.events.Flag
+    lanes   int64[n, width]  C-contiguous
+    valid   bool[n, width]   False is null
+    """
+
+    rank: Int64s
+    opcode: UInt8s
+    flags: UInt8s
+    lanes: Int64s
+    valid: Bools
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+    @classmethod
+    def empty(cls, width: int) -> Chunk:
+        return cls(
+            np.empty(0, np.int64),
+            np.empty(0, np.uint8),
+            np.empty(0, np.uint8),
+            np.empty((0, width), np.int64),
+            np.empty((0, width), np.bool_),
+        )
+
+
+@dataclass(slots=True)
+class Timeline:
+    """Time within one batch.
+
+    time_us         int64[rows of the batch]  system time at each row: running maximum of append times, never falls
+    heartbeat_rank  int64[m]                  rows at which a heartbeat falls due, rising; system-time work happens here
+    """
+
+    time_us: Int64s
+    heartbeat_rank: Int64s

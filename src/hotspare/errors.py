@@ -1,0 +1,177 @@
+"""Every error that hotspare raises on purpose, in one tree, so that callers can act on a class and users on a code.
+
+HotspareError
+├── UsageError              HS-01xx  a command line, URL or setting that cannot be used
+├── ProjectError            HS-02xx  all mistakes of one project, each with its place
+├── BusError                HS-03xx
+│   ├── BusUnavailable               may be retried: nothing was written
+│   ├── BusLocked                    may be retried: somebody else holds the bus's write lock
+│   ├── PositionLost                 the topic no longer holds a position that is needed
+│   ├── Fenced                       a newer epoch has the right to publish
+│   ├── UnknownResult                a commit was sent and no answer came: read progress to learn the truth
+│   ├── TopicOwned                   the output topic belongs to another group
+│   └── TopicMissing
+├── CoordinationError       HS-04xx
+│   ├── CoordinationSuspended        no contact now; what was held may still be held
+│   └── CoordinationLost             the session is over: membership and leases of this engine are gone
+├── StoreError              HS-05xx
+│   ├── SnapshotDamaged              truncated, or its checksum differs
+│   └── SnapshotFormat               written by a newer hotspare
+├── StateError              HS-06xx
+│   ├── PositionOrder                the door was given an input that does not rise
+│   ├── ProjectChanged               the group's state belongs to another project
+│   └── Diverged                     this engine's outputs differ from those committed
+└── RunnerError             HS-07xx  Spark, its JVM or its jars
+
+A message is a primary line (lower case, no full stop), a detail and a hint. A class exists only where a caller can act on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a text something stands. `line` and `column` count from 1; 0 means unknown."""
+
+    file: str = ""
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        parts = [self.file or "project"]
+        if self.line:
+            parts.append(str(self.line))
+            if self.column:
+                parts.append(str(self.column))
+        return ":".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One mistake of a project: where, what, and what to do about it."""
+
+    place: Place
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.place}: {self.message}"
+        return f"{text}\n    hint: {self.hint}" if self.hint else text
+
+
+class HotspareError(Exception):
+    """Root of the tree. `code` is stable; `retryable` says that the same call may succeed later."""
+
+    code = "HS-0000"
+    retryable = False
+
+    def __init__(self, message: str, *, detail: str = "", hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.detail = detail
+        self.hint = hint
+
+    def __str__(self) -> str:
+        lines = [f"{self.code} {self.message}"]
+        if self.detail:
+            lines.append(f"  {self.detail}")
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class UsageError(HotspareError):
+    code = "HS-0100"
+
+
+class ProjectError(HotspareError):
+    """All mistakes of one project, reported together."""
+
+    code = "HS-0200"
+
+    def __init__(self, name: str, mistakes: Sequence[Mistake]) -> None:
+        count = f"{len(mistakes)} mistake" + ("" if len(mistakes) == 1 else "s")
+        super().__init__(f"project {name} has {count}", detail="\n  ".join(str(m) for m in mistakes))
+        self.mistakes = tuple(mistakes)
+
+
+class BusError(HotspareError):
+    code = "HS-0300"
+
+
+class BusUnavailable(BusError):
+    code = "HS-0301"
+    retryable = True
+
+
+class BusLocked(BusError):
+    code = "HS-0302"
+    retryable = True
+
+
+class PositionLost(BusError):
+    code = "HS-0303"
+
+
+class Fenced(BusError):
+    code = "HS-0304"
+
+
+class UnknownResult(BusError):
+    code = "HS-0305"
+
+
+class TopicOwned(BusError):
+    code = "HS-0306"
+
+
+class TopicMissing(BusError):
+    code = "HS-0307"
+
+
+class CoordinationError(HotspareError):
+    code = "HS-0400"
+
+
+class CoordinationSuspended(CoordinationError):
+    code = "HS-0401"
+    retryable = True
+
+
+class CoordinationLost(CoordinationError):
+    code = "HS-0402"
+
+
+class StoreError(HotspareError):
+    code = "HS-0500"
+
+
+class SnapshotDamaged(StoreError):
+    code = "HS-0501"
+
+
+class SnapshotFormat(StoreError):
+    code = "HS-0502"
+
+
+class StateError(HotspareError):
+    code = "HS-0600"
+
+
+class PositionOrder(StateError):
+    code = "HS-0601"
+
+
+class ProjectChanged(StateError):
+    code = "HS-0602"
+
+
+class Diverged(StateError):
+    code = "HS-0603"
+
+
+class RunnerError(HotspareError):
+    code = "HS-0700"

@@ -1,0 +1,41 @@
+"""What an event is outside of any engine: its opcode and its flags (SPEC A8, A9, A11)."""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+
+
+class Opcode(IntEnum):
+    """What an event does to the window that it enters. The values are part of the snapshot and message formats."""
+
+    INSERT = 1
+    UPDATE = 2
+    UPSERT = 3
+    DELETE = 4
+    SAFE_DELETE = 5
+    """Delete that is no mistake when the key is unknown."""
+    UPDATE_BLOCK = 6
+    """An update as it leaves a window: the new values; the next event is a DELETE with the old ones (A11)."""
+
+
+class Flag(IntFlag):
+    """How an event came about; combined as bits."""
+
+    NORMAL = 1
+    PARTIAL = 2
+    """Null fields of an update keep the stored value."""
+    RETENTION = 4
+    """Made by a retention policy."""
+
+
+OPCODE_LETTER: dict[Opcode, str] = {
+    Opcode.INSERT: "I",
+    Opcode.UPDATE: "U",
+    Opcode.UPSERT: "P",
+    Opcode.DELETE: "D",
+    Opcode.SAFE_DELETE: "SD",
+    Opcode.UPDATE_BLOCK: "UB",
+}
+"""Text of an opcode in CSV. The sources show I, U, P, D; SD and UB are ours (SPEC A8: unverified)."""
+
+FLAG_LETTER: dict[Flag, str] = {Flag.NORMAL: "N", Flag.PARTIAL: "P", Flag.RETENTION: "R"}

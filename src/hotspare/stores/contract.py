@@ -1,0 +1,67 @@
+"""What hotspare asks of a place for snapshots: whole or not at all, checksummed, and never restored before it is confirmed.
+
+A snapshot is named by the engine that wrote it and by its input positions. It is written as a candidate. Only a confirmed one may
+be restored: progress of every stream has reached its output sequence with the same digest (DESIGN section 4).
+The store knows bytes, not their meaning. Pages are named; one whose content is unchanged need not be written twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+
+class SnapshotStatus(Enum):
+    CANDIDATE = "candidate"
+    CONFIRMED = "confirmed"
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotInfo:
+    """`order` rises with the input positions (their sum), so that the newest is the greatest. `bytes_total` counts its pages."""
+
+    name: str
+    engine: str
+    order: int
+    status: SnapshotStatus
+    written_time_us: int
+    bytes_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSnapshot:
+    """`header` and `pages` exactly as they were put."""
+
+    header: bytes
+    pages: Mapping[str, bytes]
+
+
+class Store(Protocol):
+    """Safe to use from several processes at once. `group` separates groups. Bytes come back as they were put or not at all."""
+
+    def put(
+        self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes]]
+    ) -> SnapshotInfo:
+        """Atomic: write a candidate; a crash on the way leaves nothing that `list` shows. StoreError if it cannot be written."""
+
+    def confirm(self, group: str, name: str) -> None:
+        """Atomic: make a candidate restorable. No error if it is already; StoreError if it is gone."""
+
+    def discard(self, group: str, name: str) -> None:
+        """Best effort: forget a snapshot and the pages that only it uses. No error if it is gone."""
+
+    def list(self, group: str) -> Sequence[SnapshotInfo]:
+        """Best effort: greatest `order` first."""
+
+    def get(self, group: str, name: str) -> StoredSnapshot:
+        """Atomic read. SnapshotDamaged where anything is truncated or a checksum differs, StoreError where it is gone."""
+
+    def keep(self, group: str, confirmed_max: int) -> None:
+        """Best effort: discard the oldest confirmed ones beyond `confirmed_max`, and what crashed writes left behind."""
+
+    def forget(self, group: str) -> None:
+        """Best effort: discard everything of the group (`hotspare reset`)."""
+
+    def close(self) -> None: ...
