@@ -105,9 +105,7 @@ class Bus(Protocol):
     def append(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
         """Atomic: append in order, return the first offset. TopicMissing, BusUnavailable, BusLocked."""
 
-    def read(
-        self, partition: Partition, offset: int, *, messages_max: int, bytes_max: int, wait_ms: int = 0
-    ) -> Sequence[Message]:
+    def read(self, partition: Partition, offset: int, *, messages_max: int, bytes_max: int, wait_ms: int = 0) -> Sequence[Message]:
         """Best effort: messages from `offset` on, in order, at least one where there is one, within both limits after the first.
 
         Waits up to `wait_ms` for a first one. PositionLost where `offset` lies before the oldest message kept.

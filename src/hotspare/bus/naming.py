@@ -22,9 +22,7 @@ def _checked(topic: str) -> str:
 
 def checked_prefix(prefix: str) -> str:
     if not _PREFIX.fullmatch(prefix):
-        raise UsageError(
-            f"prefix {prefix!r} cannot be part of a topic name", hint="use letters, digits, '_', '-' and '.'"
-        )
+        raise UsageError(f"prefix {prefix!r} cannot be part of a topic name", hint="use letters, digits, '_', '-' and '.'")
     return prefix
 
 

@@ -60,13 +60,13 @@ class RetentionKind(Enum):
 class Retention:
     """`limit` is microseconds for the kinds by time, events for those by count.
 
-    `field`: name of a date or stamp field for event time; "" for system time.
+    `time_field`: name of a date or stamp field for event time; "" for system time.
     `unit_us`: length of the calendar unit of bytime_jumping_lookback in microseconds, else 0.
     """
 
     kind: RetentionKind
     limit: int
-    field: str = ""
+    time_field: str = ""
     unit_us: int = 0
     place: Place = field(default=NOWHERE, compare=False)
 
