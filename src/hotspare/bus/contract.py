@@ -24,6 +24,8 @@ SOURCE_HEADER = "hotspare-source"
 """What a publisher wrote this message from: `name@byte-or-row`, read back by `newest_with_header` after a crash."""
 FORMAT_HEADER = "hotspare-format"
 """`csv` or `arrow`; absent means the topic's configured format."""
+EPOCH_HEADER = "hotspare-epoch"
+"""On every output message: the epoch under which it was published, in decimal."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""The demo: a group of engines on this machine, killed in every way while it works, and its output checked."""

@@ -1,0 +1,87 @@
+"""The ways in which the demo and the kill loop end or stop the active engine, and how long the output then pauses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from itertools import cycle, islice
+
+from hotspare.testing.cluster import Cluster, EngineProcess, wait_until
+
+_RECOVERY_TIMEOUT_S = 60.0
+
+
+class Fault(Enum):
+    KILL = "kill -9 of the active engine"
+    KILL_JVM = "kill -9 of the active engine's JVM"
+    FREEZE = "SIGSTOP of the active engine"
+
+
+DEMO_ORDER = (Fault.KILL, Fault.KILL, Fault.KILL_JVM, Fault.FREEZE)
+
+
+def plan_faults(count: int) -> list[Fault]:
+    """`count` faults, in the demo's order again and again."""
+    return list(islice(cycle(DEMO_ORDER), count))
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """One fault and the pause in the output: from just before the signal to the first output committed under a newer epoch.
+
+    Times are microseconds since 1970 UTC; the bus gives the second one.
+    """
+
+    fault: Fault
+    victim: str
+    successor: str
+    fault_time_us: int
+    first_output_time_us: int
+
+    @property
+    def gap_ms(self) -> float:
+        return (self.first_output_time_us - self.fault_time_us) / 1000
+
+
+def _strike(fault: Fault, victim: EngineProcess) -> None:
+    if fault is Fault.KILL:
+        victim.kill()
+    elif fault is Fault.KILL_JVM:
+        victim.kill_jvm()
+    else:
+        victim.freeze()
+
+
+def inject(cluster: Cluster, fault: Fault, first_output_after: Callable[[int], int | None]) -> Gap:
+    """Strike the active engine, wait for the first output under a newer epoch, then restart or thaw the victim.
+
+    `first_output_after(epoch)` gives the append time of the first output message of an epoch newer than `epoch`, or None. The
+    replacement starts only after that output, so that its start does not take part in the gap. Returns when the victim's
+    process is running again; `cluster.wait_ready` tells when it is a spare.
+    """
+    wait_until(lambda: cluster.active() is not None, "an active engine to strike", _RECOVERY_TIMEOUT_S)
+    victim = cluster.active()
+    assert victim is not None
+    epoch = cluster.leader().epoch
+    struck_us = time.time_ns() // 1000
+    _strike(fault, victim)
+    wait_until(lambda: first_output_after(epoch) is not None, f"output after {fault.value}", _RECOVERY_TIMEOUT_S)
+    first_us = first_output_after(epoch)
+    assert first_us is not None
+    successor = cluster.leader().holder
+    if fault is Fault.FREEZE:
+        victim.thaw()
+    else:
+        victim.wait_stopped()
+        cluster.start_engine(victim.name)
+    return Gap(fault, victim.name, successor, struck_us, first_us)
+
+
+def quantile(values: list[float], share: float) -> float:
+    """The value at `share` of the sorted values (nearest rank); 0 for none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+
+

@@ -1,0 +1,61 @@
+"""Writes real readings of this machine's memory to a CSV file, for the file publisher to follow as it grows."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+_MEBIBYTE = 1 << 20
+_SLICE_S = 0.004
+_RESERVE_SHARE = 0.2
+_RESERVE_RATE_SHARE = 0.1
+HEADER = "opcode,flags,id,used_mb,free_mb,read_at"
+
+
+def reading() -> str:
+    """One row: memory used and free in MiB, and when it was read in microseconds since 1970 UTC."""
+    memory = psutil.virtual_memory()
+    return f"i,n,,{memory.used / _MEBIBYTE:.3f},{memory.available / _MEBIBYTE:.3f},{time.time_ns() // 1000}\n"
+
+
+class Sampler:
+    """Appends `events` readings at `rate` per second in a thread of its own.
+
+    While `is_spread` holds, the last fifth comes at a tenth of the rate, so that there is input for as long as it is needed.
+    """
+
+    def __init__(self, path: Path, events: int, rate: float, is_spread: Callable[[], bool]) -> None:
+        self._path, self._events, self._rate, self._is_spread = path, events, rate, is_spread
+        self._stopped = threading.Event()
+        self.written = 0
+        self._thread = threading.Thread(target=self._run, name="demo-sampler", daemon=True)
+
+    def start(self) -> None:
+        self._path.write_text(HEADER + "\n")
+        self._thread.start()
+
+    def _run(self) -> None:
+        due, last = 0.0, time.monotonic()
+        with self._path.open("a") as file:
+            while self.written < self._events and not self._stopped.wait(_SLICE_S):
+                now = time.monotonic()
+                in_reserve = self.written >= self._events * (1 - _RESERVE_SHARE) and self._is_spread()
+                due += (now - last) * self._rate * (_RESERVE_RATE_SHARE if in_reserve else 1.0)
+                last = now
+                count = min(int(due), self._events - self.written)
+                due -= count
+                file.write("".join(reading() for _ in range(count)))
+                file.flush()
+                self.written += count
+
+    @property
+    def is_done(self) -> bool:
+        return self.written >= self._events
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join(timeout=5)

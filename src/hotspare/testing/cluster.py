@@ -1,0 +1,181 @@
+"""Starts and ends engines as processes of their own, as the demo, the end-to-end tests and the kill loop need them.
+
+Only processes that were started here are ever signalled, each by its own id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from hotspare.coordination.contract import Leader, Member
+from hotspare.coordination.open import default_coordination_url, open_coordination
+from hotspare.errors import HotspareError
+
+_POLL_S = 0.01
+_STOP_TIMEOUT_S = 20.0
+
+
+class ClusterError(HotspareError):
+    """An engine did not come up, or did not do in time what was waited for."""
+
+    code = "HS-0100"
+
+
+def command(*arguments: str) -> list[str]:
+    """The hotspare command of this very installation."""
+    return [sys.executable, "-m", "hotspare", *arguments]
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float) -> None:
+    """Poll `condition` until it holds; ClusterError naming `what` otherwise."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise ClusterError(f"waited {timeout_s:.0f} s in vain: {what}")
+        time.sleep(_POLL_S)
+
+
+@dataclass
+class EngineProcess:
+    """One engine process. `jvm_ids` are the Java processes below it."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(timeout=_STOP_TIMEOUT_S)
+
+    def freeze(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def jvm_ids(self) -> list[int]:
+        with contextlib.suppress(psutil.Error):
+            children = psutil.Process(self.process.pid).children(recursive=True)
+            return [c.pid for c in children if c.name() == "java"]
+        return []
+
+    def kill_jvm(self) -> None:
+        """End the engine's JVM by SIGKILL and leave the Python process to notice."""
+        for process_id in self.jvm_ids():
+            os.kill(process_id, signal.SIGKILL)
+
+    def ask_stop(self) -> None:
+        """Ask it to stop as Ctrl-C does; one that is frozen is thawed first."""
+        if self.is_running:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(signal.SIGCONT)
+                self.process.send_signal(signal.SIGINT)
+
+    def wait_stopped(self, timeout_s: float = _STOP_TIMEOUT_S) -> int:
+        """Wait for the end, with SIGKILL when the time is over. Returns the exit status."""
+        try:
+            return self.process.wait(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return int(self.process.wait())
+
+    def log_tail(self, lines: int = 30) -> str:
+        with contextlib.suppress(OSError):
+            return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        return ""
+
+
+@dataclass
+class Cluster:
+    """The engines of one group on this machine. `folder` gets their logs."""
+
+    project: Path
+    bus_url: str
+    group: str
+    prefix: str
+    folder: Path
+    run_options: Sequence[str] = ()
+    coordination_url: str = ""
+    engines: dict[str, EngineProcess] = field(default_factory=dict)
+    others: list[EngineProcess] = field(default_factory=list)
+    _started: int = 0
+
+    def __post_init__(self) -> None:
+        self.coordination = open_coordination(self.coordination_url or default_coordination_url(self.bus_url))
+
+    def start_engine(self, name: str) -> EngineProcess:
+        arguments = ["run", str(self.project), "--bus", self.bus_url, "--prefix", self.prefix, "--engine", name]
+        if self.coordination_url:
+            arguments += ["--coordination", self.coordination_url]
+        engine = self._spawn(name, command(*arguments, *self.run_options))
+        self.engines[name] = engine
+        return engine
+
+    def start_other(self, name: str, *arguments: str) -> EngineProcess:
+        """Start another hotspare command (an adapter) beside the engines."""
+        other = self._spawn(name, command(*arguments))
+        self.others.append(other)
+        return other
+
+    def _spawn(self, name: str, arguments: Sequence[str]) -> EngineProcess:
+        self._started += 1
+        log = self.folder / f"{self._started:03d}-{name}.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(  # noqa: S603 - our own command
+                list(arguments), stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True, cwd=self.folder
+            )
+        return EngineProcess(name, process, log)
+
+    def leader(self) -> Leader:
+        return self.coordination.leader(self.group)
+
+    def members(self) -> dict[str, Member]:
+        return {m.engine: m for m in self.coordination.members(self.group)}
+
+    def active(self) -> EngineProcess | None:
+        """The running engine that says of itself that it is active under the newest epoch."""
+        leader = self.leader()
+        member = self.members().get(leader.holder)
+        engine = self.engines.get(leader.holder)
+        if member is None or engine is None or member.role != "active" or not engine.is_running:
+            return None
+        return engine if member.process_id == engine.process.pid else None
+
+    def is_ready(self, name: str) -> bool:
+        """Whether that engine's running process has a complete state: it is a standby or the active."""
+        member, engine = self.members().get(name), self.engines[name]
+        return member is not None and member.process_id == engine.process.pid and member.role in ("standby", "active")
+
+    def wait_ready(self, timeout_s: float = 90) -> None:
+        """Wait until one engine is active and every running one ready. An engine that ended meanwhile is an error with its log."""
+
+        def ready() -> bool:
+            for engine in self.engines.values():
+                if not engine.is_running:
+                    raise ClusterError(f"engine {engine.name} ended with {engine.process.returncode}", detail=engine.log_tail())
+            return self.active() is not None and all(self.is_ready(name) for name in self.engines)
+
+        wait_until(ready, "one active engine and all others standby", timeout_s)
+
+    def stop(self) -> None:
+        """Stop all that was started here; nothing is left behind."""
+        everything = [*self.others, *self.engines.values()]
+        for each in everything:
+            each.ask_stop()
+        for each in everything:
+            each.wait_stopped()
+        self.coordination.close()

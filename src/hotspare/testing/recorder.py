@@ -1,0 +1,100 @@
+"""Reads a bus from outside, as any client could: what was delivered, when, under which epoch, and what it should have been."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from hotspare.bus.contract import EPOCH_HEADER, Bus, Message, Partition
+from hotspare.engine.batch import RowKind
+from hotspare.engine.codec.arrow_block import decode as decode_block
+from hotspare.engine.head import Head
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import Plan
+from hotspare.runners.raw import raw_batch
+
+_MESSAGES_MAX = 5_000
+_BYTES_MAX = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One output message: the epoch under which it was published, and when the bus appended it."""
+
+    epoch: int
+    append_time_us: int
+    rows: int
+
+
+class OutputReader:
+    """Follows one output topic. `poll` reads what is new; nothing is read twice."""
+
+    def __init__(self, bus: Bus, topic: str, schema: pa.Schema) -> None:
+        self._bus, self._partition, self._schema = bus, Partition(topic), schema
+        self._offset = 0
+        self._tables: list[pa.Table] = []
+        self.messages: list[Published] = []
+
+    def poll(self) -> None:
+        while batch := self._bus.read(self._partition, self._offset, messages_max=_MESSAGES_MAX, bytes_max=_BYTES_MAX):
+            for message in batch:
+                self._take(message)
+            self._offset = batch[-1].offset + 1
+
+    def _take(self, message: Message) -> None:
+        table = pa.Table.from_batches([decode_block(message.value)])
+        self._tables.append(table)
+        epoch = int(message.header(EPOCH_HEADER) or b"0")
+        self.messages.append(Published(epoch, message.append_time_us, len(table)))
+
+    @property
+    def rows(self) -> int:
+        return sum(m.rows for m in self.messages)
+
+    def table(self) -> pa.Table:
+        return pa.concat_tables(self._tables) if self._tables else self._schema.empty_table()
+
+    def first_after_epoch(self, epoch: int) -> int | None:
+        """Append time of the first message under an epoch newer than `epoch`."""
+        return next((m.append_time_us for m in self.messages if m.epoch > epoch), None)
+
+    def epochs_fall(self) -> bool:
+        """Whether an older epoch published after a newer one: that must never be (law 7)."""
+        epochs = [m.epoch for m in self.messages]
+        return epochs != sorted(epochs)
+
+
+class ReferenceRun:
+    """The uninterrupted run: the same core fed from the recorded inbound topics, ticks included, in this process."""
+
+    def __init__(self, bus: Bus, plan: Plan, head: Head, topics: Sequence[str]) -> None:
+        self._bus, self._head, self._topics = bus, head, topics
+        self._pipeline = Pipeline.fresh(plan)
+        self._pipeline.set_partitions({(index, 0) for index in range(len(topics))})
+        self._offsets = dict.fromkeys(range(len(topics)), 0)
+        self._outputs: dict[str, list[pa.RecordBatch]] = {}
+        self.events = 0
+        self.time_us = 0
+
+    def poll(self) -> None:
+        for index, topic in enumerate(self._topics):
+            while batch := self._bus.read(
+                Partition(topic), self._offsets[index], messages_max=_MESSAGES_MAX, bytes_max=_BYTES_MAX
+            ):
+                self._offsets[index] = batch[-1].offset + 1
+                self.time_us = max(self.time_us, batch[-1].append_time_us)
+                self._feed(self._head.decode(raw_batch(index, 0, batch)))
+
+    def _feed(self, decoded: pa.RecordBatch) -> None:
+        self.events += int((decoded.column("kind").to_numpy() != RowKind.TICK).sum())
+        for stream, rows in self._pipeline.feed(decoded).items():
+            self._outputs.setdefault(stream, []).append(rows)
+
+    def tables(self) -> Mapping[str, pa.Table]:
+        return {stream: pa.Table.from_batches(batches) for stream, batches in self._outputs.items()}
+
+    @property
+    def rows(self) -> int:
+        return sum(len(b) for batches in self._outputs.values() for b in batches)
