@@ -1,0 +1,84 @@
+# Everything a contributor or a newcomer runs. `make help` lists it; `make demo` and `make test` need nothing done before.
+# A stamp in .venv stands for each finished step, so a repeated run costs nothing.
+
+VENV   := .venv
+PY     := $(VENV)/bin/python
+PIP    := $(PY) -m pip --disable-pip-version-check
+STAMPS := $(VENV)/stamps
+SEED   ?= 1
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup setup-test jars demo test lint format types sim bench chaos-embedded docs lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMPS)/jars ## virtual environment, dependencies, a Java runtime if none is found, pinned jars: .venv/bin/hotspare
+
+setup-test: setup $(STAMPS)/test ## setup, and what the checks need
+
+demo: setup ## kill engines under load and compare the output with an uninterrupted run (ARGS="--kills 5")
+	$(VENV)/bin/hotspare demo $(ARGS)
+
+test: setup-test ## the whole test suite (ARGS="tests/laws -x")
+	$(PY) -m pytest $(ARGS)
+
+lint: $(STAMPS)/test ## style and formatting
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+format: $(STAMPS)/test ## put the formatting right
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+types: $(STAMPS)/test ## strict type check of src
+	$(PY) -m mypy --strict src
+
+sim: $(STAMPS)/test ## repeat one simulated cluster run: make sim SEED=7
+	$(PY) -m tests.simulation.run --seed $(SEED) $(ARGS)
+
+bench: setup-test ## measure latency, throughput and fail-over; prints each number with its command
+	$(PY) -m benchmarks $(ARGS)
+
+chaos-embedded: setup-test ## kill, freeze and restart real engines on the SQLite bus in a loop
+	$(PY) -m benchmarks.chaos_embedded $(ARGS)
+
+docs: $(STAMPS)/test ## write the generated pages again: docs/errors.md
+	$(PY) -m tests.repo.errors_page
+
+lock: ## choose versions anew from pyproject.toml and write the lock files
+	.ci/lock
+
+clean: ## remove the virtual environment and every cache
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build src/*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- steps of the set-up -------------------------------------------------------------------------------------------------
+
+$(STAMPS)/venv:
+	.ci/venv $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/runtime: requirements.lock pyproject.toml $(STAMPS)/venv
+	$(PIP) install --no-deps -r requirements.lock
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(STAMPS)/test: requirements-test.lock $(STAMPS)/runtime
+	$(PIP) install --no-deps -r requirements-test.lock
+	@touch $@
+
+$(STAMPS)/jre: requirements-jre.lock $(STAMPS)/runtime
+	@if .ci/has-java 17; then echo "java: found"; else \
+	  echo "java: none of version 17 or newer, installing one into $(VENV)"; $(PIP) install --no-deps -r requirements-jre.lock; fi
+	@touch $@
+
+# Without the jars everything runs, only slower; so a failure is one line, not the end. `make jars` tries again.
+$(STAMPS)/jars: $(STAMPS)/jre
+	@$(PY) -m hotspare.runners.spark.jars || echo "jars: not fetched, Spark runs slower without them; 'make jars' tries again"
+	@touch $@
+
+jars: $(STAMPS)/jre ## fetch the pinned jars again
+	$(PY) -m hotspare.runners.spark.jars
