@@ -105,7 +105,10 @@ class Bus(Protocol):
         """Best effort: every topic and its number of partitions."""
 
     def append(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
-        """Atomic: append in order, return the first offset. TopicMissing, BusUnavailable, BusLocked."""
+        """Atomic: append in order, all with one append time, return the first offset (of no messages: the end offset).
+
+        TopicMissing, BusUnavailable, BusLocked; UnknownResult if the answer was lost: look at the topic before repeating it.
+        """
 
     def read(self, partition: Partition, offset: int, *, messages_max: int, bytes_max: int, wait_ms: int = 0) -> Sequence[Message]:
         """Best effort: messages from `offset` on, in order, at least one where there is one, within both limits after the first.
@@ -126,7 +129,7 @@ class Bus(Protocol):
         """Best effort: forget messages before `before_offset`, as a bus's own retention does."""
 
     def producer(self, group: str, output_topics: Sequence[str]) -> Producer:
-        """The group's one door for output. Claims the topics for the group; TopicOwned if another group has one (compare-and-set)."""
+        """Compare-and-set: the group's one door for output. Claims the topics for the group; TopicOwned if another group has one."""
 
     def progress(self, group: str) -> Mapping[str, Progress]:
         """Best effort: what is committed, per output stream; streams never published are absent."""
@@ -139,7 +142,7 @@ class Producer(Protocol):
 
     def fence(self, epoch: int) -> None:
         """Compare-and-set: from now on only `epoch` may publish. Fenced if a newer epoch did this before; the same epoch may
-        fence again (after an unknown result). When it returns, no commit of an older epoch can take place any more."""
+        fence again, and does so after UnknownResult. When it returns, no commit of an older epoch can take place any more."""
 
     def progress(self) -> Mapping[str, Progress]:
         """Read up to the end of what is committed; after `fence` no older epoch can change it."""
@@ -147,6 +150,7 @@ class Producer(Protocol):
     def publish(self, epoch: int, commit: Commit) -> None:
         """Compare-and-set: append and record progress in one transaction if `epoch` is the fenced one, else Fenced.
 
+        Messages go to partition 0 of their topic, which the producer must have claimed (UsageError).
         UnknownResult if the answer was lost; BusUnavailable or BusLocked if nothing was written.
         """
 

@@ -44,7 +44,11 @@ class Store(Protocol):
     def put(
         self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes]]
     ) -> SnapshotInfo:
-        """Atomic: write a candidate; a crash on the way leaves nothing that `list` shows. StoreError if it cannot be written."""
+        """Atomic: write a candidate; a crash on the way leaves nothing that `list` shows. StoreError if it cannot be written.
+
+        The same name with the same content changes nothing; with another content it replaces a candidate, never a confirmed one
+        (StoreError).
+        """
 
     def confirm(self, group: str, name: str) -> None:
         """Atomic: make a candidate restorable. No error if it is already; StoreError if it is gone."""

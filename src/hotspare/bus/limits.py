@@ -1,0 +1,127 @@
+"""What every bus checks before it touches anything: names, sizes and read limits, with one wording of the errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hotspare.bus.contract import Commit, Outgoing, Partition, Progress
+from hotspare.bus.naming import TOPIC_NAME_LENGTH_MAX
+from hotspare.errors import Fenced, PositionLost, TopicMissing, TopicOwned, UsageError
+
+PARTITIONS_MAX = 1024
+MESSAGE_BYTES_MAX = 64 * 1024 * 1024
+TRANSACTION_BYTES_MAX = 512 * 1024 * 1024
+HEADERS_MAX = 64
+HEADER_NAME_BYTES_MAX = 255
+HEADER_VALUE_BYTES_MAX = 64 * 1024
+DIGEST_MAX = 2**64 - 1
+EPOCH_MAX = 2**62
+
+
+def check_topic(topic: str, partitions: int) -> None:
+    """UsageError unless such a topic can be created."""
+    if not topic or len(topic) > TOPIC_NAME_LENGTH_MAX or not topic.isprintable():
+        raise UsageError(f"topic name {topic!r} cannot be used", hint=f"use 1 to {TOPIC_NAME_LENGTH_MAX} printable characters")
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise UsageError(f"topic {topic} cannot have {partitions} partitions", hint=f"use 1 to {PARTITIONS_MAX}")
+
+
+def check_same_partitions(topic: str, existing: int, asked: int) -> None:
+    """UsageError if an existing topic has another number of partitions than asked for."""
+    if existing != asked:
+        raise UsageError(
+            f"topic {topic} exists with {existing} partitions, {asked} were asked for",
+            hint="use another prefix, or as many partitions as the topic has",
+        )
+
+
+def _message_bytes(message: Outgoing) -> int:
+    size = len(message.value)
+    if len(message.headers) > HEADERS_MAX:
+        raise UsageError(f"a message has {len(message.headers)} headers, {HEADERS_MAX} are allowed")
+    for name, value in message.headers:
+        if not name or len(name.encode()) > HEADER_NAME_BYTES_MAX or len(value) > HEADER_VALUE_BYTES_MAX:
+            raise UsageError(
+                f"header {name[:40]!r} of {len(value)} bytes cannot be stored",
+                hint=f"names have 1 to {HEADER_NAME_BYTES_MAX} bytes, values at most {HEADER_VALUE_BYTES_MAX}",
+            )
+        size += len(name) + len(value)
+    return size
+
+
+def check_messages(messages: Sequence[Outgoing]) -> None:
+    """UsageError if a message, or all of them together, are larger than a bus takes."""
+    total = 0
+    for message in messages:
+        size = _message_bytes(message)
+        if size > MESSAGE_BYTES_MAX:
+            raise UsageError(f"a message has {size} bytes, {MESSAGE_BYTES_MAX} are allowed", hint="put fewer rows into one message")
+        total += size
+    if total > TRANSACTION_BYTES_MAX:
+        raise UsageError(f"one append has {total} bytes, {TRANSACTION_BYTES_MAX} are allowed", hint="append fewer messages at once")
+
+
+def check_read(partition: Partition, offset: int, messages_max: int, bytes_max: int) -> None:
+    """UsageError unless the limits of a read are usable."""
+    if offset < 0 or messages_max < 1 or bytes_max < 1:
+        raise UsageError(
+            f"cannot read {partition.topic}[{partition.number}] from offset {offset}, {messages_max} messages, {bytes_max} bytes",
+            hint="the offset is 0 or more, both limits are 1 or more",
+        )
+
+
+def check_epoch(epoch: int) -> None:
+    """UsageError unless a group can be fenced with this epoch."""
+    if not 1 <= epoch <= EPOCH_MAX:
+        raise UsageError(f"epoch {epoch} cannot fence", hint="epochs count from 1")
+
+
+def _check_progress(stream: str, progress: Progress) -> None:
+    if not stream or progress.sequence < 0 or not 0 <= progress.digest <= DIGEST_MAX:
+        raise UsageError(
+            f"progress of stream {stream!r} cannot be stored: sequence {progress.sequence}, digest {progress.digest}",
+            hint="a sequence is 0 or more, a digest an unsigned 64-bit number",
+        )
+
+
+def check_commit(group: str, owned: Sequence[str], commit: Commit) -> None:
+    """UsageError if a commit holds what cannot be stored or names a topic that its producer did not claim."""
+    for topic, messages in commit.messages.items():
+        if topic not in owned:
+            raise UsageError(f"group {group} did not claim topic {topic}", hint="name it when the producer is opened")
+        check_messages(messages)
+    for stream, progress in commit.progress.items():
+        _check_progress(stream, progress)
+
+
+def topic_missing(topic: str) -> TopicMissing:
+    return TopicMissing(f"topic {topic} does not exist", hint="check the prefix; an engine creates its topics when it starts")
+
+
+def partition_missing(partition: Partition, partitions: int) -> TopicMissing:
+    return TopicMissing(f"topic {partition.topic} has no partition {partition.number}", detail=f"it has {partitions}")
+
+
+def position_lost(partition: Partition, offset: int, begin: int) -> PositionLost:
+    return PositionLost(
+        f"{partition.topic}[{partition.number}] no longer holds offset {offset}",
+        detail=f"the oldest offset kept is {begin}, {begin - offset} messages are gone",
+        hint="keep messages longer than the oldest snapshot that may be needed",
+    )
+
+
+def topic_owned(topic: str, owner: str, group: str) -> TopicOwned:
+    return TopicOwned(
+        f"output topic {topic} belongs to group {owner}",
+        detail=f"group {group} asked for it",
+        hint="run the project under another prefix",
+    )
+
+
+def fenced(group: str, epoch: int, newest: int) -> Fenced:
+    return Fenced(f"group {group} may publish only with epoch {newest}", detail=f"epoch {epoch} was used")
+
+
+def frozen_progress(progress: Mapping[str, Progress]) -> dict[str, Progress]:
+    """A copy that later commits do not change, in order of the streams' names."""
+    return {stream: progress[stream] for stream in sorted(progress)}

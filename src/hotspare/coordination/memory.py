@@ -1,0 +1,222 @@
+"""Coordination in the memory of one process: the twin of the durable ones, with a clock and outages given from outside.
+
+`MemoryCoordination` is what all engines share; each gets a session of its own by `client(name)`. An outage strikes per session:
+SUSPENDED while it lasts, LOST when the session is over, which takes its members and the lease that it holds.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Protocol
+
+from hotspare.coordination import record as rules
+from hotspare.coordination.contract import Leader, Member
+from hotspare.coordination.record import RoleRecord
+from hotspare.errors import CoordinationLost, CoordinationSuspended
+
+
+class CoordinationFault(Enum):
+    """What befalls one call."""
+
+    NONE = "none"
+    SUSPENDED = "suspended"
+    """Nothing happened."""
+    SUSPENDED_DONE = "suspended-done"
+    """It happened, and the answer was lost."""
+    LOST = "lost"
+    """The session is over; the next call without a fault opens a new one."""
+
+
+class CoordinationFaults(Protocol):
+    def at(self, client: str, operation: str) -> CoordinationFault:
+        """Asked once per call, with the name of the method, before anything happens."""
+
+
+class NoFaults:
+    def at(self, client: str, operation: str) -> CoordinationFault:
+        return CoordinationFault.NONE
+
+
+def clock_ms() -> int:
+    """Milliseconds since some fixed moment."""
+    return time.monotonic_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class _Group:
+    role: RoleRecord = field(default_factory=RoleRecord)
+    members: dict[str, Member] = field(default_factory=dict)
+    sessions: dict[str, str] = field(default_factory=dict)
+    """engine -> client that joined it"""
+    holder_session: str = ""
+    facts: dict[str, bytes] = field(default_factory=dict)
+
+
+class MemoryCoordination:
+    """The shared part. `clock` gives milliseconds."""
+
+    def __init__(self, clock: Callable[[], int] = clock_ms, faults: CoordinationFaults | None = None) -> None:
+        self.clock = clock
+        self.faults: CoordinationFaults = faults or NoFaults()
+        self.lock = threading.Lock()
+        self.groups: dict[str, _Group] = {}
+
+    def client(self, name: str = "") -> MemoryCoordinationClient:
+        """One engine's session; `name` is what the faults are asked with, and two sessions have two names."""
+        return MemoryCoordinationClient(self, name)
+
+    def group(self, name: str) -> _Group:
+        return self.groups.setdefault(name, _Group())
+
+    def end_session(self, client: str) -> None:
+        """What a service does when it no longer hears of a client: its members go, and the lease that it holds is over."""
+        with self.lock:
+            for group in self.groups.values():
+                for engine in [engine for engine, session in group.sessions.items() if session == client]:
+                    del group.sessions[engine]
+                    group.members.pop(engine, None)
+                if group.holder_session == client:
+                    group.role = replace(group.role, lease_end_ms=self.clock())
+
+
+class _Call:
+    """One call of a client: the fault strikes before it, or after it when the answer is what gets lost."""
+
+    def __init__(self, shared: MemoryCoordination, client: str, operation: str) -> None:
+        self._shared = shared
+        self._detail = f"client {client}, {operation}"
+        self._fault = shared.faults.at(client, operation)
+        if self._fault is CoordinationFault.LOST:
+            shared.end_session(client)
+
+    def __enter__(self) -> None:
+        if self._fault is CoordinationFault.SUSPENDED:
+            raise CoordinationSuspended("coordination cannot be reached", detail=self._detail)
+        if self._fault is CoordinationFault.LOST:
+            raise CoordinationLost("the coordination session is over", detail=self._detail)
+        self._shared.lock.acquire()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._shared.lock.release()
+        if kind is None and self._fault is CoordinationFault.SUSPENDED_DONE:
+            raise CoordinationSuspended("coordination gave no answer", detail=self._detail)
+
+
+class MemoryCoordinationClient:
+    """A `Coordination` (contract) over a `MemoryCoordination`."""
+
+    def __init__(self, shared: MemoryCoordination, name: str) -> None:
+        self._shared = shared
+        self._name = name
+
+    def _call(self, operation: str) -> _Call:
+        return _Call(self._shared, self._name, operation)
+
+    def join(self, group: str, member: Member) -> None:
+        rules.check_group(group)
+        rules.check_engine(member.engine)
+        with self._call("join"):
+            entry = self._shared.group(group)
+            if member.engine not in entry.members and len(entry.members) >= rules.MEMBERS_MAX:
+                raise rules.too_many_members(group)
+            entry.members[member.engine] = replace(member, seen_ms=self._shared.clock())
+            entry.sessions[member.engine] = self._name
+
+    def leave(self, group: str, engine: str) -> None:
+        with self._call("leave"):
+            entry = self._shared.groups.get(group)
+            if entry is not None:
+                entry.members.pop(engine, None)
+                entry.sessions.pop(engine, None)
+
+    def members(self, group: str) -> Sequence[Member]:
+        with self._call("members"):
+            entry = self._shared.groups.get(group)
+            return tuple(entry.members.values()) if entry is not None else ()
+
+    def groups(self) -> Sequence[str]:
+        with self._call("groups"):
+            return tuple(sorted(self._shared.groups))
+
+    def leader(self, group: str) -> Leader:
+        with self._call("leader"):
+            entry = self._shared.groups.get(group)
+            return rules.leader_of(entry.role if entry is not None else RoleRecord(), self._shared.clock())
+
+    def campaign(self, group: str, expected_epoch: int, member: Member, lease_ms: int) -> int | None:
+        rules.check_group(group)
+        rules.check_engine(member.engine)
+        rules.check_lease(lease_ms)
+        with self._call("campaign"):
+            entry = self._shared.group(group)
+            role = rules.campaigned(entry.role, expected_epoch, member, self._shared.clock() + lease_ms)
+            if role is None:
+                return None
+            entry.role = role
+            entry.holder_session = self._name
+            return role.epoch
+
+    def renew(self, group: str, epoch: int, engine: str, lease_ms: int) -> bool:
+        rules.check_lease(lease_ms)
+        with self._call("renew"):
+            entry = self._shared.groups.get(group)
+            if entry is None:
+                return False
+            role = rules.renewed(entry.role, epoch, engine, self._shared.clock() + lease_ms)
+            if role is None:
+                return False
+            entry.role = role
+            entry.holder_session = self._name
+            return True
+
+    def release(self, group: str, epoch: int, engine: str, successor: str) -> bool:
+        with self._call("release"):
+            entry = self._shared.groups.get(group)
+            if entry is None:
+                return False
+            role = rules.released(entry.role, epoch, engine, successor)
+            if role is None:
+                return False
+            entry.role = role
+            return True
+
+    def ask_switchover(self, group: str, successor: str) -> None:
+        rules.check_group(group)
+        with self._call("ask_switchover"):
+            entry = self._shared.group(group)
+            entry.role = replace(entry.role, asked=successor)
+
+    def switchover_asked(self, group: str) -> str | None:
+        with self._call("switchover_asked"):
+            entry = self._shared.groups.get(group)
+            return entry.role.asked if entry is not None else None
+
+    def fact(self, group: str, name: str) -> bytes | None:
+        with self._call("fact"):
+            entry = self._shared.groups.get(group)
+            return entry.facts.get(name) if entry is not None else None
+
+    def set_fact_once(self, group: str, name: str, value: bytes) -> bytes:
+        rules.check_group(group)
+        rules.check_fact(name, value)
+        with self._call("set_fact_once"):
+            return self._shared.group(group).facts.setdefault(name, bytes(value))
+
+    def forget(self, group: str) -> None:
+        with self._call("forget"):
+            entry = self._shared.groups.get(group)
+            if entry is not None:
+                self._shared.groups[group] = _Group(role=rules.forgotten(entry.role))
+
+    def facts(self, group: str) -> Mapping[str, bytes]:
+        """Everything that `set_fact_once` kept, for tests to look at."""
+        with self._shared.lock:
+            entry = self._shared.groups.get(group)
+            return dict(entry.facts) if entry is not None else {}
+
+    def close(self) -> None:
+        """Nothing to give back."""

@@ -1,0 +1,104 @@
+"""The rules of role, epoch and lease as pure functions over one record, shared by every implementation that keeps records.
+
+A transition returns the new record, or None where the compare failed; the implementation reads, decides and writes it in one
+transaction. Times are the service's clock in milliseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from hotspare.coordination.contract import Leader, Member
+from hotspare.errors import UsageError
+
+GROUP_NAME_LENGTH_MAX = 500
+ENGINE_NAME_LENGTH_MAX = 200
+FACT_BYTES_MAX = 32 * 1024 * 1024
+LEASE_MS_MAX = 24 * 3600 * 1000
+MEMBERS_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RoleRecord:
+    """Who holds a group's newest epoch. `asked` is None where no switch-over was asked for."""
+
+    epoch: int = 0
+    holder: str = ""
+    successor: str = ""
+    lease_end_ms: int = 0
+    address: str = ""
+    host: str = ""
+    process_id: int = 0
+    process_start: int = 0
+    asked: str | None = None
+
+
+def leader_of(record: RoleRecord, now_ms: int) -> Leader:
+    return Leader(
+        epoch=record.epoch,
+        holder=record.holder,
+        successor=record.successor,
+        lease_left_ms=record.lease_end_ms - now_ms if record.holder else 0,
+        address=record.address,
+        host=record.host,
+        process_id=record.process_id,
+        process_start=record.process_start,
+    )
+
+
+def campaigned(record: RoleRecord, expected_epoch: int, member: Member, lease_end_ms: int) -> RoleRecord | None:
+    """The record after a won campaign; None if the epoch is not the expected one."""
+    if record.epoch != expected_epoch:
+        return None
+    return RoleRecord(
+        epoch=expected_epoch + 1,
+        holder=member.engine,
+        lease_end_ms=lease_end_ms,
+        address=member.address,
+        host=member.host,
+        process_id=member.process_id,
+        process_start=member.process_start,
+    )
+
+
+def renewed(record: RoleRecord, epoch: int, engine: str, lease_end_ms: int) -> RoleRecord | None:
+    if record.epoch != epoch or record.holder != engine:
+        return None
+    return replace(record, lease_end_ms=lease_end_ms)
+
+
+def released(record: RoleRecord, epoch: int, engine: str, successor: str) -> RoleRecord | None:
+    """The role given up: the epoch stays, and with it nothing of the holder."""
+    if record.epoch != epoch or record.holder != engine:
+        return None
+    return RoleRecord(epoch=epoch, successor=successor)
+
+
+def forgotten(record: RoleRecord) -> RoleRecord:
+    return RoleRecord(epoch=record.epoch)
+
+
+def check_group(group: str) -> None:
+    if not group or len(group) > GROUP_NAME_LENGTH_MAX:
+        raise UsageError(f"group name {group[:40]!r} cannot be used", hint=f"use 1 to {GROUP_NAME_LENGTH_MAX} characters")
+
+
+def check_engine(engine: str) -> None:
+    if not engine or len(engine) > ENGINE_NAME_LENGTH_MAX:
+        raise UsageError(f"engine name {engine[:40]!r} cannot be used", hint=f"use 1 to {ENGINE_NAME_LENGTH_MAX} characters")
+
+
+def check_lease(lease_ms: int) -> None:
+    if not 1 <= lease_ms <= LEASE_MS_MAX:
+        raise UsageError(f"a lease of {lease_ms} ms cannot be given", hint=f"use 1 to {LEASE_MS_MAX} ms")
+
+
+def check_fact(name: str, value: bytes) -> None:
+    if not name or len(value) > FACT_BYTES_MAX:
+        raise UsageError(f"fact {name[:40]!r} of {len(value)} bytes cannot be kept", hint=f"{FACT_BYTES_MAX} bytes are allowed")
+
+
+def too_many_members(group: str) -> UsageError:
+    return UsageError(
+        f"group {group} already has {MEMBERS_MAX} members", hint="engines that ended without leaving may be among them"
+    )

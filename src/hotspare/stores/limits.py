@@ -1,0 +1,49 @@
+"""What every store checks before it writes, with one wording of the errors."""
+
+from __future__ import annotations
+
+from hotspare.errors import SnapshotDamaged, StoreError, UsageError
+
+NAME_LENGTH_MAX = 200
+PAGES_MAX = 1_000_000
+PAGE_BYTES_MAX = 2**40
+ORDER_MAX = 2**63 - 1
+
+
+def check_name(what: str, name: str) -> None:
+    """`what` is group, snapshot, engine or page."""
+    if not name or len(name) > NAME_LENGTH_MAX or not name.isprintable():
+        raise UsageError(
+            f"{what} name {name[:40]!r} cannot be used in a store", hint=f"use 1 to {NAME_LENGTH_MAX} printable characters"
+        )
+
+
+def check_order(order: int) -> None:
+    if not 0 <= order <= ORDER_MAX:
+        raise UsageError(f"a snapshot cannot have order {order}", hint="it is the sum of the input positions, so 0 or more")
+
+
+def check_confirmed_max(confirmed_max: int) -> None:
+    if confirmed_max < 1:
+        raise UsageError(f"cannot keep {confirmed_max} confirmed snapshots", hint="keep at least 1")
+
+
+def gone(group: str, name: str) -> StoreError:
+    return StoreError(f"snapshot {name} of group {group} is not in the store", hint="it may have been discarded just now")
+
+
+def damaged(group: str, name: str, detail: str) -> SnapshotDamaged:
+    return SnapshotDamaged(
+        f"snapshot {name} of group {group} is damaged", detail=detail, hint="an older snapshot is used if there is one"
+    )
+
+
+def taken(group: str, name: str) -> StoreError:
+    return StoreError(
+        f"snapshot {name} of group {group} is confirmed and has another content",
+        hint="a confirmed snapshot is never replaced; two engines may have the same name",
+    )
+
+
+def page_twice(name: str, page: str) -> StoreError:
+    return StoreError(f"snapshot {name} was given page {page} twice")

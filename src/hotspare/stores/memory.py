@@ -1,0 +1,102 @@
+"""Snapshots in the memory of one process: the twin of the durable stores, for tests and the simulation."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from hotspare.stores import limits
+from hotspare.stores.contract import SnapshotInfo, SnapshotStatus, StoredSnapshot
+
+
+def clock_us() -> int:
+    """Microseconds since 1970 UTC."""
+    return time.time_ns() // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    info: SnapshotInfo
+    stored: StoredSnapshot
+    damage: str = ""
+
+
+class MemoryStore:
+    """A `Store` (contract); one object is shared by all engines. `clock` gives microseconds."""
+
+    def __init__(self, clock: Callable[[], int] = clock_us) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._groups: dict[str, dict[str, _Entry]] = {}
+
+    def put(
+        self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes]]
+    ) -> SnapshotInfo:
+        for what, text in (("group", group), ("snapshot", name), ("engine", engine)):
+            limits.check_name(what, text)
+        limits.check_order(order)
+        kept: dict[str, bytes] = {}
+        for page, content in pages:
+            limits.check_name("page", page)
+            if page in kept:
+                raise limits.page_twice(name, page)
+            kept[page] = bytes(content)
+        stored = StoredSnapshot(bytes(header), kept)
+        info = SnapshotInfo(name, engine, order, SnapshotStatus.CANDIDATE, self._clock(), sum(map(len, kept.values())))
+        with self._lock:
+            entries = self._groups.setdefault(group, {})
+            there = entries.get(name)
+            if there is not None and not there.damage:
+                if there.stored == stored:
+                    return there.info
+                if there.info.status is SnapshotStatus.CONFIRMED:
+                    raise limits.taken(group, name)
+            entries[name] = _Entry(info, stored)
+        return info
+
+    def confirm(self, group: str, name: str) -> None:
+        with self._lock:
+            entry = self._entry(group, name)
+            self._groups[group][name] = replace(entry, info=replace(entry.info, status=SnapshotStatus.CONFIRMED))
+
+    def discard(self, group: str, name: str) -> None:
+        with self._lock:
+            self._groups.get(group, {}).pop(name, None)
+
+    def list(self, group: str) -> Sequence[SnapshotInfo]:
+        with self._lock:
+            infos = [entry.info for entry in self._groups.get(group, {}).values()]
+        return sorted(infos, key=lambda info: (-info.order, info.name))
+
+    def get(self, group: str, name: str) -> StoredSnapshot:
+        with self._lock:
+            entry = self._entry(group, name)
+        if entry.damage:
+            raise limits.damaged(group, name, entry.damage)
+        return entry.stored
+
+    def keep(self, group: str, confirmed_max: int) -> None:
+        limits.check_confirmed_max(confirmed_max)
+        confirmed = [info for info in self.list(group) if info.status is SnapshotStatus.CONFIRMED]
+        for info in confirmed[confirmed_max:]:
+            self.discard(group, info.name)
+
+    def forget(self, group: str) -> None:
+        with self._lock:
+            self._groups.pop(group, None)
+
+    def damage(self, group: str, name: str, detail: str = "damaged on purpose") -> None:
+        """From now on `get` of this snapshot raises SnapshotDamaged; for tests."""
+        with self._lock:
+            self._groups[group][name] = replace(self._entry(group, name), damage=detail)
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def _entry(self, group: str, name: str) -> _Entry:
+        entry = self._groups.get(group, {}).get(name)
+        if entry is None:
+            raise limits.gone(group, name)
+        return entry
