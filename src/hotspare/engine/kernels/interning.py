@@ -1,0 +1,100 @@
+"""Loops of the string table: byte strings to codes and back."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from hotspare.engine.chunk import Bools, Int64s, UInt8s
+from hotspare.engine.kernels import Whole, kernel
+from hotspare.engine.kernels.hashing import xxh64
+
+UInt64s = npt.NDArray[np.uint64]
+Int32s = npt.NDArray[np.int32]
+
+
+@kernel
+def same_bytes(a: UInt8s, a_begin: Whole, b: UInt8s, b_begin: Whole, size: Whole) -> bool:
+    i = 0
+    while i < size and a[a_begin + i] == b[b_begin + i]:
+        i += 1
+    return i == size
+
+
+@kernel
+def intern_bytes(
+    new_data: UInt8s, new_offsets: Int32s, data: UInt8s, offsets: Int64s, hashes: UInt64s, slots: Int64s, count: int, codes: Int64s
+) -> int:
+    """Give each of the new byte strings its code, adding the unknown ones at the end; return the new count.
+
+    `slots` is an open-addressing table of codes, 0 where empty, its length a power of two; all arrays have room.
+    """
+    mask = np.uint64(len(slots) - 1)
+    for i in range(len(new_offsets) - 1):
+        begin = np.int64(new_offsets[i])
+        size = np.int64(new_offsets[i + 1]) - begin
+        h = xxh64(new_data, begin, begin + size)
+        slot = np.int64(h & mask)
+        while True:
+            code = slots[slot]
+            if code == 0:
+                code = count
+                at = offsets[count]
+                data[at : at + size] = new_data[begin : begin + size]
+                offsets[count + 1] = at + size
+                hashes[count] = h
+                slots[slot] = count
+                count += 1
+                break
+            known = offsets[code]
+            same_size = offsets[code + 1] - known == size
+            if hashes[code] == h and same_size and same_bytes(data, known, new_data, begin, size):
+                break
+            slot = (slot + 1) & np.int64(mask)
+        codes[i] = code
+    return count
+
+
+@kernel
+def fill_slots(hashes: UInt64s, count: int, slots: Int64s) -> None:
+    """Enter codes 1 to count - 1 into an empty table."""
+    mask = np.uint64(len(slots) - 1)
+    for code in range(1, count):
+        slot = np.int64(hashes[code] & mask)
+        while slots[slot] != 0:
+            slot = (slot + 1) & np.int64(mask)
+        slots[slot] = code
+
+
+@kernel
+def localise(codes: Int64s, local: Int64s, order: Int64s, count: int) -> int:
+    """Number the codes by first occurrence from `count` on: `local[code]` becomes its number, `order[number]` the code.
+
+    Code 0 stays 0. Returns the new count.
+    """
+    for i in range(len(codes)):
+        code = codes[i]
+        if code != 0 and local[code] == 0:
+            local[code] = count
+            order[count] = code
+            count += 1
+    return count
+
+
+@kernel
+def mark_codes(codes: Int64s, used: Bools) -> None:
+    for i in range(len(codes)):
+        used[codes[i]] = True
+
+
+@kernel
+def gather_bytes(data: UInt8s, offsets: Int64s, codes: Int64s, out_data: UInt8s, out_offsets: Int64s) -> None:
+    """Copy the byte strings of `codes`, one after another; `out_offsets` has one more entry than `codes`."""
+    at = np.int64(0)
+    out_offsets[0] = 0
+    for i in range(len(codes)):
+        begin = offsets[codes[i]]
+        size = offsets[codes[i] + 1] - begin
+        out_data[at : at + size] = data[begin : begin + size]
+        at += size
+        out_offsets[i + 1] = at

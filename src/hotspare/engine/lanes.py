@@ -1,0 +1,97 @@
+"""Arrow columns to 64-bit lanes and back (see `hotspare.engine.chunk`): the only place that knows how each field type is a lane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.engine.batch import ARROW_TYPE
+from hotspare.engine.chunk import Bools, Int64s
+from hotspare.engine.strings import StringTable
+from hotspare.model.events import OPCODE_LETTER, Opcode
+from hotspare.model.types import FieldType, Schema
+
+CODED = (FieldType.STRING, FieldType.BLOB)
+TEXT_LENGTH_MAX = 4096
+"""Limit on the text of a bad event, in characters."""
+
+
+def coded_columns(schema: Schema) -> tuple[int, ...]:
+    """Which fields are kept as codes of the string table."""
+    return tuple(i for i, f in enumerate(schema.fields) if f.type in CODED)
+
+
+def to_lane(array: pa.Array, type_: FieldType, strings: StringTable) -> tuple[Int64s, Bools]:
+    """Lane int64[n] and validity bool[n] of an Arrow array of `ARROW_TYPE[type_]`."""
+    if type_ in CODED:
+        return strings.intern(array)
+    nulls = array.null_count
+    valid = array.is_valid().to_numpy(zero_copy_only=False) if nulls else np.ones(len(array), np.bool_)
+    lane = _numbers(array, type_)
+    if nulls:
+        lane = np.where(valid, lane, 0)
+    return lane, valid
+
+
+def _numbers(array: pa.Array, type_: FieldType) -> Int64s:
+    """The lane's bits, undefined where null."""
+    buffer = array.buffers()[1]
+    if len(array) == 0 or buffer is None:
+        return np.zeros(len(array), np.int64)
+    begin, end = array.offset, array.offset + len(array)
+    if type_ is FieldType.INT32:
+        return np.frombuffer(buffer, np.int32)[begin:end].astype(np.int64)
+    if type_ is FieldType.MONEY:  # 18 digits fit the low word of the 128 bits, sign included
+        return np.ascontiguousarray(np.frombuffer(buffer, np.int64)[0::2][begin:end])
+    return np.frombuffer(buffer, np.int64)[begin:end]
+
+
+def to_lanes(arrays: Sequence[pa.Array], schema: Schema, strings: StringTable) -> tuple[Int64s, Bools]:
+    """Lanes int64[n, width] and validity bool[n, width] of one Arrow array per field."""
+    count = len(arrays[0])
+    lanes = np.empty((count, len(schema)), np.int64)
+    valid = np.empty((count, len(schema)), np.bool_)
+    for i, (array, field) in enumerate(zip(arrays, schema.fields, strict=True)):
+        lanes[:, i], valid[:, i] = to_lane(array, field.type, strings)
+    return lanes, valid
+
+
+def to_arrow(lane: Int64s, valid: Bools, type_: FieldType, strings: StringTable) -> pa.Array:
+    """The Arrow array of `ARROW_TYPE[type_]` that a lane and its validity mean. Copies what it keeps."""
+    arrow_type = ARROW_TYPE[type_]
+    if type_ in CODED:
+        return strings.arrow(np.ascontiguousarray(lane), valid, arrow_type)
+    mask = None if valid.all() else np.packbits(valid, bitorder="little")
+    return pa.Array.from_buffers(arrow_type, len(lane), [pa.py_buffer(mask) if mask is not None else None, _values(lane, type_)])
+
+
+def _values(lane: Int64s, type_: FieldType) -> pa.Buffer:
+    values: np.ndarray[Any, Any]
+    if type_ is FieldType.INT32:
+        values = lane.astype(np.int32)
+    elif type_ is FieldType.MONEY:
+        values = np.empty((len(lane), 2), np.int64)
+        values[:, 0] = lane
+        values[:, 1] = lane >> 63
+    else:
+        values = lane.copy()
+    return pa.py_buffer(values)
+
+
+def row_text(schema: Schema, lanes: Int64s, valid: Bools, opcode: int, strings: StringTable) -> str:
+    """One event as readable text, for bad events: opcode letter, then the fields; null is empty."""
+    parts = [OPCODE_LETTER[Opcode(opcode)] if opcode in OPCODE_LETTER else str(opcode)]
+    for i, field in enumerate(schema.fields):
+        value = to_arrow(lanes[i : i + 1], valid[i : i + 1], field.type, strings)[0]
+        parts.append("" if not value.is_valid else _shown(value, field.type))
+    return ",".join(parts)[:TEXT_LENGTH_MAX]
+
+
+def _shown(value: pa.Scalar, type_: FieldType) -> str:
+    if type_ in (FieldType.DATE, FieldType.STAMP):
+        return str(value.value)
+    python: object = value.as_py()
+    return python.hex() if isinstance(python, bytes) else str(python)
