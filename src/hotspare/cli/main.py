@@ -1,0 +1,70 @@
+"""The `hotspare` command: one file per command, errors as text, exit statuses that scripts can rely on.
+
+Exit status 0: done; 1: it did not work; 2: a command line, setting or project that cannot be used. Nothing heavy is imported here
+or at the head of a command's file, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+
+import typer
+
+from hotspare.errors import HotspareError, ProjectError, UsageError
+from hotspare.telemetry.secrets import masked
+
+COMMANDS: tuple[str, ...] = (
+    "run",
+    "replay",
+    "publish",
+    "subscribe",
+    "validate",
+    "status",
+    "switchover",
+    "reset",
+    "topics",
+    "demo",
+)
+"""In the order of the help. Each is the function `command` of the module `hotspare.cli.<name>`."""
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+
+def app() -> typer.Typer:
+    """The command with all its sub-commands."""
+    application = typer.Typer(
+        name="hotspare",
+        help="1+N hot-standby event processing on Apache Spark: no event lost, doubled or wrong.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    for name in COMMANDS:
+        application.command(name)(importlib.import_module(f"hotspare.cli.{name}").command)
+    return application
+
+
+def main() -> None:
+    """Entry point; leaves the process with its exit status."""
+    try:
+        app()(prog_name="hotspare")
+    except HotspareError as error:
+        _show(error, str(error))
+        sys.exit(EXIT_USAGE if isinstance(error, UsageError | ProjectError) else EXIT_FAILED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_FAILED)
+    except Exception as error:
+        _show(error, f"unexpected {type(error).__name__}: {error}\n  hint: set HOTSPARE_DEBUG=1 to see where")
+        sys.exit(EXIT_FAILED)
+
+
+def _show(error: BaseException, text: str) -> None:
+    if os.environ.get("HOTSPARE_DEBUG"):
+        traceback.print_exception(error)
+    sys.stderr.write(f"hotspare: {masked(text)}\n")

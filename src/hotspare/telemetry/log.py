@@ -1,0 +1,112 @@
+"""What hotspare logs: a closed list of events, each with its level and meaning, so that operators can search and alert on names.
+
+Lines go to standard error, for people by default and as one JSON object per line on request. Every line of an engine carries its
+group, engine and role. Field names end in their units.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, MutableMapping
+from enum import Enum
+from typing import Any, Self, TextIO
+
+import structlog
+
+from hotspare.telemetry.secrets import masked_value
+
+
+class Level(Enum):
+    """What a line asks of its reader."""
+
+    DEBUG = 10
+    """For whoever looks for a mistake in hotspare."""
+    INFO = 20
+    """Normal life: starts, ends, changes of role."""
+    WARNING = 30
+    """Works on, but somebody should know."""
+    ERROR = 40
+    """Something was not done, or an engine ended."""
+
+
+class LogEvent(Enum):
+    """Every event that may be logged: its name, its level, and what it means. Names are stable."""
+
+    ENGINE_STARTING = "engine_starting", Level.INFO, "an engine process begins to load its project"
+    ENGINE_STARTED = "engine_started", Level.INFO, "an engine reads its input"
+    ENGINE_STOPPING = "engine_stopping", Level.INFO, "an engine was asked to stop and finishes its transaction"
+    ENGINE_STOPPED = "engine_stopped", Level.INFO, "an engine ended as it was asked to"
+    ENGINE_FAILED = "engine_failed", Level.ERROR, "an engine ended because of an error"
+    RUNNER_ENDED = "runner_ended", Level.ERROR, "what moves the batches ended by itself"
+    RUNNER_WARNING = "runner_warning", Level.WARNING, "what moves the batches works, slower than it could"
+    ROLE_CHANGED = "role_changed", Level.INFO, "an engine changed its role"
+    HA_ACTION = "ha_action", Level.DEBUG, "an engine did something for its group"
+    HA_NOTICE = "ha_notice", Level.INFO, "something happened in the group that people may want to know"
+    HA_ALARM = "ha_alarm", Level.WARNING, "something happened in the group that people should look at"
+    DIVERGED = "diverged", Level.ERROR, "an engine's outputs differ from those committed"
+    SNAPSHOT_WRITTEN = "snapshot_written", Level.INFO, "a snapshot was written as a candidate"
+    SNAPSHOT_CONFIRMED = "snapshot_confirmed", Level.INFO, "a snapshot may be restored from now on"
+    SNAPSHOT_REJECTED = "snapshot_rejected", Level.WARNING, "a snapshot is damaged or differs from what was published"
+    STATE_RESTORED = "state_restored", Level.INFO, "an engine continues from a snapshot"
+    PROJECT_WARNING = "project_warning", Level.WARNING, "a project says something that has no effect or was corrected"
+    CONNECTOR_STARTED = "connector_started", Level.INFO, "a connector of the project runs on this engine"
+    CONNECTOR_FINISHED = "connector_finished", Level.INFO, "a publishing connector reached the end of its file"
+    CONNECTOR_STOPPED = "connector_stopped", Level.INFO, "a connector stopped because it was asked to"
+    CONNECTOR_FAILED = "connector_failed", Level.ERROR, "a connector ended because of an error; the engine goes on"
+    CONNECTOR_SKIPPED = "connector_skipped", Level.INFO, "a connector of the project is not run here, for the reason given"
+    SEQUENCE_BROKEN = "sequence_broken", Level.ERROR, "an output stream has a gap or a repetition in its sequence"
+    OUTPUT_NOT_FROM_BEGINNING = "output_not_from_beginning", Level.WARNING, "an output topic no longer holds its first outputs"
+    TRACE = "trace", Level.INFO, "an event of a traced window (SPEC A40)"
+
+    def __init__(self, label: str, level: Level, meaning: str) -> None:
+        self.label = label
+        self.level = level
+        self.meaning = meaning
+
+
+class LogFormat(Enum):
+    HUMAN = "human"
+    JSON = "json"
+
+
+class Log:
+    """A logger with the fields that each of its lines carries."""
+
+    def __init__(self, logger: structlog.typing.FilteringBoundLogger | None = None) -> None:
+        self._logger = logger if logger is not None else structlog.get_logger("hotspare")
+
+    def bind(self, **fields: object) -> Self:
+        """A logger that carries more fields: `group`, `engine`, `role`, `connector`, ..."""
+        return type(self)(self._logger.bind(**fields))
+
+    def event(self, event: LogEvent, message: str = "", **fields: object) -> None:
+        """Write one line. `message` is a sentence for people; what a program may want is in `fields`."""
+        if message:
+            fields["message"] = message
+        self._logger.log(event.level.value, event.label, **fields)
+
+
+def configure_logging(format_: LogFormat = LogFormat.HUMAN, level: Level = Level.INFO, stream: TextIO | None = None) -> None:
+    """Set up for the whole process, once, before the first line."""
+    out = stream if stream is not None else sys.stderr
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer(sort_keys=True)
+        if format_ is LogFormat.JSON
+        else structlog.dev.ConsoleRenderer(colors=out.isatty(), pad_event_to=22, exception_formatter=structlog.dev.plain_traceback)
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            _mask_secrets,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level.value),
+        logger_factory=structlog.WriteLoggerFactory(file=out),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _mask_secrets(logger: object, method: str, fields: MutableMapping[str, Any]) -> Mapping[str, Any]:
+    return {name: masked_value(name, value) for name, value in fields.items()}
