@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
-from hotspare.model.project import Project, Window, WindowId
+from hotspare.errors import ProjectError
+from hotspare.model.analysis import Analysis, analyse
+from hotspare.model.project import Project, SourceWindow, Window, WindowId
 from hotspare.model.types import Schema
 
 
@@ -21,15 +25,19 @@ class ResolvedWindow:
 @dataclass(frozen=True)
 class Resolved:
     """`windows` in evaluation order (inputs first; ties by place in the project). `sources` and `streams` are sorted by
-    WindowId: the index in `sources` is the index of an inbound topic, everywhere."""
+    WindowId: the index in `sources` is the index of an inbound topic, everywhere. `streams` is never empty."""
 
     project: Project
     windows: tuple[ResolvedWindow, ...]
     sources: tuple[WindowId, ...]
     streams: tuple[WindowId, ...]
 
+    @cached_property
+    def _by_id(self) -> Mapping[WindowId, ResolvedWindow]:
+        return {w.id: w for w in self.windows}
+
     def window(self, window_id: WindowId) -> ResolvedWindow:
-        return next(w for w in self.windows if w.id == window_id)
+        return self._by_id[window_id]
 
     def schema(self, window_id: WindowId) -> Schema:
         return self.window(window_id).schema
@@ -37,4 +45,14 @@ class Resolved:
 
 def resolve(project: Project) -> Resolved:
     """Raise ProjectError with every mistake of the project that can be seen without its expressions."""
-    raise NotImplementedError
+    analysis = analyse(project)
+    if analysis.found:
+        raise ProjectError(project.name, analysis.found.mistakes)
+    return resolved_from(project, analysis)
+
+
+def resolved_from(project: Project, analysis: Analysis) -> Resolved:
+    """`analysis` is that of `project` and found no mistake."""
+    windows = tuple(ResolvedWindow(i, analysis.windows[i], analysis.schemas[i], tuple(analysis.inputs[i])) for i in analysis.order)
+    sources = tuple(sorted(w.id for w in windows if isinstance(w.window, SourceWindow)))
+    return Resolved(project, windows, sources, analysis.streams)

@@ -1,0 +1,36 @@
+"""What the algorithms of calculate windows accept (SPEC A39): one table, read by validation and by the operator."""
+
+from __future__ import annotations
+
+from hotspare.model.types import FieldType
+
+SUMMARY = "Summary"
+
+ALGORITHMS: tuple[str, ...] = (SUMMARY,)
+
+SUMMARY_WINDOW_LENGTH = "windowLength"
+"""Number of newest observations that count; absent means all."""
+
+SUMMARY_INPUT = "input"
+"""Name in the input map of the one field that is observed."""
+
+SUMMARY_OUTPUTS: dict[str, str] = {
+    "nOut": "observations that are not null",
+    "nMissOut": "observations that are null",
+    "minOut": "smallest value",
+    "maxOut": "greatest value",
+    "sumOut": "sum, from oldest to newest",
+    "meanOut": "sum divided by their number",
+    "stdOut": "square root of the variance",
+    "varOut": "corrected sum of squares divided by n - 1",
+    "stderrOut": "standard deviation divided by the square root of n",
+    "cvOut": "standard deviation in per cent of the mean",
+    "ussOut": "sum of squares",
+    "cssOut": "sum of squared differences from the mean",
+}
+"""Names of the output map, with their meaning. Where a value is not defined (no observation, n - 1 = 0, mean 0) it is null."""
+
+WINDOW_LENGTH_MAX = 1_000_000
+
+SUMMARY_TYPES: frozenset[FieldType] = frozenset({FieldType.INT32, FieldType.INT64, FieldType.DOUBLE})
+"""Types of the input field and of the fields that outputs are written to."""

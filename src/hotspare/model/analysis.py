@@ -1,0 +1,239 @@
+"""Reads a whole project once: finds every mistake, derives schemas and the order of evaluation, and says what is published."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hotspare.errors import Place
+from hotspare.model.connector_rules import PROPERTY_VALUE_LENGTH_MAX, check_connectors
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.names import NAME, NAME_LENGTH_MAX, PROPERTY_NAME, did_you_mean, unprintable
+from hotspare.model.project import (
+    ConnectorDirection,
+    ContinuousQuery,
+    Edge,
+    Project,
+    Publication,
+    Singletons,
+    SourceWindow,
+    Window,
+    WindowId,
+)
+from hotspare.model.types import Schema
+from hotspare.model.window_rules import check_window, output_schema, repeated
+
+QUERIES_MAX = 100
+WINDOWS_MAX = 1_000
+EDGES_MAX = 10_000
+HEARTBEAT_US_MIN = 1_000
+HEARTBEAT_US_MAX = 86_400_000_000
+EDGE_ROLES: frozenset[str] = frozenset({"", "data"})
+"""Roles that mean something to a window type that exists. The others belong to joins, scoring and geofences (SPEC A35)."""
+
+
+@dataclass
+class Analysis:
+    """What reading a project gave. `order`, `schemas` and `inputs` are whole only if nothing was found."""
+
+    found: Mistakes
+    order: list[WindowId] = field(default_factory=list)
+    windows: dict[WindowId, Window] = field(default_factory=dict)
+    schemas: dict[WindowId, Schema] = field(default_factory=dict)
+    inputs: dict[WindowId, list[tuple[WindowId, str]]] = field(default_factory=dict)
+    streams: tuple[WindowId, ...] = ()
+
+
+def analyse(project: Project, unreadable: frozenset[WindowId] = frozenset()) -> Analysis:
+    """Find every mistake that can be seen without compiling expressions.
+
+    `unreadable` names windows that stand in the text but could not be read (their mistakes are known already): what depends on
+    them is not complained about again.
+    """
+    analysis = Analysis(Mistakes())
+    _check_project(project, unreadable, analysis.found)
+    for query in project.queries:
+        _analyse_query(query, unreadable, analysis)
+    analysis.streams = output_streams(project, frozenset(analysis.inputs))
+    if not analysis.streams and not analysis.found and not unreadable:
+        analysis.found.add(
+            project.place,
+            f"project {project.name} publishes nothing",
+            'publish a window, connect a subscriber, or include source windows without edges: include-singletons="true"',
+        )
+    return analysis
+
+
+def output_streams(project: Project, taking_part: frozenset[WindowId]) -> tuple[WindowId, ...]:
+    """The published windows among those that take part, sorted, by the rule of `Publication`."""
+    present = {WindowId(q.name, w.name): w for q in project.queries for w in q.windows if WindowId(q.name, w.name) in taking_part}
+    subscribed = {i for i, w in present.items() if any(c.direction is ConnectorDirection.SUBSCRIBE for c in w.connectors)}
+    read_on = {WindowId(q.name, e.source) for q in project.queries for e in q.edges}
+    derived = subscribed if subscribed else present.keys() - read_on
+    return tuple(
+        sorted(
+            i
+            for i, w in present.items()
+            if w.publication is Publication.PUBLISHED or (w.publication is Publication.DERIVED and i in derived)
+        )
+    )
+
+
+def _check_project(project: Project, unreadable: frozenset[WindowId], found: Mistakes) -> None:
+    _check_name("project", project.name, project.place, found)
+    if not HEARTBEAT_US_MIN <= project.heartbeat_interval_us <= HEARTBEAT_US_MAX:
+        found.add(project.place, "the heartbeat interval is not between a millisecond and a day")
+    if not project.queries and not unreadable:
+        found.add(project.place, f"project {project.name} has no continuous query")
+    if len(project.queries) > QUERIES_MAX:
+        found.add(project.place, f"project {project.name} has {len(project.queries)} queries, {QUERIES_MAX} are allowed")
+    windows = sum(len(q.windows) for q in project.queries)
+    if windows > WINDOWS_MAX:
+        found.add(project.place, f"project {project.name} has {windows} windows, {WINDOWS_MAX} are allowed")
+    for name in repeated(q.name for q in project.queries):
+        second = [q for q in project.queries if q.name == name][1]
+        found.add(second.place, f"project {project.name} has two queries {name}")
+    for name in repeated(n for n, _ in project.properties):
+        found.add(project.place, f"project {project.name} has two properties {name}")
+    for name, value in project.properties:
+        if not PROPERTY_NAME.fullmatch(name):
+            found.add(project.place, f"project property name {name!r} cannot be used", "use letters, digits, '_', '-' and '.'")
+        if unprintable(value) or len(value) > PROPERTY_VALUE_LENGTH_MAX:
+            found.add(project.place, f"project property {name} is too long or contains a control character")
+
+
+def _analyse_query(query: ContinuousQuery, unreadable: frozenset[WindowId], analysis: Analysis) -> None:
+    found = analysis.found
+    _check_name("query", query.name, query.place, found)
+    lost = {w.window for w in unreadable if w.query == query.name}
+    windows = _named_windows(query, found)
+    if not windows and not lost:
+        found.add(query.place, f"query {query.name} has no window")
+    inputs = _inputs(query, windows, lost, found)
+    for name in query.trace:
+        if name not in windows and name not in lost:
+            found.add(query.place, f"query {query.name} traces the unknown window {name!r}", did_you_mean(name, windows))
+    touched = {name for e in query.edges for name in (e.source, e.target)}
+    excluded = {
+        name
+        for name, w in windows.items()
+        if isinstance(w, SourceWindow) and name not in touched and query.singletons is Singletons.EXCLUDED
+    }
+    for name in _evaluation_order(query, windows, inputs, found):
+        window, window_id = windows[name], WindowId(query.name, name)
+        input_schema = _input_schema(query, window, inputs[name], lost, analysis)
+        check_window(window, input_schema, found)
+        check_connectors(window, found)
+        if name in excluded:
+            continue
+        schema = output_schema(window, input_schema)
+        if schema is not None:
+            analysis.schemas[window_id] = schema
+        analysis.order.append(window_id)
+        analysis.windows[window_id] = window
+        analysis.inputs[window_id] = [(WindowId(query.name, e.source), e.role) for e in inputs[name]]
+
+
+def _named_windows(query: ContinuousQuery, found: Mistakes) -> dict[str, Window]:
+    windows: dict[str, Window] = {}
+    for window in query.windows:
+        _check_name("window", window.name, window.place, found)
+        if window.name in windows:
+            first = windows[window.name].place
+            where = f", the first in line {first.line}" if first.line else ""
+            found.add(window.place, f"query {query.name} has two windows {window.name}{where}")
+        windows.setdefault(window.name, window)
+    return windows
+
+
+def _inputs(query: ContinuousQuery, windows: Mapping[str, Window], lost: set[str], found: Mistakes) -> dict[str, list[Edge]]:
+    """Edges into each window, in order. Edges from windows that could not be read are left out, unknown ones complained about."""
+    inputs: dict[str, list[Edge]] = {name: [] for name in windows}
+    seen: set[tuple[str, str]] = set()
+    if len(query.edges) > EDGES_MAX:
+        found.add(query.place, f"query {query.name} has {len(query.edges)} edges, {EDGES_MAX} are allowed")
+        return inputs
+    for edge in query.edges:
+        known = True
+        for name in dict.fromkeys((edge.source, edge.target)):
+            if name not in windows:
+                known = False
+                if name not in lost:
+                    hint = did_you_mean(name, {**windows, **dict.fromkeys(lost)})
+                    found.add(edge.place, f"an edge names the unknown window {name!r}", hint)
+        if not known:
+            continue
+        if (edge.source, edge.target) in seen:
+            found.add(edge.place, f"there are two edges from {edge.source} to {edge.target}")
+            continue
+        if edge.role not in EDGE_ROLES:
+            found.add(edge.place, f"edge role {edge.role!r} means nothing to window {edge.target}", "leave the role out")
+        if isinstance(windows[edge.target], SourceWindow):
+            found.add(edge.place, f"an edge leads into the source window {edge.target}", "sources get their events from connectors")
+            continue
+        seen.add((edge.source, edge.target))
+        inputs[edge.target].append(edge)
+    return inputs
+
+
+def _evaluation_order(
+    query: ContinuousQuery, windows: Mapping[str, Window], inputs: Mapping[str, list[Edge]], found: Mistakes
+) -> list[str]:
+    """Inputs first, ties by place in the text. Windows on or behind a cycle come last, and the cycle is complained about."""
+    rank = {name: i for i, name in enumerate(windows)}
+    names = list(windows)
+    targets: dict[str, list[str]] = {name: [] for name in windows}
+    missing = {name: len(edges) for name, edges in inputs.items()}
+    for name, edges in inputs.items():
+        for edge in edges:
+            targets[edge.source].append(name)
+    ready = [rank[name] for name in windows if not missing[name]]
+    order: list[str] = []
+    while ready:
+        name = names[heapq.heappop(ready)]
+        order.append(name)
+        for target in targets[name]:
+            missing[target] -= 1
+            if not missing[target]:
+                heapq.heappush(ready, rank[target])
+    left = [name for name in windows if missing[name]]
+    if left:
+        cycle = _cycle(left, inputs)
+        edge = next(e for e in inputs[cycle[1]] if e.source == cycle[0])
+        found.add(edge.place if edge.place.line else query.place, "windows form a cycle: " + " -> ".join(cycle))
+    return order + left
+
+
+def _cycle(left: list[str], inputs: Mapping[str, list[Edge]]) -> list[str]:
+    """Names along one cycle, the first again at the end. Every window of `left` has an input in `left`."""
+    stuck = set(left)
+    path: list[str] = [left[0]]
+    while path[-1] not in path[:-1]:
+        path.append(next(e.source for e in inputs[path[-1]] if e.source in stuck))
+    return path[path.index(path[-1]) :][::-1]
+
+
+def _input_schema(query: ContinuousQuery, window: Window, edges: list[Edge], lost: set[str], analysis: Analysis) -> Schema | None:
+    """The schema of the one input; None for a source and where the input is mistaken."""
+    if isinstance(window, SourceWindow):
+        return None
+    hidden = any(e.target == window.name and e.source in lost for e in query.edges)
+    unknown = any(e.target == window.name and e not in edges for e in query.edges)
+    if len(edges) > 1:
+        sources = ", ".join(e.source for e in edges)
+        hint = "a window of this type reads exactly one"
+        analysis.found.add(window.place, f"window {window.name} has {len(edges)} inputs: {sources}", hint)
+        return None
+    if not edges:
+        if not hidden and not unknown:
+            analysis.found.add(window.place, f"window {window.name} has no input", "add an edge that leads to it")
+        return None
+    return analysis.schemas.get(WindowId(query.name, edges[0].source))
+
+
+def _check_name(what: str, name: str, place: Place, found: Mistakes) -> None:
+    if not NAME.fullmatch(name):
+        found.add(place, f"{what} name {name!r} cannot be part of a topic name", "use letters, digits, '_' and '-'")
+    elif len(name) > NAME_LENGTH_MAX:
+        found.add(place, f"{what} name {name[:20]}... has {len(name)} characters, {NAME_LENGTH_MAX} are allowed")

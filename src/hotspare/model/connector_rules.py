@@ -1,0 +1,122 @@
+"""What must hold for connectors, and binding their properties from outside without editing the project (SPEC I2-I6)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+from hotspare.errors import Place, UsageError
+from hotspare.model.connectors import CONNECTOR_PROPERTIES, FALSE_TEXTS, MISSPELLED, Support
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.names import PROPERTY_NAME, did_you_mean, one_of, unprintable
+from hotspare.model.project import Connector, ConnectorDirection, Project, SourceWindow, Window
+from hotspare.model.window_rules import repeated
+
+CONNECTORS_MAX = 100
+PROPERTY_VALUE_LENGTH_MAX = 65_536
+CLASS_BINDING = "class"
+"""Name in a binding that replaces the class of a connector, and with it all its properties."""
+
+
+def connector_from_properties(
+    name: str,
+    kind: str,
+    direction: ConnectorDirection,
+    properties: Mapping[str, str],
+    place: Place,
+    found: Mistakes,
+) -> Connector:
+    """A connector with the slips mended that public projects contain, each with a warning (SPEC Z27)."""
+    mended: dict[str, str] = {}
+    for written, value in properties.items():
+        name_meant = MISSPELLED.get(written, written)
+        if name_meant != written:
+            found.warn(place, f"connector {name} has the property {written!r}, read as {name_meant}", f"write {name_meant}")
+        if name_meant == "dateformat" and value.startswith(("'", '"')) and not value.endswith(value[0]):
+            found.warn(place, f"connector {name} has a dateformat that begins with a stray quote", f"write {value[1:]}")
+            value = value[1:]
+        mended.setdefault(name_meant, value)
+    return Connector(name, kind, direction, tuple(sorted(mended.items())), place)
+
+
+def check_connectors(window: Window, found: Mistakes) -> None:
+    if len(window.connectors) > CONNECTORS_MAX:
+        found.add(window.place, f"window {window.name} has {len(window.connectors)} connectors, {CONNECTORS_MAX} are allowed")
+    for name in repeated(c.name for c in window.connectors):
+        found.add(window.place, f"window {window.name} has two connectors {name}")
+    for connector in window.connectors:
+        if not PROPERTY_NAME.fullmatch(connector.name):
+            hint = "use letters, digits, '_', '-' and '.'"
+            found.add(connector.place, f"connector name {connector.name!r} of window {window.name} cannot be used", hint)
+        if connector.direction is ConnectorDirection.PUBLISH and not isinstance(window, SourceWindow):
+            found.add(
+                connector.place,
+                f"connector {connector.name} publishes into window {window.name}, which is not a source",
+                "publish into a source window, or let the connector subscribe",
+            )
+        _check_properties(connector, found)
+
+
+def _check_properties(connector: Connector, found: Mistakes) -> None:
+    directions = CONNECTOR_PROPERTIES.get(connector.kind)
+    if directions is None:
+        hint = did_you_mean(connector.kind, CONNECTOR_PROPERTIES) or one_of(CONNECTOR_PROPERTIES)
+        found.add(connector.place, f"connector class {connector.kind!r} does not exist yet", hint)
+        return
+    table = directions[connector.direction]
+    for name, value in connector.properties:
+        support = table.get(name)
+        if support is None:
+            hint = did_you_mean(name, table)
+            found.warn(connector.place, f"connector {connector.name} has the unknown property {name!r}, which has no effect", hint)
+        elif support is Support.MISSING and value.strip().lower() not in FALSE_TEXTS:
+            found.add(connector.place, f"property {name} of connector {connector.name} is not implemented yet", "leave it out")
+        if odd := unprintable(value):
+            found.add(connector.place, f"property {name} of connector {connector.name} contains the character {odd!r}")
+        if len(value) > PROPERTY_VALUE_LENGTH_MAX:
+            found.add(connector.place, f"property {name} of connector {connector.name} is longer than {PROPERTY_VALUE_LENGTH_MAX}")
+
+
+def rebind(project: Project, bindings: Mapping[str, Mapping[str, str]]) -> Project:
+    """The project with connector properties overridden.
+
+    A key is `query/window/connector`, `query/window` (all its connectors) or the name of a connector (wherever it occurs); the
+    longer form wins. The property `class` replaces the class and drops the properties that the project gave.
+    UsageError for a key that names no connector.
+    """
+    known = {key for query, window, connector in _connectors(project) for key in _keys(query, window, connector)}
+    for key in bindings:
+        if key not in known:
+            raise UsageError(f"no connector is called {key!r}", hint=did_you_mean(key, known) or one_of(sorted(known)))
+    queries = tuple(
+        dataclasses.replace(
+            query,
+            windows=tuple(
+                dataclasses.replace(w, connectors=tuple(_bound(query.name, w.name, c, bindings) for c in w.connectors))
+                for w in query.windows
+            ),
+        )
+        for query in project.queries
+    )
+    return dataclasses.replace(project, queries=queries)
+
+
+def _connectors(project: Project) -> Iterator[tuple[str, str, str]]:
+    for query in project.queries:
+        for window in query.windows:
+            for connector in window.connectors:
+                yield query.name, window.name, connector.name
+
+
+def _keys(query: str, window: str, connector: str) -> tuple[str, str, str]:
+    """From the least to the most exact."""
+    return connector, f"{query}/{window}", f"{query}/{window}/{connector}"
+
+
+def _bound(query: str, window: str, connector: Connector, bindings: Mapping[str, Mapping[str, str]]) -> Connector:
+    given: dict[str, str] = {}
+    for key in _keys(query, window, connector.name):
+        given.update(bindings.get(key, {}))
+    kind = given.pop(CLASS_BINDING, connector.kind)
+    kept = dict(connector.properties) if kind == connector.kind else {}
+    return dataclasses.replace(connector, kind=kind, properties=tuple(sorted({**kept, **given}.items())))

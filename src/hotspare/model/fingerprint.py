@@ -1,0 +1,129 @@
+"""What two engines must agree on to give the same outputs, as a hash and as differences in words (SPEC A44).
+
+Both read the same description, so a project differs in words exactly when its hash differs. It holds what determines outputs:
+windows with their schemas, expressions and retention, inputs, evaluation order, published windows, the heartbeat. It leaves
+out connectors, descriptions, metadata, tracing, places, and how the text was written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from hotspare.model.durations import format_duration
+from hotspare.model.frontends.values import BY_COUNT
+from hotspare.model.frontends.yaml_project import dump, load
+from hotspare.model.project import (
+    CalculateWindow,
+    ComputeWindow,
+    CopyWindow,
+    Expression,
+    FilterWindow,
+    FunctionalWindow,
+    IndexType,
+    Project,
+    Retention,
+    SourceWindow,
+)
+from hotspare.model.resolve import Resolved, ResolvedWindow, resolve
+
+FORMAT = "hotspare-project-1"
+"""Changes when the description does, because groups then compare hashes of different meanings."""
+
+
+def project_hash(project: Project) -> str:
+    """64 hexadecimal digits, equal for equal descriptions, on every machine. ProjectError for a project with mistakes."""
+    return resolved_hash(resolve(project))
+
+
+def resolved_hash(resolved: Resolved) -> str:
+    text = json.dumps([FORMAT, _description(resolved)], ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def differences(before: Project, after: Project) -> list[str]:
+    """Sentences that say what changed; empty exactly when the hashes are equal."""
+    old, new = _description(resolve(before)), _description(resolve(after))
+    sentences = []
+    for subject in dict.fromkeys([*old, *new]):
+        if subject not in new:
+            sentences.append(f"{subject} is gone")
+        elif subject not in old:
+            sentences.append(f"{subject} is new")
+        else:
+            sentences += _changes(subject, old[subject], new[subject])
+    if not sentences and list(old) != list(new):
+        sentences.append("the order in which windows are evaluated changed: " + ", ".join(list(new)[1:]))
+    return sentences
+
+
+def to_document(project: Project) -> str:
+    """A text that can be stored and read back with `from_document`, whichever form the project came from."""
+    return dump(project)
+
+
+def from_document(text: str) -> Project:
+    return load(text, "stored project")
+
+
+def _changes(subject: str, old: dict[str, str], new: dict[str, str]) -> list[str]:
+    sentences = []
+    for what in dict.fromkeys([*old, *new]):
+        if old.get(what) != new.get(what):
+            sentences.append(f"{subject}: {what} was {old.get(what) or 'absent'}, is {new.get(what) or 'absent'}")
+    return sentences
+
+
+def _description(resolved: Resolved) -> dict[str, dict[str, str]]:
+    """Subject to property to text. The windows come in evaluation order, which is part of the meaning."""
+    project = resolved.project
+    subjects = {
+        "project": {
+            "name": project.name,
+            "heartbeat": format_duration(project.heartbeat_interval_us),
+            "inbound topics": ", ".join(map(str, resolved.sources)),
+            "published windows": ", ".join(map(str, resolved.streams)),
+        }
+    }
+    return subjects | {f"window {w.id}": _window(w) for w in resolved.windows}
+
+
+def _window(resolved: ResolvedWindow) -> dict[str, str]:
+    window = resolved.window
+    text = {
+        "type": type(window).__name__.removesuffix("Window").lower(),
+        "schema": str(resolved.schema),
+        # All keyed kinds behave alike (SPEC A14), so only keeping nothing is another meaning.
+        "index": "empty" if window.index is IndexType.EMPTY else "keyed",
+        "inputs": ", ".join(f"{i} as {role}" if role else str(i) for i, role in resolved.inputs),
+    }
+    match window:
+        case SourceWindow():
+            text |= {"opcodes": window.accepts.value, "keys": window.key_origin.value, "retention": _retention(window.retention)}
+        case CopyWindow():
+            text |= {"retention": _retention(window.retention)}
+        case FilterWindow():
+            text |= {"condition": _expression(window.condition)}
+        case ComputeWindow():
+            values = [f.name for f in resolved.schema.fields if not f.is_key]
+            text |= {f"output {name}": _expression(e) for name, e in zip(values, window.outputs, strict=True)}
+        case FunctionalWindow():
+            text |= {f"function {name}": _expression(e) for name, e in sorted(window.functions, key=lambda f: f[0])}
+        case CalculateWindow():
+            text["algorithm"] = window.algorithm
+            for what, pairs in (("parameter", window.parameters), ("input", window.input_map), ("output", window.output_map)):
+                text |= {f"{what} {name}": value for name, value in sorted(pairs)}
+    return text
+
+
+def _expression(expression: Expression) -> str:
+    return f"{expression.text.strip()} ({expression.dialect.value})"
+
+
+def _retention(retention: Retention | None) -> str:
+    if retention is None:
+        return "none"
+    limit = f"{retention.limit} events" if retention.kind in BY_COUNT else format_duration(retention.limit)
+    clock = f" by {retention.time_field}" if retention.time_field else ""
+    unit = f" in units of {format_duration(retention.unit_us)}" if retention.unit_us else ""
+    return f"{retention.kind.value} {limit}{clock}{unit}"

@@ -1,0 +1,68 @@
+"""Replaces @NAME@ by project properties (SPEC A4), the same way in every front end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from hotspare.errors import Place
+from hotspare.model.mistakes import Mistakes
+
+RESERVED: frozenset[str] = frozenset({"ESP_PROJECT_HOME", "ESP_PROJECT_OUTPUT"})
+"""Given from outside when a project is started; a text that uses them loads without."""
+
+REPLACEMENTS_MAX = 1_000
+"""In one text; more means that properties refer to each other for ever."""
+
+EXPANDED_LENGTH_MAX = 1 << 20
+
+_REFERENCE = re.compile(r"@([A-Za-z_][A-Za-z0-9_.\-]*)@")
+
+
+class Substitution:
+    """Replaces references in one project's texts, until none to a known property is left."""
+
+    def __init__(self, values: Mapping[str, str], found: Mistakes) -> None:
+        self._values = values
+        self._found = found
+
+    def apply(self, text: str, place: Place) -> str:
+        """`text` with references replaced. A reference to an unknown property stays and is warned about."""
+        if "@" not in text:
+            return text
+        for _ in range(REPLACEMENTS_MAX):
+            # From the beginning each time: a replacement may complete a reference that begins before it.
+            match = _next_known(text, self._values)
+            if match is None:
+                self._warn_unset(text, place)
+                return text
+            text = text[: match.start()] + self._values[match[1]] + text[match.end() :]
+            if len(text) > EXPANDED_LENGTH_MAX:
+                break
+        self._found.add(place, f"project properties do not come to an end: {text[:40]!r}...", "a property refers to itself")
+        return text[:EXPANDED_LENGTH_MAX]
+
+    def _warn_unset(self, text: str, place: Place) -> None:
+        for match in _REFERENCE.finditer(text):
+            reserved = match[1] in RESERVED
+            hint = (
+                "it is set when the project is started" if reserved else "add it to the project's properties or set it from outside"
+            )
+            self._found.warn(place, f"project property {match[1]} is not set", hint)
+
+
+def _next_known(text: str, values: Mapping[str, str]) -> re.Match[str] | None:
+    """The first reference to a known property. One to an unknown property may share its last @ with the next."""
+    match = _REFERENCE.search(text)
+    while match is not None and match[1] not in values:
+        match = _REFERENCE.search(text, match.end() - 1)
+    return match
+
+
+def merged(own: Mapping[str, str], given: Mapping[str, str]) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
+    """What references see, and the project's own properties with the overriding values.
+
+    Properties that only the outside gives (a folder, a host) do not become part of the project.
+    """
+    seen = {**own, **given}
+    return seen, tuple(sorted((name, seen[name]) for name in own))

@@ -1,0 +1,102 @@
+"""Reads the small texts that every front end shares: schemas, retention, enumerations, edges (SPEC A6, A14, A19, A35)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from hotspare.errors import Place
+from hotspare.model.durations import parse_duration, parse_unit
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.names import did_you_mean, one_of
+from hotspare.model.project import IndexType, Project, Retention, RetentionKind, WindowId
+from hotspare.model.types import FIELDS_MAX, Field, FieldType, KeyRole, Schema
+
+TEXT_BYTES_MAX = 16 * 1024 * 1024
+"""Size of a project's text."""
+
+INDEX_TYPES: dict[str, IndexType] = {i.value: i for i in IndexType}
+FIELD_TYPES: dict[str, FieldType] = {t.value: t for t in FieldType}
+RETENTION_KINDS: dict[str, RetentionKind] = {k.value: k for k in RetentionKind}
+BY_COUNT: frozenset[RetentionKind] = frozenset({RetentionKind.BYCOUNT_SLIDING, RetentionKind.BYCOUNT_JUMPING})
+
+_ARRAY = re.compile(r"array\s*\(\s*\w+\s*\)")
+_COUNT = re.compile(r"\d{1,18}")
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a front end made of a text: the projects as far as they could be read, and the windows that could not."""
+
+    projects: tuple[Project, ...]
+    unreadable: tuple[frozenset[WindowId], ...]
+    found: Mistakes
+
+
+def chosen(text: str, options: Mapping[str, V], what: str, place: Place, found: Mistakes) -> V | None:
+    """The option that `text` names; None after a mistake."""
+    value = options.get(text.strip())
+    if value is None:
+        found.add(place, f"{what} {text.strip()!r} does not exist", did_you_mean(text, options) or one_of(options))
+    return value
+
+
+def field_type(text: str, name: str, place: Place, found: Mistakes) -> FieldType | None:
+    written = text.strip()
+    if _ARRAY.fullmatch(written):
+        found.add(place, f"field type {written} of field {name} does not exist yet", one_of(FIELD_TYPES))
+        return None
+    return chosen(written, FIELD_TYPES, f"type of field {name}:", place, found)
+
+
+def parse_schema(text: str, place: Place, found: Mistakes) -> Schema | None:
+    """The short form `id*:int64,x:double`; None after a mistake."""
+    fields: list[Field] = []
+    whole = True
+    parts = text.split(",")
+    if len(parts) > FIELDS_MAX:
+        found.add(place, f"a schema has {len(parts)} fields, {FIELDS_MAX} are allowed")
+        return None
+    for part in parts:
+        name, colon, type_text = (piece.strip() for piece in part.partition(":"))
+        key = name.endswith("*")
+        name = name.removesuffix("*").strip()
+        if not colon or not name:
+            found.add(place, f"schema field {part.strip()!r} is not name:type", "write fields as id*:int64,x:double")
+            whole = False
+            continue
+        type_ = field_type(type_text, name, place, found)
+        if type_ is None:
+            whole = False
+            continue
+        fields.append(Field(name, type_, KeyRole.KEY if key else KeyRole.VALUE))
+    return Schema(tuple(fields)) if whole else None
+
+
+def parse_retention(
+    kind: RetentionKind, limit_text: str, time_field: str, unit_text: str, place: Place, found: Mistakes
+) -> Retention | None:
+    """None after a mistake. `time_field` and `unit_text` are "" where the text has none."""
+    try:
+        unit_us = parse_unit(unit_text) if unit_text.strip() else 0
+        limit = _count(limit_text) if kind in BY_COUNT else parse_duration(limit_text)
+    except ValueError as error:
+        hint = "write a number of events" if kind in BY_COUNT else "write a number and a unit, such as 30 minutes"
+        found.add(place, f"retention {kind.value}: {error}", hint)
+        return None
+    return Retention(kind, limit, time_field.strip(), unit_us, place)
+
+
+def _count(text: str) -> int:
+    if not _COUNT.fullmatch(text.strip()):
+        raise ValueError(f"{text.strip()!r} is not a number of events")
+    return int(text)
+
+
+def property_value(text: str) -> str:
+    """A value without the line breaks that only lay out the text; other blanks may mean something (a delimiter)."""
+    return text.strip() if text.startswith("\n") or text.endswith("\n") else text

@@ -1,0 +1,125 @@
+"""YAML text to a tree of plain values that know their places, with limits that PyYAML's own loader lacks.
+
+Only mappings, sequences and texts exist: a scalar is its text, whatever YAML would guess it to be, so `no` and `1.10` stay
+what was written. Anchors, aliases, tags and second documents are refused; so is anything nested deeper than a project can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import yaml
+
+from hotspare.errors import Place
+from hotspare.model.mistakes import Mistakes
+
+DEPTH_MAX = 20
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass
+class Text:
+    value: str
+    place: Place
+
+
+@dataclass
+class Items:
+    place: Place
+    items: list[Node] = field(default_factory=list)
+
+
+@dataclass
+class Entries:
+    """A mapping in the order of the text. `places` holds where each key stands."""
+
+    place: Place
+    values: dict[str, Node] = field(default_factory=dict)
+    places: dict[str, Place] = field(default_factory=dict)
+
+
+Node: TypeAlias = Text | Items | Entries
+
+
+class _Refused(Exception):
+    def __init__(self, place: Place, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.place, self.hint = place, hint
+
+
+def parse_tree(text: str, file: str, found: Mistakes) -> Node | None:
+    """The root of the one document; None after a mistake that stops reading. Repeated keys are mistakes, the first counts."""
+    try:
+        return _built(yaml.parse(text, Loader=_Loader), file, found)
+    except _Refused as error:
+        found.add(error.place, str(error), error.hint)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file)
+        found.add(place, f"this is not YAML: {error.problem or error.context}")
+    except (yaml.YAMLError, UnicodeError) as error:
+        found.add(Place(file), f"this is not YAML: {str(error).splitlines()[0]}")
+    return None
+
+
+def _built(events: Iterator[Any], file: str, found: Mistakes) -> Node | None:
+    """Runs over the parser's events without recursion."""
+    open_nodes: list[Items | Entries] = []
+    keys: list[Text | None] = []  # per open node: the key whose value comes next
+    root: Node | None = None
+    for event in events:
+        place = Place(file, event.start_mark.line + 1, event.start_mark.column + 1)
+        if isinstance(event, yaml.SequenceEndEvent | yaml.MappingEndEvent):
+            open_nodes.pop()
+            keys.pop()
+            continue
+        node = _node_of(event, place)
+        if node is None:
+            continue
+        if open_nodes:
+            keys[-1] = _placed(open_nodes[-1], keys[-1], node, found)
+        elif root is not None:
+            raise _Refused(place, "a project is one YAML document, here begins a second")
+        else:
+            root = node
+        if not isinstance(node, Text):
+            open_nodes.append(node)
+            keys.append(None)
+            if len(open_nodes) > DEPTH_MAX:
+                raise _Refused(place, f"the text is nested deeper than {DEPTH_MAX} levels")
+    return root
+
+
+def _node_of(event: Any, place: Place) -> Node | None:
+    if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+        raise _Refused(place, "anchors and aliases are not accepted", "write the value out")
+    tag = getattr(event, "tag", None)
+    if tag and tag != "!":
+        raise _Refused(place, f"the tag {tag} is not accepted", "write plain values")
+    if isinstance(event, yaml.ScalarEvent):
+        return Text(event.value, place)
+    if isinstance(event, yaml.SequenceStartEvent):
+        return Items(place)
+    return Entries(place) if isinstance(event, yaml.MappingStartEvent) else None
+
+
+def _placed(parent: Items | Entries, key: Text | None, node: Node, found: Mistakes) -> Text | None:
+    """Put `node` into `parent`; return the key that now waits for its value."""
+    if isinstance(parent, Items):
+        parent.items.append(node)
+        return None
+    if key is None:
+        if not isinstance(node, Text):
+            raise _Refused(node.place, "a key must be a text")
+        return node
+    if key.value in parent.values:
+        found.add(key.place, f"{key.value!r} stands here twice", f"the first is in line {parent.places[key.value].line}")
+    else:
+        if not isinstance(node, Text):
+            node.place = key.place  # a reader looks for `name:`, not for what follows it
+        parent.values[key.value] = node
+        parent.places[key.value] = key.place
+    return None

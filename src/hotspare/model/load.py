@@ -1,0 +1,108 @@
+"""The one way from a file to a project that can run: reads, checks, and reports every mistake and warning together."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hotspare.errors import Mistake, Place, ProjectError, UsageError
+from hotspare.model.analysis import analyse
+from hotspare.model.frontends.values import TEXT_BYTES_MAX, Reading
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.names import did_you_mean, one_of
+from hotspare.model.project import Project, WindowId
+from hotspare.model.resolve import Resolved, resolved_from
+
+_XML_SUFFIXES = frozenset({".xml"})
+_YAML_SUFFIXES = frozenset({".yaml", ".yml"})
+_XML_ENCODING = re.compile(rb"""\s*<\?xml[^>]*\sencoding\s*=\s*["']([A-Za-z0-9._\-]{1,40})["']""")
+
+
+@dataclass(frozen=True)
+class LoadedProject:
+    """A project without mistakes, what follows from it, and what its author should know."""
+
+    project: Project
+    resolved: Resolved
+    warnings: tuple[Mistake, ...]
+
+
+def load_project(path: Path | str, properties: Mapping[str, str] | None = None, *, name: str = "") -> LoadedProject:
+    """Load a YAML or ESP XML file, told apart by suffix, else by content.
+
+    `properties` override those of the project and give the reserved ones (SPEC A4). `name` chooses among several projects in one
+    file (A3). UsageError if the file cannot be read, ProjectError with every mistake.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(TEXT_BYTES_MAX + 1)
+    except OSError as error:
+        raise UsageError(f"project file {path} cannot be read", detail=str(error)) from error
+    if len(data) > TEXT_BYTES_MAX:
+        raise UsageError(f"project file {path} is larger than {TEXT_BYTES_MAX >> 20} MiB")
+    text = _decoded(data, str(path))
+    if path.suffix.lower() in _YAML_SUFFIXES | _XML_SUFFIXES:
+        return _checked(text, str(path), properties or {}, name, is_xml=path.suffix.lower() in _XML_SUFFIXES)
+    return load_text(text, str(path), properties, name=name)
+
+
+def load_text(text: str, file: str = "", properties: Mapping[str, str] | None = None, *, name: str = "") -> LoadedProject:
+    """Like `load_project`, for a text; `file` is what places call it."""
+    return _checked(text, file, properties or {}, name, is_xml=text.lstrip("\ufeff \t\r\n").startswith("<"))
+
+
+def _decoded(data: bytes, file: str) -> str:
+    declared = _XML_ENCODING.match(data)
+    encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+    if declared and declared[1].lower() not in (b"utf-8", b"utf8"):
+        encoding = declared[1].decode("ascii")
+    try:
+        return data.decode(encoding)
+    except LookupError:
+        raise UsageError(f"project file {file} declares the unknown encoding {encoding}") from None
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        mistake = Mistake(Place(file, line), f"the text is not {encoding}", "save the file as UTF-8")
+        raise ProjectError(file, [mistake]) from None
+
+
+def _checked(text: str, file: str, properties: Mapping[str, str], name: str, *, is_xml: bool) -> LoadedProject:
+    reading = _read(text, file, properties, is_xml=is_xml)
+    project, unreadable = _chosen(reading, file, name)
+    analysis = analyse(project, unreadable)
+    found = Mistakes()
+    for part in (reading.found, analysis.found):
+        for mistake in part.mistakes:
+            found.add(mistake.place, mistake.message, mistake.hint)
+        for warning in part.warnings:
+            found.warn(warning.place, warning.message, warning.hint)
+    if found:
+        raise ProjectError(project.name or file, found.mistakes)
+    return LoadedProject(project, resolved_from(project, analysis), found.warnings)
+
+
+def _read(text: str, file: str, properties: Mapping[str, str], *, is_xml: bool) -> Reading:
+    if is_xml:
+        from hotspare.model.frontends import esp_xml
+
+        return esp_xml.read(text, file, properties)
+    from hotspare.model.frontends import yaml_project
+
+    return yaml_project.read(text, file, properties)
+
+
+def _chosen(reading: Reading, file: str, name: str) -> tuple[Project, frozenset[WindowId]]:
+    """The project to load, and its windows that could not be read."""
+    if not reading.projects:
+        raise ProjectError(file or "?", reading.found.mistakes)
+    named = {p.name: i for i, p in enumerate(reading.projects)}
+    if name and name not in named:
+        raise UsageError(f"{file} has no project {name!r}", hint=did_you_mean(name, named) or one_of(named))
+    if not name and len(reading.projects) > 1:
+        raise UsageError(f"{file} has {len(reading.projects)} projects", hint="choose one by name: " + ", ".join(named))
+    index = named[name] if name else 0
+    return reading.projects[index], reading.unreadable[index]

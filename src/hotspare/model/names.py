@@ -1,0 +1,38 @@
+"""Which names a project may use, how long they may be, and what somebody may have meant by a wrong one."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+NAME = re.compile(r"[A-Za-z0-9_\-]+")
+"""Projects, queries and windows: they become parts of topic names (SPEC B1)."""
+
+FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""Fields: what every expression language can say without quotes."""
+
+PROPERTY_NAME = re.compile(r"[A-Za-z0-9_.\-]+")
+
+NAME_LENGTH_MAX = 100
+FIELD_NAME_LENGTH_MAX = 255
+
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+def unprintable(text: str) -> str:
+    """The first character of `text` that no project text can carry, or ""."""
+    found = _UNPRINTABLE.search(text)
+    return found.group() if found else ""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint with the nearest of `known`, or "" where none is near."""
+    lower = {k.lower(): k for k in sorted(known, reverse=True)}
+    near = difflib.get_close_matches(name.lower(), list(lower), n=1, cutoff=0.6)
+    return f"did you mean {lower[near[0]]!r}?" if near else ""
+
+
+def one_of(known: Iterable[str]) -> str:
+    """A hint that lists what is possible."""
+    return "use one of: " + ", ".join(known)
