@@ -1,0 +1,109 @@
+"""What a runner is: it moves batches from the bus through the head to one callback, and decides nothing.
+
+    bus --read--> raw --head--> decoded --on_batch--> whoever owns the engine core
+
+A runner keeps no truth: it starts where it is told to, and what it read is forgotten when it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+import pyarrow as pa
+
+from hotspare.engine.batch import MessageFormat
+
+Positions = Mapping[tuple[int, int], int]
+"""(topic index, partition) to the offset to read next. A partition that is absent is read from its oldest message."""
+
+
+class Head(Protocol):
+    """Decoding and the stateless windows ahead of the first stateful one. Picklable; equal input gives equal output."""
+
+    def __call__(self, raw: pa.RecordBatch, /) -> pa.RecordBatch:
+        """From `engine.batch.RAW_SCHEMA` to `engine.batch.decoded_schema`, rows in the same order."""
+        ...
+
+
+class HeadPlace(Enum):
+    """Where the head runs; the outputs are the same."""
+
+    DRIVER = "driver"
+    """Least latency: one Python process less on the way."""
+    WORKERS = "workers"
+    """Most throughput: as many processes as there are cores."""
+
+
+@dataclass(frozen=True, slots=True)
+class InboundTopic:
+    """A topic to read. `format` is how a message without a format header is written."""
+
+    name: str
+    partitions: int = 1
+    format: MessageFormat = MessageFormat.CSV
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """What one batch may hold over all partitions, each limit passed by at most one message per partition, and how long a
+    reader waits on a bus that has nothing new before it looks whether it should stop."""
+
+    messages_max: int = 20_000
+    bytes_max: int = 16 * 1024 * 1024
+    wait_ms: int = 50
+
+    def __post_init__(self) -> None:
+        if self.messages_max < 1 or self.bytes_max < 1 or self.wait_ms < 0:
+            raise ValueError(f"limits of a batch must be positive: {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerInput:
+    """Everything that a runner needs to know. `topics[i]` is the inbound topic with index i. `bus_url` must mean the same in
+    every process of this machine (no relative path)."""
+
+    bus_url: str
+    topics: tuple[InboundTopic, ...]
+    head: Head
+    head_place: HeadPlace = HeadPlace.DRIVER
+    limits: BatchLimits = field(default_factory=BatchLimits)
+
+
+class EndCause(Enum):
+    """Why a runner ended."""
+
+    STOPPED = "stopped"
+    """`stop()` was called."""
+    FAILED = "failed"
+    """Reading, the head or `on_batch` raised; `RunnerEnd.error` says what."""
+    PROCESS_DIED = "process died"
+    """A process that the runner needs (Spark's JVM) is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerEnd:
+    cause: EndCause
+    error: BaseException | None = None
+
+
+OnBatch = Callable[[pa.Table], None]
+"""Gets every batch with rows, decoded, one at a time and in order: within a partition by offset and index, partitions of one
+batch one after the other by (topic, partition). An exception ends the runner."""
+OnEnd = Callable[[RunnerEnd], None]
+"""Called once, at once, from whichever thread noticed. May end the process."""
+
+
+class Runner(Protocol):
+    """Moves batches from `start` until `stop`, an exception, or the death of a process that it needs."""
+
+    def start(self, start_offsets: Positions) -> None:
+        """Begin; from the main thread. Returns when batches may arrive. RunnerError where the runner cannot start."""
+
+    def wait(self, timeout_s: float | None = None) -> RunnerEnd | None:
+        """Block until the runner has ended, or for `timeout_s` (then None)."""
+
+    def stop(self) -> None:
+        """End, from the main thread; harmless when it has ended. When it returns no callback runs and no process is left."""

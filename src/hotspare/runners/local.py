@@ -1,0 +1,101 @@
+"""The reference runner: no Spark, one thread. What the other runners give must equal what this one gives."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from hotspare.bus.contract import Bus, Partition
+from hotspare.bus.open import open_bus
+from hotspare.runners.contract import BatchLimits, EndCause, Head, InboundTopic, OnBatch, OnEnd, Positions, RunnerEnd, RunnerInput
+from hotspare.runners.reading import Part, all_partitions, complete_positions, next_positions, raw_batch, read_parts
+
+
+class LocalRunner:
+    """Reads the bus in a thread of its own (see contract.Runner)."""
+
+    def __init__(self, source: RunnerInput, on_batch: OnBatch, on_end: OnEnd) -> None:
+        self._source = source
+        self._on_batch = on_batch
+        self._on_end = on_end
+        self._stopping = threading.Event()
+        self._end: RunnerEnd | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self, start_offsets: Positions) -> None:
+        self._thread = threading.Thread(target=self._run, args=(dict(start_offsets),), name="local-runner", daemon=True)
+        self._thread.start()
+
+    def _run(self, start_offsets: Positions) -> None:
+        try:
+            bus = open_bus(self._source.bus_url)
+            try:
+                for table in self._batches(bus, start_offsets):
+                    self._on_batch(table)
+            finally:
+                bus.close()
+        except Exception as error:
+            end = RunnerEnd(EndCause.FAILED, error)
+        else:
+            end = RunnerEnd(EndCause.STOPPED)
+        self._end = end
+        self._on_end(end)
+
+    def _batches(self, bus: Bus, start_offsets: Positions) -> Iterator[pa.Table]:
+        source = self._source
+        positions = complete_positions(bus, source.topics, start_offsets)
+        while not self._stopping.is_set():
+            parts = read_parts(bus, source.topics, positions, source.limits)
+            positions = next_positions(positions, parts)
+            table = _decode(source.head, source.topics, parts)
+            if table is not None:
+                yield table
+
+    def wait(self, timeout_s: float | None = None) -> RunnerEnd | None:
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        return self._end
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.wait()
+
+
+def read_recorded(
+    bus: Bus, topics: tuple[InboundTopic, ...], head: Head, limits: BatchLimits, start_offsets: Positions | None = None
+) -> Iterator[pa.Table]:
+    """Decoded batches from `start_offsets` (else the oldest message) up to what stands on the topics now: for reference runs."""
+    ends = {key: bus.end_offset(Partition(topics[key[0]].name, key[1])) for key in all_partitions(topics)}
+    positions = complete_positions(bus, topics, start_offsets or {})
+    limits = BatchLimits(limits.messages_max, limits.bytes_max, wait_ms=0)
+    while any(positions[key] < end for key, end in ends.items()):
+        read = read_parts(bus, topics, positions, limits)
+        if not read:
+            return  # the rest are holes
+        positions = next_positions(positions, read)
+        table = _decode(head, topics, [part for part in (_before(p, ends[p.key]) for p in read) if part.messages])
+        if table is not None:
+            yield table
+
+
+def _before(part: Part, end: int) -> Part:
+    if part.next_offset <= end:
+        return part
+    return Part(part.topic, part.partition, [m for m in part.messages if m.offset < end])
+
+
+def decode_iterable(raw: Iterable[pa.RecordBatch], head: Head, messages_max: int) -> Iterator[pa.Table]:
+    """Decoded batches of at most `messages_max` messages each from raw batches in memory."""
+    for batch in raw:
+        for first in range(0, batch.num_rows, messages_max):
+            decoded = head(batch.slice(first, messages_max))
+            if decoded.num_rows:
+                yield pa.Table.from_batches([decoded])
+
+
+def _decode(head: Head, topics: tuple[InboundTopic, ...], parts: list[Part]) -> pa.Table | None:
+    decoded = [head(raw_batch(part, topics[part.topic].format)) for part in parts]
+    decoded = [batch for batch in decoded if batch.num_rows]
+    return pa.Table.from_batches(decoded) if decoded else None

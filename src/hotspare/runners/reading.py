@@ -1,0 +1,146 @@
+"""From bus messages to raw Arrow batches, in bounded steps: the part of reading that all runners share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.bus.contract import FORMAT_HEADER, Bus, Message, Partition
+from hotspare.engine.batch import RAW_SCHEMA, MessageFormat
+from hotspare.runners.contract import BatchLimits, InboundTopic, Positions
+
+_FORMAT = {b"csv": MessageFormat.CSV, b"arrow": MessageFormat.ARROW}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Consecutive messages of one partition."""
+
+    topic: int
+    partition: int
+    messages: Sequence[Message]
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.topic, self.partition
+
+    @property
+    def next_offset(self) -> int:
+        return self.messages[-1].offset + 1
+
+
+def all_partitions(topics: Sequence[InboundTopic]) -> list[tuple[int, int]]:
+    return [(i, p) for i, topic in enumerate(topics) for p in range(topic.partitions)]
+
+
+def complete_positions(bus: Bus, topics: Sequence[InboundTopic], start: Positions) -> dict[tuple[int, int], int]:
+    """Every partition with the offset to begin at: the one given, else the oldest kept."""
+    positions = dict(start)
+    for topic, partition in all_partitions(topics):
+        if (topic, partition) not in positions:
+            positions[topic, partition] = bus.begin_offset(Partition(topics[topic].name, partition))
+    return positions
+
+
+def read_parts(bus: Bus, topics: Sequence[InboundTopic], positions: Positions, limits: BatchLimits) -> list[Part]:
+    """The next messages of all partitions, in order of (topic, partition), within `limits`; empty when there is nothing new.
+
+    Waits up to `limits.wait_ms` for a first message. PositionLost where a position is no longer kept.
+    """
+    keys = all_partitions(topics)
+    share = max(1, limits.messages_max // len(keys)), max(1, limits.bytes_max // len(keys))
+    parts = _read_once(bus, topics, positions, share, 0)
+    if not parts and limits.wait_ms:
+        # One round of waiting, shared out: a message in another partition waits for its turn, a share of the wait at most.
+        parts = _read_once(bus, topics, positions, share, max(1, limits.wait_ms // len(keys)))
+    return _even(bus, topics, parts)
+
+
+def _read_once(bus: Bus, topics: Sequence[InboundTopic], positions: Positions, share: tuple[int, int], wait_ms: int) -> list[Part]:
+    parts: list[Part] = []
+    for topic, partition in all_partitions(topics):
+        where = Partition(topics[topic].name, partition)
+        wait = 0 if parts else wait_ms
+        messages = bus.read(where, positions[topic, partition], messages_max=share[0], bytes_max=share[1], wait_ms=wait)
+        if messages:
+            parts.append(Part(topic, partition, messages))
+    return parts
+
+
+def _even(bus: Bus, topics: Sequence[InboundTopic], parts: list[Part]) -> list[Part]:
+    """Hold back what lies later than the partition that is furthest behind, so that the merge by time, which has to wait for
+    that one, never holds more than about one batch. The one that is furthest behind is kept whole, so every batch advances."""
+    if len(parts) < 2:
+        return parts
+    behind = [p for p in parts if bus.end_offset(Partition(topics[p.topic].name, p.partition)) > p.next_offset]
+    if not behind:
+        return parts
+    horizon_us = min(_newest_us(part) for part in behind)
+    kept = []
+    for part in parts:
+        late = (i for i, message in enumerate(part.messages) if message.append_time_us > horizon_us)
+        count = next(late, len(part.messages))
+        if count:
+            kept.append(Part(part.topic, part.partition, part.messages[:count]))
+    return kept
+
+
+def _newest_us(part: Part) -> int:
+    return max(message.append_time_us for message in part.messages)
+
+
+def next_positions(positions: Positions, parts: Sequence[Part]) -> dict[tuple[int, int], int]:
+    return {**positions, **{part.key: part.next_offset for part in parts}}
+
+
+def raw_batch(part: Part, default_format: MessageFormat) -> pa.RecordBatch:
+    """The messages of `part` as a batch of RAW_SCHEMA."""
+    messages = part.messages
+    count = len(messages)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(np.full(count, part.topic, np.int32)),
+            pa.array(np.full(count, part.partition, np.int32)),
+            pa.array([m.offset for m in messages], pa.int64()),
+            pa.array([m.append_time_us for m in messages], pa.int64()),
+            pa.array([m.is_tick for m in messages], pa.bool_()),
+            pa.array([_format(m, default_format) for m in messages], pa.int8()),
+            pa.array([m.value for m in messages], pa.binary()),
+        ],
+        schema=RAW_SCHEMA,
+    )
+
+
+def _format(message: Message, default: MessageFormat) -> int:
+    if not message.headers:
+        return int(default)
+    header = message.header(FORMAT_HEADER)
+    # An unknown name is left to the decoder as the default: its rows become bad events, which nobody overlooks.
+    return int(default if header is None else _FORMAT.get(header, default))
+
+
+def read_range(bus: Bus, where: Partition, first: int, end: int, limits: BatchLimits) -> Sequence[Message]:
+    """All messages with first <= offset < end, which must have been seen to exist."""
+    messages: list[Message] = []
+    offset = first
+    while offset < end:
+        more = bus.read(where, offset, messages_max=min(limits.messages_max, end - offset), bytes_max=limits.bytes_max)
+        inside = [message for message in more if message.offset < end]
+        if not inside:
+            break
+        messages += inside
+        offset = inside[-1].offset + 1
+    return messages
+
+
+def positions_to_json(positions: Positions) -> Mapping[str, int]:
+    """As Spark keeps positions: `topic.partition` to offset, in a fixed order."""
+    return {f"{topic}.{partition}": positions[topic, partition] for topic, partition in sorted(positions)}
+
+
+def positions_from_json(document: Mapping[str, int]) -> dict[tuple[int, int], int]:
+    pairs = ((key.split("."), offset) for key, offset in document.items())
+    return {(int(topic), int(partition)): int(offset) for (topic, partition), offset in pairs}

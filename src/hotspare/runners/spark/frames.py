@@ -1,0 +1,43 @@
+"""How batches travel through Spark: one row per frame, whose binary column is an Arrow IPC stream.
+
+Spark's own columns cannot carry a decoded batch (no unsigned integers, no timestamps in seconds), and would turn every event
+into a JVM row and back. A frame passes through unread, so the head's bits arrive as they left.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+FRAME_SCHEMA_DDL = "topic int, partition int, first bigint, frame binary"
+FRAME_SCHEMA = pa.schema(
+    [
+        ("topic", pa.int32()),
+        ("partition", pa.int32()),
+        ("first", pa.int64()),  # offset of the first message that the frame was made from
+        ("frame", pa.binary()),
+    ]
+)
+
+
+def frame(topic: int, partition: int, first: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """One row of FRAME_SCHEMA that holds `batch`."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    value = pa.Array.from_buffers(pa.binary(), 1, [None, _offsets(sink.tell()), sink.getvalue()])
+    return pa.RecordBatch.from_arrays(
+        [pa.array([topic], pa.int32()), pa.array([partition], pa.int32()), pa.array([first], pa.int64()), value],
+        schema=FRAME_SCHEMA,
+    )
+
+
+def _offsets(length: int) -> pa.Buffer:
+    return pa.array([0, length], pa.int32()).buffers()[1]
+
+
+def unframe(frames: pa.Table) -> list[pa.RecordBatch]:
+    """The batches of all frames by (topic, partition, first), whatever the order in which Spark's tasks gave them."""
+    keys = zip(*(frames.column(name).to_pylist() for name in ("topic", "partition", "first")), strict=True)
+    order = [row for _, row in sorted((key, row) for row, key in enumerate(keys))]
+    values = frames.column("frame")
+    return [batch for row in order for batch in pa.ipc.open_stream(values[row].as_buffer())]

@@ -1,0 +1,202 @@
+"""A Spark session with a JVM of its own: started here, watched here, gone when this process is gone.
+
+The JVM is started without spark-submit, whose launcher is a JVM of its own and whose Python side forks with code between fork
+and exec. The JVM reads a pipe from this process and exits when the pipe closes, however this process ended.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+import hotspare
+from hotspare.errors import RunnerError
+from hotspare.runners.spark.jre import find_java
+from hotspare.runners.spark.settings import jvm_options, session_conf
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 3.0
+_POLL_S = 0.005
+_LOG_TAIL_LENGTH = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """`cores` are Spark's task slots; `bare_file_system` is the jar of jars.py, None to do without."""
+
+    cores: int
+    bare_file_system: Path | None = None
+    heap_mib: int = 1024
+
+
+class Session:
+    """One per process at a time. `stop()` ends the JVM and removes the scratch folder."""
+
+    def __init__(self, options: SessionOptions) -> None:
+        """RunnerError where no JVM can be started. The caller's SIGINT handler stays in place."""
+        self.scratch = Path(tempfile.mkdtemp(prefix="hotspare-", dir=_scratch_root()))
+        try:
+            conf = session_conf(self.scratch, options.cores, options.bare_file_system)
+            self.jvm, info = _start_jvm(options, conf, self.scratch)
+            try:
+                _await_gateway(self.jvm, info, self.scratch)
+                with _own_interrupt_handler():
+                    self.spark = _connect(info, conf)
+            except BaseException:
+                self.jvm.kill()
+                raise
+        except BaseException:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+            raise
+
+    def jvm_is_alive(self) -> bool:
+        return self.jvm.poll() is None
+
+    def wait_for_death(self) -> int:
+        """Block until the JVM is gone, and return its exit status."""
+        return self.jvm.wait()
+
+    def stop(self) -> None:
+        """End the session and its JVM; harmless when either has ended already."""
+        if self.jvm_is_alive():
+            stopping = threading.Thread(target=_stop_quietly, args=(self.spark,), name="spark-stop", daemon=True)
+            stopping.start()
+            stopping.join(STOP_TIMEOUT_S)
+        _forget_gateway()
+        end_process(self.jvm)
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def _scratch_root() -> Path | None:
+    """Memory where there is some: Spark writes two small files per batch there, and nobody reads them again."""
+    shared = Path("/dev/shm")  # noqa: S108 - a fresh folder with a random name is made in it
+    return shared if os.access(shared, os.W_OK) else None
+
+
+def _start_jvm(options: SessionOptions, conf: dict[str, str], scratch: Path) -> tuple[subprocess.Popen[bytes], Path]:
+    home = Path(pyspark.__file__).parent
+    info = scratch / "gateway"
+    for folder in ("local", "sockets", "work"):
+        (scratch / folder).mkdir()
+    class_path = [str(home / "jars" / "*")]
+    if options.bare_file_system is not None:
+        class_path.insert(0, str(options.bare_file_system))
+    command = [
+        # The JVM shares the engine's process group, so that a signal for all reaches it, but leaves Ctrl-C to Python.
+        "/bin/sh",
+        "-c",
+        'trap "" INT; exec "$@"',
+        "sh",
+        str(find_java()),
+        *jvm_options(options.heap_mib),
+        f"-Djava.io.tmpdir={scratch / 'local'}",
+        f"-Duser.dir={scratch / 'work'}",
+        *(f"-D{key}={value}" for key, value in conf.items()),
+        "-cp",
+        os.pathsep.join(class_path),
+        "org.apache.spark.api.python.PythonGatewayServer",
+    ]
+    with (scratch / "jvm.log").open("wb") as log:
+        jvm = subprocess.Popen(  # noqa: S603 - every part of the command is ours
+            command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=_environment(home, info)
+        )
+    return jvm, info
+
+
+def _environment(home: Path, info: Path) -> dict[str, str]:
+    ours = str(Path(hotspare.__file__).parent.parent)
+    python_path = [ours, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {
+        **os.environ,
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_CONNECT_MODE": "0",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(python_path),
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info),
+    }
+
+
+def _await_gateway(jvm: subprocess.Popen[bytes], info: Path, scratch: Path) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not info.exists():
+        if jvm.poll() is not None or time.monotonic() > deadline:
+            log = (scratch / "jvm.log").read_text(errors="replace")[-_LOG_TAIL_LENGTH:]
+            what = "ended" if jvm.poll() is not None else f"gave no answer within {START_TIMEOUT_S:.0f} s"
+            raise RunnerError(f"the JVM of Spark {what} while it started", detail=log.strip())
+        time.sleep(_POLL_S)
+
+
+def _connect(info: Path, conf: dict[str, str]) -> SparkSession:
+    """Let PySpark attach to a JVM that runs already, by the same two variables that spark-submit uses for it."""
+    content = info.read_bytes()
+    port, secret_length = (int.from_bytes(content[i : i + 4], "big") for i in (0, 4))
+    os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
+    os.environ["PYSPARK_GATEWAY_SECRET"] = content[8 : 8 + secret_length].decode()
+    try:
+        gateway = launch_gateway()
+    finally:
+        del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+    spark_conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
+    spark_conf.setAll(conf.items())
+    context = SparkContext(gateway=gateway, conf=spark_conf)
+    context.pythonExec = sys.executable  # workers run what we run, whatever `python3` on PATH is
+    return SparkSession(context)
+
+
+@contextmanager
+def _own_interrupt_handler() -> Iterator[None]:
+    """SparkContext puts its own handler for SIGINT in place; put the caller's back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _stop_quietly(spark: SparkSession) -> None:
+    with suppress(Exception):  # a JVM that is dying answers with anything
+        spark.stop()
+
+
+def _forget_gateway() -> None:
+    """Let a later session of this process start a JVM of its own."""
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        with suppress(Exception):
+            gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
+    SparkSession._activeSession = None
+
+
+def end_process(process: subprocess.Popen[bytes]) -> None:
+    """Close its standard input, which a JVM takes as the order to exit, and kill it if it does not."""
+    if process.stdin is not None:
+        with suppress(OSError):
+            process.stdin.close()
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
