@@ -1,8 +1,8 @@
 """Brings rows of a CSV file into the one form that inbound topics hold: `opcode,flag,field,...` with commas (SPEC 5.2, I5).
 
-What a publisher is told about its file (columns that are missing, another delimiter, a date format) is settled here, so that a topic
-may have several publishers and its reader needs no options. A row that does not fit is passed on as it is: the engine makes a bad
-event of it.
+What a publisher is told about its file (columns that are missing, another delimiter, a date format) is settled here, so that a
+topic may have several publishers and its reader needs no options. A row that does not fit is passed on as it is: the engine makes
+a bad event of it.
 """
 
 from __future__ import annotations

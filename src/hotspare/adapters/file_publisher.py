@@ -236,7 +236,7 @@ class _Publication:
 
 
 def _blocks(rows: Sequence[Row], rows_max: int, quotes: QuoteRule) -> Iterator[Sequence[Row]]:
-    """Rows per message. A row that is not closed stands alone, so that whoever decodes it cannot take its neighbours for part of it."""
+    """Rows per message. A row that is not closed stands alone, so that its neighbours cannot be taken for part of it."""
     begin = 0
     for index, row in enumerate(rows):
         if row.text.endswith(b"\\") or (b'"' in row.text and quotes.is_open(row.text)):

@@ -1,0 +1,334 @@
+"""Writes an output stream to a CSV file, each row exactly once, whenever it is killed (SPEC 5.2, I6, E9).
+
+Beside the file stands how long it was when it held everything before a bus position. A start cuts the file to that length and goes
+on at that position, so rows that were written but not yet noted are written again in the same place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from pathlib import Path
+from typing import BinaryIO, Protocol, TypeVar
+
+import pyarrow as pa
+
+from hotspare.adapters.changelog import Content, RowChoice, SequenceBreak, ends_in_update, last_sequence, sequence_breaks
+from hotspare.adapters.subscriber_position import SubscriberPosition, load_position, position_path, save_position, sync_folder
+from hotspare.bus.contract import Bus, Message, Partition
+from hotspare.errors import BusError, PositionLost, TopicMissing, UsageError
+
+_T = TypeVar("_T")
+
+_READ_MESSAGES_MAX = 2_000
+_READ_BYTES_MAX = 8 << 20
+_READ_WAIT_MS = 100
+_NOTE_S = 0.2
+"""How often the position is noted while rows come."""
+_NOTE_BYTES = 16 << 20
+_RETRY_S = 0.05
+RETRIES_MAX = 1200
+"""How often a bus that cannot be reached is asked again (about a minute) before the subscriber gives up."""
+_TOPIC_POLL_S = 0.1
+
+
+class RowFormat(Protocol):
+    """How batches of one stream become text. `name` identifies it: a file is continued only in the form it was begun in."""
+
+    @property
+    def name(self) -> str: ...
+
+    def title(self) -> bytes:
+        """What stands first in the file, with its line end; b"" for nothing."""
+
+    def decode(self, value: bytes) -> pa.RecordBatch:
+        """The rows of one message. BusError where it is no block of this stream."""
+
+    def text(self, rows: pa.RecordBatch) -> bytes:
+        """The rows as CSV, each with its line end."""
+
+
+class Opening(Enum):
+    """With what a new file begins."""
+
+    STREAM = "stream"
+    """The oldest output on the topic, and all that follow."""
+    SNAPSHOT = "snapshot"
+    """The window's content as inserts, then what comes after (I16)."""
+
+
+class Until(Enum):
+    STOPPED = "stopped"
+    END = "end"
+    """What stands on the topic when the subscriber begins."""
+
+
+class FileInUse(UsageError):
+    """Another process writes the file. May be retried: it can end."""
+
+    code = "HS-0101"
+
+
+@dataclass(frozen=True)
+class SubscribeOptions:
+    choice: RowChoice = field(default_factory=RowChoice)
+    opening: Opening = Opening.STREAM
+    until: Until = Until.STOPPED
+
+    @property
+    def name(self) -> str:
+        return f"{self.choice.updates.value} {self.choice.retention_deletes.value} {self.opening.value}"
+
+
+@dataclass(slots=True)
+class SubscribeProgress:
+    """`rows` written by this call, `sequence` of the last output seen, `behind` messages still on the topic.
+
+    `breaks` counts places where the sequence did not rise by one; `first_sequence` is where the file begins (1: from the start).
+    """
+
+    rows: int = 0
+    sequence: int = 0
+    offset: int = 0
+    behind: int = 0
+    breaks: int = 0
+    first_sequence: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeReport:
+    """Whom a subscriber tells what happens; each may be called from its thread."""
+
+    progress: Callable[[SubscribeProgress], None] = lambda progress: None
+    broken: Callable[[SequenceBreak], None] = lambda place: None
+    incomplete: Callable[[int], None] = lambda first_sequence: None
+    """The topic no longer holds the stream from its beginning."""
+
+
+def subscribe_file(
+    bus: Bus,
+    topic: str,
+    path: Path,
+    row_format: RowFormat,
+    options: SubscribeOptions,
+    stop: threading.Event,
+    report: SubscribeReport | None = None,
+) -> SubscribeProgress:
+    """Write until `stop`, or with Until.END until the end of the topic as it is now.
+
+    Waits for a topic that does not exist yet. UsageError where the file is not the subscriber's, or was begun in another form;
+    FileInUse where another process writes it; PositionLost where the topic no longer holds what comes next.
+    """
+    subscription = _Subscription(bus, topic, path, row_format, options, stop, report or SubscribeReport())
+    with contextlib.suppress(_StopAsked):
+        subscription.run()
+    return subscription.progress
+
+
+class _StopAsked(Exception):
+    """Stop was asked for while there was nothing to do."""
+
+
+class _Subscription:
+    """One call of `subscribe_file`."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        topic: str,
+        path: Path,
+        row_format: RowFormat,
+        options: SubscribeOptions,
+        stop: threading.Event,
+        report: SubscribeReport,
+    ) -> None:
+        self._bus = bus
+        self._partition = Partition(topic)
+        self._path = path
+        self._format = row_format
+        self._options = options
+        self._stop = stop
+        self._report = report
+        self._form = f"{row_format.name} {options.name}"
+        self._noted_s = 0.0
+        self.progress = SubscribeProgress()
+
+    def run(self) -> None:
+        with _locked(self._path) as file:
+            self._follow(file, self._begin(file))
+
+    def _begin(self, file: BinaryIO) -> SubscriberPosition:
+        """Bring the file to where its position says it is, and write what opens it if it is new."""
+        position = load_position(self._path)
+        size = os.fstat(file.fileno()).st_size
+        if position is None:
+            if size:
+                raise UsageError(
+                    f"file {self._path} exists and is not a subscriber's",
+                    detail=f"there is no {position_path(self._path).name} beside it",
+                    hint="remove it or name another file",
+                )
+            begin = self._with_topic(lambda: self._bus.begin_offset(self._partition))
+            position = SubscriberPosition(self._partition.topic, self._form, offset=begin)
+            save_position(self._path, position)
+        self._check_same(position, size)
+        file.truncate(position.file_bytes)
+        file.seek(position.file_bytes)
+        self.progress.offset, self.progress.sequence = position.offset, position.sequence
+        return position if position.begun else self._open_file(file, position)
+
+    def _check_same(self, position: SubscriberPosition, size: int) -> None:
+        remembered = f"{position.topic}, {position.form}"
+        asked = f"{self._partition.topic}, {self._form}"
+        if remembered != asked:
+            raise UsageError(
+                f"file {self._path} was begun for another stream or in another form",
+                detail=f"then: {remembered}; now: {asked}",
+                hint="name another file, or remove this one and its position",
+            )
+        if size < position.file_bytes:
+            raise UsageError(
+                f"file {self._path} has {size} bytes, its subscriber wrote {position.file_bytes}",
+                hint="restore the file, or remove it and its position to begin again",
+            )
+
+    def _open_file(self, file: BinaryIO, position: SubscriberPosition) -> SubscriberPosition:
+        file.write(self._format.title())
+        position = replace(position, begun=True)
+        if self._options.opening is Opening.SNAPSHOT:
+            position = self._write_snapshot(file, position)
+        return self._note(file, position)
+
+    def _write_snapshot(self, file: BinaryIO, position: SubscriberPosition) -> SubscriberPosition:
+        content = Content()
+        end = self._with_topic(lambda: self._bus.end_offset(self._partition))
+        sequence, offset = 0, position.offset
+        while offset < end and (messages := self._read(offset, end)):
+            for message in messages:
+                batch = self._decoded(message)
+                if len(batch):
+                    self._check_sequence(batch, sequence)
+                    sequence = last_sequence(batch)
+                    content.add(batch)
+            offset = messages[-1].offset + 1
+        for batch in content.inserts():
+            self._write(file, batch)
+        return replace(position, offset=max(offset, end), sequence=sequence)
+
+    def _follow(self, file: BinaryIO, position: SubscriberPosition) -> None:
+        end = self._with_topic(lambda: self._bus.end_offset(self._partition))
+        if position.offset > end:
+            raise PositionLost(
+                f"topic {self._partition.topic} ends at offset {end}, file {self._path} is at {position.offset}",
+                hint="the topic was made anew: remove the file and its position to begin again",
+            )
+        noted = position
+        while not self._stop.is_set() and (self._options.until is Until.STOPPED or position.offset < end):
+            messages = self._read(position.offset, end if self._options.until is Until.END else None)
+            if messages:
+                position = self._take(file, position, messages)
+            if position != noted and (not messages or self._is_note_due(file, noted)):
+                position = noted = self._note(file, position)
+            if not messages and self._options.until is Until.END:
+                break
+        if position != noted:
+            self._note(file, position)
+
+    def _take(self, file: BinaryIO, position: SubscriberPosition, messages: Sequence[Message]) -> SubscriberPosition:
+        for message in messages:
+            batch = self._decoded(message)
+            if len(batch):
+                self._check_sequence(batch, position.sequence)
+                self._write(file, self._options.choice.apply(batch, update_open=int(position.update_open)))
+                position = replace(position, sequence=last_sequence(batch), update_open=ends_in_update(batch))
+        file.flush()
+        position = replace(position, offset=messages[-1].offset + 1)
+        self.progress.sequence, self.progress.offset = position.sequence, position.offset
+        self.progress.behind = max(0, self._retried(lambda: self._bus.end_offset(self._partition)) - position.offset)
+        self._report.progress(self.progress)
+        return position
+
+    def _decoded(self, message: Message) -> pa.RecordBatch:
+        return self._format.decode(message.value)
+
+    def _check_sequence(self, batch: pa.RecordBatch, last: int) -> None:
+        first = int(batch.column("hs:sequence")[0].as_py())
+        if last == 0 and first != 1:
+            self.progress.first_sequence = first
+            self._report.incomplete(first)
+        for place in sequence_breaks(batch, last):
+            self.progress.breaks += 1
+            self._report.broken(place)
+
+    def _write(self, file: BinaryIO, rows: pa.RecordBatch) -> None:
+        if len(rows):
+            file.write(self._format.text(rows))
+            self.progress.rows += len(rows)
+
+    def _is_note_due(self, file: BinaryIO, noted: SubscriberPosition) -> bool:
+        return time.monotonic() - self._noted_s >= _NOTE_S or file.tell() - noted.file_bytes >= _NOTE_BYTES
+
+    def _note(self, file: BinaryIO, position: SubscriberPosition) -> SubscriberPosition:
+        """First the rows, then the position: never the other way round."""
+        file.flush()
+        os.fsync(file.fileno())
+        position = replace(position, file_bytes=file.tell())
+        save_position(self._path, position)
+        self._noted_s = time.monotonic()
+        return position
+
+    def _read(self, offset: int, end: int | None) -> Sequence[Message]:
+        """The next messages; with `end` only those before it, without waiting."""
+        wait_ms = _READ_WAIT_MS if end is None else 0
+        messages = self._retried(
+            lambda: self._bus.read(
+                self._partition, offset, messages_max=_READ_MESSAGES_MAX, bytes_max=_READ_BYTES_MAX, wait_ms=wait_ms
+            )
+        )
+        return messages if end is None else [message for message in messages if message.offset < end]
+
+    def _with_topic(self, call: Callable[[], _T]) -> _T:
+        """The call's result once the topic exists."""
+        while True:
+            try:
+                return self._retried(call)
+            except TopicMissing:
+                if self._options.until is Until.END:
+                    raise
+            if self._stop.wait(_TOPIC_POLL_S):
+                raise _StopAsked
+
+    def _retried(self, call: Callable[[], _T]) -> _T:
+        """The call's result; tried again as long as the bus is out of reach."""
+        for _ in range(RETRIES_MAX):
+            try:
+                return call()
+            except BusError as error:
+                if not error.retryable:
+                    raise
+            if self._stop.wait(_RETRY_S):
+                raise _StopAsked
+        return call()
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[BinaryIO]:
+    """The output file, open for writing, held by this process alone."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise UsageError(f"file {path} cannot be written", detail=error.strerror or str(error)) from error
+    with os.fdopen(descriptor, "r+b") as file:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise FileInUse(f"file {path} is being written by another subscriber") from error
+        sync_folder(path.parent)
+        yield file
