@@ -3,21 +3,21 @@
 HotspareError
 ├── UsageError              HS-01xx  a command line, URL or setting that cannot be used
 ├── ProjectError            HS-02xx  all mistakes of one project, each with its place
-├── BusError                HS-03xx
+├── BusError                HS-03xx  a bus, its topics or the right to publish on them
 │   ├── BusUnavailable               may be retried: nothing was written
 │   ├── BusLocked                    may be retried: somebody else holds the bus's write lock
 │   ├── PositionLost                 the topic no longer holds a position that is needed
 │   ├── Fenced                       a newer epoch has the right to publish
 │   ├── UnknownResult                a commit was sent and no answer came: read progress to learn the truth
 │   ├── TopicOwned                   the output topic belongs to another group
-│   └── TopicMissing
-├── CoordinationError       HS-04xx
+│   └── TopicMissing                 a topic that is needed does not exist
+├── CoordinationError       HS-04xx  epochs, leases or membership
 │   ├── CoordinationSuspended        no contact now; what was held may still be held
 │   └── CoordinationLost             the session is over: membership and leases of this engine are gone
-├── StoreError              HS-05xx
+├── StoreError              HS-05xx  a snapshot that cannot be written or read
 │   ├── SnapshotDamaged              truncated, or its checksum differs
 │   └── SnapshotFormat               written by a newer hotspare
-├── StateError              HS-06xx
+├── StateError              HS-06xx  the engine's state and its input or output do not fit together
 │   ├── PositionOrder                the door was given an input that does not rise
 │   ├── ProjectChanged               the group's state belongs to another project
 │   └── Diverged                     this engine's outputs differ from those committed

@@ -1,0 +1,112 @@
+"""Which part may know which: the layers of the design, and who owns a third-party package.
+
+    cli, server -> demo -> testing -> host -> adapters, runners -> ha -> engine -> model
+
+bus, coordination, stores and telemetry are leaves: they know none of those, nor each other; `sqlite_file` is what the SQLite bus
+and the SQLite coordination share.
+
+An import inside a function or under TYPE_CHECKING is knowledge too, and counts.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tests.repo.tree import Source, Violation, dotted, nodes
+
+_LEAVES = frozenset({"errors", "bus", "coordination", "stores", "telemetry"})
+_BELOW_HOST = _LEAVES | {"model", "engine", "ha", "runners", "adapters"}
+
+MAY_IMPORT: dict[str, frozenset[str]] = {
+    "errors": frozenset(),
+    "sqlite_file": frozenset({"errors"}),
+    "bus": frozenset({"errors", "sqlite_file"}),
+    "coordination": frozenset({"errors", "sqlite_file"}),
+    "stores": frozenset({"errors"}),
+    "telemetry": frozenset({"errors"}),
+    "model": frozenset({"errors"}),
+    "engine": frozenset({"errors", "model"}),
+    "ha": _LEAVES | {"model", "engine"},
+    "runners": _LEAVES | {"model", "engine", "ha"},
+    "adapters": _LEAVES | {"model", "engine", "ha"},
+    "host": _BELOW_HOST,
+    "testing": _BELOW_HOST | {"host"},
+    "demo": _BELOW_HOST | {"host", "testing"},
+    "server": _BELOW_HOST | {"host"},
+    "cli": _BELOW_HOST | {"host", "testing", "demo", "server"},
+    "__main__": frozenset({"cli"}),
+}
+"""Per part of hotspare the other parts that it may import; each may import itself."""
+
+OWNERS: dict[str, tuple[str, ...]] = {
+    "pyspark": ("hotspare.runners.spark",),
+    "py4j": ("hotspare.runners.spark",),
+    "numba": ("hotspare.engine",),
+    "sqlglot": ("hotspare.engine.expressions", "hotspare.model.frontends"),
+    "lxml": ("hotspare.model.frontends",),
+    "sqlite3": ("hotspare.sqlite_file", "hotspare.bus", "hotspare.coordination", "hotspare.stores"),
+    "typer": ("hotspare.cli",),
+    "structlog": ("hotspare.telemetry",),
+    "confluent_kafka": ("hotspare.bus.kafka",),
+    "kazoo": ("hotspare.coordination.zookeeper",),
+    "sqlalchemy": ("hotspare.stores.sql",),
+    "redis": ("hotspare.stores.redis",),
+    "fastapi": ("hotspare.server",),
+    "uvicorn": ("hotspare.server",),
+}
+"""Third-party packages (and sqlite3) that only one part knows: module prefixes of that part."""
+
+_LOADERS = frozenset({"importlib.import_module", "import_module", "__import__"})
+
+
+def imported(source: Source) -> Iterator[tuple[ast.AST, str]]:
+    """Every module that the file imports, absolutely named. `from a import b` counts as `a.b`, since b may be a module."""
+    for node in nodes(source, ast.Import, ast.ImportFrom, ast.Call):
+        if isinstance(node, ast.Import):
+            yield from ((node, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = _base(source, node)
+            yield from ((node, f"{base}.{alias.name}" if base else alias.name) for alias in node.names)
+        elif isinstance(node, ast.Call) and dotted(node.func) in _LOADERS and node.args:
+            name = node.args[0]
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                yield node, name.value
+
+
+def _base(source: Source, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    package = source.package.split(".")
+    kept = package[: len(package) - node.level + 1]
+    return ".".join([*kept, node.module] if node.module else kept)
+
+
+def direction(source: Source) -> Iterator[Violation]:
+    """A part imports only parts that stand below it."""
+    part = _part(source.module)
+    if not part:
+        return
+    if part not in MAY_IMPORT:
+        yield source.violation(source.syntax, f"part {part} has no place in the layers")
+        return
+    for node, name in imported(source):
+        other = _part(name)
+        if other and other != part and other in MAY_IMPORT and other not in MAY_IMPORT[part]:
+            yield source.violation(node, f"{part} must not import {other}")
+
+
+def _part(module: str) -> str:
+    names = module.split(".")
+    return names[1] if names[0] == "hotspare" and len(names) > 1 else ""
+
+
+def ownership(source: Source) -> Iterator[Violation]:
+    """A package with an owner is imported by that owner only."""
+    if _part(source.module) == "testing":
+        return
+    for node, name in imported(source):
+        package = name.split(".")[0]
+        owners = OWNERS.get(package)
+        if owners and not source.module.startswith(owners):
+            yield source.violation(node, f"only {' and '.join(owners)} may import {package}")

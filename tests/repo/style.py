@@ -1,0 +1,80 @@
+"""House style that a machine can check: sizes, opening docstrings, file names, parameters that say what they mean."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from tests.repo.tree import Source, Violation, dotted, nodes
+
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 60
+TEST_FUNCTION_LINES_MAX = 80
+"""A scenario may read on a little longer than code that is built upon; this counts for tests and benchmarks."""
+
+EMPTY_NAMES = frozenset({"helper", "helpers", "util", "utils", "misc", "common", "tools", "stuff"})
+
+BOOLEAN_PARAMETERS: dict[tuple[str, str], str] = {}
+"""(path, `function.parameter`) -> why this one has to be a bare boolean."""
+
+
+def file_size(source: Source) -> Iterator[Violation]:
+    lines = source.text.count("\n")
+    if lines > FILE_LINES_MAX:
+        yield Violation(source.path, FILE_LINES_MAX, f"{lines} lines, more than {FILE_LINES_MAX}")
+
+
+def function_size(source: Source) -> Iterator[Violation]:
+    limit = FUNCTION_LINES_MAX if source.path.startswith("src/") else TEST_FUNCTION_LINES_MAX
+    for node in nodes(source, ast.FunctionDef, ast.AsyncFunctionDef):
+        lines = (node.end_lineno or node.lineno) - node.lineno + 1
+        if lines > limit:
+            yield source.violation(node, f"{node.name} has {lines} lines, more than {limit}")
+
+
+def opening_docstring(source: Source) -> Iterator[Violation]:
+    """A file says first why it exists; an empty `__init__.py` has nothing to say."""
+    if source.text.strip() and not ast.get_docstring(source.syntax):
+        yield source.violation(source.syntax, "does not open with a docstring")
+
+
+def file_name(source: Source) -> Iterator[Violation]:
+    """A name says what is inside."""
+    if PurePosixPath(source.path).stem in EMPTY_NAMES:
+        yield source.violation(source.syntax, "a file name that says nothing")
+
+
+def boolean_parameters(source: Source) -> Iterator[Violation]:
+    """No parameter is a bare boolean, keyword-only or not: an enum says at the call what is meant.
+
+    A flag of the command line (`Annotated[bool, typer.Option(...)]`) is named where it is typed, so it may stay.
+    """
+    for node in nodes(source, ast.FunctionDef, ast.AsyncFunctionDef):
+        for parameter, default in _parameters(node):
+            if not (_is_bool(parameter.annotation) or (parameter.annotation is None and _is_truth(default))):
+                continue
+            name = f"{node.name}.{parameter.arg}"
+            if (source.path, name) not in BOOLEAN_PARAMETERS:
+                yield source.violation(parameter, f"{name} is a bare boolean")
+
+
+def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[ast.arg, ast.expr | None]]:
+    positional = [*node.args.posonlyargs, *node.args.args]
+    missing: list[ast.expr | None] = [None] * (len(positional) - len(node.args.defaults))
+    yield from zip(positional, missing + list(node.args.defaults), strict=True)
+    yield from zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+
+
+def _is_bool(annotation: ast.expr | None) -> bool:
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        annotation = ast.parse(annotation.value, mode="eval").body
+    if isinstance(annotation, ast.BinOp):
+        return _is_bool(annotation.left) or _is_bool(annotation.right)
+    if isinstance(annotation, ast.Subscript):
+        return dotted(annotation.value).endswith("Optional") and _is_bool(annotation.slice)
+    return isinstance(annotation, ast.Name) and annotation.id == "bool"
+
+
+def _is_truth(default: ast.expr | None) -> bool:
+    return isinstance(default, ast.Constant) and isinstance(default.value, bool)
