@@ -1,4 +1,4 @@
-"""The file beside a subscriber's output that says how far it is: written whole or not at all, after the output itself is on disk."""
+"""The file beside a subscriber's output that says how far it is: written whole or not at all, after the rows are on disk."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _checked(path: Path, document: Any) -> SubscriberPosition:
         raise _unreadable(path, "it is not a position")
     if document["version"] > _VERSION:
         raise _unreadable(path, f"it has version {document['version']}, this program knows {_VERSION}")
-    values = {}
+    values: dict[str, Any] = {}
     for each in fields(SubscriberPosition):
         value = document.get(each.name)
         if type(value).__name__ != each.type or (isinstance(value, int) and value < 0):

@@ -1,0 +1,63 @@
+"""Reads the values of options that several commands share; every mistake names the option and shows the right form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hotspare.bus.naming import checked_name
+from hotspare.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPath:
+    """`project/query/window`."""
+
+    project: str
+    query: str
+    window: str
+
+
+def _pair(text: str, option: str, form: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name.strip():
+        raise UsageError(f"{option} {text!r} cannot be read", hint=f"write {option} {form}")
+    return name.strip(), value
+
+
+def properties(texts: Sequence[str]) -> dict[str, str]:
+    """Project properties from `NAME=VALUE` texts; the last one of a name counts."""
+    return dict(_pair(text, "--set", "NAME=VALUE") for text in texts)
+
+
+def bindings(texts: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Connector properties from `CONNECTOR:NAME=VALUE` texts, per connector."""
+    bound: dict[str, dict[str, str]] = {}
+    for text in texts:
+        connector, separator, rest = text.partition(":")
+        if not separator or not connector.strip():
+            raise UsageError(f"--bind {text!r} cannot be read", hint="write --bind CONNECTOR:NAME=VALUE")
+        name, value = _pair(rest, "--bind", "CONNECTOR:NAME=VALUE")
+        bound.setdefault(connector.strip(), {})[name] = value
+    return bound
+
+
+def assigned(texts: Sequence[str], option: str, value_form: str) -> dict[str, str]:
+    """`CQ/WINDOW=<value_form>` texts as window to value; a window that comes twice is a mistake."""
+    values: dict[str, str] = {}
+    for text in texts:
+        window, value = _pair(text, option, f"CQ/WINDOW={value_form}")
+        if window.count("/") != 1 or not value:
+            raise UsageError(f"{option} {text!r} cannot be read", hint=f"write {option} CQ/WINDOW={value_form}")
+        if window in values:
+            raise UsageError(f"{option} names window {window} twice")
+        values[window] = value
+    return values
+
+
+def window_path(text: str) -> WindowPath:
+    """`PROJECT/CQ/WINDOW`, each usable in topic names."""
+    parts = text.split("/")
+    if len(parts) != 3:
+        raise UsageError(f"--window {text!r} cannot be read", hint="write --window PROJECT/CQ/WINDOW")
+    return WindowPath(*(checked_name(part) for part in parts))
