@@ -65,6 +65,9 @@ def _check_properties(connector: Connector, found: Mistakes) -> None:
         return
     table = directions[connector.direction]
     for name, value in connector.properties:
+        if name == "type":
+            found.add(connector.place, f"connector {connector.name} has a property type", "say its direction instead")
+            continue
         support = table.get(name)
         if support is None:
             hint = did_you_mean(name, table)

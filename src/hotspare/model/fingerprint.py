@@ -67,11 +67,11 @@ def from_document(text: str) -> Project:
 
 
 def _changes(subject: str, old: dict[str, str], new: dict[str, str]) -> list[str]:
-    sentences = []
-    for what in dict.fromkeys([*old, *new]):
-        if old.get(what) != new.get(what):
-            sentences.append(f"{subject}: {what} was {old.get(what) or 'absent'}, is {new.get(what) or 'absent'}")
-    return sentences
+    return [
+        f"{subject}: {what} was {old.get(what) or 'absent'}, is {new.get(what) or 'absent'}"
+        for what in dict.fromkeys([*old, *new])
+        if old.get(what) != new.get(what)
+    ]
 
 
 def _description(resolved: Resolved) -> dict[str, dict[str, str]]:

@@ -18,6 +18,7 @@ from hotspare.model.resolve import Resolved, resolved_from
 
 _XML_SUFFIXES = frozenset({".xml"})
 _YAML_SUFFIXES = frozenset({".yaml", ".yml"})
+_ENCODINGS = frozenset({"us-ascii", "iso-8859-1", "iso-8859-15", "windows-1252", "utf-8", "utf-16"})
 _XML_ENCODING = re.compile(rb"""\s*<\?xml[^>]*\sencoding\s*=\s*["']([A-Za-z0-9._\-]{1,40})["']""")
 
 
@@ -58,12 +59,12 @@ def load_text(text: str, file: str = "", properties: Mapping[str, str] | None = 
 def _decoded(data: bytes, file: str) -> str:
     declared = _XML_ENCODING.match(data)
     encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
-    if declared and declared[1].lower() not in (b"utf-8", b"utf8"):
-        encoding = declared[1].decode("ascii")
+    if declared and declared[1].lower() != b"utf-8":
+        encoding = declared[1].decode("ascii").lower()
+        if encoding not in _ENCODINGS:
+            raise ProjectError(file, [Mistake(Place(file, 1), f"encoding {encoding} is not accepted", one_of(sorted(_ENCODINGS)))])
     try:
         return data.decode(encoding)
-    except LookupError:
-        raise UsageError(f"project file {file} declares the unknown encoding {encoding}") from None
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         mistake = Mistake(Place(file, line), f"the text is not {encoding}", "save the file as UTF-8")

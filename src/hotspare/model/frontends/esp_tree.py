@@ -1,0 +1,101 @@
+"""Looks into ESP XML elements: places, texts with properties replaced, and the complaint about what is not known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hotspare.errors import Place
+from hotspare.model.durations import parse_seconds
+from hotspare.model.frontends.esp_elements import ELEMENTS, WINDOWS
+from hotspare.model.frontends.properties import Substitution
+from hotspare.model.frontends.values import INDEX_TYPES, chosen, property_value
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.names import did_you_mean
+from hotspare.model.project import IndexType
+
+_TRUTH = {"true": "true", "1": "true", "false": "", "0": "", "": ""}
+
+
+class Tree:
+    """Reads elements of one text. Elements are lxml's; comments and processing instructions are skipped."""
+
+    def __init__(self, file: str, found: Mistakes, substitution: Substitution) -> None:
+        self.file = file
+        self.found = found
+        self.substitution = substitution
+
+    def place(self, element: Any) -> Place:
+        return Place(self.file, element.sourceline or 0)
+
+    def check(self, element: Any) -> None:
+        """Complain about attributes and children that mean nothing here."""
+        shape = WINDOWS.get(element.tag) or ELEMENTS[element.tag]
+        for name, value in element.attrib.items():
+            if name in shape.read or name in shape.ignored or value.strip().lower() in shape.neutral.get(name, ()):
+                continue
+            known = {n for n in shape.read | shape.ignored | shape.neutral.keys() if "{" not in n}
+            hint = "" if name in shape.neutral else did_you_mean(name, known)
+            self.found.add(self.place(element), f"attribute {name}={value!r} of <{element.tag}> does not exist yet", hint)
+        for child in elements(element):
+            if child.tag not in shape.children and child.tag not in shape.ignored_children:
+                hint = did_you_mean(child.tag, shape.children)
+                self.found.add(self.place(child), f"element <{child.tag}> in <{element.tag}> does not exist yet", hint)
+
+    def children(self, element: Any, tag: str) -> list[Any]:
+        return [child for child in elements(element) if child.tag == tag]
+
+    def only_child(self, element: Any, tag: str) -> Any:
+        """The child called `tag`, checked; None if there is none. A second one is a mistake."""
+        found = self.children(element, tag)
+        if not found:
+            return None
+        for second in found[1:]:
+            self.found.add(self.place(second), f"<{element.tag}> has two elements <{tag}>")
+        self.check(found[0])
+        return found[0]
+
+    def attribute(self, element: Any, name: str) -> str:
+        """The attribute's value with properties replaced, "" if it is absent."""
+        return self.substitution.apply(element.get(name) or "", self.place(element)).strip()
+
+    def true(self, element: Any, name: str) -> str:
+        """`"true"` or ""."""
+        return chosen(self.attribute(element, name).lower(), _TRUTH, f"{name}:", self.place(element), self.found) or ""
+
+    def raw_text(self, element: Any) -> str:
+        parts = [element.text or "", *(child.tail or "" for child in element if not isinstance(child.tag, str))]
+        return "".join(parts)
+
+    def text(self, element: Any) -> str:
+        return self.substitution.apply(self.raw_text(element), self.place(element))
+
+    def description(self, element: Any) -> str:
+        return "\n".join(self.raw_text(child).strip() for child in self.children(element, "description"))
+
+    def index(self, element: Any, default: IndexType = IndexType.HASH) -> IndexType:
+        text = self.attribute(element, "index")
+        return (chosen(text, INDEX_TYPES, "index type", self.place(element), self.found) if text else None) or default
+
+    def heartbeat_us(self, element: Any) -> int:
+        text = self.attribute(element, "heartbeat-interval")
+        try:
+            return parse_seconds(text) if text else 1_000_000
+        except ValueError:
+            self.found.add(self.place(element), f"heartbeat-interval {text!r} is not a number of seconds")
+            return 1_000_000
+
+    def properties(self, element: Any) -> dict[str, tuple[str, Place]]:
+        """`<properties><property name=...>` below `element`, in order, with their places."""
+        pairs: dict[str, tuple[str, Place]] = {}
+        wrapper = self.only_child(element, "properties")
+        for child in self.children(wrapper, "property") if wrapper is not None else ():
+            self.check(child)
+            name = self.attribute(child, "name")
+            if not name or name in pairs:
+                self.found.add(self.place(child), f"property {name!r} stands here twice" if name else "a property has no name")
+            pairs.setdefault(name, (property_value(self.text(child)), self.place(child)))
+        return pairs
+
+
+def elements(element: Any) -> list[Any]:
+    return [child for child in element if isinstance(child.tag, str)]
