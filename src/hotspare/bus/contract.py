@@ -129,7 +129,7 @@ class Bus(Protocol):
         """Best effort: forget messages before `before_offset`, as a bus's own retention does."""
 
     def producer(self, group: str, output_topics: Sequence[str]) -> Producer:
-        """Compare-and-set: the group's one door for output. Claims the topics for the group; TopicOwned if another group has one."""
+        """Compare-and-set: the group's one door for output; claims the topics for it, TopicOwned if another group has one."""
 
     def progress(self, group: str) -> Mapping[str, Progress]:
         """Best effort: what is committed, per output stream; streams never published are absent."""

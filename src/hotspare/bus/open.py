@@ -1,0 +1,26 @@
+"""A bus by its URL: `sqlite:///relative.db`, `sqlite:////absolute.db` or `memory://name` (within one process)."""
+
+from __future__ import annotations
+
+from hotspare.bus.contract import Bus
+from hotspare.bus.memory import MemoryBus
+from hotspare.bus.sqlite import BUSY_TIMEOUT_MS, SqliteBus
+from hotspare.errors import UsageError
+from hotspare.sqlite_file import parse_sqlite_url
+
+_SHARED: dict[str, MemoryBus] = {}
+
+
+def open_bus(url: str) -> Bus:
+    """UsageError for a URL that names no bus, or a file that is none. `?busy_timeout_ms=n` sets how long a lock is waited for."""
+    scheme, separator, rest = url.partition("://")
+    if separator and scheme == "sqlite":
+        path, busy_timeout_ms = parse_sqlite_url(url, BUSY_TIMEOUT_MS)
+        return SqliteBus(path, busy_timeout_ms)
+    if separator and scheme == "memory" and rest:
+        return _SHARED.setdefault(rest, MemoryBus()).client(rest)
+    if scheme == "kafka":
+        raise UsageError("kafka:// is not in this version", hint="use sqlite:///file.db")
+    raise UsageError(
+        f"{scheme[:20]!r} is no kind of bus", hint="use sqlite:///relative.db, sqlite:////absolute.db or memory://name"
+    )

@@ -1,0 +1,40 @@
+"""Coordination by its URL: `sqlite:///relative.db`, `sqlite:////absolute.db` or `memory://name` (within one process)."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from hotspare.coordination.contract import Coordination
+from hotspare.coordination.memory import MemoryCoordination
+from hotspare.coordination.sqlite import BUSY_TIMEOUT_MS, SqliteCoordination
+from hotspare.errors import UsageError
+from hotspare.sqlite_file import parse_sqlite_url
+
+FILE_SUFFIX = "-coord"
+_SHARED: dict[str, MemoryCoordination] = {}
+
+
+def open_coordination(url: str) -> Coordination:
+    """UsageError for a URL that names none. `?busy_timeout_ms=n` sets how long a file's lock is waited for."""
+    scheme, separator, rest = url.partition("://")
+    if separator and scheme == "sqlite":
+        path, busy_timeout_ms = parse_sqlite_url(url, BUSY_TIMEOUT_MS)
+        return SqliteCoordination(path, busy_timeout_ms)
+    if separator and scheme == "memory" and rest:
+        return _SHARED.setdefault(rest, MemoryCoordination()).client(uuid4().hex)
+    if scheme == "zookeeper":
+        raise UsageError("zookeeper:// is not in this version", hint="use sqlite:///file.db")
+    raise UsageError(
+        f"{scheme[:20]!r} is no kind of coordination", hint="use sqlite:///relative.db, sqlite:////absolute.db or memory://name"
+    )
+
+
+def default_coordination_url(bus_url: str) -> str:
+    """Where coordination is kept if nothing was said: beside a bus that is a file. UsageError for another bus."""
+    scheme, separator, rest = bus_url.partition("://")
+    if separator and scheme == "memory" and rest:
+        return bus_url
+    if separator and scheme == "sqlite":
+        path, question, options = rest.partition("?")
+        return f"sqlite://{path}{FILE_SUFFIX}{question}{options}"
+    raise UsageError("this bus has no coordination of its own", hint="give --coordination URL")

@@ -1,0 +1,195 @@
+"""Snapshots in a folder of this machine, or one that several machines mount and that honours fsync, rename and flock.
+
+The order of every write makes it safe to stop anywhere: pages, then their folder, then the manifest by rename, then its folder.
+How the files stand and which lock keeps them is in directory_layout.py. Plain `os` and `pathlib`: fsspec has neither fsync nor
+locks, and object stores need another protocol.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from hotspare.errors import SnapshotFormat, StoreError
+from hotspare.stores import limits
+from hotspare.stores.contract import SnapshotInfo, SnapshotStatus, StoredSnapshot
+from hotspare.stores.directory_layout import (
+    Blob,
+    Entry,
+    GroupFolder,
+    Lock,
+    Manifest,
+    manifest_text,
+    parse_manifest,
+    sync_folder,
+    write_whole,
+)
+
+
+class DirectoryStore:
+    """A `Store` (contract) under the folder `root`, which is created. Nothing is held between calls."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.absolute()
+        with _as_store_error("create", self._root):
+            self._root.mkdir(parents=True, exist_ok=True)
+
+    def put(
+        self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes]]
+    ) -> SnapshotInfo:
+        limits.check_name("snapshot", name)
+        limits.check_name("engine", engine)
+        limits.check_order(order)
+        folder = GroupFolder(self._root, group)
+        entry = folder.entry(order, engine, name)
+        with _as_store_error("write", entry.path):
+            folder.create()
+            with folder.locked(Lock.WRITE):
+                blobs = _write_pages(folder, name, pages)
+                new = Manifest(time.time_ns() // 1000, folder.write_blob(header), blobs)
+                there = folder.find(name)
+                if there is not None:
+                    old = _undamaged(there)
+                    if old is not None and old.holds_the_same(new):
+                        return _info(there, old)
+                    if old is not None and there.is_confirmed(old):
+                        raise limits.taken(group, name)
+                return _write_manifest(folder, entry, there, new)
+
+    def confirm(self, group: str, name: str) -> None:
+        entry = self._find(group, name)
+        with _as_store_error("confirm", entry.path):
+            try:
+                manifest = entry.read()
+            except FileNotFoundError as error:
+                raise limits.gone(group, name) from error
+            except ValueError as error:
+                raise limits.damaged(group, name, str(error)) from error
+            if not entry.is_confirmed(manifest):
+                entry.confirm(manifest)
+                if not entry.path.exists():
+                    raise limits.gone(group, name)
+
+    def discard(self, group: str, name: str) -> None:
+        folder = GroupFolder(self._root, group)
+        entry = folder.find(name)
+        if entry is not None:
+            _remove(entry)
+            folder.collect()
+
+    def list(self, group: str) -> Sequence[SnapshotInfo]:
+        """A snapshot whose manifest is damaged is listed with 0 bytes; `get` says what is wrong with it."""
+        return [_info(entry, manifest) for entry, manifest in _manifests(GroupFolder(self._root, group))]
+
+    def get(self, group: str, name: str) -> StoredSnapshot:
+        folder = GroupFolder(self._root, group)
+        entry = self._find(group, name)
+        manifest: Manifest | None = None
+        with _as_store_error("read", entry.path):
+            try:
+                manifest = entry.read()
+                pages = {page: folder.read_blob(blob) for page, blob in manifest.pages}
+                return StoredSnapshot(folder.read_blob(manifest.header), pages)
+            except (FileNotFoundError, ValueError) as error:
+                if not entry.path.exists():
+                    # Discarded while it was read: that is not damage.
+                    raise limits.gone(group, name) from error
+                if manifest is not None:
+                    folder.drop_damaged(manifest)
+                raise limits.damaged(group, name, str(error)) from error
+
+    def keep(self, group: str, confirmed_max: int) -> None:
+        """A damaged one does not count, and goes when a whole confirmed one is newer."""
+        limits.check_confirmed_max(confirmed_max)
+        folder = GroupFolder(self._root, group)
+        kept = 0
+        for entry, manifest in _manifests(folder):
+            is_old = kept >= (confirmed_max if manifest is not None else 1)
+            if is_old and (manifest is None or entry.is_confirmed(manifest)):
+                _remove(entry)
+            elif manifest is not None and entry.is_confirmed(manifest):
+                kept += 1
+        folder.collect()
+
+    def forget(self, group: str) -> None:
+        folder = GroupFolder(self._root, group)
+        for entry in folder.entries():
+            _remove(entry)
+        folder.collect()
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def _find(self, group: str, name: str) -> Entry:
+        entry = GroupFolder(self._root, group).find(name)
+        if entry is None:
+            raise limits.gone(group, name)
+        return entry
+
+
+def _write_pages(folder: GroupFolder, name: str, pages: Iterable[tuple[str, bytes]]) -> tuple[tuple[str, Blob], ...]:
+    blobs: dict[str, Blob] = {}
+    for page, content in pages:
+        limits.check_name("page", page)
+        if page in blobs:
+            raise limits.page_twice(name, page)
+        blobs[page] = folder.write_blob(content)
+    return tuple(blobs.items())
+
+
+def _write_manifest(folder: GroupFolder, entry: Entry, replaced: Entry | None, manifest: Manifest) -> SnapshotInfo:
+    """Pages are on the disk before the manifest names them."""
+    sync_folder(folder.pages)
+    text = manifest_text(manifest)
+    write_whole(entry.path, text)
+    if replaced is not None and replaced.path != entry.path:
+        replaced.path.unlink(missing_ok=True)
+    sync_folder(folder.folder)
+    return _info(entry, parse_manifest(text))
+
+
+def _undamaged(entry: Entry) -> Manifest | None:
+    """None where it is damaged; FileNotFoundError where it is gone, SnapshotFormat where a newer hotspare wrote it."""
+    try:
+        return entry.read()
+    except ValueError:
+        return None
+
+
+def _manifests(folder: GroupFolder) -> Iterator[tuple[Entry, Manifest | None]]:
+    """Greatest order first; what is discarded meanwhile is left out."""
+    for entry in folder.entries():
+        try:
+            manifest = _undamaged(entry)
+        except FileNotFoundError:
+            continue
+        except SnapshotFormat:
+            manifest = None
+        yield entry, manifest
+
+
+def _remove(entry: Entry) -> None:
+    with _as_store_error("discard", entry.path):
+        entry.remove()
+
+
+def _info(entry: Entry, manifest: Manifest | None) -> SnapshotInfo:
+    return SnapshotInfo(
+        name=entry.name,
+        engine=entry.engine,
+        order=entry.order,
+        status=SnapshotStatus.CONFIRMED if entry.is_confirmed(manifest) else SnapshotStatus.CANDIDATE,
+        written_time_us=manifest.written_time_us if manifest else 0,
+        bytes_total=manifest.bytes_total if manifest else 0,
+    )
+
+
+@contextlib.contextmanager
+def _as_store_error(verb: str, path: Path) -> Iterator[None]:
+    """OSError becomes StoreError, with the path and the system's reason."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"cannot {verb} {path.name}", detail=f"{path}: {error.strerror or error}") from error

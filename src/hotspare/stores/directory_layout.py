@@ -1,0 +1,287 @@
+"""The files of a snapshot folder: content-addressed blobs, manifests, markers, and the lock that keeps collectors off writers.
+
+    <root>/<group>/lock                                shared while a snapshot is written, exclusive while pages are collected
+    <root>/<group>/pages/<xxh3-128 of the content>     a page or header; one that is there is not written again
+    <root>/<group>/<order>,<engine>,<name>.snapshot    a manifest: what the snapshot consists of; its presence makes it one
+    <root>/<group>/<order>,<engine>,<name>.confirmed   the checksum of the manifest that was confirmed
+    tmp-... in either folder                           being written
+
+Order, engine and name stand in the file's name, so that a snapshot whose manifest is damaged is still listed and gets reported.
+The marker holds the manifest's checksum: a marker left behind can never confirm another snapshot of the same name, and one that was
+half written confirms nothing.
+
+A page may be deleted only while nobody writes: a writer in flight may count on a page that no manifest names yet. So writers hold
+the group's lock shared, collecting needs it exclusively and gives up at once if it is held. The lock ends with its process, also
+by `kill -9`; whatever a crashed write left is therefore garbage as soon as the lock can be had, whatever its age. While a frozen
+process keeps the lock, nothing is collected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import xxhash
+
+from hotspare.errors import SnapshotFormat, StoreError, UsageError
+from hotspare.stores import limits
+
+FORMAT = 1
+FILE_NAME_BYTES_MAX = 240
+LOCK_WAIT_S = 10.0
+_LOCK_PAUSE_S = 0.01
+_ORDER_DIGITS = 19
+_MANIFEST = ".snapshot"
+_MARKER = ".confirmed"
+_TEMPORARY = "tmp-"
+
+
+class Lock(Enum):
+    """Writers exclude collectors, not each other. A collector never waits."""
+
+    WRITE = fcntl.LOCK_SH
+    COLLECT = fcntl.LOCK_EX
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A content-addressed file: `hash` names it, `size` is checked too."""
+
+    hash: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a snapshot consists of. `checksum` covers all the rest."""
+
+    written_time_us: int
+    header: Blob
+    pages: tuple[tuple[str, Blob], ...]
+    checksum: str = ""
+
+    @property
+    def bytes_total(self) -> int:
+        return sum(blob.size for _, blob in self.pages)
+
+    @property
+    def blobs(self) -> tuple[Blob, ...]:
+        return (self.header, *(blob for _, blob in self.pages))
+
+    def holds_the_same(self, other: Manifest) -> bool:
+        return self.header == other.header and self.pages == other.pages
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A manifest file by what its name says."""
+
+    path: Path
+    order: int
+    engine: str
+    name: str
+
+    @property
+    def marker(self) -> Path:
+        return self.path.with_suffix(_MARKER)
+
+    def read(self) -> Manifest:
+        """FileNotFoundError where it is gone, ValueError where it is damaged, SnapshotFormat where a newer hotspare wrote it."""
+        return parse_manifest(self.path.read_bytes())
+
+    def is_confirmed(self, manifest: Manifest | None) -> bool:
+        """Whether the marker names this manifest. Of one that cannot be read any marker counts; it is refused when it is read."""
+        try:
+            marker = self.marker.read_bytes()
+        except OSError:
+            return False
+        return manifest is None or marker == manifest.checksum.encode()
+
+    def confirm(self, manifest: Manifest) -> None:
+        with self.marker.open("wb") as file:
+            file.write(manifest.checksum.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(self.marker.parent)
+
+    def remove(self) -> None:
+        """The manifest first: without it there is no snapshot."""
+        self.path.unlink(missing_ok=True)
+        self.marker.unlink(missing_ok=True)
+        sync_folder(self.path.parent)
+
+
+def quoted(text: str) -> str:
+    """A file name for free text; reversible. A leading dot would hide it or climb; commas separate."""
+    name = quote(text, safe="@+=:#")
+    return "%2E" + name[1:] if name.startswith(".") else name
+
+
+def checksum_of(content: bytes) -> str:
+    digest: str = xxhash.xxh3_128_hexdigest(content)
+    return digest
+
+
+def sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """The file appears whole and on the disk, or not at all. Syncing the folder is left to the caller."""
+    temporary = path.parent / f"{_TEMPORARY}{uuid.uuid4().hex}"
+    with temporary.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def manifest_text(manifest: Manifest) -> bytes:
+    """First line: the checksum of the rest."""
+    body = json.dumps(
+        {
+            "format": FORMAT,
+            "written_time_us": manifest.written_time_us,
+            "header": [manifest.header.hash, manifest.header.size],
+            "pages": [[page, blob.hash, blob.size] for page, blob in manifest.pages],
+        }
+    ).encode()
+    return checksum_of(body).encode() + b"\n" + body
+
+
+def parse_manifest(text: bytes) -> Manifest:
+    """ValueError where it is damaged, SnapshotFormat where a newer hotspare wrote it."""
+    checksum, separator, body = text.partition(b"\n")
+    if not separator or checksum_of(body).encode() != checksum:
+        raise ValueError("its manifest is truncated or its checksum differs")
+    fields: dict[str, Any] = json.loads(body)
+    if fields["format"] != FORMAT:
+        raise SnapshotFormat(
+            f"a snapshot has format {fields['format']}, this hotspare reads {FORMAT}", hint="use the hotspare that wrote it"
+        )
+    pages = tuple((page, Blob(digest, size)) for page, digest, size in fields["pages"])
+    return Manifest(fields["written_time_us"], Blob(*fields["header"]), pages, checksum.decode())
+
+
+def _entry_of(path: Path) -> Entry | None:
+    """None for a file that is not named as ours are."""
+    parts = path.stem.split(",")
+    if len(parts) != 3 or not parts[0].isdecimal():
+        return None
+    return Entry(path, int(parts[0]), unquote(parts[1]), unquote(parts[2]))
+
+
+class GroupFolder:
+    """The folder of one group: its paths, its lock, its entries and blobs."""
+
+    def __init__(self, root: Path, group: str) -> None:
+        limits.check_name("group", group)
+        self.group = group
+        self.folder = root / quoted(group)
+        self.pages = self.folder / "pages"
+        if len(self.folder.name) > FILE_NAME_BYTES_MAX:
+            raise UsageError(f"group name {group[:40]!r} is too long for a folder", hint="use a shorter prefix")
+
+    def create(self) -> None:
+        if not self.pages.is_dir():
+            self.pages.mkdir(parents=True, exist_ok=True)
+            sync_folder(self.folder)
+            sync_folder(self.folder.parent)
+
+    def entry(self, order: int, engine: str, name: str) -> Entry:
+        """Where such a snapshot is written; UsageError if the names are too long together."""
+        stem = f"{order:0{_ORDER_DIGITS}d},{quoted(engine)},{quoted(name)}"
+        if len(stem) > FILE_NAME_BYTES_MAX:
+            raise UsageError(f"snapshot name {name[:40]!r} is too long for a file", hint="use shorter engine and snapshot names")
+        return Entry(self.folder / (stem + _MANIFEST), order, engine, name)
+
+    def entries(self) -> list[Entry]:
+        """Greatest order first, then by name."""
+        try:
+            paths = [path for path in self.folder.iterdir() if path.name.endswith(_MANIFEST)]
+        except FileNotFoundError:
+            return []
+        entries = [entry for entry in map(_entry_of, paths) if entry is not None]
+        return sorted(entries, key=lambda entry: (-entry.order, entry.name))
+
+    def find(self, name: str) -> Entry | None:
+        return next((entry for entry in self.entries() if entry.name == name), None)
+
+    @contextlib.contextmanager
+    def locked(self, lock: Lock) -> Iterator[None]:
+        """StoreError if the lock is not to be had: at once for a collector, after LOCK_WAIT_S for a writer."""
+        handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            deadline = time.monotonic() + (LOCK_WAIT_S if lock is Lock.WRITE else 0.0)
+            while True:
+                try:
+                    fcntl.flock(handle, lock.value | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= deadline:
+                        raise StoreError(f"the snapshots of group {self.group} are locked by another process") from None
+                time.sleep(_LOCK_PAUSE_S)
+            yield
+        finally:
+            os.close(handle)
+
+    def write_blob(self, content: bytes) -> Blob:
+        """Written unless a file of that name and size is there. Only under Lock.WRITE."""
+        blob = Blob(checksum_of(content), len(content))
+        path = self.pages / blob.hash
+        try:
+            if path.stat().st_size == blob.size:
+                return blob
+        except FileNotFoundError:
+            pass
+        write_whole(path, content)
+        return blob
+
+    def read_blob(self, blob: Blob) -> bytes:
+        """ValueError where it is missing or damaged."""
+        try:
+            content = (self.pages / blob.hash).read_bytes()
+        except FileNotFoundError:
+            raise ValueError(f"page file {blob.hash} is missing") from None
+        if len(content) != blob.size or checksum_of(content) != blob.hash:
+            raise ValueError(f"page file {blob.hash} is truncated or its checksum differs")
+        return content
+
+    def drop_damaged(self, manifest: Manifest) -> None:
+        """Delete the damaged blobs of a manifest, so that the next put writes them anew instead of counting on them."""
+        with contextlib.suppress(StoreError, OSError), self.locked(Lock.COLLECT):
+            for blob in manifest.blobs:
+                try:
+                    self.read_blob(blob)
+                except ValueError:
+                    (self.pages / blob.hash).unlink(missing_ok=True)
+
+    def collect(self) -> None:
+        """Delete what no manifest names, unless somebody writes now or a manifest is of a newer format."""
+        with contextlib.suppress(StoreError, OSError), self.locked(Lock.COLLECT):
+            entries = self.entries()
+            used: set[str] = set()
+            for entry in entries:
+                with contextlib.suppress(ValueError, FileNotFoundError):
+                    used.update(blob.hash for blob in entry.read().blobs)
+            for path in self.pages.iterdir():
+                if path.name not in used:
+                    path.unlink(missing_ok=True)
+            markers = {entry.marker for entry in entries}
+            for path in self.folder.iterdir():
+                if path.name.startswith(_TEMPORARY) or (path.suffix == _MARKER and path not in markers):
+                    path.unlink(missing_ok=True)

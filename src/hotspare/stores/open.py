@@ -1,0 +1,41 @@
+"""A snapshot store by its URL: `file:///folder` or `memory://name` (within one process)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from hotspare.errors import UsageError
+from hotspare.stores.contract import Store
+from hotspare.stores.directory import DirectoryStore
+from hotspare.stores.memory import MemoryStore
+
+FOLDER_SUFFIX = "-snapshots"
+_LATER = ("redis", "postgresql", "mysql", "sqlite", "kafka")
+_SHARED: dict[str, MemoryStore] = {}
+
+
+def open_store(url: str) -> Store:
+    """UsageError for a URL that names none. A folder is created; `%20` and the like in its name are resolved."""
+    scheme, separator, rest = url.partition("://")
+    if separator and scheme == "memory" and rest:
+        return _SHARED.setdefault(rest, MemoryStore())
+    if separator and scheme == "file":
+        parts = urlsplit(url)
+        if parts.netloc not in ("", "localhost") or len(parts.path) < 2:
+            raise UsageError("file:// needs an absolute folder", hint="use file:///folder")
+        return DirectoryStore(Path(unquote(parts.path)))
+    if scheme in _LATER:
+        raise UsageError(f"snapshots in {scheme}:// are not in this version", hint="use file:///folder")
+    raise UsageError(f"{scheme[:20]!r} is no kind of snapshot store", hint="use file:///folder or memory://name")
+
+
+def default_store_url(bus_url: str) -> str:
+    """Where snapshots are kept if nothing was said: in a folder beside a bus that is a file. UsageError for another bus."""
+    scheme, separator, rest = bus_url.partition("://")
+    if separator and scheme == "memory" and rest:
+        return bus_url
+    path = rest.partition("?")[0].removeprefix("/")
+    if separator and scheme == "sqlite" and path:
+        return Path(path + FOLDER_SUFFIX).absolute().as_uri()
+    raise UsageError("this bus has no place for snapshots of its own", hint="give --store URL")
