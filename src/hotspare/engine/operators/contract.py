@@ -25,6 +25,8 @@ class BadReason(StrEnum):
 
     NOT_INSERT = "not-insert"
     """Another opcode at an insert-only window (A15)."""
+    OPCODE = "opcode"
+    """An opcode that only leaves windows: update block."""
     NULL_KEY = "null-key"
     NULL_TIME = "null-time"
     """The field that retention takes its time from is null."""

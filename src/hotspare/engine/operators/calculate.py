@@ -1,0 +1,114 @@
+"""Calculate window with the algorithm Summary (SPEC A39): each row that comes or changes is one observation.
+
+Retention deletes and other deletes pass with the values that were put out for their row, and leave the observations alone. The new
+values of an update are a new observation. With index pi_EMPTY nothing is stored, so a delete carries the fields that it came with,
+and its statistics are null.
+
+An output is converted to its field's type by dropping the fraction. What does not fit is null, and a bad event says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+
+from hotspare.engine.chunk import Bools, Chunk, Int64s, Timeline
+from hotspare.engine.kernels.columns import pick_columns
+from hotspare.engine.operators.contract import Applied, BadEvent, BadReason, Operator
+from hotspare.engine.operators.keyed import bad_event, refusals, relation_of
+from hotspare.engine.pages import Page
+from hotspare.engine.relation import Relation
+from hotspare.engine.strings import StringTable
+from hotspare.engine.summary import All, Basis, Newest
+from hotspare.model.algorithms import SUMMARY_INPUT, SUMMARY_WINDOW_LENGTH
+from hotspare.model.events import Opcode
+from hotspare.model.project import CalculateWindow, IndexType
+from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.types import FieldType, Schema
+
+_LIMIT: dict[FieldType, tuple[float, float]] = {
+    FieldType.INT32: (-(2.0**31) - 1.0, 2.0**31),
+    FieldType.INT64: (np.nextafter(-(2.0**63), -np.inf), 2.0**63),
+}
+"""Between these, both excluded, a double without its fraction fits the type."""
+
+
+class CalculateOperator(Operator):
+    """Fields that no output is mapped to pass through by name."""
+
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[Schema]) -> None:
+        super().__init__(window, inputs)
+        declared = cast(CalculateWindow, window.window)
+        (entry,) = self.inputs
+        self._keeps = declared.index is not IndexType.EMPTY
+        self._observed = entry.index[dict(declared.input_map)[SUMMARY_INPUT]]
+        self._observes_double = entry.fields[self._observed].type is FieldType.DOUBLE
+        self._outputs = tuple((output, self.schema.index[name]) for output, name in declared.output_map)
+        computed = {column for _, column in self._outputs}
+        picks = [-1 if i in computed else entry.index[f.name] for i, f in enumerate(self.schema.fields)]
+        self._picks = np.array(picks, np.int64)
+        length = dict(declared.parameters).get(SUMMARY_WINDOW_LENGTH)
+        self._length = int(length) if length is not None else 0
+
+    def open(self) -> Page:
+        page = Page({"observations": Newest(self._length) if self._length else All()})
+        if self._keeps:
+            page.parts["rows"] = relation_of(self.schema)
+        return page
+
+    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+        (given,) = inputs
+        observations = cast("Newest | All", page.parts["observations"])
+        chunk = self._laid_out(given)
+        if not self._keeps:
+            rows = np.flatnonzero(~np.isin(chunk.opcode, (Opcode.DELETE, Opcode.SAFE_DELETE)))
+            bad = self._write(self._observe(observations, given, rows), chunk.lanes, chunk.valid, rows, rows, given, strings)
+            return Applied(chunk, bad)
+        relation = cast(Relation, page.parts["rows"])
+        resolution = relation.apply(chunk, timeline)
+        rows, slots = resolution.arrived()
+        bad = refusals(resolution, given, self.inputs[0], strings)
+        if len(rows):
+            basis = self._observe(observations, given, rows)
+            bad += self._write(basis, relation.lanes, relation.valid, slots, rows, given, strings)
+        return Applied(relation.settle(resolution), sorted(bad, key=lambda event: event.rank))
+
+    def _laid_out(self, given: Chunk) -> Chunk:
+        lanes = np.empty((len(given), len(self.schema)), np.int64)
+        valid = np.empty((len(given), len(self.schema)), np.bool_)
+        pick_columns(given.lanes, given.valid, self._picks, lanes, valid)
+        return Chunk(given.rank, given.opcode, given.flags, lanes, valid)
+
+    def _observe(self, observations: Newest | All, given: Chunk, rows: Int64s) -> Basis:
+        lane = given.lanes[rows, self._observed]
+        values = lane.view(np.float64) if self._observes_double else lane.astype(np.float64)
+        valid = given.valid[rows, self._observed] & ~np.isnan(values)
+        return observations.observe(np.where(valid, values, 0.0), valid)
+
+    def _write(
+        self, basis: Basis, lanes: Int64s, valid: Bools, at: Int64s, rows: Int64s, given: Chunk, strings: StringTable
+    ) -> list[BadEvent]:
+        """Write the mapped statistics to `lanes[at]`; report those that do not fit their field."""
+        bad: list[BadEvent] = []
+        for output, column in self._outputs:
+            values = basis.statistic(output)
+            defined = ~np.isnan(values)
+            lane, fits = _to_lane(np.where(defined, values, 0.0), self.schema.fields[column].type)
+            lanes[at, column] = np.where(fits, lane, 0)
+            valid[at, column] = defined & fits
+            for row in rows[~fits].tolist():
+                name = self.schema.fields[column].name
+                message = f"{output} does not fit the field {name}, which is null instead"
+                bad.append(bad_event(given, row, BadReason.NUMBER_RANGE, self.inputs[0], strings, message))
+        return bad
+
+
+def _to_lane(values: np.ndarray[tuple[int], np.dtype[np.float64]], type_: FieldType) -> tuple[Int64s, Bools]:
+    """Lanes of a field of that type, and whether each value fits; values have no NaN."""
+    if type_ is FieldType.DOUBLE:
+        return values.view(np.int64), np.ones(len(values), np.bool_)
+    low, high = _LIMIT[type_]
+    fits = (low < values) & (values < high)
+    return np.where(fits, values, 0.0).astype(np.int64), fits

@@ -1,0 +1,35 @@
+"""Copy window (SPEC A19-A23): the rows of its input, forgotten by retention; `hotspare.engine.relation` has the semantics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from hotspare.engine.chunk import Chunk, Timeline
+from hotspare.engine.operators.contract import Applied, Operator
+from hotspare.engine.operators.keyed import apply_relation, relation_of
+from hotspare.engine.pages import Page
+from hotspare.engine.relation import Relation
+from hotspare.engine.strings import StringTable
+from hotspare.model.project import CopyWindow, IndexType
+from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.types import Schema
+
+
+class CopyOperator(Operator):
+    """With index pi_EMPTY it keeps nothing and passes everything."""
+
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[Schema]) -> None:
+        super().__init__(window, inputs)
+        declared = cast(CopyWindow, window.window)
+        self._retention = declared.retention
+        self._keeps = declared.index is not IndexType.EMPTY
+
+    def open(self) -> Page:
+        return Page({"rows": relation_of(self.schema, self._retention)} if self._keeps else {})
+
+    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+        (chunk,) = inputs
+        if not self._keeps:
+            return Applied(chunk)
+        return apply_relation(cast(Relation, page.parts["rows"]), chunk, timeline, self.schema, self._retention, strings)

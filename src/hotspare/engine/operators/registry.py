@@ -1,0 +1,24 @@
+"""Which operator runs which window type: one line per type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hotspare.engine.operators.calculate import CalculateOperator
+from hotspare.engine.operators.contract import Operator
+from hotspare.engine.operators.copy import CopyOperator
+from hotspare.engine.operators.source import SourceOperator
+from hotspare.model.project import CalculateWindow, CopyWindow, SourceWindow
+from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.types import Schema
+
+OPERATORS: dict[type, type[Operator]] = {
+    SourceWindow: SourceOperator,
+    CopyWindow: CopyOperator,
+    CalculateWindow: CalculateOperator,
+}
+
+
+def build_operator(window: ResolvedWindow, inputs: Sequence[Schema]) -> Operator:
+    """The operator of a window; ProjectError with the mistakes that only compiling shows."""
+    return OPERATORS[type(window.window)](window, inputs)

@@ -1,0 +1,279 @@
+"""A keyed relation as a part of a page: what index a window has, and what it forgets.
+
+Semantics (SPEC A8-A13, A19-A23), where the sources leave a choice open:
+
+- An update block on an unknown key inserts: retention may have forgotten the row that its window still had.
+- With retention, deleting an unknown key is no mistake, for the same reason; without, it is refused.
+- Outputs of resolved events carry the flags of their event without PARTIAL, because the stored row is whole; retention deletes
+  carry RETENTION alone, and the rank of the row or heartbeat that caused them, after what that row itself put out.
+- Retention by time counts from the newest version of a row; retention by count leaves an updated row in its place.
+- A jumping window by system time starts with the first time that it sees, one by event time with its first row. The row whose
+  event time passes a boundary stays. `bytime_jumping_lookback`: at each multiple of the unit since 1970, rows that are `limit` or
+  more before it go (unverified).
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hotspare.engine.chunk import Bools, Chunk, Int64s, Timeline
+from hotspare.engine.kernels import relation as k
+from hotspare.engine.kernels.interning import mark_codes
+from hotspare.engine.pages import Column, Columns, expect
+from hotspare.errors import SnapshotDamaged
+
+KEEP_ALL = k.Policy(k.KEEP, 0, 1, 0)
+"""The policy of a relation that forgets nothing."""
+_PERSISTED = (k.NEWEST, k.BOUNDARY)
+_NO_BEATS = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """`width` lanes, of which `keys` identify a row and `codes` hold codes of the string table."""
+
+    width: int
+    keys: tuple[int, ...]
+    codes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowTime:
+    """The time of each row of a chunk, in microseconds, for retention; not valid is null."""
+
+    time_us: Int64s
+    valid: Bools
+
+
+@dataclass(slots=True)
+class Resolution:
+    """What a chunk does to a relation, output by output; values come with `Relation.settle`.
+
+    `slot`: where the values are; `source`: the input row whose values stand there, -1 for rows that leave.
+    `refused_row`, `refused_why`: input rows that cannot be, with a REFUSED_ number of the kernels. `freed`: slots given up.
+    """
+
+    rank: Int64s
+    opcode: npt.NDArray[np.uint8]
+    flags: npt.NDArray[np.uint8]
+    slot: Int64s
+    source: Int64s
+    refused_row: Int64s
+    refused_why: Int64s
+    freed: Int64s
+
+    def arrived(self) -> tuple[Int64s, Int64s]:
+        """(input rows, slots) of the rows that came or changed, in order: where a window writes what it computes."""
+        mine = self.source >= 0
+        return self.source[mine], self.slot[mine]
+
+
+class Relation:
+    """Rows by key. After `apply`, values may be written to `lanes` and `valid` at arrived slots, until `settle`."""
+
+    def __init__(self, shape: Shape, policy: k.Policy = KEEP_ALL) -> None:
+        self.shape = shape
+        self.policy = policy
+        self._keys = np.array(shape.keys, np.int64)
+        self._twin: weakref.ref[Relation] | None = None
+        self._rows = self._fresh(0)
+
+    @property
+    def live(self) -> int:
+        return int(self._rows.state[k.LIVE])
+
+    @property
+    def lanes(self) -> Int64s:
+        """int64[capacity, width] by slot."""
+        return self._rows.lanes
+
+    @property
+    def valid(self) -> Bools:
+        """bool[capacity, width] by slot."""
+        return self._rows.valid
+
+    def apply(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None = None) -> Resolution:
+        """Resolve the chunk and expel what retention ends. `row_time` is needed where the policy goes by event time."""
+        self._own()
+        count = len(chunk)
+        self._reserve(count)
+        if row_time is None:
+            row_time = RowTime(timeline.time_us[chunk.rank], np.ones(count, np.bool_))
+        forgets = self.policy.kind != k.KEEP
+        beats = timeline.heartbeat_rank if forgets else _NO_BEATS
+        given = k.Input(
+            chunk.rank,
+            chunk.opcode,
+            chunk.flags,
+            chunk.lanes,
+            chunk.valid,
+            row_time.time_us,
+            row_time.valid,
+            beats,
+            timeline.time_us[beats],
+        )
+        out = _output(2 * count + (self.live + count if forgets else 0), count, self.live)
+        if forgets and self.policy.by_event == 0 and len(timeline.time_us) and self._rows.state[k.BOUNDARY] == k.UNSET:
+            self._start(int(timeline.time_us[0]))
+        if count or len(beats):
+            k.relate(self._rows, out, self.policy, given)
+        return _resolution(out)
+
+    def settle(self, resolution: Resolution) -> Chunk:
+        """The outputs with their values; slots given up may be used again from now on."""
+        count = len(resolution.slot)
+        lanes = np.empty((count, self.shape.width), np.int64)
+        valid = np.empty((count, self.shape.width), np.bool_)
+        if count:
+            k.gather_rows(self._rows.lanes, self._rows.valid, resolution.slot, lanes, valid)
+        state, freed = self._rows.state, resolution.freed
+        free = int(state[k.FREE])
+        self._rows.free[free : free + len(freed)] = freed
+        state[k.FREE] = free + len(freed)
+        return Chunk(resolution.rank, resolution.opcode, resolution.flags, lanes, valid)
+
+    def freeze(self) -> Relation:
+        twin = Relation.__new__(Relation)
+        twin.shape, twin.policy, twin._keys, twin._twin = self.shape, self.policy, self._keys, None
+        twin._rows = self._rows._replace(state=self._rows.state.copy())
+        self._twin = weakref.ref(twin)
+        return twin
+
+    def columns(self) -> Columns:
+        order = np.empty(self.live, np.int64)
+        k.follow(self._rows.meta, self._rows.state[k.FIRST], order)
+        lanes = np.empty((len(order), self.shape.width), np.int64)
+        valid = np.empty((len(order), self.shape.width), np.bool_)
+        k.gather_rows(self._rows.lanes, self._rows.valid, order, lanes, valid)
+        return {
+            "lanes": Column(lanes, self.shape.codes),
+            "valid": Column(valid),
+            "time": Column(self._rows.meta[order, k.TIME]),
+            "state": Column(self._rows.state[list(_PERSISTED)]),
+        }
+
+    def load(self, columns: Columns) -> None:
+        lanes = expect(columns, "lanes", np.dtype(np.int64), (-1, self.shape.width)).array
+        count = len(lanes)
+        valid = expect(columns, "valid", np.dtype(np.bool_), (count, self.shape.width)).array
+        time = expect(columns, "time", np.dtype(np.int64), (count,)).array
+        state = expect(columns, "state", np.dtype(np.int64), (len(_PERSISTED),)).array
+        if not valid[:, list(self.shape.keys)].all():
+            raise SnapshotDamaged("a page holds a row without a key")
+        self._twin = None
+        self._rows = self._fresh(count)
+        self._rows.lanes[:count] = lanes
+        self._rows.valid[:count] = valid
+        self._rows.meta[:count, k.TIME] = time
+        self._rows.state[list(_PERSISTED)] = state
+        k.relink(self._rows, self.policy, count)
+        k.fill_table(self._rows)
+
+    def mark(self, used: Bools) -> None:
+        high = int(self._rows.state[k.HIGH])
+        for column in self.shape.codes:
+            mark_codes(self._rows.lanes[:high, column], used)
+
+    def recode(self, codes: Int64s) -> None:
+        self._own()
+        high = int(self._rows.state[k.HIGH])
+        for column in self.shape.codes:
+            self._rows.lanes[:high, column] = codes[self._rows.lanes[:high, column]]
+        if set(self.shape.codes) & set(self.shape.keys):
+            self._rows.table[:] = 0
+            k.fill_table(self._rows)
+
+    def _start(self, first_time_us: int) -> None:
+        if self.policy.kind >= k.TIME_JUMPING:
+            k.jump(self._rows, _output(0, 0, 0), self.policy, first_time_us, -1, 0)
+
+    def _own(self) -> None:
+        """Stop sharing with a snapshot that is still being written."""
+        if self._twin is not None and self._twin() is not None:
+            rows = self._rows
+            self._rows = rows._replace(lanes=rows.lanes.copy(), valid=rows.valid.copy(), meta=rows.meta.copy())
+        self._twin = None
+
+    def _fresh(self, count: int) -> k.Rows:
+        capacity = max(64, count)
+        state = np.zeros(k.STATE_WIDTH, np.int64)
+        state[[k.FIRST, k.LAST]] = -1
+        state[[k.NEWEST, k.BOUNDARY]] = k.UNSET
+        heap_capacity = capacity if self.policy.by_event else 0
+        return k.Rows(
+            table=np.zeros(_table_length(count), np.uint64),
+            lanes=np.zeros((capacity, self.shape.width), np.int64),
+            valid=np.zeros((capacity, self.shape.width), np.bool_),
+            meta=np.zeros((capacity, k.META_WIDTH), np.int64),
+            free=np.empty(capacity, np.int64),
+            heap=np.empty(heap_capacity, np.int64),
+            heap_at=np.empty(heap_capacity, np.int64),
+            state=state,
+            keys=self._keys,
+        )
+
+    def _reserve(self, count: int) -> None:
+        """Room for `count` more rows and versions."""
+        rows, state = self._rows, self._rows.state
+        need = int(state[k.HIGH]) + max(0, count - int(state[k.FREE]))
+        if need > len(rows.meta):
+            capacity = max(need, 2 * len(rows.meta))
+            heap = capacity if self.policy.by_event else 0
+            self._rows = rows = rows._replace(
+                lanes=_grown(rows.lanes, capacity),
+                valid=_grown(rows.valid, capacity),
+                meta=_grown(rows.meta, capacity),
+                free=_grown(rows.free, capacity),
+                heap=_grown(rows.heap, heap),
+                heap_at=_grown(rows.heap_at, heap),
+            )
+        if 2 * (self.live + count) > len(rows.table):
+            self._rows = rows._replace(table=np.zeros(_table_length(2 * (self.live + count)), np.uint64))
+            k.fill_table(self._rows)
+
+
+def _grown(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
+    larger = np.zeros((capacity, *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+def _table_length(rows: int) -> int:
+    """A power of two that leaves the table at most half full."""
+    length = 128
+    while length < 2 * rows:
+        length *= 2
+    return length
+
+
+def _output(outputs: int, count: int, live: int) -> k.Output:
+    return k.Output(
+        rank=np.empty(outputs, np.int64),
+        opcode=np.empty(outputs, np.uint8),
+        flags=np.empty(outputs, np.uint8),
+        slot=np.empty(outputs, np.int64),
+        source=np.empty(outputs, np.int64),
+        freed=np.empty(live + 2 * count, np.int64),
+        refused_row=np.empty(count, np.int64),
+        refused_why=np.empty(count, np.int64),
+        counts=np.zeros(3, np.int64),
+    )
+
+
+def _resolution(out: k.Output) -> Resolution:
+    outputs, freed, refused = (int(n) for n in out.counts)
+    return Resolution(
+        rank=out.rank[:outputs],
+        opcode=out.opcode[:outputs],
+        flags=out.flags[:outputs],
+        slot=out.slot[:outputs],
+        source=out.source[:outputs],
+        refused_row=out.refused_row[:refused],
+        refused_why=out.refused_why[:refused],
+        freed=out.freed[:freed],
+    )
