@@ -1,0 +1,57 @@
+"""What a group needs of the engine core, so that it can be driven without loading compiled kernels or Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+import pyarrow as pa
+
+from hotspare.bus.contract import OutputId
+
+
+class FrozenState(Protocol):
+    """A state at a batch boundary; it can be encoded in another thread while the core goes on."""
+
+    @property
+    def header(self) -> bytes: ...
+
+    def pages(self) -> Iterable[tuple[str, bytes]]: ...
+
+
+class Core(Protocol):
+    """A deterministic core with its state: `hotspare.engine.pipeline.Pipeline`.
+
+    Mappings are by stream name; a stream without outputs yet may be absent. `next_offsets` is by (topic index, partition).
+    """
+
+    def feed(self, decoded: pa.RecordBatch | pa.Table) -> Mapping[str, pa.RecordBatch]: ...
+
+    def set_partitions(self, partitions: Iterable[tuple[int, int]]) -> None: ...
+
+    def freeze(self) -> FrozenState: ...
+
+    @property
+    def sequences(self) -> Mapping[str, int]: ...
+
+    @property
+    def digests(self) -> Mapping[str, int]: ...
+
+    @property
+    def last_ids(self) -> Mapping[str, OutputId | None]: ...
+
+    @property
+    def next_offsets(self) -> Mapping[tuple[int, int], int]: ...
+
+    @property
+    def time_us(self) -> int: ...
+
+
+class CoreFactory(Protocol):
+    """Makes cores of one project."""
+
+    def fresh(self) -> Core:
+        """The state before the first event."""
+
+    def restore(self, header: bytes, pages: Mapping[str, bytes]) -> Core:
+        """The state of a snapshot. ProjectChanged, SnapshotFormat, SnapshotDamaged."""

@@ -1,0 +1,236 @@
+"""What an engine should do next, from what it knows: pure, so that simulation and engine decide alike (DESIGN section 5).
+
+Every rule of failover stands here and nowhere else. A change of a rule is made with `protocol.py`, the model of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hotspare.ha import actions as do
+from hotspare.ha.roles import ENDS, Reason, Role, Step
+from hotspare.ha.settings import OnDivergence
+from hotspare.ha.view import OtherMember, PeerStatus, View
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """An action and when it falls due."""
+
+    due_ms: int
+    action: do.Action
+
+
+def decide(view: View) -> tuple[do.Action, ...]:
+    """All actions that are due, most urgent first. The first is to be performed and everything decided anew, as its result may
+    change the rest."""
+    return tuple(duty.action for duty in duties(view) if duty.due_ms <= view.now_ms)
+
+
+def next_due_ms(view: View) -> int | None:
+    """When something falls due, if nothing else happens before; None if nothing ever does."""
+    return min((duty.due_ms for duty in duties(view)), default=None)
+
+
+def duties(view: View) -> Iterator[Duty]:
+    """What this engine has to do, most urgent first, each with its time."""
+    if view.role in ENDS or view.role is Role.JOINING:
+        return
+    if view.refusal:
+        yield Duty(0, do.Leave(Reason.REFUSED, view.refusal))
+    elif view.role is Role.STANDBY:
+        yield from _standby(view)
+    elif view.role is Role.PROMOTING:
+        yield from _promoting(view)
+    else:
+        yield from _active(view)
+
+
+def vacancy(view: View) -> Reason | None:
+    """Why the role is free for this engine, or None while somebody else rightly holds it. `view.leader` must be known."""
+    leader = view.leader
+    if leader is None:
+        return None
+    if view.difference is not None:
+        return Reason.SPARES_AGREE if _spares_agree(view) else None
+    if leader.epoch == 0:
+        return Reason.NEVER_HELD
+    if leader.holder == "":
+        return Reason.NAMED_SUCCESSOR if leader.successor == view.engine else Reason.GIVEN_UP
+    if leader.holder == view.engine:
+        return Reason.OWN_EPOCH
+    if view.peer is PeerStatus.CLOSED:
+        return Reason.CONNECTION_CLOSED
+    return Reason.LEASE_OVER if leader.lease_left_ms <= 0 else None
+
+
+def _spares_agree(view: View) -> bool:
+    """Whether another spare has the very outputs of this one, against those that the present holder committed."""
+    leader, difference = view.leader, view.difference
+    if leader is None or difference is None or difference.epoch != leader.epoch or leader.holder in ("", view.engine):
+        return False
+    return any(o.agrees and o.role == Role.STANDBY.value and o.engine != leader.holder for o in view.others)
+
+
+def _outranks(other: OtherMember, view: View) -> bool:
+    return other.role == Role.STANDBY.value and (-other.rank, other.engine) < (-view.rank, view.engine)
+
+
+def _campaign_due_ms(view: View) -> int:
+    """A better candidate may go first for a short time, a named successor for the lease time; then anyone."""
+    vacant, leader = view.vacancy, view.leader
+    assert vacant is not None and leader is not None
+    if vacant.reason in (Reason.NAMED_SUCCESSOR, Reason.SPARES_AGREE):
+        return vacant.since_ms
+    if vacant.reason is Reason.GIVEN_UP and (leader.successor or view.gave_up_epoch == leader.epoch):
+        return view.free_since_ms + view.settings.lease_ms
+    outranked = any(_outranks(other, view) for other in view.others)
+    return vacant.since_ms + (view.settings.candidate_wait_ms if outranked else 0)
+
+
+def _standby(view: View) -> Iterator[Duty]:
+    if view.stop_asked:
+        yield Duty(0, do.Leave(Reason.STOP_ASKED))
+        return
+    leader = view.leader
+    if leader is not None:
+        reason = vacancy(view)
+        known = view.vacancy
+        if (known.reason if known else None) is not reason or (known is not None and known.epoch != leader.epoch):
+            yield Duty(0, do.NoteVacancy(leader.epoch, reason))
+        elif reason is not None:
+            yield Duty(max(_campaign_due_ms(view), view.coordination_retry_ms), do.Campaign(leader.epoch, reason))
+    yield from _lone_difference(view)
+    yield from _watch_leader(view)
+    yield from _refresh_member(view)
+    yield Duty(max(view.progress_read_ms + view.settings.progress_poll_ms, view.bus_retry_ms), do.ReadProgress())
+    yield from _candidates(view)
+    if not any(o.role == Role.STANDBY.value and o.engine < view.engine for o in view.others):
+        yield from _take_snapshot(view)
+
+
+def _lone_difference(view: View) -> Iterator[Duty]:
+    """A spare that differs waits a while for another one that agrees with it, then `on_divergence` decides."""
+    difference, leader = view.difference, view.leader
+    if difference is None or leader is None or difference.epoch != leader.epoch or _spares_agree(view):
+        return
+    if view.settings.on_divergence is OnDivergence.STOP:
+        spares = any(o.role == Role.STANDBY.value for o in view.others)
+        yield Duty(difference.seen_ms + (view.settings.divergence_wait_ms if spares else 0), do.Diverge())
+
+
+def _watch_leader(view: View) -> Iterator[Duty]:
+    leader, poll_ms = view.leader, view.settings.leader_poll_ms
+    if leader is None:
+        yield Duty(view.coordination_retry_ms, do.ReadLeader(Reason.UNKNOWN_LEADER))
+        return
+    # at the very end of the lease it is read again, so that a campaign never follows from an old record
+    wait_ms = min(poll_ms, leader.lease_left_ms) if leader.lease_left_ms > 0 else poll_ms
+    yield Duty(max(view.leader_read_ms + wait_ms, view.coordination_retry_ms), do.ReadLeader(Reason.TIMER))
+
+
+def _refresh_member(view: View) -> Iterator[Duty]:
+    yield Duty(max(view.member_refreshed_ms + view.settings.member_refresh_ms, view.coordination_retry_ms), do.RefreshMember())
+
+
+def _candidates(view: View) -> Iterator[Duty]:
+    for candidate in view.candidates:
+        if view.difference is not None:
+            yield Duty(0, do.DiscardSnapshot(candidate.name))
+        elif candidate.settled:
+            yield Duty(0, do.ConfirmSnapshot(candidate.name))
+
+
+def _take_snapshot(view: View) -> Iterator[Duty]:
+    settings = view.settings
+    if (
+        settings.snapshot_interval_ms
+        and view.has_new_state
+        and not view.is_snapshot_running
+        and view.difference is None
+        and len(view.candidates) < settings.candidate_snapshots_max
+    ):
+        yield Duty(view.snapshot_ms + settings.snapshot_interval_ms, do.TakeSnapshot())
+
+
+def _promoting(view: View) -> Iterator[Duty]:
+    """Won, fence, read progress, read the epoch again: in this order only. Not before coordination answers, and never faster."""
+    leader = view.leader
+    if leader is None:
+        yield Duty(view.coordination_retry_ms, do.ReadLeader(Reason.UNKNOWN_LEADER))
+        return
+    if leader.epoch > view.epoch or leader.holder != view.engine:
+        yield Duty(0, do.StepDown(Reason.NEWER_EPOCH))
+    elif view.stop_asked:
+        yield Duty(view.coordination_retry_ms, do.GiveUp("", Reason.STOP_ASKED))
+    elif view.step is Step.WON:
+        if view.bus_locked and view.predecessor is not None and _lease_over(view):
+            yield Duty(0, do.EndFrozenHolder(view.predecessor))
+        yield Duty(view.bus_retry_ms, do.Fence(view.epoch))
+    elif view.step is Step.FENCED:
+        yield Duty(view.bus_retry_ms, do.ReadCommitted())
+    elif view.step is Step.READ:
+        yield Duty(view.coordination_retry_ms, do.Recheck())
+    elif view.committed_ahead:
+        yield Duty(0, do.Leave(Reason.REFUSED, view.committed_ahead))
+    elif view.difference is not None and not view.overrules:
+        yield Duty(0, do.Diverge())
+    else:
+        yield Duty(0, do.BecomeActive())
+
+
+def _lease_over(view: View) -> bool:
+    """Whether the lease that the predecessor had when it was last heard of is over."""
+    return view.predecessor is not None and view.now_ms >= view.predecessor_lease_end_ms
+
+
+def _active(view: View) -> Iterator[Duty]:
+    settings, leader = view.settings, view.leader
+    if leader is not None and (leader.epoch > view.epoch or leader.holder != view.engine):
+        yield Duty(0, do.StepDown(Reason.NEWER_EPOCH))
+        return
+    if view.difference is not None:
+        yield Duty(0, do.Diverge())
+        return
+    if view.has_pending:
+        yield Duty(view.bus_retry_ms, do.Publish())
+    else:
+        yield from _hand_over(view)
+    if leader is None:
+        yield Duty(view.coordination_retry_ms, do.ReadLeader(Reason.UNKNOWN_LEADER))
+    elif view.has_moved:
+        # a batch passed since the last renewal: that, and not a living thread, is what keeps the lease
+        yield Duty(max(view.renewed_ms + settings.renew_interval_ms, view.coordination_retry_ms), do.Renew())
+    yield from _ticks(view)
+    yield Duty(max(view.switchover_read_ms + settings.leader_poll_ms, view.coordination_retry_ms), do.ReadSwitchover())
+    yield from _refresh_member(view)
+    yield from _candidates(view)
+    if not any(o.role == Role.STANDBY.value for o in view.others):
+        yield from _take_snapshot(view)
+
+
+def _hand_over(view: View) -> Iterator[Duty]:
+    """Everything is committed: the role can be given up, if that is asked for and, for a switch-over, if there is a successor."""
+    if view.stop_asked:
+        yield Duty(view.coordination_retry_ms, do.GiveUp(_best_standby(view), Reason.STOP_ASKED))
+    elif view.switchover is not None:
+        standbys = [o.engine for o in view.others if o.role == Role.STANDBY.value]
+        successor = view.switchover if view.switchover in standbys else _best_standby(view) if view.switchover == "" else ""
+        if successor:
+            yield Duty(view.coordination_retry_ms, do.GiveUp(successor, Reason.SWITCHOVER))
+
+
+def _best_standby(view: View) -> str:
+    ranked = sorted((-o.rank, o.engine) for o in view.others if o.role == Role.STANDBY.value)
+    return ranked[0][1] if ranked else ""
+
+
+def _ticks(view: View) -> Iterator[Duty]:
+    settings = view.settings
+    for partition in view.inbound:
+        yield Duty(max(partition.ticked_ms + settings.tick_interval_ms, view.bus_retry_ms), do.Tick(partition.index, Reason.TIMER))
+        if partition.held_up:
+            idle_since_ms = max(partition.arrived_ms, partition.ticked_ms)
+            due_ms = max(idle_since_ms + settings.merge_wait_ms, view.bus_retry_ms)
+            yield Duty(due_ms, do.Tick(partition.index, Reason.IDLE_PARTITION))

@@ -1,0 +1,81 @@
+"""Performs what `decide` says, one action at a time, and decides anew after each (DESIGN section 5).
+
+`steps` yields before every action, so that a simulation can let an engine sleep, or end it, between any two of its effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.engine.batch import RowKind
+from hotspare.ha import actions as do
+from hotspare.ha import committed, decide, perform, snapshots
+from hotspare.ha.events import HaEvent, HaEventKind
+from hotspare.ha.group_state import GroupState, InboundState, view_of
+from hotspare.ha.ports import Ports
+from hotspare.ha.roles import Reason, Role
+
+ACTIONS_PER_CYCLE_MAX = 200
+"""Bounds one cycle; what is left is done by the next, which is due at once."""
+
+
+def steps(state: GroupState, ports: Ports) -> Iterator[do.Action]:
+    """Yield each action that is due before it is performed, until nothing is due."""
+    for _ in range(ACTIONS_PER_CYCLE_MAX):
+        snapshots.take_note_of_written(state, ports)
+        due = decide.decide(view_of(state, ports))
+        if not due:
+            return
+        yield due[0]
+        perform.perform(due[0], state, ports)
+
+
+def next_due_ms(state: GroupState, ports: Ports) -> int | None:
+    """When something falls due, on the ports' clock; None if nothing ever does."""
+    return decide.next_due_ms(view_of(state, ports))
+
+
+def become_standby(state: GroupState, ports: Ports) -> None:
+    """The state is complete: from here on the engine is eligible like any other."""
+    perform.move(state, ports, Role.STANDBY, Reason.STATE_COMPLETE)
+
+
+def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Table) -> None:
+    """Let the core compute a batch and hold its outputs. The batch is the sign of life that the lease asks for."""
+    outputs = state.core.feed(decoded)
+    _hold(state, ports, outputs)
+    state.has_moved = True
+    _note_arrivals(state, ports.clock_ms(), decoded)
+
+
+def _hold(state: GroupState, ports: Ports, outputs: Mapping[str, pa.RecordBatch]) -> None:
+    if not outputs:
+        return
+    spilled = state.held.append(outputs)
+    if spilled:
+        sentence = "held outputs need more memory than their budget and were written to disk"
+        ports.report(HaEvent(HaEventKind.OUTPUTS_SPILLED, state.group, state.engine, sentence, {"spilled_bytes": spilled}))
+    committed.settle(state, ports)
+
+
+def _note_arrivals(state: GroupState, now_ms: int, decoded: pa.RecordBatch | pa.Table) -> None:
+    """Per partition the newest append time that was read, to know which one holds up the merge."""
+    if len(state.inbound) == 1:
+        state.inbound[0].arrived_ms = now_ms
+        return
+    columns = {name: decoded.column(name).to_numpy() for name in ("topic", "partition", "time_us", "kind")}
+    for inbound in state.inbound:
+        own = (columns["topic"] == inbound.topic_index) & (columns["partition"] == inbound.partition.number)
+        if own.any():
+            _note_arrival(inbound, now_ms, columns["time_us"][own], columns["kind"][own])
+
+
+def _note_arrival(inbound: InboundState, now_ms: int, times_us: np.ndarray, kinds: np.ndarray) -> None:
+    inbound.arrived_ms = now_ms
+    inbound.head_time_us = max(inbound.head_time_us, int(times_us.max()))
+    events_us = times_us[kinds != RowKind.TICK]
+    if len(events_us):
+        inbound.event_time_us = max(inbound.event_time_us, int(events_us.max()))

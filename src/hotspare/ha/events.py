@@ -1,0 +1,38 @@
+"""What a group reports to its host: a closed list, for logs, metrics and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class HaEventKind(Enum):
+    STARTED = "started"
+    """Joined with a complete state; `restored_from` in the sentence."""
+    SNAPSHOT_UNUSABLE = "snapshot unusable"
+    ROLE_CHANGED = "role changed"
+    ACTED = "acted"
+    """An action other than routine ones; the sentence says which and why."""
+    PROMOTED = "promoted"
+    """First output committed after a promotion; numbers: milliseconds from noticing the vacancy to each stage."""
+    FENCED = "fenced"
+    RESULT_UNKNOWN = "result unknown"
+    DIFFERENCE_SEEN = "difference seen"
+    PROGRESS_REBUILT = "progress rebuilt"
+    SNAPSHOT_WRITTEN = "snapshot written"
+    SNAPSHOT_FAILED = "snapshot failed"
+    COORDINATION_CHANGED = "coordination changed"
+    BUS_TROUBLE = "bus trouble"
+    OUTPUTS_SPILLED = "outputs spilled"
+
+
+@dataclass(frozen=True, slots=True)
+class HaEvent:
+    """`numbers` have their unit in their names."""
+
+    kind: HaEventKind
+    group: str
+    engine: str
+    sentence: str
+    numbers: Mapping[str, int] = field(default_factory=dict)

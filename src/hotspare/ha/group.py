@@ -1,0 +1,173 @@
+"""One group in one engine process: start it, give it batches, let it do what falls due.
+
+    engine = GroupEngine(...)
+    plan = engine.start()                 # joins; the runner reads from plan.next_offsets
+    engine.on_batch(decoded)              # from the runner's thread, batch after batch
+    engine.cycle()                        # from a timer at next_due_ms(), and when a peer's connection closes
+
+Every call is serialised by one lock, so a host needs no order between its threads. Nothing here decides: `decide` does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from hotspare.coordination.contract import Member
+from hotspare.errors import StateError
+from hotspare.ha import actions as do
+from hotspare.ha import driver
+from hotspare.ha.core import Core, CoreFactory
+from hotspare.ha.events import HaEvent, HaEventKind
+from hotspare.ha.group_state import GroupState, InboundState
+from hotspare.ha.held import NO_OUTPUT, HeldOutputs, Mark
+from hotspare.ha.joining import Joined, Joining, ProjectIdentity, StartPlan
+from hotspare.ha.ports import Ports
+from hotspare.ha.roles import ENDS, Role
+from hotspare.ha.settings import GroupSettings, GroupTopics
+from hotspare.ha.status import GroupStatus, status_of
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDefinition:
+    """What all engines of a group have in common."""
+
+    group: str
+    topics: GroupTopics
+    project: ProjectIdentity
+    cores: CoreFactory
+    settings: GroupSettings
+
+
+class GroupEngine:
+    """One engine's part in one group. Safe to call from several threads.
+
+    `identity` is this engine's member record but for role, sequences and detail. `folder` takes held outputs that do not fit
+    into memory.
+    """
+
+    def __init__(self, definition: GroupDefinition, identity: Member, ports: Ports, folder: Path) -> None:
+        self._definition = definition
+        self._identity = identity
+        self._ports = ports
+        self._folder = folder
+        self._lock = threading.RLock()
+        self._state: GroupState | None = None
+
+    def start(self) -> StartPlan:
+        """Join the group with a complete state. Raises what `Joining.steps` raises; the engine has not joined then."""
+        with self._lock:
+            return _exhaust(self.start_steps())
+
+    def start_steps(self) -> Generator[str, None, StartPlan]:
+        """`start`, yielding before every effect outside."""
+        if self._state is not None:
+            raise StateError("this engine has already started")
+        definition, ports = self._definition, self._ports
+        joining = Joining(definition.group, self._identity.engine, definition.topics, definition.project, definition.cores, ports)
+        joined = yield from joining.steps()
+        state = self._new_state(joined)
+        origin = joined.plan.restored_from or "the group's origin"
+        sentence = f"starts from {origin} at {sum(joined.plan.next_offsets.values())} messages"
+        ports.report(HaEvent(HaEventKind.STARTED, definition.group, self._identity.engine, sentence))
+        driver.become_standby(state, ports)
+        self._state = state
+        return joined.plan
+
+    def _new_state(self, joined: Joined) -> GroupState:
+        definition, core = self._definition, joined.core
+        bases = {output.stream: _base(core, output.stream) for output in definition.topics.outbound}
+        now_ms = self._ports.clock_ms()
+        return GroupState(
+            group=definition.group,
+            identity=self._identity,
+            settings=definition.settings,
+            topics=definition.topics,
+            core=core,
+            held=HeldOutputs(bases, definition.settings.held_bytes_max, self._folder),
+            inbound=[InboundState(index, partition) for index, partition in definition.topics.partitions],
+            producer=joined.producer,
+            verified={name: mark.sequence for name, mark in bases.items()},
+            snapshot_ms=now_ms,
+            snapshot_order=sum(core.next_offsets.values()),
+        )
+
+    def on_batch(self, decoded: pa.RecordBatch | pa.Table) -> None:
+        """Compute a batch (`engine.batch.decoded_schema`), then do what is due; an active publishes before this returns.
+
+        Errors of the core end the engine: they are raised. An engine that has ended ignores its batches.
+        """
+        with self._lock:
+            for _ in self.batch_steps(decoded):
+                pass
+
+    def batch_steps(self, decoded: pa.RecordBatch | pa.Table) -> Iterator[do.Action]:
+        """`on_batch`, yielding before every action; not serialised."""
+        state = self._started()
+        if state.role in ENDS:
+            return
+        driver.take_batch(state, self._ports, decoded)
+        yield from driver.steps(state, self._ports)
+
+    def cycle(self) -> None:
+        """Do what is due."""
+        with self._lock:
+            for _ in self.steps():
+                pass
+
+    def steps(self) -> Iterator[do.Action]:
+        """`cycle`, yielding before every action; not serialised."""
+        yield from driver.steps(self._started(), self._ports)
+
+    def next_due_ms(self) -> int | None:
+        """When `cycle` has something to do, on the ports' clock, if nothing else happens before; None if never."""
+        with self._lock:
+            return driver.next_due_ms(self._started(), self._ports)
+
+    def ask_stop(self) -> None:
+        """From now on finish what is pending, give the role up, leave the group; `role` becomes STOPPED in some later cycle."""
+        with self._lock:
+            self._started().stop_asked = True
+
+    def status(self) -> GroupStatus:
+        with self._lock:
+            return status_of(self._started())
+
+    @property
+    def role(self) -> Role:
+        return self._state.role if self._state is not None else Role.JOINING
+
+    @property
+    def stopped_reason(self) -> str:
+        """Why the engine ended (DIVERGED or STOPPED), "" while it takes part."""
+        return self._state.ended_because if self._state is not None else ""
+
+    def close(self) -> None:
+        """Let go of held outputs' files; says nothing to the group."""
+        with self._lock:
+            if self._state is not None:
+                self._state.held.close()
+
+    def _started(self) -> GroupState:
+        if self._state is None:
+            raise StateError("this engine has not started")
+        return self._state
+
+
+def _base(core: Core, stream: str) -> Mark:
+    """The last output before this engine's state."""
+    sequence = core.sequences.get(stream, 0)
+    return Mark(sequence, core.last_ids.get(stream), core.digests.get(stream, 0)) if sequence else NO_OUTPUT
+
+
+def _exhaust(steps: Generator[Any, None, StartPlan]) -> StartPlan:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]

@@ -1,0 +1,216 @@
+"""What one engine keeps in memory about one group; it belongs to that group and never to the process (DESIGN section 3, Scale).
+
+Only `perform` and `committed` change it; `view_of` freezes it for `decide`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from hotspare.bus.contract import Partition, Producer, Progress
+from hotspare.coordination.contract import Leader, Member
+from hotspare.ha.core import Core
+from hotspare.ha.held import HeldOutputs
+from hotspare.ha.ports import Ports
+from hotspare.ha.roles import Role, Step
+from hotspare.ha.settings import GroupSettings, GroupTopics
+from hotspare.ha.view import CandidateView, Contact, Difference, InboundView, OtherMember, Vacancy, View
+
+LONG_AGO_MS = -(10**12)
+"""Before every clock: what never happened is due."""
+
+
+@dataclass(slots=True)
+class InboundState:
+    """One inbound partition: the newest append time seen there, of any message and of an event, and when it last moved."""
+
+    topic_index: int
+    partition: Partition
+    head_time_us: int = -1
+    event_time_us: int = -1
+    arrived_ms: int = LONG_AGO_MS
+    ticked_ms: int = LONG_AGO_MS
+
+
+@dataclass(frozen=True, slots=True)
+class MemberNews:
+    """Another engine's newest description, as far as decisions need it."""
+
+    engine: str
+    role: str
+    rank: int
+    evidence: Difference | None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A snapshot of this engine's that is written but not confirmed."""
+
+    name: str
+    order: int
+    sequences: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotDone:
+    """What a background write came to."""
+
+    candidate: Candidate
+    bytes_total: int
+    failure: str = ""
+
+
+@dataclass(slots=True)
+class Marks:
+    """When the stages of the newest promotion took place, to report how long its parts took."""
+
+    noticed_ms: int = 0
+    won_ms: int = 0
+    fenced_ms: int = 0
+    active_ms: int = 0
+    is_first_commit_due: bool = False
+
+
+@dataclass
+class GroupState:
+    """Times are the engine's monotonic milliseconds."""
+
+    group: str
+    identity: Member
+    settings: GroupSettings
+    topics: GroupTopics
+    core: Core
+    held: HeldOutputs
+    inbound: list[InboundState]
+    role: Role = Role.JOINING
+    step: Step = Step.NONE
+    epoch: int = 0
+    stop_asked: bool = False
+    refusal: str = ""
+    ended_because: str = ""
+    contact: Contact = Contact.CONNECTED
+    coordination_retry_ms: int = LONG_AGO_MS
+    leader: Leader | None = None
+    leader_read_ms: int = LONG_AGO_MS
+    free_since_ms: int = 0
+    free_epoch: int = -1
+    gave_up_epoch: int = -1
+    vacancy: Vacancy | None = None
+    rank: int = 0
+    news: tuple[MemberNews, ...] = ()
+    switchover: str | None = None
+    switchover_read_ms: int = LONG_AGO_MS
+    renewed_ms: int = LONG_AGO_MS
+    has_moved: bool = False
+    member_refreshed_ms: int = LONG_AGO_MS
+    producer: Producer | None = None
+    bus_retry_ms: int = LONG_AGO_MS
+    bus_locked: bool = False
+    predecessor: Leader | None = None
+    predecessor_lease_end_ms: int = 0
+    progress_read_ms: int = LONG_AGO_MS
+    committed: dict[str, Progress] = field(default_factory=dict)
+    verified: dict[str, int] = field(default_factory=dict)
+    """Per stream, the highest committed sequence at which this engine's digest was compared and equal."""
+    differences: dict[str, Difference] = field(default_factory=dict)
+    overrules: bool = False
+    candidates: list[Candidate] = field(default_factory=list)
+    done: deque[SnapshotDone] = field(default_factory=deque)
+    """Filled by background jobs, which may run in other threads; everything else here has one thread at a time."""
+    is_snapshot_running: bool = False
+    snapshot_ms: int = LONG_AGO_MS
+    snapshot_order: int = -1
+    snapshots_confirmed: int = 0
+    marks: Marks = field(default_factory=Marks)
+
+    @property
+    def engine(self) -> str:
+        return self.identity.engine
+
+    @property
+    def order(self) -> int:
+        """Rises with the input positions."""
+        return sum(self.core.next_offsets.values())
+
+
+def committed_sequence(state: GroupState, stream: str) -> int:
+    progress = state.committed.get(stream)
+    return progress.sequence if progress is not None else 0
+
+
+def has_pending(state: GroupState) -> bool:
+    """Whether outputs are held that are not known to be committed."""
+    return any(held.last_sequence > committed_sequence(state, name) for name, held in state.held.streams.items())
+
+
+def view_of(state: GroupState, ports: Ports) -> View:
+    now_ms = ports.clock_ms()
+    difference = min(state.differences.values(), key=lambda d: d.stream) if state.differences else None
+    return View(
+        now_ms=now_ms,
+        settings=state.settings,
+        engine=state.engine,
+        role=state.role,
+        step=state.step,
+        epoch=state.epoch,
+        stop_asked=state.stop_asked,
+        refusal=state.refusal,
+        coordination_retry_ms=state.coordination_retry_ms,
+        leader=state.leader,
+        leader_read_ms=state.leader_read_ms,
+        free_since_ms=state.free_since_ms,
+        gave_up_epoch=state.gave_up_epoch,
+        peer=ports.peers.status(),
+        vacancy=state.vacancy,
+        rank=state.rank,
+        others=tuple(OtherMember(n.engine, n.role, n.rank, _agrees(state, n.evidence)) for n in state.news),
+        switchover=state.switchover,
+        switchover_read_ms=state.switchover_read_ms,
+        renewed_ms=state.renewed_ms,
+        has_moved=state.has_moved,
+        member_refreshed_ms=state.member_refreshed_ms,
+        bus_retry_ms=state.bus_retry_ms,
+        bus_locked=state.bus_locked,
+        predecessor=state.predecessor,
+        predecessor_lease_end_ms=state.predecessor_lease_end_ms,
+        has_pending=has_pending(state),
+        progress_read_ms=state.progress_read_ms,
+        inbound=_inbound_views(state.inbound),
+        difference=difference,
+        overrules=state.overrules,
+        committed_ahead=_begins_ahead(state),
+        candidates=tuple(CandidateView(c.name, _is_settled(state, c)) for c in state.candidates),
+        snapshot_ms=state.snapshot_ms,
+        is_snapshot_running=state.is_snapshot_running,
+        has_new_state=state.order != state.snapshot_order,
+    )
+
+
+def _agrees(state: GroupState, evidence: Difference | None) -> bool:
+    """Whether another engine's evidence against what is committed is this engine's own output too."""
+    if evidence is None or evidence.stream not in state.differences:
+        return False
+    mark = state.held.streams[evidence.stream].mark_at(evidence.sequence)
+    return mark is not None and mark.digest == evidence.digest
+
+
+def _inbound_views(inbound: list[InboundState]) -> tuple[InboundView, ...]:
+    """A partition holds up the merge while an event elsewhere is not older than its own head."""
+    views = []
+    for index, own in enumerate(inbound):
+        held_up = any(other.event_time_us >= own.head_time_us for other in inbound if other is not own and other.event_time_us >= 0)
+        views.append(InboundView(index, own.arrived_ms, own.ticked_ms, held_up))
+    return tuple(views)
+
+
+def _is_settled(state: GroupState, candidate: Candidate) -> bool:
+    return all(state.verified.get(stream, 0) >= sequence for stream, sequence in candidate.sequences.items())
+
+
+def _begins_ahead(state: GroupState) -> str:
+    for name, held in state.held.streams.items():
+        committed = committed_sequence(state, name)
+        if held.base.sequence > committed:
+            return f"state begins after output {held.base.sequence} of stream {name}, but only {committed} are committed"
+    return ""

@@ -1,0 +1,179 @@
+"""How an engine joins its group with a complete state: from the newest confirmed snapshot, or from the group's origin.
+
+An engine starts from snapshot positions and never from two sources. Before it starts, it checks that the bus still holds what it
+needs to read (SPEC E10, E12, E15, A44, Z1).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hotspare.bus.contract import Bus, Partition, Producer
+from hotspare.coordination.contract import Coordination
+from hotspare.errors import PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError
+from hotspare.ha.core import Core, CoreFactory
+from hotspare.ha.events import HaEvent, HaEventKind
+from hotspare.ha.ports import Ports
+from hotspare.ha.settings import GroupTopics
+from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
+
+_ORIGIN = "origin"
+_PROJECT = "project"
+_LISTINGS_MAX = 3
+_NEWEST_BYTES_MAX = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectIdentity:
+    """What engines of a group must agree on. `differences` says in words how a stored document differs from this project."""
+
+    hash: str
+    document: str
+    differences: Callable[[str], Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class StartPlan:
+    """Where the runner begins to read, by (topic index, partition), and what the state was made from ("" is the origin)."""
+
+    next_offsets: Mapping[tuple[int, int], int]
+    restored_from: str
+    snapshots_unusable: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    core: Core
+    producer: Producer
+    plan: StartPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """One engine's way into one group. `steps` yields before every effect outside, like a cycle does."""
+
+    group: str
+    engine: str
+    topics: GroupTopics
+    project: ProjectIdentity
+    cores: CoreFactory
+    ports: Ports
+
+    def steps(self) -> Generator[str, None, Joined]:
+        """Returns `Joined`. TopicOwned, ProjectChanged, PositionLost, and whatever bus, coordination and store raise."""
+        yield "create topics"
+        create_topics(self.ports.bus, self.topics)
+        yield "claim output topics"
+        producer = self.ports.bus.producer(self.group, self.topics.output_topics)
+        yield "agree on the project"
+        agree_on_project(self.ports.coordination, self.group, self.project)
+        yield "agree on the origin"
+        origin = agree_on_origin(self.ports.bus, self.ports.coordination, self.group, self.topics)
+        core, restored_from, unusable = yield from self._state()
+        core.set_partitions([(index, partition.number) for index, partition in self.topics.partitions])
+        offsets = {(index, p.number): origin[p.topic, p.number] for index, p in self.topics.partitions}
+        offsets.update(core.next_offsets)
+        yield "check that the bus holds what is to be read"
+        check_positions(self.ports.bus, self.topics, offsets, core.time_us)
+        return Joined(core, producer, StartPlan(offsets, restored_from, tuple(unusable)))
+
+    def _state(self) -> Generator[str, None, tuple[Core, str, list[str]]]:
+        """Returns (core, name of its snapshot, names of those that could not be used)."""
+        unusable: dict[str, str] = {}
+        for _ in range(_LISTINGS_MAX):
+            yield "list snapshots"
+            for info in self._usable(unusable):
+                yield f"restore {info.name}"
+                core = self._restored(info, unusable)
+                if core is not None:
+                    return core, info.name, list(unusable)
+            if not unusable:
+                break  # else look again: one that was being replaced may have a newer one now
+        return self.cores.fresh(), "", list(unusable)
+
+    def _usable(self, unusable: Mapping[str, str]) -> list[SnapshotInfo]:
+        """Confirmed snapshots, newest first. What this engine left unconfirmed in an earlier life is cleared away."""
+        usable = []
+        for info in self.ports.store.list(self.group):
+            if info.status is SnapshotStatus.CONFIRMED and info.name not in unusable:
+                usable.append(info)
+            elif info.status is SnapshotStatus.CANDIDATE and info.engine == self.engine:
+                self.ports.store.discard(self.group, info.name)
+        return usable
+
+    def _restored(self, info: SnapshotInfo, unusable: dict[str, str]) -> Core | None:
+        try:
+            stored = self.ports.store.get(self.group, info.name)
+            return self.cores.restore(stored.header, stored.pages)
+        except (StoreError, SnapshotFormat) as error:
+            unusable[info.name] = error.message
+            sentence = f"snapshot {info.name} cannot be used, the next older one is tried: {error.message}"
+            self.ports.report(HaEvent(HaEventKind.SNAPSHOT_UNUSABLE, self.group, self.engine, sentence))
+            return None
+
+
+def create_topics(bus: Bus, topics: GroupTopics) -> None:
+    for inbound in topics.inbound:
+        bus.create_topic(inbound.name, inbound.partitions)
+    for outbound in topics.outbound:
+        bus.create_topic(outbound.topic)
+
+
+def agree_on_project(coordination: Coordination, group: str, project: ProjectIdentity) -> None:
+    """The first engine's project is the group's. ProjectChanged with the differences where this engine runs another one."""
+    stands = coordination.set_fact_once(group, _PROJECT, f"{project.hash}\n{project.document}".encode())
+    stored_hash, _, document = stands.decode("utf-8", "replace").partition("\n")
+    if stored_hash == project.hash:
+        return
+    try:
+        differences = list(project.differences(document))
+    except Exception as error:
+        differences = [f"the stored project cannot be read: {error}"]
+    raise ProjectChanged(
+        f"group {group} runs another project",
+        detail="\n  ".join(differences) or f"its hash is {stored_hash}, this one's is {project.hash}",
+        hint="run the changed project under a new --prefix, or forget the group's state with: hotspare reset",
+    )
+
+
+def agree_on_origin(bus: Bus, coordination: Coordination, group: str, topics: GroupTopics) -> dict[tuple[str, int], int]:
+    """The positions at which the group's first engine began: (topic, partition) to offset, the same for every engine."""
+    stored = coordination.fact(group, _ORIGIN)
+    if stored is None:
+        begin = [[p.topic, p.number, bus.begin_offset(p)] for _, p in topics.partitions]
+        stored = coordination.set_fact_once(group, _ORIGIN, json.dumps(begin, separators=(",", ":")).encode())
+    try:
+        origin = {(topic, int(number)): int(offset) for topic, number, offset in json.loads(stored)}
+        missing = [p for _, p in topics.partitions if (p.topic, p.number) not in origin]
+    except (ValueError, TypeError) as error:
+        raise StateError(f"the origin of group {group} cannot be read", detail=str(error), hint="hotspare reset") from error
+    if missing:
+        raise StateError(
+            f"the origin of group {group} does not name partition {missing[0].number} of topic {missing[0].topic}",
+            hint="hotspare reset",
+        )
+    return origin
+
+
+def check_positions(bus: Bus, topics: GroupTopics, offsets: Mapping[tuple[int, int], int], time_us: int) -> None:
+    """PositionLost where the bus no longer holds a message that is still to be read: by how many, and for how long it had to."""
+    for index, partition in topics.partitions:
+        needed, begin = offsets[index, partition.number], bus.begin_offset(partition)
+        if begin > needed:
+            raise PositionLost(
+                f"topic {partition.topic} no longer holds what this engine has to read",
+                detail=f"partition {partition.number} begins at offset {begin}, {needed} is needed: {begin - needed} messages are gone",
+                hint=_retention_hint(bus, partition, time_us),
+            )
+
+
+def _retention_hint(bus: Bus, partition: Partition, time_us: int) -> str:
+    """The retention that would have been enough: from the state's own time to the topic's newest message."""
+    end = bus.end_offset(partition)
+    newest = bus.read(partition, max(bus.begin_offset(partition), end - 1), messages_max=1, bytes_max=_NEWEST_BYTES_MAX)
+    if not newest or time_us <= 0:
+        return "keep the topic's messages at least as long as an engine may be down; begin anew with: hotspare reset"
+    seconds = -(-(newest[-1].append_time_us - time_us) // 1_000_000)
+    return f"a retention of {seconds} s on this topic would have been enough; begin anew with: hotspare reset"

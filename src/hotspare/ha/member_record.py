@@ -1,0 +1,74 @@
+"""How an engine describes itself to its group, and what it takes from the others' descriptions (SPEC M5)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hotspare.coordination.contract import Member
+from hotspare.ha.group_state import GroupState, MemberNews, committed_sequence
+from hotspare.ha.view import Difference
+
+_DIFFERS = "differs"
+
+
+def member_of(state: GroupState) -> Member:
+    """This engine's description now. Every detail is text; structured ones are JSON."""
+    held = state.held.streams
+    detail = {
+        "step": state.step.value,
+        "epoch": str(state.epoch),
+        "positions": _json({f"{topic}/{number}": offset for (topic, number), offset in state.core.next_offsets.items()}),
+        "time_us": str(state.core.time_us),
+        "digests": _json({name: f"{digest:016x}" for name, digest in state.core.digests.items()}),
+        "held": _json(
+            {
+                name: stream.last_sequence - min(stream.last_sequence, committed_sequence(state, name))
+                for name, stream in held.items()
+            }
+        ),
+        "held_bytes": str(state.held.memory_bytes),
+        "spilled_bytes": str(sum(stream.spilled_bytes for stream in held.values())),
+        "committed": _json({name: committed_sequence(state, name) for name in held}),
+        "coordination": state.contact.value,
+        "ended_because": state.ended_because,
+    }
+    if state.differences:
+        first = min(state.differences.values(), key=lambda d: d.stream)
+        detail[_DIFFERS] = _json([first.stream, first.sequence, first.digest, first.epoch])
+    return replace(state.identity, role=state.role.value, sequences=_sequences(state), detail=detail)
+
+
+def _sequences(state: GroupState) -> dict[str, int]:
+    return {name: stream.last_sequence for name, stream in state.held.streams.items()}
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def rank_of(member: Member) -> int:
+    """How far an engine has come, by its outputs; greater goes first in an election."""
+    return sum(member.sequences.values())
+
+
+def news_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[MemberNews, ...]:
+    """The other engines that gave word lately: not `stale_ms` before the newest word of any."""
+    newest_ms = max((m.seen_ms for m in members), default=0)
+    return tuple(
+        MemberNews(m.engine, m.role, rank_of(m), _evidence(m.detail.get(_DIFFERS, "")))
+        for m in members
+        if m.engine != own_engine and newest_ms - m.seen_ms < stale_ms
+    )
+
+
+def _evidence(text: str) -> Difference | None:
+    """Evidence in another engine's description; None where it is absent or makes no sense."""
+    try:
+        stream, sequence, digest, epoch = json.loads(text)
+    except ValueError:
+        return None
+    if isinstance(stream, str) and all(isinstance(n, int) for n in (sequence, digest, epoch)):
+        return Difference(stream, sequence, digest, epoch, 0)
+    return None

@@ -1,0 +1,328 @@
+"""Doing one action and taking note of what came of it: one effect outside each, nothing decided (DESIGN section 5).
+
+A function here may not look for what to do next: it changes the state, and `decide` goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hotspare.bus.contract import TICK_HEADER, Outgoing, Progress
+from hotspare.coordination.contract import Leader
+from hotspare.errors import (
+    BusLocked,
+    BusUnavailable,
+    CoordinationError,
+    CoordinationLost,
+    Fenced,
+    StateError,
+    TopicOwned,
+    UnknownResult,
+)
+from hotspare.ha import actions as do
+from hotspare.ha import committed, publishing, snapshots
+from hotspare.ha.events import HaEvent, HaEventKind
+from hotspare.ha.group_state import LONG_AGO_MS, GroupState, committed_sequence
+from hotspare.ha.member_record import member_of, news_of, rank_of
+from hotspare.ha.ports import Ports
+from hotspare.ha.roles import Reason, Role, Step, moved
+from hotspare.ha.view import Contact, Vacancy
+
+_TICK = (Outgoing(b"", ((TICK_HEADER, b"1"),)),)
+_NOTEWORTHY = (do.Campaign, do.EndFrozenHolder, do.StepDown, do.GiveUp, do.Diverge, do.Leave)
+
+
+def perform(action: do.Action, state: GroupState, ports: Ports) -> None:
+    """Do `action`; what bus or coordination could not do is remembered and retried, and is no error."""
+    if isinstance(action, _NOTEWORTHY):
+        report(state, ports, HaEventKind.ACTED, action.sentence)
+    try:
+        PERFORMERS[type(action)](action, state, ports)
+    except CoordinationError as error:
+        _note_contact(state, ports, Contact.LOST if isinstance(error, CoordinationLost) else Contact.SUSPENDED)
+        state.coordination_retry_ms = ports.clock_ms() + state.settings.coordination_retry_ms
+        state.leader = None  # the call may have happened
+    except (BusUnavailable, BusLocked) as error:
+        state.bus_locked = isinstance(error, BusLocked)
+        state.bus_retry_ms = ports.clock_ms() + state.settings.retry_ms
+        report(state, ports, HaEventKind.BUS_TROUBLE, f"{error.message}, while: {action.sentence}")
+    except (TopicOwned, StateError) as error:
+        state.refusal = str(error)
+
+
+def report(state: GroupState, ports: Ports, kind: HaEventKind, sentence: str, **numbers: int) -> None:
+    ports.report(HaEvent(kind, state.group, state.engine, sentence, numbers))
+
+
+def move(state: GroupState, ports: Ports, to: Role, reason: Reason, step: Step = Step.NONE) -> None:
+    """Change the role by the table of moves."""
+    before = state.role
+    state.role, state.step = moved(before, to, reason), step
+    state.member_refreshed_ms = LONG_AGO_MS  # tell the others soon
+    report(state, ports, HaEventKind.ROLE_CHANGED, f"{before.value} becomes {to.value}: {reason.value}", epoch=state.epoch)
+
+
+def _note_contact(state: GroupState, ports: Ports, contact: Contact) -> None:
+    if state.contact is not contact:
+        state.contact = contact
+        report(state, ports, HaEventKind.COORDINATION_CHANGED, f"coordination is {contact.value}")
+
+
+def _note_leader(state: GroupState, ports: Ports, leader: Leader) -> None:
+    known = state.leader
+    state.leader, state.leader_read_ms = leader, ports.clock_ms()
+    _note_contact(state, ports, Contact.CONNECTED)
+    if leader.holder == "" and state.free_epoch != leader.epoch:
+        state.free_epoch, state.free_since_ms = leader.epoch, state.leader_read_ms
+    if known is None or (known.epoch, known.holder) != (leader.epoch, leader.holder):
+        ports.peers.watch(leader)
+
+
+def _close_producer(state: GroupState) -> None:
+    if state.producer is not None:
+        state.producer.close()
+        state.producer = None
+
+
+def _note_vacancy(action: do.NoteVacancy, state: GroupState, ports: Ports) -> None:
+    now_ms = ports.clock_ms()
+    state.vacancy = None if action.reason is None else Vacancy(action.epoch, action.reason, now_ms)
+    if action.reason is not None:
+        state.marks.noticed_ms = now_ms
+
+
+def _read_leader(_: do.ReadLeader, state: GroupState, ports: Ports) -> None:
+    _note_leader(state, ports, ports.coordination.leader(state.group))
+
+
+def _campaign(action: do.Campaign, state: GroupState, ports: Ports) -> None:
+    settings = state.settings
+    before, read_ms = state.leader, state.leader_read_ms
+    epoch = ports.coordination.campaign(state.group, action.expected_epoch, member_of(state), settings.lease_ms)
+    if epoch is None:
+        state.leader = None
+        return
+    now_ms = ports.clock_ms()
+    state.predecessor = before if before is not None and before.holder not in ("", state.engine) else None
+    state.predecessor_lease_end_ms = read_ms + (before.lease_left_ms if before is not None else 0)
+    state.epoch, state.renewed_ms, state.has_moved = epoch, now_ms, False
+    state.marks.won_ms = now_ms
+    state.overrules = action.reason is Reason.SPARES_AGREE
+    state.vacancy, state.switchover = None, None
+    move(state, ports, Role.PROMOTING, action.reason, Step.WON)
+    _note_leader(state, ports, Leader(epoch, state.engine, "", settings.lease_ms))
+
+
+def _fence(action: do.Fence, state: GroupState, ports: Ports) -> None:
+    if state.producer is None:
+        state.producer = ports.bus.producer(state.group, state.topics.output_topics)
+    try:
+        state.producer.fence(action.epoch)
+    except Fenced as error:
+        report(state, ports, HaEventKind.FENCED, error.message)
+        state.leader = None
+        _close_producer(state)
+        move(state, ports, Role.STANDBY, Reason.NEWER_EPOCH)
+        return
+    except UnknownResult as error:
+        report(state, ports, HaEventKind.RESULT_UNKNOWN, error.message)
+        state.bus_retry_ms = ports.clock_ms() + state.settings.retry_ms
+        return
+    state.step, state.bus_locked, state.marks.fenced_ms = Step.FENCED, False, ports.clock_ms()
+
+
+def _end_frozen_holder(action: do.EndFrozenHolder, state: GroupState, ports: Ports) -> None:
+    state.predecessor = None  # once is enough
+    if not ports.end_process(action.leader):
+        report(state, ports, HaEventKind.BUS_TROUBLE, f"process {action.leader.process_id} is not the frozen holder any more")
+
+
+def _read_committed(_: do.ReadCommitted, state: GroupState, ports: Ports) -> None:
+    assert state.producer is not None
+    progress = dict(state.producer.progress())
+    for output in state.topics.outbound:
+        if output.stream not in progress:
+            rebuilt = publishing.progress_from_tail(ports.bus, ports.codec, output.stream, output.topic)
+            if rebuilt is not None:
+                progress[output.stream] = rebuilt
+                sentence = f"progress of stream {output.stream} was rebuilt from topic {output.topic}"
+                report(state, ports, HaEventKind.PROGRESS_REBUILT, sentence, sequence=rebuilt.sequence)
+    committed.note_progress(state, ports, progress)
+    state.step = Step.READ
+
+
+def _recheck(_: do.Recheck, state: GroupState, ports: Ports) -> None:
+    _note_leader(state, ports, ports.coordination.leader(state.group))
+    state.step = Step.CHECKED
+
+
+def _become_active(_: do.BecomeActive, state: GroupState, ports: Ports) -> None:
+    if state.overrules:
+        committed.accept_committed(state)
+    state.predecessor = None
+    state.switchover_read_ms = state.marks.active_ms = ports.clock_ms()
+    state.marks.is_first_commit_due = True
+    move(state, ports, Role.ACTIVE, Reason.PROMOTED)
+
+
+def _step_down(action: do.StepDown, state: GroupState, ports: Ports) -> None:
+    _close_producer(state)
+    state.leader = None
+    move(state, ports, Role.STANDBY, action.reason)
+
+
+def _give_up(action: do.GiveUp, state: GroupState, ports: Ports) -> None:
+    ports.coordination.release(state.group, state.epoch, state.engine, action.successor)
+    state.gave_up_epoch = state.epoch
+    state.switchover = None
+    _close_producer(state)
+    state.leader = None
+    move(state, ports, Role.STANDBY, action.reason)
+
+
+def _publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
+    assert state.producer is not None
+    commit = publishing.next_commit(state, ports.codec)
+    if not commit.progress:
+        return
+    try:
+        state.producer.publish(state.epoch, commit)
+    except Fenced as error:
+        report(state, ports, HaEventKind.FENCED, error.message)
+        _fence_again(state, ports, Reason.FENCED)
+        return
+    except UnknownResult as error:
+        report(state, ports, HaEventKind.RESULT_UNKNOWN, error.message)
+        _fence_again(state, ports, Reason.UNKNOWN_RESULT)
+        return
+    state.bus_locked = False
+    committed.note_own_commit(state, commit.progress)
+    if state.marks.is_first_commit_due:
+        _report_promotion(state, ports)
+
+
+def _fence_again(state: GroupState, ports: Ports, reason: Reason) -> None:
+    """What is committed is not known: if this still is the newest epoch, the promotion is repeated from its fence."""
+    state.leader = None
+    move(state, ports, Role.PROMOTING, reason, Step.WON)
+
+
+def _report_promotion(state: GroupState, ports: Ports) -> None:
+    marks, now_ms = state.marks, ports.clock_ms()
+    marks.is_first_commit_due = False
+    report(
+        state,
+        ports,
+        HaEventKind.PROMOTED,
+        f"first output under epoch {state.epoch} is committed",
+        epoch=state.epoch,
+        election_ms=marks.won_ms - marks.noticed_ms,
+        fencing_ms=marks.fenced_ms - marks.won_ms,
+        reading_ms=marks.active_ms - marks.fenced_ms,
+        first_output_ms=now_ms - marks.active_ms,
+        total_ms=now_ms - marks.noticed_ms,
+    )
+
+
+def _tick(action: do.Tick, state: GroupState, ports: Ports) -> None:
+    inbound = state.inbound[action.index]
+    inbound.ticked_ms = ports.clock_ms()
+    try:
+        ports.bus.append(inbound.partition, _TICK)
+    except UnknownResult:
+        return  # one tick more or less changes nothing: it is part of the input where it is
+
+
+def _renew(_: do.Renew, state: GroupState, ports: Ports) -> None:
+    state.has_moved = False
+    if ports.coordination.renew(state.group, state.epoch, state.engine, state.settings.lease_ms):
+        state.renewed_ms = ports.clock_ms()
+        _note_contact(state, ports, Contact.CONNECTED)
+    else:
+        state.leader = None
+
+
+def _read_switchover(_: do.ReadSwitchover, state: GroupState, ports: Ports) -> None:
+    state.switchover = ports.coordination.switchover_asked(state.group)
+    state.switchover_read_ms = ports.clock_ms()
+
+
+def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> None:
+    member = member_of(state)
+    ports.coordination.join(state.group, member)
+    state.news = news_of(ports.coordination.members(state.group), state.engine, state.settings.member_stale_ms)
+    state.rank = rank_of(member)
+    state.member_refreshed_ms = ports.clock_ms()
+    _note_contact(state, ports, Contact.CONNECTED)
+
+
+def _read_progress(_: do.ReadProgress, state: GroupState, ports: Ports) -> None:
+    state.progress_read_ms = ports.clock_ms()
+    progress = ports.bus.progress(state.group)
+    if any(_is_news(state, stream, news) for stream, news in progress.items()):
+        committed.note_progress(state, ports, progress)
+
+
+def _is_news(state: GroupState, stream: str, news: Progress) -> bool:
+    return news.sequence > committed_sequence(state, stream)
+
+
+def _diverge(action: do.Diverge, state: GroupState, ports: Ports) -> None:
+    held_role = state.role in (Role.PROMOTING, Role.ACTIVE)
+    state.ended_because = "; ".join(
+        f"output {d.sequence} of stream {d.stream} differs from the one committed under epoch {d.epoch}"
+        for d in state.differences.values()
+    )
+    _close_producer(state)
+    move(state, ports, Role.DIVERGED, action.reason)
+    if held_role:
+        ports.coordination.release(state.group, state.epoch, state.engine, "")
+
+
+def _leave(action: do.Leave, state: GroupState, ports: Ports) -> None:
+    held_role = state.role in (Role.PROMOTING, Role.ACTIVE)
+    state.ended_because = action.detail or action.reason.value
+    _close_producer(state)
+    move(state, ports, Role.STOPPED, action.reason)
+    if held_role:
+        ports.coordination.release(state.group, state.epoch, state.engine, "")
+    ports.coordination.leave(state.group, state.engine)
+
+
+def _take_snapshot(_: do.TakeSnapshot, state: GroupState, ports: Ports) -> None:
+    snapshots.take(state, ports)
+
+
+def _confirm_snapshot(action: do.ConfirmSnapshot, state: GroupState, ports: Ports) -> None:
+    snapshots.confirm(state, ports, action.name)
+
+
+def _discard_snapshot(action: do.DiscardSnapshot, state: GroupState, ports: Ports) -> None:
+    snapshots.discard(state, ports, action.name)
+
+
+PERFORMERS: dict[type[do.Action], Callable[[Any, GroupState, Ports], None]] = {
+    do.NoteVacancy: _note_vacancy,
+    do.Campaign: _campaign,
+    do.Fence: _fence,
+    do.EndFrozenHolder: _end_frozen_holder,
+    do.ReadCommitted: _read_committed,
+    do.Recheck: _recheck,
+    do.BecomeActive: _become_active,
+    do.StepDown: _step_down,
+    do.GiveUp: _give_up,
+    do.Publish: _publish,
+    do.Tick: _tick,
+    do.Renew: _renew,
+    do.ReadLeader: _read_leader,
+    do.ReadSwitchover: _read_switchover,
+    do.RefreshMember: _refresh_member,
+    do.ReadProgress: _read_progress,
+    do.TakeSnapshot: _take_snapshot,
+    do.ConfirmSnapshot: _confirm_snapshot,
+    do.DiscardSnapshot: _discard_snapshot,
+    do.Diverge: _diverge,
+    do.Leave: _leave,
+}
+"""One performer per action."""

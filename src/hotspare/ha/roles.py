@@ -1,0 +1,111 @@
+"""The roles of an engine in its group, and the one table of moves between them (DESIGN section 5, SPEC C1-C4, 2.1, 2.2)."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from hotspare.errors import StateError
+
+
+class Role(Enum):
+    JOINING = "joining"
+    """Its state is not complete yet."""
+    STANDBY = "standby"
+    PROMOTING = "promoting"
+    ACTIVE = "active"
+    DIVERGED = "diverged"
+    """An end: its outputs are not the group's."""
+    STOPPED = "stopped"
+    """An end: it was asked to stop, or something was refused."""
+
+
+class Step(Enum):
+    """How far a promotion is; the order is part of the protocol and may not be changed without its model."""
+
+    NONE = "none"
+    WON = "won"
+    """The epoch is ours in coordination; the bus does not know yet."""
+    FENCED = "fenced"
+    """No older epoch can commit any more."""
+    READ = "read"
+    """What the older epochs committed is known."""
+    CHECKED = "checked"
+    """The coordination epoch was read again, after fencing."""
+
+
+class Reason(Enum):
+    """Why something is done; a closed list, used in moves, actions, events and status alike."""
+
+    STATE_COMPLETE = "state complete"
+    STOP_ASKED = "stop asked for"
+    # why the role is free
+    NEVER_HELD = "never held"
+    OWN_EPOCH = "own epoch of an earlier life"
+    LEASE_OVER = "lease over"
+    CONNECTION_CLOSED = "connection closed"
+    NAMED_SUCCESSOR = "named as successor"
+    GIVEN_UP = "given up"
+    SPARES_AGREE = "two spares agree against the active"
+    # how a promotion goes on
+    PROMOTION_ORDER = "promotion order"
+    PROMOTED = "promoted"
+    NEWER_EPOCH = "newer epoch"
+    FENCED = "fenced"
+    UNKNOWN_RESULT = "unknown commit result"
+    FROZEN_HOLDER = "frozen holder keeps the bus locked"
+    # ends and hand-overs
+    SWITCHOVER = "switch-over asked for"
+    DIFFERS = "outputs differ from those committed"
+    REFUSED = "refused"
+    # routine
+    OUTPUTS_DUE = "outputs due"
+    TIMER = "timer"
+    UNKNOWN_LEADER = "leader not known"
+    IDLE_PARTITION = "idle partition holds up the merge"
+    COMMITTED = "committed with the same digest"
+
+
+VACANT = (
+    Reason.NEVER_HELD,
+    Reason.OWN_EPOCH,
+    Reason.LEASE_OVER,
+    Reason.CONNECTION_CLOSED,
+    Reason.NAMED_SUCCESSOR,
+    Reason.GIVEN_UP,
+    Reason.SPARES_AGREE,
+)
+"""Reasons to campaign."""
+
+MOVES: frozenset[tuple[Role, Role, Reason]] = frozenset(
+    [
+        (Role.JOINING, Role.STANDBY, Reason.STATE_COMPLETE),
+        (Role.JOINING, Role.STOPPED, Reason.STOP_ASKED),
+        (Role.JOINING, Role.STOPPED, Reason.REFUSED),
+        *((Role.STANDBY, Role.PROMOTING, reason) for reason in VACANT),
+        (Role.STANDBY, Role.DIVERGED, Reason.DIFFERS),
+        (Role.STANDBY, Role.STOPPED, Reason.STOP_ASKED),
+        (Role.STANDBY, Role.STOPPED, Reason.REFUSED),
+        (Role.PROMOTING, Role.ACTIVE, Reason.PROMOTED),
+        (Role.PROMOTING, Role.STANDBY, Reason.NEWER_EPOCH),
+        (Role.PROMOTING, Role.STANDBY, Reason.STOP_ASKED),
+        (Role.PROMOTING, Role.DIVERGED, Reason.DIFFERS),
+        (Role.PROMOTING, Role.STOPPED, Reason.REFUSED),
+        (Role.ACTIVE, Role.PROMOTING, Reason.FENCED),
+        (Role.ACTIVE, Role.PROMOTING, Reason.UNKNOWN_RESULT),
+        (Role.ACTIVE, Role.STANDBY, Reason.NEWER_EPOCH),
+        (Role.ACTIVE, Role.STANDBY, Reason.SWITCHOVER),
+        (Role.ACTIVE, Role.STANDBY, Reason.STOP_ASKED),
+        (Role.ACTIVE, Role.DIVERGED, Reason.DIFFERS),
+        (Role.ACTIVE, Role.STOPPED, Reason.REFUSED),
+    ]
+)
+"""Every legal move. DIVERGED and STOPPED are ends: a restarted engine begins a new life as JOINING, eligible like any other (Z1)."""
+
+ENDS = frozenset({Role.DIVERGED, Role.STOPPED})
+
+
+def moved(role: Role, to: Role, reason: Reason) -> Role:
+    """`to`, if the table has the move; StateError otherwise, which only a mistake in this package can cause."""
+    if (role, to, reason) not in MOVES:
+        raise StateError(f"no engine moves from {role.value} to {to.value} because of: {reason.value}")
+    return to

@@ -1,0 +1,119 @@
+"""What can be set about one group: its timing and limits, and the topics that it reads and writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from hotspare.bus.contract import Partition
+from hotspare.errors import UsageError
+
+
+class Quality(Enum):
+    """Quality of service of an output stream. A quality decides what spares hold and when progress is written, never who may
+    publish; PRECISE is the only one so far."""
+
+    PRECISE = "precise"
+
+
+class OnDivergence(Enum):
+    """What a spare does whose outputs alone differ from the committed ones."""
+
+    STOP = "stop"
+    CONTINUE = "continue"
+    """It stays a standby that never promotes, and goes on raising the alarm in its member record."""
+
+
+@dataclass(frozen=True, slots=True)
+class InboundTopic:
+    """A topic of input events; its place in `GroupTopics.inbound` is its index in positions (`Resolved.sources`)."""
+
+    name: str
+    partitions: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OutputStream:
+    """An output stream (`query/window`, or `engine.batch.BAD_STREAM`) and the topic that it is published to."""
+
+    stream: str
+    topic: str
+    quality: Quality = Quality.PRECISE
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTopics:
+    inbound: tuple[InboundTopic, ...]
+    outbound: tuple[OutputStream, ...]
+
+    @property
+    def partitions(self) -> tuple[tuple[int, Partition], ...]:
+        """(index of the topic, partition) of every inbound partition, in order."""
+        return tuple((i, Partition(t.name, n)) for i, t in enumerate(self.inbound) for n in range(t.partitions))
+
+    @property
+    def output_topics(self) -> tuple[str, ...]:
+        return tuple(o.topic for o in self.outbound)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Timing in milliseconds, limits in what their names say. UsageError where they contradict each other.
+
+    `lease_ms`               how long an active engine may give no sign that its pipeline moves
+    `heartbeat_ms`           the project's heartbeat interval: the longest time between two ticks
+    `candidate_wait_ms`      how long a lower ranked candidate lets a better one go first
+    `merge_wait_ms`          how long an idle partition may hold up the merge, where there is more than one
+    `leader_poll_ms`         how often who leads, and whether a switch-over is asked for, is read
+    `progress_poll_ms`       how often a standby reads what is committed, to let held outputs go
+    `member_refresh_ms`      how often an engine describes itself and reads the others' descriptions
+    `snapshot_interval_ms`   time between two snapshots of a group; 0 takes none
+    `retry_ms`               pause after a bus that did not answer
+    `coordination_retry_ms`  pause after a coordination service that did not answer; publishing goes on meanwhile
+    `divergence_wait_ms`     how long a spare that differs waits for another spare that agrees with it
+    `held_bytes_max`         memory for held outputs; beyond it they spill to disk
+    `commit_rows_max`        rows of one stream in one publishing transaction; `message_rows_max` in one message
+    """
+
+    lease_ms: int = 1_000
+    heartbeat_ms: int = 1_000
+    candidate_wait_ms: int = 150
+    merge_wait_ms: int = 50
+    leader_poll_ms: int = 100
+    progress_poll_ms: int = 100
+    member_refresh_ms: int = 500
+    snapshot_interval_ms: int = 5_000
+    retry_ms: int = 10
+    coordination_retry_ms: int = 100
+    divergence_wait_ms: int = 2_000
+    held_bytes_max: int = 256 << 20
+    commit_rows_max: int = 100_000
+    message_rows_max: int = 10_000
+    confirmed_snapshots_max: int = 3
+    candidate_snapshots_max: int = 2
+    on_divergence: OnDivergence = OnDivergence.STOP
+
+    def __post_init__(self) -> None:
+        allowed_0 = {"snapshot_interval_ms", "candidate_wait_ms", "divergence_wait_ms"}
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if isinstance(value, int) and value < (0 if name in allowed_0 else 1):
+                raise UsageError(
+                    f"setting {name} is {value}", hint=f"{name} must be {'0 or more' if name in allowed_0 else 'more than 0'}"
+                )
+        if self.lease_ms < 4:
+            raise UsageError(f"setting lease_ms is {self.lease_ms}", hint="a lease is renewed four times while it lasts: 4 or more")
+
+    @property
+    def renew_interval_ms(self) -> int:
+        return self.lease_ms // 4
+
+    @property
+    def tick_interval_ms(self) -> int:
+        """As frequent as the lease needs: a renewal asks for a batch, and a tick makes one where no event comes."""
+        return min(self.heartbeat_ms, self.lease_ms // 4)
+
+    @property
+    def member_stale_ms(self) -> int:
+        """A description that is this much older than the newest one no longer counts."""
+        return 3 * self.member_refresh_ms

@@ -1,0 +1,136 @@
+"""What one engine knows at one moment: the whole input of `decide`, frozen, so that a decision can be repeated from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from hotspare.coordination.contract import Leader
+from hotspare.ha.roles import Reason, Role, Step
+from hotspare.ha.settings import GroupSettings
+
+
+class PeerStatus(Enum):
+    """What a connection to the holder of the role says. It may be wrong; a mistake costs delay only."""
+
+    CONNECTED = "connected"
+    CLOSED = "closed"
+    UNKNOWN = "unknown"
+
+
+class PeerPort(Protocol):
+    """Watches one leader at a time."""
+
+    def watch(self, leader: Leader) -> None:
+        """From now on `status` is about this holder; UNKNOWN until something is known. A holder of "" is nobody."""
+
+    def status(self) -> PeerStatus: ...
+
+
+class Contact(Enum):
+    """How coordination last answered."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Evidence that this engine's outputs are not those committed under `epoch`: its own digest at a committed sequence.
+
+    Two engines that have the same digest at the same sequence computed the same outputs.
+    """
+
+    stream: str
+    sequence: int
+    digest: int
+    epoch: int
+    seen_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class OtherMember:
+    """Another engine by its newest description. `agrees`: it differs from what is committed just as this engine does."""
+
+    engine: str
+    role: str
+    rank: int
+    agrees: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Vacancy:
+    """Since when the role, last held under `epoch`, is free for this engine to campaign for."""
+
+    epoch: int
+    reason: Reason
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class InboundView:
+    """One inbound partition. `held_up`: an event elsewhere waits for a later head here."""
+
+    index: int
+    arrived_ms: int
+    ticked_ms: int
+    held_up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateView:
+    """A snapshot of this engine's that waits: `settled` once every stream's committed progress has reached it and agrees."""
+
+    name: str
+    settled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Times are the engine's own monotonic milliseconds. `leader` is None when it must be read before anything follows from it.
+
+    `rank` and `others` are from the same reading of descriptions. `retry`: earliest next call after a failure, 0 for at once.
+    `committed_ahead`: this engine's state begins after what is committed, so it can never bring out what lies between.
+    """
+
+    now_ms: int
+    settings: GroupSettings
+    engine: str
+    role: Role
+    step: Step = Step.NONE
+    epoch: int = 0
+    stop_asked: bool = False
+    refusal: str = ""
+    # coordination
+    coordination_retry_ms: int = 0
+    leader: Leader | None = None
+    leader_read_ms: int = 0
+    free_since_ms: int = 0
+    gave_up_epoch: int = 0
+    peer: PeerStatus = PeerStatus.UNKNOWN
+    vacancy: Vacancy | None = None
+    rank: int = 0
+    others: tuple[OtherMember, ...] = ()
+    switchover: str | None = None
+    switchover_read_ms: int = 0
+    renewed_ms: int = 0
+    has_moved: bool = False
+    member_refreshed_ms: int = 0
+    # bus
+    bus_retry_ms: int = 0
+    bus_locked: bool = False
+    predecessor: Leader | None = None
+    predecessor_lease_end_ms: int = 0
+    has_pending: bool = False
+    progress_read_ms: int = 0
+    inbound: tuple[InboundView, ...] = ()
+    # outputs and snapshots
+    difference: Difference | None = None
+    overrules: bool = False
+    committed_ahead: str = ""
+    candidates: tuple[CandidateView, ...] = ()
+    snapshot_ms: int = 0
+    is_snapshot_running: bool = False
+    has_new_state: bool = False
