@@ -1,0 +1,124 @@
+"""The documents describe what is there: paths, make targets, commands, words, and every part that a stranger may look for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+import pytest
+
+from tests.repo.tree import ROOT, Violation, read, repository_files
+
+WORDS = (
+    "project",
+    "window",
+    "event",
+    "message",
+    "position",
+    "tick",
+    "output stream",
+    "output sequence",
+    "output id",
+    "engine",
+    "group",
+    "page",
+    "snapshot",
+    "progress",
+    "quality of service",
+    "epoch",
+)
+"""The words of the design's first section; the glossary gives each one meaning."""
+
+_CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+_PATH = re.compile(r"(?:[\w.-]+/)+(?:[\w.-]+\.(?:py|md|yaml|xml|sh|toml|lock))?")
+_TARGET = re.compile(r"\bmake ([a-z][a-z-]*)")
+
+
+def documents() -> list[str]:
+    return [path for path in repository_files() if path.endswith(".md")]
+
+
+def missing_paths(path: str, text: str) -> Iterator[Violation]:
+    """A path in backticks exists, from the top of the repository, from `src/hotspare/`, or from the document's own folder."""
+    tops = (ROOT, ROOT / "src" / "hotspare", ROOT / PurePosixPath(path).parent)
+    for number, line in enumerate(text.splitlines(), 1):
+        for code in _CODE.findall(line):
+            if _PATH.fullmatch(code) and not any((top / code).exists() for top in tops):
+                yield Violation(path, number, f"names {code}, which does not exist")
+
+
+def missing_targets(path: str, text: str, makefile: str) -> Iterator[Violation]:
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    for number, line in enumerate(text.splitlines(), 1):
+        for code in _CODE.findall(line):
+            for target in _TARGET.findall(code):
+                if target not in targets:
+                    yield Violation(path, number, f"names make {target}, which does not exist")
+
+
+def glossary_words(text: str) -> list[str]:
+    rows = re.findall(r"^\| ([^|]+?) \|", text, re.MULTILINE)
+    return [word for row in rows for word in row.split(", ") if row not in ("word", "---")]
+
+
+def test_documents_name_paths_that_exist() -> None:
+    assert [str(found) for path in documents() for found in missing_paths(path, read(path))] == []
+
+
+def test_documents_name_make_targets_that_exist() -> None:
+    makefile = read("Makefile")
+    assert [str(found) for path in documents() for found in missing_targets(path, read(path), makefile)] == []
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_glossary_defines(word: str) -> None:
+    assert glossary_words(read("docs/glossary.md")).count(word) == 1
+
+
+def test_glossary_gives_each_word_one_meaning() -> None:
+    words = glossary_words(read("docs/glossary.md"))
+    assert sorted(words) == sorted(set(words))
+
+
+def test_readme_has_every_command() -> None:
+    from hotspare.cli.main import COMMANDS
+
+    assert sorted(re.findall(r"^\| `hotspare ([a-z]+)", read("README.md"), re.MULTILINE)) == sorted(COMMANDS)
+
+
+def to_be_found() -> list[str]:
+    """What a stranger looks for: every folder of code, window type, contract and law."""
+    code = [path.removeprefix("src/hotspare/") for path in repository_files() if path.startswith("src/hotspare/") and path.endswith(".py")]
+    folders = {f"{parent}/" for path in code for parent in PurePosixPath(path).parents if str(parent) != "."}
+    windows = {path for path in code if path.startswith("engine/operators/") and not path.endswith("__init__.py")}
+    contracts = {path for path in code if path.endswith("/contract.py")}
+    laws = {path for path in repository_files() if re.fullmatch(r"tests/laws/test_\w+\.py", path)}
+    return sorted(folders | windows | contracts | laws)
+
+
+def test_architecture_names_everything_that_a_stranger_looks_for() -> None:
+    text = read("ARCHITECTURE.md")
+    assert [name for name in to_be_found() if f"`{name}`" not in text] == []
+
+
+def test_changelog_keeps_its_form() -> None:
+    headings = re.findall(r"^##+ (.+)$", read("CHANGELOG.md"), re.MULTILINE)
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert headings[0] == "[Unreleased]"
+    assert all(heading in kinds or re.match(r"\[[\w.]+\]", heading) for heading in headings)
+
+
+def test_path_bites() -> None:
+    text = "see `engine/` and `tests/repo/` and `gone/` and `engine/gone.py` and `a/b` and `Makefile`"
+    found = [violation.what for violation in missing_paths("README.md", text)]
+    assert found == ["names gone/, which does not exist", "names engine/gone.py, which does not exist"]
+
+
+def test_target_bites() -> None:
+    found = [violation.what for violation in missing_targets("README.md", "run `make test ARGS=x`, `make gone` or make it", "test: setup\n")]
+    assert found == ["names make gone, which does not exist"]
+
+
+def test_glossary_words_are_read() -> None:
+    assert glossary_words("| word | meaning |\n|---|---|\n| standby, hot spare | x |\n| tick | y |\n") == ["standby", "hot spare", "tick"]
