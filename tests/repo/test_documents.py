@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pytest
 
+from hotspare.model.load import load_project
+from hotspare.model.resolve import resolve
 from tests.repo.tree import ROOT, Violation, read, repository_files
 
 WORDS = (
@@ -89,7 +91,8 @@ def test_readme_has_every_command() -> None:
 
 def to_be_found() -> list[str]:
     """What a stranger looks for: every folder of code, window type, contract and law."""
-    code = [path.removeprefix("src/hotspare/") for path in repository_files() if path.startswith("src/hotspare/") and path.endswith(".py")]
+    top = "src/hotspare/"
+    code = [path.removeprefix(top) for path in repository_files() if path.startswith(top) and path.endswith(".py")]
     folders = {f"{parent}/" for path in code for parent in PurePosixPath(path).parents if str(parent) != "."}
     windows = {path for path in code if path.startswith("engine/operators/") and not path.endswith("__init__.py")}
     contracts = {path for path in code if path.endswith("/contract.py")}
@@ -102,6 +105,29 @@ def test_architecture_names_everything_that_a_stranger_looks_for() -> None:
     assert [name for name in to_be_found() if f"`{name}`" not in text] == []
 
 
+def projects_in(text: str) -> list[str]:
+    """The whole projects among a document's YAML blocks."""
+    return [block for block in re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL) if block.startswith("project:")]
+
+
+def test_readme_has_a_project() -> None:
+    assert projects_in(read("README.md"))
+
+
+def test_projects_in_documents_load(tmp_path: Path) -> None:
+    for path in documents():
+        for block in projects_in(read(path)):
+            file = tmp_path / "project.yaml"
+            file.write_text(block, encoding="utf-8")
+            assert resolve(load_project(file).project).streams, path
+
+
+def test_projects_in_the_package_load() -> None:
+    files = [path for path in repository_files() if path.startswith(("src/", "examples/")) and path.endswith(".yaml")]
+    for path in files:
+        assert resolve(load_project(ROOT / path).project).streams, path
+
+
 def test_changelog_keeps_its_form() -> None:
     headings = re.findall(r"^##+ (.+)$", read("CHANGELOG.md"), re.MULTILINE)
     kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
@@ -110,15 +136,17 @@ def test_changelog_keeps_its_form() -> None:
 
 
 def test_path_bites() -> None:
-    text = "see `engine/` and `tests/repo/` and `gone/` and `engine/gone.py` and `a/b` and `Makefile`"
+    text = "see `engine/`, `tests/repo/`, `gone/`, `engine/gone.py`, `a/b`, `Makefile`"
     found = [violation.what for violation in missing_paths("README.md", text)]
     assert found == ["names gone/, which does not exist", "names engine/gone.py, which does not exist"]
 
 
 def test_target_bites() -> None:
-    found = [violation.what for violation in missing_targets("README.md", "run `make test ARGS=x`, `make gone` or make it", "test: setup\n")]
+    text = "run `make test ARGS=x`, `make gone` or make it"
+    found = [violation.what for violation in missing_targets("README.md", text, "test: setup\n")]
     assert found == ["names make gone, which does not exist"]
 
 
 def test_glossary_words_are_read() -> None:
-    assert glossary_words("| word | meaning |\n|---|---|\n| standby, hot spare | x |\n| tick | y |\n") == ["standby", "hot spare", "tick"]
+    text = "| word | meaning |\n|---|---|\n| standby, hot spare | x |\n| tick | y |\n"
+    assert glossary_words(text) == ["standby", "hot spare", "tick"]
