@@ -1,0 +1,120 @@
+"""The door of this package: `compile_expression` reads, types and checks an expression once; `evaluate` runs it over Arrow columns.
+
+Names visible in an expression: the fields of the input, and ESP_OPCODE and ESP_FLAGS (A26), strings of the letters that CSV uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+
+from hotspare.engine.expressions.checking import COUNTER_FIELD, Checker
+from hotspare.engine.expressions.esp_syntax import parse_esp
+from hotspare.engine.expressions.evaluate import EVALUATOR
+from hotspare.engine.expressions.frame import Failure, Frame
+from hotspare.engine.expressions.spark_syntax import parse_spark
+from hotspare.engine.expressions.tree import (
+    TEXT_LENGTH_MAX,
+    ExpressionRefused,
+    Tree,
+    Typed,
+    TypedField,
+    ValueType,
+    fields_used,
+)
+from hotspare.errors import Mistake, Place, ProjectError
+from hotspare.model.project import Dialect, Expression
+from hotspare.model.types import Field, Schema
+
+OPCODE_FIELD, FLAGS_FIELD = "ESP_OPCODE", "ESP_FLAGS"
+EVENT_FIELDS = (OPCODE_FIELD, FLAGS_FIELD)
+
+
+class Counting(Enum):
+    """Whether eventCounter() may be used: only where a window counts."""
+
+    REFUSED = "refused"
+    ALLOWED = "allowed"
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledExpression:
+    """A typed expression; plain data, so it can be sent to another process.
+
+    `fields`: the names that `evaluate` reads, of the input schema, EVENT_FIELDS and COUNTER_FIELD.
+    `passed_field`: the input field that the expression is, unchanged; "" where it computes something.
+    """
+
+    text: str
+    label: str
+    tree: Typed
+    fields: tuple[str, ...]
+
+    @property
+    def passed_field(self) -> str:
+        return self.tree.name if isinstance(self.tree, TypedField) else ""
+
+    def evaluate(self, columns: Mapping[str, pa.Array], length: int) -> tuple[pa.Array, list[Failure]]:
+        """Values of type `tree.type.arrow`, one per row, and the rows that failed (null there), rising.
+
+        Elementwise: what comes of a row depends on that row alone.
+        """
+        frame = Frame(columns, length)
+        values = frame.array(EVALUATOR.value(self.tree, frame))
+        failures = [
+            Failure(row, reason, f"{self.label}: {message} in {self.text}")
+            for row, (reason, message) in sorted(frame.failures.items())
+        ]
+        return values, failures
+
+
+def parse(text: str, dialect: Dialect) -> Tree:
+    """The untyped tree; ExpressionRefused with a column."""
+    if not text.strip():
+        raise ExpressionRefused(1, "the expression is empty")
+    if len(text) > TEXT_LENGTH_MAX:
+        raise ExpressionRefused(1, f"the expression has {len(text)} characters, {TEXT_LENGTH_MAX} are allowed")
+    return parse_esp(text) if dialect is Dialect.ESP else parse_spark(text)
+
+
+def compile_assignment(
+    expression: Expression, schema: Schema, field: Field, window: str, counting: Counting = Counting.REFUSED
+) -> CompiledExpression:
+    """An expression whose value becomes `field` of `window`; ProjectError with one mistake and its place."""
+    return _compiled(expression, schema, f"window {window}, field {field.name}", field, counting)
+
+
+def compile_condition(expression: Expression, schema: Schema, window: str) -> CompiledExpression:
+    """An expression that is true or not; ProjectError with one mistake and its place."""
+    return _compiled(expression, schema, f"window {window}, condition", None, Counting.REFUSED)
+
+
+def _compiled(expression: Expression, schema: Schema, label: str, target: Field | None, counting: Counting) -> CompiledExpression:
+    names = {f.name: ValueType.of(f.type) for f in schema.fields}
+    names |= {name: ValueType.STRING for name in EVENT_FIELDS if name not in names}
+    if counting is Counting.ALLOWED:
+        names[COUNTER_FIELD] = ValueType.INT64
+    checker = Checker(names, expression.dialect)
+    try:
+        tree = parse(expression.text, expression.dialect)
+        typed = checker.condition(tree) if target is None else checker.assigned(tree, ValueType.of(target.type), target.name)
+    except ExpressionRefused as refused:
+        place = _place(expression, refused.column)
+        raise ProjectError(label, [Mistake(place, f"{label}: {refused.message}", refused.hint)]) from None
+    text = " ".join(expression.text.split())
+    return CompiledExpression(text if len(text) <= 200 else text[:197] + "...", label, typed, fields_used(typed))
+
+
+def _place(expression: Expression, column: int) -> Place:
+    """The expression's place moved to a column of its text, which may have several lines."""
+    before = expression.text[: column - 1]
+    lines = before.count("\n")
+    place = expression.place
+    if not place.line:
+        return Place(place.file, 0, column)
+    if lines:
+        return Place(place.file, place.line + lines, len(before) - before.rfind("\n"))
+    return Place(place.file, place.line, (place.column or 1) + column - 1)

@@ -1,0 +1,31 @@
+"""Evaluation of a typed tree over the rows of a frame, vectorised with pyarrow."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from hotspare.engine.expressions.frame import Frame, Value
+from hotspare.engine.expressions.function import Fallibility
+from hotspare.engine.expressions.functions import lookup
+from hotspare.engine.expressions.tree import Typed, TypedCall, TypedField, TypedLiteral
+
+
+class TreeEvaluator:
+    """What lazy functions use to evaluate their arguments."""
+
+    def value(self, node: Typed, frame: Frame) -> Value:
+        """An array of the frame's length, or a scalar, of exactly `node.type`."""
+        if isinstance(node, TypedLiteral):
+            return pa.scalar(node.value, node.type.arrow)
+        if isinstance(node, TypedField):
+            return frame.column(node.name)
+        return lookup(node.function).evaluate(self, frame, node)
+
+    def can_fail(self, node: Typed) -> bool:
+        """Whether a row can fail in this node or below."""
+        if not isinstance(node, TypedCall):
+            return False
+        return lookup(node.function).fallibility is Fallibility.ROW or any(self.can_fail(a) for a in node.arguments)
+
+
+EVALUATOR = TreeEvaluator()

@@ -1,0 +1,102 @@
+"""The rows that an expression is evaluated over, and the failures met on the way.
+
+ANSI errors belong to a row: a kernel that fails marks the row and puts null in its place, and the other rows go on. The first
+failure of a row, in order of evaluation, is the one reported; so what happens to a row never depends on its neighbours (law Cut).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.engine.elementwise import Rows, attempt_rows, true_rows, with_nulls
+
+Value: TypeAlias = Any
+"""A pyarrow Array of as many rows as the frame has, or a Scalar that stands for all of them."""
+Kernel: TypeAlias = Callable[..., Value]
+
+
+class FailureReason(StrEnum):
+    """Same values as the engine's reasons for bad events."""
+
+    EXPRESSION = "expression"
+    NUMBER_RANGE = "number-range"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    row: int
+    reason: FailureReason
+    message: str
+
+
+class Frame:
+    """Columns by name, all of `length` rows, in which a sub-frame of chosen rows can be evaluated on its own."""
+
+    def __init__(self, columns: Mapping[str, Value], length: int) -> None:
+        self.length = length
+        self.failures: dict[int, tuple[FailureReason, str]] = {}
+        self._columns = columns
+        self._rows: Rows | None = None
+
+    def column(self, name: str) -> Value:
+        array = self._columns[name]
+        if self._rows is None or isinstance(array, pa.Scalar):
+            return array
+        return array.take(pa.array(self._rows))
+
+    def select(self, rows: Rows) -> Frame:
+        """The frame of these rows of this frame; failures go to the same place."""
+        frame = Frame(self._columns, len(rows))
+        frame._rows = rows if self._rows is None else self._rows[rows]
+        frame.failures = self.failures
+        return frame
+
+    def fail(self, rows: Rows, message: str, reason: FailureReason = FailureReason.EXPRESSION) -> None:
+        """Mark rows of this frame; a row keeps its first failure."""
+        origin = rows if self._rows is None else self._rows[rows]
+        for row in origin.tolist():
+            self.failures.setdefault(row, (reason, message))
+
+    def array(self, value: Value) -> Value:
+        """The value as an array of this frame's length."""
+        if isinstance(value, pa.Scalar):
+            return pa.nulls(self.length, value.type) if not value.is_valid else pa.repeat(value, self.length)
+        return value
+
+    def refuse(self, value: Value, wrong: Value, message: str, reason: FailureReason = FailureReason.EXPRESSION) -> Value:
+        """`value` with null where `wrong` (boolean) is true; those rows fail with `message`."""
+        bad = true_rows(self.array(wrong))
+        if len(bad) == 0:
+            return value
+        self.fail(bad, message, reason)
+        return with_nulls(self.array(value), bad)
+
+    def failed_rows(self) -> Rows:
+        """Rows of the whole batch that failed so far, rising."""
+        return np.array(sorted(self.failures), np.int64)
+
+    def attempt(
+        self,
+        kernel: Kernel,
+        arguments: Sequence[Value],
+        message: str,
+        type_: pa.DataType,
+        reason: FailureReason = FailureReason.EXPRESSION,
+    ) -> Value:
+        """`kernel(*arguments)`; rows for which it raises ArrowInvalid fail with `message` and are null.
+
+        The kernel must be elementwise. Bad rows are found by halving, so good batches cost nothing extra.
+        """
+        try:
+            return kernel(*arguments)
+        except pa.ArrowInvalid:
+            arrays = [self.array(a) for a in arguments]
+        result, bad = attempt_rows(kernel, arrays, type_)
+        self.fail(bad, message, reason)
+        return result

@@ -1,0 +1,333 @@
+"""Reader of Spark SQL expressions: sqlglot parses, this turns its tree into ours and refuses what is not an expression over a row.
+
+A number with a point is a double here (Spark makes it a decimal). Names of fields are found in any case if that is unambiguous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import sqlglot
+from sqlglot import errors as sqlglot_errors
+from sqlglot import exp
+
+from hotspare.engine.expressions.esp_syntax import INT64_MAX, number_literal
+from hotspare.engine.expressions.functions import CAST_NAMES, NAMES
+from hotspare.engine.expressions.tree import DEPTH_MAX, Call, ExpressionRefused, FieldRef, Literal, Tree, ValueType
+from hotspare.model.project import Dialect
+
+_SELECT = "SELECT "
+Node: TypeAlias = Any
+
+_BINARY = MappingProxyType(
+    {
+        exp.Add: ("add", "+"),
+        exp.Sub: ("subtract", "-"),
+        exp.Mul: ("multiply", "*"),
+        exp.Div: ("divide", "/"),
+        exp.IntDiv: ("div", "div"),
+        exp.Mod: ("mod", "%"),
+        exp.EQ: ("equal", "="),
+        exp.NEQ: ("not_equal", "<>"),
+        exp.LT: ("less", "<"),
+        exp.LTE: ("less_equal", "<="),
+        exp.GT: ("greater", ">"),
+        exp.GTE: ("greater_equal", ">="),
+        exp.NullSafeEQ: ("null_safe_equal", "<=>"),
+        exp.And: ("and", "and"),
+        exp.Or: ("or", "or"),
+        exp.DPipe: ("concat", "||"),
+        exp.Like: ("like", "like"),
+        exp.ILike: ("ilike", "ilike"),
+        exp.RegexpLike: ("rlike", "rlike"),
+        exp.Contains: ("contains", "contains"),
+        exp.StartsWith: ("startswith", "startswith"),
+        exp.EndsWith: ("endswith", "endswith"),
+        exp.Nullif: ("nullif", "nullif"),
+        exp.Pow: ("pow", "pow"),
+        exp.Left: ("left", "left"),
+        exp.Right: ("right", "right"),
+    }
+)
+_UNARY = MappingProxyType(
+    {
+        exp.Not: "not",
+        exp.Abs: "abs",
+        exp.Sqrt: "sqrt",
+        exp.Exp: "exp",
+        exp.Ln: "ln",
+        exp.Sign: "sign",
+        exp.Sin: "sin",
+        exp.Cos: "cos",
+        exp.Tan: "tan",
+        exp.IsNan: "isnan",
+        exp.Upper: "upper",
+        exp.Lower: "lower",
+        exp.Length: "length",
+        exp.Reverse: "reverse",
+        exp.Year: "year",
+        exp.Quarter: "quarter",
+        exp.Month: "month",
+        exp.Day: "day",
+        exp.DayOfMonth: "day",
+        exp.DayOfYear: "dayofyear",
+        exp.DayOfWeek: "dayofweek",
+        exp.Hour: "hour",
+        exp.Minute: "minute",
+        exp.Second: "second",
+        exp.UnixSeconds: "unix_seconds",
+        exp.UnixMicros: "unix_micros",
+    }
+)
+_OPTIONAL = MappingProxyType(
+    {
+        exp.Round: ("round", ("this", "decimals")),
+        exp.Substring: ("substring", ("this", "start", "length")),
+        exp.Replace: ("replace", ("this", "expression", "replacement")),
+        exp.RegexpReplace: ("regexp_replace", ("this", "expression", "replacement")),
+        exp.Nvl2: ("nvl2", ("this", "true", "false")),
+        exp.Between: ("between", ("this", "low", "high")),
+        exp.Ceil: ("ceil", ("this",)),
+        exp.Floor: ("floor", ("this",)),
+        exp.StrPosition: ("instr", ("this", "substr")),
+    }
+)
+_LISTED = MappingProxyType(
+    {
+        exp.Coalesce: "coalesce",
+        exp.Greatest: "greatest",
+        exp.Least: "least",
+        exp.In: "in",
+        exp.Concat: "concat",
+        exp.ConcatWs: "concat_ws",
+    }
+)
+_TYPES = MappingProxyType(
+    {
+        "INT": "int32",
+        "BIGINT": "int64",
+        "DOUBLE": "double",
+        "TEXT": "string",
+        "VARCHAR": "string",
+        "BOOLEAN": "boolean",
+        "TIMESTAMP": "stamp",
+        "TIMESTAMPTZ": "stamp",
+        "TIMESTAMPNTZ": "stamp",
+        "DATE": "date",
+    }
+)
+_IGNORED_ARGUMENTS = frozenset({"safe", "coalesce", "ignore_nulls", "typed", "negate", "position", "flatten", "to", "is_null"})
+_TRIM = MappingProxyType({"LEADING": "ltrim", "TRAILING": "rtrim", "BOTH": "trim", "": "trim"})
+
+
+def parse_spark(text: str) -> Tree:
+    """ExpressionRefused with the column of the first mistake."""
+    try:
+        statements = sqlglot.parse(_SELECT + text, read="spark")
+    except sqlglot_errors.ParseError as error:
+        found = error.errors[0] if error.errors else {}
+        column = max(1, int(found.get("col") or 1) - len(_SELECT)) if int(found.get("line") or 1) == 1 else 1
+        why = str(found.get("description") or "it cannot be read")
+        why = "something is missing" if why.startswith("Required keyword") else why[:1].lower() + why[1:].rstrip(".")
+        raise ExpressionRefused(column, f"not Spark SQL: {why}") from None
+    except sqlglot_errors.TokenError:
+        raise ExpressionRefused(1, "not Spark SQL: a string or comment is not closed") from None
+    except RecursionError:
+        raise ExpressionRefused(1, "nested too deeply") from None
+    except (IndexError, ValueError, AttributeError, TypeError):
+        raise ExpressionRefused(1, "not Spark SQL: it cannot be read") from None
+    select = statements[0] if len(statements) == 1 else None
+    if not isinstance(select, exp.Select) or any(
+        value for name, value in select.args.items() if name not in ("kind", "expressions")
+    ):
+        raise ExpressionRefused(1, "this is a statement, one expression is wanted")
+    if len(select.expressions) != 1:
+        raise ExpressionRefused(1, f"{len(select.expressions)} expressions given, one is wanted")
+    return _tree(select.expressions[0], 0)
+
+
+def _column(node: Node) -> int:
+    """Where a node stands: its own place or that of the first thing in it that has one."""
+    for part in node.walk(bfs=False):
+        start = part.meta.get("start")
+        if start is not None:
+            return max(1, int(start) + 1 - len(_SELECT))
+    return 1
+
+
+def _tree(node: Node, depth: int) -> Tree:
+    if depth > DEPTH_MAX:
+        raise ExpressionRefused(_column(node), f"nested more than {DEPTH_MAX} deep", "use two windows")
+    reader = _READERS.get(type(node))
+    if reader is not None:
+        return reader(node, depth + 1)
+    if type(node) in _BINARY:
+        return _binary(node, depth + 1)
+    if type(node) in _UNARY:
+        return _call(_UNARY[type(node)], node, [node.this], depth + 1)
+    if type(node) in _OPTIONAL:
+        return _optional(node, depth + 1)
+    if type(node) in _LISTED:
+        first = [node.this] if node.args.get("this") is not None else []
+        if node.args.get("query") is not None:
+            raise _refused(node)
+        return _call(_LISTED[type(node)], node, first + node.expressions, depth + 1)
+    name = node.sql_name().lower() if isinstance(node, exp.Func) else ""
+    if name:
+        return Call("", name, (), _column(node))
+    raise _refused(node)
+
+
+def _refused(node: Node) -> ExpressionRefused:
+    return ExpressionRefused(
+        _column(node), f"{_words(node)} cannot be used here", "an expression is computed from the fields of one event"
+    )
+
+
+def _words(node: Node) -> str:
+    return str(node.sql(dialect="spark"))[:60]
+
+
+def _call(function: str, node: Node, arguments: list[Node], depth: int, written: str = "") -> Tree:
+    return Call(function, written or function, tuple(_tree(a, depth) for a in arguments), _column(node))
+
+
+def _binary(node: Node, depth: int) -> Tree:
+    function, sign = _BINARY[type(node)]
+    tree = _call(function, node, [node.this, node.expression], depth, sign)
+    if node.args.get("negate"):
+        return Call("not", f"not {sign}", (tree,), tree.column)
+    return tree
+
+
+def _optional(node: Node, depth: int) -> Tree:
+    function, names = _OPTIONAL[type(node)]
+    more = [n for n, v in node.args.items() if v is not None and v is not False and n not in names and n not in _IGNORED_ARGUMENTS]
+    if more:
+        raise ExpressionRefused(_column(node), f"{function}: this form is not supported")
+    return _call(function, node, [node.args[n] for n in names if node.args.get(n) is not None], depth)
+
+
+def _literal(node: Node, _depth: int) -> Tree:
+    if node.is_string:
+        return Literal(node.this, ValueType.STRING, _column(node))
+    return number_literal(node.this, _column(node))
+
+
+def _negative(node: Node, depth: int) -> Tree:
+    inner = node.this
+    if isinstance(inner, exp.Literal) and not inner.is_string:
+        if inner.this == str(INT64_MAX + 1):
+            return Literal(-INT64_MAX - 1, ValueType.INT64, _column(node))
+        number = number_literal(inner.this, _column(node))
+        assert isinstance(number.value, int | float)
+        return Literal(-number.value, number.type, number.column)
+    return _call("negate", node, [inner], depth, "-")
+
+
+def _field(node: Node, _depth: int) -> Tree:
+    if node.args.get("table") is not None or not isinstance(node.this, exp.Identifier):
+        raise ExpressionRefused(_column(node), f"{_words(node)} is not the name of a field", "put `...` around a name with a point")
+    return FieldRef(node.this.this, _column(node))
+
+
+def _cast(node: Node, depth: int) -> Tree:
+    data_type = node.args["to"]
+    name = _type_name(node, data_type)
+    written = "try_cast" if isinstance(node, exp.TryCast) and node.args.get("safe") else "cast"
+    tree = Call(written, written, (_tree(node.this, depth), Literal(name, ValueType.STRING)), _column(node))
+    if data_type.this.name != "DATE":
+        return tree
+    day = (Literal("day", ValueType.STRING), Call(written, written, (tree, Literal("stamp", ValueType.STRING)), tree.column))
+    return Call("cast", "cast", (Call("date_trunc", "cast", day, tree.column), Literal("date", ValueType.STRING)), tree.column)
+
+
+def _type_name(node: Node, data_type: Node) -> str:
+    name = data_type.this.name
+    if name == "DECIMAL" and [str(p) for p in data_type.expressions] == ["18", "4"]:
+        return "money"
+    if name not in _TYPES or data_type.expressions:
+        wanted = "int, bigint, double, string, boolean, timestamp, date, decimal(18,4)"
+        raise ExpressionRefused(
+            _column(node), f"type {data_type.sql(dialect='spark').lower()} does not exist here", f"use {wanted}"
+        )
+    return _TYPES[name]
+
+
+def _is(node: Node, depth: int) -> Tree:
+    if isinstance(node.expression, exp.Null):
+        return _call("isnull", node, [node.this], depth, "is null")
+    if isinstance(node.expression, exp.Boolean):
+        return _call("null_safe_equal", node, [node.this, node.expression], depth, "is")
+    raise _refused(node)
+
+
+def _if(node: Node, depth: int) -> Tree:
+    otherwise = node.args.get("false") or exp.Null()
+    return _call("case", node, [node.this, node.args["true"], otherwise], depth, "if")
+
+
+def _case(node: Node, depth: int) -> Tree:
+    subject, arguments = node.args.get("this"), []
+    for branch in node.args["ifs"]:
+        condition = branch.this if subject is None else exp.EQ(this=subject.copy(), expression=branch.this.copy())
+        arguments += [condition, branch.args["true"]]
+    return _call("case", node, [*arguments, node.args.get("default") or exp.Null()], depth)
+
+
+def _trim(node: Node, depth: int) -> Tree:
+    function = _TRIM[str(node.args.get("position") or "").upper()]
+    characters = [node.expression] if node.args.get("expression") is not None else []
+    return _call(function, node, [node.this, *characters], depth)
+
+
+def _log(node: Node, depth: int) -> Tree:
+    base, value = node.this, node.args.get("expression")
+    if value is not None and isinstance(base, exp.Literal) and base.this == "10":
+        return _call("log10", node, [value], depth)
+    return _call("log" if value is not None else "ln", node, [base] if value is None else [base, value], depth)
+
+
+def _date_trunc(node: Node, depth: int) -> Tree:
+    unit = Literal(str(node.args["unit"].name).lower(), ValueType.STRING, _column(node))
+    return Call("date_trunc", "date_trunc", (unit, _tree(node.this, depth)), _column(node))
+
+
+def _named(node: Node, depth: int) -> Tree:
+    name = str(node.this).lower()
+    arguments = tuple(_tree(a, depth) for a in node.expressions)
+    if name in CAST_NAMES[Dialect.SPARK_SQL] and len(arguments) == 1:
+        return Call("cast", name, (*arguments, Literal(CAST_NAMES[Dialect.SPARK_SQL][name], ValueType.STRING)), _column(node))
+    return Call(NAMES[Dialect.SPARK_SQL].get(name, ""), str(node.this), arguments, _column(node))
+
+
+def _through(node: Node, depth: int) -> Tree:
+    """A node that only wraps: parentheses, and sqlglot's remark that a date function takes a date."""
+    if isinstance(node, exp.TsOrDsToDate) and node.args.get("safe"):
+        return _cast(exp.Cast(this=node.this, to=exp.DataType.build("date")), depth)
+    return _tree(node.this, depth)
+
+
+_READERS: MappingProxyType[Any, Callable[[Node, int], Tree]] = MappingProxyType(
+    {
+        exp.Literal: _literal,
+        exp.Boolean: lambda node, _depth: Literal(bool(node.this), ValueType.BOOLEAN, _column(node)),
+        exp.Null: lambda node, _depth: Literal(None, ValueType.NULL, _column(node)),
+        exp.Neg: _negative,
+        exp.Column: _field,
+        exp.Cast: _cast,
+        exp.TryCast: _cast,
+        exp.Is: _is,
+        exp.If: _if,
+        exp.Case: _case,
+        exp.Trim: _trim,
+        exp.Log: _log,
+        exp.TimestampTrunc: _date_trunc,
+        exp.DateTrunc: _date_trunc,
+        exp.Anonymous: _named,
+        exp.Paren: _through,
+        exp.TsOrDsToDate: _through,
+    }
+)
