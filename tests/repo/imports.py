@@ -15,18 +15,19 @@ from collections.abc import Iterator
 
 from tests.repo.tree import Source, Violation, dotted, nodes
 
-_LEAVES = frozenset({"errors", "bus", "coordination", "stores", "telemetry"})
+_LEAVES = frozenset({"errors", "positions", "bus", "coordination", "stores", "telemetry"})
 _BELOW_HOST = _LEAVES | {"model", "engine", "ha", "runners", "adapters"}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "errors": frozenset(),
+    "positions": frozenset(),
     "sqlite_file": frozenset({"errors"}),
-    "bus": frozenset({"errors", "sqlite_file"}),
+    "bus": frozenset({"errors", "positions", "sqlite_file"}),
     "coordination": frozenset({"errors", "sqlite_file"}),
     "stores": frozenset({"errors"}),
     "telemetry": frozenset({"errors"}),
     "model": frozenset({"errors"}),
-    "engine": frozenset({"errors", "model"}),
+    "engine": frozenset({"errors", "positions", "model"}),
     "ha": _LEAVES | {"model", "engine"},
     "runners": _LEAVES | {"model", "engine", "ha"},
     "adapters": _LEAVES | {"model", "engine", "ha"},

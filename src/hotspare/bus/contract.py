@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from hotspare.positions import OutputId as OutputId
+
 TICK_HEADER = "hotspare-tick"
 """Present on a message without events; every reader skips it. Its append time is what it says."""
 SOURCE_HEADER = "hotspare-source"
@@ -60,18 +62,6 @@ class Message:
     @property
     def is_tick(self) -> bool:
         return self.header(TICK_HEADER) is not None
-
-
-@dataclass(frozen=True, slots=True)
-class OutputId:
-    """Which input event caused an output (index of its topic in the project's inbound topics) and its ordinal among that
-    position's outputs in the stream."""
-
-    topic: int
-    partition: int
-    offset: int
-    index: int
-    ordinal: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,5 +83,3 @@ def quantile(values: list[float], share: float) -> float:
     """The value at `share` of the sorted values (nearest rank); 0 for none."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
-
-

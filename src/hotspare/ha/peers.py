@@ -163,7 +163,9 @@ class PeerLink:
             self._set(leader, PeerStatus.CONNECTED)
             self._wait_until_closed(connection)
         if self._is_current(leader):
-            gone = leader.host != self._host or is_process_gone(leader.process_id, leader.process_start) or not self._answers(leader)
+            gone = (
+                leader.host != self._host or is_process_gone(leader.process_id, leader.process_start) or not self._answers(leader)
+            )
             self._set(leader, PeerStatus.CLOSED if gone else PeerStatus.UNKNOWN)
 
     def _connect(self, leader: Leader) -> socket.socket | None:

@@ -136,7 +136,12 @@ class Cluster:
         log = self.folder / f"{self._started:03d}-{name}.log"
         with log.open("wb") as out:
             process = subprocess.Popen(  # noqa: S603 - our own command
-                list(arguments), stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True, cwd=self.folder
+                list(arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                cwd=self.folder,
             )
         return EngineProcess(name, process, log)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,13 +10,12 @@ import pyarrow as pa
 from hotspare.bus.contract import EPOCH_HEADER, Bus, Message, Partition
 from hotspare.engine.batch import RowKind
 from hotspare.engine.codec.arrow_block import decode as decode_block
-from hotspare.engine.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan
-from hotspare.runners.raw import raw_batch
+from hotspare.runners.contract import BatchLimits, Head, InboundTopic
+from hotspare.runners.reading import all_partitions, complete_positions, next_positions, raw_batch, read_parts
 
-_MESSAGES_MAX = 5_000
-_BYTES_MAX = 32 << 20
+_LIMITS = BatchLimits(messages_max=5_000, bytes_max=32 << 20, wait_ms=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,9 @@ class OutputReader:
         self.messages: list[Published] = []
 
     def poll(self) -> None:
-        while batch := self._bus.read(self._partition, self._offset, messages_max=_MESSAGES_MAX, bytes_max=_BYTES_MAX):
+        while batch := self._bus.read(
+            self._partition, self._offset, messages_max=_LIMITS.messages_max, bytes_max=_LIMITS.bytes_max
+        ):
             for message in batch:
                 self._take(message)
             self._offset = batch[-1].offset + 1
@@ -67,25 +68,26 @@ class OutputReader:
 
 
 class ReferenceRun:
-    """The uninterrupted run: the same core fed from the recorded inbound topics, ticks included, in this process."""
+    """The uninterrupted run: the same core fed from the recorded inbound topics, ticks included, in this process.
 
-    def __init__(self, bus: Bus, plan: Plan, head: Head, topics: Sequence[str]) -> None:
+    `poll` goes on from where it stands up to what stands on the topics now.
+    """
+
+    def __init__(self, bus: Bus, plan: Plan, head: Head, topics: tuple[InboundTopic, ...]) -> None:
         self._bus, self._head, self._topics = bus, head, topics
         self._pipeline = Pipeline.fresh(plan)
-        self._pipeline.set_partitions({(index, 0) for index in range(len(topics))})
-        self._offsets = dict.fromkeys(range(len(topics)), 0)
+        self._pipeline.set_partitions(set(all_partitions(topics)))
+        self._positions = complete_positions(bus, topics, {})
         self._outputs: dict[str, list[pa.RecordBatch]] = {}
         self.events = 0
         self.time_us = 0
 
     def poll(self) -> None:
-        for index, topic in enumerate(self._topics):
-            while batch := self._bus.read(
-                Partition(topic), self._offsets[index], messages_max=_MESSAGES_MAX, bytes_max=_BYTES_MAX
-            ):
-                self._offsets[index] = batch[-1].offset + 1
-                self.time_us = max(self.time_us, batch[-1].append_time_us)
-                self._feed(self._head.decode(raw_batch(index, 0, batch)))
+        while parts := read_parts(self._bus, self._topics, self._positions, _LIMITS):
+            self._positions = next_positions(self._positions, parts)
+            for part in parts:
+                self.time_us = max(self.time_us, part.messages[-1].append_time_us)
+                self._feed(self._head(raw_batch(part, self._topics[part.topic].format)))
 
     def _feed(self, decoded: pa.RecordBatch) -> None:
         self.events += int((decoded.column("kind").to_numpy() != RowKind.TICK).sum())

@@ -1,0 +1,47 @@
+"""`hotspare demo`: a group of engines on this machine is killed in every way while it works, and its output is checked."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class _Bus(StrEnum):
+    sqlite = "sqlite"
+
+
+def command(
+    events: Annotated[int, typer.Option(min=100, help="Readings to publish.")] = 20_000,
+    rate: Annotated[float, typer.Option(min=1, help="Readings per second.")] = 500.0,
+    kills: Annotated[int, typer.Option(min=0, help="How often the active engine is killed, loses its JVM, or is frozen.")] = 4,
+        int, typer.Option(min=0, help="How often the active engine is struck: killed, its JVM killed, frozen.)
+    ] = 4,
+    spares: Annotated[int, typer.Option(min=1, help="Hot spares beside the active engine.")] = 1,
+    bus: Annotated[_Bus, typer.Option(help="Kind of bus.")] = _Bus.sqlite,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with the bus, the logs and the results.")] = False,  # noqa: FBT002
+) -> None:
+    """Start engines, publish, kill, and compare: exit status 0 only if nothing is lost, doubled or wrong."""
+    from hotspare.demo.scenario import Demo, DemoOptions
+    from hotspare.demo.show import Show
+
+    folder = Path(tempfile.mkdtemp(prefix="hotspare-demo-"))
+    options = DemoOptions(folder, f"{bus.value}:///{folder / 'demo.db'}", events, rate, kills, spares)
+    is_exact = False
+    try:
+        with Show(options) as show:
+            demo = Demo(options, show.say)
+            show.follow(demo)
+            report = demo.run()
+        is_exact = report.is_exact
+        typer.echo(report.last_line())
+    finally:
+        if keep or not is_exact:
+            typer.echo(f"bus, logs and results are in {folder}", err=True)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    raise typer.Exit(0 if is_exact else 1)

@@ -1,0 +1,211 @@
+"""The demo from start to verdict: engines, adapters and faults as processes of their own, checked against an uninterrupted run."""
+
+from __future__ import annotations
+
+import importlib.resources
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hotspare.bus.naming import bad_topic, group_name, inbound_topic, outbound_topic
+from hotspare.bus.open import open_bus
+from hotspare.demo.faults import Fault, Gap, inject, plan_faults, quantile
+from hotspare.demo.sampler import Sampler
+from hotspare.engine.batch import BAD_STREAM
+from hotspare.engine.head import Head
+from hotspare.engine.plan import compile_plan
+from hotspare.model.load import load_project
+from hotspare.model.resolve import Resolved
+from hotspare.runners.contract import InboundTopic
+from hotspare.testing.cluster import Cluster, wait_until
+from hotspare.testing.recorder import OutputReader, ReferenceRun
+from hotspare.testing.verify import Verdict, compare
+
+PREFIX = "demo"
+SOURCE = ("memory", "readings")
+RESULT = ("memory", "totals")
+RETENTION_S = 3.0
+_SETTLE_S = 60.0
+_BETWEEN_FAULTS_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """`rate` is events per second; `faults` is how often the active engine is struck; `spares` is N of 1+N."""
+
+    folder: Path
+    bus_url: str
+    events: int = 30_000
+    rate: float = 500.0
+    faults: int = 4
+    spares: int = 1
+
+
+@dataclass
+class DemoReport:
+    """What the demo's last line says. `published` and `delivered` count input events; `verdict` counts output events."""
+
+    published: int = 0
+    delivered: int = 0
+    verdict: Verdict = field(default_factory=Verdict)
+    input_lost: int = 0
+    input_doubled: int = 0
+    file_wrong: int = 0
+    epochs_fell: int = 0
+    gaps: list[Gap] = field(default_factory=list)
+
+    @property
+    def lost(self) -> int:
+        return self.verdict.lost + self.input_lost
+
+    @property
+    def doubled(self) -> int:
+        return self.verdict.doubled + self.input_doubled
+
+    @property
+    def wrong(self) -> int:
+        return self.verdict.wrong + self.file_wrong + self.epochs_fell
+
+    @property
+    def is_exact(self) -> bool:
+        return not (self.lost or self.doubled or self.wrong)
+
+    def last_line(self) -> str:
+        gaps = [g.gap_ms for g in self.gaps]
+        return (
+            f"published {self.published} delivered {self.delivered} lost {self.lost} doubled {self.doubled} wrong {self.wrong} "
+            f"kills {len(self.gaps)} gap_ms_p50 {quantile(gaps, 0.5):.0f} gap_ms_max {max(gaps, default=0):.0f}"
+        )
+
+
+class Demo:
+    """One run. `say` gets a sentence at each step; `picture` may be asked at any time for what stands now."""
+
+    def __init__(self, options: DemoOptions, say: Callable[[str], None]) -> None:
+        self.options, self.say = options, say
+        self.report = DemoReport()
+        self.project_file = options.folder / "memory.yaml"
+        self.project_file.write_text(importlib.resources.files("hotspare.demo").joinpath("memory.yaml").read_text())
+        self.resolved: Resolved = load_project(self.project_file).resolved
+        self.group = group_name(PREFIX, self.resolved.project.name)
+        self.bus = open_bus(options.bus_url)
+        self.cluster = Cluster(self.project_file, options.bus_url, self.group, PREFIX, options.folder)
+        self.readings = options.folder / "readings.csv"
+        self.results = options.folder / "totals.csv"
+        self.sampler = Sampler(self.readings, options.events, options.rate, lambda: len(self.report.gaps) < options.faults)
+        self.readers: dict[str, OutputReader] = {}
+        self.reference: ReferenceRun | None = None
+
+    def run(self) -> DemoReport:
+        """Run to the end; everything that was started is stopped, whatever happens."""
+        try:
+            self._start_engines()
+            self._start_adapters()
+            self._strike()
+            self._settle()
+        finally:
+            self.sampler.stop()
+            self.cluster.stop()
+        self._judge()
+        self.bus.close()
+        return self.report
+
+    def _start_engines(self) -> None:
+        count = 1 + self.options.spares
+        self.say(f"starting {count} engines, each with its own Spark, on {self.options.bus_url}")
+        for number in range(1, count + 1):
+            self.cluster.start_engine(f"engine-{number}")
+        self.cluster.wait_ready()
+        active = self.cluster.active()
+        self.say(f"{active.name if active else '?'} is active, the others are hot spares")
+
+    def _start_adapters(self) -> None:
+        name = self.resolved.project.name
+        bus = ["--bus", self.options.bus_url, "--prefix", PREFIX]
+        self.sampler.start()
+        source, result = "/".join((name, *SOURCE)), "/".join((name, *RESULT))
+        self.cluster.start_other("publisher", "publish", *bus, "--window", source, "--header", "1", "--growing", str(self.readings))
+        self.cluster.start_other(
+            "subscriber", "subscribe", *bus, "--project", str(self.project_file), "--window", result, str(self.results)
+        )
+        plan = compile_plan(self.resolved)
+        topics = tuple(InboundTopic(inbound_topic(PREFIX, name, w.query, w.window)) for w in self.resolved.sources)
+        self.reference = ReferenceRun(self.bus, plan, Head.of(plan), topics)
+        for stream, schema in plan.stream_schemas.items():
+            topic = bad_topic(PREFIX, name) if stream == BAD_STREAM else outbound_topic(PREFIX, name, *stream.split("/"))
+            self.readers[stream] = OutputReader(self.bus, topic, schema)
+        self.say(f"publishing {self.options.events} readings of this machine's memory at {self.options.rate:g} a second")
+
+    def poll(self) -> None:
+        """Read what came to the bus since the last time."""
+        for reader in self.readers.values():
+            reader.poll()
+        if self.reference is not None:
+            self.reference.poll()
+
+    def _first_output_after(self, epoch: int) -> int | None:
+        self.poll()
+        return min((t for r in self.readers.values() if (t := r.first_after_epoch(epoch)) is not None), default=None)
+
+    def _strike(self) -> None:
+        wait_until(lambda: self._first_output_after(0) is not None, "the first output", _SETTLE_S)
+        for number, fault in enumerate(plan_faults(self.options.faults), 1):
+            self.cluster.wait_ready()
+            resume_at = time.monotonic() + _BETWEEN_FAULTS_S
+            wait_until(lambda at=resume_at: time.monotonic() > at, "a moment of quiet", _SETTLE_S)  # type: ignore[misc]
+            gap = inject(self.cluster, fault, self._first_output_after)
+            self.report.gaps.append(gap)
+            back = "thawed" if fault is Fault.FREEZE else "restarted"
+            self.say(
+                f"{number}. {fault.value} {gap.victim}: {gap.successor} published {gap.gap_ms:.0f} ms later; {gap.victim} {back}"
+            )
+
+    def _settle(self) -> None:
+        """Wait for the last event, for its delete by retention, and for all that to be delivered."""
+        self.cluster.wait_ready()
+        wait_until(lambda: self.sampler.is_done, "the last reading", self.options.events / self.options.rate * 12 + _SETTLE_S)
+        reference = self.reference
+        assert reference is not None
+
+        def is_settled() -> bool:
+            self.poll()
+            over_us = int((RETENTION_S + 2) * 1e6)
+            quiet = reference.events >= self.options.events and reference.time_us > time_of_last_event + over_us
+            return quiet and sum(r.rows for r in self.readers.values()) >= reference.rows
+
+        def all_arrived() -> bool:
+            self.poll()
+            return reference.events >= self.options.events
+
+        wait_until(all_arrived, "the last reading on the bus", _SETTLE_S)
+        time_of_last_event = reference.time_us
+        try:
+            wait_until(is_settled, "all outputs delivered", _SETTLE_S)
+        except Exception as error:
+            self.say(str(error))
+
+    def _judge(self) -> None:
+        self.poll()
+        reference = self.reference
+        if reference is None:
+            return
+        delivered = {stream: reader.table() for stream, reader in self.readers.items()}
+        report = self.report
+        report.verdict = compare(reference.tables(), delivered)
+        report.published = reference.events
+        rows_read = self.sampler.written
+        report.input_lost, report.input_doubled = max(0, rows_read - reference.events), max(0, reference.events - rows_read)
+        result = delivered["/".join(RESULT)]
+        report.delivered = len(result.filter(result.column("hs:opcode").to_numpy() == 1))
+        report.epochs_fell = sum(r.epochs_fall() for r in self.readers.values())
+        report.file_wrong = abs(self._file_rows() - len(result))
+        self.say(
+            f"{report.verdict.reference} output events expected, {report.verdict.delivered} delivered, "
+            f"{self._file_rows()} rows in {self.results.name}"
+        )
+
+    def _file_rows(self) -> int:
+        """Rows that the subscriber wrote, its header not counted."""
+        with self.results.open() as file:
+            return sum(1 for _ in file) - 1

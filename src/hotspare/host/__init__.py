@@ -1,0 +1,1 @@
+"""The engine process: puts a group, a runner, connectors and liveness together. Decides nothing itself."""

@@ -1,0 +1,55 @@
+"""What `hotspare run` and programs that embed an engine can say about it."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from hotspare.errors import UsageError
+from hotspare.ha.settings import GroupSettings
+from hotspare.runners.contract import BatchLimits, HeadPlace
+
+_ENGINE_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
+
+
+class RunnerKind(Enum):
+    ORDERED = "ordered"
+    """Spark reads and runs the head; the core runs in the driver. The default."""
+    LOCAL = "local"
+    """No Spark: the reference runner, for tests."""
+
+
+def default_engine_name() -> str:
+    return f"{socket.gethostname().split('.')[0]}-{os.getpid()}"
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """One engine process that runs one group.
+
+    `coordination_url` and `store_url` default to places beside an embedded bus. `properties` are those of the project (SPEC A4),
+    `bindings` override connector properties from outside. `home` is where `@ESP_PROJECT_HOME@` points to.
+    """
+
+    project: Path
+    bus_url: str
+    prefix: str = "hotspare"
+    coordination_url: str = ""
+    store_url: str = ""
+    engine: str = field(default_factory=default_engine_name)
+    runner: RunnerKind = RunnerKind.ORDERED
+    head_place: HeadPlace = HeadPlace.DRIVER
+    limits: BatchLimits = field(default_factory=BatchLimits)
+    settings: GroupSettings = field(default_factory=GroupSettings)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    bindings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    home: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not _ENGINE_NAME.fullmatch(self.engine):
+            raise UsageError(f"engine name {self.engine!r} cannot be used", hint="use up to 64 letters, digits, '_', '-' and '.'")

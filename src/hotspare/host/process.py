@@ -1,0 +1,266 @@
+"""One engine process that runs one group: loads the project, opens the doors, starts the runner, and beats until it is to end.
+
+Threads: the main one starts and stops everything and waits; the runner's feeds batches; the beat performs what falls due between
+batches; the peer threads notice a closed connection. All enter the group through its one lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import hotspare
+from hotspare.adapters.connectors import ConnectorSet
+from hotspare.bus.naming import bad_topic, checked_prefix, group_name, inbound_topic, outbound_topic
+from hotspare.bus.open import open_bus
+from hotspare.coordination.contract import Member
+from hotspare.coordination.open import default_coordination_url, open_coordination
+from hotspare.engine.batch import BAD_STREAM
+from hotspare.engine.codec import arrow_block
+from hotspare.engine.head import Head
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import Plan, compile_plan
+from hotspare.ha.core import Core
+from hotspare.ha.events import HaEvent, HaEventKind
+from hotspare.ha.group import GroupDefinition, GroupEngine
+from hotspare.ha.joining import ProjectIdentity
+from hotspare.ha.peers import PeerLink, PeerServer, process_start
+from hotspare.ha.ports import Ports
+from hotspare.ha.roles import ENDS
+from hotspare.ha.settings import GroupTopics, InboundTopic, OutputStream
+from hotspare.host.background import Background
+from hotspare.host.clock import monotonic_ms
+from hotspare.host.frozen import end_frozen_process
+from hotspare.host.options import EngineOptions, RunnerKind
+from hotspare.model.connector_rules import rebind
+from hotspare.model.fingerprint import differences, from_document, to_document
+from hotspare.model.load import LoadedProject, load_project
+from hotspare.model.project import Project
+from hotspare.model.resolve import resolve
+from hotspare.runners import contract as runner_contract
+from hotspare.runners.contract import EndCause, Runner, RunnerEnd, RunnerInput
+from hotspare.stores.open import default_store_url, open_store
+from hotspare.telemetry.log import Log, LogEvent
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_RUNNER_DIED = 70
+_BEAT_MS_MAX = 1_000
+_STOP_MS_MAX = 5_000
+_HA_LOG: dict[HaEventKind, LogEvent] = {
+    HaEventKind.STARTED: LogEvent.STATE_RESTORED,
+    HaEventKind.SNAPSHOT_UNUSABLE: LogEvent.SNAPSHOT_REJECTED,
+    HaEventKind.ROLE_CHANGED: LogEvent.ROLE_CHANGED,
+    HaEventKind.ACTED: LogEvent.HA_ACTION,
+    HaEventKind.DIFFERENCE_SEEN: LogEvent.DIVERGED,
+    HaEventKind.SNAPSHOT_WRITTEN: LogEvent.SNAPSHOT_WRITTEN,
+    HaEventKind.SNAPSHOT_FAILED: LogEvent.HA_ALARM,
+    HaEventKind.BUS_TROUBLE: LogEvent.HA_ALARM,
+    HaEventKind.COORDINATION_CHANGED: LogEvent.HA_ALARM,
+    HaEventKind.RESULT_UNKNOWN: LogEvent.HA_ALARM,
+}
+
+
+def run_engine(options: EngineOptions) -> int:
+    """Run until Ctrl-C, SIGTERM, or an end of the group or the runner; the exit status says which. From the main thread."""
+    checked_prefix(options.prefix)
+    log = Log().bind(engine=options.engine)
+    log.event(LogEvent.ENGINE_STARTING, project=str(options.project), bus=options.bus_url, version=hotspare.__version__)
+    loaded = load_project(options.project, options.properties)
+    for warning in loaded.warnings:
+        log.event(LogEvent.PROJECT_WARNING, str(warning))
+    with contextlib.ExitStack() as stack:
+        engine = EngineProcess(options, loaded, log, stack)
+        return engine.run()
+    return EXIT_FAILED
+
+
+def group_topics(project: Project, plan: Plan, prefix: str) -> GroupTopics:
+    """The names of everything that a group reads and writes (SPEC B1)."""
+    inbound = [inbound_topic(prefix, project.name, w.query, w.window) for w in plan.resolved.sources]
+    outbound = [OutputStream(str(w), outbound_topic(prefix, project.name, w.query, w.window)) for w in plan.resolved.streams]
+    bad = OutputStream(BAD_STREAM, bad_topic(prefix, project.name))
+    return GroupTopics(tuple(InboundTopic(name) for name in inbound), (*outbound, bad))
+
+
+class PipelineFactory:
+    """Makes cores of one plan (`ha.core.CoreFactory`)."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def fresh(self) -> Core:
+        return Pipeline.fresh(self._plan)
+
+    def restore(self, header: bytes, pages: Mapping[str, bytes]) -> Core:
+        return Pipeline.restore(self._plan, header, pages)
+
+
+def project_identity(project: Project, plan: Plan) -> ProjectIdentity:
+    return ProjectIdentity(
+        hash=plan.project_hash,
+        document=to_document(project),
+        differences=lambda stored: differences(from_document(stored), project),
+    )
+
+
+class EngineProcess:
+    """What `run_engine` holds while it runs."""
+
+    def __init__(self, options: EngineOptions, loaded: LoadedProject, log: Log, stack: contextlib.ExitStack) -> None:
+        self._options = options
+        self._project = rebind(loaded.project, options.bindings)
+        self._plan = compile_plan(resolve(self._project))
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._end: RunnerEnd | None = None
+        self._stop_asked = False
+        self.topics = group_topics(self._project, self._plan, options.prefix)
+        group = group_name(options.prefix, self._project.name)
+        self._log = log.bind(group=group)
+        self._bus = open_bus(options.bus_url)
+        stack.callback(self._bus.close)
+        coordination = open_coordination(options.coordination_url or default_coordination_url(options.bus_url))
+        stack.callback(coordination.close)
+        store = open_store(options.store_url or default_store_url(options.bus_url))
+        stack.callback(store.close)
+        self._server = PeerServer(options.engine)
+        stack.callback(self._server.close)
+        peers = PeerLink(options.engine, socket.gethostname(), self._wake.set)
+        stack.callback(peers.close)
+        self._background = Background()
+        stack.callback(self._background.close)
+        spill = stack.enter_context(tempfile.TemporaryDirectory(prefix="hotspare-held-"))
+        ports = Ports(
+            bus=self._bus,
+            coordination=coordination,
+            store=store,
+            peers=peers,
+            codec=arrow_block,
+            clock_ms=monotonic_ms,
+            report=self._report,
+            background=self._background.run,
+            end_process=end_frozen_process,
+        )
+        definition = GroupDefinition(
+            group, self.topics, project_identity(self._project, self._plan), PipelineFactory(self._plan), options.settings
+        )
+        self.group = GroupEngine(definition, self._identity(), ports, Path(spill))
+        stack.callback(self.group.close)
+        self._connectors = ConnectorSet(self._project, self._bus, options.prefix, options.home, self._log)
+        stack.callback(self._connectors.stop)
+
+    def _identity(self) -> Member:
+        versions = f"hotspare {hotspare.__version__} python {platform.python_version()}"
+        return Member(
+            engine=self._options.engine,
+            address=self._server.address,
+            process_id=os.getpid(),
+            process_start=process_start(os.getpid()),
+            host=socket.gethostname(),
+            project_hash=self._plan.project_hash,
+            versions=versions,
+            cpu=platform.processor() or platform.machine(),
+            role="joining",
+            sequences={},
+            detail={},
+        )
+
+    def run(self) -> int:
+        start = self.group.start()
+        runner = self._runner()
+        try:
+            with _stop_on_signal(self._ask_stop):
+                runner.start(start.next_offsets)
+                self._log.event(LogEvent.ENGINE_STARTED)
+                self._beat_until(self._stop.is_set)
+                self._log.event(LogEvent.ENGINE_STOPPING)
+                self._connectors.stop()
+                self.group.ask_stop()
+                deadline_ms = monotonic_ms() + _STOP_MS_MAX
+                self._beat_until(lambda: monotonic_ms() > deadline_ms or self._end is not None)
+        finally:
+            runner.stop()
+        return self._exit_status()
+
+    def _exit_status(self) -> int:
+        if self._end is not None and self._end.cause is EndCause.FAILED:
+            self._log.event(LogEvent.ENGINE_FAILED, str(self._end.error))
+            return EXIT_FAILED
+        if not self._stop_asked:
+            self._log.event(LogEvent.ENGINE_FAILED, self.group.stopped_reason)
+            return EXIT_FAILED
+        self._log.event(LogEvent.ENGINE_STOPPED)
+        return EXIT_OK
+
+    def _runner(self) -> Runner:
+        options = self._options
+        source = RunnerInput(
+            bus_url=options.bus_url,
+            topics=tuple(runner_contract.InboundTopic(t.name, t.partitions) for t in self.topics.inbound),
+            head=Head.of(self._plan),
+            head_place=options.head_place,
+            limits=options.limits,
+        )
+        if options.runner is RunnerKind.LOCAL:
+            from hotspare.runners.local import LocalRunner
+
+            return LocalRunner(source, self.group.on_batch, self._on_end)
+        from hotspare.runners.spark.ordered import OrderedRunner
+
+        return OrderedRunner(source, self.group.on_batch, self._on_end)
+
+    def _beat_until(self, is_over: Callable[[], bool]) -> None:
+        """Perform what falls due, in the main thread, until `is_over` or the group's end."""
+        while not is_over() and self.group.role not in ENDS:
+            due_ms = self.group.next_due_ms()
+            wait_ms = _BEAT_MS_MAX if due_ms is None else min(_BEAT_MS_MAX, max(0, due_ms - monotonic_ms()))
+            self._wake.wait(wait_ms / 1000)
+            self._wake.clear()
+            self.group.cycle()
+            self._connectors.follow(self.group.role)
+
+    def _ask_stop(self) -> None:
+        self._stop_asked = True
+        self._stop.set()
+        self._wake.set()
+
+    def _on_end(self, end: RunnerEnd) -> None:
+        """The runner is gone: without it this engine is dead, and the sooner its sockets close, the sooner a spare goes on."""
+        self._end = end
+        if end.cause is EndCause.PROCESS_DIED:
+            self._log.event(LogEvent.RUNNER_ENDED, str(end.error))
+            sys.stderr.flush()
+            os._exit(EXIT_RUNNER_DIED)
+        self._stop.set()
+        self._wake.set()
+
+    def _report(self, event: HaEvent) -> None:
+        self._log.event(_HA_LOG.get(event.kind, LogEvent.HA_NOTICE), event.sentence, kind=event.kind.value, **event.numbers)
+
+
+@contextlib.contextmanager
+def _stop_on_signal(ask_stop: Callable[[], None]) -> Iterator[None]:
+    """SIGINT and SIGTERM ask for a clean stop; a second one ends the process at once."""
+    asked: list[int] = []
+
+    def handle(number: int, _frame: object) -> None:
+        if asked:
+            os._exit(128 + number)
+        asked.append(number)
+        ask_stop()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

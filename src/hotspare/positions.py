@@ -1,0 +1,19 @@
+"""How an output names the input event that caused it: known to the engine, to buses and to whoever receives outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class OutputId:
+    """The position of the event that caused an output, and the ordinal among that position's outputs in the stream, from 0.
+
+    `topic` is the index of the inbound topic in the project's inbound topics; `index` is that of the event in its message.
+    """
+
+    topic: int
+    partition: int
+    offset: int
+    index: int
+    ordinal: int
