@@ -42,10 +42,10 @@ class BadReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BadEvent:
-    """`rank`: row of the batch; `message`: a sentence with the field; `text`: the event (`engine.lanes.row_text`)."""
+    """`rank`: row of the batch; `reason`: a BadReason, or a codec's own word; `message`: a sentence; `text`: the event as text."""
 
     rank: int
-    reason: BadReason
+    reason: str
     message: str
     text: str
 

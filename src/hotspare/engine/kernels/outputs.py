@@ -1,0 +1,99 @@
+"""Loops at the engine's two doors: heartbeats and order on the way in, ordinals and digests on the way out."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hotspare.engine.chunk import Bools, Int64s, UInt8s
+from hotspare.engine.kernels import Whole, kernel
+from hotspare.engine.kernels.hashing import mix, rotate
+
+UInt64s = npt.NDArray[np.uint64]
+Int32s = npt.NDArray[np.int32]
+
+_FOLD = np.uint64(0x9E3779B97F4A7C15)
+_NULL = np.uint64(0xD6E8FEB86659FD93)
+"""Stands for a null lane."""
+
+
+class Positions(NamedTuple):
+    """Where each row of a batch stands in the input."""
+
+    topics: Int32s
+    partitions: Int32s
+    offsets: Int64s
+    indexes: Int32s
+
+
+@kernel
+def fold(h: np.uint64, value: np.uint64) -> np.uint64:
+    return rotate((h ^ value) * _FOLD, 29)
+
+
+@kernel
+def due_heartbeats(ticks: Int64s, time_us: Int64s, last: Whole, interval: int, out: Int64s) -> int:
+    """Of the rows `ticks`, those that are heartbeats: `interval` or more after the one before. Returns how many were written."""
+    count = 0
+    for i in range(len(ticks)):
+        if time_us[ticks[i]] - last >= interval:
+            last = time_us[ticks[i]]
+            out[count] = ticks[i]
+            count += 1
+    return count
+
+
+@kernel
+def first_disorder(positions: Positions, offset: Whole, index: Whole) -> Whole:
+    """The first row of one partition's rows that does not come after the one before it (at first: offset, index); -1 if none."""
+    for i in range(len(positions.offsets)):
+        now = positions.offsets[i]
+        if now < offset or (now == offset and positions.indexes[i] <= index):
+            return i
+        offset = now
+        index = np.int64(positions.indexes[i])
+    return -1
+
+
+@kernel
+def row_hash(opcode: Whole, flags: Whole, lanes: Int64s, valid: Bools, row: Whole, coded: Bools, hashes: UInt64s) -> np.uint64:
+    """Hash of an event: what it is and what its fields hold, strings by content."""
+    h = fold(np.uint64(opcode), np.uint64(flags))
+    for j in range(lanes.shape[1]):
+        if not valid[row, j]:
+            h = fold(h, _NULL)
+        elif coded[j]:
+            h = fold(h, hashes[lanes[row, j]])
+        else:
+            h = fold(h, np.uint64(lanes[row, j]))
+    return h
+
+
+@kernel
+def number_outputs(
+    rank: Int64s,
+    opcode: UInt8s,
+    flags: UInt8s,
+    lanes: Int64s,
+    valid: Bools,
+    coded: Bools,
+    hashes: UInt64s,
+    positions: Positions,
+    digest: np.uint64,
+    ordinals: Int32s,
+    digests: UInt64s,
+) -> None:
+    """Give each output its ordinal among those of its position, and the digest of the stream up to it, beginning with `digest`."""
+    ordinal = 0
+    for i in range(len(rank)):
+        at = rank[i]
+        ordinal = ordinal + 1 if i > 0 and rank[i - 1] == at else 0
+        h = row_hash(opcode[i], flags[i], lanes, valid, i, coded, hashes)
+        h = fold(h, (np.uint64(positions.topics[at]) << np.uint64(32)) ^ np.uint64(positions.partitions[at]))
+        h = fold(h, np.uint64(positions.offsets[at]))
+        h = fold(h, (np.uint64(positions.indexes[at]) << np.uint64(32)) ^ np.uint64(ordinal))
+        digest = mix(digest ^ h)
+        ordinals[i] = ordinal
+        digests[i] = digest

@@ -1,0 +1,67 @@
+"""Chunks that leave: sequence, output id and digest for each output, and the Arrow batch that carries them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.engine.batch import output_schema
+from hotspare.engine.chunk import Chunk, Int64s
+from hotspare.engine.kernels.outputs import Positions, number_outputs
+from hotspare.engine.lanes import CODED, to_arrow
+from hotspare.engine.operators.contract import BadEvent
+from hotspare.engine.plan import BAD_SCHEMA
+from hotspare.engine.state import OutputId, StreamState
+from hotspare.engine.strings import StringTable
+from hotspare.model.events import Flag, Opcode
+from hotspare.model.types import Schema
+
+
+def number_and_write(
+    chunk: Chunk, schema: Schema, positions: Positions, stream: StreamState, strings: StringTable
+) -> pa.RecordBatch:
+    """Carry `stream` on over a chunk that is not empty, and return the outputs as `batch.output_schema(schema)` says."""
+    count = len(chunk)
+    ordinals = np.empty(count, np.int32)
+    digests = np.empty(count, np.uint64)
+    coded = np.array([f.type in CODED for f in schema.fields])
+    number_outputs(
+        chunk.rank,
+        chunk.opcode,
+        chunk.flags,
+        chunk.lanes,
+        chunk.valid,
+        coded,
+        strings.hashes,
+        positions,
+        np.uint64(stream.digest),
+        ordinals,
+        digests,
+    )
+    topic, partition = positions.topics[chunk.rank], positions.partitions[chunk.rank]
+    offset, index = positions.offsets[chunk.rank], positions.indexes[chunk.rank]
+    first = stream.sequence + 1
+    stream.sequence += count
+    stream.digest = int(digests[-1])
+    stream.last_id = OutputId(int(topic[-1]), int(partition[-1]), int(offset[-1]), int(index[-1]), int(ordinals[-1]))
+    head = (np.arange(first, first + count), topic, partition, offset, index, ordinals, digests, chunk.opcode, chunk.flags)
+    columns = [pa.array(column) for column in head]
+    columns += [to_arrow(chunk.lanes[:, i], chunk.valid[:, i], f.type, strings) for i, f in enumerate(schema.fields)]
+    return pa.RecordBatch.from_arrays(columns, schema=output_schema(schema))
+
+
+def bad_chunk(bad: list[tuple[BadEvent, str]], strings: StringTable) -> Chunk:
+    """Bad events with their windows, in order of rank, as a chunk of BAD_SCHEMA."""
+    columns = (
+        [event.reason for event, _ in bad],
+        [event.message for event, _ in bad],
+        [event.text for event, _ in bad],
+        [window for _, window in bad],
+    )
+    lanes = np.empty((len(bad), len(BAD_SCHEMA)), np.int64)
+    for i, values in enumerate(columns):
+        lanes[:, i], _ = strings.intern(pa.array([str(v) for v in values], pa.string()))
+    rank: Int64s = np.array([event.rank for event, _ in bad], np.int64)
+    opcode = np.full(len(bad), Opcode.INSERT, np.uint8)
+    flags = np.full(len(bad), Flag.NORMAL, np.uint8)
+    return Chunk(rank, opcode, flags, lanes, np.ones(lanes.shape, np.bool_))

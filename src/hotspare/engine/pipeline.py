@@ -1,0 +1,99 @@
+"""The core as a runner sees it: decoded batches in, outputs per stream out, a snapshot at any batch boundary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+
+from hotspare.engine.batch import decoded_schema
+from hotspare.engine.merge import Merge
+from hotspare.engine.plan import Plan
+from hotspare.engine.snapshot import Frozen, freeze, restore
+from hotspare.engine.state import OutputId, PartitionKey, State
+from hotspare.engine.step import fresh_state, step
+from hotspare.errors import StateError
+
+STEP_ROWS_MAX = 65_536
+"""Rows of one step: what a step works on stays near the processor, and memory for intermediate results is bounded."""
+
+
+class Pipeline:
+    """Merge and step over one state. Used by one thread at a time.
+
+    Until `set_partitions`, every inbound topic has the one partition 0.
+    """
+
+    def __init__(self, plan: Plan, state: State) -> None:
+        self.plan = plan
+        self._state = state
+        self._schema = decoded_schema(plan.entry_schemas)
+        self._merge = Merge([(topic, 0) for topic in range(len(plan.entries))], state.passed)
+
+    @classmethod
+    def fresh(cls, plan: Plan) -> Pipeline:
+        """The state before the first event."""
+        return cls(plan, fresh_state(plan))
+
+    @classmethod
+    def restore(cls, plan: Plan, header: bytes, pages: Mapping[str, bytes]) -> Pipeline:
+        """The state of a snapshot. ProjectChanged, SnapshotFormat, SnapshotDamaged."""
+        return cls(plan, restore(plan, header, dict(pages)))
+
+    def set_partitions(self, partitions: Iterable[PartitionKey]) -> None:
+        """Declare which partitions there are to merge: (topic index, partition)."""
+        self._merge.set_partitions(partitions)
+
+    def feed(self, decoded: pa.RecordBatch | pa.Table) -> dict[str, pa.RecordBatch]:
+        """Take decoded rows (`batch.decoded_schema(plan.entry_schemas)`), in order within each partition, whole messages at a time.
+
+        Returns the outputs of each stream that has any. StateError where the rows have another form, or a partition was not
+        declared; PositionOrder where they do not go on where the state stands. After an error the pipeline is not to be used again.
+        """
+        if not decoded.schema.equals(self._schema):
+            raise StateError("decoded rows have another form than the project's", detail=f"{decoded.schema}")
+        for batch in [decoded] if isinstance(decoded, pa.RecordBatch) else decoded.to_batches():
+            self._merge.push(batch)
+        outputs: dict[str, list[pa.RecordBatch]] = {}
+        ready = self._merge.pull()
+        if ready is None:
+            return {}
+        for begin in range(0, ready.num_rows, STEP_ROWS_MAX):
+            self._state, made = step(self.plan, self._state, ready.slice(begin, STEP_ROWS_MAX))
+            for name, batch in made.items():
+                outputs.setdefault(name, []).append(batch)
+        return {name: pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces) for name, pieces in outputs.items()}
+
+    def freeze(self) -> Frozen:
+        """Today's state, to be written while feeding goes on. Rows that wait in the merge are not in it: they are read again."""
+        return freeze(self.plan, self._state)
+
+    @property
+    def waiting(self) -> int:
+        """Rows that wait for another partition: a reader stops at its limit of these."""
+        return self._merge.waiting
+
+    @property
+    def sequences(self) -> dict[str, int]:
+        """Newest output sequence of every stream, 0 before the first."""
+        return {name: stream.sequence for name, stream in self._state.streams.items()}
+
+    @property
+    def digests(self) -> dict[str, int]:
+        """Digest of every stream up to its newest output, an unsigned 64-bit number."""
+        return {name: stream.digest for name, stream in self._state.streams.items()}
+
+    @property
+    def last_ids(self) -> dict[str, OutputId | None]:
+        """Id of the newest output of every stream."""
+        return {name: stream.last_id for name, stream in self._state.streams.items()}
+
+    @property
+    def next_offsets(self) -> dict[PartitionKey, int]:
+        """Where a restored engine reads on, by (topic index, partition); absent where nothing passed yet."""
+        return {key: passed.offset + 1 for key, passed in self._state.passed.items()}
+
+    @property
+    def time_us(self) -> int:
+        """System time: the newest append time that passed."""
+        return self._state.time_us

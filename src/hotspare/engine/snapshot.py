@@ -1,0 +1,197 @@
+"""Snapshots as bytes: one page is a small JSON index and flat little-endian buffers, the header is JSON.
+
+A page carries the strings that it uses, numbered by first occurrence in it, so that it can be read, moved and compared alone. Equal
+states give equal bytes. Checksums belong to the store; here everything is checked that could make a restored engine wrong or crash.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hotspare.engine.kernels.interning import localise
+from hotspare.engine.pages import Column, Columns, Page
+from hotspare.engine.plan import Plan
+from hotspare.engine.state import OutputId, Passed, State, StreamState
+from hotspare.engine.step import fresh_state
+from hotspare.engine.strings import Dictionary, StringTable
+from hotspare.errors import ProjectChanged, SnapshotDamaged, SnapshotFormat
+
+FORMAT = 1
+"""Version of both forms; a newer one is refused."""
+_MAGIC = b"hotspare page\n"
+_ALIGNMENT = 64
+_DTYPES = frozenset({"<i8", "<f8", "|b1", "|u1"})
+_DICTIONARY = "strings"
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """A state at a batch boundary. `pages` may be consumed in another thread while the engine goes on."""
+
+    header: bytes
+    frozen: dict[str, Page]
+    dictionary: Dictionary
+
+    def pages(self) -> Iterator[tuple[str, bytes]]:
+        """Every page by name, in order of names."""
+        for name in sorted(self.frozen):
+            yield name, encode_page(self.frozen[name], self.dictionary)
+
+
+def freeze(plan: Plan, state: State) -> Frozen:
+    """Share the state's buffers copy-on-write; costs next to nothing."""
+    return Frozen(
+        header=_header(plan, state),
+        frozen={name: page.freeze() for name, page in state.pages.items()},
+        dictionary=state.strings.dictionary(),
+    )
+
+
+def restore(plan: Plan, header: bytes, pages: dict[str, bytes]) -> State:
+    """The state of a snapshot. SnapshotFormat, ProjectChanged, SnapshotDamaged."""
+    state = fresh_state(plan)
+    try:
+        _read_header(plan, state, json.loads(header))
+        if sorted(pages) != sorted(state.pages):
+            raise SnapshotDamaged("the snapshot has other pages than the project", detail=f"it has {sorted(pages)}")
+        for name, page in state.pages.items():
+            decode_page(page, pages[name], state.strings)
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError) as error:
+        raise SnapshotDamaged("the snapshot cannot be read", detail=str(error)) from error
+    return state
+
+
+def _header(plan: Plan, state: State) -> bytes:
+    content = {
+        "format": FORMAT,
+        "project": plan.project_hash,
+        "time_us": state.time_us,
+        "heartbeat_time_us": state.heartbeat_time_us,
+        "passed": [[*key, *astuple(state.passed[key])] for key in sorted(state.passed)],
+        "streams": {
+            name: {"sequence": s.sequence, "digest": f"{s.digest:016x}", "last_id": astuple(s.last_id) if s.last_id else None}
+            for name, s in state.streams.items()
+        },
+    }
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _read_header(plan: Plan, state: State, content: dict[str, Any]) -> None:
+    if content["format"] > FORMAT:
+        raise SnapshotFormat(
+            f"the snapshot has format {content['format']}, this hotspare reads up to {FORMAT}",
+            hint="run the hotspare that wrote it, or a newer one",
+        )
+    if content["project"] != plan.project_hash:
+        raise ProjectChanged(
+            "the snapshot belongs to another project",
+            detail=f"its hash is {content['project']}, that of the project is {plan.project_hash}",
+            hint="use a new prefix, or `hotspare reset`",
+        )
+    state.time_us = int(content["time_us"])
+    state.heartbeat_time_us = int(content["heartbeat_time_us"])
+    state.passed = {(int(t), int(p)): Passed(int(o), int(i), int(us)) for t, p, o, i, us in content["passed"]}
+    for name, stream in content["streams"].items():
+        if name not in state.streams:
+            raise SnapshotDamaged(f"the snapshot has a stream {name} that the project has not")
+        last = stream["last_id"]
+        last_id = OutputId(*(int(n) for n in last)) if last is not None else None
+        state.streams[name] = StreamState(int(stream["sequence"]), int(stream["digest"], 16), last_id)
+
+
+def encode_page(page: Page, dictionary: Dictionary) -> bytes:
+    """A page in its canonical form."""
+    buffers: list[tuple[str, npt.NDArray[Any], tuple[int, ...]]] = []
+    local = np.zeros(len(dictionary), np.int64)
+    order = np.zeros(len(dictionary), np.int64)
+    count = 1
+    for part_name in sorted(page.parts):
+        columns = page.parts[part_name].columns()
+        for name in sorted(columns):
+            array = columns[name].array
+            if columns[name].codes:
+                array = array.copy()
+                for j in columns[name].codes:
+                    codes = np.ascontiguousarray(array[:, j])
+                    count = localise(codes, local, order, count)
+                    array[:, j] = local[codes]
+            buffers.append((f"{part_name}/{name}", array, columns[name].codes))
+    used = dictionary.subset(order[:count])
+    buffers += [(f"{_DICTIONARY}/data", used.data, ()), (f"{_DICTIONARY}/offsets", used.offsets, ())]
+    return _pack(buffers)
+
+
+def _pack(buffers: list[tuple[str, npt.NDArray[Any], tuple[int, ...]]]) -> bytes:
+    index = [{"name": n, "dtype": a.dtype.str, "shape": list(a.shape), "codes": list(codes)} for n, a, codes in buffers]
+    text = json.dumps({"format": FORMAT, "buffers": index}, sort_keys=True, separators=(",", ":")).encode()
+    pieces = [_MAGIC, len(text).to_bytes(8, "little"), text]
+    size = sum(len(piece) for piece in pieces)
+    for _, array, _ in buffers:
+        raw = np.ascontiguousarray(array).tobytes()
+        pieces += [bytes(-size % _ALIGNMENT), raw]
+        size += -size % _ALIGNMENT + len(raw)
+    return b"".join(pieces)
+
+
+def _unpack(data: bytes) -> dict[str, Column]:
+    begin = len(_MAGIC) + 8
+    if data[: len(_MAGIC)] != _MAGIC:
+        raise SnapshotDamaged("a page does not begin as a page does")
+    length = int.from_bytes(data[len(_MAGIC) : begin], "little")
+    index = json.loads(data[begin : begin + length])
+    if index["format"] > FORMAT:
+        raise SnapshotFormat(f"a page has format {index['format']}, this hotspare reads up to {FORMAT}")
+    at = begin + length
+    columns: dict[str, Column] = {}
+    for entry in index["buffers"]:
+        if entry["dtype"] not in _DTYPES:
+            raise SnapshotDamaged(f"a page holds a buffer of type {entry['dtype']}")
+        dtype = np.dtype(entry["dtype"])
+        shape = tuple(int(n) for n in entry["shape"])
+        at += -at % _ALIGNMENT
+        count = int(np.prod(shape, dtype=object))
+        array = np.frombuffer(data, dtype, count, at).reshape(shape)
+        columns[entry["name"]] = Column(array.copy(), tuple(int(j) for j in entry["codes"]))
+        at += array.nbytes
+    if at != len(data):
+        raise SnapshotDamaged("a page has another length than its index says")
+    return columns
+
+
+def decode_page(page: Page, data: bytes, strings: StringTable) -> None:
+    """Fill a fresh page from its canonical form; the strings that it uses get codes of `strings`."""
+    columns = _unpack(data)
+    dictionary = _dictionary(columns)
+    codes = strings.intern_dictionary(dictionary)
+    parts: dict[str, dict[str, Column]] = {name: {} for name in page.parts}
+    for name, column in columns.items():
+        part, _, buffer = name.rpartition("/")
+        if part == _DICTIONARY:
+            continue
+        for j in column.codes:
+            local = column.array[:, j]
+            if len(local) and not 0 <= int(local.min()) <= int(local.max()) < len(dictionary):
+                raise SnapshotDamaged("a page names a string that it does not hold")
+            column.array[:, j] = codes[local]
+        parts[part][buffer] = column
+    for name, part_columns in parts.items():
+        _load(page, name, part_columns)
+
+
+def _load(page: Page, name: str, columns: Columns) -> None:
+    page.parts[name].load(columns)
+
+
+def _dictionary(columns: dict[str, Column]) -> Dictionary:
+    data = columns[f"{_DICTIONARY}/data"].array
+    offsets = columns[f"{_DICTIONARY}/offsets"].array
+    rising = len(offsets) >= 2 and offsets[0] == 0 and bool((np.diff(offsets) >= 0).all())
+    if data.dtype != np.uint8 or offsets.dtype != np.int64 or not rising or int(offsets[-1]) != len(data):
+        raise SnapshotDamaged("the strings of a page cannot be read")
+    return Dictionary(data, offsets)

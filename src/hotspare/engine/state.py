@@ -1,0 +1,67 @@
+"""Everything an engine must remember of a project: pages, positions, time, and how far its output streams are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from hotspare.engine.pages import Page
+from hotspare.engine.strings import StringTable
+from hotspare.positions import OutputId as OutputId
+
+PartitionKey: TypeAlias = tuple[int, int]
+"""Index of the inbound topic in Resolved.sources, number of the partition."""
+
+NO_TIME = -(2**63)
+"""Before any time was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The last row of a partition that went through the door, and the running append time at it."""
+
+    offset: int
+    index: int
+    time_us: int
+
+
+@dataclass(slots=True)
+class StreamState:
+    """The newest output of a stream: its sequence (0: none yet), the digest up to it, its id."""
+
+    sequence: int = 0
+    digest: int = 0
+    last_id: OutputId | None = None
+
+
+@dataclass(slots=True)
+class State:
+    """Owned by one engine at a time: `step` takes it, changes it in place and gives it back.
+
+    pages              by `query/window#slice`
+    strings            not part of a snapshot: pages are written with the strings that they use
+    passed             per partition
+    time_us            system time: the greatest append time that passed; NO_TIME before the first
+    heartbeat_time_us  system time of the last heartbeat; NO_TIME before the first
+    streams            by name, `bad` among them
+    """
+
+    pages: dict[str, Page]
+    streams: dict[str, StreamState]
+    strings: StringTable = field(default_factory=StringTable)
+    passed: dict[PartitionKey, Passed] = field(default_factory=dict)
+    time_us: int = NO_TIME
+    heartbeat_time_us: int = NO_TIME
+
+    def compact_strings(self) -> None:
+        """Forget strings that no page holds. Nothing that an engine puts out shows when this happens."""
+        used = np.zeros(self.strings.count, np.bool_)
+        for page in self.pages.values():
+            for part in page.parts.values():
+                part.mark(used)
+        codes = self.strings.compact(used)
+        for page in self.pages.values():
+            for part in page.parts.values():
+                part.recode(codes)
