@@ -7,18 +7,18 @@ a bad event of it.
 
 from __future__ import annotations
 
-import datetime
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
+import pyarrow as pa
+
+from hotspare.engine.codec.values import DateFormat, parse
 from hotspare.errors import UsageError
 from hotspare.model.types import FieldType, Schema
 
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_MICROSECOND = datetime.timedelta(microseconds=1)
-_INTEGER = re.compile(r"[+-]?\d+")
 _TIMES = (FieldType.DATE, FieldType.STAMP)
 
 
@@ -76,6 +76,8 @@ class RowForm:
             raise UsageError(
                 "a missing key column or a date format needs the window's schema", hint="name the project's file with --project"
             )
+        if self.date_format:
+            DateFormat.of(self.date_format)
 
     @cached_property
     def prefix_columns(self) -> int:
@@ -128,11 +130,19 @@ class RowForm:
                 return columns
             position = end + 1
 
-    def canonical(self, row: bytes) -> bytes:
-        """The row as topics hold it."""
-        return self._prefix + row if self._is_plain else self._rewritten(self.split(row))
+    def canonical(self, rows: Sequence[bytes]) -> list[bytes]:
+        """The rows as topics hold them, one for one. A row's result does not depend on the others."""
+        if self._is_plain:
+            return [self._prefix + row for row in rows] if self._prefix else list(rows)
+        rewritten = [self._rewritten(self.split(row)) for row in rows]
+        if self.schema is not None and self.date_format:
+            for index, each in enumerate(self.schema.fields):
+                if each.type in _TIMES:
+                    self._put_times(rewritten, 2 + index, each.type)
+        return [b",".join(columns) for columns in rewritten]
 
-    def _rewritten(self, columns: list[bytes]) -> bytes:
+    def _rewritten(self, columns: list[bytes]) -> list[bytes]:
+        """Opcode, flag and fields of a row of this form."""
         head: list[bytes] = []
         if self.opcode is OpcodeColumn.PRESENT and columns:
             opcode = columns.pop(0)
@@ -145,9 +155,7 @@ class RowForm:
             head.append(columns.pop(0))
         if self.schema is not None and self.key is KeyColumn.ABSENT:
             columns.insert(self.schema.key_indexes[0], b"")
-        if self.schema is not None and self.date_format:
-            columns = [self._dated(column, index) for index, column in enumerate(columns)]
-        return b",".join([*head, *(self._with_commas(column) for column in columns)])
+        return [*head, *(self._with_commas(column) for column in columns)]
 
     def _with_commas(self, column: bytes) -> bytes:
         """A column that was separated by another delimiter: commas in it must not separate now."""
@@ -155,35 +163,23 @@ class RowForm:
             return column
         return b'"' + column.replace(b'"', b'""') + b'"'
 
-    def _dated(self, column: bytes, index: int) -> bytes:
-        schema = self.schema
-        if schema is None or index >= len(schema) or schema.fields[index].type not in _TIMES:
-            return column
-        microseconds = time_us(column, self.date_format)
-        if microseconds is None:
-            return column
-        unit = 1 if schema.fields[index].type is FieldType.STAMP else 1_000_000
-        return str(microseconds // unit).encode()
+    def _put_times(self, rows: list[list[bytes]], place: int, type_: FieldType) -> None:
+        """Replace the texts of one column by seconds or microseconds since 1970; a text that is no such time stays."""
+        found = [columns for columns in rows if place < len(columns)]
+        values, _ = parse(pa.array([_text(columns[place]) for columns in found], pa.string()), type_, self._dates)
+        whole = values.cast(pa.int64())
+        for index, number in enumerate(whole.to_pylist()):
+            if number is not None:
+                found[index][place] = str(number).encode()
+
+    @cached_property
+    def _dates(self) -> DateFormat:
+        return DateFormat.of(self.date_format)
 
 
-def time_us(column: bytes, date_format: str) -> int | None:
-    """Microseconds since 1970 UTC of a time written in `date_format` (strptime; a fraction may follow the seconds), or None."""
+def _text(column: bytes) -> str | None:
+    """A column without blanks and quotes around it; None where it is empty or no UTF-8."""
     try:
-        text = column.decode().strip().strip('"').strip()
-        if not text or _INTEGER.fullmatch(text):
-            return None
-        return _parsed_us(text, date_format)
-    except ValueError:
+        return column.decode().strip().strip('"').strip() or None
+    except UnicodeDecodeError:
         return None
-
-
-def _parsed_us(text: str, date_format: str) -> int:
-    try:
-        moment = datetime.datetime.strptime(text, date_format)
-    except ValueError:
-        if "%S" not in date_format or "%f" in date_format:
-            raise
-        moment = datetime.datetime.strptime(text, date_format.replace("%S", "%S.%f"))
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
-    return (moment - _EPOCH) // _MICROSECOND

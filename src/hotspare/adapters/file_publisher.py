@@ -203,7 +203,7 @@ class _Publication:
         positions[-1] = SourcePosition(begin + rows[-1].end, self._file.check())
         canonical = self._options.form.canonical
         messages = [
-            Outgoing(b"\n".join([canonical(row.text) for row in each]), source_headers(self._prefix, position))
+            Outgoing(b"\n".join(canonical([row.text for row in each])), source_headers(self._prefix, position))
             for each, position in zip(blocks, positions, strict=True)
         ]
         self._append_once(messages, positions[-1].published_bytes)

@@ -44,8 +44,8 @@ class RowFormat(Protocol):
     @property
     def name(self) -> str: ...
 
-    def title(self) -> bytes:
-        """What stands first in the file, with its line end; b"" for nothing."""
+    def title(self, rows: pa.RecordBatch) -> bytes:
+        """What stands before the first rows, which are given, with its line end; b"" for nothing."""
 
     def decode(self, value: bytes) -> pa.RecordBatch:
         """The rows of one message. BusError where it is no block of this stream."""
@@ -164,7 +164,7 @@ class _Subscription:
             self._follow(file, self._begin(file))
 
     def _begin(self, file: BinaryIO) -> SubscriberPosition:
-        """Bring the file to where its position says it is, and write what opens it if it is new."""
+        """Bring the file to where its position says it is; a new one begins with its snapshot, if it has one."""
         position = load_position(self._path)
         size = os.fstat(file.fileno()).st_size
         if position is None:
@@ -199,7 +199,6 @@ class _Subscription:
             )
 
     def _open_file(self, file: BinaryIO, position: SubscriberPosition) -> SubscriberPosition:
-        file.write(self._format.title())
         position = replace(position, begun=True)
         if self._options.opening is Opening.SNAPSHOT:
             position = self._write_snapshot(file, position)
@@ -268,6 +267,8 @@ class _Subscription:
 
     def _write(self, file: BinaryIO, rows: pa.RecordBatch) -> None:
         if len(rows):
+            if file.tell() == 0:
+                file.write(self._format.title(rows))
             file.write(self._format.text(rows))
             self.progress.rows += len(rows)
 

@@ -19,7 +19,7 @@ class SubscriberPosition:
     """`file_bytes` of the output hold everything of `topic` before `offset`; what lies beyond is written again.
 
     `form` names the options that shape the rows. `sequence` is that of the last row seen, 0 for none; `begun` says whether the
-    rows that open the file (title, snapshot) are in it; `update_open` whether that row was an update block whose delete follows.
+    snapshot that opens the file, if it has one, is in it; `update_open` whether that row was an update block whose delete follows.
     """
 
     topic: str

@@ -1,0 +1,122 @@
+"""How outputs become the text of a file: CSV as SPEC 5.2 has it, and the file of bad events (F15)."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hotspare.engine.batch import OUTPUT_COLUMNS, output_schema
+from hotspare.engine.codec import arrow_block
+from hotspare.engine.codec.csv_rows import CsvStyle, rows_to_csv
+from hotspare.engine.plan import BAD_SCHEMA
+from hotspare.errors import BusError
+from hotspare.model.types import Schema
+
+BAD_COLUMNS: tuple[str, ...] = ("reason", "window", "position", "message", "text")
+"""Columns of a file of bad events. The position is `topic index:partition:offset:index in the message`."""
+_POSITION = ("hs:topic", "hs:partition", "hs:offset", "hs:index")
+
+
+class HeaderLine(Enum):
+    """The title line of a file (I6)."""
+
+    NONE = "false"
+    NAMES = "true"
+    """The names of the fields."""
+    FULL = "full"
+    """The columns of opcode and flags too."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileStyle:
+    """`columns` chooses how doubles are written; `date_format` (strftime) how dates and stamps are, "" for numbers."""
+
+    header: HeaderLine = HeaderLine.NONE
+    columns: CsvStyle = CsvStyle.FILE
+    date_format: str = ""
+
+    @property
+    def name(self) -> str:
+        return " ".join(part for part in ("csv", self.header.value, self.columns.value, self.date_format) if part)
+
+
+class OutputRows:
+    """A `RowFormat` (file_subscriber) for the outputs of a window. `schema` None takes them as their blocks say."""
+
+    def __init__(self, style: FileStyle, schema: Schema | None = None) -> None:
+        self._schema = None if schema is None else output_schema(schema)
+        self._style = style
+
+    @property
+    def name(self) -> str:
+        return self._style.name
+
+    def title(self, rows: pa.RecordBatch) -> bytes:
+        if self._style.header is HeaderLine.NONE:
+            return b""
+        names = list(rows.schema.names[len(OUTPUT_COLUMNS) :])
+        return _line(["opcode", "flags", *names] if self._style.header is HeaderLine.FULL else names)
+
+    def decode(self, value: bytes) -> pa.RecordBatch:
+        return _decoded(value, self._schema)
+
+    def text(self, rows: pa.RecordBatch) -> bytes:
+        return rows_to_csv(_dated(rows, self._style.date_format), self._style.columns)
+
+
+class BadRows:
+    """A `RowFormat` (file_subscriber) for the stream of bad events, always with a title line."""
+
+    name = "bad"
+
+    def title(self, rows: pa.RecordBatch) -> bytes:
+        return _line(BAD_COLUMNS)
+
+    def decode(self, value: bytes) -> pa.RecordBatch:
+        return _decoded(value, output_schema(BAD_SCHEMA))
+
+    def text(self, rows: pa.RecordBatch) -> bytes:
+        positions = zip(*(rows.column(name).to_pylist() for name in _POSITION), strict=True)
+        texts = {name: rows.column(name).to_pylist() for name in BAD_COLUMNS if name != "position"}
+        texts["position"] = [":".join(str(number) for number in position) for position in positions]
+        return b"".join(_line(row) for row in zip(*(texts[name] for name in BAD_COLUMNS), strict=True))
+
+
+def _decoded(value: bytes, schema: pa.Schema | None) -> pa.RecordBatch:
+    """The rows of a message; BusError where it is no block of outputs, or of another window."""
+    batch = arrow_block.decode(value)
+    names = [name for name, _ in OUTPUT_COLUMNS]
+    if batch.schema.names[: len(names)] != names or (schema is not None and not batch.schema.equals(schema)):
+        wanted = schema if schema is not None else pa.schema(OUTPUT_COLUMNS)
+        raise BusError(
+            "a message holds outputs of another form than expected",
+            detail=f"found {_brief(batch.schema)}; expected {_brief(wanted)}",
+            hint="name the project that runs under this prefix",
+        )
+    return batch
+
+
+def _brief(schema: pa.Schema) -> str:
+    return ",".join(f"{field.name}:{field.type}" for field in schema if not field.name.startswith("hs:"))
+
+
+def _dated(rows: pa.RecordBatch, date_format: str) -> pa.RecordBatch:
+    """Dates and stamps as text where a format is given."""
+    if not date_format:
+        return rows
+    for index, field in enumerate(rows.schema):
+        if pa.types.is_timestamp(field.type):
+            rows = rows.set_column(index, pa.field(field.name, pa.string()), pc.strftime(rows.column(index), date_format))
+    return rows
+
+
+def _line(values: Iterable[str | None]) -> bytes:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerow(["" if value is None else value for value in values])
+    return out.getvalue().encode()

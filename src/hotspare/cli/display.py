@@ -1,0 +1,47 @@
+"""What commands show: progress on standard error where that is a terminal, tables on standard output."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+WIDTH_WITHOUT_TERMINAL = 160
+
+
+@contextlib.contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[float, float, str], None]]:
+    """Shows a bar while the block runs, if standard error is a terminal. Call with (done, total, note); total 0 is unknown."""
+    console = Console(stderr=True)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=None, note="")
+
+        def update(done: float, total: float, note: str) -> None:
+            progress.update(task, completed=done, total=total or None, note=note)
+
+        yield update
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table on standard output; numbers stand right. Nothing is cut off when it goes to a file."""
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, markup=False, width=WIDTH_WITHOUT_TERMINAL)
+    table = Table(title=title, title_justify="left")
+    for index, name in enumerate(columns):
+        is_number = bool(rows) and all(isinstance(row[index], int | float) or row[index] == "" for row in rows)
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(str(value) for value in row))
+    console.print(table)
