@@ -10,7 +10,6 @@ import typer
 
 if TYPE_CHECKING:
     from hotspare.adapters.file_publisher import PublishOptions
-    from hotspare.model.types import Schema
 
 
 class _Flags(StrEnum):
@@ -47,6 +46,7 @@ def command(
     from hotspare.adapters.canonical import FlagColumn, InsertOpcode, KeyColumn, OpcodeColumn, RowForm
     from hotspare.adapters.csv_file import Growth
     from hotspare.adapters.file_publisher import PublishOptions
+    from hotspare.cli.project_file import source_schema
 
     flags = {None: FlagColumn.PRESENT, _Flags.normal: FlagColumn.NORMAL, _Flags.partialupdate: FlagColumn.PARTIAL}
     form = RowForm(
@@ -56,7 +56,7 @@ def command(
         key=KeyColumn.ABSENT if noautogenfield else KeyColumn.PRESENT,
         delimiter=delimiter,
         date_format=dateformat,
-        schema=_schema(project, window, set_ or ()) if project is not None else None,
+        schema=source_schema(project, set_, window),
     )
     options = PublishOptions(
         form=form,
@@ -69,23 +69,6 @@ def command(
         source_name=source,
     )
     _publish(bus, prefix, window, partition, file, options)
-
-
-def _schema(project: Path, window: str, texts: list[str] | tuple[str, ...]) -> Schema:
-    """Schema of the window in the project's file; UsageError where that has no such source window."""
-    from hotspare.adapters.connector_options import home_properties
-    from hotspare.cli.values import properties, window_path
-    from hotspare.errors import UsageError
-    from hotspare.model.load import load_project
-    from hotspare.model.project import WindowId
-
-    resolved = load_project(project, {**home_properties(project, None), **properties(texts)}).resolved
-    path = window_path(window)
-    wanted = WindowId(path.query, path.window)
-    if path.project != resolved.project.name or wanted not in resolved.sources:
-        sources = ", ".join(f"{resolved.project.name}/{source}" for source in resolved.sources)
-        raise UsageError(f"project file {project} has no source window {window}", hint=f"its source windows: {sources}")
-    return resolved.schema(wanted)
 
 
 def _publish(url: str, prefix: str, window: str, partition: int, file: Path, options: PublishOptions) -> None:

@@ -10,7 +10,6 @@ import typer
 
 if TYPE_CHECKING:
     from hotspare.adapters.file_subscriber import RowFormat, SubscribeOptions
-    from hotspare.model.types import Schema
 
 
 class _Header(StrEnum):
@@ -46,6 +45,7 @@ def command(
     from hotspare.adapters.file_subscriber import Opening, SubscribeOptions, Until
     from hotspare.adapters.output_rows import BadRows, CsvStyle, FileStyle, HeaderLine, OutputRows
     from hotspare.bus.naming import bad_topic, checked_name, checked_prefix, outbound_topic
+    from hotspare.cli.project_file import stream_schema
     from hotspare.cli.values import window_path
     from hotspare.errors import UsageError
 
@@ -64,25 +64,8 @@ def command(
         return
     path = window_path(window)
     style = FileStyle(HeaderLine(header.value), CsvStyle.EXACT if doubles is _Doubles.exact else CsvStyle.FILE, dateformat)
-    rows = OutputRows(style, _schema(project, window, set_ or ()) if project is not None else None)
+    rows = OutputRows(style, stream_schema(project, set_, window))
     _subscribe(bus, outbound_topic(checked_prefix(prefix), path.project, path.query, path.window), file, rows, options)
-
-
-def _schema(project: Path, window: str, texts: list[str] | tuple[str, ...]) -> Schema:
-    """Schema of the window in the project's file; UsageError where that does not publish such a window."""
-    from hotspare.adapters.connector_options import home_properties
-    from hotspare.cli.values import properties, window_path
-    from hotspare.errors import UsageError
-    from hotspare.model.load import load_project
-    from hotspare.model.project import WindowId
-
-    resolved = load_project(project, {**home_properties(project, None), **properties(texts)}).resolved
-    path = window_path(window)
-    wanted = WindowId(path.query, path.window)
-    if path.project != resolved.project.name or wanted not in resolved.streams:
-        streams = ", ".join(f"{resolved.project.name}/{stream}" for stream in resolved.streams)
-        raise UsageError(f"project file {project} publishes no window {window}", hint=f"its output streams: {streams}")
-    return resolved.schema(wanted)
 
 
 def _subscribe(url: str, topic: str, file: Path, rows: RowFormat, options: SubscribeOptions) -> None:

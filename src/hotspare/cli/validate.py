@@ -19,14 +19,12 @@ def command(
     home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.")] = None,
 ) -> None:
     """Check a project. Exit status 2 if it has mistakes, which are all shown, each with its place."""
-    from hotspare.adapters.connector_options import home_properties
     from hotspare.bus.naming import checked_prefix
-    from hotspare.cli.values import properties
+    from hotspare.cli.project_file import loaded_project
     from hotspare.engine.plan import compile_plan
-    from hotspare.model.load import load_project
 
     checked_prefix(prefix)
-    loaded = load_project(project, {**home_properties(project, home), **properties(set_ or ())})
+    loaded = loaded_project(project, set_, home)
     compile_plan(loaded.resolved)
     for warning in loaded.warnings:
         typer.echo(f"warning: {warning}", err=True)

@@ -1,0 +1,182 @@
+"""What coordination, bus and store know of a group, as one document with stable keys: what `hotspare status --json` prints.
+
+    {"groups": [{"group", "epoch", "active", "successor", "lease_left_ms",
+                 "engines": [{"engine", "role", "step", "epoch", "host", "process_id", "address", "is_running", "silent_ms",
+                              "project_hash", "versions", "cpu", "coordination", "ended_because", "held_bytes", "spilled_bytes",
+                              "positions": [{"topic", "partition", "next_offset", "end_offset", "lag"}],
+                              "streams": [{"stream", "sequence", "committed", "held", "digest"}]}],
+                 "progress": [{"stream", "sequence", "digest", "epoch"}],
+                 "snapshots": [{"name", "engine", "status", "order", "bytes_total", "written_time_us"}]}]}
+
+Numbers are numbers; digests are 16 hexadecimal digits; what is not known is null. `lag` counts messages still to be read, `held`
+outputs computed but not known to be committed, `silent_ms` the time since an engine's last word, seen from the group's newest.
+`is_running` is known for engines of this machine only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hotspare.bus.contract import Bus, Partition
+from hotspare.coordination.contract import Coordination, Member
+from hotspare.errors import BusError
+from hotspare.ha.peers import is_process_gone
+from hotspare.stores.contract import Store
+
+Document = dict[str, Any]
+_ORIGIN = "origin"
+
+
+@dataclass(frozen=True)
+class GroupSources:
+    """Where a group's facts are; without bus or store their part stays empty."""
+
+    coordination: Coordination
+    bus: Bus | None = None
+    store: Store | None = None
+
+
+def report(sources: GroupSources, groups: Sequence[str] | None = None) -> Document:
+    """The document for `groups`, by default for all that coordination has seen."""
+    names = sorted(sources.coordination.groups()) if groups is None else list(groups)
+    return {"groups": [group_document(sources, name) for name in names]}
+
+
+def group_document(sources: GroupSources, group: str) -> Document:
+    leader = sources.coordination.leader(group)
+    members = sources.coordination.members(group)
+    topics = _topics(sources.coordination, group)
+    ends = _end_offsets(sources.bus, topics)
+    newest_ms = max((member.seen_ms for member in members), default=0)
+    return {
+        "group": group,
+        "epoch": leader.epoch,
+        "active": leader.holder or None,
+        "successor": leader.successor or None,
+        "lease_left_ms": leader.lease_left_ms if leader.holder else None,
+        "engines": [{**_engine(member, topics, ends), "silent_ms": newest_ms - member.seen_ms} for member in members],
+        "progress": _progress(sources.bus, group),
+        "snapshots": _snapshots(sources.store, group),
+    }
+
+
+def is_running(member: Member) -> bool | None:
+    """Whether an engine's process lives; None where it is on another machine."""
+    if member.host != socket.gethostname():
+        return None
+    return not is_process_gone(member.process_id, member.process_start)
+
+
+def _topics(coordination: Coordination, group: str) -> list[str]:
+    """The inbound topics by index, as the group's first engine noted them."""
+    with contextlib.suppress(ValueError, TypeError):
+        origin = json.loads(coordination.fact(group, _ORIGIN) or b"[]")
+        return list(dict.fromkeys(str(topic) for topic, _, _ in origin))
+    return []
+
+
+def _end_offsets(bus: Bus | None, topics: Sequence[str]) -> dict[tuple[str, int], int]:
+    """End offset per partition of the topics that the bus has."""
+    ends: dict[tuple[str, int], int] = {}
+    if bus is not None:
+        known = bus.topics()
+        for topic in topics:
+            for number in range(known.get(topic, 0)):
+                ends[topic, number] = bus.end_offset(Partition(topic, number))
+    return ends
+
+
+def _engine(member: Member, topics: Sequence[str], ends: Mapping[tuple[str, int], int]) -> Document:
+    detail = member.detail
+    return {
+        "engine": member.engine,
+        "role": member.role,
+        "step": detail.get("step"),
+        "epoch": _number(detail.get("epoch")),
+        "host": member.host,
+        "process_id": member.process_id,
+        "address": member.address,
+        "is_running": is_running(member),
+        "project_hash": member.project_hash,
+        "versions": member.versions,
+        "cpu": member.cpu,
+        "coordination": detail.get("coordination"),
+        "ended_because": detail.get("ended_because") or None,
+        "held_bytes": _number(detail.get("held_bytes")),
+        "spilled_bytes": _number(detail.get("spilled_bytes")),
+        "positions": _positions(_mapping(detail.get("positions")), topics, ends),
+        "streams": _streams(member),
+    }
+
+
+def _positions(offsets: Mapping[str, Any], topics: Sequence[str], ends: Mapping[tuple[str, int], int]) -> list[Document]:
+    found = []
+    for key, offset in sorted(offsets.items()):
+        index, _, number = key.partition("/")
+        if not (index.isdigit() and number.isdigit() and isinstance(offset, int)):
+            continue
+        topic = topics[int(index)] if int(index) < len(topics) else None
+        end = ends.get((topic, int(number))) if topic is not None else None
+        lag = None if end is None else max(0, end - offset)
+        found.append({"topic": topic, "partition": int(number), "next_offset": offset, "end_offset": end, "lag": lag})
+    return found
+
+
+def _streams(member: Member) -> list[Document]:
+    committed, held = _mapping(member.detail.get("committed")), _mapping(member.detail.get("held"))
+    digests = _mapping(member.detail.get("digests"))
+    return [
+        {
+            "stream": stream,
+            "sequence": sequence,
+            "committed": committed.get(stream),
+            "held": held.get(stream),
+            "digest": digests.get(stream),
+        }
+        for stream, sequence in sorted(member.sequences.items())
+    ]
+
+
+def _progress(bus: Bus | None, group: str) -> list[Document]:
+    if bus is None:
+        return []
+    with contextlib.suppress(BusError):
+        return [
+            {"stream": stream, "sequence": each.sequence, "digest": f"{each.digest:016x}", "epoch": each.epoch}
+            for stream, each in sorted(bus.progress(group).items())
+        ]
+    return []
+
+
+def _snapshots(store: Store | None, group: str) -> list[Document]:
+    if store is None:
+        return []
+    return [
+        {
+            "name": info.name,
+            "engine": info.engine,
+            "status": info.status.value,
+            "order": info.order,
+            "bytes_total": info.bytes_total,
+            "written_time_us": info.written_time_us,
+        }
+        for info in store.list(group)
+    ]
+
+
+def _mapping(text: str | None) -> dict[str, Any]:
+    """An engine's own words may be of another version: what cannot be read is left out."""
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.lstrip("-").isdigit() else None

@@ -1,0 +1,74 @@
+"""`hotspare reset`: forget what a group remembers, so that it begins anew; never while one of its engines is alive."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from hotspare.coordination.contract import Coordination
+
+
+class _Others(Enum):
+    """What is known of engines on other machines, whose processes cannot be seen from here."""
+
+    UNKNOWN = "unknown"
+    GONE = "gone"
+
+
+def command(
+    project: Annotated[Path | None, typer.Argument(help="Project file whose group is meant.")] = None,
+    *,
+    group: Annotated[str, typer.Option(help="Instead of a project's file: the group, PREFIX.PROJECT")] = "",
+    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db")] = "",
+    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")] = "",
+    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.")] = "",
+    prefix: Annotated[str, typer.Option(help="First part of all topic names, with a project's file.")] = "hotspare",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also where engines of other machines may be alive.")] = False,
+) -> None:
+    """Forget a group's origin, project and snapshots. Its topics and its epoch stay."""
+    from hotspare.bus.naming import checked_prefix, group_name
+    from hotspare.cli.project_file import loaded_project
+    from hotspare.cli.status import open_sources
+    from hotspare.errors import UsageError
+
+    if (project is None) == (not group):
+        raise UsageError("one of PROJECT and --group is needed")
+    if project is not None:
+        group = group_name(checked_prefix(prefix), loaded_project(project, None).project.name)
+    with ExitStack() as stack:
+        sources = open_sources(stack, bus, coordination, store)
+        if group not in sources.coordination.groups():
+            raise UsageError(f"no group is called {group}", hint="groups: " + (", ".join(sources.coordination.groups()) or "none"))
+        _refuse_if_alive(sources.coordination, group, _Others.GONE if force else _Others.UNKNOWN)
+        count = len(sources.store.list(group)) if sources.store is not None else 0
+        if not yes:
+            typer.confirm(f"forget group {group} with {count} snapshots?", abort=True)
+        if sources.store is not None:
+            sources.store.forget(group)
+        sources.coordination.forget(group)
+    typer.echo(f"group {group} is forgotten, with {count} snapshots")
+
+
+def _refuse_if_alive(service: Coordination, group: str, others: _Others) -> None:
+    """UsageError naming the engines that live, or may live."""
+    from hotspare.cli.group_report import is_running
+    from hotspare.errors import UsageError
+
+    states = {member.engine: is_running(member) for member in service.members(group)}
+    alive = [engine for engine, running in states.items() if running]
+    unseen = [engine for engine, running in states.items() if running is None and others is _Others.UNKNOWN]
+    leader = service.leader(group)
+    if leader.holder and leader.lease_left_ms > 0 and states.get(leader.holder, True):
+        alive.append(leader.holder)
+    if alive:
+        raise UsageError(f"group {group} has engines that are alive: {', '.join(dict.fromkeys(alive))}", hint="stop them first")
+    if unseen:
+        raise UsageError(
+            f"group {group} has engines on other machines: {', '.join(unseen)}", hint="stop them, or say --force if they are gone"
+        )

@@ -1,0 +1,117 @@
+"""`hotspare status`: groups, engines, roles, positions, lag, held outputs, digests and snapshots, as tables or as JSON."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from hotspare.cli.group_report import Document, GroupSources
+
+
+def command(
+    *,
+    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db; tells where coordination and snapshots are.")] = "",
+    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")] = "",
+    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.")] = "",
+    group: Annotated[str, typer.Option(help="Only this group: PREFIX.PROJECT")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of tables.")] = False,
+) -> None:
+    """Show what every engine of every group is doing."""
+    from hotspare.cli.group_report import report
+
+    with ExitStack() as stack:
+        sources = open_sources(stack, bus, coordination, store)
+        document = report(sources, [group] if group else None)
+    if as_json:
+        typer.echo(json.dumps(document, indent=2, sort_keys=True))
+    else:
+        _show(document)
+
+
+def open_sources(stack: ExitStack, bus: str, coordination: str, store: str) -> GroupSources:
+    """Bus, coordination and store by URL or beside the bus; closed with `stack`. UsageError where nothing says where they are."""
+    from hotspare.bus.open import open_bus
+    from hotspare.cli.group_report import GroupSources
+    from hotspare.coordination.open import default_coordination_url, open_coordination
+    from hotspare.errors import UsageError
+    from hotspare.stores.open import default_store_url, open_store
+
+    if not bus and not coordination:
+        raise UsageError("neither --bus nor --coordination was given", hint="give --bus URL")
+    service = open_coordination(coordination or default_coordination_url(bus))
+    stack.callback(service.close)
+    opened_bus = open_bus(bus) if bus else None
+    if opened_bus is not None:
+        stack.callback(opened_bus.close)
+    opened_store = open_store(store or default_store_url(bus)) if store or bus else None
+    if opened_store is not None:
+        stack.callback(opened_store.close)
+    return GroupSources(service, opened_bus, opened_store)
+
+
+def _show(document: Document) -> None:
+    from hotspare.cli.display import print_table
+
+    if not document["groups"]:
+        typer.echo("no group was ever started here")
+    for group in document["groups"]:
+        active = group["active"] or "nobody"
+        lease = "" if group["lease_left_ms"] is None else f", {group['lease_left_ms']} ms of its lease left"
+        typer.echo(f"group {group['group']}: epoch {group['epoch']}, active {active}{lease}")
+        print_table(
+            "Engines", ("engine", "role", "epoch", "process", "running", "lag", "held", "held_bytes", "note"), _engines(group)
+        )
+        positions = [
+            (e["engine"], *_values(p, "topic partition next_offset end_offset lag"))
+            for e in group["engines"]
+            for p in e["positions"]
+        ]
+        print_table("Positions", ("engine", "topic", "partition", "next_offset", "end_offset", "lag"), positions)
+        print_table("Output streams", ("engine", "stream", "sequence", "committed", "held", "digest"), _streams(group))
+        snapshots = [(*_values(s, "name engine status bytes_total"), _time(s["written_time_us"])) for s in group["snapshots"]]
+        print_table("Snapshots", ("name", "engine", "status", "bytes_total", "written"), snapshots)
+
+
+def _engines(group: Document) -> list[tuple[Any, ...]]:
+    rows = []
+    for engine in group["engines"]:
+        lags = [p["lag"] for p in engine["positions"] if p["lag"] is not None]
+        held = [s["held"] for s in engine["streams"] if s["held"] is not None]
+        running = {True: "yes", False: "no", None: "?"}[engine["is_running"]]
+        process = f"{engine['host']}:{engine['process_id']}"
+        numbers = (sum(lags) if lags else "", sum(held) if held else "")
+        rows.append(
+            (
+                engine["engine"],
+                engine["role"],
+                *_values(engine, "epoch"),
+                process,
+                running,
+                *numbers,
+                *_values(engine, "held_bytes ended_because"),
+            )
+        )
+    return rows
+
+
+def _streams(group: Document) -> list[tuple[Any, ...]]:
+    rows = [("committed", *_values(p, "stream sequence"), p["sequence"], 0, p["digest"]) for p in group["progress"]]
+    return rows + [
+        (engine["engine"], *_values(stream, "stream sequence committed held digest"))
+        for engine in group["engines"]
+        for stream in engine["streams"]
+    ]
+
+
+def _values(document: Document, names: str) -> tuple[Any, ...]:
+    return tuple("" if document[name] is None else document[name] for name in names.split())
+
+
+def _time(time_us: int) -> str:
+    from hotspare.cli.topics import time_text
+
+    return time_text(time_us)
