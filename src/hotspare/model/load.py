@@ -6,6 +6,7 @@ import codecs
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from hotspare.errors import Mistake, Place, ProjectError, UsageError
@@ -16,8 +17,15 @@ from hotspare.model.names import did_you_mean, one_of
 from hotspare.model.project import Project, WindowId
 from hotspare.model.resolve import Resolved, resolved_from
 
-_XML_SUFFIXES = frozenset({".xml"})
-_YAML_SUFFIXES = frozenset({".yaml", ".yml"})
+
+class Form(Enum):
+    """How a project is written."""
+
+    YAML = "yaml"
+    ESP_XML = "esp-xml"
+
+
+_SUFFIXES = {".yaml": Form.YAML, ".yml": Form.YAML, ".xml": Form.ESP_XML}
 _ENCODINGS = frozenset({"us-ascii", "iso-8859-1", "iso-8859-15", "windows-1252", "utf-8", "utf-16"})
 _XML_ENCODING = re.compile(rb"""\s*<\?xml[^>]*\sencoding\s*=\s*["']([A-Za-z0-9._\-]{1,40})["']""")
 
@@ -46,14 +54,17 @@ def load_project(path: Path | str, properties: Mapping[str, str] | None = None, 
     if len(data) > TEXT_BYTES_MAX:
         raise UsageError(f"project file {path} is larger than {TEXT_BYTES_MAX >> 20} MiB")
     text = _decoded(data, str(path))
-    if path.suffix.lower() in _YAML_SUFFIXES | _XML_SUFFIXES:
-        return _checked(text, str(path), properties or {}, name, is_xml=path.suffix.lower() in _XML_SUFFIXES)
-    return load_text(text, str(path), properties, name=name)
+    form = _SUFFIXES.get(path.suffix.lower()) or _form(text)
+    return _checked(text, str(path), form, properties or {}, name)
 
 
 def load_text(text: str, file: str = "", properties: Mapping[str, str] | None = None, *, name: str = "") -> LoadedProject:
     """Like `load_project`, for a text; `file` is what places call it."""
-    return _checked(text, file, properties or {}, name, is_xml=text.lstrip("\ufeff \t\r\n").startswith("<"))
+    return _checked(text, file, _form(text), properties or {}, name)
+
+
+def _form(text: str) -> Form:
+    return Form.ESP_XML if text.lstrip("\ufeff \t\r\n").startswith("<") else Form.YAML
 
 
 def _decoded(data: bytes, file: str) -> str:
@@ -71,8 +82,8 @@ def _decoded(data: bytes, file: str) -> str:
         raise ProjectError(file, [mistake]) from None
 
 
-def _checked(text: str, file: str, properties: Mapping[str, str], name: str, *, is_xml: bool) -> LoadedProject:
-    reading = _read(text, file, properties, is_xml=is_xml)
+def _checked(text: str, file: str, form: Form, properties: Mapping[str, str], name: str) -> LoadedProject:
+    reading = _read(text, file, form, properties)
     project, unreadable = _chosen(reading, file, name)
     analysis = analyse(project, unreadable)
     found = Mistakes()
@@ -86,8 +97,8 @@ def _checked(text: str, file: str, properties: Mapping[str, str], name: str, *, 
     return LoadedProject(project, resolved_from(project, analysis), found.warnings)
 
 
-def _read(text: str, file: str, properties: Mapping[str, str], *, is_xml: bool) -> Reading:
-    if is_xml:
+def _read(text: str, file: str, form: Form, properties: Mapping[str, str]) -> Reading:
+    if form is Form.ESP_XML:
         from hotspare.model.frontends import esp_xml
 
         return esp_xml.read(text, file, properties)

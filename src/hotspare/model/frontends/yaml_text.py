@@ -65,6 +65,22 @@ class _Dumper(_SafeDumper):  # type: ignore[misc]
         return True
 
 
+_OTHER_LINE_BREAKS = frozenset("\r\x85\u2028\u2029")
+"""YAML would read these, unless escaped, as line breaks and fold them."""
+
+
+def _represent_text(dumper: Any, text: str) -> Any:
+    style = None
+    if not _OTHER_LINE_BREAKS.isdisjoint(text):
+        style = '"'
+    elif "\n" in text:
+        style = "|"
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
 def _commonest_dialect(project: Project) -> Dialect:
     counts = Counter(e.dialect for q in project.queries for w in q.windows for e in _expressions(w))
     return Dialect.ESP if counts[Dialect.ESP] > counts[Dialect.SPARK_SQL] else Dialect.SPARK_SQL

@@ -1,0 +1,186 @@
+"""Random valid projects, for laws about projects and for anything that needs one it did not choose."""
+
+from __future__ import annotations
+
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from hotspare.model.algorithms import SUMMARY_OUTPUTS, SUMMARY_TYPES
+from hotspare.model.analysis import analyse
+from hotspare.model.connectors import CONNECTOR_PROPERTIES, Support
+from hotspare.model.durations import DURATION_US_MAX
+from hotspare.model.frontends.values import property_value
+from hotspare.model.names import unprintable
+from hotspare.model.project import (
+    AcceptedOpcodes,
+    CalculateWindow,
+    ComputeWindow,
+    Connector,
+    ConnectorDirection,
+    ContinuousQuery,
+    CopyWindow,
+    Dialect,
+    Edge,
+    Expression,
+    FilterWindow,
+    FunctionalWindow,
+    IndexType,
+    KeyOrigin,
+    Project,
+    Publication,
+    Retention,
+    RetentionKind,
+    Singletons,
+    SourceWindow,
+    Window,
+)
+from hotspare.model.types import Field, FieldType, KeyRole, Schema
+
+NAME_LETTERS = "abXY019_-"
+names = st.text(NAME_LETTERS, min_size=1, max_size=6)
+field_names = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,5}", fullmatch=True)
+
+# Everything that a text can hold and that a careless writer breaks; no @, which properties would replace.
+characters = st.one_of(
+    st.characters(exclude_categories=("Cc", "Cs"), exclude_characters="@").filter(lambda c: not unprintable(c)),
+    st.sampled_from("<>&'\"]:#-?|%{}[],\\ \t\n\r\x85\u2028\ufeff"),
+)
+texts = st.text(characters, max_size=12)
+expression_texts = texts.map(str.strip).filter(bool)
+property_values = texts.filter(lambda t: property_value(t) == t and not t.startswith(("'", '"')))
+durations = st.one_of(st.integers(1, DURATION_US_MAX), st.integers(1, 90).map(lambda n: n * 1_000_000))
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> Schema:
+    drawn = draw(st.lists(field_names, min_size=1, max_size=6, unique=True))
+    keys = draw(st.integers(1, len(drawn)))
+    types = st.sampled_from(FieldType)
+    fields = [Field(name, draw(types), KeyRole.KEY if i < keys else KeyRole.VALUE) for i, name in enumerate(drawn)]
+    return Schema(tuple(draw(st.permutations(fields))))
+
+
+@st.composite
+def expressions(draw: st.DrawFn) -> Expression:
+    return Expression(draw(expression_texts), draw(st.sampled_from(Dialect)))
+
+
+@st.composite
+def retentions(draw: st.DrawFn, schema: Schema) -> Retention:
+    kind = draw(st.sampled_from(RetentionKind))
+    if kind in (RetentionKind.BYCOUNT_SLIDING, RetentionKind.BYCOUNT_JUMPING):
+        return Retention(kind, draw(st.integers(1, 1_000_000_000)))
+    time_fields = [f.name for f in schema.fields if f.type in (FieldType.DATE, FieldType.STAMP)]
+    unit_us = draw(durations) if kind is RetentionKind.BYTIME_JUMPING_LOOKBACK else 0
+    return Retention(kind, draw(durations), draw(st.sampled_from(["", *time_fields])), unit_us)
+
+
+@st.composite
+def connectors(draw: st.DrawFn, directions: tuple[ConnectorDirection, ...]) -> tuple[Connector, ...]:
+    made = []
+    for name in draw(st.lists(names, max_size=2, unique=True)):
+        kind, direction = draw(st.sampled_from(sorted(CONNECTOR_PROPERTIES))), draw(st.sampled_from(directions))
+        known = [n for n, s in CONNECTOR_PROPERTIES[kind][direction].items() if s is not Support.MISSING]
+        properties = draw(st.dictionaries(st.one_of(st.sampled_from(known), st.just("no.such")), property_values, max_size=3))
+        made.append(Connector(name, kind, direction, tuple(sorted(properties.items()))))
+    return tuple(made)
+
+
+def _common(draw: st.DrawFn, name: str, *directions: ConnectorDirection) -> dict[str, object]:
+    return {
+        "name": name,
+        "index": draw(st.sampled_from(IndexType)),
+        "connectors": draw(connectors(directions)) if draw(st.integers(0, 3)) == 0 else (),
+        "publication": draw(st.sampled_from([Publication.DERIVED] * 3 + list(Publication))),
+        "description": draw(texts).strip(),
+    }
+
+
+def _source(draw: st.DrawFn, name: str) -> tuple[Window, Schema]:
+    schema = draw(schemas())
+    common = _common(draw, name, ConnectorDirection.PUBLISH, ConnectorDirection.SUBSCRIBE)
+    keys = [schema.fields[i] for i in schema.key_indexes]
+    accepts = draw(st.sampled_from(AcceptedOpcodes))
+    may_generate = len(keys) == 1 and keys[0].type in (FieldType.INT64, FieldType.STRING) and accepts is AcceptedOpcodes.INSERT_ONLY
+    retention = draw(st.none() | retentions(schema)) if common["index"] is not IndexType.EMPTY else None
+    origin = draw(st.sampled_from(KeyOrigin)) if may_generate else KeyOrigin.GIVEN
+    return SourceWindow(**common, schema=schema, accepts=accepts, key_origin=origin, retention=retention), schema  # type: ignore[arg-type]
+
+
+def _passing(draw: st.DrawFn, schema: Schema, more: list[Field]) -> Schema:
+    """The input's keys, some of its other fields, and new ones, in any order."""
+    kept = [f for f in schema.fields if f.is_key or draw(st.booleans())]
+    new = [f for f in more if f.name not in schema.index]
+    return Schema(tuple(draw(st.permutations(kept + new))))
+
+
+def _derived(draw: st.DrawFn, name: str, given: Schema) -> tuple[Window, Schema]:
+    """A window that reads a stream of the schema `given`."""
+    common = _common(draw, name, ConnectorDirection.SUBSCRIBE)
+    numbers = [f.name for f in given.fields if f.type in SUMMARY_TYPES]
+    kind = draw(st.sampled_from(["copy", "filter", "compute", "functional"] + ["calculate"] * bool(numbers)))
+    if kind == "copy":
+        retention = draw(st.none() | retentions(given)) if common["index"] is not IndexType.EMPTY else None
+        written = draw(st.sampled_from([None, given]))
+        return CopyWindow(**common, schema=written, retention=retention), given  # type: ignore[arg-type]
+    if kind == "filter":
+        return FilterWindow(**common, condition=draw(expressions())), given  # type: ignore[arg-type]
+    if kind == "calculate":
+        outputs = draw(st.lists(st.sampled_from(sorted(SUMMARY_OUTPUTS)), min_size=1, max_size=3, unique=True))
+        fields = [Field(f"zz_{o}", draw(st.sampled_from(sorted(SUMMARY_TYPES, key=str)))) for o in outputs]
+        schema = _passing(draw, given, fields)
+        return CalculateWindow(
+            **common,  # type: ignore[arg-type]
+            schema=schema,
+            algorithm="Summary",
+            parameters=draw(st.sampled_from([(), (("windowLength", "20"),)])),
+            input_map=(("input", draw(st.sampled_from(numbers))),),
+            output_map=tuple(sorted((o, f"zz_{o}") for o in outputs)),
+        ), schema
+    values = [f for f in draw(schemas()).fields if f.name not in given.index]
+    schema = _passing(draw, given, [Field(f.name, f.type) for f in values])
+    own = [f.name for f in schema.fields if not f.is_key]
+    if kind == "compute":
+        return ComputeWindow(**common, schema=schema, outputs=tuple(draw(expressions()) for _ in own)), schema  # type: ignore[arg-type]
+    functions = [(n, draw(expressions())) for n in own if n not in given.index or draw(st.booleans())]
+    return FunctionalWindow(**common, schema=schema, functions=tuple(functions)), schema  # type: ignore[arg-type]
+
+
+@st.composite
+def queries(draw: st.DrawFn, name: str) -> ContinuousQuery:
+    windows: list[Window] = []
+    outputs: list[Schema] = []
+    edges: list[Edge] = []
+    for window_name in draw(st.lists(names, min_size=1, max_size=5, unique=True)):
+        if not windows or draw(st.integers(0, 4)) == 0:
+            window, schema = _source(draw, window_name)
+        else:
+            at = draw(st.integers(0, len(windows) - 1))
+            window, schema = _derived(draw, window_name, outputs[at])
+            edges.append(Edge(windows[at].name, window_name, draw(st.sampled_from(["", "data"]))))
+        windows.append(window)
+        outputs.append(schema)
+    return ContinuousQuery(
+        name,
+        tuple(draw(st.permutations(windows))),
+        tuple(draw(st.permutations(edges))),
+        tuple(w.name for w in windows if draw(st.booleans())),
+        draw(st.sampled_from(Singletons)),
+    )
+
+
+@st.composite
+def projects(draw: st.DrawFn) -> Project:
+    """A project without mistakes (its expressions are any text)."""
+    project = Project(
+        name=draw(names),
+        queries=tuple(draw(queries(name)) for name in draw(st.lists(names, min_size=1, max_size=2, unique=True))),
+        heartbeat_interval_us=draw(st.one_of(st.just(1_000_000), st.integers(1_000, 86_400_000_000))),
+        properties=tuple(sorted(draw(st.dictionaries(names, property_values, max_size=2)).items())),
+        metadata=tuple(sorted(draw(st.dictionaries(names, texts, max_size=2)).items())),
+        description=draw(texts).strip(),
+    )
+    found = analyse(project).found
+    assume(all("publishes nothing" in m.message for m in found.mistakes))
+    assume(not found)
+    return project
