@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from hotspare.bus.contract import FORMAT_HEADER, Bus, Commit, Outgoing, Partition, Progress
+from hotspare.bus.contract import EPOCH_HEADER, FORMAT_HEADER, Bus, Commit, Outgoing, Partition, Progress
 from hotspare.errors import BusError, HotspareError, StateError
 from hotspare.ha.group_state import GroupState, committed_sequence
 from hotspare.ha.held import mark_of
 from hotspare.ha.ports import BlockCodec
 
-_HEADERS = ((FORMAT_HEADER, b"arrow"),)
 _TAIL_MESSAGES = 16
 _TAIL_BYTES_MAX = 64 << 20
 
@@ -22,6 +21,7 @@ def next_commit(state: GroupState, codec: BlockCodec) -> Commit:
 
     Blocks hold at most `message_rows_max` rows. Empty when nothing is pending.
     """
+    headers = ((FORMAT_HEADER, b"arrow"), (EPOCH_HEADER, str(state.epoch).encode()))
     messages: dict[str, list[Outgoing]] = {}
     progress: dict[str, Progress] = {}
     for output in state.topics.outbound:
@@ -32,7 +32,7 @@ def next_commit(state: GroupState, codec: BlockCodec) -> Commit:
         batches = list(held.after(committed, state.settings.commit_rows_max))
         last = mark_of(batches[-1], batches[-1].num_rows - 1)
         blocks = _blocks(batches, state.settings.message_rows_max)
-        messages[output.topic] = [Outgoing(codec.encode(block), _HEADERS) for block in blocks]
+        messages[output.topic] = [Outgoing(codec.encode(block), headers) for block in blocks]
         progress[output.stream] = Progress(last.sequence, last.output_id, last.digest, state.epoch)
     return Commit(messages, progress)
 
