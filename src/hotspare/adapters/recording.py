@@ -69,16 +69,17 @@ def record(
 ) -> Iterator[pa.RecordBatch]:
     """Batches of RAW_SCHEMA with one row per message, in order of (time, topic), offsets from 0 per topic, partition 0.
 
-    `topics` is the number of inbound topics; at most one file each. A last tick closes every topic, so that nothing waits for
-    what comes after. UsageError where a file cannot be read or its time runs over TICKS_MAX heartbeats.
+    `topics` is the number of inbound topics. Rows of equal time from several files of one topic stand in the order of the files.
+    A last tick closes every topic, so that nothing waits for what comes after. UsageError where a file cannot be read or its time
+    runs over TICKS_MAX heartbeats.
     """
     progress = progress if progress is not None else RecordingProgress()
     progress.bytes_total = sum(_size(file) for file in files)
-    merged = heapq.merge(*(_keyed(file, progress) for file in files))
+    merged = heapq.merge(*(_keyed(file, place, progress) for place, file in enumerate(files)))
     batch = _Batch(topics)
     ticks = _Ticks(heartbeat_us)
     time_us = 0
-    for time_us, topic, _, value in merged:
+    for time_us, topic, _, _, value in merged:
         for tick_us in ticks.until(time_us):
             for each in range(topics):
                 batch.add(each, tick_us, None)
@@ -150,9 +151,9 @@ def _size(file: ReplayFile) -> int:
         raise UsageError(f"file {file.path} cannot be read", detail=error.strerror or str(error)) from error
 
 
-def _keyed(file: ReplayFile, progress: RecordingProgress) -> Iterator[tuple[int, int, int, bytes]]:
+def _keyed(file: ReplayFile, place: int, progress: RecordingProgress) -> Iterator[tuple[int, int, int, int, bytes]]:
     for number, event in enumerate(_events(file, progress)):
-        yield event.time_us, file.topic, number, event.value
+        yield event.time_us, file.topic, place, number, event.value
 
 
 def _events(file: ReplayFile, progress: RecordingProgress) -> Iterator[_Event]:

@@ -1,0 +1,103 @@
+"""`hotspare replay`: a project over files to their end, without high availability, and its outputs as CSV."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from hotspare.cli.replay_run import Replay, ReplayCounts
+
+
+class _Runner(StrEnum):
+    local = "local"
+    ordered = "ordered"
+
+
+class _Head(StrEnum):
+    driver = "driver"
+    workers = "workers"
+
+
+class _Doubles(StrEnum):
+    fixed = "fixed"
+    exact = "exact"
+
+
+def command(
+    project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.")],
+    *,
+    in_: Annotated[
+        list[str] | None,
+        typer.Option("--in", metavar="CQ/WINDOW=FILE", help="Input of a source window; by default its file connector's."),
+    ] = None,
+    out: Annotated[
+        list[str] | None, typer.Option("--out", metavar="CQ/WINDOW=FILE", help="File for the outputs of any window.")
+    ] = None,
+    bad: Annotated[Path | None, typer.Option(help="File for bad events.")] = None,
+    runner: Annotated[_Runner, typer.Option(help="local does without Spark; the outputs are the same.")] = _Runner.local,
+    head: Annotated[_Head, typer.Option(help="With --runner ordered: where events are decoded.")] = _Head.driver,
+    batch: Annotated[int, typer.Option(min=1, help="Messages per batch of the core; the outputs are the same.")] = 5_000,
+    time: Annotated[
+        list[str] | None,
+        typer.Option("--time", metavar="CQ/WINDOW=FIELD", help="Field that gives the system time; else the connector's rate does."),
+    ] = None,
+    header: Annotated[
+        int | None, typer.Option(min=0, help="Rows to leave out of each --in; by default as the connector says.")
+    ] = None,
+    doubles: Annotated[_Doubles, typer.Option(help="Six decimals, or the shortest text that reads back.")] = _Doubles.fixed,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
+    home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.")] = None,
+) -> None:
+    """Run a project over files to their end. Nothing waits for a clock; equal files give equal outputs."""
+    from hotspare.adapters.output_rows import CsvStyle, FileStyle, OutputRows
+    from hotspare.cli.replay_plan import ReplayRequest, prepare
+    from hotspare.cli.values import assigned
+
+    request = ReplayRequest(
+        project=project,
+        texts=tuple(set_ or ()),
+        home=home,
+        inputs=assigned(in_ or (), "--in", "FILE"),
+        outputs=assigned(out or (), "--out", "FILE"),
+        bad=bad,
+        times=assigned(time or (), "--time", "FIELD"),
+        header_rows=header,
+        messages_max=batch,
+        rows=OutputRows(FileStyle(columns=CsvStyle.EXACT if doubles is _Doubles.exact else CsvStyle.FILE)),
+    )
+    _run(prepare(request), runner, head)
+
+
+def _run(replay: Replay, runner: _Runner, head: _Head) -> None:
+    from dataclasses import replace
+
+    from hotspare.adapters.recording import RecordingProgress
+    from hotspare.cli.display import progress_bar
+    from hotspare.cli.interrupt import stop_on_signal
+    from hotspare.cli.replay_run import run_local, run_ordered
+    from hotspare.runners.contract import HeadPlace
+
+    with stop_on_signal() as stop, progress_bar(f"replay {replay.plan.resolved.project.name}") as show:
+
+        def report(now: RecordingProgress) -> None:
+            show(now.bytes_read, now.bytes_total, f"{now.events} events")
+
+        running = replace(replay, stop=stop, report=report)
+        counts = run_local(running) if runner is _Runner.local else run_ordered(running, HeadPlace(head.value))
+        stopped = stop.is_set()
+    _summary(counts)
+    if stopped:
+        typer.echo("stopped before the end of the input", err=True)
+        raise typer.Exit(1)
+
+
+def _summary(counts: ReplayCounts) -> None:
+    from hotspare.engine.batch import BAD_STREAM
+
+    written = ", ".join(f"{count} rows of {name}" for name, count in sorted(counts.rows.items()) if name != BAD_STREAM)
+    bad = counts.rows.get(BAD_STREAM, 0)
+    typer.echo(f"{counts.events} events in; out: {written or 'nothing'}; bad events: {bad}", err=True)
