@@ -19,18 +19,17 @@ def command(
     events: Annotated[int, typer.Option(min=100, help="Readings to publish.")] = 20_000,
     rate: Annotated[float, typer.Option(min=1, help="Readings per second.")] = 500.0,
     kills: Annotated[int, typer.Option(min=0, help="How often the active engine is killed, loses its JVM, or is frozen.")] = 4,
-        int, typer.Option(min=0, help="How often the active engine is struck: killed, its JVM killed, frozen.)
-    ] = 4,
     spares: Annotated[int, typer.Option(min=1, help="Hot spares beside the active engine.")] = 1,
     bus: Annotated[_Bus, typer.Option(help="Kind of bus.")] = _Bus.sqlite,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with the bus, the logs and the results.")] = False,  # noqa: FBT002
 ) -> None:
     """Start engines, publish, kill, and compare: exit status 0 only if nothing is lost, doubled or wrong."""
+    from hotspare.demo.faults import plan_faults
     from hotspare.demo.scenario import Demo, DemoOptions
     from hotspare.demo.show import Show
 
     folder = Path(tempfile.mkdtemp(prefix="hotspare-demo-"))
-    options = DemoOptions(folder, f"{bus.value}:///{folder / 'demo.db'}", events, rate, kills, spares)
+    options = DemoOptions(folder, f"{bus.value}:///{folder / 'demo.db'}", events, rate, tuple(plan_faults(kills)), spares)
     is_exact = False
     try:
         with Show(options) as show:

@@ -37,6 +37,7 @@ class Gap:
     fault: Fault
     victim: str
     successor: str
+    epoch: int
     fault_time_us: int
     first_output_time_us: int
 
@@ -70,13 +71,13 @@ def inject(cluster: Cluster, fault: Fault, first_output_after: Callable[[int], i
     wait_until(lambda: first_output_after(epoch) is not None, f"output after {fault.value}", _RECOVERY_TIMEOUT_S)
     first_us = first_output_after(epoch)
     assert first_us is not None
-    successor = cluster.leader().holder
+    leader = cluster.leader()
     if fault is Fault.FREEZE:
         victim.thaw()
     else:
         victim.wait_stopped()
         cluster.start_engine(victim.name)
-    return Gap(fault, victim.name, successor, struck_us, first_us)
+    return Gap(fault, victim.name, leader.holder, leader.epoch, struck_us, first_us)
 
 
 def quantile(values: list[float], share: float) -> float:

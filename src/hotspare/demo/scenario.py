@@ -27,19 +27,21 @@ SOURCE = ("memory", "readings")
 RESULT = ("memory", "totals")
 RETENTION_S = 3.0
 _SETTLE_S = 60.0
-_BETWEEN_FAULTS_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """`rate` is events per second; `faults` is how often the active engine is struck; `spares` is N of 1+N."""
+    """`rate` is events per second; `faults` strike the active engine one after another, each after `pause_s(number)` seconds of
+    a whole group; `spares` is N of 1+N."""
 
     folder: Path
     bus_url: str
-    events: int = 30_000
+    events: int = 20_000
     rate: float = 500.0
-    faults: int = 4
+    faults: tuple[Fault, ...] = tuple(plan_faults(4))
     spares: int = 1
+    pause_s: Callable[[int], float] = lambda number: 1.0
+    engine_options: tuple[str, ...] = ()
 
 
 @dataclass
@@ -90,10 +92,10 @@ class Demo:
         self.resolved: Resolved = load_project(self.project_file).resolved
         self.group = group_name(PREFIX, self.resolved.project.name)
         self.bus = open_bus(options.bus_url)
-        self.cluster = Cluster(self.project_file, options.bus_url, self.group, PREFIX, options.folder)
+        self.cluster = Cluster(self.project_file, options.bus_url, self.group, PREFIX, options.folder, options.engine_options)
         self.readings = options.folder / "readings.csv"
         self.results = options.folder / "totals.csv"
-        self.sampler = Sampler(self.readings, options.events, options.rate, lambda: len(self.report.gaps) < options.faults)
+        self.sampler = Sampler(self.readings, options.events, options.rate, lambda: len(self.report.gaps) < len(options.faults))
         self.readers: dict[str, OutputReader] = {}
         self.reference: ReferenceRun | None = None
 
@@ -150,9 +152,9 @@ class Demo:
 
     def _strike(self) -> None:
         wait_until(lambda: self._first_output_after(0) is not None, "the first output", _SETTLE_S)
-        for number, fault in enumerate(plan_faults(self.options.faults), 1):
+        for number, fault in enumerate(self.options.faults, 1):
             self.cluster.wait_ready()
-            resume_at = time.monotonic() + _BETWEEN_FAULTS_S
+            resume_at = time.monotonic() + self.options.pause_s(number)
             wait_until(lambda at=resume_at: time.monotonic() > at, "a moment of quiet", _SETTLE_S)  # type: ignore[misc]
             gap = inject(self.cluster, fault, self._first_output_after)
             self.report.gaps.append(gap)

@@ -172,9 +172,12 @@ class PeerLink:
         host, _, port = leader.address.rpartition(":")
         try:
             connection = socket.create_connection((host, int(port)), timeout=_CONNECT_TIMEOUT_S)
-            greeting = connection.recv(_GREETING_BYTES_MAX)
         except (OSError, ValueError):
             return None
+        try:
+            greeting = connection.recv(_GREETING_BYTES_MAX)
+        except OSError:
+            greeting = b""
         if greeting != f"hotspare {leader.holder}\n".encode():
             connection.close()
             return None

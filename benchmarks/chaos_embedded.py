@@ -1,0 +1,111 @@
+"""Kills, JVM kills and freezes at random instants, one after another, on the embedded bus under load; the output must be exact.
+
+    make chaos-embedded                                  20 kills, 5 of the JVM, 5 freezes; about 6 minutes
+    make chaos-embedded ARGS="--kills 50 --jvm 0 --freezes 0 --seed 3"
+
+Prints the gap of every fault and how it divides (milliseconds): detection, election, fencing and reading, first output. Exit
+status 0 only if the output is exact and no process is left over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import psutil
+
+from hotspare.demo.faults import Fault, Gap, quantile
+from hotspare.demo.scenario import Demo, DemoOptions, DemoReport
+
+_PARTS = ("detection_ms", "election_ms", "fencing_ms", "reading_ms", "first_output_ms")
+_SECONDS_PER_FAULT = 14.0
+
+
+def promotions(logs: Iterable[Path]) -> dict[int, dict[str, int]]:
+    """Epoch to the numbers that its engine logged with its first output."""
+    found: dict[int, dict[str, int]] = {}
+    for log in logs:
+        for line in log.read_text(errors="replace").splitlines():
+            if '"promoted"' in line:
+                fields = json.loads(line)
+                found[int(fields["epoch"])] = fields
+    return found
+
+
+def parts_of(gap: Gap, numbers: dict[str, int]) -> dict[str, float]:
+    """How one gap divides; detection is what is left before the engine noticed that the role is free."""
+    own = {name: float(numbers.get(name, 0)) for name in _PARTS[1:]}
+    return {"detection_ms": gap.gap_ms - sum(own.values()), **own}
+
+
+def leftovers(since: float) -> list[str]:
+    """Engines and their JVMs that started after `since` and still run."""
+    marks = ("hotspare-", "spark.app.name=hotspare", "-m hotspare")
+    return [
+        f"{process.pid} {' '.join(process.info['cmdline'])[:100]}"
+        for process in psutil.process_iter(["pid", "cmdline", "create_time"])
+        if process.info["create_time"] > since and any(mark in " ".join(process.info["cmdline"] or ()) for mark in marks)
+    ]
+
+
+def print_gaps(report: DemoReport, folder: Path) -> None:
+    numbers = promotions(sorted(folder.glob("*-engine-*.log")))
+    for fault in Fault:
+        gaps = [g for g in report.gaps if g.fault is fault]
+        if not gaps:
+            continue
+        values = [g.gap_ms for g in gaps]
+        print(f"{fault.value}: {len(gaps)} times, gap_ms p50 {quantile(values, 0.5):.0f} p99 {quantile(values, 0.99):.0f}", end=" ")
+        print(f"max {max(values):.0f}; all: {' '.join(f'{v:.0f}' for v in sorted(values))}")
+        parts = [parts_of(g, numbers[g.epoch]) for g in gaps if g.epoch in numbers]
+        medians = (f"{name} {quantile([p[name] for p in parts], 0.5):.0f}" for name in _PARTS)
+        print("   of it, medians: " + ", ".join(medians))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--jvm", type=int, default=5)
+    parser.add_argument("--freezes", type=int, default=5)
+    parser.add_argument("--spares", type=int, default=1)
+    parser.add_argument("--rate", type=float, default=500.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", action="store_true")
+    options = parser.parse_args(arguments)
+    rng = random.Random(options.seed)
+    faults = [Fault.KILL] * options.kills + [Fault.KILL_JVM] * options.jvm + [Fault.FREEZE] * options.freezes
+    rng.shuffle(faults)
+    since = time.time()
+    folder = Path(tempfile.mkdtemp(prefix="hotspare-chaos-"))
+    demo = DemoOptions(
+        folder,
+        f"sqlite:///{folder / 'chaos.db'}",
+        events=int(options.rate * _SECONDS_PER_FAULT * (len(faults) + 1)),
+        rate=options.rate,
+        faults=tuple(faults),
+        spares=options.spares,
+        pause_s=lambda number: rng.uniform(0.0, 2.0),
+        engine_options=("--log-format", "json"),
+    )
+    print(f"seed {options.seed}, {len(faults)} faults at {options.rate:g} events/s, folder {folder}", flush=True)
+    report = Demo(demo, lambda sentence: print(sentence, flush=True)).run()
+    print_gaps(report, folder)
+    left = leftovers(since)
+    for line in left:
+        print(f"left over: {line}")
+    print(report.last_line())
+    is_good = report.is_exact and not left
+    if is_good and not options.keep:
+        shutil.rmtree(folder)
+    return 0 if is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
