@@ -11,9 +11,11 @@ them, and then the caller is told after `busy_timeout_ms`.
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import threading
 import time
+import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -123,12 +125,11 @@ class SqliteFile:
 
     def reading(self, read: Callable[[sqlite3.Connection], T]) -> T:
         """What `read` returns; it is called again while the file is busy, so it must only read."""
-        connection = self._connection()
         deadline = time.monotonic() + self._busy_timeout_s
         pause = _PAUSE_FIRST_S
         while True:
             try:
-                return read(connection)
+                return read(self._connection())
             except sqlite3.Error as error:
                 if not _is_busy(error):
                     raise self._failure(error) from error
@@ -176,10 +177,7 @@ class SqliteFile:
         if session is None:
             if self._closed:
                 raise self._errors.failed(f"{self._kind.name} {self.path.name} was closed")
-            try:
-                session = _Session(self._connect())
-            except sqlite3.Error as error:
-                raise self._failure(error) from error
+            session = _Session(self._connect())
             self._local.session = session
             with self._sessions_lock:
                 self._sessions.add(session)
@@ -187,7 +185,11 @@ class SqliteFile:
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
-        connection.execute(f"PRAGMA synchronous={self._sync.value}")
+        try:
+            connection.execute(f"PRAGMA synchronous={self._sync.value}")
+        except sqlite3.Error:
+            connection.close()
+            raise
         return connection
 
     def _set_sync(self, sync: Sync) -> None:
@@ -229,54 +231,26 @@ class SqliteFile:
         return self._errors.failed(f"{self._kind.name} {self.path.name} cannot be used now", detail=f"{self.path}: {error}")
 
     def _prepare(self) -> None:
-        """Check that the file is ours, and make it if there is none. Several processes may do this at once."""
+        """Make the file if there is none, then check that it is ours. Several processes may do this at once."""
         try:
-            if not self._is_ready():
-                self._use_wal()
-                self._create()
+            if not self.path.exists():
+                _make(self.path, self._kind)
+            self._check()
+        except OSError as error:
+            raise UsageError(f"{self._kind.name} {self.path} cannot be made", detail=error.strerror or str(error)) from error
         except BaseException:
             self.close()
             raise
 
-    def _use_wal(self) -> None:
-        mode = self.query("PRAGMA journal_mode=WAL")[0][0]
-        if mode != "wal":
-            raise UsageError(
-                f"{self._kind.name} {self.path} cannot be kept in this folder",
-                detail=f"journal mode is {mode}, wal is needed",
-                hint="use a folder on a disk of this machine",
-            )
-
-    def _create(self) -> None:
-        with self.writing(Sync.FULL) as connection:
-            if connection.execute("PRAGMA application_id").fetchone()[0] == self._kind.application_id:
-                return
-            for statement in self._kind.schema:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version={self._kind.version}")
-            connection.execute(f"PRAGMA application_id={self._kind.application_id}")
-
-    def _is_ready(self) -> bool:
-        """True if the file is ours, False if it is empty; UsageError if it is anything else."""
-
-        def head(connection: sqlite3.Connection) -> tuple[int, int, int]:
-            connection.execute("BEGIN")
-            try:
-                found = connection.execute("PRAGMA application_id").fetchone()[0]
-                version = connection.execute("PRAGMA user_version").fetchone()[0]
-                return found, version, connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            finally:
-                connection.execute("ROLLBACK")
-
+    def _check(self) -> None:
         try:
-            found, version, objects = self.reading(head)
+            found = self.query("PRAGMA application_id")[0][0]
+            version = self.query("PRAGMA user_version")[0][0]
         except HotspareError as error:
             cause = error.__cause__
             if isinstance(cause, sqlite3.DatabaseError) and cause.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
                 raise self._foreign() from cause
             raise
-        if found == 0 and objects == 0:
-            return False
         if found != self._kind.application_id:
             raise self._foreign()
         if version != self._kind.version:
@@ -284,9 +258,43 @@ class SqliteFile:
                 f"{self._kind.name} {self.path} has format {version}, this hotspare reads {self._kind.version}",
                 hint="use the hotspare that wrote it, or a new file",
             )
-        return True
 
     def _foreign(self) -> UsageError:
         return UsageError(
             f"{self.path} is not a {self._kind.name} of hotspare", hint="give the name of a file that does not exist yet"
         )
+
+
+def _make(path: Path, kind: FileKind) -> None:
+    """Under another name first, then linked to its own: nobody ever sees half of it, and of several makers one wins."""
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
+    try:
+        connection = sqlite3.connect(draft, isolation_level=None)
+        try:
+            mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+            if mode != "wal":
+                raise UsageError(
+                    f"{kind.name} {path} cannot be kept in this folder",
+                    detail=f"journal mode is {mode}, wal is needed",
+                    hint="use a folder on a disk of this machine",
+                )
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in kind.schema:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version={kind.version}")
+            connection.execute(f"PRAGMA application_id={kind.application_id}")
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise UsageError(f"{kind.name} {path} cannot be made", detail=str(error)) from error
+        finally:
+            connection.close()
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    finally:
+        for suffix in ("", "-wal", "-shm"):
+            draft.with_name(draft.name + suffix).unlink(missing_ok=True)

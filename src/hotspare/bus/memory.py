@@ -253,6 +253,7 @@ class MemoryProducer:
         return self._bus.client(self._client).progress(self._group)
 
     def publish(self, epoch: int, commit: Commit) -> None:
+        limits.check_epoch(epoch)
         limits.check_commit(self._group, self._topics, commit)
         fault = _strike(self._bus, self._client, BusOperation.PUBLISH)
         with self._bus.changed:

@@ -204,6 +204,7 @@ class SqliteProducer:
         return _progress(self._file, self._group)
 
     def publish(self, epoch: int, commit: Commit) -> None:
+        limits.check_epoch(epoch)
         limits.check_commit(self._group, tuple(self._claims), commit)
         with self._file.writing() as connection:
             newest = self._newest_epoch(connection)

@@ -61,15 +61,19 @@ def campaigned(record: RoleRecord, expected_epoch: int, member: Member, lease_en
     )
 
 
+def _holds(record: RoleRecord, epoch: int, engine: str) -> bool:
+    return bool(engine) and record.epoch == epoch and record.holder == engine
+
+
 def renewed(record: RoleRecord, epoch: int, engine: str, lease_end_ms: int) -> RoleRecord | None:
-    if record.epoch != epoch or record.holder != engine:
+    if not _holds(record, epoch, engine):
         return None
     return replace(record, lease_end_ms=lease_end_ms)
 
 
 def released(record: RoleRecord, epoch: int, engine: str, successor: str) -> RoleRecord | None:
     """The role given up: the epoch stays, and with it nothing of the holder."""
-    if record.epoch != epoch or record.holder != engine:
+    if not _holds(record, epoch, engine):
         return None
     return RoleRecord(epoch=epoch, successor=successor)
 

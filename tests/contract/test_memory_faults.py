@@ -1,0 +1,130 @@
+"""What the simulation relies on: faults given from outside strike the named client only, and leave behind what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hotspare.bus.contract import Commit, Partition
+from hotspare.bus.memory import BusFault, BusOperation, MemoryBus, MemoryBusClient
+from hotspare.coordination.memory import CoordinationFault, MemoryCoordination
+from hotspare.errors import BusLocked, BusUnavailable, CoordinationLost, CoordinationSuspended, UnknownResult
+from tests.contract.tools import ManualClock, member, outgoing, progress, values
+
+
+class BusPlan:
+    """Strikes client `hit` with `fault`."""
+
+    def __init__(self) -> None:
+        self.fault = BusFault.NONE
+        self.asked: list[tuple[str, BusOperation]] = []
+
+    def at(self, client: str, operation: BusOperation) -> BusFault:
+        self.asked.append((client, operation))
+        return self.fault if client == "hit" else BusFault.NONE
+
+
+class CoordinationPlan:
+    def __init__(self) -> None:
+        self.fault = CoordinationFault.NONE
+
+    def at(self, client: str, operation: str) -> CoordinationFault:
+        return self.fault if client == "hit" else CoordinationFault.NONE
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "is_written"),
+    [
+        (BusFault.UNAVAILABLE, BusUnavailable, False),
+        (BusFault.LOCKED, BusLocked, False),
+        (BusFault.UNKNOWN_NOT_WRITTEN, UnknownResult, False),
+        (BusFault.UNKNOWN_WRITTEN, UnknownResult, True),
+    ],
+)
+def test_a_struck_write_leaves_what_the_fault_says(fault: BusFault, error: type[Exception], is_written: bool) -> None:
+    plan = BusPlan()
+    bus = MemoryBus(ManualClock(), plan)
+    hit, other = bus.client("hit"), bus.client("other")
+    hit.create_topic("o")
+    producer = hit.producer("g", ["o"])
+    producer.fence(1)
+    plan.fault = fault
+    with pytest.raises(error):
+        producer.publish(1, Commit({"o": outgoing("a")}, {"s": progress(1, 1)}))
+    with pytest.raises(error):
+        hit.append(Partition("o"), outgoing("b"))
+    with pytest.raises(error):
+        producer.fence(2)
+    assert values(other, "o") == (["a", "b"] if is_written else [])
+    assert bool(other.progress("g")) is is_written
+    assert bus.epochs["g"] == (2 if is_written else 1)
+
+
+def _reads(bus: MemoryBusClient) -> list[Callable[[], Any]]:
+    one = Partition("o")
+    return [
+        bus.topics,
+        lambda: bus.read(one, 0, messages_max=1, bytes_max=1),
+        lambda: bus.begin_offset(one),
+        lambda: bus.end_offset(one),
+        lambda: bus.newest_with_header(one, "h", b""),
+        lambda: bus.progress("g"),
+        lambda: bus.producer("g", ["o"]),
+        lambda: bus.trim(one, 1),
+        lambda: bus.create_topic("p"),
+    ]
+
+
+def test_every_call_can_be_struck_and_others_go_on() -> None:
+    plan = BusPlan()
+    bus = MemoryBus(ManualClock(), plan)
+    bus.client("hit").create_topic("o")
+    plan.fault = BusFault.UNKNOWN_WRITTEN
+    for call in _reads(bus.client("hit")):
+        with pytest.raises(BusUnavailable):
+            call()
+    for call in _reads(bus.client("other")):
+        call()
+    assert {operation for _, operation in plan.asked} >= set(BusOperation) - {
+        BusOperation.APPEND,
+        BusOperation.FENCE,
+        BusOperation.PUBLISH,
+    }
+
+
+def test_an_outage_of_coordination_strikes_one_session() -> None:
+    plan = CoordinationPlan()
+    shared = MemoryCoordination(faults=plan)
+    hit, other = shared.client("hit"), shared.client("other")
+    hit.join("g", member("a"))
+    plan.fault = CoordinationFault.SUSPENDED
+    with pytest.raises(CoordinationSuspended):
+        hit.campaign("g", 0, member("a"), 1000)
+    assert other.leader("g").epoch == 0
+    plan.fault = CoordinationFault.SUSPENDED_DONE
+    with pytest.raises(CoordinationSuspended):
+        hit.campaign("g", 0, member("a"), 1000)
+    assert (other.leader("g").epoch, other.leader("g").holder) == (1, "a")
+    assert [m.engine for m in other.members("g")] == ["a"]
+
+
+def test_a_lost_session_takes_its_members_and_lease_but_not_the_epoch() -> None:
+    plan = CoordinationPlan()
+    now_ms = 5_000
+    shared = MemoryCoordination(lambda: now_ms, plan)
+    hit, other = shared.client("hit"), shared.client("other")
+    for client, engine in ((hit, "a"), (other, "b")):
+        client.join("g", member(engine))
+    assert hit.campaign("g", 0, member("a"), 1000) == 1
+    assert other.leader("g").lease_left_ms == 1000
+    plan.fault = CoordinationFault.LOST
+    with pytest.raises(CoordinationLost):
+        hit.renew("g", 1, "a", 1000)
+    leader = other.leader("g")
+    assert (leader.epoch, leader.holder, leader.lease_left_ms) == (1, "a", 0)
+    assert [m.engine for m in other.members("g")] == ["b"]
+    plan.fault = CoordinationFault.NONE
+    assert hit.renew("g", 1, "a", 1000)
+    assert other.leader("g").lease_left_ms == 1000

@@ -1,0 +1,167 @@
+"""The producer contract (DESIGN section 5, "fencing decides"): topics have one owner, only the newest epoch publishes, a commit
+is whole or nothing. SPEC C15-C17, F13, Z21."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from hotspare.bus.contract import Bus, Commit, Outgoing, OutputId, Producer, Progress
+from hotspare.errors import Fenced, TopicOwned, UsageError
+from tests.contract.tools import outgoing, progress, values
+
+OpenBus = Callable[[], Bus]
+
+
+def producer(bus: Bus, group: str = "g", topics: Sequence[str] = ("o1", "o2")) -> Producer:
+    for topic in topics:
+        bus.create_topic(topic)
+    return bus.producer(group, topics)
+
+
+def test_a_commit_covers_all_topics_and_their_progress(bus: Bus) -> None:
+    one = producer(bus)
+    one.fence(1)
+    one.publish(1, Commit({"o1": outgoing("a", "b"), "o2": outgoing("x")}, {"s1": progress(2, 1), "s2": progress(1, 1)}))
+    one.publish(1, Commit({"o1": outgoing("c"), "o2": []}, {"s1": progress(3, 1)}))
+    assert (values(bus, "o1"), values(bus, "o2")) == (["a", "b", "c"], ["x"])
+    assert dict(bus.progress("g")) == {"s1": progress(3, 1), "s2": progress(1, 1)}
+    assert one.progress() == bus.progress("g")
+    one.close()
+
+
+@pytest.mark.parametrize("digest", [0, 2**63 - 1, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("cause", [None, OutputId(1, 2, 2**40, 3, 4)])
+def test_progress_comes_back_exactly(bus: Bus, digest: int, cause: OutputId | None) -> None:
+    one = producer(bus)
+    one.fence(2**40)
+    told = Progress(2**50, cause, digest, 2**40)
+    one.publish(2**40, Commit({}, {"q/w": told}))
+    assert dict(one.progress()) == {"q/w": told}
+
+
+def test_what_was_read_does_not_change_with_later_commits(bus: Bus) -> None:
+    one = producer(bus)
+    one.fence(1)
+    before = one.progress()
+    one.publish(1, Commit({}, {"s": progress(1, 1)}))
+    assert not before
+    assert list(one.progress()) == ["s"]
+
+
+def test_a_newer_epoch_fences_older_ones_and_they_write_nothing(open_bus_door: OpenBus) -> None:
+    """Law 7, at its root."""
+    old, new = producer(open_bus_door()), producer(open_bus_door())
+    old.fence(3)
+    old.publish(3, Commit({"o1": outgoing("a")}, {"s": progress(1, 3)}))
+    new.fence(4)
+    with pytest.raises(Fenced, match="may publish only with epoch 4"):
+        old.publish(3, Commit({"o1": outgoing("late")}, {"s": progress(2, 3)}))
+    with pytest.raises(Fenced):
+        old.fence(3)
+    bus = open_bus_door()
+    assert values(bus, "o1") == ["a"]
+    assert dict(bus.progress("g")) == {"s": progress(1, 3)}
+    new.publish(4, Commit({"o1": outgoing("b")}, {"s": progress(2, 4)}))
+    assert values(bus, "o1") == ["a", "b"]
+
+
+def test_the_same_epoch_may_fence_again(bus: Bus) -> None:
+    one = producer(bus)
+    one.fence(5)
+    one.fence(5)
+    one.publish(5, Commit({"o1": outgoing("a")}))
+    assert values(bus, "o1") == ["a"]
+
+
+def test_without_a_fence_nobody_publishes(bus: Bus) -> None:
+    one = producer(bus)
+    with pytest.raises(UsageError):
+        one.publish(0, Commit({"o1": outgoing("a")}))
+    with pytest.raises(Fenced):
+        one.publish(1, Commit({"o1": outgoing("a")}))
+    one.fence(2)
+    with pytest.raises(Fenced):
+        one.publish(3, Commit({"o1": outgoing("a")}))
+    assert values(bus, "o1") == []
+
+
+@pytest.mark.parametrize("epoch", [0, -1, 2**63])
+def test_an_unusable_epoch_is_refused(bus: Bus, epoch: int) -> None:
+    with pytest.raises(UsageError):
+        producer(bus).fence(epoch)
+
+
+def test_an_output_topic_has_one_owner_group(open_bus_door: OpenBus) -> None:
+    bus = open_bus_door()
+    producer(bus, "g", ["o1"])
+    with pytest.raises(TopicOwned, match="output topic o1 belongs to group g"):
+        producer(open_bus_door(), "h", ["o3", "o1"])
+    producer(bus, "g", ["o1", "o2"])
+    producer(bus, "h", ["o3"])
+    with pytest.raises(TopicOwned, match="output topic o3 belongs to group h"):
+        producer(bus, "g", ["o3"])
+
+
+def test_a_refused_claim_claims_nothing(bus: Bus) -> None:
+    producer(bus, "g", ["o1"])
+    with pytest.raises(TopicOwned):
+        producer(bus, "h", ["o2", "o1"])
+    producer(bus, "i", ["o2"])
+
+
+def test_only_claimed_topics_can_be_published_to(bus: Bus) -> None:
+    one = producer(bus, "g", ["o1"])
+    bus.create_topic("o2")
+    one.fence(1)
+    with pytest.raises(UsageError, match="did not claim topic o2"):
+        one.publish(1, Commit({"o1": outgoing("a"), "o2": outgoing("b")}))
+    assert values(bus, "o1") == []
+
+
+@pytest.mark.parametrize("bad", [Progress(-1, None, 0, 1), Progress(1, None, -1, 1), Progress(1, None, 2**64, 1)])
+def test_unusable_progress_is_refused_and_nothing_is_written(bus: Bus, bad: Progress) -> None:
+    one = producer(bus)
+    one.fence(1)
+    with pytest.raises(UsageError):
+        one.publish(1, Commit({"o1": outgoing("a")}, {"s": bad}))
+    with pytest.raises(UsageError):
+        one.publish(1, Commit({"o1": [Outgoing(b"", (("", b""),))]}))
+    assert values(bus, "o1") == []
+
+
+def test_two_groups_never_meet(bus: Bus) -> None:
+    one, two = producer(bus, "g", ["o1"]), producer(bus, "h", ["o2"])
+    one.fence(9)
+    two.fence(1)
+    two.publish(1, Commit({"o2": outgoing("b")}, {"s": progress(1, 1)}))
+    one.publish(9, Commit({"o1": outgoing("a")}, {"s": progress(5, 9)}))
+    assert (bus.progress("g")["s"].sequence, bus.progress("h")["s"].sequence) == (5, 1)
+    assert not bus.progress("i")
+
+
+def test_of_many_engines_at_once_the_newest_epoch_ends_alone(open_bus_door: OpenBus) -> None:
+    """Whatever the interleaving: outputs stand in order of epoch, and each commit is whole."""
+    bus = open_bus_door()
+    producer(bus)
+
+    def engine(epoch: int) -> int:
+        one = open_bus_door().producer("g", ["o1", "o2"])
+        done = 0
+        try:
+            one.fence(epoch)
+            for done in range(1, 11):
+                one.publish(epoch, Commit({"o1": outgoing(f"{epoch}"), "o2": outgoing(f"{epoch}")}, {"s": progress(done, epoch)}))
+        except Fenced:
+            return done - 1 if done else 0
+        return done
+
+    with ThreadPoolExecutor(4) as pool:
+        published = dict(zip(range(1, 9), pool.map(engine, range(1, 9)), strict=True))
+    epochs = [int(value) for value in values(bus, "o1")]
+    assert epochs == sorted(epochs) == [int(value) for value in values(bus, "o2")]
+    assert {epoch: epochs.count(epoch) for epoch in published} == published
+    assert published[8] == 10
+    assert bus.progress("g")["s"] == progress(10, 8)
