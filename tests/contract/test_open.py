@@ -1,0 +1,104 @@
+"""What a URL opens (DESIGN section 6), and how one that opens nothing is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hotspare.bus.contract import Partition
+from hotspare.bus.open import open_bus
+from hotspare.bus.sqlite import SqliteBus
+from hotspare.coordination.open import default_coordination_url, open_coordination
+from hotspare.coordination.sqlite import SqliteCoordination
+from hotspare.errors import BusLocked, UsageError
+from hotspare.stores.directory import DirectoryStore
+from hotspare.stores.open import default_store_url, open_store
+from tests.contract.tools import member, outgoing, values
+
+
+def test_a_file_is_named_absolutely_or_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    absolute, relative = open_bus(f"sqlite:///{tmp_path}/bus.db"), open_bus("sqlite:///bus.db")
+    absolute.create_topic("in")
+    absolute.append(Partition("in"), outgoing("a"))
+    assert values(relative, "in") == ["a"]
+    monkeypatch.chdir("/")
+    assert values(relative, "in") == ["a"]
+    for bus in (absolute, relative):
+        assert isinstance(bus, SqliteBus)
+        bus.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["bus.db"]
+
+
+def test_everything_of_the_embedded_default_stands_beside_its_bus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "a b%20ü#"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    for url in ("sqlite:///demo.db", f"sqlite:///{folder}/demo.db", f"sqlite:///{folder}/demo.db?busy_timeout_ms=200"):
+        bus = open_bus(url)
+        coordination = open_coordination(default_coordination_url(url))
+        store = open_store(default_store_url(url))
+        assert isinstance(coordination, SqliteCoordination)
+        assert isinstance(store, DirectoryStore)
+        store.put("g", "n", "e", 1, b"", [])
+        assert {path.name for path in folder.iterdir()} >= {"demo.db", "demo.db-coord", "demo.db-snapshots"}
+        coordination.close()
+        bus.close()
+    assert {path.name for path in folder.iterdir()} == {"demo.db", "demo.db-coord", "demo.db-snapshots"}
+
+
+def test_memory_is_shared_by_its_name() -> None:
+    url = "memory://test_memory_is_shared_by_its_name"
+    open_bus(url).create_topic("in")
+    assert dict(open_bus(url).topics()) == {"in": 1}
+    assert dict(open_bus(url + "_2").topics()) == {}
+    open_coordination(default_coordination_url(url)).join("g", member("a"))
+    assert [m.engine for m in open_coordination(url).members("g")] == ["a"]
+    open_store(default_store_url(url)).put("g", "n", "e", 1, b"", [])
+    assert [info.name for info in open_store(url).list("g")] == ["n"]
+
+
+def test_the_busy_timeout_can_be_set(tmp_path: Path) -> None:
+    bus = open_bus(f"sqlite:///{tmp_path}/bus.db?busy_timeout_ms=7")
+    bus.create_topic("in")
+    holder = SqliteBus(tmp_path / "bus.db")
+    with holder._file.writing(), pytest.raises(BusLocked, match="waited 7 ms"):
+        bus.append(Partition("in"), outgoing("a"))
+    holder.close()
+    bus.close()
+
+
+@pytest.mark.parametrize(
+    ("opener", "url", "said"),
+    [
+        (open_bus, "kafka://host:9092", "kafka:// is not in this version"),
+        (open_bus, "oracle://user:secret@host", "'oracle' is no kind of bus"),
+        (open_bus, "bus.db", "'bus.db' is no kind of bus"),
+        (open_bus, "", "is no kind of bus"),
+        (open_bus, "memory://", "'memory' is no kind of bus"),
+        (open_bus, "sqlite://bus.db", "three slashes"),
+        (open_bus, "sqlite:///", "three slashes"),
+        (open_bus, "sqlite:///x.db?mode=rw", "option 'mode=rw'"),
+        (open_bus, "sqlite:///x.db?busy_timeout_ms=-1", "option 'busy_timeout_ms=-1'"),
+        (open_coordination, "zookeeper://a:2181/path", "zookeeper:// is not in this version"),
+        (open_coordination, "etcd://user:secret@host", "'etcd' is no kind of coordination"),
+        (open_coordination, "sqlite:/x.db", "'sqlite:/x.db' is no kind"),
+        (open_store, "redis://:secret@host", "redis:// are not in this version"),
+        (open_store, "postgresql://user:secret@host", "postgresql:// are not in this version"),
+        (open_store, "ftp://user:secret@host", "'ftp' is no kind of snapshot store"),
+        (open_store, "file://relative/folder", "needs an absolute folder"),
+        (open_store, "file:///", "needs an absolute folder"),
+        (default_coordination_url, "kafka://host:9092", "give --coordination URL"),
+        (default_store_url, "kafka://host:9092", "give --store URL"),
+        (default_store_url, "sqlite:///", "give --store URL"),
+    ],
+)
+def test_a_url_that_opens_nothing_is_refused_without_its_secrets(opener: Callable[[str], Any], url: str, said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        opener(url)
+    assert said in str(refused.value)
+    assert "hint: " in str(refused.value)
+    assert "secret" not in str(refused.value)

@@ -1,0 +1,182 @@
+"""The store contract (DESIGN section 4): whole or not at all, bytes as they were put, restorable only when confirmed. SPEC G4."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotspare.errors import StoreError, UsageError
+from hotspare.stores.contract import SnapshotInfo, SnapshotStatus, Store
+from hotspare.stores.memory import MemoryStore
+
+PAGES = {"q/w#0": b"first", "q/w#1": b"", "q/ü v#0": bytes(range(256)) * 40}
+
+
+def put(store: Store, name: str, order: int = 1, group: str = "g", **pages: bytes) -> SnapshotInfo:
+    return store.put(group, name, "engine-1", order, b"header of " + name.encode(), (pages or PAGES).items())
+
+
+def names(store: Store, group: str = "g") -> list[str]:
+    return [info.name for info in store.list(group)]
+
+
+def test_bytes_come_back_as_they_were_put(store: Store) -> None:
+    info = store.put("g", "one", "e", 17, b"\0head", iter(PAGES.items()))
+    stored = store.get("g", "one")
+    assert (stored.header, dict(stored.pages)) == (b"\0head", PAGES)
+    assert (info.name, info.engine, info.order, info.status) == ("one", "e", 17, SnapshotStatus.CANDIDATE)
+    assert info.bytes_total == sum(map(len, PAGES.values()))
+    assert list(store.list("g")) == [info]
+    store.close()
+
+
+def test_a_snapshot_may_have_no_pages(store: Store) -> None:
+    store.put("g", "one", "e", 0, b"", [])
+    stored = store.get("g", "one")
+    assert (stored.header, dict(stored.pages)) == (b"", {})
+
+
+def test_the_list_begins_with_the_greatest_order(store: Store) -> None:
+    for name, order in (("a", 5), ("b", 2**62), ("c", 0), ("d", 5)):
+        put(store, name, order)
+    assert names(store) == ["b", "a", "d", "c"]
+
+
+def test_a_candidate_is_confirmed_once_and_for_all(store: Store) -> None:
+    candidate = put(store, "one")
+    store.confirm("g", "one")
+    store.confirm("g", "one")
+    (info,) = store.list("g")
+    assert info.status is SnapshotStatus.CONFIRMED
+    assert (info.order, info.written_time_us, info.bytes_total) == (1, candidate.written_time_us, candidate.bytes_total)
+    assert dict(store.get("g", "one").pages) == PAGES
+
+
+def test_what_is_gone_is_said(store: Store) -> None:
+    put(store, "one")
+    for call in (store.confirm, store.get):
+        with pytest.raises(StoreError, match="snapshot two of group g is not in the store"):
+            call("g", "two")
+        with pytest.raises(StoreError, match="of group h"):
+            call("h", "one")
+    store.discard("g", "two")
+    store.discard("h", "one")
+    store.forget("h")
+    store.keep("h", 1)
+    assert list(store.list("h")) == []
+
+
+def test_discarding_leaves_what_others_use(store: Store) -> None:
+    put(store, "one", 1, a=b"shared", b=b"only one")
+    put(store, "two", 2, a=b"shared", b=b"only two")
+    store.discard("g", "one")
+    assert names(store) == ["two"]
+    assert dict(store.get("g", "two").pages) == {"a": b"shared", "b": b"only two"}
+    put(store, "three", 3, a=b"only one", b=b"shared")
+    assert dict(store.get("g", "three").pages) == {"a": b"only one", "b": b"shared"}
+
+
+def test_the_same_again_changes_nothing(store: Store) -> None:
+    first = put(store, "one")
+    store.confirm("g", "one")
+    again = put(store, "one")
+    assert again.status is SnapshotStatus.CONFIRMED
+    assert again.written_time_us == first.written_time_us
+
+
+def test_a_candidate_can_be_replaced_and_a_confirmed_one_cannot(store: Store) -> None:
+    put(store, "one", 1, a=b"old")
+    assert put(store, "one", 2, a=b"new").status is SnapshotStatus.CANDIDATE
+    assert (names(store), store.list("g")[0].order, store.get("g", "one").pages["a"]) == (["one"], 2, b"new")
+    store.confirm("g", "one")
+    with pytest.raises(StoreError, match="is confirmed and has another content"):
+        put(store, "one", 2, a=b"newer")
+    assert store.get("g", "one").pages["a"] == b"new"
+
+
+def test_a_name_used_again_is_a_candidate_again(store: Store) -> None:
+    put(store, "one")
+    store.confirm("g", "one")
+    store.discard("g", "one")
+    assert put(store, "one").status is SnapshotStatus.CANDIDATE
+    assert store.list("g")[0].status is SnapshotStatus.CANDIDATE
+
+
+def test_keeping_spares_candidates_and_the_newest_confirmed(store: Store) -> None:
+    for order in range(6):
+        put(store, f"s{order}", order, page=b"%d" % order)
+    for order in (0, 1, 3, 4):
+        store.confirm("g", f"s{order}")
+    store.keep("g", 2)
+    assert names(store) == ["s5", "s4", "s3", "s2"]
+    store.keep("g", 2)
+    for order in (2, 3, 4, 5):
+        assert store.get("g", f"s{order}").pages["page"] == b"%d" % order
+
+
+def test_groups_are_separate(store: Store) -> None:
+    groups = ["g", "g.", "G,1", "..", ".", "a/b", "a%2Fb", "ü"]
+    for group in groups:
+        store.put(group, "one", "e", 1, group.encode(), [("p", b"same")])
+    store.forget("g")
+    store.discard("a/b", "one")
+    assert names(store, "g") == names(store, "a/b") == []
+    for group in set(groups) - {"g", "a/b"}:
+        assert store.get(group, "one").header == group.encode()
+
+
+def test_names_may_be_free_text(store: Store) -> None:
+    free = ["engine 1@17:4+3", "../../etc", ".", "-", "a,b", "100%", "x.snapshot", "名"]
+    for order, name in enumerate(free):
+        store.put("g", name, name, order, name.encode(), [])
+    assert [(i.name, i.engine) for i in store.list("g")] == [(name, name) for name in reversed(free)]
+    assert [store.get("g", name).header for name in free] == [name.encode() for name in free]
+
+
+def test_unusable_input_is_refused(store: Store) -> None:
+    for arguments in (
+        ("", "n", "e", 1, b"", []),
+        ("g", "", "e", 1, b"", []),
+        ("g", "n", "", 1, b"", []),
+        ("g", "n\n", "e", 1, b"", []),
+        ("g", "n" * 201, "e", 1, b"", []),
+        ("g", "n", "e", -1, b"", []),
+        ("g", "n", "e", 2**63, b"", []),
+        ("g", "n", "e", 1, b"", [("", b"")]),
+    ):
+        with pytest.raises(UsageError):
+            store.put(*arguments)
+    with pytest.raises(StoreError, match="page p twice"):
+        store.put("g", "n", "e", 1, b"", [("p", b"1"), ("p", b"2")])
+    with pytest.raises(UsageError):
+        store.keep("g", 0)
+    assert names(store) == []
+
+
+def test_a_put_that_fails_on_the_way_leaves_nothing(store: Store) -> None:
+    def pages() -> object:
+        yield "a", b"written"
+        raise ArithmeticError("the engine could not encode it")
+
+    with pytest.raises(ArithmeticError):
+        store.put("g", "one", "e", 1, b"", pages())  # type: ignore[arg-type]
+    assert names(store) == []
+
+
+@given(st.dictionaries(st.text("abc#/ü.", min_size=1, max_size=4), st.binary(max_size=50), max_size=6), st.binary(max_size=50))
+def test_any_pages_come_back(pages: dict[str, bytes], header: bytes) -> None:
+    store = MemoryStore()
+    store.put("g", "n", "e", 1, header, pages.items())
+    stored = store.get("g", "n")
+    assert (stored.header, dict(stored.pages)) == (header, pages)
+
+
+def test_a_memory_snapshot_can_be_damaged_on_purpose() -> None:
+    store = MemoryStore()
+    put(store, "one")
+    store.damage("g", "one", "bit 3")
+    with pytest.raises(StoreError, match="snapshot one of group g is damaged"):
+        store.get("g", "one")
+    assert put(store, "one").status is SnapshotStatus.CANDIDATE
+    assert dict(store.get("g", "one").pages) == PAGES

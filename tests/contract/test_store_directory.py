@@ -1,0 +1,230 @@
+"""The folder of snapshots as files: truncation and flipped bits anywhere, kill -9 while writing, collecting beside a writer."""
+
+from __future__ import annotations
+
+import random
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hotspare.errors import SnapshotDamaged, SnapshotFormat, StoreError, UsageError
+from hotspare.stores import directory_layout
+from hotspare.stores.contract import SnapshotStatus
+from hotspare.stores.directory import DirectoryStore
+from hotspare.stores.directory_layout import GroupFolder, checksum_of
+from tests.contract.tools import child
+
+PAGES = {"a": b"x" * 1000, "b": b"y" * 10}
+
+
+def files(root: Path) -> list[Path]:
+    """Everything that belongs to snapshots."""
+    return sorted(path for path in root.rglob("*") if path.is_file() and path.name != "lock")
+
+
+def put(store: DirectoryStore, name: str, order: int = 1, **pages: bytes) -> None:
+    store.put("g", name, "e", order, b"header", (pages or PAGES).items())
+
+
+@given(which=st.integers(0), where=st.integers(0), bit=st.integers(0, 7), is_cut=st.booleans())
+@settings(max_examples=60)
+def test_damage_of_any_file_is_noticed(which: int, where: int, bit: int, is_cut: bool) -> None:
+    """And put right: the next put of the same pages is whole again."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = DirectoryStore(Path(folder))
+        put(store, "one")
+        targets = files(Path(folder))
+        target = targets[which % len(targets)]
+        content = bytearray(target.read_bytes())
+        place = where % len(content)
+        if is_cut:
+            del content[place:]
+        else:
+            content[place] ^= 1 << bit
+        target.write_bytes(content)
+        with pytest.raises(SnapshotDamaged, match="snapshot one of group g is damaged"):
+            store.get("g", "one")
+        assert [info.name for info in store.list("g")] == ["one"]
+        put(store, "one")
+        assert dict(store.get("g", "one").pages) == PAGES
+
+
+def test_damage_of_a_marker_unconfirms(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    put(store, "one")
+    store.confirm("g", "one")
+    (marker,) = tmp_path.rglob("*.confirmed")
+    for damaged in (marker.read_bytes()[:-1], b"", b"0" * 32):
+        marker.write_bytes(damaged)
+        assert store.list("g")[0].status is SnapshotStatus.CANDIDATE
+    store.confirm("g", "one")
+    assert store.list("g")[0].status is SnapshotStatus.CONFIRMED
+
+
+def test_a_marker_left_behind_confirms_nothing_else(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    put(store, "one")
+    store.confirm("g", "one")
+    (manifest,) = tmp_path.rglob("*.snapshot")
+    manifest.unlink()
+    put(store, "one", a=b"other")
+    assert store.list("g")[0].status is SnapshotStatus.CANDIDATE
+
+
+def test_a_missing_page_is_damage(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    put(store, "one")
+    (tmp_path / "g" / "pages" / checksum_of(PAGES["b"])).unlink()
+    with pytest.raises(SnapshotDamaged, match="is missing"):
+        store.get("g", "one")
+
+
+def test_a_newer_format_is_refused_and_its_pages_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = DirectoryStore(tmp_path)
+    monkeypatch.setattr(directory_layout, "FORMAT", 2)
+    put(store, "newer", 1, a=b"newer")
+    monkeypatch.undo()
+    put(store, "ours", 2, a=b"ours")
+    with pytest.raises(SnapshotFormat, match="has format 2"):
+        store.get("g", "newer")
+    store.discard("g", "ours")
+    monkeypatch.setattr(directory_layout, "FORMAT", 2)
+    assert store.get("g", "newer").pages["a"] == b"newer"
+
+
+def test_keeping_never_counts_a_damaged_one(tmp_path: Path) -> None:
+    """With one snapshot to keep, a damaged newest one must not cost the whole one before it."""
+    store = DirectoryStore(tmp_path)
+    for order, name in enumerate(["old", "whole", "damaged"]):
+        put(store, name, order, page=name.encode())
+        store.confirm("g", name)
+    (manifest,) = tmp_path.rglob("*,damaged.snapshot")
+    manifest.write_bytes(b"damaged")
+    store.keep("g", 1)
+    assert [info.name for info in store.list("g")] == ["damaged", "whole"]
+    assert store.get("g", "whole").pages["page"] == b"whole"
+    put(store, "newest", 9, page=b"newest")
+    store.confirm("g", "newest")
+    store.keep("g", 1)
+    assert [info.name for info in store.list("g")] == ["newest"]
+
+
+def test_an_unchanged_page_is_not_written_again(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    put(store, "one", 1, a=b"same", b=b"one")
+    page = tmp_path / "g" / "pages" / checksum_of(b"same")
+    before = page.stat()
+    put(store, "two", 2, a=b"same", b=b"two")
+    assert (page.stat().st_ino, page.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert len(list((tmp_path / "g" / "pages").iterdir())) == 4
+
+
+def test_discarding_deletes_the_pages_that_nobody_uses(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    put(store, "one", 1, a=b"same", b=b"one")
+    put(store, "two", 2, a=b"same", b=b"two")
+    store.discard("g", "one")
+    assert {path.name for path in (tmp_path / "g" / "pages").iterdir()} == set(map(checksum_of, (b"same", b"two", b"header")))
+    store.forget("g")
+    assert files(tmp_path) == []
+
+
+def test_a_writer_in_flight_keeps_its_pages(tmp_path: Path) -> None:
+    """A page that only an unfinished write counts on, because it was there already, survives collecting by another process."""
+    store, other = DirectoryStore(tmp_path), DirectoryStore(tmp_path)
+    put(store, "one", 1, a=b"shared")
+
+    def pages() -> Iterator[tuple[str, bytes]]:
+        yield "a", b"shared"
+        other.discard("g", "one")
+        other.keep("g", 1)
+        yield "b", b"own"
+
+    store.put("g", "two", "e", 2, b"header", pages())
+    assert dict(store.get("g", "two").pages) == {"a": b"shared", "b": b"own"}
+    other.keep("g", 1)
+    assert dict(store.get("g", "two").pages) == {"a": b"shared", "b": b"own"}
+
+
+def test_a_writer_waits_for_a_collector_but_not_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory_layout, "LOCK_WAIT_S", 0.05)
+    store = DirectoryStore(tmp_path)
+    put(store, "one")
+    with GroupFolder(tmp_path, "g").locked(directory_layout.Lock.COLLECT):
+        with pytest.raises(StoreError, match="locked by another process"):
+            put(store, "two")
+        store.confirm("g", "one")
+        assert dict(store.get("g", "one").pages) == PAGES
+    put(store, "two")
+
+
+def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    put(store, "one")
+    for name in ("notes.snapshot", "x,y,z.snapshot", "README"):
+        (tmp_path / "g" / name).write_text("mine")
+    assert [info.name for info in store.list("g")] == ["one"]
+    store.forget("g")
+    assert {path.name for path in files(tmp_path)} == {"notes.snapshot", "x,y,z.snapshot", "README"}
+
+
+def test_an_unusable_folder_or_name_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot create"):
+        DirectoryStore(tmp_path / "file" / "folder")
+    store = DirectoryStore(tmp_path / "folder")
+    with pytest.raises(UsageError, match="too long for a file"):
+        store.put("g", "ü" * 60, "e", 1, b"", [])
+    with pytest.raises(UsageError, match="too long for a folder"):
+        store.put("ü" * 60, "n", "e", 1, b"", [])
+    (tmp_path / "folder" / "g").write_text("")
+    with pytest.raises(StoreError, match="cannot write"):
+        put(store, "one")
+
+
+_SNAPSHOT_FOR_EVER = """
+import sys
+from pathlib import Path
+from hotspare.stores.directory import DirectoryStore
+store = DirectoryStore(Path(sys.argv[1]))
+first = int(sys.argv[2])
+print("ready", flush=True)
+for n in range(first, first + 100000):
+    pages = [("same", b"s" * 50000), ("own", b"%d" % n * 3000), ("old", b"%d" % (n // 3) * 3000)]
+    store.put("g", f"s{n}", "e", n, b"%d" % n, pages)
+    store.confirm("g", f"s{n}")
+    store.keep("g", 2)
+    print(n, flush=True)
+"""
+
+
+def test_kill_while_writing_shows_only_whole_snapshots(tmp_path: Path) -> None:
+    choice = random.Random(4)
+    store = DirectoryStore(tmp_path)
+    newest = 0
+    for _ in range(10):
+        with child(_SNAPSHOT_FOR_EVER, tmp_path, newest + 1) as process:
+            assert process.stdout is not None
+            for _ in range(choice.randint(2, 6)):
+                said = process.stdout.readline().strip()
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        if said != "ready":
+            newest = max(newest, int(said))
+        infos = store.list("g")
+        assert newest <= infos[0].order
+        assert newest in [info.order for info in infos if info.status is SnapshotStatus.CONFIRMED] or infos[0].order > newest
+        for info in infos:
+            n = info.order
+            stored = store.get("g", info.name)
+            assert stored.header == b"%d" % n
+            assert dict(stored.pages) == {"same": b"s" * 50000, "own": b"%d" % n * 3000, "old": b"%d" % (n // 3) * 3000}
+        newest = infos[0].order
+    store.keep("g", 1)
+    store.forget("g")
+    assert files(tmp_path) == []
