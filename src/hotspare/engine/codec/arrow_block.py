@@ -1,0 +1,106 @@
+"""A block of events as one message: an Arrow IPC stream.
+
+Outputs are published so, exactly; input may come so too, with columns opcode and flags and the fields by name.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.engine.batch import arrow_fields
+from hotspare.engine.codec.csv_decode import DecodedRows
+from hotspare.engine.codec.csv_split import BadRow, RowReason
+from hotspare.errors import BusError
+from hotspare.model.events import Flag, Opcode
+from hotspare.model.types import Schema
+
+BLOCK_ROWS_MAX = 10_000_000
+"""Limit on the rows of one block that is read."""
+_OPCODE_NAMES = ("opcode", "hs:opcode")
+_FLAGS_NAMES = ("flags", "hs:flags")
+
+
+def encode(rows: pa.RecordBatch) -> bytes:
+    """The batch as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def decode(value: bytes) -> pa.RecordBatch:
+    """What `encode` wrote; BusError where the value is anything else, however damaged."""
+    try:
+        with pa.ipc.open_stream(value) as reader:
+            batches = list(reader)
+            rows = sum(batch.num_rows for batch in batches)
+            if rows > BLOCK_ROWS_MAX:
+                raise BusError(f"a block has {rows} rows, {BLOCK_ROWS_MAX} are allowed")
+            for batch in batches:
+                batch.validate(full=True)
+            if len(batches) == 1:
+                return batches[0]
+            arrays = [c.combine_chunks() for c in pa.Table.from_batches(batches, reader.schema).columns]
+            return pa.RecordBatch.from_arrays(arrays, schema=reader.schema)
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        first_line = str(error).partition("\n")[0]
+        raise BusError(
+            "a message is no Arrow block", detail=first_line, hint="the topic may hold messages of another format"
+        ) from None
+
+
+def decode_events(value: bytes, message: int, schema: Schema, window: str) -> tuple[DecodedRows | None, list[BadRow]]:
+    """Events of a block of input. Rows with another opcode or flag are bad; a block that does not fit the schema is one bad row."""
+    try:
+        batch = decode(value)
+        columns = [_column(batch, field) for field in arrow_fields(schema)]
+        opcode = _numbers(batch, _OPCODE_NAMES, Opcode.INSERT)
+        flags = _numbers(batch, _FLAGS_NAMES, Flag.NORMAL)
+    except BusError as error:
+        text = value[:200].hex()
+        return None, [BadRow(message, 0, RowReason.FORMAT, f"window {window}: {error.message}", text)]
+    known, flagged = np.isin(opcode, list(Opcode)), (flags > 0) & (flags <= sum(Flag))
+    bad = [
+        BadRow(
+            message,
+            row,
+            *_refusal(window, row, int(opcode[row]), int(flags[row]), RowReason.FLAG if known[row] else RowReason.OPCODE),
+        )
+        for row in np.flatnonzero(~(known & flagged)).tolist()
+    ]
+    kept = np.flatnonzero(known & flagged)
+    arrays = [column.take(pa.array(kept)) for column in columns] if bad else columns
+    rows = DecodedRows(
+        np.full(len(kept), message, np.int64),
+        kept.astype(np.int32),
+        opcode[kept].astype(np.uint8),
+        flags[kept].astype(np.uint8),
+        arrays,
+    )
+    return rows, bad
+
+
+def _refusal(window: str, row: int, opcode: int, flags: int, reason: RowReason) -> tuple[str, str, str]:
+    number = flags if reason is RowReason.FLAG else opcode
+    return reason, f"window {window}, row {row}: {number} is no {reason.value}", f"opcode {opcode}, flags {flags}"
+
+
+def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    if field.name not in batch.schema.names:
+        raise BusError(f"a block lacks the column {field.name}")
+    column = batch.column(field.name)
+    try:
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise BusError(f"column {field.name} of a block is {column.type}, {field.type} is expected") from None
+
+
+def _numbers(batch: pa.RecordBatch, names: tuple[str, ...], otherwise: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    for name in names:
+        if name in batch.schema.names:
+            column = batch.column(name)
+            if not pa.types.is_integer(column.type):
+                raise BusError(f"column {name} of a block is {column.type}, an integer is expected")
+            return np.asarray(column.fill_null(0).cast(pa.int64(), safe=False).to_numpy(), np.int64)
+    return np.full(batch.num_rows, otherwise, np.int64)

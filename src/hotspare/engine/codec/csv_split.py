@@ -1,0 +1,323 @@
+"""CSV text to columns of text: where rows and fields end (SPEC 5.2).
+
+A row ends at a line feed outside quotes; a carriage return before it is dropped; blank lines are no rows. A field is quoted if a
+quote is the first thing in it but blanks: inside, a doubled quote or one behind a backslash is a quote, and a doubled backslash a
+backslash; after the closing quote only blanks may follow. Outside of quotes a backslash before the delimiter makes it a part of the
+field, and every other backslash is itself. An empty field is null, a quoted empty one is an empty string. A quote that nobody
+closes makes its line a bad row.
+
+What a message becomes depends on that message alone: messages without quotes and backslashes are cut together, by a search for
+delimiters over all their bytes, the others one by one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hotspare.engine.elementwise import Rows
+
+BAD_TEXT_LENGTH_MAX = 4096
+"""Limit on the text of a bad row, in characters."""
+_BYTE_ORDER_MARK = "\ufeff"
+_NOTHING = pa.array([b""], pa.binary())
+_SPECIAL = (ord('"'), ord("\\"), 0xEF)
+"""Bytes that send a message the slow way: quotes, escapes, and what a byte order mark begins with."""
+
+
+class RowReason(StrEnum):
+    """Why a row could not be decoded. The values are stable: scripts match on them."""
+
+    UTF8 = "utf8"
+    QUOTE = "quote"
+    COLUMN_COUNT = "column-count"
+    OPCODE = "opcode"
+    FLAG = "flag"
+    FIELD_TYPE = "field-type"
+    FORMAT = "format"
+    """A message of a format that is not known, or damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """`message`: which of the messages given; `index`: which of its rows, from 0."""
+
+    message: int
+    index: int
+    reason: str
+    sentence: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextRows:
+    """Rows as text: which message, which of its rows, one string array per column (null where empty), the whole row by number."""
+
+    message: Rows
+    index: npt.NDArray[np.int32]
+    columns: list[pa.Array]
+    text: Callable[[int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How many columns a row has, and what stands between them."""
+
+    columns: int
+    delimiter: str = ","
+
+
+def split(values: pa.Array, layout: Layout) -> tuple[list[TextRows], list[BadRow]]:
+    """Rows of an Arrow binary array of messages; each message's rows are in order within one of the results."""
+    special = _special_messages(values)
+    bad: list[BadRow] = []
+    if len(special) == 0:
+        return [_split_plain(values, np.arange(len(values), dtype=np.int64), layout, bad)], bad
+    parts = []
+    plain = np.setdiff1d(np.arange(len(values), dtype=np.int64), special)
+    if len(plain):
+        parts.append(_split_plain(values.take(pa.array(plain)), plain, layout, bad))
+    parts.append(_split_special(values.take(pa.array(special)), special, layout, bad))
+    return parts, bad
+
+
+def count_sentence(found: int, layout: Layout) -> str:
+    return f"the row has {found} columns, {layout.columns} are expected"
+
+
+def _bytes_of(array: pa.Array) -> npt.NDArray[np.uint8]:
+    """The bytes of all values, one after another."""
+    _, offsets, data = array.buffers()
+    if data is None or len(array) == 0:
+        return np.empty(0, np.uint8)
+    bounds = np.frombuffer(offsets, np.int32)
+    return np.frombuffer(data, np.uint8)[bounds[array.offset] : bounds[array.offset + len(array)]]
+
+
+def _special_messages(values: pa.Array) -> Rows:
+    """Messages with a special byte or that are not UTF-8, rising."""
+    data = _bytes_of(values)
+    special = np.zeros(len(values), np.bool_)
+    for byte in _SPECIAL:
+        if (data == byte).any():
+            special |= pc.match_substring(values, bytes([byte])).fill_null(fill_value=False).to_numpy(zero_copy_only=False)
+    if (data >= 0x80).any():
+        try:
+            values.cast(pa.string())
+        except pa.ArrowInvalid:
+            special |= np.array([not _is_utf8(value) for value in values.to_pylist()], np.bool_)
+    return np.flatnonzero(special)
+
+
+def _is_utf8(value: bytes | None) -> bool:
+    try:
+        (value or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Pieces of one buffer of bytes: line i is `data[begin[i]:end[i]]`, of message `parent[i]`."""
+
+    data: npt.NDArray[np.uint8]
+    begin: Rows
+    end: Rows
+    parent: Rows
+
+    def kept(self, mask: npt.NDArray[np.bool_]) -> _Lines:
+        return self if mask.all() else _Lines(self.data, self.begin[mask], self.end[mask], self.parent[mask])
+
+    def text(self, line: int) -> str:
+        return self.data[self.begin[line] : self.end[line]].tobytes().decode()
+
+
+def _split_plain(values: pa.Array, messages: Rows, layout: Layout, bad: list[BadRow]) -> TextRows:
+    """Messages that are UTF-8 without quotes and backslashes."""
+    lines = _lines(values)
+    places = np.flatnonzero(lines.data == ord(layout.delimiter))
+    first, count = _delimiters_per_line(lines, places, layout.columns - 1)
+    wrong = count != layout.columns - 1
+    if wrong.any():
+        blank = np.zeros(len(wrong), np.bool_)
+        blank[wrong] = [not lines.text(line).strip() for line in np.flatnonzero(wrong).tolist()]
+        lines, first, count, wrong = lines.kept(~blank), first[~blank], count[~blank], wrong[~blank]
+    index = _numbered(lines.parent)
+    for line in np.flatnonzero(wrong).tolist():
+        sentence = count_sentence(int(count[line]) + 1, layout)
+        where = int(messages[lines.parent[line]]), int(index[line])
+        bad.append(_bad(*where, RowReason.COLUMN_COUNT, sentence, lines.text(line)))
+    lines, first, index = lines.kept(~wrong), first[~wrong], index[~wrong]
+    columns, begin = [], lines.begin
+    for column in range(layout.columns):
+        end = places[first + column] if column < layout.columns - 1 else lines.end
+        columns.append(_strings(lines.data, begin, end))
+        begin = end + 1
+    return TextRows(messages[lines.parent], index, columns, lines.text)
+
+
+def _lines(values: pa.Array) -> _Lines:
+    """All lines that are not empty, without their line ends."""
+    data = np.frombuffer(_joined(values), np.uint8)
+    end = np.flatnonzero(data == ord("\n"))
+    begin = np.concatenate([np.zeros(1, np.int64), end[:-1] + 1])
+    if len(end) == len(values):
+        parent = np.arange(len(values), dtype=np.int64)
+    else:
+        sizes = pc.binary_length(values).fill_null(0).to_numpy().astype(np.int64)
+        parent = np.searchsorted(np.cumsum(sizes + 1), begin, side="right").astype(np.int64)
+    if (data == ord("\r")).any():
+        end = end - ((end > begin) & (data[end - 1] == ord("\r")))
+    lines = _Lines(data, begin, end, parent)
+    return lines.kept(end > begin)
+
+
+def _joined(values: pa.Array) -> pa.Buffer:
+    """All values, a line feed after each."""
+    every = pa.concat_arrays([values.fill_null(b""), _NOTHING])
+    every = pa.ListArray.from_arrays(pa.array(np.array([0, len(every)], np.int32)), every)
+    return pc.binary_join(every, b"\n").buffers()[2]
+
+
+def _delimiters_per_line(lines: _Lines, places: Rows, expected: int) -> tuple[Rows, Rows]:
+    """Number of the first delimiter of each line in `places`, and how many delimiters the line has."""
+    count = len(lines.begin)
+    if expected and len(places) == count * expected:
+        table = places.reshape(count, expected)
+        if (table[:, 0] >= lines.begin).all() and (table[:, -1] < lines.end).all():
+            return np.arange(count, dtype=np.int64) * expected, np.full(count, expected, np.int64)
+    first = np.searchsorted(places, lines.begin).astype(np.int64)
+    return first, np.searchsorted(places, lines.end).astype(np.int64) - first
+
+
+def _strings(data: npt.NDArray[np.uint8], begin: Rows, end: Rows) -> pa.Array:
+    """The strings `data[begin[i]:end[i]]`, null where empty; `begin` and `end` rise together without crossing."""
+    count = len(begin)
+    if count == 0:
+        return pa.nulls(0, pa.string())
+    bounds = np.empty(2 * count, np.int32)
+    bounds[0::2], bounds[1::2] = begin, end
+    pieces = pa.Array.from_buffers(pa.string(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
+    strings = pieces.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+    empty = begin == end
+    if not empty.any():
+        return strings
+    validity = pa.py_buffer(np.packbits(~empty, bitorder="little"))
+    return pa.Array.from_buffers(pa.string(), count, [validity, *strings.buffers()[1:]])
+
+
+def _numbered(parents: Rows) -> npt.NDArray[np.int32]:
+    """The number of each row among those of its message; `parents` never falls."""
+    count = len(parents)
+    if count == 0 or parents[-1] - parents[0] == count - 1:
+        return np.zeros(count, np.int32)
+    begins = np.flatnonzero(np.concatenate([[True], parents[1:] != parents[:-1]]))
+    lengths = np.diff(np.append(begins, count))
+    return (np.arange(count) - np.repeat(begins, lengths)).astype(np.int32)
+
+
+def _split_special(values: pa.Array, messages: Rows, layout: Layout, bad: list[BadRow]) -> TextRows:
+    message: list[int] = []
+    index: list[int] = []
+    rows: list[list[str | None]] = []
+    texts: list[str] = []
+    for number, value in zip(messages.tolist(), values.to_pylist(), strict=True):
+        for i, row in enumerate(_rows_of(value or b"", layout)):
+            if row.reason is not None:
+                bad.append(_bad(number, i, row.reason, row.sentence, row.text))
+                continue
+            message.append(number)
+            index.append(i)
+            rows.append(row.fields)
+            texts.append(row.text)
+    columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+    columns = columns or [pa.array([], pa.string()) for _ in range(layout.columns)]
+    return TextRows(np.array(message, np.int64), np.array(index, np.int32), columns, texts.__getitem__)
+
+
+@dataclass(slots=True)
+class _Row:
+    text: str
+    fields: list[str | None]
+    reason: RowReason | None = None
+    sentence: str = ""
+
+
+def _rows_of(value: bytes, layout: Layout) -> Iterator[_Row]:
+    """The rows of one message, in order."""
+    if not _is_utf8(value):
+        for line in value.split(b"\n"):
+            if _is_utf8(line):
+                yield from _text_rows(line.decode(), layout)
+            else:
+                yield _Row(line.decode(errors="replace").removesuffix("\r"), [], RowReason.UTF8, "the row is not UTF-8")
+        return
+    yield from _text_rows(value.decode().removeprefix(_BYTE_ORDER_MARK), layout)
+
+
+def _text_rows(text: str, layout: Layout) -> Iterator[_Row]:
+    at = 0
+    while at < len(text):
+        fields, end = _fields(text, at, layout.delimiter)
+        if fields is None:
+            end = text.find("\n", at)
+            end = len(text) if end < 0 else end
+            yield _Row(
+                text[at:end].removesuffix("\r"), [], RowReason.QUOTE, "a quoted field does not end before the next delimiter"
+            )
+        elif text[at:end].strip():
+            row = _Row(text[at:end].removesuffix("\r"), fields)
+            if len(fields) != layout.columns:
+                row.reason, row.sentence = RowReason.COLUMN_COUNT, count_sentence(len(fields), layout)
+            yield row
+        at = end + 1
+
+
+def _fields(text: str, at: int, delimiter: str) -> tuple[list[str | None] | None, int]:
+    """Fields of the row that begins at `at`, None if a quote is not closed; and where the row's line feed (or the end) is."""
+    quoted, bare = _patterns(delimiter)
+    fields: list[str | None] = []
+    while True:
+        match = quoted.match(text, at)
+        if match is not None:
+            fields.append(re.sub(r'\\(["\\])|"(")', r"\1\2", match.group(1)))
+        else:
+            match = bare.match(text, at)
+            assert match is not None
+            found = match.group()
+            if found.lstrip(" ").startswith('"'):
+                return None, at
+            fields.append(_unescaped(found, delimiter) or None)
+        at = match.end()
+        if at >= len(text) or text[at] == "\n":
+            if fields[-1] and match.re is bare:
+                fields[-1] = str(fields[-1]).removesuffix("\r") or None
+            return fields, at
+        at += 1
+
+
+@cache
+def _patterns(delimiter: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    d = re.escape(delimiter)
+    quoted = re.compile(rf' *"((?:[^"\\]|\\.|"")*)" *\r*(?={d}|\n|\Z)', re.DOTALL)
+    bare = re.compile(rf"(?:\\[^\n]|[^\\{d}\n])*\\?")
+    return quoted, bare
+
+
+def _unescaped(field: str, delimiter: str) -> str:
+    if "\\" not in field:
+        return field
+    return re.sub(r"\\(.)", lambda m: m.group(1) if m.group(1) == delimiter else m.group(), field, flags=re.DOTALL)
+
+
+def _bad(message: int, index: int, reason: RowReason, sentence: str, text: str) -> BadRow:
+    return BadRow(message, index, reason, sentence, text[:BAD_TEXT_LENGTH_MAX])
