@@ -98,9 +98,8 @@ class RowForm:
     @cached_property
     def _field(self) -> re.Pattern[bytes]:
         delimiter = re.escape(self.delimiter_bytes)
-        return re.compile(
-            rb' *"(?:[^"\\]|\\.|"")*"(?:[^' + delimiter + rb"\\]|\\.)*|(?:[^" + delimiter + rb"\\]|\\.)*\\?", re.DOTALL
-        )
+        rest = rb"(?:\\" + delimiter + rb"|[^" + delimiter + rb"])*"
+        return re.compile(rb' *"(?:[^"\\]|\\.|"")*+"' + rest + rb"|" + rest, re.DOTALL)
 
     @cached_property
     def _is_plain(self) -> bool:

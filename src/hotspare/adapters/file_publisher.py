@@ -239,7 +239,7 @@ def _blocks(rows: Sequence[Row], rows_max: int, quotes: QuoteRule) -> Iterator[S
     """Rows per message. A row that is not closed stands alone, so that its neighbours cannot be taken for part of it."""
     begin = 0
     for index, row in enumerate(rows):
-        if row.text.endswith(b"\\") or (b'"' in row.text and quotes.is_open(row.text)):
+        if b'"' in row.text and quotes.is_open(row.text):
             if begin < index:
                 yield rows[begin:index]
             yield rows[index : index + 1]

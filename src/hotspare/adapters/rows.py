@@ -18,7 +18,7 @@ ROW_BYTES_MAX = 1 << 20
 LINE_BYTES_MAX = 16 << 20
 
 _OPENING = re.compile(rb' *"')
-_CLOSING = re.compile(rb'(?:[^"\\]|\\.|"")*"', re.DOTALL)
+_CLOSING = re.compile(rb'(?:[^"\\]|\\.|"")*+"', re.DOTALL)
 
 
 class _End(Enum):
@@ -43,7 +43,9 @@ class LineTooLong(Exception):
 
 @cache
 def _rest_of_field(delimiter: bytes) -> re.Pattern[bytes]:
-    return re.compile(rb"(?:[^\\" + re.escape(delimiter) + rb"]|\\.)*\\?", re.DOTALL)
+    """The rest of an unquoted field: a backslash takes the delimiter's meaning away, and is itself anywhere else."""
+    escaped = re.escape(delimiter)
+    return re.compile(rb"(?:\\" + escaped + rb"|[^" + escaped + rb"])*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

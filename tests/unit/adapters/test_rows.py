@@ -1,0 +1,91 @@
+"""Rows of a CSV file (SPEC 5.2): a row ends at a line feed outside quotes, however the bytes arrive (law Cut)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotspare.adapters import rows
+from hotspare.adapters.rows import LineTooLong, QuoteRule, Row, RowCutter
+
+texts = st.lists(st.sampled_from([b"a", b",", b'"', b"\n", b"\\", b" ", b"\r\n", b'x,"', b'"y']), max_size=30).map(b"".join)
+
+
+def cut(data: bytes, cuts: list[int]) -> list[Row]:
+    cutter = RowCutter(0)
+    found: list[Row] = []
+    begin = 0
+    for end in [*sorted(c % (len(data) + 1) for c in cuts), len(data)]:
+        found += cutter.feed(data[begin:end])
+        begin = end
+    return found + cutter.finish()
+
+
+@given(data=texts, cuts=st.lists(st.integers(0, 1000), max_size=8))
+def test_law_cut_rows_do_not_depend_on_how_bytes_arrive(data: bytes, cuts: list[int]) -> None:
+    assert cut(data, cuts) == cut(data, [])
+
+
+@given(data=texts)
+def test_every_byte_belongs_to_one_row(data: bytes) -> None:
+    found = cut(data, [])
+    begin = 0
+    for row in found:
+        raw = data[begin : row.end]
+        assert raw.removesuffix(b"\n").removesuffix(b"\r") == row.text or raw == row.text + b"\r"
+        begin = row.end
+    assert begin == len(data)
+
+
+@given(data=texts)
+def test_going_on_at_any_row_gives_the_rest(data: bytes) -> None:
+    found = cut(data, [])
+    for index, row in enumerate(found):
+        cutter = RowCutter(row.end)
+        assert cutter.feed(data[row.end :]) + cutter.finish() == found[index + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"a,b\nc,d\n", [b"a,b", b"c,d"]),
+        (b"a,b\r\nc", [b"a,b", b"c"]),
+        (b'i,n,"two\nlines"\nz\n', [b'i,n,"two\nlines"', b"z"]),
+        (b'i,n,"doubled "" quote\n"\nz', [b'i,n,"doubled "" quote\n"', b"z"]),
+        (b'i,n,5" pipe\nz\n', [b'i,n,5" pipe', b"z"]),
+        (b'i,n,a\\,"b\nz\n', [b'i,n,a\\,"b', b"z"]),
+        (b'i,n,"never closed\nb\nc', [b'i,n,"never closed', b"b", b"c"]),
+        (b'i,n,"closed by the end\nof the file"', [b'i,n,"closed by the end\nof the file"']),
+    ],
+)
+def test_rows(data: bytes, expected: list[bytes]) -> None:
+    assert [row.text for row in cut(data, [])] == expected
+
+
+def test_an_open_quote_waits_for_more() -> None:
+    cutter = RowCutter(0)
+    assert cutter.feed(b'i,n,"two\n') == []
+    assert cutter.pending_bytes == 9
+    assert cutter.feed(b'lines"\nnext') == [Row(b'i,n,"two\nlines"', 16)]
+
+
+def test_an_open_quote_takes_no_more_than_its_line_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "ROW_BYTES_MAX", 20)
+    cutter = RowCutter(0)
+    assert [row.text for row in cutter.feed(b'"open\n' + b"row\n" * 10)] == [b'"open'] + [b"row"] * 10
+
+
+def test_a_line_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "LINE_BYTES_MAX", 10)
+    cutter = RowCutter(100)
+    with pytest.raises(LineTooLong) as caught:
+        cutter.feed(b"x" * 11)
+    assert caught.value.offset == 100
+
+
+def test_quotes_count_only_where_a_field_begins() -> None:
+    rule = QuoteRule(b";")
+    assert rule.is_open(b'a;"b')
+    assert not rule.is_open(b'a,"b')
+    assert not rule.is_open(b'a;"b"')
