@@ -1,6 +1,7 @@
 """The pinned jars that make Spark's micro-batches fast, in a cache of the user's, each checked against its SHA-256.
 
-`python -m hotspare.runners.spark.jars` fetches what is missing. Nothing depends on it but speed.
+`python -m hotspare.runners.spark.jars` fetches what is missing, and makes the archive of classes beside it. Nothing depends on
+either but speed.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ BARE_FILE_SYSTEM = Jar(
     "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0", "e0cc30fb0531eb0b59468dc0abf5b257533d2365b5e9f45e795edd707aa78c62"
 )
 """A local file system for Hadoop that does not start a `chmod` process for every file that it writes."""
+
+HINT = "run `python -m hotspare.runners.spark.jars`"
 
 Fetch = Callable[[Jar, Path], None]
 """Writes the jar to the path, or raises."""
@@ -80,7 +83,7 @@ def available(jar: Jar) -> tuple[Path | None, str]:
         path = cached(jar)
     except HotspareError as error:
         return None, str(error)
-    return path, "" if path else f"{jar.file_name} is not in {cache_folder()}; run `python -m hotspare.runners.spark.jars`"
+    return path, "" if path else f"{jar.file_name} is not in {cache_folder()}; {HINT}"
 
 
 def _check(jar: Jar, path: Path) -> None:
@@ -103,12 +106,12 @@ def _locked(path: Path) -> Iterator[None]:
 def _fetch_through_spark(jar: Jar, path: Path) -> None:
     """Let Spark's own resolver fetch it, in a JVM that ends afterwards: no other download program is needed."""
     from hotspare.runners.spark.session import Session, SessionOptions
+    from hotspare.runners.spark.settings import IVY
 
     session = Session(SessionOptions(cores=1, heap_mib=512))
     try:
-        session.spark.conf.set("spark.jars.ivy", str(path.parent / "ivy"))
         session.spark.sql(f"ADD JAR ivy://{jar.coordinate}?transitive=false").collect()
-        found = sorted((path.parent / "ivy").rglob(f"*{jar.file_name}"))
+        found = sorted((session.scratch / IVY / "jars").glob(f"*{jar.file_name}"))
         shutil.copyfile(found[0], path)
     except Exception as error:
         raise RunnerError(
@@ -121,14 +124,24 @@ def _fetch_through_spark(jar: Jar, path: Path) -> None:
 
 
 def main() -> int:
-    """Fetch what is missing; exit status 1, and one line that says why, where that fails."""
+    """Make the cache complete; exit status 1, and why, where that fails. What one part lacks does not keep the other away."""
+    from hotspare.runners.spark.archive import ensure_archive
+
+    folder = cache_folder()
+    status = 0
+    jar = None
     try:
-        path = ensure(BARE_FILE_SYSTEM)
+        jar = ensure(BARE_FILE_SYSTEM, folder)
+        sys.stdout.write(f"{jar}\n")
     except HotspareError as error:
         sys.stderr.write(f"{error}\n")
-        return 1
-    sys.stdout.write(f"{path}\n")
-    return 0
+        status = 1
+    try:
+        sys.stdout.write(f"{ensure_archive(folder, jar)}\n")
+    except HotspareError as error:
+        sys.stderr.write(f"{error}\n")
+        status = 1
+    return status
 
 
 if __name__ == "__main__":

@@ -20,8 +20,10 @@ from hotspare.bus.open import open_bus
 from hotspare.errors import HotspareError, RunnerError
 from hotspare.runners.contract import EndCause, HeadPlace, OnBatch, OnEnd, Positions, RunnerEnd, RunnerInput
 from hotspare.runners.reading import complete_positions
+from hotspare.runners.spark.archive import existing_archive
 from hotspare.runners.spark.failure import unpack
 from hotspare.runners.spark.frames import unframe
+from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, HINT, available, cache_folder
 from hotspare.runners.spark.session import Session, SessionOptions
 from hotspare.runners.spark.source import SourceOptions, bus_source
 
@@ -35,13 +37,23 @@ class OrderedRunner:
         self._source = source
         self._on_batch = on_batch
         self._on_end = on_end
-        self._options = options or SessionOptions(cores=min(CORES_MAX, os.cpu_count() or 1))
+        self.notice = ""
+        """What is missing that would make this runner faster, for the log; empty when nothing is."""
+        self._options = options or self._default_options()
         self._session: Session | None = None
         self._query: StreamingQuery | None = None
         self._lock = threading.Lock()
         self._end: RunnerEnd | None = None
         self._ended = threading.Event()
         self._stopping = False
+
+    def _default_options(self) -> SessionOptions:
+        cores = min(CORES_MAX, os.cpu_count() or 1)
+        jar, self.notice = available(BARE_FILE_SYSTEM)
+        archive = existing_archive(cache_folder(), jar)
+        if archive is None and not self.notice:
+            self.notice = f"no archive of spark's classes in {cache_folder()}; {HINT}"
+        return SessionOptions(cores, jar, archive, head_place=self._source.head_place)
 
     def start(self, start_offsets: Positions) -> None:
         session = Session(self._options)

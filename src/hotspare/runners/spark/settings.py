@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hotspare.runners.contract import HeadPlace
+
+IVY = "ivy"
+"""Folder of the scratch folder in which Spark's resolver puts what it fetches."""
+
 MODULE_OPTIONS = (
     # What Spark's own launcher passes (org.apache.spark.launcher.JavaModuleOptions, 4.2.0).
     "-XX:+IgnoreUnrecognizedVMOptions",
@@ -39,20 +44,28 @@ MODULE_OPTIONS = (
 )
 
 
-def jvm_options(heap_mib: int) -> list[str]:
-    return [
+def jvm_options(heap_mib: int, archive: Path | None, archive_to_write: Path | None) -> list[str]:
+    options = [
         *MODULE_OPTIONS,
         f"-Xmx{heap_mib}m",
         # A long error text overflows the stack of the JVM's regular expressions.
         "-Xss8m",
         # One small heap: parallel collectors only add threads that fight for the same cores.
         "-XX:+UseSerialGC",
-        # The driver's own output goes to standard error.
+        # Only the quick compiler. The other one spends 5 s of CPU in the first minute, while batches wait for the core; what it
+        # would win is per row, and no row ever reaches the JVM: frames pass through it unread.
+        "-XX:TieredStopAtLevel=1",
         "-Djava.awt.headless=true",
     ]
+    if archive is not None:
+        # Classes come parsed and verified from a file that all JVMs of the machine share.
+        options.append(f"-XX:SharedArchiveFile={archive}")
+    if archive_to_write is not None:
+        options.append(f"-XX:ArchiveClassesAtExit={archive_to_write}")
+    return options
 
 
-def session_conf(scratch: Path, cores: int, bare_file_system: Path | None) -> dict[str, str]:
+def session_conf(scratch: Path, cores: int, bare_file_system: Path | None, head_place: HeadPlace) -> dict[str, str]:
     """Settings of the session. `scratch` is a folder that is deleted when the session ends."""
     conf = {
         "spark.master": f"local[{cores}]",
@@ -66,9 +79,13 @@ def session_conf(scratch: Path, cores: int, bare_file_system: Path | None) -> di
         # Nothing is left in the working folder.
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.jars.ivy": str(scratch / IVY),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": str(scratch / "sockets"),
+        # Python processes that serve many batches are forked from a daemon and used again; where there are none, daemons (one per
+        # kind of process) would only cost their start.
+        "spark.python.use.daemon": "true" if head_place is HeadPlace.WORKERS else "false",
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.sql.streaming.pollingDelay": "1ms",
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",

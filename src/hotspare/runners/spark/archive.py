@@ -1,0 +1,91 @@
+"""An archive of Spark's loaded classes, from which a JVM starts in less than half the time (docs/spark.md has the figures).
+
+It is made once per machine, by a session that runs a small query and writes its classes when it ends. The JVM itself checks
+that an archive fits, and does without it otherwise.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import tempfile
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pyspark
+
+from hotspare.bus.contract import Outgoing, Partition
+from hotspare.bus.open import open_bus
+from hotspare.errors import RunnerError
+from hotspare.runners.contract import BatchLimits, InboundTopic, RunnerEnd, RunnerInput
+from hotspare.runners.spark.jre import find_java
+from hotspare.runners.spark.settings import MODULE_OPTIONS
+
+TRAINING_TIMEOUT_S = 180.0
+_TRAINING_BATCHES = 5
+_LIMITS = BatchLimits(messages_max=10)
+
+
+def archive_path(folder: Path, bare_file_system: Path | None) -> Path:
+    """Where the archive of this JVM and this class path belongs; it need not exist."""
+    java = find_java()
+    parts = [str(java), str(java.stat().st_mtime_ns), pyspark.__file__, pyspark.__version__, str(bare_file_system), *MODULE_OPTIONS]
+    return folder / f"classes-{hashlib.sha256('|'.join(parts).encode()).hexdigest()[:16]}.jsa"
+
+
+def existing_archive(folder: Path, bare_file_system: Path | None) -> Path | None:
+    """The archive if it was made, else None. Never takes long."""
+    path = archive_path(folder, bare_file_system)
+    return path if path.is_file() else None
+
+
+def ensure_archive(folder: Path, bare_file_system: Path | None) -> Path:
+    """The archive's path; made first where it is missing, which takes about half a minute. RunnerError where that fails."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = archive_path(folder, bare_file_system)
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.is_file():
+            with tempfile.TemporaryDirectory(dir=folder) as fresh:
+                written = Path(fresh) / path.name
+                _train(Path(fresh), written, bare_file_system)
+                if not written.is_file():
+                    raise RunnerError("the JVM wrote no archive of its classes")
+                written.chmod(0o644)
+                written.replace(path)
+    return path
+
+
+def _train(folder: Path, written: Path, bare_file_system: Path | None) -> None:
+    """Run a query over a few batches, so that the archive holds what an engine loads."""
+    from hotspare.runners.spark.ordered import OrderedRunner
+    from hotspare.runners.spark.session import SessionOptions
+
+    url = f"sqlite:///{folder / 'training.db'}"
+    bus = open_bus(url)
+    bus.create_topic("in")
+    bus.append(Partition("in"), [Outgoing(b"1")] * (_TRAINING_BATCHES * _LIMITS.messages_max))
+    seen = threading.Semaphore(0)
+    ended = threading.Event()
+
+    def on_end(_end: RunnerEnd) -> None:
+        ended.set()
+        seen.release(_TRAINING_BATCHES)
+
+    options = SessionOptions(cores=os.cpu_count() or 1, bare_file_system=bare_file_system, archive_to_write=written)
+    source = RunnerInput(url, (InboundTopic("in"),), same, limits=_LIMITS)
+    runner = OrderedRunner(source, lambda _table: seen.release(), on_end, options)
+    try:
+        runner.start({})
+        if not all(seen.acquire(timeout=TRAINING_TIMEOUT_S) for _ in range(_TRAINING_BATCHES)) or ended.is_set():
+            raise RunnerError("spark gave no batch while its classes were recorded")
+    finally:
+        runner.stop()
+        bus.close()
+
+
+def same(raw: pa.RecordBatch) -> pa.RecordBatch:
+    """A head that changes nothing."""
+    return raw
