@@ -16,8 +16,8 @@ def test_tests_keep_the_rules(rule: Rule) -> None:
     assert violations(rule, sources("tests")) == []
 
 
-def test_allowed_sleepers_exist_and_say_why() -> None:
-    for path, reason in testing_rules.SLEEPS.items():
+def test_exceptions_exist_and_say_why() -> None:
+    for path, reason in (testing_rules.SLEEPS | testing_rules.MOCKS).items():
         assert path in repository_files(), f"{path} is gone"
         assert len(reason) > 10, f"{path} needs a reason"
 
