@@ -114,8 +114,7 @@ class Relation:
             chunk.valid,
             row_time.time_us,
             row_time.valid,
-            beats,
-            timeline.time_us[beats],
+            np.column_stack((beats, timeline.time_us[beats])),
         )
         out = _output(2 * count + (self.live + count if forgets else 0), count, self.live)
         if forgets and self.policy.by_event == 0 and len(timeline.time_us) and self._rows.state[k.BOUNDARY] == k.UNSET:
@@ -211,8 +210,7 @@ class Relation:
             valid=np.zeros((capacity, self.shape.width), np.bool_),
             meta=np.zeros((capacity, k.META_WIDTH), np.int64),
             free=np.empty(capacity, np.int64),
-            heap=np.empty(heap_capacity, np.int64),
-            heap_at=np.empty(heap_capacity, np.int64),
+            heap=np.empty((heap_capacity, 2), np.int64),
             state=state,
             keys=self._keys,
         )
@@ -230,7 +228,6 @@ class Relation:
                 meta=_grown(rows.meta, capacity),
                 free=_grown(rows.free, capacity),
                 heap=_grown(rows.heap, heap),
-                heap_at=_grown(rows.heap_at, heap),
             )
         if 2 * (self.live + count) > len(rows.table):
             self._rows = rows._replace(table=np.zeros(_table_length(2 * (self.live + count)), np.uint64))
@@ -253,27 +250,23 @@ def _table_length(rows: int) -> int:
 
 def _output(outputs: int, count: int, live: int) -> k.Output:
     return k.Output(
-        rank=np.empty(outputs, np.int64),
-        opcode=np.empty(outputs, np.uint8),
-        flags=np.empty(outputs, np.uint8),
-        slot=np.empty(outputs, np.int64),
-        source=np.empty(outputs, np.int64),
+        made=np.empty((outputs, 5), np.int64),
         freed=np.empty(live + 2 * count, np.int64),
-        refused_row=np.empty(count, np.int64),
-        refused_why=np.empty(count, np.int64),
+        refused=np.empty((count, 2), np.int64),
         counts=np.zeros(3, np.int64),
     )
 
 
 def _resolution(out: k.Output) -> Resolution:
-    outputs, freed, refused = (int(n) for n in out.counts)
+    outputs, freed, refused = out.counts.tolist()
+    made = out.made[:outputs]
     return Resolution(
-        rank=out.rank[:outputs],
-        opcode=out.opcode[:outputs],
-        flags=out.flags[:outputs],
-        slot=out.slot[:outputs],
-        source=out.source[:outputs],
-        refused_row=out.refused_row[:refused],
-        refused_why=out.refused_why[:refused],
+        rank=made[:, k.RANK].copy(),
+        opcode=made[:, k.OPCODE].astype(np.uint8),
+        flags=made[:, k.FLAGS].astype(np.uint8),
+        slot=made[:, k.SLOT].copy(),
+        source=made[:, k.SOURCE].copy(),
+        refused_row=out.refused[:refused, 0],
+        refused_why=out.refused[:refused, 1],
         freed=out.freed[:freed],
     )

@@ -22,6 +22,12 @@ def same_bytes(a: UInt8s, a_begin: Whole, b: UInt8s, b_begin: Whole, size: Whole
 
 
 @kernel
+def copy_bytes(source: UInt8s, begin: Whole, size: Whole, target: UInt8s, at: Whole) -> None:
+    for i in range(size):
+        target[at + i] = source[begin + i]
+
+
+@kernel
 def intern_bytes(
     new_data: UInt8s, new_offsets: Int32s, data: UInt8s, offsets: Int64s, hashes: UInt64s, slots: Int64s, count: int, codes: Int64s
 ) -> int:
@@ -40,7 +46,7 @@ def intern_bytes(
             if code == 0:
                 code = count
                 at = offsets[count]
-                data[at : at + size] = new_data[begin : begin + size]
+                copy_bytes(new_data, begin, size, data, at)
                 offsets[count + 1] = at + size
                 hashes[count] = h
                 slots[slot] = count
@@ -95,6 +101,6 @@ def gather_bytes(data: UInt8s, offsets: Int64s, codes: Int64s, out_data: UInt8s,
     for i in range(len(codes)):
         begin = offsets[codes[i]]
         size = offsets[codes[i] + 1] - begin
-        out_data[at : at + size] = data[begin : begin + size]
+        copy_bytes(data, begin, size, out_data, at)
         at += size
         out_offsets[i + 1] = at

@@ -30,23 +30,31 @@ LIVE, FIRST, LAST, FREE, HIGH, ARRIVALS, HEAPED, NEWEST, BOUNDARY = 0, 1, 2, 3, 
 """Entries of `Rows.state`: rows stored; ends of the list; free slots on the stack; slots ever used; arrivals so far; size of the
 heap; newest event time seen; next boundary of a jumping window."""
 STATE_WIDTH = 9
+NONE = np.int64(-1)
+"""No slot."""
 UNSET = -(2**63)
 """NEWEST and BOUNDARY before there is any."""
 
 KEEP, COUNT_SLIDING, COUNT_JUMPING, TIME_SLIDING, TIME_JUMPING, TIME_LOOKBACK = 0, 1, 2, 3, 4, 5
 """Kinds of retention; KEEP forgets nothing."""
 
-REFUSED_NULL_KEY, REFUSED_NULL_TIME, REFUSED_KEY_EXISTS, REFUSED_KEY_UNKNOWN = 0, 1, 2, 3
+REFUSED_NULL_KEY, REFUSED_NULL_TIME, REFUSED_KEY_EXISTS, REFUSED_KEY_UNKNOWN = (np.int64(why) for why in (0, 1, 2, 3))
 """Why a row was refused."""
 
-INSERT, UPDATE, UPSERT, DELETE, SAFE_DELETE, UPDATE_BLOCK = 1, 2, 3, 4, 5, 6
-NORMAL, PARTIAL, RETENTION = 1, 2, 4
-"""Opcodes and flags as in model.events, which a kernel cannot read."""
-NOT_PARTIAL = 255 - PARTIAL
+INSERT, UPDATE, UPSERT, DELETE, SAFE_DELETE, UPDATE_BLOCK = (np.int64(opcode) for opcode in (1, 2, 3, 4, 5, 6))
+NORMAL, PARTIAL, RETENTION, NOT_PARTIAL = (np.int64(flag) for flag in (1, 2, 4, 255 - 2))
+"""Opcodes and flags as in model.events. They are not plain numbers, for which numba would compile each call anew."""
+
+RANK, OPCODE, FLAGS, SLOT, SOURCE = 0, 1, 2, 3, 4
+"""Columns of `Output.made`."""
+HEAP_SLOT, HEAP_PLACE = 0, 1
+"""Columns of `Rows.heap`."""
+_HALF = np.uint64(0xFFFFFFFF)
+_EMPTY = np.uint64(0)
 
 
 class Rows(NamedTuple):
-    """What is stored. `lanes`, `valid`, `meta` by slot; `free` is a stack; `heap_at` is a slot's place in `heap`."""
+    """What is stored: `lanes`, `valid`, `meta` by slot; `free` is a stack; `heap[place, HEAP_SLOT]`, `heap[slot, HEAP_PLACE]`."""
 
     table: UInt64s
     lanes: Int64s
@@ -54,7 +62,6 @@ class Rows(NamedTuple):
     meta: Int64s
     free: Int64s
     heap: Int64s
-    heap_at: Int64s
     state: Int64s
     keys: Int64s
 
@@ -69,7 +76,7 @@ class Policy(NamedTuple):
 
 
 class Input(NamedTuple):
-    """A chunk, with the time of each row (`time_valid` False: null), and the heartbeats of its batch."""
+    """A chunk, with the time of each row (`time_valid` False: null), and int64[., 2] rank and time of its batch's heartbeats."""
 
     rank: Int64s
     opcode: UInt8s
@@ -78,24 +85,20 @@ class Input(NamedTuple):
     valid: Bools
     time: Int64s
     time_valid: Bools
-    beat_rank: Int64s
-    beat_time: Int64s
+    beats: Int64s
 
 
 class Output(NamedTuple):
     """What came of it, as far as `counts` says: [outputs, slots given up, rows refused].
 
-    `slot` is where an output's values are; `source` the input row that made it, -1 for rows that leave.
+    made     int64[., 5]  columns RANK, OPCODE, FLAGS, SLOT (where the values are), SOURCE (the input row that made it, or NONE)
+    freed    int64[.]
+    refused  int64[., 2]  input row, REFUSED_ number
     """
 
-    rank: Int64s
-    opcode: UInt8s
-    flags: UInt8s
-    slot: Int64s
-    source: Int64s
+    made: Int64s
     freed: Int64s
-    refused_row: Int64s
-    refused_why: Int64s
+    refused: Int64s
     counts: Int64s
 
 
@@ -112,185 +115,184 @@ def key_hash(lanes: Int64s, row: Whole, keys: Int64s) -> np.uint64:
 
 
 @kernel
-def find(rows: Rows, lanes: Int64s, row: Whole, h: np.uint64) -> Whole:
-    """The slot that holds the key of `lanes[row]`, or -1."""
-    mask = np.int64(len(rows.table) - 1)
-    half = h & np.uint64(0xFFFFFFFF)
+def find(table: UInt64s, stored: Int64s, keys: Int64s, lanes: Int64s, row: Whole, h: np.uint64) -> Whole:
+    """The slot that holds the key of `lanes[row]`, or NONE."""
+    mask = np.int64(len(table) - 1)
+    half = h & _HALF
     at = np.int64(half) & mask
-    while rows.table[at] != np.uint64(0):
-        entry = rows.table[at]
+    while table[at] != _EMPTY:
+        entry = table[at]
         if entry >> np.uint64(32) == half:
-            slot = np.int64(entry & np.uint64(0xFFFFFFFF)) - 1
+            slot = np.int64(entry & _HALF) - 1
             same = True
-            for k in range(len(rows.keys)):
-                if rows.lanes[slot, rows.keys[k]] != lanes[row, rows.keys[k]]:
+            for k in range(len(keys)):
+                if stored[slot, keys[k]] != lanes[row, keys[k]]:
                     same = False
             if same:
                 return slot
         at = (at + 1) & mask
-    return np.int64(-1)
+    return NONE
 
 
 @kernel
-def table_put(rows: Rows, h: np.uint64, slot: Whole) -> None:
-    mask = np.int64(len(rows.table) - 1)
-    half = h & np.uint64(0xFFFFFFFF)
+def table_put(table: UInt64s, h: np.uint64, slot: Whole) -> None:
+    mask = np.int64(len(table) - 1)
+    half = h & _HALF
     at = np.int64(half) & mask
-    while rows.table[at] != np.uint64(0):
+    while table[at] != _EMPTY:
         at = (at + 1) & mask
-    rows.table[at] = (half << np.uint64(32)) | np.uint64(slot + 1)
+    table[at] = (half << np.uint64(32)) | np.uint64(slot + 1)
 
 
 @kernel
-def table_place(rows: Rows, slot: Whole) -> Whole:
-    """Where in the table the entry of a stored slot stands."""
-    mask = np.int64(len(rows.table) - 1)
-    half = key_hash(rows.lanes, slot, rows.keys) & np.uint64(0xFFFFFFFF)
+def table_place(table: UInt64s, h: np.uint64, slot: Whole) -> Whole:
+    """Where in the table the entry of a stored slot stands; `h` is the hash of its key."""
+    mask = np.int64(len(table) - 1)
+    half = h & _HALF
     entry = (half << np.uint64(32)) | np.uint64(slot + 1)
     at = np.int64(half) & mask
-    while rows.table[at] != entry:
+    while table[at] != entry:
         at = (at + 1) & mask
     return at
 
 
 @kernel
-def table_drop(rows: Rows, slot: Whole) -> None:
+def table_drop(table: UInt64s, h: np.uint64, slot: Whole) -> None:
     """Remove a slot's entry and close the gap, so that no probe ever meets a tombstone."""
-    mask = np.int64(len(rows.table) - 1)
-    hole = table_place(rows, slot)
+    mask = np.int64(len(table) - 1)
+    hole = table_place(table, h, slot)
     at = (hole + 1) & mask
-    while rows.table[at] != np.uint64(0):
-        home = np.int64(rows.table[at] >> np.uint64(32)) & mask
+    while table[at] != _EMPTY:
+        home = np.int64(table[at] >> np.uint64(32)) & mask
         if ((at - home) & mask) >= ((at - hole) & mask):
-            rows.table[hole] = rows.table[at]
+            table[hole] = table[at]
             hole = at
         at = (at + 1) & mask
-    rows.table[hole] = np.uint64(0)
+    table[hole] = _EMPTY
 
 
 @kernel
-def link_last(rows: Rows, slot: Whole) -> None:
-    last = rows.state[LAST]
-    rows.meta[slot, NEXT] = -1
-    rows.meta[slot, PREV] = last
-    rows.meta[slot, ORDER] = rows.state[ARRIVALS]
-    rows.state[ARRIVALS] += 1
+def link_last(meta: Int64s, state: Int64s, slot: Whole) -> None:
+    last = state[LAST]
+    meta[slot, NEXT] = NONE
+    meta[slot, PREV] = last
+    meta[slot, ORDER] = state[ARRIVALS]
+    state[ARRIVALS] += 1
     if last < 0:
-        rows.state[FIRST] = slot
+        state[FIRST] = slot
     else:
-        rows.meta[last, NEXT] = slot
-    rows.state[LAST] = slot
+        meta[last, NEXT] = slot
+    state[LAST] = slot
 
 
 @kernel
-def unlink(rows: Rows, slot: Whole) -> None:
-    before = rows.meta[slot, PREV]
-    after = rows.meta[slot, NEXT]
+def unlink(meta: Int64s, state: Int64s, slot: Whole) -> None:
+    before = meta[slot, PREV]
+    after = meta[slot, NEXT]
     if before < 0:
-        rows.state[FIRST] = after
+        state[FIRST] = after
     else:
-        rows.meta[before, NEXT] = after
+        meta[before, NEXT] = after
     if after < 0:
-        rows.state[LAST] = before
+        state[LAST] = before
     else:
-        rows.meta[after, PREV] = before
+        meta[after, PREV] = before
 
 
 @kernel
-def link_instead(rows: Rows, old: Whole, new: Whole) -> None:
+def link_instead(meta: Int64s, state: Int64s, old: Whole, new: Whole) -> None:
     """Put `new` where `old` stands in the list."""
-    before = rows.meta[old, PREV]
-    after = rows.meta[old, NEXT]
-    rows.meta[new, PREV] = before
-    rows.meta[new, NEXT] = after
-    rows.meta[new, ORDER] = rows.meta[old, ORDER]
+    before = meta[old, PREV]
+    after = meta[old, NEXT]
+    meta[new, PREV] = before
+    meta[new, NEXT] = after
+    meta[new, ORDER] = meta[old, ORDER]
     if before < 0:
-        rows.state[FIRST] = new
+        state[FIRST] = new
     else:
-        rows.meta[before, NEXT] = new
+        meta[before, NEXT] = new
     if after < 0:
-        rows.state[LAST] = new
+        state[LAST] = new
     else:
-        rows.meta[after, PREV] = new
+        meta[after, PREV] = new
 
 
 @kernel
-def earlier(rows: Rows, a: Whole, b: Whole) -> bool:
+def earlier(meta: Int64s, a: Whole, b: Whole) -> bool:
     """Whether slot a leaves before slot b."""
-    if rows.meta[a, TIME] != rows.meta[b, TIME]:
-        return bool(rows.meta[a, TIME] < rows.meta[b, TIME])
-    return bool(rows.meta[a, ORDER] < rows.meta[b, ORDER])
+    if meta[a, TIME] != meta[b, TIME]:
+        return bool(meta[a, TIME] < meta[b, TIME])
+    return bool(meta[a, ORDER] < meta[b, ORDER])
 
 
 @kernel
-def heap_sift(rows: Rows, at: Whole) -> None:
+def heap_sift(heap: Int64s, size: Whole, meta: Int64s, at: Whole) -> None:
     """Move the entry at `at` up or down to where it belongs."""
-    slot = rows.heap[at]
+    slot = heap[at, HEAP_SLOT]
     while at > 0:
         above = (at - 1) // 2
-        if not earlier(rows, slot, rows.heap[above]):
+        if not earlier(meta, slot, heap[above, HEAP_SLOT]):
             break
-        rows.heap[at] = rows.heap[above]
-        rows.heap_at[rows.heap[at]] = at
+        heap[at, HEAP_SLOT] = heap[above, HEAP_SLOT]
+        heap[heap[at, HEAP_SLOT], HEAP_PLACE] = at
         at = above
-    size = rows.state[HEAPED]
     while 2 * at + 1 < size:
         below = 2 * at + 1
-        if below + 1 < size and earlier(rows, rows.heap[below + 1], rows.heap[below]):
+        if below + 1 < size and earlier(meta, heap[below + 1, HEAP_SLOT], heap[below, HEAP_SLOT]):
             below += 1
-        if not earlier(rows, rows.heap[below], slot):
+        if not earlier(meta, heap[below, HEAP_SLOT], slot):
             break
-        rows.heap[at] = rows.heap[below]
-        rows.heap_at[rows.heap[at]] = at
+        heap[at, HEAP_SLOT] = heap[below, HEAP_SLOT]
+        heap[heap[at, HEAP_SLOT], HEAP_PLACE] = at
         at = below
-    rows.heap[at] = slot
-    rows.heap_at[slot] = at
+    heap[at, HEAP_SLOT] = slot
+    heap[slot, HEAP_PLACE] = at
 
 
 @kernel
-def heap_push(rows: Rows, slot: Whole) -> None:
-    at = rows.state[HEAPED]
-    rows.state[HEAPED] += 1
-    rows.heap[at] = slot
-    heap_sift(rows, at)
+def heap_push(heap: Int64s, meta: Int64s, state: Int64s, slot: Whole) -> None:
+    at = state[HEAPED]
+    state[HEAPED] += 1
+    heap[at, HEAP_SLOT] = slot
+    heap_sift(heap, state[HEAPED], meta, at)
 
 
 @kernel
-def heap_drop(rows: Rows, slot: Whole) -> None:
-    at = rows.heap_at[slot]
-    rows.state[HEAPED] -= 1
-    last = rows.heap[rows.state[HEAPED]]
+def heap_drop(heap: Int64s, meta: Int64s, state: Int64s, slot: Whole) -> None:
+    at = heap[slot, HEAP_PLACE]
+    state[HEAPED] -= 1
+    last = heap[state[HEAPED], HEAP_SLOT]
     if last != slot:
-        rows.heap[at] = last
-        heap_sift(rows, at)
+        heap[at, HEAP_SLOT] = last
+        heap_sift(heap, state[HEAPED], meta, at)
 
 
 @kernel
-def emit(out: Output, rank: Whole, opcode: int, flags: Whole, slot: Whole, source: Whole) -> None:
+def emit(out: Output, rank: Whole, opcode: Whole, flags: Whole, slot: Whole, source: Whole) -> None:
     at = out.counts[0]
-    out.rank[at] = rank
-    out.opcode[at] = opcode
-    out.flags[at] = flags
-    out.slot[at] = slot
-    out.source[at] = source
+    out.made[at, RANK] = rank
+    out.made[at, OPCODE] = opcode
+    out.made[at, FLAGS] = flags
+    out.made[at, SLOT] = slot
+    out.made[at, SOURCE] = source
     out.counts[0] = at + 1
 
 
 @kernel
-def refuse(out: Output, row: Whole, why: int) -> None:
+def refuse(out: Output, row: Whole, why: Whole) -> None:
     at = out.counts[2]
-    out.refused_row[at] = row
-    out.refused_why[at] = why
+    out.refused[at, 0] = row
+    out.refused[at, 1] = why
     out.counts[2] = at + 1
 
 
 @kernel
 def give_up(rows: Rows, out: Output, policy: Policy, slot: Whole) -> None:
     """Take a stored row out of list, table and heap; its values stay readable until the next batch."""
-    unlink(rows, slot)
-    table_drop(rows, slot)
+    unlink(rows.meta, rows.state, slot)
+    table_drop(rows.table, key_hash(rows.lanes, slot, rows.keys), slot)
     if policy.by_event == 1:
-        heap_drop(rows, slot)
+        heap_drop(rows.heap, rows.meta, rows.state, slot)
     rows.state[LIVE] -= 1
     out.freed[out.counts[1]] = slot
     out.counts[1] += 1
@@ -299,7 +301,7 @@ def give_up(rows: Rows, out: Output, policy: Policy, slot: Whole) -> None:
 @kernel
 def expel(rows: Rows, out: Output, policy: Policy, slot: Whole, rank: Whole) -> None:
     give_up(rows, out, policy, slot)
-    emit(out, rank, DELETE, RETENTION, slot, -1)
+    emit(out, rank, DELETE, RETENTION, slot, NONE)
 
 
 @kernel
@@ -323,23 +325,23 @@ def write_row(rows: Rows, slot: Whole, chunk: Input, i: Whole) -> None:
 def whole_flags(flags: Whole) -> Whole:
     """Flags of an output whose row is whole: without PARTIAL, and never none."""
     flags = np.int64(flags & NOT_PARTIAL)
-    return flags if flags != 0 else np.int64(NORMAL)
+    return flags if flags != 0 else NORMAL
 
 
 @kernel
 def insert_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole, h: np.uint64) -> None:
     slot = take_slot(rows)
     write_row(rows, slot, chunk, i)
-    link_last(rows, slot)
-    table_put(rows, h, slot)
+    link_last(rows.meta, rows.state, slot)
+    table_put(rows.table, h, slot)
     if policy.by_event == 1:
-        heap_push(rows, slot)
+        heap_push(rows.heap, rows.meta, rows.state, slot)
     rows.state[LIVE] += 1
     emit(out, chunk.rank[i], INSERT, whole_flags(chunk.flags[i]), slot, i)
 
 
 @kernel
-def update_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole, old: Whole) -> None:
+def update_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole, old: Whole, h: np.uint64) -> None:
     """The new version takes the old one's place, or the last one where retention goes by time."""
     slot = take_slot(rows)
     write_row(rows, slot, chunk, i)
@@ -348,29 +350,28 @@ def update_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole, 
             if not rows.valid[slot, j]:
                 rows.lanes[slot, j] = rows.lanes[old, j]
                 rows.valid[slot, j] = rows.valid[old, j]
-    half = rows.table[table_place(rows, old)] >> np.uint64(32)
-    rows.table[table_place(rows, old)] = (half << np.uint64(32)) | np.uint64(slot + 1)
+    rows.table[table_place(rows.table, h, old)] = ((h & _HALF) << np.uint64(32)) | np.uint64(slot + 1)
     if policy.kind >= TIME_SLIDING:
-        unlink(rows, old)
-        link_last(rows, slot)
+        unlink(rows.meta, rows.state, old)
+        link_last(rows.meta, rows.state, slot)
     else:
-        link_instead(rows, old, slot)
+        link_instead(rows.meta, rows.state, old, slot)
     if policy.by_event == 1:
-        at = rows.heap_at[old]
-        rows.heap[at] = slot
-        heap_sift(rows, at)
+        at = rows.heap[old, HEAP_PLACE]
+        rows.heap[at, HEAP_SLOT] = slot
+        heap_sift(rows.heap, rows.state[HEAPED], rows.meta, at)
     out.freed[out.counts[1]] = old
     out.counts[1] += 1
     flags = whole_flags(chunk.flags[i])
     emit(out, chunk.rank[i], UPDATE_BLOCK, flags, slot, i)
-    emit(out, chunk.rank[i], DELETE, flags, old, -1)
+    emit(out, chunk.rank[i], DELETE, flags, old, NONE)
 
 
 @kernel
 def delete_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole, slot: Whole) -> None:
     if slot >= 0:
         give_up(rows, out, policy, slot)
-        emit(out, chunk.rank[i], DELETE, whole_flags(chunk.flags[i]), slot, -1)
+        emit(out, chunk.rank[i], DELETE, whole_flags(chunk.flags[i]), slot, NONE)
     elif chunk.opcode[i] == DELETE and policy.kind == KEEP:
         refuse(out, i, REFUSED_KEY_UNKNOWN)
 
@@ -384,7 +385,7 @@ def resolve_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole)
             return False
     opcode = chunk.opcode[i]
     h = key_hash(chunk.lanes, i, rows.keys)
-    slot = find(rows, chunk.lanes, i, h)
+    slot = find(rows.table, rows.lanes, rows.keys, chunk.lanes, i, h)
     if opcode in (DELETE, SAFE_DELETE):
         delete_row(rows, out, policy, chunk, i, slot)
         return False
@@ -402,7 +403,7 @@ def resolve_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole)
     else:
         if not chunk.time_valid[i]:
             chunk.time[i] = rows.meta[slot, TIME]
-        update_row(rows, out, policy, chunk, i, slot)
+        update_row(rows, out, policy, chunk, i, slot, h)
     return True
 
 
@@ -410,7 +411,7 @@ def resolve_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole)
 def expel_before(rows: Rows, out: Output, policy: Policy, edge: Whole, rank: Whole) -> None:
     """Expel what is `limit` or more before `edge`, oldest first."""
     while rows.state[LIVE] > 0:
-        slot = rows.heap[0] if policy.by_event == 1 else rows.state[FIRST]
+        slot = rows.heap[0, HEAP_SLOT] if policy.by_event == 1 else rows.state[FIRST]
         if edge - rows.meta[slot, TIME] < policy.limit:
             break
         expel(rows, out, policy, slot, rank)
@@ -469,24 +470,24 @@ def on_heartbeat(rows: Rows, out: Output, policy: Policy, now: Whole, rank: Whol
         if policy.kind == TIME_SLIDING:
             expel_before(rows, out, policy, now, rank)
         elif policy.kind > TIME_SLIDING:
-            jump(rows, out, policy, now, -1, rank)
+            jump(rows, out, policy, now, NONE, rank)
 
 
 @kernel
 def relate(rows: Rows, out: Output, policy: Policy, chunk: Input) -> None:
     """Take a chunk and the heartbeats of its batch, in order of rank. Both `rows` and `out` have room for all that can come."""
-    beat = 0
-    i = 0
+    beat = np.int64(0)
+    i = np.int64(0)
     while i < len(chunk.rank):
-        while beat < len(chunk.beat_rank) and chunk.beat_rank[beat] < chunk.rank[i]:
-            on_heartbeat(rows, out, policy, chunk.beat_time[beat], chunk.beat_rank[beat])
+        while beat < len(chunk.beats) and chunk.beats[beat, 0] < chunk.rank[i]:
+            on_heartbeat(rows, out, policy, chunk.beats[beat, 1], chunk.beats[beat, 0])
             beat += 1
         if resolve_row(rows, out, policy, chunk, i):
             after_row(rows, out, policy, chunk.rank[i])
         # the second row of an update block carries old values, which are stored here already
         i += 2 if chunk.opcode[i] == UPDATE_BLOCK else 1
-    while beat < len(chunk.beat_rank):
-        on_heartbeat(rows, out, policy, chunk.beat_time[beat], chunk.beat_rank[beat])
+    while beat < len(chunk.beats):
+        on_heartbeat(rows, out, policy, chunk.beats[beat, 1], chunk.beats[beat, 0])
         beat += 1
 
 
@@ -504,7 +505,7 @@ def fill_table(rows: Rows) -> None:
     """Enter every row of the list into an empty table."""
     slot = rows.state[FIRST]
     while slot >= 0:
-        table_put(rows, key_hash(rows.lanes, slot, rows.keys), slot)
+        table_put(rows.table, key_hash(rows.lanes, slot, rows.keys), slot)
         slot = rows.meta[slot, NEXT]
 
 
@@ -512,9 +513,9 @@ def fill_table(rows: Rows) -> None:
 def relink(rows: Rows, policy: Policy, count: int) -> None:
     """Make list and heap of slots 0 to count - 1, in that order; the table is filled apart."""
     for slot in range(count):
-        link_last(rows, slot)
+        link_last(rows.meta, rows.state, slot)
         if policy.by_event == 1:
-            heap_push(rows, slot)
+            heap_push(rows.heap, rows.meta, rows.state, slot)
     rows.state[LIVE] = count
     rows.state[HIGH] = count
 
