@@ -71,8 +71,11 @@ def _read_once(bus: Bus, topics: Sequence[InboundTopic], positions: Positions, s
 
 
 def _even(bus: Bus, topics: Sequence[InboundTopic], parts: list[Part]) -> list[Part]:
-    """Hold back what lies later than the partition that is furthest behind, so that the merge by time, which has to wait for
-    that one, never holds more than about one batch. The one that is furthest behind is kept whole, so every batch advances."""
+    """Hold back what lies later than the partition that is furthest behind: the merge by time could only store it.
+
+    The one that is furthest behind is kept whole, so that every batch advances. Of each other one the first message that lies
+    later is kept: it tells the merge that this partition has nothing earlier.
+    """
     if len(parts) < 2:
         return parts
     behind = [p for p in parts if bus.end_offset(Partition(topics[p.topic].name, p.partition)) > p.next_offset]
@@ -82,9 +85,7 @@ def _even(bus: Bus, topics: Sequence[InboundTopic], parts: list[Part]) -> list[P
     kept = []
     for part in parts:
         late = (i for i, message in enumerate(part.messages) if message.append_time_us > horizon_us)
-        count = next(late, len(part.messages))
-        if count:
-            kept.append(Part(part.topic, part.partition, part.messages[:count]))
+        kept.append(Part(part.topic, part.partition, part.messages[: next(late, len(part.messages)) + 1]))
     return kept
 
 

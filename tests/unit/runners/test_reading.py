@@ -1,0 +1,135 @@
+"""Bounded reading: every message once and in order, whatever the limits; no partition runs ahead of one that is behind."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotspare.bus.contract import FORMAT_HEADER, TICK_HEADER, Message, Outgoing, Partition
+from hotspare.bus.memory import MemoryBus
+from hotspare.engine.batch import RAW_SCHEMA, MessageFormat
+from hotspare.errors import PositionLost
+from hotspare.runners.contract import BatchLimits, InboundTopic
+from hotspare.runners.reading import (
+    Part,
+    complete_positions,
+    next_positions,
+    positions_from_json,
+    positions_to_json,
+    raw_batch,
+    read_parts,
+    read_range,
+)
+
+TOPICS = (InboundTopic("a", 2), InboundTopic("b", 1))
+KEYS = [(0, 0), (0, 1), (1, 0)]
+Appends = list[tuple[tuple[int, int], int, int]]  # (partition, value length, microseconds later than the one before)
+
+appends = st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 30), st.integers(0, 100)), max_size=60)
+limits = st.builds(BatchLimits, st.integers(1, 20), st.integers(1, 200), st.just(0))
+
+
+def filled(plan: Appends) -> MemoryBus:
+    now_us = 0
+
+    def clock() -> int:
+        return now_us
+
+    bus = MemoryBus(clock)
+    for topic in TOPICS:
+        bus.client("fill").create_topic(topic.name, topic.partitions)
+    for (topic, partition), length, later_us in plan:
+        now_us += later_us
+        bus.client("fill").append(Partition(TOPICS[topic].name, partition), [Outgoing(b"x" * length)])
+    return bus
+
+
+@given(appends, limits)
+def test_every_message_is_read_once_in_order_within_the_limits(plan: Appends, limit: BatchLimits) -> None:
+    bus = filled(plan).client("reader")
+    positions = complete_positions(bus, TOPICS, {})
+    seen: dict[tuple[int, int], list[int]] = {key: [] for key in KEYS}
+    while parts := read_parts(bus, TOPICS, positions, limit):
+        assert [part.key for part in parts] == sorted(part.key for part in parts)
+        for part in parts:
+            assert len(part.messages) <= max(1, limit.messages_max // len(KEYS))
+            sizes = [len(m.value) for m in part.messages]
+            assert len(sizes) == 1 or sum(sizes) <= max(1, limit.bytes_max // len(KEYS))
+            seen[part.key] += [m.offset for m in part.messages]
+        positions = next_positions(positions, parts)
+    for key in KEYS:
+        assert seen[key] == list(range(sum(1 for where, _, _ in plan if where == key)))
+
+
+def test_a_sparse_partition_does_not_run_ahead_of_a_dense_one() -> None:
+    """What the merge by time has to store while it waits for the partition that is furthest behind stays near one batch."""
+    dense = [((0, 0), 1, 1)] * 400
+    sparse = [((0, 1), 1, 1000), ((1, 0), 1, 0)] * 400
+    bus = filled(dense + sparse).client("reader")
+    limit = BatchLimits(messages_max=30, wait_ms=0)
+    positions = complete_positions(bus, TOPICS, {})
+    read: dict[tuple[int, int], list[int]] = {key: [] for key in KEYS}
+    batches = 0
+    while parts := read_parts(bus, TOPICS, positions, limit):
+        batches += 1
+        positions = next_positions(positions, parts)
+        for part in parts:
+            read[part.key] += [m.append_time_us for m in part.messages]
+        frontier_us = min((read[k][-1] for k in KEYS if len(read[k]) < 400), default=2**62)
+        waiting = sum(time_us > frontier_us for times in read.values() for time_us in times)
+        assert waiting <= limit.messages_max + batches * len(KEYS)
+    assert all(len(times) == 400 for times in read.values())
+
+
+@given(appends, st.integers(0, 20), st.integers(0, 20), limits)
+def test_a_range_is_read_whole(plan: Appends, first: int, length: int, limit: BatchLimits) -> None:
+    bus = filled(plan).client("reader")
+    end = min(first + length, bus.end_offset(Partition("a", 0)))
+    if first <= end:
+        assert [m.offset for m in read_range(bus, Partition("a", 0), first, end, limit)] == list(range(first, end))
+
+
+def test_a_lost_position_is_said_as_the_bus_says_it() -> None:
+    bus = filled([((0, 0), 1, 1)] * 5).client("reader")
+    bus.trim(Partition("a", 0), 3)
+    with pytest.raises(PositionLost):
+        read_parts(bus, TOPICS, {(0, 0): 1, (0, 1): 0, (1, 0): 0}, BatchLimits(wait_ms=0))
+
+
+def test_partitions_without_a_start_begin_at_the_oldest_message_kept() -> None:
+    bus = filled([((0, 0), 1, 1)] * 5).client("reader")
+    bus.trim(Partition("a", 0), 3)
+    assert complete_positions(bus, TOPICS, {(0, 1): 0}) == {(0, 0): 3, (0, 1): 0, (1, 0): 0}
+
+
+def test_a_raw_batch_says_what_each_message_is() -> None:
+    messages = [
+        Message(4, 10, b"i,n,1"),
+        Message(5, 11, b"", ((TICK_HEADER, b""),)),
+        Message(7, 12, b"...", ((FORMAT_HEADER, b"arrow"),)),
+        Message(8, 13, b"i,n,2", ((FORMAT_HEADER, b"what"),)),
+    ]
+    batch = raw_batch(Part(1, 2, messages), MessageFormat.CSV)
+    assert batch.schema == RAW_SCHEMA
+    csv, arrow = int(MessageFormat.CSV), int(MessageFormat.ARROW)
+    assert batch.to_pydict() == {
+        "topic": [1] * 4,
+        "partition": [2] * 4,
+        "offset": [4, 5, 7, 8],
+        "time_us": [10, 11, 12, 13],
+        "tick": [False, True, False, False],
+        "format": [csv, csv, arrow, csv],
+        "value": [b"i,n,1", b"", b"...", b"i,n,2"],
+    }
+
+
+@given(st.dictionaries(st.tuples(st.integers(0, 99), st.integers(0, 99)), st.integers(0, 2**62)))
+def test_positions_survive_as_text(positions: dict[tuple[int, int], int]) -> None:
+    assert positions_from_json(positions_to_json(positions)) == positions
+
+
+@pytest.mark.parametrize("wrong", [(0, 1, 1), (1, 0, 1), (1, 1, -1)])
+def test_limits_that_would_never_advance_are_refused(wrong: tuple[int, int, int]) -> None:
+    with pytest.raises(ValueError, match="must be positive"):
+        BatchLimits(*wrong)
