@@ -8,11 +8,9 @@ from enum import Enum
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.model.events import FLAG_LETTER, OPCODE_LETTER, Flag, Opcode
+from hotspare.engine.letters import flag_letters, opcode_letters
 
 _NEEDS_QUOTES = r'[",\\\r\n]|^ | $|^$'
-_OPCODES = pa.array([OPCODE_LETTER.get(Opcode(i), "?") if i else "?" for i in range(max(Opcode) + 1)])
-_FLAGS = pa.array(["".join(FLAG_LETTER[flag] for flag in Flag if flag & bits) for bits in range(sum(Flag) + 1)])
 
 
 class CsvStyle(Enum):
@@ -33,7 +31,7 @@ def rows_to_csv(batch: pa.RecordBatch, style: CsvStyle) -> bytes:
     if batch.num_rows == 0:
         return b""
     first = " " if style is CsvStyle.FILE else ""
-    columns = [_OPCODES.take(batch.column("hs:opcode")), _FLAGS.take(batch.column("hs:flags"))]
+    columns = [opcode_letters(batch.column("hs:opcode")), flag_letters(batch.column("hs:flags"))]
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if field.name.startswith("hs:"):
             continue

@@ -29,6 +29,7 @@ BAD_TEXT_LENGTH_MAX = 4096
 """Limit on the text of a bad row, in characters."""
 _BYTE_ORDER_MARK = "\ufeff"
 _NOTHING = pa.array([b""], pa.binary())
+_ZERO = pa.scalar(0, pa.int32())
 _SPECIAL = (ord('"'), ord("\\"), 0xEF)
 """Bytes that send a message the slow way: quotes, escapes, and what a byte order mark begins with."""
 
@@ -173,7 +174,7 @@ def _lines(values: pa.Array) -> _Lines:
     if len(end) == len(values):
         parent = np.arange(len(values), dtype=np.int64)
     else:
-        sizes = pc.binary_length(values).fill_null(0).to_numpy().astype(np.int64)
+        sizes = pc.binary_length(values).fill_null(_ZERO).to_numpy().astype(np.int64)
         parent = np.searchsorted(np.cumsum(sizes + 1), begin, side="right").astype(np.int64)
     if (data == ord("\r")).any():
         end = end - ((end > begin) & (data[end - 1] == ord("\r")))
@@ -183,7 +184,7 @@ def _lines(values: pa.Array) -> _Lines:
 
 def _joined(values: pa.Array) -> pa.Buffer:
     """All values, a line feed after each."""
-    every = pa.concat_arrays([values.fill_null(b""), _NOTHING])
+    every = pa.concat_arrays([values.fill_null(_NOTHING[0]) if values.null_count else values, _NOTHING])
     every = pa.ListArray.from_arrays(pa.array(np.array([0, len(every)], np.int32)), every)
     return pc.binary_join(every, b"\n").buffers()[2]
 

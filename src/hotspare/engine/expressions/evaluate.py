@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+from functools import lru_cache
+
 import pyarrow as pa
 
 from hotspare.engine.expressions.frame import Frame, Value
 from hotspare.engine.expressions.function import Fallibility
 from hotspare.engine.expressions.functions import lookup
-from hotspare.engine.expressions.tree import Typed, TypedCall, TypedField, TypedLiteral
+from hotspare.engine.expressions.tree import Typed, TypedCall, TypedField, TypedLiteral, ValueType
 
 
 class TreeEvaluator:
@@ -16,7 +19,7 @@ class TreeEvaluator:
     def value(self, node: Typed, frame: Frame) -> Value:
         """An array of the frame's length, or a scalar, of exactly `node.type`."""
         if isinstance(node, TypedLiteral):
-            return pa.scalar(node.value, node.type.arrow)
+            return _constant(repr(node.value), node.type)
         if isinstance(node, TypedField):
             return frame.column(node.name)
         return lookup(node.function).evaluate(self, frame, node)
@@ -26,6 +29,13 @@ class TreeEvaluator:
         if not isinstance(node, TypedCall):
             return False
         return lookup(node.function).fallibility is Fallibility.ROW or any(self.can_fail(a) for a in node.arguments)
+
+
+@lru_cache(maxsize=4096)
+def _constant(text: str, type_: ValueType) -> Value:
+    """The scalar of a literal, by its Python text, in which 0.0 and -0.0 differ. Making one costs more than a small batch."""
+    value = float(text) if type_ is ValueType.DOUBLE and text != "None" else ast.literal_eval(text)
+    return pa.scalar(value, type_.arrow)
 
 
 EVALUATOR = TreeEvaluator()

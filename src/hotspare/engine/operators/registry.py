@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hotspare.engine.operators.calculate import CalculateOperator
+from hotspare.engine.operators.compute import ComputeOperator
 from hotspare.engine.operators.contract import Operator
 from hotspare.engine.operators.copy import CopyOperator
+from hotspare.engine.operators.filter import FilterOperator
+from hotspare.engine.operators.functional import FunctionalOperator
 from hotspare.engine.operators.source import SourceOperator
-from hotspare.model.project import CalculateWindow, CopyWindow, SourceWindow
+from hotspare.model.project import CalculateWindow, ComputeWindow, CopyWindow, FilterWindow, FunctionalWindow, SourceWindow
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.types import Schema
 
 OPERATORS: dict[type, type[Operator]] = {
     SourceWindow: SourceOperator,
     CopyWindow: CopyOperator,
+    ComputeWindow: ComputeOperator,
+    FilterWindow: FilterOperator,
+    FunctionalWindow: FunctionalOperator,
+    ComputeWindow: ComputeOperator,
+    FunctionalWindow: FunctionalOperator,
+    FilterWindow: FilterOperator,
     CalculateWindow: CalculateOperator,
 }
 

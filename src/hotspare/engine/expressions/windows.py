@@ -1,0 +1,77 @@
+"""What the expressions of a window compile to, without any engine state: shared by the operators and by the head."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from hotspare.engine.expressions.compiled import CompiledExpression, Counting, compile_assignment, compile_condition
+from hotspare.engine.expressions.tree import TypedField, ValueType, fields_used
+from hotspare.errors import Mistake, ProjectError
+from hotspare.model.project import ComputeWindow, Expression, FilterWindow, FunctionalWindow
+from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.types import Field, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Assignments:
+    """One expression per field of a window's schema, in its order; fields taken from the input are expressions too."""
+
+    outputs: tuple[CompiledExpression, ...]
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names that the expressions which compute something read, each once."""
+        computing = [output for output in self.outputs if not output.passed_field]
+        return tuple(dict.fromkeys(name for output in computing for name in output.fields))
+
+
+def compile_compute(window: ResolvedWindow, given: Schema) -> Assignments:
+    """Keys by name, the other fields by the expressions in their order (A24). ProjectError with all mistakes."""
+    declared = cast(ComputeWindow, window.window)
+    expressions = iter(declared.outputs)
+    computed = [(f, None if f.is_key else next(expressions)) for f in window.schema.fields]
+    return _compiled(window, given, computed, Counting.REFUSED)
+
+
+def compile_functional(window: ResolvedWindow, given: Schema) -> Assignments:
+    """Fields with a function by it, the others from the input by name (A25). ProjectError with all mistakes."""
+    declared = cast(FunctionalWindow, window.window)
+    functions = dict(declared.functions)
+    return _compiled(window, given, [(f, functions.get(f.name)) for f in window.schema.fields], Counting.ALLOWED)
+
+
+def compile_filter(window: ResolvedWindow, given: Schema) -> CompiledExpression:
+    """The condition (A26). ProjectError with its mistake."""
+    return compile_condition(cast(FilterWindow, window.window).condition, given, str(window.id))
+
+
+def _compiled(
+    window: ResolvedWindow, given: Schema, computed: list[tuple[Field, Expression | None]], counting: Counting
+) -> Assignments:
+    outputs: list[CompiledExpression] = []
+    mistakes: list[Mistake] = []
+    for field, expression in computed:
+        try:
+            if expression is None:
+                outputs.append(_taken(window, given, field))
+            else:
+                outputs.append(compile_assignment(expression, given, field, str(window.id), counting))
+        except ProjectError as error:
+            mistakes += error.mistakes
+    if mistakes:
+        raise ProjectError(str(window.id), mistakes)
+    return Assignments(tuple(outputs))
+
+
+def _taken(window: ResolvedWindow, given: Schema, field: Field) -> CompiledExpression:
+    """The input field of the same name and type."""
+    place = given.index.get(field.name)
+    label = f"window {window.id}, field {field.name}"
+    if place is None or given.fields[place].type is not field.type:
+        found = "does not exist" if place is None else f"is {given.fields[place].type.value}"
+        message = f"{label}: it has no expression, and the input field {field.name} {found}"
+        hint = f"its input has {given}"
+        raise ProjectError(label, [Mistake(window.window.place, message, hint)])
+    tree = TypedField(field.name, ValueType.of(field.type))
+    return CompiledExpression(field.name, label, tree, fields_used(tree))

@@ -1,0 +1,212 @@
+"""The head: raw messages to decoded rows, and the stateless windows ahead of the first stateful one (DESIGN section 3).
+
+One function from Arrow to Arrow, plain data inside, so that it runs in Spark's Python workers as well as in the driver, with equal
+results. It has no state: what becomes of a message depends on that message alone. Loads neither Spark nor numba.
+
+A message becomes one row per event, in order, whose `index` counts the rows of the message; a bad row keeps its index, and so do
+the rows behind an event that a filter drops. A tick becomes one row with index 0, a message without events none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hotspare.engine.batch import BAD_TYPE, HEAD_COLUMNS, MessageFormat, RowKind, arrow_fields, decoded_schema
+from hotspare.engine.codec import arrow_block
+from hotspare.engine.codec.csv_decode import CsvOptions, DecodedRows, decode_rows
+from hotspare.engine.codec.csv_split import BadRow, RowReason
+from hotspare.engine.elementwise import Rows
+from hotspare.engine.stateless import Chain, compile_chain
+from hotspare.model.project import WindowId
+from hotspare.model.resolve import Resolved
+from hotspare.model.types import Schema
+
+if TYPE_CHECKING:
+    from hotspare.engine.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class TopicHead:
+    """What is done to the messages of one inbound topic; `chain` None leaves all windows to the core."""
+
+    window: str
+    schema: Schema
+    options: CsvOptions
+    chain: Chain | None
+
+    @property
+    def entry_schema(self) -> Schema:
+        """At which the topic's events enter the core."""
+        return self.schema if self.chain is None else self.chain.schema
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Decoded rows of one kind: the message each is of, its index there, and its content."""
+
+    message: Rows
+    index: npt.NDArray[np.int32]
+    kind: RowKind
+    opcode: npt.NDArray[np.uint8] | None = None
+    flags: npt.NDArray[np.uint8] | None = None
+    topic: int = -1
+    content: pa.Array | None = None
+
+
+@dataclass(frozen=True)
+class Head:
+    """Callable: a batch of `RAW_SCHEMA` in, a batch of `decoded_schema` out, in the order of the messages.
+
+    `topics[i]` belongs to the inbound topic with index i. It never raises because of what a message holds.
+    """
+
+    topics: tuple[TopicHead, ...]
+
+    @classmethod
+    def build(
+        cls,
+        resolved: Resolved,
+        options: Mapping[WindowId, CsvOptions] | None = None,
+        chains: Sequence[tuple[WindowId, ...]] = (),
+    ) -> Head:
+        """`options`: per source window whose rows have another form than the default. `chains[i]`: the windows of topic i that
+        run here, its source first (`Plan.head_chains`); ProjectError where their expressions have mistakes."""
+        topics = []
+        for i, source in enumerate(resolved.sources):
+            chain = compile_chain(resolved, chains[i]) if i < len(chains) and chains[i] else None
+            topics.append(TopicHead(str(source), resolved.schema(source), (options or {}).get(source, CsvOptions()), chain))
+        return cls(tuple(topics))
+
+    @classmethod
+    def of(cls, plan: Plan, options: Mapping[WindowId, CsvOptions] | None = None) -> Head:
+        """The head that belongs to a plan."""
+        return cls.build(plan.resolved, options, plan.head_chains)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """That of what comes out."""
+        return decoded_schema([topic.entry_schema for topic in self.topics])
+
+    def __call__(self, raw: pa.RecordBatch) -> pa.RecordBatch:
+        return self.decode(raw)
+
+    def decode(self, raw: pa.RecordBatch) -> pa.RecordBatch:
+        tick = raw.column("tick").to_numpy(zero_copy_only=False).astype(np.bool_)
+        pieces: list[_Piece] = []
+        ticks = np.flatnonzero(tick)
+        if len(ticks):
+            pieces.append(_Piece(ticks, np.zeros(len(ticks), np.int32), RowKind.TICK))
+        topic = raw.column("topic").to_numpy()
+        format_ = raw.column("format").to_numpy()
+        for i, head in enumerate(self.topics):
+            mine = (topic == i) & ~tick
+            if mine.any():
+                pieces += _decoded(head, i, raw.column("value"), format_, mine)
+        return self._assembled(raw, pieces)
+
+    def _assembled(self, raw: pa.RecordBatch, pieces: list[_Piece]) -> pa.RecordBatch:
+        message = np.concatenate([np.empty(0, np.int64), *(p.message for p in pieces)])
+        index = np.concatenate([np.empty(0, np.int32), *(p.index for p in pieces)])
+        order = None if len(pieces) < 2 else np.lexsort((index, message))
+        if order is not None:
+            message, index = message[order], index[order]
+        where = None if _is_all(message, raw.num_rows) else pa.array(message)
+        columns = {name: raw.column(name) if where is None else raw.column(name).take(where) for name in _POSITION}
+        columns["index"] = pa.array(index)
+        columns["kind"] = _ordered([pa.array(np.full(len(p.message), p.kind, np.int8)) for p in pieces], pa.int8(), order)
+        columns["opcode"] = _ordered([_bytes(p, p.opcode) for p in pieces], pa.uint8(), order)
+        columns["flags"] = _ordered([_bytes(p, p.flags) for p in pieces], pa.uint8(), order)
+        for i in range(len(self.topics)):
+            type_ = self.schema.field(f"e{i}").type
+            columns[f"e{i}"] = _ordered([_content(p, i, RowKind.EVENT, type_) for p in pieces], type_, order)
+        columns["bad"] = _ordered([_content(p, -1, RowKind.BAD, BAD_TYPE) for p in pieces], BAD_TYPE, order)
+        return pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
+
+
+_POSITION = [name for name, _ in HEAD_COLUMNS if name not in ("index", "kind", "opcode", "flags")]
+
+
+def _is_all(message: Rows, count: int) -> bool:
+    return len(message) == count and bool((message == np.arange(count)).all())
+
+
+def _bytes(piece: _Piece, values: npt.NDArray[np.uint8] | None) -> pa.Array:
+    return pa.array(np.zeros(len(piece.message), np.uint8) if values is None else values)
+
+
+def _content(piece: _Piece, topic: int, kind: RowKind, type_: pa.DataType) -> pa.Array:
+    if piece.kind is kind and piece.topic == topic:
+        return piece.content
+    return pa.nulls(len(piece.message), type_)
+
+
+def _ordered(arrays: list[pa.Array], type_: pa.DataType, order: Rows | None) -> pa.Array:
+    if not arrays:
+        return pa.nulls(0, type_)
+    joined = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+    return joined if order is None else joined.take(pa.array(order))
+
+
+def _decoded(
+    head: TopicHead, topic: int, values: pa.Array, format_: npt.NDArray[np.int8], mine: npt.NDArray[np.bool_]
+) -> list[_Piece]:
+    """Pieces of the messages `mine`, which are of one topic."""
+    events: list[DecodedRows] = []
+    bad: list[BadRow] = []
+    for number in np.unique(format_[mine]).tolist():
+        rows = np.flatnonzero(mine & (format_ == number))
+        chosen = values if len(rows) == len(values) else values.take(pa.array(rows))
+        found, refused = _by_format(head, int(number), chosen)
+        events += [_renumbered(e, rows) for e in found]
+        bad += [BadRow(int(rows[b.message]), b.index, b.reason, b.sentence, b.text) for b in refused]
+    if head.chain is not None:
+        passed = [head.chain.run(e) for e in events]
+        events = [rows for rows, _ in passed if len(rows.message)]
+        bad += [row for _, refused in passed for row in refused]
+    pieces = [_event_piece(head, topic, rows) for rows in events]
+    return [*pieces, _bad_piece(bad)] if bad else pieces
+
+
+def _by_format(head: TopicHead, number: int, values: pa.Array) -> tuple[list[DecodedRows], list[BadRow]]:
+    if number == MessageFormat.CSV:
+        return decode_rows(values, head.schema, head.options, head.window)
+    events: list[DecodedRows] = []
+    bad: list[BadRow] = []
+    for message, value in enumerate(values.to_pylist()):
+        if not value:
+            continue
+        if number != MessageFormat.ARROW:
+            sentence = f"window {head.window}: a message has the unknown format {number}"
+            bad.append(BadRow(message, 0, RowReason.FORMAT, sentence, value[:200].hex()))
+            continue
+        rows, refused = arrow_block.decode_events(value, message, head.schema, head.window)
+        events += [rows] if rows is not None and len(rows.message) else []
+        bad += refused
+    return events, bad
+
+
+def _renumbered(rows: DecodedRows, messages: Rows) -> DecodedRows:
+    return DecodedRows(messages[rows.message], rows.index, rows.opcode, rows.flags, rows.columns)
+
+
+def _event_piece(head: TopicHead, topic: int, rows: DecodedRows) -> _Piece:
+    content = pa.StructArray.from_arrays(rows.columns, fields=arrow_fields(head.entry_schema))
+    return _Piece(rows.message, rows.index, RowKind.EVENT, rows.opcode, rows.flags, topic, content)
+
+
+def _bad_piece(bad: list[BadRow]) -> _Piece:
+    columns = [
+        pa.array([str(b.reason) for b in bad], pa.string()),
+        pa.array([b.sentence for b in bad], pa.string()),
+        pa.array([b.text for b in bad], pa.string()),
+    ]
+    content = pa.StructArray.from_arrays(columns, fields=list(BAD_TYPE))
+    message, index = np.array([b.message for b in bad], np.int64), np.array([b.index for b in bad], np.int32)
+    return _Piece(message, index, RowKind.BAD, content=content)
