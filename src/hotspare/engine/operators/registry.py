@@ -21,9 +21,6 @@ OPERATORS: dict[type, type[Operator]] = {
     ComputeWindow: ComputeOperator,
     FilterWindow: FilterOperator,
     FunctionalWindow: FunctionalOperator,
-    ComputeWindow: ComputeOperator,
-    FunctionalWindow: FunctionalOperator,
-    FilterWindow: FilterOperator,
     CalculateWindow: CalculateOperator,
 }
 
