@@ -19,6 +19,9 @@ I, UB, D = Opcode.INSERT, Opcode.UPDATE_BLOCK, Opcode.DELETE  # noqa: E741 - the
 N, R = Flag.NORMAL, Flag.RETENTION
 Row = tuple[Opcode, Flag, int, float | None]
 
+ROWS: list[list[Row]] = [[(I, N, 1, 1.0)], [(UB, N, 1, 2.5), (D, N, 1, 1.0)], [(D, R, 1, 2.5), (I, N, 2, None)]]
+ROWS_TEXT = b"I,N, 1,1.000000\nUB,N, 1,2.500000\nD,N, 1,1.000000\nD,R, 1,2.500000\nI,N, 2,\n"
+
 
 def block(rows: Sequence[Row], first_sequence: int) -> pa.RecordBatch:
     """Outputs with sequences from `first_sequence` on."""

@@ -34,11 +34,10 @@ from hotspare.engine.codec.csv_rows import CsvStyle
 from hotspare.engine.plan import BAD_SCHEMA
 from hotspare.errors import BusError, PositionLost, TopicMissing, UsageError
 from hotspare.testing.cluster import wait_until
-from tests.unit.adapters.outputs import SCHEMA, TOPIC, UB, D, I, N, R, Row, publish
+from tests.unit.adapters.outputs import ROWS, SCHEMA, TOPIC, UB, D, I, N, Row, publish
+from tests.unit.adapters.outputs import ROWS_TEXT as TEXT
 
 TO_END = SubscribeOptions(until=Until.END)
-ROWS: list[list[Row]] = [[(I, N, 1, 1.0)], [(UB, N, 1, 2.5), (D, N, 1, 1.0)], [(D, R, 1, 2.5), (I, N, 2, None)]]
-TEXT = b"I,N, 1,1.000000\nUB,N, 1,2.500000\nD,N, 1,1.000000\nD,R, 1,2.500000\nI,N, 2,\n"
 
 
 def new_bus(blocks: Sequence[Sequence[Row]] = ()) -> MemoryBusClient:

@@ -1,0 +1,165 @@
+"""Connectors of a project at work (SPEC I1, I5, I6, I12): on the active engine only, and each row once over role changes."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hotspare.adapters.connector_options import connector_file, home_properties, publish_options, subscribe_options
+from hotspare.adapters.connectors import ConnectorSet, ConnectorState
+from hotspare.adapters.csv_file import Growth
+from hotspare.adapters.file_subscriber import Opening
+from hotspare.bus.contract import Partition
+from hotspare.bus.memory import MemoryBus, MemoryBusClient
+from hotspare.errors import UsageError
+from hotspare.ha.roles import Role
+from hotspare.model.load import load_text
+from hotspare.model.project import Connector, ConnectorDirection, Project
+from hotspare.telemetry.log import Log, LogEvent, LogFormat, configure_logging
+from hotspare.testing.cluster import wait_until
+from tests.unit.adapters.outputs import ROWS as OUTPUTS
+from tests.unit.adapters.outputs import ROWS_TEXT, SCHEMA, publish
+
+PROJECT = """
+project: project
+queries:
+  cq:
+    windows:
+      source:
+        type: source
+        index: empty
+        schema: id*:int64,value:double
+        connectors:
+          reader: {kind: fs, direction: pub, properties: {fsname: in.csv, fstype: csv}}
+          bus: {kind: kafka, direction: pub, properties: {kafkatype: csv}}
+      window:
+        type: copy
+        connectors:
+          writer: {kind: fs, direction: sub, properties: {fsname: out.csv, fstype: csv}}
+    edges: [source -> window]
+"""
+INBOUND = Partition("p.project.cq.source.I")
+
+
+@pytest.fixture
+def lines() -> Iterator[io.StringIO]:
+    out = io.StringIO()
+    configure_logging(LogFormat.JSON, stream=out)
+    yield out
+    configure_logging()
+
+
+def logged(lines: io.StringIO) -> list[dict[str, str]]:
+    return [json.loads(line) for line in lines.getvalue().splitlines()]
+
+
+def project(text: str = PROJECT) -> Project:
+    return load_text(text, "project.yaml").project
+
+
+def new_bus() -> MemoryBusClient:
+    bus = MemoryBus().client("engine")
+    for topic in (INBOUND.topic, "p.project.cq.window.O"):
+        bus.create_topic(topic)
+    return bus
+
+
+def rows(bus: MemoryBusClient) -> list[bytes]:
+    return [r for m in bus.read(INBOUND, 0, messages_max=1000, bytes_max=1 << 20) for r in m.value.split(b"\n")]
+
+
+def test_connectors_run_while_active_and_go_on_elsewhere(tmp_path: Path, lines: io.StringIO) -> None:
+    (tmp_path / "in.csv").write_bytes(b"i,n,1,1\ni,n,2,2\n")
+    bus = new_bus()
+    publish(bus, OUTPUTS)
+    for _ in range(3):  # three engines one after another, or the same one again
+        engine = ConnectorSet(project(), bus, "p", tmp_path, Log())
+        engine.follow(Role.STANDBY)
+        assert engine.states() == {}
+        engine.follow(Role.ACTIVE)
+        engine.follow(Role.ACTIVE)
+        wait_until(lambda e=engine: e.states()["cq/source/reader"] is ConnectorState.FINISHED, "the reader", 10)  # type: ignore[misc]
+        wait_until(lambda: written(tmp_path) == ROWS_TEXT, "the writer", 10)
+        engine.follow(Role.STANDBY)
+        engine.stop()
+        assert engine.states()["cq/window/writer"] is ConnectorState.STOPPED
+    assert rows(bus) == [b"i,n,1,1", b"i,n,2,2"]
+    assert written(tmp_path) == ROWS_TEXT
+    skipped = [line for line in logged(lines) if line["event"] == LogEvent.CONNECTOR_SKIPPED.label]
+    assert {line["connector"] for line in skipped} == {"cq/source/bus"}
+
+
+def test_a_connector_that_fails_says_so_and_leaves_the_others(tmp_path: Path, lines: io.StringIO) -> None:
+    bus = new_bus()
+    publish(bus, OUTPUTS)
+    engine = ConnectorSet(project(), bus, "p", tmp_path, Log())
+    engine.start()
+    wait_until(lambda: engine.states()["cq/source/reader"] is ConnectorState.FAILED, "the failure", 10)
+    wait_until(lambda: written(tmp_path) == ROWS_TEXT, "the writer's rows", 10)
+    engine.stop()
+    failed = [line for line in logged(lines) if line["event"] == LogEvent.CONNECTOR_FAILED.label]
+    assert "in.csv cannot be read" in failed[0]["message"]
+
+
+def test_a_connector_waits_for_the_file_that_another_engine_still_writes(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_bytes(b"")
+    bus = new_bus()
+    publish(bus, OUTPUTS)
+    old, new = (ConnectorSet(project(), bus, "p", tmp_path, Log()) for _ in range(2))
+    old.start()
+    wait_until(lambda: written(tmp_path) == ROWS_TEXT, "the old one", 10)
+    new.start()
+    publish(bus, OUTPUTS, first_sequence=6)
+    wait_until(lambda: written(tmp_path) == ROWS_TEXT * 2, "the old one's rows", 10)
+    old.stop()
+    publish(bus, OUTPUTS, first_sequence=11)
+    wait_until(lambda: written(tmp_path) == ROWS_TEXT * 3, "the new one's rows", 10)
+    new.stop()
+
+
+def written(folder: Path) -> bytes:
+    path = folder / "out.csv"
+    return path.read_bytes() if path.exists() else b""
+
+
+def connector(**properties: str) -> Connector:
+    return Connector("c", "fs", ConnectorDirection.PUBLISH, tuple(sorted(properties.items())))
+
+
+def test_i5_properties_become_options() -> None:
+    options = publish_options(
+        connector(header="2", growinginputfile="true", rate="2.5", maxevents="11", blocksize="4", addcsvflags="normal"), SCHEMA
+    )
+    assert (options.header_rows, options.growth, options.rate) == (2, Growth.GROWING, 2.5)
+    assert (options.events_max, options.block_rows, options.form.columns) == (11, 4, 3)
+
+
+def test_i6_properties_become_options() -> None:
+    assert subscribe_options(connector(snapshot="true")).opening is Opening.SNAPSHOT
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("header", "some"), ("rate", "-1"), ("rate", "nan"), ("maxevents", "1.5"), ("fstype", "json"), ("growinginputfile", "maybe")],
+)
+def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
+    with pytest.raises(UsageError, match=f"property {name} of connector c"):
+        publish_options(connector(**{name: value}), SCHEMA)
+
+
+def test_a_test_file_may_lie_beside_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("")
+    name = f"{home_properties(tmp_path / 'model.xml', None)['ESP_PROJECT_HOME']}/test_files/in.csv"
+    assert connector_file(connector(fsname=name), tmp_path) == tmp_path / "in.csv"
+    (tmp_path / "test_files").mkdir()
+    (tmp_path / "test_files" / "in.csv").write_text("")
+    assert connector_file(connector(fsname=name), tmp_path) == tmp_path / "test_files" / "in.csv"
+
+
+def test_a_connector_without_a_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="names no file"):
+        connector_file(connector(), tmp_path)
