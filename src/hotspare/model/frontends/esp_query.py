@@ -191,7 +191,7 @@ class QueryReader:
         tree = self._tree
         kind = tree.attribute(element, "class")
         name = tree.attribute(element, "name") or kind
-        properties = {n: value for n, (value, _) in tree.properties(element).items()}
+        properties = tree.properties(element)
         direction_text = properties.pop("type", "") or tree.attribute(element, "type")
         if tree.attribute(element, "active").lower() in ("false", "0"):
             self._found.warn(tree.place(element), f"connector {name} is switched off and left out", "remove active to use it")
@@ -232,7 +232,7 @@ class QueryReader:
     def pairs(self, window: Any, tag: str) -> tuple[tuple[str, str], ...]:
         element = self._tree.only_child(window, tag)
         found = self._tree.properties(element) if element is not None else {}
-        return tuple(sorted((name, value.strip()) for name, (value, _) in found.items()))
+        return tuple(sorted((name, value.strip()) for name, value in found.items()))
 
     def check_initializers(self, window: Any) -> None:
         """An initializer without code does nothing; one with code would (A24)."""

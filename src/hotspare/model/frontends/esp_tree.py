@@ -84,17 +84,21 @@ class Tree:
             self.found.add(self.place(element), f"heartbeat-interval {text!r} is not a number of seconds")
             return 1_000_000
 
-    def properties(self, element: Any) -> dict[str, tuple[str, Place]]:
-        """`<properties><property name=...>` below `element`, in order, with their places."""
-        pairs: dict[str, tuple[str, Place]] = {}
+    def property_elements(self, element: Any) -> dict[str, Any]:
+        """`<properties><property name=...>` below `element`: name to element, in order."""
+        named: dict[str, Any] = {}
         wrapper = self.only_child(element, "properties")
         for child in self.children(wrapper, "property") if wrapper is not None else ():
             self.check(child)
             name = self.attribute(child, "name")
-            if not name or name in pairs:
+            if not name or name in named:
                 self.found.add(self.place(child), f"property {name!r} stands here twice" if name else "a property has no name")
-            pairs.setdefault(name, (property_value(self.text(child)), self.place(child)))
-        return pairs
+            named.setdefault(name, child)
+        return named
+
+    def properties(self, element: Any) -> dict[str, str]:
+        """Names and values of `<properties>` below `element`."""
+        return {name: property_value(self.text(child)) for name, child in self.property_elements(element).items()}
 
 
 def elements(element: Any) -> list[Any]:

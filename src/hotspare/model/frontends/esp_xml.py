@@ -16,7 +16,7 @@ from hotspare.model.frontends.esp_query import QueryReader
 from hotspare.model.frontends.esp_tree import Tree
 from hotspare.model.frontends.esp_xml_text import dump
 from hotspare.model.frontends.properties import Substitution, merged
-from hotspare.model.frontends.values import Reading
+from hotspare.model.frontends.values import Reading, property_value
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import Project, WindowId
 
@@ -101,7 +101,7 @@ def _project_elements(tree: Tree, root: Any) -> Sequence[Any]:
 
 
 def _project(outer: Tree, element: Any, properties: Mapping[str, str]) -> tuple[Project, frozenset[WindowId]]:
-    own = {name: value for name, (value, _) in outer.properties(element).items()}
+    own = {name: property_value(outer.raw_text(child)) for name, child in outer.property_elements(element).items()}
     values, kept = merged(own, properties)
     tree = Tree(outer.file, outer.found, Substitution(values, outer.found))
     tree.check(element)
