@@ -18,7 +18,7 @@ UNIT_US: dict[str, int] = {
 DURATION_US_MAX = 36_525 * UNIT_US["day"]
 """A hundred years: limits stay far from the ends of 64 bits."""
 
-_DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([A-Za-z]+)")
+_DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([A-Za-z]+)", re.ASCII)
 
 
 def parse_duration(text: str) -> int:

@@ -23,7 +23,7 @@ RETENTION_KINDS: dict[str, RetentionKind] = {k.value: k for k in RetentionKind}
 BY_COUNT: frozenset[RetentionKind] = frozenset({RetentionKind.BYCOUNT_SLIDING, RetentionKind.BYCOUNT_JUMPING})
 
 _ARRAY = re.compile(r"array\s*\(\s*\w+\s*\)")
-_COUNT = re.compile(r"\d{1,18}")
+_COUNT = re.compile(r"[0-9]{1,18}")
 
 V = TypeVar("V")
 
