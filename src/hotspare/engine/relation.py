@@ -189,7 +189,7 @@ class Relation:
 
     def _start(self, first_time_us: int) -> None:
         if self.policy.kind >= k.TIME_JUMPING:
-            k.jump(self._rows, _output(0, 0, 0), self.policy, first_time_us, -1, 0)
+            k.boundary_passed(self._rows.state, self.policy, np.int64(first_time_us))
 
     def _own(self) -> None:
         """Stop sharing with a snapshot that is still being written."""

@@ -1,8 +1,8 @@
 """The one way to compile a hot loop: `@kernel` on a free function over arrays.
 
 Compiled without `parallel` and `fastmath`, so that a kernel equals its Python text bit for bit (law Twin, over all of
-`KERNELS`), without the GIL, and without reference counts (`_nrt`): a kernel allocates nothing. Machine code is cached in a folder named after the text of all kernels, because a cached caller
-would otherwise keep an old callee.
+`KERNELS`), without the GIL, and without reference counts (`_nrt`): a kernel allocates nothing. Machine code is cached in a
+folder named after the text of all kernels, because a cached caller would otherwise keep an old callee.
 
 Inside kernels numbers are int64, uint64 and float64 only; uint64 never meets a plain integer, because that would make a float.
 """
@@ -62,7 +62,9 @@ def kernel(function: Callable[P, R_co]) -> Kernel[P, R_co]:
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = _CACHE_FOLDER
     try:
-        compiled = cast(Kernel[P, R_co], numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)(function))
+        compiled = cast(
+            Kernel[P, R_co], numba.njit(cache=True, nogil=True, error_model="numpy", forceinline=True, _nrt=False)(function)
+        )
     finally:
         numba.config.CACHE_DIR = before
     KERNELS[f"{function.__module__.rpartition('.')[2]}.{function.__name__}"] = compiled

@@ -32,7 +32,7 @@ heap; newest event time seen; next boundary of a jumping window."""
 STATE_WIDTH = 9
 NONE = np.int64(-1)
 """No slot."""
-UNSET = -(2**63)
+UNSET = np.int64(-(2**63))
 """NEWEST and BOUNDARY before there is any."""
 
 KEEP, COUNT_SLIDING, COUNT_JUMPING, TIME_SLIDING, TIME_JUMPING, TIME_LOOKBACK = 0, 1, 2, 3, 4, 5
@@ -47,6 +47,8 @@ NORMAL, PARTIAL, RETENTION, NOT_PARTIAL = (np.int64(flag) for flag in (1, 2, 4, 
 
 RANK, OPCODE, FLAGS, SLOT, SOURCE = 0, 1, 2, 3, 4
 """Columns of `Output.made`."""
+LEAVE_NONE, LEAVE_ALL, LEAVE_OVER, LEAVE_OLD = (np.int64(which) for which in (0, 1, 2, 3))
+"""Which rows retention ends: none; all but the one that came; those over the limit; those as old as the limit."""
 HEAP_SLOT, HEAP_PLACE = 0, 1
 """Columns of `Rows.heap`."""
 _HALF = np.uint64(0xFFFFFFFF)
@@ -299,12 +301,6 @@ def give_up(rows: Rows, out: Output, policy: Policy, slot: Whole) -> None:
 
 
 @kernel
-def expel(rows: Rows, out: Output, policy: Policy, slot: Whole, rank: Whole) -> None:
-    give_up(rows, out, policy, slot)
-    emit(out, rank, DELETE, RETENTION, slot, NONE)
-
-
-@kernel
 def take_slot(rows: Rows) -> Whole:
     if rows.state[FREE] > 0:
         rows.state[FREE] -= 1
@@ -329,148 +325,142 @@ def whole_flags(flags: Whole) -> Whole:
 
 
 @kernel
-def insert_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole, h: np.uint64) -> None:
-    slot = take_slot(rows)
-    write_row(rows, slot, chunk, i)
+def fill_nulls(rows: Rows, new: Whole, old: Whole) -> None:
+    """A partial update: null fields keep the stored value."""
+    for j in range(rows.lanes.shape[1]):
+        if not rows.valid[new, j]:
+            rows.lanes[new, j] = rows.lanes[old, j]
+            rows.valid[new, j] = rows.valid[old, j]
+
+
+@kernel
+def insert_row(rows: Rows, policy: Policy, slot: Whole, h: np.uint64) -> None:
     link_last(rows.meta, rows.state, slot)
     table_put(rows.table, h, slot)
     if policy.by_event == 1:
         heap_push(rows.heap, rows.meta, rows.state, slot)
     rows.state[LIVE] += 1
-    emit(out, chunk.rank[i], INSERT, whole_flags(chunk.flags[i]), slot, i)
 
 
 @kernel
-def update_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole, old: Whole, h: np.uint64) -> None:
+def replace_row(rows: Rows, policy: Policy, new: Whole, old: Whole, h: np.uint64) -> None:
     """The new version takes the old one's place, or the last one where retention goes by time."""
-    slot = take_slot(rows)
-    write_row(rows, slot, chunk, i)
-    if chunk.flags[i] & PARTIAL:
-        for j in range(rows.lanes.shape[1]):
-            if not rows.valid[slot, j]:
-                rows.lanes[slot, j] = rows.lanes[old, j]
-                rows.valid[slot, j] = rows.valid[old, j]
-    rows.table[table_place(rows.table, h, old)] = ((h & _HALF) << np.uint64(32)) | np.uint64(slot + 1)
+    rows.table[table_place(rows.table, h, old)] = ((h & _HALF) << np.uint64(32)) | np.uint64(new + 1)
     if policy.kind >= TIME_SLIDING:
         unlink(rows.meta, rows.state, old)
-        link_last(rows.meta, rows.state, slot)
+        link_last(rows.meta, rows.state, new)
     else:
-        link_instead(rows.meta, rows.state, old, slot)
+        link_instead(rows.meta, rows.state, old, new)
     if policy.by_event == 1:
         at = rows.heap[old, HEAP_PLACE]
-        rows.heap[at, HEAP_SLOT] = slot
+        rows.heap[at, HEAP_SLOT] = new
         heap_sift(rows.heap, rows.state[HEAPED], rows.meta, at)
-    out.freed[out.counts[1]] = old
-    out.counts[1] += 1
-    flags = whole_flags(chunk.flags[i])
-    emit(out, chunk.rank[i], UPDATE_BLOCK, flags, slot, i)
-    emit(out, chunk.rank[i], DELETE, flags, old, NONE)
 
 
 @kernel
-def delete_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole, slot: Whole) -> None:
-    if slot >= 0:
-        give_up(rows, out, policy, slot)
-        emit(out, chunk.rank[i], DELETE, whole_flags(chunk.flags[i]), slot, NONE)
-    elif chunk.opcode[i] == DELETE and policy.kind == KEEP:
-        refuse(out, i, REFUSED_KEY_UNKNOWN)
+def why_refused(rows: Rows, policy: Policy, chunk: Input, i: Whole, slot: Whole) -> Whole:
+    """A REFUSED_ number, or NONE where the event can be done; `slot` holds its key, NONE if nothing does."""
+    opcode = chunk.opcode[i]
+    if opcode in (DELETE, SAFE_DELETE):
+        return REFUSED_KEY_UNKNOWN if slot < 0 and opcode == DELETE and policy.kind == KEEP else NONE
+    if opcode == INSERT and slot >= 0:
+        return REFUSED_KEY_EXISTS
+    if opcode == UPDATE and slot < 0:
+        return REFUSED_KEY_UNKNOWN
+    if not chunk.time_valid[i] and not (slot >= 0 and chunk.flags[i] & PARTIAL):
+        return REFUSED_NULL_TIME
+    return NONE
 
 
 @kernel
-def resolve_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole) -> bool:
-    """Do what one event asks for; whether a row arrived or changed."""
+def resolve_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole) -> Whole:
+    """Do what one event asks for; the slot of the row that came or changed, or NONE."""
     for k in range(len(rows.keys)):
         if not chunk.valid[i, rows.keys[k]]:
             refuse(out, i, REFUSED_NULL_KEY)
-            return False
-    opcode = chunk.opcode[i]
+            return NONE
     h = key_hash(chunk.lanes, i, rows.keys)
     slot = find(rows.table, rows.lanes, rows.keys, chunk.lanes, i, h)
-    if opcode in (DELETE, SAFE_DELETE):
-        delete_row(rows, out, policy, chunk, i, slot)
-        return False
-    if opcode == INSERT and slot >= 0:
-        refuse(out, i, REFUSED_KEY_EXISTS)
-        return False
-    if opcode == UPDATE and slot < 0:
-        refuse(out, i, REFUSED_KEY_UNKNOWN)
-        return False
-    if not chunk.time_valid[i] and not (slot >= 0 and chunk.flags[i] & PARTIAL):
-        refuse(out, i, REFUSED_NULL_TIME)
-        return False
+    why = why_refused(rows, policy, chunk, i, slot)
+    if why >= 0:
+        refuse(out, i, why)
+        return NONE
+    if chunk.opcode[i] in (DELETE, SAFE_DELETE):
+        if slot >= 0:
+            give_up(rows, out, policy, slot)
+            emit(out, chunk.rank[i], DELETE, whole_flags(chunk.flags[i]), slot, NONE)
+        return NONE
+    new = take_slot(rows)
+    write_row(rows, new, chunk, i)
     if slot < 0:
-        insert_row(rows, out, policy, chunk, i, h)
+        insert_row(rows, policy, new, h)
+        emit(out, chunk.rank[i], INSERT, whole_flags(chunk.flags[i]), new, i)
     else:
-        if not chunk.time_valid[i]:
-            chunk.time[i] = rows.meta[slot, TIME]
-        update_row(rows, out, policy, chunk, i, slot, h)
-    return True
+        if chunk.flags[i] & PARTIAL:
+            fill_nulls(rows, new, slot)
+            if not chunk.time_valid[i]:
+                rows.meta[new, TIME] = rows.meta[slot, TIME]
+        replace_row(rows, policy, new, slot, h)
+        out.freed[out.counts[1]] = slot
+        out.counts[1] += 1
+        emit(out, chunk.rank[i], UPDATE_BLOCK, whole_flags(chunk.flags[i]), new, i)
+        emit(out, chunk.rank[i], DELETE, whole_flags(chunk.flags[i]), slot, NONE)
+    return new
 
 
 @kernel
-def expel_before(rows: Rows, out: Output, policy: Policy, edge: Whole, rank: Whole) -> None:
-    """Expel what is `limit` or more before `edge`, oldest first."""
-    while rows.state[LIVE] > 0:
-        slot = rows.heap[0, HEAP_SLOT] if policy.by_event == 1 else rows.state[FIRST]
-        if edge - rows.meta[slot, TIME] < policy.limit:
-            break
-        expel(rows, out, policy, slot, rank)
-
-
-@kernel
-def expel_all_but(rows: Rows, out: Output, policy: Policy, keep: Whole, rank: Whole) -> None:
-    """Expel every row but slot `keep` (-1: none), in order of arrival."""
-    slot = rows.state[FIRST]
-    while slot >= 0:
-        after = rows.meta[slot, NEXT]
-        if slot != keep:
-            expel(rows, out, policy, slot, rank)
-        slot = after
-
-
-@kernel
-def jump(rows: Rows, out: Output, policy: Policy, now: Whole, keep: Whole, rank: Whole) -> None:
-    """Time has come to `now` in a jumping window: expel what a boundary in between ends."""
-    if rows.state[BOUNDARY] == UNSET:
+def boundary_passed(state: Int64s, policy: Policy, now: Whole) -> Whole:
+    """The last boundary of a jumping window that time passes by coming to `now`; UNSET if it passes none."""
+    if state[BOUNDARY] == UNSET:
         start = now if policy.kind == TIME_JUMPING else now - now % policy.unit
-        rows.state[BOUNDARY] = start + policy.unit
-    elif now >= rows.state[BOUNDARY]:
-        passed = rows.state[BOUNDARY] + (now - rows.state[BOUNDARY]) // policy.unit * policy.unit
-        rows.state[BOUNDARY] = passed + policy.unit
-        if policy.kind == TIME_JUMPING:
-            expel_all_but(rows, out, policy, keep, rank)
-        else:
-            expel_before(rows, out, policy, passed, rank)
+        state[BOUNDARY] = start + policy.unit
+    elif now >= state[BOUNDARY]:
+        passed = state[BOUNDARY] + (now - state[BOUNDARY]) // policy.unit * policy.unit
+        state[BOUNDARY] = passed + policy.unit
+        return np.int64(passed)
+    return UNSET
 
 
 @kernel
-def after_row(rows: Rows, out: Output, policy: Policy, rank: Whole) -> None:
-    """Retention that a row causes: by count, and by event time. Where time counts, the row that came is the last of the list."""
+def what_leaves(rows: Rows, policy: Policy, now: Whole, came: Whole) -> tuple[Whole, Whole]:
+    """Which rows leave now, as (LEAVE_ number, edge of time). `came`: the slot of the row that came, NONE at a heartbeat.
+
+    By event time, time moves at rows, else at heartbeats.
+    """
     if policy.kind == COUNT_SLIDING:
-        while rows.state[LIVE] > policy.limit:
-            expel(rows, out, policy, rows.state[FIRST], rank)
-    elif policy.kind == COUNT_JUMPING:
-        if rows.state[LIVE] > policy.limit:
-            expel_all_but(rows, out, policy, rows.state[LAST], rank)
-    elif policy.by_event == 1:
-        came = rows.state[LAST]
-        time = rows.meta[came, TIME]
-        if time > rows.state[NEWEST]:
-            rows.state[NEWEST] = time
-        if policy.kind == TIME_SLIDING:
-            expel_before(rows, out, policy, rows.state[NEWEST], rank)
-        else:
-            jump(rows, out, policy, rows.state[NEWEST], came, rank)
+        return LEAVE_OVER, UNSET
+    if policy.kind == COUNT_JUMPING:
+        return (LEAVE_ALL if rows.state[LIVE] > policy.limit else LEAVE_NONE), UNSET
+    if policy.kind == KEEP or (policy.by_event == 1) != (came >= 0):
+        return LEAVE_NONE, UNSET
+    if policy.by_event == 1:
+        now = max(rows.state[NEWEST], rows.meta[came, TIME])
+        rows.state[NEWEST] = now
+    if policy.kind == TIME_SLIDING:
+        return LEAVE_OLD, now
+    passed = boundary_passed(rows.state, policy, now)
+    if passed == UNSET:
+        return LEAVE_NONE, UNSET
+    return (LEAVE_ALL if policy.kind == TIME_JUMPING else LEAVE_OLD), passed
 
 
 @kernel
-def on_heartbeat(rows: Rows, out: Output, policy: Policy, now: Whole, rank: Whole) -> None:
-    """Retention that system time causes."""
-    if policy.by_event == 0:
-        if policy.kind == TIME_SLIDING:
-            expel_before(rows, out, policy, now, rank)
-        elif policy.kind > TIME_SLIDING:
-            jump(rows, out, policy, now, NONE, rank)
+def retain(rows: Rows, out: Output, policy: Policy, now: Whole, came: Whole, rank: Whole) -> None:
+    """Expel what retention ends, oldest first: in order of arrival, or of (event time, arrival)."""
+    which, edge = what_leaves(rows, policy, now, came)
+    slot = rows.state[FIRST]
+    while which != LEAVE_NONE and rows.state[LIVE] > 0 and slot >= 0:
+        after = rows.meta[slot, NEXT]
+        if which == LEAVE_OVER and rows.state[LIVE] <= policy.limit:
+            break
+        if which == LEAVE_OLD:
+            slot = rows.heap[0, HEAP_SLOT] if policy.by_event == 1 else slot
+            if edge - rows.meta[slot, TIME] < policy.limit:
+                break
+        if which != LEAVE_ALL or slot != came:
+            give_up(rows, out, policy, slot)
+            emit(out, rank, DELETE, RETENTION, slot, NONE)
+        slot = after if which == LEAVE_ALL else rows.state[FIRST]
 
 
 @kernel
@@ -478,17 +468,19 @@ def relate(rows: Rows, out: Output, policy: Policy, chunk: Input) -> None:
     """Take a chunk and the heartbeats of its batch, in order of rank. Both `rows` and `out` have room for all that can come."""
     beat = np.int64(0)
     i = np.int64(0)
-    while i < len(chunk.rank):
-        while beat < len(chunk.beats) and chunk.beats[beat, 0] < chunk.rank[i]:
-            on_heartbeat(rows, out, policy, chunk.beats[beat, 1], chunk.beats[beat, 0])
+    came: Whole = NONE
+    while i < len(chunk.rank) or beat < len(chunk.beats):
+        came = NONE
+        if beat < len(chunk.beats) and (i == len(chunk.rank) or chunk.beats[beat, 0] < chunk.rank[i]):
+            rank, now = chunk.beats[beat, 0], chunk.beats[beat, 1]
             beat += 1
-        if resolve_row(rows, out, policy, chunk, i):
-            after_row(rows, out, policy, chunk.rank[i])
-        # the second row of an update block carries old values, which are stored here already
-        i += 2 if chunk.opcode[i] == UPDATE_BLOCK else 1
-    while beat < len(chunk.beats):
-        on_heartbeat(rows, out, policy, chunk.beats[beat, 1], chunk.beats[beat, 0])
-        beat += 1
+        else:
+            rank, now = chunk.rank[i], np.int64(UNSET)
+            came = resolve_row(rows, out, policy, chunk, i)
+            # the second row of an update block carries old values, which are stored here already
+            i += 2 if chunk.opcode[i] == UPDATE_BLOCK else 1
+        if policy.kind != KEEP and (came >= 0 or now != UNSET):
+            retain(rows, out, policy, now, came, rank)
 
 
 @kernel
