@@ -18,6 +18,9 @@ from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore
 from tests.contract.tools import ManualClock
 
+BUSY_TIMEOUT_MS = 20_000
+"""On a busy machine a writer may wait long for its turn; only the tests about locks want to be told soon."""
+
 
 @pytest.fixture
 def clock() -> ManualClock:
@@ -30,9 +33,10 @@ def open_bus_door(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualC
     shared = MemoryBus(clock)
 
     def door() -> Bus:
-        bus: Bus = (
-            shared.client(f"door {len(opened)}") if request.param == "memory" else SqliteBus(tmp_path / "bus.db", clock=clock)
-        )
+        if request.param == "memory":
+            bus: Bus = shared.client(f"door {len(opened)}")
+        else:
+            bus = SqliteBus(tmp_path / "bus.db", BUSY_TIMEOUT_MS, clock)
         opened.append(bus)
         return bus
 
@@ -52,9 +56,10 @@ def open_coordination_door(request: pytest.FixtureRequest, tmp_path: Path) -> It
     shared = MemoryCoordination()
 
     def door() -> Coordination:
-        one: Coordination = (
-            shared.client(f"door {len(opened)}") if request.param == "memory" else SqliteCoordination(tmp_path / "bus.db-coord")
-        )
+        if request.param == "memory":
+            one: Coordination = shared.client(f"door {len(opened)}")
+        else:
+            one = SqliteCoordination(tmp_path / "bus.db-coord", BUSY_TIMEOUT_MS)
         opened.append(one)
         return one
 

@@ -187,6 +187,46 @@ def test_a_full_disk_is_unknown_at_the_commit_and_known_before(tmp_path: Path, v
     bus.close()
 
 
+def test_no_fence_can_come_between_the_check_of_the_epoch_and_the_commit(tmp_path: Path) -> None:
+    """Law 7: the clock is asked after the epoch was compared, so it can try."""
+    file = tmp_path / "bus.db"
+    other = SqliteBus(file, busy_timeout_ms=10)
+    other.create_topic("out")
+    refused: list[str] = []
+
+    def clock() -> int:
+        try:
+            other.producer("g", ["out"]).fence(2)
+        except BusLocked as error:
+            refused.append(error.code)
+        return 1
+
+    bus = SqliteBus(file, clock=clock)
+    producer = bus.producer("g", ["out"])
+    producer.fence(1)
+    producer.publish(1, Commit({"out": outgoing("a")}))
+    assert refused == [BusLocked.code]
+    bus.close()
+    other.close()
+
+
+def test_a_publish_is_one_transaction_from_the_check_of_the_epoch_to_the_progress(tmp_path: Path) -> None:
+    bus = SqliteBus(tmp_path / "bus.db")
+    bus.create_topic("out")
+    producer = bus.producer("g", ["out"])
+    producer.fence(1)
+    said: list[str] = []
+    bus._file._connection().set_trace_callback(said.append)
+    producer.publish(1, Commit({"out": outgoing("a")}, {"s": progress(1, 1)}))
+    bus._file._connection().set_trace_callback(None)
+    words = [text.split()[0] for text in said]
+    assert (words[0], words[-1]) == ("BEGIN", "COMMIT")
+    assert not {"BEGIN", "COMMIT"} & set(words[1:-1])
+    assert "FROM fences" in said[1]
+    assert sum("INTO messages_" in text or "INTO progress" in text for text in said) == 2
+    bus.close()
+
+
 def _sqlite(file: Path, *statements: str) -> None:
     connection = sqlite3.connect(file)
     for statement in statements:
@@ -219,7 +259,7 @@ def test_many_that_make_the_file_at_once_get_one_file(tmp_path: Path) -> None:
 
     def make(number: int) -> None:
         barrier.wait(30)
-        bus = SqliteBus(tmp_path / "bus.db")
+        bus = SqliteBus(tmp_path / "bus.db", busy_timeout_ms=20_000)
         bus.create_topic(f"t{number}")
         bus.close()
 

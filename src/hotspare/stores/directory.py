@@ -101,15 +101,16 @@ class DirectoryStore:
                 raise limits.damaged(group, name, str(error)) from error
 
     def keep(self, group: str, confirmed_max: int) -> None:
-        """A damaged one does not count, and goes when a whole confirmed one is newer."""
+        """A damaged one counts as none, and goes when `confirmed_max` whole ones are newer."""
         limits.check_confirmed_max(confirmed_max)
         folder = GroupFolder(self._root, group)
         kept = 0
         for entry, manifest in _manifests(folder):
-            is_old = kept >= (confirmed_max if manifest is not None else 1)
-            if is_old and (manifest is None or entry.is_confirmed(manifest)):
+            if manifest is not None and not entry.is_confirmed(manifest):
+                continue
+            if kept >= confirmed_max:
                 _remove(entry)
-            elif manifest is not None and entry.is_confirmed(manifest):
+            elif manifest is not None:
                 kept += 1
         folder.collect()
 
