@@ -55,7 +55,8 @@ class Resolution:
     """What a chunk does to a relation, output by output; values come with `Relation.settle`.
 
     `slot`: where the values are; `source`: the input row whose values stand there, -1 for rows that leave.
-    `refused_row`, `refused_why`: input rows that cannot be, with a REFUSED_ number of the kernels. `freed`: slots given up.
+    `refused_row`, `refused_why`: input rows that cannot be, with a REFUSED_ number of the kernels. `freed`: slots given up, valid
+    until the relation's next `apply`.
     """
 
     rank: Int64s
@@ -82,6 +83,7 @@ class Relation:
         self._keys = np.array(shape.keys, np.int64)
         self._twin: weakref.ref[Relation] | None = None
         self._rows = self._fresh(0)
+        self._scratch = _output(64, 64, 64)
 
     @property
     def live(self) -> int:
@@ -116,7 +118,7 @@ class Relation:
             row_time.valid,
             np.column_stack((beats, timeline.time_us[beats])),
         )
-        out = _output(2 * count + (self.live + count if forgets else 0), count, self.live)
+        out = self._room(2 * count + (self.live + count if forgets else 0), count, self.live)
         if forgets and self.policy.by_event == 0 and len(timeline.time_us) and self._rows.state[k.BOUNDARY] == k.UNSET:
             self._start(int(timeline.time_us[0]))
         if count or len(beats):
@@ -144,8 +146,8 @@ class Relation:
         return twin
 
     def columns(self) -> Columns:
-        order = np.empty(self.live, np.int64)
-        k.follow(self._rows.meta, self._rows.state[k.FIRST], order)
+        arrivals = self._rows.meta[: int(self._rows.state[k.HIGH]), k.ORDER]
+        order = np.argsort(arrivals, kind="stable")[len(arrivals) - self.live :]
         lanes = np.empty((len(order), self.shape.width), np.int64)
         valid = np.empty((len(order), self.shape.width), np.bool_)
         k.gather_rows(self._rows.lanes, self._rows.valid, order, lanes, valid)
@@ -197,6 +199,14 @@ class Relation:
             rows = self._rows
             self._rows = rows._replace(lanes=rows.lanes.copy(), valid=rows.valid.copy(), meta=rows.meta.copy())
         self._twin = None
+
+    def _room(self, outputs: int, count: int, live: int) -> k.Output:
+        """Where the kernel writes; kept from call to call, because fresh memory is slow to touch."""
+        out = self._scratch
+        if len(out.made) < outputs or len(out.refused) < count or len(out.freed) < live + 2 * count:
+            self._scratch = out = _output(2 * outputs, 2 * count, 2 * live)
+        out.counts[:] = 0
+        return out
 
     def _fresh(self, count: int) -> k.Rows:
         capacity = max(64, count)
@@ -266,7 +276,7 @@ def _resolution(out: k.Output) -> Resolution:
         flags=made[:, k.FLAGS].astype(np.uint8),
         slot=made[:, k.SLOT].copy(),
         source=made[:, k.SOURCE].copy(),
-        refused_row=out.refused[:refused, 0],
-        refused_why=out.refused[:refused, 1],
+        refused_row=out.refused[:refused, 0].copy(),
+        refused_why=out.refused[:refused, 1].copy(),
         freed=out.freed[:freed],
     )

@@ -5,7 +5,7 @@ again only in the next one. So an output is a slot number, and the values are ga
 
 Three structures hold slots, all of them derived from the rows in order:
   table  open addressing with linear probing; an entry is the low half of the key's hash and slot + 1, 0 where empty
-  list   doubly linked, in order of arrival
+  list   doubly linked, in order of arrival, only where there is retention
   heap   by (event time, arrival), only where retention goes by event time
 """
 
@@ -23,7 +23,7 @@ from hotspare.engine.kernels.hashing import mix
 UInt64s = npt.NDArray[np.uint64]
 
 NEXT, PREV, TIME, ORDER = 0, 1, 2, 3
-"""Columns of `Rows.meta`: neighbours in the list (-1: none), time that retention counts from, number of arrival."""
+"""Columns of `Rows.meta`: neighbours in the list (-1: none), time that retention counts from, number of arrival (-1: free)."""
 META_WIDTH = 4
 
 LIVE, FIRST, LAST, FREE, HIGH, ARRIVALS, HEAPED, NEWEST, BOUNDARY = 0, 1, 2, 3, 4, 5, 6, 7, 8
@@ -118,51 +118,49 @@ def key_hash(lanes: Int64s, row: Whole, keys: Int64s) -> np.uint64:
 
 @kernel
 def find(table: UInt64s, stored: Int64s, keys: Int64s, lanes: Int64s, row: Whole, h: np.uint64) -> Whole:
-    """The slot that holds the key of `lanes[row]`, or NONE."""
+    """Place in the table of the entry with the key of `lanes[row]`, or the empty place where it belongs."""
     mask = np.int64(len(table) - 1)
     half = h & _HALF
     at = np.int64(half) & mask
     while table[at] != _EMPTY:
-        entry = table[at]
-        if entry >> np.uint64(32) == half:
-            slot = np.int64(entry & _HALF) - 1
+        if table[at] >> np.uint64(32) == half:
+            slot = slot_at(table, at)
             same = True
             for k in range(len(keys)):
                 if stored[slot, keys[k]] != lanes[row, keys[k]]:
                     same = False
             if same:
-                return slot
+                break
         at = (at + 1) & mask
-    return NONE
+    return at
 
 
 @kernel
-def table_put(table: UInt64s, h: np.uint64, slot: Whole) -> None:
-    mask = np.int64(len(table) - 1)
-    half = h & _HALF
-    at = np.int64(half) & mask
-    while table[at] != _EMPTY:
-        at = (at + 1) & mask
-    table[at] = (half << np.uint64(32)) | np.uint64(slot + 1)
+def slot_at(table: UInt64s, at: Whole) -> Whole:
+    """The slot that an entry names; NONE where it is empty."""
+    return np.int64(table[at] & _HALF) - 1
+
+
+@kernel
+def table_entry(h: np.uint64, slot: Whole) -> np.uint64:
+    return ((h & _HALF) << np.uint64(32)) | np.uint64(slot + 1)
 
 
 @kernel
 def table_place(table: UInt64s, h: np.uint64, slot: Whole) -> Whole:
     """Where in the table the entry of a stored slot stands; `h` is the hash of its key."""
     mask = np.int64(len(table) - 1)
-    half = h & _HALF
-    entry = (half << np.uint64(32)) | np.uint64(slot + 1)
-    at = np.int64(half) & mask
+    entry = table_entry(h, slot)
+    at = np.int64(h & _HALF) & mask
     while table[at] != entry:
         at = (at + 1) & mask
     return at
 
 
 @kernel
-def table_drop(table: UInt64s, h: np.uint64, slot: Whole) -> None:
-    """Remove a slot's entry and close the gap, so that no probe ever meets a tombstone."""
+def table_drop(table: UInt64s, hole: Whole) -> None:
+    """Remove an entry and close the gap, so that no probe ever meets a tombstone."""
     mask = np.int64(len(table) - 1)
-    hole = table_place(table, h, slot)
     at = (hole + 1) & mask
     while table[at] != _EMPTY:
         home = np.int64(table[at] >> np.uint64(32)) & mask
@@ -178,8 +176,6 @@ def link_last(meta: Int64s, state: Int64s, slot: Whole) -> None:
     last = state[LAST]
     meta[slot, NEXT] = NONE
     meta[slot, PREV] = last
-    meta[slot, ORDER] = state[ARRIVALS]
-    state[ARRIVALS] += 1
     if last < 0:
         state[FIRST] = slot
     else:
@@ -208,7 +204,6 @@ def link_instead(meta: Int64s, state: Int64s, old: Whole, new: Whole) -> None:
     after = meta[old, NEXT]
     meta[new, PREV] = before
     meta[new, NEXT] = after
-    meta[new, ORDER] = meta[old, ORDER]
     if before < 0:
         state[FIRST] = new
     else:
@@ -289,13 +284,20 @@ def refuse(out: Output, row: Whole, why: Whole) -> None:
 
 
 @kernel
-def give_up(rows: Rows, out: Output, policy: Policy, slot: Whole) -> None:
-    """Take a stored row out of list, table and heap; its values stay readable until the next batch."""
-    unlink(rows.meta, rows.state, slot)
-    table_drop(rows.table, key_hash(rows.lanes, slot, rows.keys), slot)
+def give_up(rows: Rows, out: Output, policy: Policy, slot: Whole, place: Whole) -> None:
+    """Take a stored row, whose table entry stands at `place`, out of all structures; its values stay until the next batch."""
+    table_drop(rows.table, place)
+    if policy.kind != KEEP:
+        unlink(rows.meta, rows.state, slot)
     if policy.by_event == 1:
         heap_drop(rows.heap, rows.meta, rows.state, slot)
     rows.state[LIVE] -= 1
+    free_slot(rows, out, slot)
+
+
+@kernel
+def free_slot(rows: Rows, out: Output, slot: Whole) -> None:
+    rows.meta[slot, ORDER] = NONE
     out.freed[out.counts[1]] = slot
     out.counts[1] += 1
 
@@ -334,23 +336,32 @@ def fill_nulls(rows: Rows, new: Whole, old: Whole) -> None:
 
 
 @kernel
-def insert_row(rows: Rows, policy: Policy, slot: Whole, h: np.uint64) -> None:
-    link_last(rows.meta, rows.state, slot)
-    table_put(rows.table, h, slot)
+def arrive(rows: Rows, policy: Policy, slot: Whole) -> None:
+    """Put a slot last in the order of arrival."""
+    rows.meta[slot, ORDER] = rows.state[ARRIVALS]
+    rows.state[ARRIVALS] += 1
+    if policy.kind != KEEP:
+        link_last(rows.meta, rows.state, slot)
+
+
+@kernel
+def insert_row(rows: Rows, policy: Policy, slot: Whole) -> None:
+    arrive(rows, policy, slot)
     if policy.by_event == 1:
         heap_push(rows.heap, rows.meta, rows.state, slot)
     rows.state[LIVE] += 1
 
 
 @kernel
-def replace_row(rows: Rows, policy: Policy, new: Whole, old: Whole, h: np.uint64) -> None:
+def replace_row(rows: Rows, policy: Policy, new: Whole, old: Whole) -> None:
     """The new version takes the old one's place, or the last one where retention goes by time."""
-    rows.table[table_place(rows.table, h, old)] = ((h & _HALF) << np.uint64(32)) | np.uint64(new + 1)
     if policy.kind >= TIME_SLIDING:
         unlink(rows.meta, rows.state, old)
-        link_last(rows.meta, rows.state, new)
+        arrive(rows, policy, new)
     else:
-        link_instead(rows.meta, rows.state, old, new)
+        rows.meta[new, ORDER] = rows.meta[old, ORDER]
+        if policy.kind != KEEP:
+            link_instead(rows.meta, rows.state, old, new)
     if policy.by_event == 1:
         at = rows.heap[old, HEAP_PLACE]
         rows.heap[at, HEAP_SLOT] = new
@@ -380,29 +391,30 @@ def resolve_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole)
             refuse(out, i, REFUSED_NULL_KEY)
             return NONE
     h = key_hash(chunk.lanes, i, rows.keys)
-    slot = find(rows.table, rows.lanes, rows.keys, chunk.lanes, i, h)
+    place = find(rows.table, rows.lanes, rows.keys, chunk.lanes, i, h)
+    slot = slot_at(rows.table, place)
     why = why_refused(rows, policy, chunk, i, slot)
     if why >= 0:
         refuse(out, i, why)
         return NONE
     if chunk.opcode[i] in (DELETE, SAFE_DELETE):
         if slot >= 0:
-            give_up(rows, out, policy, slot)
+            give_up(rows, out, policy, slot, place)
             emit(out, chunk.rank[i], DELETE, whole_flags(chunk.flags[i]), slot, NONE)
         return NONE
     new = take_slot(rows)
     write_row(rows, new, chunk, i)
+    rows.table[place] = table_entry(h, new)
     if slot < 0:
-        insert_row(rows, policy, new, h)
+        insert_row(rows, policy, new)
         emit(out, chunk.rank[i], INSERT, whole_flags(chunk.flags[i]), new, i)
     else:
         if chunk.flags[i] & PARTIAL:
             fill_nulls(rows, new, slot)
             if not chunk.time_valid[i]:
                 rows.meta[new, TIME] = rows.meta[slot, TIME]
-        replace_row(rows, policy, new, slot, h)
-        out.freed[out.counts[1]] = slot
-        out.counts[1] += 1
+        replace_row(rows, policy, new, slot)
+        free_slot(rows, out, slot)
         emit(out, chunk.rank[i], UPDATE_BLOCK, whole_flags(chunk.flags[i]), new, i)
         emit(out, chunk.rank[i], DELETE, whole_flags(chunk.flags[i]), slot, NONE)
     return new
@@ -458,7 +470,8 @@ def retain(rows: Rows, out: Output, policy: Policy, now: Whole, came: Whole, ran
             if edge - rows.meta[slot, TIME] < policy.limit:
                 break
         if which != LEAVE_ALL or slot != came:
-            give_up(rows, out, policy, slot)
+            place = table_place(rows.table, key_hash(rows.lanes, slot, rows.keys), slot)
+            give_up(rows, out, policy, slot, place)
             emit(out, rank, DELETE, RETENTION, slot, NONE)
         slot = after if which == LEAVE_ALL else rows.state[FIRST]
 
@@ -484,31 +497,23 @@ def relate(rows: Rows, out: Output, policy: Policy, chunk: Input) -> None:
 
 
 @kernel
-def follow(meta: Int64s, first: Whole, order: Int64s) -> None:
-    """Write the slots of the list to `order`, first to last."""
-    slot = first
-    for i in range(len(order)):
-        order[i] = slot
-        slot = meta[slot, NEXT]
-
-
-@kernel
 def fill_table(rows: Rows) -> None:
-    """Enter every row of the list into an empty table."""
-    slot = rows.state[FIRST]
-    while slot >= 0:
-        table_put(rows.table, key_hash(rows.lanes, slot, rows.keys), slot)
-        slot = rows.meta[slot, NEXT]
+    """Enter every stored row into an empty table."""
+    mask = np.int64(len(rows.table) - 1)
+    for slot in range(rows.state[HIGH]):
+        if rows.meta[slot, ORDER] >= 0:
+            h = key_hash(rows.lanes, slot, rows.keys)
+            at = np.int64(h & _HALF) & mask
+            while rows.table[at] != _EMPTY:
+                at = (at + 1) & mask
+            rows.table[at] = table_entry(h, slot)
 
 
 @kernel
 def relink(rows: Rows, policy: Policy, count: int) -> None:
-    """Make list and heap of slots 0 to count - 1, in that order; the table is filled apart."""
+    """Make slots 0 to count - 1 arrive in that order; the table is filled apart."""
     for slot in range(count):
-        link_last(rows.meta, rows.state, slot)
-        if policy.by_event == 1:
-            heap_push(rows.heap, rows.meta, rows.state, slot)
-    rows.state[LIVE] = count
+        insert_row(rows, policy, slot)
     rows.state[HIGH] = count
 
 
