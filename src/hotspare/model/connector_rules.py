@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 
 from hotspare.errors import Place, UsageError
-from hotspare.model.connectors import CONNECTOR_PROPERTIES, FALSE_TEXTS, MISSPELLED, Support
+from hotspare.model.connectors import CONNECTOR_PROPERTIES, FALSE_TEXTS, MISSPELLED, PROPERTY_VALUES, Support
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import PROPERTY_NAME, did_you_mean, one_of, unprintable
 from hotspare.model.project import Connector, ConnectorDirection, Project, SourceWindow, Window
@@ -74,6 +74,9 @@ def _check_properties(connector: Connector, found: Mistakes) -> None:
             found.warn(connector.place, f"connector {connector.name} has the unknown property {name!r}, which has no effect", hint)
         elif support is Support.MISSING and value.strip().lower() not in FALSE_TEXTS:
             found.add(connector.place, f"property {name} of connector {connector.name} is not implemented yet", "leave it out")
+        elif value.strip().lower() not in PROPERTY_VALUES.get(name, {value.strip().lower()}) and "@" not in value:
+            hint = one_of(sorted(PROPERTY_VALUES[name]))
+            found.add(connector.place, f"{name} {value!r} of connector {connector.name} is not implemented yet", hint)
         if odd := unprintable(value):
             found.add(connector.place, f"property {name} of connector {connector.name} contains the character {odd!r}")
         if len(value) > PROPERTY_VALUE_LENGTH_MAX:

@@ -41,10 +41,11 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
     },
     "kafka": {
         PUBLISH: _table(
-            "kafkatype dateformat addcsvopcode addcsvflags noautogenfield csvfielddelimiter publishwithupsert",
-            "kafkahostport kafkatopic urlhostport kafkapartition kafkainitialoffset kafkaglobalconfig kafkatopicconfig "
+            "kafkatype",
+            "dateformat kafkahostport kafkatopic urlhostport kafkapartition kafkainitialoffset kafkaglobalconfig kafkatopicconfig "
             "useoffsetmsgid transactional blocksize ignorecsvparseerrors kafkaconsumergroupid configfilesection",
-            "maxevents useclientmsgid protofile protomsg avroschemaregistryurl avroschemadefinition avroschemaname "
+            "addcsvopcode addcsvflags noautogenfield csvfielddelimiter publishwithupsert maxevents useclientmsgid "
+            "protofile protomsg avroschemaregistryurl avroschemadefinition avroschemaname "
             "avroschemanoopcode",
         ),
         SUBSCRIBE: _table(
@@ -57,7 +58,10 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
     },
 }
 """Class of the connector, its direction, its properties. Host and topic of a bus have no effect because the bus is given by URL
-when a project is started and topic names follow from the project (SPEC B1)."""
+when a project is started and topic names follow from the project (SPEC B1); dateformat, because each message says its format."""
+
+PROPERTY_VALUES: dict[str, frozenset[str]] = {"fstype": frozenset({"csv"}), "kafkatype": frozenset({"binary", "csv"})}
+"""Values that exist, in lower case, of properties that choose a format."""
 
 FALSE_TEXTS: frozenset[str] = frozenset({"", "false", "0", "no", "never"})
 """Values with which a missing property asks for nothing."""

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import TypeAlias
 
 from hotspare.errors import Mistake, Place, ProjectError, UsageError
 from hotspare.model.analysis import analyse
+from hotspare.model.connector_rules import rebind
 from hotspare.model.frontends.values import TEXT_BYTES_MAX, Reading
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean, one_of
@@ -30,6 +32,9 @@ _ENCODINGS = frozenset({"us-ascii", "iso-8859-1", "iso-8859-15", "windows-1252",
 _XML_ENCODING = re.compile(rb"""\s*<\?xml[^>]*\sencoding\s*=\s*["']([A-Za-z0-9._\-]{1,40})["']""")
 
 
+Bindings: TypeAlias = Mapping[str, Mapping[str, str]]
+
+
 @dataclass(frozen=True)
 class LoadedProject:
     """A project without mistakes, what follows from it, and what its author should know."""
@@ -39,11 +44,14 @@ class LoadedProject:
     warnings: tuple[Mistake, ...]
 
 
-def load_project(path: Path | str, properties: Mapping[str, str] | None = None, *, name: str = "") -> LoadedProject:
+def load_project(
+    path: Path | str, properties: Mapping[str, str] | None = None, *, name: str = "", bindings: Bindings | None = None
+) -> LoadedProject:
     """Load a YAML or ESP XML file, told apart by suffix, else by content.
 
     `properties` override those of the project and give the reserved ones (SPEC A4). `name` chooses among several projects in one
-    file (A3). UsageError if the file cannot be read, ProjectError with every mistake.
+    file (A3). `bindings` override properties of connectors before they are checked, see `connector_rules.rebind`. UsageError if
+    the file cannot be read or a binding names no connector, ProjectError with every mistake.
     """
     path = Path(path)
     try:
@@ -55,12 +63,14 @@ def load_project(path: Path | str, properties: Mapping[str, str] | None = None, 
         raise UsageError(f"project file {path} is larger than {TEXT_BYTES_MAX >> 20} MiB")
     text = _decoded(data, str(path))
     form = _SUFFIXES.get(path.suffix.lower()) or _form(text)
-    return _checked(text, str(path), form, properties or {}, name)
+    return _checked(text, str(path), form, properties or {}, name, bindings or {})
 
 
-def load_text(text: str, file: str = "", properties: Mapping[str, str] | None = None, *, name: str = "") -> LoadedProject:
+def load_text(
+    text: str, file: str = "", properties: Mapping[str, str] | None = None, *, name: str = "", bindings: Bindings | None = None
+) -> LoadedProject:
     """Like `load_project`, for a text; `file` is what places call it."""
-    return _checked(text, file, _form(text), properties or {}, name)
+    return _checked(text, file, _form(text), properties or {}, name, bindings or {})
 
 
 def _form(text: str) -> Form:
@@ -82,9 +92,11 @@ def _decoded(data: bytes, file: str) -> str:
         raise ProjectError(file, [mistake]) from None
 
 
-def _checked(text: str, file: str, form: Form, properties: Mapping[str, str], name: str) -> LoadedProject:
+def _checked(text: str, file: str, form: Form, properties: Mapping[str, str], name: str, bindings: Bindings) -> LoadedProject:
     reading = _read(text, file, form, properties)
     project, unreadable = _chosen(reading, file, name)
+    if bindings:
+        project = rebind(project, bindings)
     analysis = analyse(project, unreadable)
     found = Mistakes()
     for part in (reading.found, analysis.found):

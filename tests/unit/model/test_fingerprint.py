@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hotspare.errors import UsageError
+from hotspare.errors import ProjectError, UsageError
 from hotspare.model.connector_rules import rebind
 from hotspare.model.fingerprint import differences, project_hash
 from hotspare.model.frontends import yaml_project
@@ -122,6 +122,14 @@ def test_connectors_are_bound_from_outside() -> None:
     assert (big.kind, big.properties) == ("kafka", (("fsname", "all.csv"), ("fstype", "csv"), ("kafkatype", "csv")))
     assert project_hash(bound) == project_hash(project)
     assert rebind(project, {}) == project
+
+
+def test_a_connector_that_does_not_exist_can_be_bound_to_one_that_does() -> None:
+    text = BASE.replace("{kind: fs, direction: publish", "{kind: mqtt, direction: publish")
+    with pytest.raises(ProjectError, match="connector class 'mqtt' does not exist yet"):
+        load_text(text)
+    loaded = load_text(text, bindings={"q/in/file": {"class": "fs", "fsname": "x.csv"}})
+    assert loaded.resolved.windows[0].window.connectors[0].properties == (("fsname", "x.csv"),)
 
 
 @pytest.mark.parametrize(("key", "hint"), [("q/inn", "did you mean 'q/in'?"), ("zzz", "use one of: file, q/big, q/big/file")])

@@ -154,6 +154,12 @@ queries:
             9,
             "protofile of connector c is not implemented",
         ),
+        (
+            "id*:int64",
+            "connectors: {c: {kind: fs, direction: publish, properties: {fstype: xml}}}",
+            9,
+            "fstype 'xml' of connector c",
+        ),
     ],
 )
 def test_a_source(schema: str, options: str, blamed: int, message: str) -> None:
