@@ -12,7 +12,7 @@ import psutil
 _MEBIBYTE = 1 << 20
 _SLICE_S = 0.004
 _RESERVE_SHARE = 0.2
-_RESERVE_RATE_SHARE = 0.1
+_RESERVE_S = 60.0
 HEADER = "opcode,flags,id,used_mb,free_mb,read_at"
 
 
@@ -25,7 +25,7 @@ def reading() -> str:
 class Sampler:
     """Appends `events` readings at `rate` per second in a thread of its own.
 
-    While `is_spread` holds, the last fifth comes at a tenth of the rate, so that there is input for as long as it is needed.
+    While `is_spread` holds, the last fifth comes ever more slowly, so that there is input for as long as it is needed.
     """
 
     def __init__(self, path: Path, events: int, rate: float, is_spread: Callable[[], bool]) -> None:
@@ -43,10 +43,11 @@ class Sampler:
         with self._path.open("a") as file:
             while self.written < self._events and not self._stopped.wait(_SLICE_S):
                 now = time.monotonic()
-                in_reserve = self.written >= self._events * (1 - _RESERVE_SHARE) and self._is_spread()
-                due += (now - last) * self._rate * (_RESERVE_RATE_SHARE if in_reserve else 1.0)
+                left = self._events - self.written
+                in_reserve = left <= self._events * _RESERVE_SHARE and self._is_spread()
+                due += (now - last) * (min(self._rate, left / _RESERVE_S) if in_reserve else self._rate)
                 last = now
-                count = min(int(due), self._events - self.written)
+                count = min(int(due), left)
                 due -= count
                 file.write("".join(reading() for _ in range(count)))
                 file.flush()

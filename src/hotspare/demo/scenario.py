@@ -129,7 +129,16 @@ class Demo:
         source, result = "/".join((name, *SOURCE)), "/".join((name, *RESULT))
         self.cluster.start_other("publisher", "publish", *bus, "--window", source, "--header", "1", "--growing", str(self.readings))
         self.cluster.start_other(
-            "subscriber", "subscribe", *bus, "--project", str(self.project_file), "--window", result, str(self.results)
+            "subscriber",
+            "subscribe",
+            *bus,
+            "--header",
+            "full",
+            "--project",
+            str(self.project_file),
+            "--window",
+            result,
+            str(self.results),
         )
         plan = compile_plan(self.resolved)
         topics = tuple(InboundTopic(inbound_topic(PREFIX, name, w.query, w.window)) for w in self.resolved.sources)

@@ -71,7 +71,7 @@ class PeerServer:
         with contextlib.suppress(OSError):
             connection, _ = self._listener.accept()
             connection.sendall(self._greeting)
-            connection.setblocking(False)
+            connection.settimeout(0)
             self._connections.append(connection)
             self._selector.register(connection, selectors.EVENT_READ)
 

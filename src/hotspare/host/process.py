@@ -28,6 +28,7 @@ from hotspare.engine.codec import arrow_block
 from hotspare.engine.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.warm import warm_up
 from hotspare.ha.core import Core
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group import GroupDefinition, GroupEngine
@@ -175,8 +176,10 @@ class EngineProcess:
         )
 
     def run(self) -> int:
+        head = Head.of(self._plan)
+        warm_up(self._plan, head)
         start = self.group.start()
-        runner = self._runner()
+        runner = self._runner(head)
         try:
             with _stop_on_signal(self._ask_stop):
                 runner.start(start.next_offsets)
@@ -201,12 +204,12 @@ class EngineProcess:
         self._log.event(LogEvent.ENGINE_STOPPED)
         return EXIT_OK
 
-    def _runner(self) -> Runner:
+    def _runner(self, head: Head) -> Runner:
         options = self._options
         source = RunnerInput(
             bus_url=options.bus_url,
             topics=tuple(runner_contract.InboundTopic(t.name, t.partitions) for t in self.topics.inbound),
-            head=Head.of(self._plan),
+            head=head,
             head_place=options.head_place,
             limits=options.limits,
         )

@@ -101,7 +101,7 @@ def test_the_next_holder_is_watched_instead_e3(watcher: Watcher, other: tuple[su
 
 
 def test_somebody_else_on_the_address_is_not_the_holder(watcher: Watcher, other: tuple[subprocess.Popen[str], Leader]) -> None:
-    process, holder = other
+    process, _holder = other
     stranger = PeerServer("stranger")
     process.kill()
     process.wait()

@@ -28,6 +28,9 @@ from hotspare.runners.spark.session import Session, SessionOptions
 from hotspare.runners.spark.source import SourceOptions, bus_source
 
 CORES_MAX = 4
+GREETING_TIMEOUT_S = 60.0
+DEATH_WAIT_S = 0.5
+"""A JVM that is being killed breaks its connections first: how long a failed query waits to learn which of the two it was."""
 
 
 class OrderedRunner:
@@ -45,6 +48,7 @@ class OrderedRunner:
         self._lock = threading.Lock()
         self._end: RunnerEnd | None = None
         self._ended = threading.Event()
+        self._greeted = threading.Event()
         self._stopping = False
 
     def _default_options(self) -> SessionOptions:
@@ -68,6 +72,17 @@ class OrderedRunner:
             session.stop()
             raise reason from error
         _watch(self._watch_query, "watch-query")
+        self._await_greeting()
+
+    def _await_greeting(self) -> None:
+        """The first batch is empty and slow: it loads what every batch needs, so that the first one with rows is quick."""
+        if self._greeted.wait(GREETING_TIMEOUT_S) and self._end is None:
+            return
+        end = self._end
+        self.stop()
+        if end is not None and end.error is not None:
+            raise end.error
+        raise RunnerError(f"spark brought no batch within {GREETING_TIMEOUT_S:.0f} s of its start")
 
     def _positions(self, start_offsets: Positions) -> Positions:
         bus = open_bus(self._source.bus_url)
@@ -93,6 +108,7 @@ class OrderedRunner:
 
     def _foreach_batch(self, frames: DataFrame, _batch_id: int) -> None:
         table = self._decoded(unframe(frames.toArrow()))
+        self._greeted.set()
         if table is None or self._ended.is_set():
             return
         try:
@@ -120,7 +136,7 @@ class OrderedRunner:
         try:
             query.awaitTermination()
         except Exception as error:
-            if self._session is not None and self._session.jvm_is_alive():
+            if self._session is not None and not self._session.dies_within(DEATH_WAIT_S):
                 self._report(RunnerEnd(EndCause.FAILED, unpack(str(error))))
             return  # a dead JVM is the other watcher's to report
         self._report(RunnerEnd(EndCause.FAILED, RunnerError("spark ended the query without a reason")))
@@ -132,6 +148,7 @@ class OrderedRunner:
             self._end = RunnerEnd(EndCause.STOPPED) if self._stopping else end
             end = self._end
         self._ended.set()
+        self._greeted.set()
         self._on_end(end)
 
     def wait(self, timeout_s: float | None = None) -> RunnerEnd | None:

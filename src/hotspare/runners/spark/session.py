@@ -78,6 +78,12 @@ class Session:
         """Block until the JVM is gone, and return its exit status."""
         return self.jvm.wait()
 
+    def dies_within(self, seconds: float) -> bool:
+        """Wait for the JVM's death, but no longer."""
+        with suppress(subprocess.TimeoutExpired):
+            self.jvm.wait(seconds)
+        return not self.jvm_is_alive()
+
     def stop(self) -> None:
         """End the session and its JVM; harmless when either has ended already."""
         if self.jvm_is_alive():

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.open import open_bus
-from hotspare.engine.batch import MessageFormat
+from hotspare.engine.batch import RAW_SCHEMA, MessageFormat
 from hotspare.errors import HotspareError
 from hotspare.runners.contract import BatchLimits, Head, HeadPlace, InboundTopic, Positions
 from hotspare.runners.reading import (
@@ -36,6 +36,11 @@ from hotspare.runners.spark.frames import FRAME_SCHEMA_DDL, frame
 
 OFFSETS_PER_TASK_MIN = 2_000
 """A partition's share of a batch is divided among cores only where each gets this many: a task costs milliseconds."""
+GREETING = "greeting"
+"""In Spark's own positions: 0 before the first batch. That one is empty and brings everything on the way up to temperature."""
+
+
+EMPTY_RAW = pa.RecordBatch.from_pylist([], schema=RAW_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +120,26 @@ def _head(packed: bytes) -> Head:
 
 def _read(options: SourceOptions, start: Mapping[str, int]) -> tuple[list[Part], Mapping[str, int]]:
     """The next parts from `start`, and where they end."""
-    positions = positions_from_json(start)
+    if not start[GREETING]:
+        return [], {**start, GREETING: 1}
+    positions = _positions(start)
     try:
         parts = read_parts(_bus(options.bus_url), options.topics, positions, options.limits)
     except HotspareError as error:
         raise WorkerFailure(error) from error
-    return parts, positions_to_json(next_positions(positions, parts))
+    return parts, _offsets(next_positions(positions, parts), greeting=1)
+
+
+def _offsets(positions: Positions, greeting: int) -> Mapping[str, int]:
+    return {**positions_to_json(positions), GREETING: greeting}
+
+
+def _positions(offsets: Mapping[str, int]) -> dict[tuple[int, int], int]:
+    return positions_from_json({key: offset for key, offset in offsets.items() if key != GREETING})
+
+
+def _is_greeting(start: Mapping[str, int], end: Mapping[str, int]) -> bool:
+    return start[GREETING] != end[GREETING]
 
 
 class DriverHeadReader(SimpleDataSourceStreamReader):  # type: ignore[misc, unused-ignore]
@@ -130,19 +149,25 @@ class DriverHeadReader(SimpleDataSourceStreamReader):  # type: ignore[misc, unus
         self._options = options
 
     def initialOffset(self) -> Mapping[str, int]:
-        return positions_to_json(self._options.start)
+        return _offsets(self._options.start, greeting=0)
 
     def read(self, start: Mapping[str, int]) -> tuple[Iterator[pa.RecordBatch], Mapping[str, int]]:
         parts, end = _read(self._options, start)
         frames = [_raw_frame(self._options, part) for part in parts]
-        return iter(frames), end
+        return iter([_greeting_frame()] if _is_greeting(start, end) else frames), end
 
     def readBetweenOffsets(self, start: Mapping[str, int], end: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
+        if _is_greeting(start, end):
+            yield _greeting_frame()
         for task in _tasks(start, end, 1):
             yield _raw_frame(self._options, task.read(self._options))
 
     def commit(self, end: Mapping[str, int]) -> None:
         """Nothing: positions live in snapshots."""
+
+
+def _greeting_frame() -> pa.RecordBatch:
+    return frame(0, 0, -1, EMPTY_RAW)
 
 
 def _raw_frame(options: SourceOptions, part: Part) -> pa.RecordBatch:
@@ -170,9 +195,9 @@ class ReadTask(InputPartition):  # type: ignore[misc, unused-ignore]
 
 def _tasks(start: Mapping[str, int], end: Mapping[str, int], tasks_max: int) -> list[ReadTask]:
     """The work between two positions, in order, a partition divided into at most `tasks_max` tasks."""
-    ends = positions_from_json(end)
+    ends = _positions(end)
     tasks = []
-    for (topic, partition), first in sorted(positions_from_json(start).items()):
+    for (topic, partition), first in sorted(_positions(start).items()):
         count = ends[topic, partition] - first
         pieces = max(1, min(tasks_max, count // OFFSETS_PER_TASK_MIN))
         bounds = [first + count * i // pieces for i in range(pieces + 1)]
@@ -188,7 +213,7 @@ class WorkerHeadReader(DataSourceStreamReader):  # type: ignore[misc, unused-ign
         self._packed_head = packed_head
 
     def initialOffset(self) -> Mapping[str, int]:
-        return positions_to_json(self._options.start)
+        return _offsets(self._options.start, greeting=0)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.limits.messages_max)
@@ -198,9 +223,14 @@ class WorkerHeadReader(DataSourceStreamReader):  # type: ignore[misc, unused-ign
         return _read(self._options, start)[1]
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[ReadTask]:
+        if _is_greeting(start, end):
+            return [ReadTask(0, 0, -1, -1)]
         return _tasks(start, end, self._options.tasks_max)
 
     def read(self, partition: ReadTask) -> Iterator[pa.RecordBatch]:
+        if partition.first < 0:
+            yield frame(0, 0, -1, _head(self._packed_head)(EMPTY_RAW))
+            return
         part = partition.read(self._options)
         if part.messages:
             raw = raw_batch(part, self._options.topics[part.topic].format)

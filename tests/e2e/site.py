@@ -1,0 +1,87 @@
+"""A folder with a project, a bus and engines, for end-to-end tests that run the real command."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hotspare.bus.naming import group_name
+from hotspare.testing.cluster import Cluster, EngineProcess, command, wait_until
+
+PREFIX = "e2e"
+PROJECT = """\
+project: shop
+queries:
+  sales:
+    windows:
+      orders:
+        type: source
+        schema: id*:int64,amount:double,count:int64
+        opcodes: insert-only
+        index: empty
+      kept:
+        type: copy
+        retention: {bycount_sliding: 100}
+        publish: true
+    edges: [orders -> kept]
+"""
+SOURCE = "shop/sales/orders"
+RESULT = "shop/sales/kept"
+
+
+@dataclass
+class Site:
+    """Engines run without Spark unless `options` say otherwise; `stop` ends all that was started."""
+
+    folder: Path
+    project_text: str = PROJECT
+    options: tuple[str, ...] = ("--runner", "local", "--snapshot-interval-ms", "200")
+    cluster: Cluster = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.project = self.folder / "shop.yaml"
+        self.project.write_text(self.project_text)
+        self.bus_url = f"sqlite:///{self.folder / 'bus.db'}"
+        self.snapshots = self.folder / "bus.db-snapshots"
+        self.cluster = Cluster(self.project, self.bus_url, group_name(PREFIX, "shop"), PREFIX, self.folder, self.options)
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """One command to its end."""
+        return subprocess.run(command(*arguments), capture_output=True, text=True, cwd=self.folder, timeout=120, check=False)
+
+    def run_engine(self) -> subprocess.CompletedProcess[str]:
+        """An engine that is expected to end by itself."""
+        return self.run("run", str(self.project), "--bus", self.bus_url, "--prefix", PREFIX, "--engine", "late", *self.options)
+
+    def publish(self, rows: str, name: str = "input.csv") -> None:
+        file = self.folder / name
+        file.write_text(rows)
+        done = self.run("publish", "--bus", self.bus_url, "--prefix", PREFIX, "--window", SOURCE, str(file))
+        assert done.returncode == 0, done.stderr
+
+    def outputs(self) -> list[str]:
+        """What a new subscriber gets of the result, to the end of the topic as it stands."""
+        return self._subscribed("--window", RESULT)
+
+    def bad_events(self) -> list[str]:
+        return self._subscribed("--bad", "shop")
+
+    def _subscribed(self, *what: str) -> list[str]:
+        self._reads = getattr(self, "_reads", 0) + 1
+        file = self.folder / f"output-{self._reads}.csv"
+        done = self.run("subscribe", "--bus", self.bus_url, "--prefix", PREFIX, *what, "--to-end", str(file))
+        assert done.returncode == 0, done.stderr
+        return file.read_text().splitlines() if file.exists() else []
+
+    def start(self, name: str = "one") -> EngineProcess:
+        engine = self.cluster.start_engine(name)
+        self.cluster.wait_ready(60)
+        return engine
+
+    def wait_for_outputs(self, count: int) -> list[str]:
+        wait_until(lambda: len(self.outputs()) >= count, f"{count} outputs", 60)
+        return self.outputs()
+
+    def stop(self) -> None:
+        self.cluster.stop()
