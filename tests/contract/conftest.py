@@ -16,7 +16,7 @@ from hotspare.coordination.sqlite import SqliteCoordination
 from hotspare.stores.contract import Store
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore
-from tests.contract.tools import ManualClock
+from tests.contract.material import ManualClock
 
 BUSY_TIMEOUT_MS = 20_000
 """On a busy machine a writer may wait long for its turn; only the tests about locks want to be told soon."""

@@ -10,7 +10,7 @@ import pytest
 
 from hotspare.bus.contract import SOURCE_HEADER, TICK_HEADER, Bus, Outgoing, Partition
 from hotspare.errors import PositionLost, TopicMissing, UsageError
-from tests.contract.tools import START_US, ManualClock, outgoing, read_all
+from tests.contract.material import START_US, ManualClock, outgoing, read_all
 
 IN = Partition("in")
 OpenBus = Callable[[], Bus]

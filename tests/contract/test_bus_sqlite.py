@@ -16,7 +16,7 @@ from hotspare.bus.open import open_bus
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.bus.sqlite_schema import decode_headers, encode_headers
 from hotspare.errors import BusLocked, BusUnavailable, TopicMissing, UsageError
-from tests.contract.tools import child, outgoing, progress, read_all, values
+from tests.contract.material import child, outgoing, progress, read_all, values
 
 KILLS = 20
 
@@ -25,7 +25,7 @@ import sys
 from pathlib import Path
 from hotspare.bus.contract import Commit, Outgoing, Partition
 from hotspare.bus.sqlite import SqliteBus
-from tests.contract.tools import progress
+from tests.contract.material import progress
 bus = SqliteBus(Path(sys.argv[1]), busy_timeout_ms=5000)
 epoch = int(sys.argv[2])
 bus.create_topic("in")
@@ -153,7 +153,7 @@ from pathlib import Path
 from hotspare.bus.contract import Commit, Outgoing
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.errors import UnknownResult, BusUnavailable
-from tests.contract.tools import progress
+from tests.contract.material import progress
 bus = SqliteBus(Path(sys.argv[1]))
 bus.create_topic("out")
 producer = bus.producer("g", ["out"])

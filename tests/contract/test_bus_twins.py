@@ -19,7 +19,7 @@ from hotspare.bus.contract import SOURCE_HEADER, Bus, Commit, Outgoing, OutputId
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.errors import HotspareError
-from tests.contract.tools import START_US, ManualClock
+from tests.contract.material import START_US, ManualClock
 
 TOPICS = ("a", "b", "c")
 topic = st.sampled_from(TOPICS)

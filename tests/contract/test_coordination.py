@@ -11,7 +11,7 @@ import pytest
 
 from hotspare.coordination.contract import NOBODY, Coordination, Leader
 from hotspare.errors import UsageError
-from tests.contract.tools import member
+from tests.contract.material import member
 
 OpenCoordination = Callable[[], Coordination]
 LONG_MS = 3_600_000

@@ -10,7 +10,7 @@ import pytest
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.coordination.sqlite import SqliteCoordination, boot_id, clock_ms
 from hotspare.errors import CoordinationSuspended, UsageError
-from tests.contract.tools import child, member
+from tests.contract.material import child, member
 
 LONG_MS = 3_600_000
 
@@ -18,7 +18,7 @@ _CAMPAIGN_FOR_EVER = """
 import sys
 from pathlib import Path
 from hotspare.coordination.sqlite import SqliteCoordination
-from tests.contract.tools import member
+from tests.contract.material import member
 coordination = SqliteCoordination(Path(sys.argv[1]), busy_timeout_ms=20000)
 me = member(sys.argv[2])
 while True:

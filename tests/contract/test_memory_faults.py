@@ -11,7 +11,7 @@ from hotspare.bus.contract import Commit, Partition
 from hotspare.bus.memory import BusFault, BusOperation, MemoryBus, MemoryBusClient
 from hotspare.coordination.memory import CoordinationFault, MemoryCoordination
 from hotspare.errors import BusLocked, BusUnavailable, CoordinationLost, CoordinationSuspended, UnknownResult
-from tests.contract.tools import ManualClock, member, outgoing, progress, values
+from tests.contract.material import ManualClock, member, outgoing, progress, values
 
 
 class BusPlan:

@@ -16,7 +16,7 @@ from hotspare.coordination.sqlite import SqliteCoordination
 from hotspare.errors import BusLocked, UsageError
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.open import default_store_url, open_store
-from tests.contract.tools import member, outgoing, values
+from tests.contract.material import member, outgoing, values
 
 
 def test_a_file_is_named_absolutely_or_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hotspare.bus.contract import Bus, Commit, Outgoing, OutputId, Producer, Progress
 from hotspare.errors import Fenced, TopicOwned, UsageError
-from tests.contract.tools import outgoing, progress, values
+from tests.contract.material import outgoing, progress, values
 
 OpenBus = Callable[[], Bus]
 

@@ -17,7 +17,7 @@ from hotspare.stores import directory_layout
 from hotspare.stores.contract import SnapshotStatus
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.directory_layout import GroupFolder, checksum_of
-from tests.contract.tools import child
+from tests.contract.material import child
 
 PAGES = {"a": b"x" * 1000, "b": b"y" * 10}
 
