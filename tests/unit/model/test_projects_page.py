@@ -1,0 +1,73 @@
+"""docs/projects.md says what the code does: its example loads, and its tables name what exists (SPEC A6, A14-A26, A39, I2-I6)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hotspare.model.algorithms import SUMMARY_OUTPUTS
+from hotspare.model.connectors import CONNECTOR_PROPERTIES, MISSPELLED
+from hotspare.model.durations import UNIT_US
+from hotspare.model.frontends import yaml_project
+from hotspare.model.frontends.values import FIELD_TYPES, RETENTION_KINDS
+from hotspare.model.load import load_text
+
+PAGE = Path(__file__).parents[3] / "docs" / "projects.md"
+CONNECTORS_MARK = "<!-- connectors -->\n"
+
+
+def connector_tables() -> str:
+    """The part of the page that is made from the table of connector properties."""
+    lines = ["", "| class, direction | properties that exist | accepted without effect | do not exist yet |", "|---|---|---|---|"]
+    for kind, directions in CONNECTOR_PROPERTIES.items():
+        for direction, table in directions.items():
+            columns: dict[str, list[str]] = {"implemented": [], "accepted, no effect": [], "not implemented": []}
+            for name, support in table.items():
+                columns[support.value].append(f"`{name}`")
+            cells = " | ".join(" ".join(names) for names in columns.values())
+            lines.append(f"| `{kind}`, {direction.name.lower()} | {cells} |")
+    return "\n".join(lines) + "\n"
+
+
+def test_the_example_runs() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    example = re.findall(r"```yaml\n(project:.*?)```", text, re.DOTALL)
+    assert len(example) == 1
+    loaded = load_text(example[0])
+    assert loaded.warnings == ()
+    assert {type(w.window).__name__.removesuffix("Window").lower() for w in loaded.resolved.windows} == set(
+        yaml_project.WINDOW_TYPES
+    )
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        yaml_project.PROJECT_KEYS,
+        yaml_project.QUERY_KEYS,
+        yaml_project.COMMON_KEYS,
+        yaml_project.CONNECTOR_KEYS,
+        *(keys for keys, _ in yaml_project.WINDOW_TYPES.values()),
+        tuple(yaml_project.WINDOW_TYPES),
+        tuple(RETENTION_KINDS),
+        tuple(FIELD_TYPES),
+        tuple(f"{unit}s" for unit in UNIT_US),
+        tuple(MISSPELLED),
+        tuple(name for name in yaml_project.INDEX_NAMES if not name.startswith("pi_")),
+    ],
+)
+def test_every_word_of_the_form_is_on_the_page(names: tuple[str, ...]) -> None:
+    words = set(re.findall(r"[\w-]+", PAGE.read_text(encoding="utf-8")))
+    assert set(names) <= words
+
+
+def test_summary_outputs_are_those_of_the_algorithm() -> None:
+    rows = dict(re.findall(r"^\| `(\w+Out)` \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+    assert rows == SUMMARY_OUTPUTS
+
+
+def test_the_connector_table_is_made_from_the_code() -> None:
+    after = PAGE.read_text(encoding="utf-8").split(CONNECTORS_MARK)[1]
+    assert after.startswith(connector_tables())
