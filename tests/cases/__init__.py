@@ -1,0 +1,1 @@
+"""Cases: a project, what comes in, and what must come out, as text."""

@@ -1,0 +1,125 @@
+"""Reads a case and runs it over the real head and pipeline. The form is described in README.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from hotspare.engine.batch import BAD_STREAM, RAW_SCHEMA
+from hotspare.engine.codec.csv_rows import CsvStyle, rows_to_csv
+from hotspare.engine.head import Head
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import Plan, compile_plan
+from hotspare.model.load import load_text
+
+UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "min": 60_000_000}
+MESSAGE = re.compile(r"at (\d+) (us|ms|s|min) (?:(tick)|(\S+): (.*))")
+OUTPUT = re.compile(r" +(\S+): (.*)")
+ROW_SEPARATOR = " | "
+
+
+@dataclass(frozen=True)
+class Message:
+    """What the bus gets: a row of RAW_SCHEMA but for its offset. `topic` -1 is a tick for every topic."""
+
+    time_us: int
+    source: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """`expected[i]`: lines `window: text` that message i causes, in order per window."""
+
+    plan: Plan
+    messages: tuple[Message, ...]
+    expected: tuple[tuple[str, ...], ...]
+
+
+def read_case(path: Path) -> Case:
+    """ValueError naming the line that is not understood."""
+    project, _, script = path.read_text().partition("\n---\n")
+    messages: list[Message] = []
+    expected: list[list[str]] = []
+    for number, line in enumerate(script.splitlines(), project.count("\n") + 3):
+        if not line.strip() or line.startswith("#"):
+            continue
+        if match := MESSAGE.fullmatch(line):
+            amount, unit, tick, source, rows = match.groups()
+            messages.append(Message(int(amount) * UNIT_US[unit], "" if tick else source, rows or ""))
+            expected.append([])
+        elif (match := OUTPUT.fullmatch(line)) and messages:
+            expected[-1].append(f"{match[1]}: {match[2]}")
+        else:
+            raise ValueError(f"{path}:{number}: not understood: {line}")
+    plan = compile_plan(load_text(project, str(path)).resolved)
+    return Case(plan, tuple(messages), tuple(tuple(lines) for lines in expected))
+
+
+def raw_batches(case: Case) -> list[pa.RecordBatch]:
+    """One raw batch per message; a tick has a row for each topic."""
+    topics = {source.window: i for i, source in enumerate(case.plan.resolved.sources)}
+    offsets = dict.fromkeys(topics.values(), 0)
+    batches = []
+    for message in case.messages:
+        rows = []
+        for topic in [topics[message.source]] if message.source else sorted(topics.values()):
+            value = message.value.replace(ROW_SEPARATOR, "\n").encode()
+            rows.append((topic, 0, offsets[topic], message.time_us, not message.source, 0, value))
+            offsets[topic] += 1
+        columns = [pa.array(column, f.type) for column, f in zip(zip(*rows, strict=True), RAW_SCHEMA, strict=True)]
+        batches.append(pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA))
+    return batches
+
+
+def outputs_by_cause(outputs: Iterable[tuple[str, pa.RecordBatch]]) -> dict[tuple[int, int], dict[str, list[str]]]:
+    """Outputs as text by (topic, offset) that caused them and by stream."""
+    found: dict[tuple[int, int], dict[str, list[str]]] = {}
+    for stream, batch in outputs:
+        lines = rows_to_csv(batch, CsvStyle.EXACT).decode().splitlines()
+        causes = zip(batch.column("hs:topic").to_pylist(), batch.column("hs:offset").to_pylist(), strict=True)
+        for cause, line in zip(causes, lines, strict=True):
+            found.setdefault(cause, {}).setdefault(stream, []).append(line)
+    return found
+
+
+def expected_by_cause(case: Case) -> dict[tuple[int, int], dict[str, list[str]]]:
+    """What the case says, in the form of `outputs_by_cause`. Outputs of a tick belong to its row in the first topic."""
+    streams = {name.rpartition("/")[2]: name for name, _ in case.plan.streams} | {BAD_STREAM: BAD_STREAM}
+    found: dict[tuple[int, int], dict[str, list[str]]] = {}
+    for raw, lines in zip(raw_batches(case), case.expected, strict=True):
+        cause = (raw.column("topic")[0].as_py(), raw.column("offset")[0].as_py())
+        for line in lines:
+            window, _, text = line.partition(": ")
+            found.setdefault(cause, {}).setdefault(streams[window], []).append(text)
+    return found
+
+
+def run(
+    case: Case, groups: Sequence[Sequence[pa.RecordBatch]], *, restarts: bool
+) -> tuple[list[tuple[str, pa.RecordBatch]], bytes]:
+    """Outputs, and the last snapshot as bytes. Each group is one batch for the head.
+
+    With `restarts`, each group is followed by a restore from a snapshot, and what the snapshot does not cover is read again.
+    """
+    head = Head.of(case.plan)
+    pipeline = Pipeline.fresh(case.plan)
+    outputs: list[tuple[str, pa.RecordBatch]] = []
+    snapshot = b""
+    rest = pa.table([[] for _ in RAW_SCHEMA], schema=RAW_SCHEMA)
+    for group in groups:
+        raw = pa.concat_tables([rest, pa.Table.from_batches(group)]).combine_chunks()
+        outputs += pipeline.feed(head.decode(raw.to_batches()[0])).items()
+        frozen = pipeline.freeze()
+        pages = dict(frozen.pages())
+        snapshot = frozen.header + b"".join(pages[name] for name in sorted(pages))
+        if restarts:
+            following = pipeline.next_offsets
+            pipeline = Pipeline.restore(case.plan, frozen.header, pages)
+            where = zip(raw["topic"].to_pylist(), raw["partition"].to_pylist(), raw["offset"].to_pylist(), strict=True)
+            rest = raw.filter(pa.array([offset >= following.get((topic, number), 0) for topic, number, offset in where]))
+    return outputs, snapshot

@@ -1,0 +1,54 @@
+"""Runs every case as a whole, message by message, and restarted after each message: laws Cut and Crash on readable examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xxhash
+
+from hotspare.engine.kernels import plain
+from hotspare.engine.kernels.columns import identifier_texts
+from tests.cases.case import Case, expected_by_cause, outputs_by_cause, raw_batches, read_case, run
+
+CASES = sorted((Path(__file__).parent / "windows").glob("*.case"))
+
+
+def _identifier(number: int) -> str:
+    """What @number stands for: the generated key of window cq/source."""
+    out = np.empty(36, np.uint8)
+    with np.errstate(over="ignore"):
+        plain(identifier_texts)(np.uint64(xxhash.xxh3_64_intdigest(b"cq/source")), number, out)
+    return out.tobytes().decode()
+
+
+def _filled_in(expected: Mapping[tuple[int, int], Mapping[str, list[str]]]) -> dict[tuple[int, int], dict[str, list[str]]]:
+    def line(text: str) -> str:
+        head, mark, rest = text.partition("@")
+        return f"{head}{_identifier(int(rest[0]))}{rest[1:]}" if mark else text
+
+    return {cause: {stream: [line(t) for t in texts] for stream, texts in by.items()} for cause, by in expected.items()}
+
+
+@pytest.fixture(scope="module")
+def cases() -> dict[Path, Case]:
+    return {path: read_case(path) for path in CASES}
+
+
+def test_there_are_cases() -> None:
+    assert len(CASES) >= 25
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
+def test_case(path: Path, cases: dict[Path, Case]) -> None:
+    case = cases[path]
+    batches = raw_batches(case)
+    expected = _filled_in(expected_by_cause(case))
+    whole, snapshot = run(case, [batches], restarts=False)
+    assert outputs_by_cause(whole) == expected
+    single, single_snapshot = run(case, [[batch] for batch in batches], restarts=False)
+    assert (outputs_by_cause(single), single_snapshot) == (expected, snapshot), "message by message"
+    restarted, restarted_snapshot = run(case, [[batch] for batch in batches], restarts=True)
+    assert (outputs_by_cause(restarted), restarted_snapshot) == (expected, snapshot), "restarted after each message"
