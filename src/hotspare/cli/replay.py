@@ -53,9 +53,10 @@ def command(
     home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.")] = None,
 ) -> None:
     """Run a project over files to their end. Nothing waits for a clock; equal files give equal outputs."""
-    from hotspare.adapters.output_rows import CsvStyle, FileStyle, OutputRows
+    from hotspare.adapters.output_rows import FileStyle, OutputRows
     from hotspare.cli.replay_plan import ReplayRequest, prepare
     from hotspare.cli.values import assigned
+    from hotspare.engine.codec.csv_rows import CsvStyle
 
     request = ReplayRequest(
         project=project,

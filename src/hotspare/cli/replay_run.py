@@ -31,6 +31,7 @@ from hotspare.runners.local import decode_iterable
 
 MICRO_BATCH_MESSAGES_MIN = 1_000
 """A micro-batch of Spark holds at least so many messages; the core still gets them in batches of the size asked for."""
+_GATHERED_ROWS_MAX = 8_192
 _TICK = ((TICK_HEADER, b""),)
 _MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
 _MEMORY_BYTES_MAX = 256 << 20
@@ -59,22 +60,33 @@ class ReplayCounts:
 
 
 class _Writers:
-    """The open output files; takes the outputs of every batch."""
+    """The open output files. Small outputs are gathered: text is made of many rows at once."""
 
     def __init__(self, replay: Replay, stack: contextlib.ExitStack) -> None:
         self._files: dict[str, BinaryIO] = {name: _created(path, stack) for name, path in replay.outputs.items()}
         if replay.bad is not None:
             self._files[BAD_STREAM] = _created(replay.bad, stack)
         self._rows = replay.rows
+        self._gathered: dict[str, list[pa.RecordBatch]] = {}
+        self._gathered_rows = 0
         self.counts = ReplayCounts()
 
     def write(self, outputs: Mapping[str, pa.RecordBatch]) -> None:
         for name, batch in outputs.items():
             self.counts.rows[name] = self.counts.rows.get(name, 0) + len(batch)
-            file = self._files.get(name)
-            if file is not None:
-                form = BadRows() if name == BAD_STREAM else self._rows
-                file.write((b"" if file.tell() else form.title(batch)) + form.text(batch))
+            if name in self._files:
+                self._gathered.setdefault(name, []).append(batch)
+                self._gathered_rows += len(batch)
+        if self._gathered_rows >= _GATHERED_ROWS_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is gathered."""
+        for name, batches in self._gathered.items():
+            file, form = self._files[name], BadRows() if name == BAD_STREAM else self._rows
+            rows = pa.concat_batches(batches)
+            file.write((b"" if file.tell() else form.title(rows)) + form.text(rows))
+        self._gathered, self._gathered_rows = {}, 0
 
 
 def run_local(replay: Replay) -> ReplayCounts:
@@ -87,6 +99,7 @@ def run_local(replay: Replay) -> ReplayCounts:
             for decoded in decode_iterable([raw], head, replay.messages_max):
                 writers.write(pipeline.feed(decoded))
             replay.report(progress)
+        writers.flush()
         writers.counts.events = progress.events
         return writers.counts
 
@@ -117,6 +130,7 @@ def run_ordered(replay: Replay, head_place: HeadPlace) -> ReplayCounts:
             collector.wait()
         finally:
             runner.stop()
+        writers.flush()
         return writers.counts
 
 

@@ -43,10 +43,11 @@ def command(
     """Write an output stream to a CSV file. Start the same command again after a crash: it goes on where it was."""
     from hotspare.adapters.changelog import RetentionDeletes, RowChoice, UpdateBlocks
     from hotspare.adapters.file_subscriber import Opening, SubscribeOptions, Until
-    from hotspare.adapters.output_rows import BadRows, CsvStyle, FileStyle, HeaderLine, OutputRows
+    from hotspare.adapters.output_rows import BadRows, FileStyle, HeaderLine, OutputRows
     from hotspare.bus.naming import bad_topic, checked_name, checked_prefix, outbound_topic
     from hotspare.cli.project_file import stream_schema
     from hotspare.cli.values import window_path
+    from hotspare.engine.codec.csv_rows import CsvStyle
     from hotspare.errors import UsageError
 
     if bool(window) == bool(bad):
