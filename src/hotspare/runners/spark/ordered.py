@@ -125,9 +125,7 @@ class OrderedRunner:
 
     def _watch_jvm(self) -> None:
         if self._session is not None:
-            status = self._session.wait_for_death()
-            error = RunnerError("the JVM of Spark is gone", detail=f"exit status {status}")
-            self._report(RunnerEnd(EndCause.PROCESS_DIED, error))
+            self._report(RunnerEnd(EndCause.PROCESS_DIED, self._session.wait_for_death()))
 
     def _watch_query(self) -> None:
         query = self._query

@@ -74,9 +74,11 @@ class Session:
     def jvm_is_alive(self) -> bool:
         return self.jvm.poll() is None
 
-    def wait_for_death(self) -> int:
-        """Block until the JVM is gone, and return its exit status."""
-        return self.jvm.wait()
+    def wait_for_death(self) -> RunnerError:
+        """Block until the JVM is gone, and return what is known about it."""
+        status = self.jvm.wait()
+        tail = log_tail(self.scratch)
+        return RunnerError("the JVM of Spark is gone", detail=f"exit status {status}" + (f"; it wrote: {tail}" if tail else ""))
 
     def dies_within(self, seconds: float) -> bool:
         """Wait for the JVM's death, but no longer."""
@@ -147,13 +149,22 @@ def _environment(home: Path, info: Path) -> dict[str, str]:
     }
 
 
+def log_tail(scratch: Path) -> str:
+    """The end of what the JVM wrote to its standard error."""
+    try:
+        with (scratch / "jvm.log").open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL_LENGTH))
+            return log.read().decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
 def _await_gateway(jvm: subprocess.Popen[bytes], info: Path, scratch: Path) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while not info.exists():
         if jvm.poll() is not None or time.monotonic() > deadline:
-            log = (scratch / "jvm.log").read_text(errors="replace")[-_LOG_TAIL_LENGTH:]
             what = "ended" if jvm.poll() is not None else f"gave no answer within {START_TIMEOUT_S:.0f} s"
-            raise RunnerError(f"the JVM of Spark {what} while it started", detail=log.strip())
+            raise RunnerError(f"the JVM of Spark {what} while it started", detail=log_tail(scratch))
         time.sleep(_POLL_S)
 
 

@@ -81,16 +81,33 @@ def session_conf(scratch: Path, cores: int, bare_file_system: Path | None, head_
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.jars.ivy": str(scratch / IVY),
         "spark.sql.catalogImplementation": "in-memory",
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.python.unix.domain.socket.dir": str(scratch / "sockets"),
         # Python processes that serve many batches are forked from a daemon and used again; where there are none, daemons (one per
         # kind of process) would only cost their start.
         "spark.python.use.daemon": "true" if head_place is HeadPlace.WORKERS else "false",
-        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+        # JVM and Python talk over a file, not over TCP, whose delayed acknowledgement costs 40 ms where a batch is small.
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(scratch / "sockets"),
+        # Every batch is planned anew and runs for milliseconds: planning in steps, generated code for one scan, and batches
+        # without data cost more than they bring.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        # The reader itself waits for data, so Spark asks it again at once.
         "spark.sql.streaming.pollingDelay": "1ms",
+        # Spark's checkpoint is scratch: no checksums, no sidecar files, no second process for each file.
+        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+        # An engine runs for months: what Spark remembers of past batches, and what it says about them, stays small.
+        "spark.sql.streaming.minBatchesToRetain": "2",
+        "spark.sql.streaming.numRecentProgressUpdates": "20",
+        "spark.ui.retainedJobs": "50",
+        "spark.ui.retainedStages": "50",
+        "spark.ui.retainedTasks": "200",
+        "spark.sql.ui.retainedExecutions": "50",
+        "spark.log.level": "ERROR",
     }
     if bare_file_system is not None:
+        # Without it every checkpoint file starts a `chmod` process, 15 ms each. Only for the default checkpoint manager below.
         conf |= {
             "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
             "spark.sql.streaming.checkpointFileManagerClass": (
