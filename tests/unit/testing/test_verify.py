@@ -7,7 +7,9 @@ from hotspare.engine.batch import output_schema
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.testing.verify import Verdict, compare, compare_stream
 
-SCHEMA = output_schema(Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("x", FieldType.DOUBLE), Field("s", FieldType.STRING))))
+SCHEMA = output_schema(
+    Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("x", FieldType.DOUBLE), Field("s", FieldType.STRING)))
+)
 
 
 def stream(*rows: tuple[int, float | None, str | None]) -> pa.Table:
