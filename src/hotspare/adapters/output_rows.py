@@ -14,12 +14,14 @@ import pyarrow.compute as pc
 from hotspare.engine.batch import OUTPUT_COLUMNS, output_schema
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.codec.csv_rows import CsvStyle, rows_to_csv
-from hotspare.engine.plan import BAD_SCHEMA
 from hotspare.errors import BusError
-from hotspare.model.types import Schema
+from hotspare.model.types import Field, FieldType, Schema
 
 BAD_COLUMNS: tuple[str, ...] = ("reason", "window", "position", "message", "text")
 """Columns of a file of bad events. The position is `topic index:partition:offset:index in the message`."""
+_BAD_FIELDS = ("reason", "message", "text", "window")
+_BAD_SCHEMA = output_schema(Schema(tuple(Field(name, FieldType.STRING) for name in _BAD_FIELDS)))
+"""That of the engine's stream of bad events (`engine.plan.BAD_SCHEMA`, whose import would load compiled kernels)."""
 _POSITION = ("hs:topic", "hs:partition", "hs:offset", "hs:index")
 
 
@@ -79,7 +81,7 @@ class BadRows:
         return _line(BAD_COLUMNS)
 
     def decode(self, value: bytes) -> pa.RecordBatch:
-        return _decoded(value, output_schema(BAD_SCHEMA))
+        return _decoded(value, _BAD_SCHEMA)
 
     def text(self, rows: pa.RecordBatch) -> bytes:
         positions = zip(*(rows.column(name).to_pylist() for name in _POSITION), strict=True)

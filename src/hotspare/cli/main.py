@@ -32,6 +32,7 @@ COMMANDS: tuple[str, ...] = (
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
 
 
 def app() -> typer.Typer:
@@ -56,6 +57,8 @@ def main() -> None:
     except HotspareError as error:
         _show(error, str(error))
         sys.exit(EXIT_USAGE if isinstance(error, UsageError | ProjectError) else EXIT_FAILED)
+    except KeyboardInterrupt:  # before a command could set its own handler
+        sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_FAILED)

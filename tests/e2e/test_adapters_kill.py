@@ -1,0 +1,149 @@
+"""File adapters as processes of their own, killed by SIGKILL at random instants: no row lost or doubled (SPEC E8, E9, I5, I6)."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hotspare.adapters.subscriber_position import load_position
+from hotspare.bus.contract import Bus, Outgoing, Partition
+from hotspare.bus.open import open_bus
+from hotspare.engine.codec import arrow_block
+from hotspare.engine.codec.csv_rows import CsvStyle, rows_to_csv
+from hotspare.testing.cluster import command, wait_until
+from tests.unit.adapters.outputs import I, N, Row, block
+
+pytestmark = pytest.mark.e2e
+
+INBOUND = Partition("hotspare.project.cq.source.I")
+OUTBOUND = Partition("hotspare.project.cq.window.O")
+KILLS = 6
+TIMEOUT_S = 60.0
+
+
+@pytest.fixture
+def bus_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'bus.db'}"
+
+
+@pytest.fixture
+def bus(bus_url: str) -> Iterator[Bus]:
+    opened = open_bus(bus_url)
+    yield opened
+    opened.close()
+
+
+def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    log = (tmp_path / "log").open("ab")
+    with log:
+        return subprocess.Popen(command(*arguments), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+
+def kill_when(process: subprocess.Popen[bytes], reached: Callable[[], bool], log: Path) -> None:
+    """SIGKILL once `reached`, or after the process has ended by itself in peace."""
+    try:
+        wait_until(lambda: reached() or process.poll() is not None, f"progress; {log.read_text()}", TIMEOUT_S)
+    finally:
+        process.kill()
+        status = process.wait()
+    assert status in (0, -signal.SIGKILL), log.read_text()
+
+
+def published(bus: Bus) -> list[bytes]:
+    rows: list[bytes] = []
+    offset = 0
+    while messages := bus.read(INBOUND, offset, messages_max=10_000, bytes_max=1 << 24):
+        rows += [row for message in messages for row in message.value.split(b"\n")]
+        offset = messages[-1].offset + 1
+    return rows
+
+
+def test_a_killed_publisher_goes_on_with_the_next_row(tmp_path: Path, bus: Bus, bus_url: str) -> None:
+    instants = random.Random(20)
+    bus.create_topic(INBOUND.topic)
+    rows = [b"i,n,%d,%d" % (number, number * number) for number in range(3000)]
+    path, log = tmp_path / "in.csv", tmp_path / "log"
+    path.write_bytes(b"opcode,flags,id,square\n" + b"\n".join(rows) + b"\n")
+    arguments = ["publish", "--bus", bus_url, "--window", "project/cq/source", "--header", "1", "--rate", "4000", str(path)]
+    for kill in range(KILLS):
+        target = len(rows) * kill // KILLS + instants.randint(1, len(rows) // KILLS)
+        kill_when(start(tmp_path, *arguments), lambda target=target: len(published(bus)) >= target, log)  # type: ignore[misc]
+    assert start(tmp_path, *arguments).wait(TIMEOUT_S) == 0, log.read_text()
+    assert published(bus) == rows
+
+
+def test_a_killed_publisher_of_a_growing_file_goes_on(tmp_path: Path, bus: Bus, bus_url: str) -> None:
+    """The file grows by pieces that end anywhere, also in the middle of a row."""
+    instants = random.Random(21)
+    bus.create_topic(INBOUND.topic)
+    rows = [b"i,n,%d,%s" % (number, b"x" * (number % 30)) for number in range(1500)]
+    text = b"\n".join(rows) + b"\n"
+    path, log = tmp_path / "in.csv", tmp_path / "log"
+    path.write_bytes(b"")
+    stop = threading.Event()
+
+    def grow() -> None:
+        place = 0
+        with path.open("ab", buffering=0) as file:
+            while place < len(text) and not stop.wait(0.002):
+                size = instants.randint(1, 40)
+                file.write(text[place : place + size])
+                place += size
+
+    writer = threading.Thread(target=grow)
+    writer.start()
+    arguments = ["publish", "--bus", bus_url, "--window", "project/cq/source", "--growing", str(path)]
+    try:
+        for _ in range(KILLS):
+            target = len(published(bus)) + instants.randint(1, len(rows) // KILLS)
+            reached = min(target, len(rows) - 1)
+            kill_when(start(tmp_path, *arguments), lambda reached=reached: len(published(bus)) >= reached, log)  # type: ignore[misc]
+        writer.join()
+    finally:
+        stop.set()
+        writer.join()
+    last = start(tmp_path, *arguments)
+    wait_until(lambda: len(published(bus)) >= len(rows), f"the last row; {log.read_text()}", TIMEOUT_S)
+    rows.append(b"i,n,-1,end")
+    with path.open("ab") as file:
+        file.write(rows[-1] + b"\n")
+    wait_until(lambda: len(published(bus)) >= len(rows), f"one more row; {log.read_text()}", TIMEOUT_S)
+    last.send_signal(signal.SIGINT)
+    assert last.wait(TIMEOUT_S) == 0, log.read_text()
+    assert published(bus) == rows
+
+
+def test_a_killed_subscriber_writes_each_output_once(tmp_path: Path, bus: Bus, bus_url: str) -> None:
+    instants = random.Random(22)
+    bus.create_topic(OUTBOUND.topic)
+    path, log = tmp_path / "out.csv", tmp_path / "log"
+    expected: list[bytes] = []
+
+    def publish(messages: int) -> None:
+        for _ in range(messages):
+            first = sum(text.count(b"\n") for text in expected) + 1
+            rows: list[Row] = [(I, N, first + i, first / 7) for i in range(instants.randint(1, 5))]
+            outputs = block(rows, first)
+            bus.append(OUTBOUND, [Outgoing(arrow_block.encode(outputs))])
+            expected.append(rows_to_csv(outputs, CsvStyle.FILE))
+
+    arguments = ["subscribe", "--bus", bus_url, "--window", "project/cq/window", str(path)]
+    for _ in range(KILLS):
+        before = path.stat().st_size if path.exists() else 0
+        process = start(tmp_path, *arguments)
+        wait_until(lambda: path.exists() and load_position(path) is not None, f"a position; {log.read_text()}", TIMEOUT_S)
+        writer = threading.Thread(target=publish, args=(30,))
+        writer.start()
+        size = before + instants.randint(1, 800)
+        kill_when(process, lambda size=size: path.stat().st_size >= size, log)  # type: ignore[misc]
+        writer.join()
+        with path.open("ab") as file:
+            file.write(b"I,N, torn"[: instants.randint(0, 9)])  # as a power cut may leave it
+    assert start(tmp_path, *arguments, "--to-end").wait(TIMEOUT_S) == 0, log.read_text()
+    assert path.read_bytes() == b"".join(expected)
