@@ -1,0 +1,266 @@
+"""Inputs for the law Twin: one generator per kernel that Python calls, each from a fixed seed. Arrays are small: twins are slow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from hotspare.engine.chunk import Chunk, Timeline
+from hotspare.engine.kernels import relation as k
+from hotspare.engine.kernels.outputs import Positions
+from hotspare.engine.kernels.summary import RUNNING_WIDTH
+from hotspare.engine.relation import Relation, RowTime, Shape
+
+Args = tuple[Any, ...]
+Random = np.random.Generator
+
+
+def _random() -> Random:
+    return np.random.default_rng(20_240_607)
+
+
+def _words(random: Random, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Random byte strings of 0 to 70 bytes, some of them equal."""
+    known = [random.integers(0, 256, random.integers(0, 70), np.uint8).tobytes() for _ in range(max(1, count // 2))]
+    chosen = [known[random.integers(0, len(known))] for _ in range(count)]
+    offsets = np.cumsum([0, *(len(word) for word in chosen)])
+    return np.frombuffer(b"".join(chosen), np.uint8).copy(), offsets
+
+
+def xxh64() -> Iterator[Args]:
+    random = _random()
+    for size in (0, 1, 3, 4, 7, 8, 31, 32, 33, 63, 64, 100):
+        yield random.integers(0, 256, size + 5, np.uint8), 2, size + 2
+
+
+def intern_bytes() -> Iterator[Args]:
+    random = _random()
+    for count in (1, 5, 40):
+        data, offsets = _words(random, count)
+        room = np.zeros(count + 2, np.int64)
+        table = (np.zeros(len(data), np.uint8), room, np.zeros(count + 1, np.uint64), np.zeros(64, np.int64))
+        yield data, offsets.astype(np.int32), *table, 1, np.zeros(count, np.int64)
+
+
+def fill_slots() -> Iterator[Args]:
+    random = _random()
+    for count in (1, 2, 30):
+        yield random.integers(0, 2**63, count).astype(np.uint64), count, np.zeros(64, np.int64)
+
+
+def localise() -> Iterator[Args]:
+    random = _random()
+    for count in (0, 1, 50):
+        yield random.integers(0, 20, count), np.zeros(20, np.int64), np.zeros(21, np.int64), 1
+
+
+def mark_codes() -> Iterator[Args]:
+    yield _random().integers(0, 20, 9), np.zeros(20, np.bool_)
+
+
+def gather_bytes() -> Iterator[Args]:
+    random = _random()
+    data, offsets = _words(random, 12)
+    codes = random.integers(0, 12, 30)
+    size = int((offsets[codes + 1] - offsets[codes]).sum())
+    yield data, offsets, codes, np.zeros(size, np.uint8), np.zeros(31, np.int64)
+
+
+def pick_columns() -> Iterator[Args]:
+    random = _random()
+    lanes, valid = random.integers(-9, 9, (7, 3)), random.random((7, 3)) < 0.5
+    columns = np.array([2, -1, 0, 0])
+    yield lanes, valid, columns, np.ones((7, 4), np.int64), np.ones((7, 4), np.bool_)
+
+
+def identifier_texts() -> Iterator[Args]:
+    for seed, first in ((1, 0), (2**64 - 1, 2**40)):
+        yield np.uint64(seed), first, np.zeros(3 * 36, np.uint8)
+
+
+def policies() -> list[k.Policy]:
+    kinds = [(k.KEEP, 0), (k.COUNT_SLIDING, 0), (k.COUNT_JUMPING, 0)]
+    kinds += [(kind, by) for kind in (k.TIME_SLIDING, k.TIME_JUMPING, k.TIME_LOOKBACK) for by in (0, 1)]
+    return [k.Policy(kind, 5, 4, by) for kind, by in kinds]
+
+
+def _chunk(random: Random, begin: int, count: int) -> tuple[Chunk, Timeline, RowTime]:
+    opcode = random.choice([1, 1, 2, 3, 3, 4, 5], count).astype(np.uint8)
+    rank = np.arange(count) * 2
+    for i in np.flatnonzero(random.random(count - 1) < 0.1).tolist():
+        opcode[i], opcode[i + 1] = 6, 4
+        rank[i + 1] = rank[i]
+    lanes = np.column_stack([random.integers(-6, 6, count), random.integers(0, 2, count), random.integers(0, 99, count)])
+    valid = random.random((count, 3)) < 0.93
+    lanes[~valid] = 0
+    time = np.sort(begin + random.integers(0, 40, 2 * count))
+    row_time = RowTime(begin + random.integers(0, 60, count), random.random(count) < 0.95)
+    flags = random.choice([1, 2, 3], count).astype(np.uint8)
+    return Chunk(rank, opcode, flags, lanes, valid), Timeline(time, np.flatnonzero(random.random(2 * count) < 0.2)), row_time
+
+
+class _Tapped(Relation):
+    """A relation that notes the arguments of the kernels' `relate` before each call."""
+
+    taps: list[Args]
+
+    def apply(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None = None) -> Any:
+        relate, boundary_passed = k.relate, k.boundary_passed
+
+        def tapped(*args: Any) -> None:
+            self.taps.append(tuple(_copied(part) for part in args))
+            relate(*args)
+
+        k.relate = tapped  # type: ignore[assignment]
+        try:
+            return super().apply(chunk, timeline, row_time)
+        finally:
+            k.relate, k.boundary_passed = relate, boundary_passed
+
+
+def _copied(part: Any) -> Any:
+    return type(part)(*(item.copy() if isinstance(item, np.ndarray) else item for item in part))
+
+
+def relate() -> Iterator[Args]:
+    random = _random()
+    for policy in policies():
+        relation = _Tapped(Shape(3, (0, 1), ()), policy)
+        relation.taps = []
+        for batch in range(4):
+            chunk, timeline, row_time = _chunk(random, batch * 30, 30)
+            relation.settle(relation.apply(chunk, timeline, row_time))
+        yield from relation.taps
+
+
+def _stored(policy: k.Policy) -> Relation:
+    relation = Relation(Shape(3, (0, 1), ()), policy)
+    random = _random()
+    for batch in range(2):
+        chunk, timeline, row_time = _chunk(random, batch * 30, 20)
+        relation.settle(relation.apply(chunk, timeline, row_time))
+    return relation
+
+
+def boundary_passed() -> Iterator[Args]:
+    for policy in policies()[5:]:
+        for boundary in (k.UNSET, np.int64(8), np.int64(-3)):
+            for now in (np.int64(-9), np.int64(7), np.int64(8), np.int64(21)):
+                state = np.zeros(k.STATE_WIDTH, np.int64)
+                state[k.BOUNDARY] = boundary
+                yield state, policy, now
+
+
+def fill_table() -> Iterator[Args]:
+    rows = _stored(policies()[0])._rows
+    yield (rows._replace(table=np.zeros(256, np.uint64)),)
+
+
+def relink() -> Iterator[Args]:
+    for policy in policies():
+        source = _stored(policy)
+        copy = Relation(source.shape, policy)
+        columns = source.columns()
+        count = len(columns["time"].array)
+        rows = copy._fresh(count)
+        rows.lanes[:count], rows.meta[:count, k.TIME] = columns["lanes"].array, columns["time"].array
+        yield rows, policy, count
+
+
+def gather_rows() -> Iterator[Args]:
+    random = _random()
+    lanes, valid = random.integers(-9, 9, (9, 3)), random.random((9, 3)) < 0.5
+    yield lanes, valid, random.integers(0, 9, 5), np.zeros((5, 3), np.int64), np.zeros((5, 3), np.bool_)
+
+
+def _lines(random: Random) -> Iterator[tuple[np.ndarray, np.ndarray, int, int]]:
+    """Values, validity, window length and number of windows; more than a block of windows once."""
+    extreme = np.array([0.0, -0.0, 5e-324, 1e308, -1e308, 0.1, 3.0, np.inf])
+    for length, count in ((1, 3), (4, 9), (3, 600)):
+        line = np.where(
+            random.random(length + count) < 0.2, random.choice(extreme, length + count), random.normal(0, 9, length + count)
+        )
+        valid = random.random(length + count) < 0.8
+        yield np.where(valid, line, 0.0), valid, length, count
+
+
+def window_sums() -> Iterator[Args]:
+    for line, _, length, count in _lines(_random()):
+        yield line, length, np.empty(count)
+
+
+def window_differences() -> Iterator[Args]:
+    random = _random()
+    for line, valid, length, count in _lines(random):
+        yield line, valid, length, random.normal(0, 1, count), np.empty(count)
+
+
+def window_extremes() -> Iterator[Args]:
+    for line, valid, length, count in _lines(_random()):
+        yield line, valid, length, np.empty(count), np.empty(count)
+
+
+def running() -> Iterator[Args]:
+    for line, valid, _, _ in _lines(_random()):
+        state = np.zeros(RUNNING_WIDTH)
+        state[4:] = np.inf, -np.inf
+        out, counts = np.empty((len(line), RUNNING_WIDTH)), np.empty((len(line), 2), np.int64)
+        yield line, valid, state, np.zeros(2, np.int64), out, counts
+
+
+def _positions(random: Random, count: int) -> Positions:
+    topic, partition = random.integers(0, 3, count).astype(np.int32), random.integers(0, 3, count).astype(np.int32)
+    return Positions(topic, partition, np.sort(random.integers(0, count, count)), random.integers(0, 3, count).astype(np.int32))
+
+
+def due_heartbeats() -> Iterator[Args]:
+    random = _random()
+    time = np.sort(random.integers(0, 50, 30))
+    yield np.arange(0, 30, 2), time, -5, 7, np.zeros(15, np.int64)
+
+
+def first_disorder() -> Iterator[Args]:
+    random = _random()
+    for count in (0, 1, 6):
+        yield _positions(random, count), -1, -1
+    rising = Positions(np.zeros(3, np.int32), np.zeros(3, np.int32), np.arange(3), np.zeros(3, np.int32))
+    yield rising, -1, -1
+    yield rising, 0, 0
+
+
+def number_outputs() -> Iterator[Args]:
+    random = _random()
+    rank = np.sort(random.integers(0, 10, 20))
+    lanes, valid = random.integers(0, 5, (20, 3)), random.random((20, 3)) < 0.8
+    bytes_ = [random.integers(1, 7, 20).astype(np.uint8) for _ in range(2)]
+    coded, hashes = np.array([True, False, False]), random.integers(0, 2**63, 5).astype(np.uint64)
+    results = np.zeros(20, np.int32), np.zeros(20, np.uint64)
+    yield rank, *bytes_, lanes, valid, coded, hashes, _positions(random, 10), np.uint64(7), *results
+
+
+GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
+    "hashing.xxh64": xxh64,
+    "interning.intern_bytes": intern_bytes,
+    "interning.fill_slots": fill_slots,
+    "interning.localise": localise,
+    "interning.mark_codes": mark_codes,
+    "interning.gather_bytes": gather_bytes,
+    "columns.pick_columns": pick_columns,
+    "columns.identifier_texts": identifier_texts,
+    "relation.relate": relate,
+    "relation.boundary_passed": boundary_passed,
+    "relation.fill_table": fill_table,
+    "relation.relink": relink,
+    "relation.gather_rows": gather_rows,
+    "summary.window_sums": window_sums,
+    "summary.window_squares": window_sums,
+    "summary.window_differences": window_differences,
+    "summary.window_extremes": window_extremes,
+    "summary.running": running,
+    "outputs.due_heartbeats": due_heartbeats,
+    "outputs.first_disorder": first_disorder,
+    "outputs.number_outputs": number_outputs,
+}
+"""By kernel, as in KERNELS."""

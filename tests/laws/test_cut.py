@@ -1,0 +1,104 @@
+"""Law Cut: outputs and snapshots are the same bits however the input is cut into batches, and however two topics arrive."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hotspare.engine import strings
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.summary import Newest
+from tests.cases.case import Case, Message
+from tests.laws.core_scripts import decoded, joined, plan, scripts, snapshot_bytes
+
+pytestmark = pytest.mark.law
+
+
+def fed(case: Case, pieces: list[pa.RecordBatch]) -> tuple[dict[str, pa.Table], bytes]:
+    pipeline = Pipeline.fresh(case.plan)
+    outputs = [pipeline.feed(piece) for piece in pieces]
+    return joined(outputs), snapshot_bytes(pipeline)
+
+
+def cut(rows: pa.RecordBatch, places: list[int]) -> list[pa.RecordBatch]:
+    edges = sorted({0, rows.num_rows, *(place % (rows.num_rows + 1) for place in places)})
+    return [rows.slice(begin, end - begin) for begin, end in pairwise(edges)]
+
+
+def check_cut(case: Case, places: list[int]) -> None:
+    rows = decoded(case)
+    whole, snapshot = fed(case, [rows])
+    parts, parts_snapshot = fed(case, cut(rows, places))
+    assert parts == whole
+    assert parts_snapshot == snapshot
+
+
+@settings(max_examples=30)
+@given(scripts(), st.lists(st.integers(0, 60), max_size=12))
+def test_cut(case: Case, places: list[int]) -> None:
+    check_cut(case, places)
+
+
+@settings(max_examples=10)
+@given(scripts())
+def test_row_by_row(case: Case) -> None:
+    check_cut(case, list(range(100)))
+
+
+@settings(max_examples=20)
+@given(scripts(), st.lists(st.integers(0, 60), max_size=12))
+def test_arrival(case: Case, places: list[int]) -> None:
+    """One topic may be far ahead of the other: what is let go, and what comes of it, is the same."""
+    rows = decoded(case)
+    whole, snapshot = fed(case, [rows])
+    topic = rows.column("topic").to_numpy()
+    apart = [piece for number in (1, 0) for piece in cut(rows.take(pa.array(np.flatnonzero(topic == number))), places)]
+    assert fed(case, apart) == (whole, snapshot)
+
+
+@settings(max_examples=20)
+@given(scripts(), st.lists(st.integers(0, 60), max_size=12))
+def test_compaction(case: Case, places: list[int]) -> None:
+    """When the string table forgets shows nowhere, even if it forgets after every batch."""
+    rows = decoded(case)
+    expected = fed(case, [rows])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(strings, "COMPACT_CODES_MIN", 1)
+        patch.setattr(strings.StringTable, "wants_compaction", lambda table: table.count > 1)
+        assert fed(case, cut(rows, places)) == expected
+
+
+@settings(max_examples=20)
+@given(scripts(), st.integers(0, 60))
+def test_freezing(case: Case, place: int) -> None:
+    """A snapshot that is written while the engine goes on is that of the moment when it was taken."""
+    pieces = cut(decoded(case), [place])
+    _, expected = fed(case, pieces[:1])
+    pipeline = Pipeline.fresh(case.plan)
+    pipeline.feed(pieces[0])
+    frozen = pipeline.freeze()
+    for piece in pieces[1:]:
+        pipeline.feed(piece)
+    assert frozen.header + b"".join(name.encode() + page for name, page in frozen.pages()) == expected
+
+
+def test_the_law_bites() -> None:
+    """A window that forgets its observations at the end of a batch is found."""
+
+    def forgetful(observations: Newest, values: np.ndarray, valid: np.ndarray) -> object:
+        observations.values, observations.valid = np.empty(0), np.empty(0, np.bool_)
+        return observe(observations, values, valid)
+
+    observe = Newest.observe
+    messages = [Message(1_000_000 * i, "" if i % 2 else "loose", "" if i % 2 else f"I,N,k{i},0,{i},s") for i in range(2, 8)]
+    case = Case(plan(), tuple(messages), ())
+    check_cut(case, [3, 6])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Newest, "observe", forgetful)
+        with pytest.raises(AssertionError):
+            check_cut(case, [3, 6])
