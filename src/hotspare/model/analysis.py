@@ -101,6 +101,8 @@ def _check_project(project: Project, unreadable: frozenset[WindowId], found: Mis
             found.add(project.place, f"project property name {name!r} cannot be used", "use letters, digits, '_', '-' and '.'")
         if unprintable(value) or len(value) > PROPERTY_VALUE_LENGTH_MAX:
             found.add(project.place, f"project property {name} is too long or contains a control character")
+    for text in (project.description, *(part for pair in project.metadata for part in pair)):
+        _check_words(f"project {project.name}", text, project.place, found)
 
 
 def _analyse_query(query: ContinuousQuery, unreadable: frozenset[WindowId], analysis: Analysis) -> None:
@@ -139,6 +141,7 @@ def _named_windows(query: ContinuousQuery, found: Mistakes) -> dict[str, Window]
     windows: dict[str, Window] = {}
     for window in query.windows:
         _check_name("window", window.name, window.place, found)
+        _check_words(f"window {window.name}", window.description, window.place, found)
         if window.name in windows:
             first = windows[window.name].place
             where = f", the first in line {first.line}" if first.line else ""
@@ -230,6 +233,12 @@ def _input_schema(query: ContinuousQuery, window: Window, edges: list[Edge], los
             analysis.found.add(window.place, f"window {window.name} has no input", "add an edge that leads to it")
         return None
     return analysis.schemas.get(WindowId(query.name, edges[0].source))
+
+
+def _check_words(whose: str, text: str, place: Place, found: Mistakes) -> None:
+    """Texts without effect are kept and written again, so they must be texts."""
+    if odd := unprintable(text):
+        found.add(place, f"the description or metadata of {whose} contains the character {odd!r}")
 
 
 def _check_name(what: str, name: str, place: Place, found: Mistakes) -> None:

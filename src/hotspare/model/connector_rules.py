@@ -68,6 +68,8 @@ def _check_properties(connector: Connector, found: Mistakes) -> None:
         if name == "type":
             found.add(connector.place, f"connector {connector.name} has a property type", "say its direction instead")
             continue
+        if not PROPERTY_NAME.fullmatch(name):
+            found.add(connector.place, f"property name {name!r} of connector {connector.name} cannot be used")
         support = table.get(name)
         if support is None:
             hint = did_you_mean(name, table)

@@ -59,6 +59,7 @@ WINDOWS = [
     ("type: filter\ncondition: [a] # !!", "not an expression", "esp"),
     ("type: filter\ncondition: {sql: a} # !!", "expression language 'sql' does not exist", ""),
     ('type: filter\ncondition: "a\\x01" # !!', "contains the character", ""),
+    ('!!w\ntype: copy\ndescription: "a\\0"', "window w contains the character", ""),
     ("!!w\ntype: compute\noutputs: {}", "window w has no schema", "id*:int64"),
     ("type: compute\nschema: id*:int63 # !!\noutputs: {}", "'int63' does not exist", "did you mean 'int64'?"),
     ("type: compute\nschema: id*:int64,a:array(dbl) # !!\noutputs: {}", "array(dbl) of field a does not exist yet", "blob"),
