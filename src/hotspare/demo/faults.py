@@ -40,6 +40,7 @@ class Gap:
     epoch: int
     fault_time_us: int
     first_output_time_us: int
+    way_back: str
 
     @property
     def gap_ms(self) -> float:
@@ -59,8 +60,8 @@ def inject(cluster: Cluster, fault: Fault, first_output_after: Callable[[int], i
     """Strike the active engine, wait for the first output under a newer epoch, then restart or thaw the victim.
 
     `first_output_after(epoch)` gives the append time of the first output message of an epoch newer than `epoch`, or None. The
-    replacement starts only after that output, so that its start does not take part in the gap. Returns when the victim's
-    process is running again; `cluster.wait_ready` tells when it is a spare.
+    replacement starts only after that output, so that its start does not take part in the gap. A frozen engine that kept the
+    bus locked has been ended by its successor, and is restarted like a killed one. Returns when the victim's process is running again; `cluster.wait_ready` tells when it is a spare.
     """
     wait_until(lambda: cluster.active() is not None, "an active engine to strike", _RECOVERY_TIMEOUT_S)
     victim = cluster.active()
@@ -72,12 +73,14 @@ def inject(cluster: Cluster, fault: Fault, first_output_after: Callable[[int], i
     first_us = first_output_after(epoch)
     assert first_us is not None
     leader = cluster.leader()
-    if fault is Fault.FREEZE:
+    if fault is Fault.FREEZE and victim.is_running:
         victim.thaw()
+        way_back = "thawed"
     else:
+        way_back = "had the bus locked, was ended and restarted" if fault is Fault.FREEZE else "restarted"
         victim.wait_stopped()
         cluster.start_engine(victim.name)
-    return Gap(fault, victim.name, leader.holder, leader.epoch, struck_us, first_us)
+    return Gap(fault, victim.name, leader.holder, leader.epoch, struck_us, first_us, way_back)
 
 
 def quantile(values: list[float], share: float) -> float:

@@ -128,18 +128,8 @@ class Demo:
         self.sampler.start()
         source, result = "/".join((name, *SOURCE)), "/".join((name, *RESULT))
         self.cluster.start_other("publisher", "publish", *bus, "--window", source, "--header", "1", "--growing", str(self.readings))
-        self.cluster.start_other(
-            "subscriber",
-            "subscribe",
-            *bus,
-            "--header",
-            "full",
-            "--project",
-            str(self.project_file),
-            "--window",
-            result,
-            str(self.results),
-        )
+        options = ["--header", "full", "--project", str(self.project_file), "--window", result]
+        self.cluster.start_other("subscriber", "subscribe", *bus, *options, str(self.results))
         plan = compile_plan(self.resolved)
         topics = tuple(InboundTopic(inbound_topic(PREFIX, name, w.query, w.window)) for w in self.resolved.sources)
         self.reference = ReferenceRun(self.bus, plan, Head.of(plan), topics)

@@ -15,7 +15,6 @@ IVY = "ivy"
 MODULE_OPTIONS = (
     # What Spark's own launcher passes (org.apache.spark.launcher.JavaModuleOptions, 4.2.0).
     "-XX:+IgnoreUnrecognizedVMOptions",
-    "--add-modules=jdk.incubator.vector",
     *(
         f"--add-opens={package}=ALL-UNNAMED"
         for package in (
