@@ -1,0 +1,62 @@
+"""The command line as a whole: quick help, errors as text, exit statuses that scripts rely on (DESIGN section 8)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hotspare.cli import main
+from hotspare.cli.main import COMMANDS
+from hotspare.errors import UsageError
+from tests.unit.cli.running import hotspare
+
+
+def test_help_names_every_command_and_loads_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom hotspare.cli.main import main\nsys.argv = ['hotspare', '--help']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print('loaded', sorted({'pyspark', 'numba', 'pyarrow', 'confluent_kafka', 'sqlglot', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert "loaded []" in done.stdout
+    assert [name for name in COMMANDS if f"\n  {name} " not in done.stdout] == []
+
+
+def test_a_project_that_cannot_be_used_ends_with_2_and_all_its_mistakes(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text("project: p\nqueries:\n  q:\n    windows:\n      a: {type: pattern}\n      b: {type: sourcee}\n")
+    done = hotspare("validate", path)
+    assert done.returncode == 2
+    assert "HS-0200" in done.stderr
+    assert f"{path}:5" in done.stderr
+    assert f"{path}:6" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_failure_ends_with_1_and_without_a_traceback(tmp_path: Path) -> None:
+    done = hotspare("subscribe", "--bus", f"sqlite:///{tmp_path}/bus.db", "--window", "p/q/w", "--to-end", tmp_path / "out.csv")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-2].startswith("hotspare: HS-0307 topic hotspare.p.q.w.O does not exist")
+    assert "hint:" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_traceback_is_shown_on_request(tmp_path: Path) -> None:
+    done = hotspare("validate", tmp_path / "none.yaml", HOTSPARE_DEBUG="1")
+    assert done.returncode == 2
+    assert "Traceback" in done.stderr
+
+
+def test_an_option_that_does_not_exist_ends_with_2() -> None:
+    done = hotspare("status", "--nonsense")
+    assert done.returncode == 2
+    assert "--nonsense" in done.stderr
+
+
+def test_a_password_in_an_error_is_never_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    error = UsageError("bus postgresql://user:hunter2@host/db cannot be reached")
+    main._show(error, str(error))
+    assert capsys.readouterr().err == "hotspare: HS-0100 bus postgresql://user:***@host/db cannot be reached\n"
