@@ -197,17 +197,26 @@ def _active(view: View) -> Iterator[Duty]:
         yield Duty(view.bus_retry_ms, do.Publish())
     else:
         yield from _hand_over(view)
-    if leader is None:
-        yield Duty(view.coordination_retry_ms, do.ReadLeader(Reason.UNKNOWN_LEADER))
-    elif view.has_moved:
-        # a batch passed since the last renewal: that, and not a living thread, is what keeps the lease
-        yield Duty(max(view.renewed_ms + settings.renew_interval_ms, view.coordination_retry_ms), do.Renew())
+    yield from _keep_lease(view)
     yield from _ticks(view)
     yield Duty(max(view.switchover_read_ms + settings.leader_poll_ms, view.coordination_retry_ms), do.ReadSwitchover())
     yield from _refresh_member(view)
     yield from _candidates(view)
     if not any(o.role == Role.STANDBY.value for o in view.others):
         yield from _take_snapshot(view)
+
+
+def _keep_lease(view: View) -> Iterator[Duty]:
+    """A batch that passed since the last renewal, and not a living thread, is what keeps the lease."""
+    settings = view.settings
+    if view.leader is None:
+        yield Duty(view.coordination_retry_ms, do.ReadLeader(Reason.UNKNOWN_LEADER))
+    elif view.has_moved:
+        yield Duty(max(view.renewed_ms + settings.renew_interval_ms, view.coordination_retry_ms), do.Renew())
+    else:
+        # without renewal somebody else may hold the role by then
+        over_ms = max(view.renewed_ms + settings.lease_ms, view.leader_read_ms + settings.leader_poll_ms)
+        yield Duty(max(over_ms, view.coordination_retry_ms), do.ReadLeader(Reason.LEASE_OVER))
 
 
 def _hand_over(view: View) -> Iterator[Duty]:

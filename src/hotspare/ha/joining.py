@@ -162,9 +162,10 @@ def check_positions(bus: Bus, topics: GroupTopics, offsets: Mapping[tuple[int, i
     for index, partition in topics.partitions:
         needed, begin = offsets[index, partition.number], bus.begin_offset(partition)
         if begin > needed:
+            gone = f"{needed} is needed: {begin - needed} messages are gone"
             raise PositionLost(
                 f"topic {partition.topic} no longer holds what this engine has to read",
-                detail=f"partition {partition.number} begins at offset {begin}, {needed} is needed: {begin - needed} messages are gone",
+                detail=f"partition {partition.number} begins at offset {begin}, {gone}",
                 hint=_retention_hint(bus, partition, time_us),
             )
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from hotspare.coordination.contract import Member
 from hotspare.ha.group_state import GroupState, MemberNews, committed_sequence
+from hotspare.ha.held import HeldStream
 from hotspare.ha.view import Difference
 
 _DIFFERS = "differs"
@@ -22,12 +23,7 @@ def member_of(state: GroupState) -> Member:
         "positions": _json({f"{topic}/{number}": offset for (topic, number), offset in state.core.next_offsets.items()}),
         "time_us": str(state.core.time_us),
         "digests": _json({name: f"{digest:016x}" for name, digest in state.core.digests.items()}),
-        "held": _json(
-            {
-                name: stream.last_sequence - min(stream.last_sequence, committed_sequence(state, name))
-                for name, stream in held.items()
-            }
-        ),
+        "held": _json({name: _pending(state, name, stream) for name, stream in held.items()}),
         "held_bytes": str(state.held.memory_bytes),
         "spilled_bytes": str(sum(stream.spilled_bytes for stream in held.values())),
         "committed": _json({name: committed_sequence(state, name) for name in held}),
@@ -42,6 +38,10 @@ def member_of(state: GroupState) -> Member:
 
 def _sequences(state: GroupState) -> dict[str, int]:
     return {name: stream.last_sequence for name, stream in state.held.streams.items()}
+
+
+def _pending(state: GroupState, name: str, stream: HeldStream) -> int:
+    return max(0, stream.last_sequence - committed_sequence(state, name))
 
 
 def _json(value: object) -> str:

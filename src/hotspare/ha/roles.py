@@ -99,7 +99,7 @@ MOVES: frozenset[tuple[Role, Role, Reason]] = frozenset(
         (Role.ACTIVE, Role.STOPPED, Reason.REFUSED),
     ]
 )
-"""Every legal move. DIVERGED and STOPPED are ends: a restarted engine begins a new life as JOINING, eligible like any other (Z1)."""
+"""Every legal move. DIVERGED and STOPPED are ends: a restarted engine begins anew as JOINING, eligible like any other (Z1)."""
 
 ENDS = frozenset({Role.DIVERGED, Role.STOPPED})
 

@@ -56,6 +56,9 @@ class GroupTopics:
         return tuple(o.topic for o in self.outbound)
 
 
+_MAY_BE_0 = ("snapshot_interval_ms", "candidate_wait_ms", "divergence_wait_ms")
+
+
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
     """Timing in milliseconds, limits in what their names say. UsageError where they contradict each other.
@@ -94,13 +97,10 @@ class GroupSettings:
     on_divergence: OnDivergence = OnDivergence.STOP
 
     def __post_init__(self) -> None:
-        allowed_0 = {"snapshot_interval_ms", "candidate_wait_ms", "divergence_wait_ms"}
         for name in self.__slots__:
-            value = getattr(self, name)
-            if isinstance(value, int) and value < (0 if name in allowed_0 else 1):
-                raise UsageError(
-                    f"setting {name} is {value}", hint=f"{name} must be {'0 or more' if name in allowed_0 else 'more than 0'}"
-                )
+            value, least = getattr(self, name), 0 if name in _MAY_BE_0 else 1
+            if isinstance(value, int) and value < least:
+                raise UsageError(f"setting {name} is {value}", hint=f"{name} must be {least} or more")
         if self.lease_ms < 4:
             raise UsageError(f"setting lease_ms is {self.lease_ms}", hint="a lease is renewed four times while it lasts: 4 or more")
 
