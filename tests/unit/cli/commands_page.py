@@ -19,7 +19,7 @@ Written by `make docs` from the commands' help; change the text there.
 
 Every command ends with exit status 0 when it did what was asked, 2 for a command line, setting or project that cannot be used, and
 1 when something else went wrong. Errors go to standard error as a code, a sentence, details and a hint; `HOTSPARE_DEBUG=1` adds
-where in the code. Progress is shown on standard error if that is a terminal. Ctrl-C asks for a clean end, a second one ends at once.
+where in the code. Progress is shown on standard error if that is a terminal. Ctrl-C asks for a clean end, a second one forces it.
 """
 
 _STATUS = """

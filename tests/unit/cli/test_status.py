@@ -1,0 +1,168 @@
+"""`hotspare status`, `topics` and `reset` against a group's real bus, coordination and store (SPEC M5, C9, B17)."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from hotspare.bus.contract import Commit, Outgoing, OutputId, Partition, Progress
+from hotspare.cli.group_report import GroupSources, report
+from hotspare.cli.status import open_sources
+from hotspare.coordination.contract import Member
+from hotspare.errors import UsageError
+from hotspare.ha.peers import process_start
+from tests.unit.cli.running import hotspare
+
+GROUP = "p.shop"
+INBOUND = Partition("p.shop.q.orders.I")
+OUTBOUND = "p.shop.q.sums.O"
+STREAM = "q/sums"
+NOBODYS_PROCESS = 2**22 + 1
+
+
+def member(engine: str, role: str, process_id: int, host: str = "") -> Member:
+    detail = {
+        "step": "none",
+        "epoch": "3",
+        "positions": json.dumps({"0/0": 4}),
+        "held": json.dumps({STREAM: 2}),
+        "committed": json.dumps({STREAM: 7}),
+        "digests": json.dumps({STREAM: "00000000000000ff"}),
+        "held_bytes": "640",
+        "spilled_bytes": "0",
+        "coordination": "connected",
+        "ended_because": "",
+    }
+    return Member(
+        engine=engine,
+        address="127.0.0.1:1",
+        process_id=process_id,
+        process_start=process_start(process_id),
+        host=host or socket.gethostname(),
+        project_hash="abc",
+        versions="hotspare 0.1",
+        cpu="x86_64",
+        role=role,
+        sequences={STREAM: 9},
+        detail=detail,
+    )
+
+
+@pytest.fixture
+def bus_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'demo.db'}"
+
+
+@pytest.fixture
+def sources(bus_url: str) -> Iterator[GroupSources]:
+    """A group as an active engine and a spare leave it."""
+    with ExitStack() as stack:
+        found = open_sources(stack, bus_url, "", "")
+        assert found.bus is not None
+        assert found.store is not None
+        found.bus.create_topic(INBOUND.topic)
+        found.bus.create_topic(OUTBOUND)
+        found.bus.append(INBOUND, [Outgoing(b"i,n,%d" % number) for number in range(6)])
+        producer = found.bus.producer(GROUP, [OUTBOUND])
+        producer.fence(3)
+        progress = Progress(7, OutputId(0, 0, 3, 0, 0), 255, 3)
+        producer.publish(3, Commit({OUTBOUND: [Outgoing(b"x")]}, {STREAM: progress}))
+        found.coordination.set_fact_once(GROUP, "origin", json.dumps([[INBOUND.topic, 0, 0]]).encode())
+        found.coordination.join(GROUP, member("e1", "active", os.getpid()))
+        found.coordination.join(GROUP, member("e2", "standby", NOBODYS_PROCESS))
+        assert found.coordination.campaign(GROUP, 0, member("e1", "active", os.getpid()), 60_000) == 1
+        found.store.put(GROUP, "s1", "e2", 4, b"header", [("page", b"1234")])
+        found.store.confirm(GROUP, "s1")
+        yield found
+
+
+def test_the_document_has_every_fact_under_its_key(sources: GroupSources) -> None:
+    (group,) = report(sources)["groups"]
+    lease_left_ms = group.pop("lease_left_ms")
+    assert 0 < lease_left_ms <= 60_000
+    assert {key: group[key] for key in ("group", "epoch", "active", "successor")} == {
+        "group": GROUP,
+        "epoch": 1,
+        "active": "e1",
+        "successor": None,
+    }
+    first, second = group["engines"]
+    assert first["positions"] == [{"topic": INBOUND.topic, "partition": 0, "next_offset": 4, "end_offset": 6, "lag": 2}]
+    assert first["streams"] == [{"stream": STREAM, "sequence": 9, "committed": 7, "held": 2, "digest": "00000000000000ff"}]
+    assert (first["role"], first["is_running"], second["is_running"]) == ("active", True, False)
+    assert (first["held_bytes"], first["ended_because"], first["epoch"]) == (640, None, 3)
+    assert group["progress"] == [{"stream": STREAM, "sequence": 7, "digest": "00000000000000ff", "epoch": 3}]
+    (snapshot,) = group["snapshots"]
+    assert (snapshot["name"], snapshot["status"], snapshot["order"]) == ("s1", "confirmed", 4)
+    json.dumps(group)
+
+
+def test_an_engines_words_that_cannot_be_read_are_left_out(sources: GroupSources) -> None:
+    odd = member("e3", "standby", os.getpid(), host="elsewhere")
+    detail = {"positions": "[1", "held": "7", "epoch": "x", "committed": '{"q/sums": null}'}
+    sources.coordination.join(GROUP, Member(**{**{f: getattr(odd, f) for f in odd.__slots__}, "detail": detail}))
+    engine = report(sources)["groups"][0]["engines"][2]
+    assert (engine["positions"], engine["epoch"], engine["is_running"]) == ([], None, None)
+    assert engine["streams"] == [{"stream": STREAM, "sequence": 9, "committed": None, "held": None, "digest": None}]
+
+
+@pytest.mark.usefixtures("sources")
+def test_status_and_topics_as_commands(bus_url: str) -> None:
+    done = hotspare("status", "--bus", bus_url, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["groups"][0]["group"] == GROUP
+    table = hotspare("status", "--bus", bus_url).stdout
+    for text in ("group p.shop: epoch 1, active e1", INBOUND.topic, "00000000000000ff", "confirmed", "standby"):
+        assert text in table
+    topics = json.loads(hotspare("topics", "--bus", bus_url, "--prefix", "p.", "--json").stdout)["topics"]
+    assert [(t["topic"], t["kind"], t["begin_offset"], t["end_offset"]) for t in topics] == [
+        (INBOUND.topic, "input", 0, 6),
+        (OUTBOUND, "output", 0, 1),
+    ]
+
+
+def test_status_needs_to_know_where() -> None:
+    with ExitStack() as stack, pytest.raises(UsageError, match="neither --bus nor --coordination"):
+        open_sources(stack, "", "", "")
+
+
+def test_reset_refuses_while_an_engine_is_alive(sources: GroupSources, bus_url: str) -> None:
+    done = hotspare("reset", "--group", GROUP, "--bus", bus_url, "--yes")
+    assert done.returncode == 2
+    assert "engines that are alive: e1" in done.stderr
+    assert report(sources)["groups"][0]["snapshots"]
+
+
+def test_reset_forgets_but_for_the_epoch(sources: GroupSources, bus_url: str) -> None:
+    sources.coordination.release(GROUP, 1, "e1", "")
+    sources.coordination.leave(GROUP, "e1")
+    assert hotspare("reset", "--group", GROUP, "--bus", bus_url).returncode == 1, "nobody was there to say yes"
+    assert sources.coordination.fact(GROUP, "origin") is not None
+    done = hotspare("reset", "--group", GROUP, "--bus", bus_url, "--yes")
+    assert done.returncode == 0, done.stderr
+    assert sources.coordination.fact(GROUP, "origin") is None
+    assert sources.coordination.leader(GROUP).epoch == 1
+    assert report(sources, [GROUP])["groups"][0]["snapshots"] == []
+
+
+def test_reset_asks_about_engines_that_it_cannot_see(sources: GroupSources, bus_url: str) -> None:
+    sources.coordination.release(GROUP, 1, "e1", "")
+    sources.coordination.leave(GROUP, "e1")
+    sources.coordination.join(GROUP, member("far", "standby", 1, host="elsewhere"))
+    done = hotspare("reset", "--group", GROUP, "--bus", bus_url, "--yes")
+    assert done.returncode == 2
+    assert "far" in done.stderr
+    assert "--force" in done.stderr
+    assert hotspare("reset", "--group", GROUP, "--bus", bus_url, "--yes", "--force").returncode == 0
+
+
+def test_reset_of_a_group_that_never_was(sources: GroupSources, bus_url: str) -> None:
+    done = hotspare("reset", "--group", "p.none", "--bus", bus_url, "--yes")
+    assert done.returncode == 2
+    assert GROUP in done.stderr
