@@ -149,7 +149,8 @@ def _time_of_stored(_frame: Frame, value: Value, target: ValueType, _reason: Fai
 
 
 def _money_to_double(_frame: Frame, value: Value, _target: ValueType, _reason: FailureReason) -> Value:
-    return pc.cast(value, DOUBLE.arrow)
+    """The nearest double; Arrow's own conversion may miss it."""
+    return pc.cast(pc.cast(value, STRING.arrow), DOUBLE.arrow)
 
 
 def _double_to_money(frame: Frame, value: Value, target: ValueType, reason: FailureReason) -> Value:

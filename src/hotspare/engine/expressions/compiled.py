@@ -11,6 +11,7 @@ from enum import Enum
 
 import pyarrow as pa
 
+from hotspare.engine.elementwise import with_nulls
 from hotspare.engine.expressions.checking import COUNTER_FIELD, Checker
 from hotspare.engine.expressions.esp_syntax import parse_esp
 from hotspare.engine.expressions.evaluate import EVALUATOR
@@ -68,7 +69,7 @@ class CompiledExpression:
             Failure(row, reason, f"{self.label}: {message} in {self.text}")
             for row, (reason, message) in sorted(frame.failures.items())
         ]
-        return values, failures
+        return with_nulls(values, frame.failed_rows()), failures
 
 
 def parse(text: str, dialect: Dialect) -> Tree:

@@ -149,12 +149,10 @@ def parse_spark(text: str) -> Tree:
 
 
 def _column(node: Node) -> int:
-    """Where a node stands: its own place or that of the first thing in it that has one."""
-    for part in node.walk(bfs=False):
-        start = part.meta.get("start")
-        if start is not None:
-            return max(1, int(start) + 1 - len(_SELECT))
-    return 1
+    """Where a node stands: its own place or the first of those within it."""
+    own = node.meta.get("start")
+    starts = [own] if own is not None else [part.meta["start"] for part in node.walk() if "start" in part.meta]
+    return max(1, min(starts, default=0) + 1 - len(_SELECT))
 
 
 def _tree(node: Node, depth: int) -> Tree:
@@ -174,10 +172,16 @@ def _tree(node: Node, depth: int) -> Tree:
         if node.args.get("query") is not None:
             raise _refused(node)
         return _call(_LISTED[type(node)], node, first + node.expressions, depth + 1)
-    name = node.sql_name().lower() if isinstance(node, exp.Func) else ""
-    if name:
-        return Call("", name, (), _column(node))
+    if isinstance(node, exp.Func):
+        name = node.sql_name().lower()
+        return Call(NAMES[Dialect.SPARK_SQL].get(name, ""), name, tuple(_tree(a, depth + 1) for a in _values(node)), _column(node))
     raise _refused(node)
+
+
+def _values(node: Node) -> list[Node]:
+    """The arguments of a function, in order."""
+    values = [v for value in node.args.values() for v in (value if isinstance(value, list) else [value])]
+    return [value for value in values if isinstance(value, exp.Expr)]
 
 
 def _refused(node: Node) -> ExpressionRefused:
