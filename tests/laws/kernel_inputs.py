@@ -9,6 +9,7 @@ import numpy as np
 
 from hotspare.engine.chunk import Chunk, Timeline
 from hotspare.engine.kernels import relation as k
+from hotspare.engine.kernels import slots
 from hotspare.engine.kernels.outputs import Positions
 from hotspare.engine.kernels.summary import RUNNING_WIDTH
 from hotspare.engine.relation import Relation, RowTime, Shape
@@ -146,10 +147,10 @@ def _stored(policy: k.Policy) -> Relation:
 
 def boundary_passed() -> Iterator[Args]:
     for policy in policies()[5:]:
-        for boundary in (k.UNSET, np.int64(8), np.int64(-3)):
+        for boundary in (slots.UNSET, np.int64(8), np.int64(-3)):
             for now in (np.int64(-9), np.int64(7), np.int64(8), np.int64(21)):
-                state = np.zeros(k.STATE_WIDTH, np.int64)
-                state[k.BOUNDARY] = boundary
+                state = np.zeros(slots.STATE_WIDTH, np.int64)
+                state[slots.BOUNDARY] = boundary
                 yield state, policy, now
 
 
@@ -165,7 +166,7 @@ def relink() -> Iterator[Args]:
         columns = source.columns()
         count = len(columns["time"].array)
         rows = copy._fresh(count)
-        rows.lanes[:count], rows.meta[:count, k.TIME] = columns["lanes"].array, columns["time"].array
+        rows.lanes[:count], rows.meta[:count, slots.TIME] = columns["lanes"].array, columns["time"].array
         yield rows, policy, count
 
 

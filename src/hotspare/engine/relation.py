@@ -23,13 +23,14 @@ import numpy.typing as npt
 
 from hotspare.engine.chunk import Bools, Chunk, Int64s, Timeline
 from hotspare.engine.kernels import relation as k
+from hotspare.engine.kernels import slots
 from hotspare.engine.kernels.interning import mark_codes
 from hotspare.engine.pages import Column, Columns, expect
 from hotspare.errors import SnapshotDamaged
 
 KEEP_ALL = k.Policy(k.KEEP, 0, 1, 0)
 """The policy of a relation that forgets nothing."""
-_PERSISTED = (k.NEWEST, k.BOUNDARY)
+_PERSISTED = (slots.NEWEST, slots.BOUNDARY)
 _NO_BEATS = np.empty(0, np.int64)
 
 
@@ -87,7 +88,7 @@ class Relation:
 
     @property
     def live(self) -> int:
-        return int(self._rows.state[k.LIVE])
+        return int(self._rows.state[slots.LIVE])
 
     @property
     def lanes(self) -> Int64s:
@@ -119,7 +120,7 @@ class Relation:
             np.column_stack((beats, timeline.time_us[beats])),
         )
         out = self._room(2 * count + (self.live + count if forgets else 0), count, self.live)
-        if forgets and self.policy.by_event == 0 and len(timeline.time_us) and self._rows.state[k.BOUNDARY] == k.UNSET:
+        if forgets and self.policy.by_event == 0 and len(timeline.time_us) and self._rows.state[slots.BOUNDARY] == slots.UNSET:
             self._start(int(timeline.time_us[0]))
         if count or len(beats):
             k.relate(self._rows, out, self.policy, given)
@@ -133,9 +134,9 @@ class Relation:
         if count:
             k.gather_rows(self._rows.lanes, self._rows.valid, resolution.slot, lanes, valid)
         state, freed = self._rows.state, resolution.freed
-        free = int(state[k.FREE])
+        free = int(state[slots.FREE])
         self._rows.free[free : free + len(freed)] = freed
-        state[k.FREE] = free + len(freed)
+        state[slots.FREE] = free + len(freed)
         return Chunk(resolution.rank, resolution.opcode, resolution.flags, lanes, valid)
 
     def freeze(self) -> Relation:
@@ -146,7 +147,7 @@ class Relation:
         return twin
 
     def columns(self) -> Columns:
-        arrivals = self._rows.meta[: int(self._rows.state[k.HIGH]), k.ORDER]
+        arrivals = self._rows.meta[: int(self._rows.state[slots.HIGH]), slots.ORDER]
         order = np.argsort(arrivals, kind="stable")[len(arrivals) - self.live :]
         lanes = np.empty((len(order), self.shape.width), np.int64)
         valid = np.empty((len(order), self.shape.width), np.bool_)
@@ -154,7 +155,7 @@ class Relation:
         return {
             "lanes": Column(lanes, self.shape.codes),
             "valid": Column(valid),
-            "time": Column(self._rows.meta[order, k.TIME]),
+            "time": Column(self._rows.meta[order, slots.TIME]),
             "state": Column(self._rows.state[list(_PERSISTED)]),
         }
 
@@ -170,19 +171,19 @@ class Relation:
         self._rows = self._fresh(count)
         self._rows.lanes[:count] = lanes
         self._rows.valid[:count] = valid
-        self._rows.meta[:count, k.TIME] = time
+        self._rows.meta[:count, slots.TIME] = time
         self._rows.state[list(_PERSISTED)] = state
         k.relink(self._rows, self.policy, count)
         k.fill_table(self._rows)
 
     def mark(self, used: Bools) -> None:
-        high = int(self._rows.state[k.HIGH])
+        high = int(self._rows.state[slots.HIGH])
         for column in self.shape.codes:
             mark_codes(self._rows.lanes[:high, column], used)
 
     def recode(self, codes: Int64s) -> None:
         self._own()
-        high = int(self._rows.state[k.HIGH])
+        high = int(self._rows.state[slots.HIGH])
         for column in self.shape.codes:
             self._rows.lanes[:high, column] = codes[self._rows.lanes[:high, column]]
         if set(self.shape.codes) & set(self.shape.keys):
@@ -210,15 +211,15 @@ class Relation:
 
     def _fresh(self, count: int) -> k.Rows:
         capacity = max(64, count)
-        state = np.zeros(k.STATE_WIDTH, np.int64)
-        state[[k.FIRST, k.LAST]] = -1
-        state[[k.NEWEST, k.BOUNDARY]] = k.UNSET
+        state = np.zeros(slots.STATE_WIDTH, np.int64)
+        state[[slots.FIRST, slots.LAST]] = -1
+        state[[slots.NEWEST, slots.BOUNDARY]] = slots.UNSET
         heap_capacity = capacity if self.policy.by_event else 0
         return k.Rows(
             table=np.zeros(_table_length(count), np.uint64),
             lanes=np.zeros((capacity, self.shape.width), np.int64),
             valid=np.zeros((capacity, self.shape.width), np.bool_),
-            meta=np.zeros((capacity, k.META_WIDTH), np.int64),
+            meta=np.zeros((capacity, slots.META_WIDTH), np.int64),
             free=np.empty(capacity, np.int64),
             heap=np.empty((heap_capacity, 2), np.int64),
             state=state,
@@ -228,7 +229,7 @@ class Relation:
     def _reserve(self, count: int) -> None:
         """Room for `count` more rows and versions."""
         rows, state = self._rows, self._rows.state
-        need = int(state[k.HIGH]) + max(0, count - int(state[k.FREE]))
+        need = int(state[slots.HIGH]) + max(0, count - int(state[slots.FREE]))
         if need > len(rows.meta):
             capacity = max(need, 2 * len(rows.meta))
             heap = capacity if self.policy.by_event else 0

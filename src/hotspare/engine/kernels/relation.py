@@ -3,10 +3,7 @@
 Rows live in slots. A version of a row is never overwritten: an update takes a new slot, and slots given up in a batch are used
 again only in the next one. So an output is a slot number, and the values are gathered afterwards.
 
-Three structures hold slots, all of them derived from the rows in order:
-  table  open addressing with linear probing; an entry is the low half of the key's hash and slot + 1, 0 where empty
-  list   doubly linked, in order of arrival, only where there is retention
-  heap   by (event time, arrival), only where retention goes by event time
+Three structures hold slots, all of them derived from the rows in order: `kernels.slots` has them.
 """
 
 from __future__ import annotations
@@ -18,22 +15,39 @@ import numpy.typing as npt
 
 from hotspare.engine.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.kernels import Whole, kernel
-from hotspare.engine.kernels.hashing import mix
+from hotspare.engine.kernels.slots import (
+    ARRIVALS,
+    BOUNDARY,
+    EMPTY,
+    FIRST,
+    FREE,
+    HALF,
+    HEAP_PLACE,
+    HEAP_SLOT,
+    HEAPED,
+    HIGH,
+    LIVE,
+    NEWEST,
+    NEXT,
+    NONE,
+    ORDER,
+    TIME,
+    UNSET,
+    find,
+    heap_drop,
+    heap_push,
+    heap_sift,
+    key_hash,
+    link_instead,
+    link_last,
+    slot_at,
+    table_drop,
+    table_entry,
+    table_place,
+    unlink,
+)
 
 UInt64s = npt.NDArray[np.uint64]
-
-NEXT, PREV, TIME, ORDER = 0, 1, 2, 3
-"""Columns of `Rows.meta`: neighbours in the list (-1: none), time that retention counts from, number of arrival (-1: free)."""
-META_WIDTH = 4
-
-LIVE, FIRST, LAST, FREE, HIGH, ARRIVALS, HEAPED, NEWEST, BOUNDARY = 0, 1, 2, 3, 4, 5, 6, 7, 8
-"""Entries of `Rows.state`: rows stored; ends of the list; free slots on the stack; slots ever used; arrivals so far; size of the
-heap; newest event time seen; next boundary of a jumping window."""
-STATE_WIDTH = 9
-NONE = np.int64(-1)
-"""No slot."""
-UNSET = np.int64(-(2**63))
-"""NEWEST and BOUNDARY before there is any."""
 
 KEEP, COUNT_SLIDING, COUNT_JUMPING, TIME_SLIDING, TIME_JUMPING, TIME_LOOKBACK = 0, 1, 2, 3, 4, 5
 """Kinds of retention; KEEP forgets nothing."""
@@ -49,10 +63,6 @@ RANK, OPCODE, FLAGS, SLOT, SOURCE = 0, 1, 2, 3, 4
 """Columns of `Output.made`."""
 LEAVE_NONE, LEAVE_ALL, LEAVE_OVER, LEAVE_OLD = (np.int64(which) for which in (0, 1, 2, 3))
 """Which rows retention ends: none; all but the one that came; those over the limit; those as old as the limit."""
-HEAP_SLOT, HEAP_PLACE = 0, 1
-"""Columns of `Rows.heap`."""
-_HALF = np.uint64(0xFFFFFFFF)
-_EMPTY = np.uint64(0)
 
 
 class Rows(NamedTuple):
@@ -102,166 +112,6 @@ class Output(NamedTuple):
     freed: Int64s
     refused: Int64s
     counts: Int64s
-
-
-@kernel
-def key_hash(lanes: Int64s, row: Whole, keys: Int64s) -> np.uint64:
-    """Hash of a row's key. The last three bits of the last lane pass through, so that neighbouring numbers share a cache line."""
-    h = np.uint64(0)
-    last = len(keys) - 1
-    for k in range(last):
-        h = mix(h ^ np.uint64(lanes[row, keys[k]]))
-    value = np.uint64(lanes[row, keys[last]])
-    h = mix(h ^ (value >> np.uint64(3)))
-    return (h << np.uint64(3)) | (value & np.uint64(7))
-
-
-@kernel
-def find(table: UInt64s, stored: Int64s, keys: Int64s, lanes: Int64s, row: Whole, h: np.uint64) -> Whole:
-    """Place in the table of the entry with the key of `lanes[row]`, or the empty place where it belongs."""
-    mask = np.int64(len(table) - 1)
-    half = h & _HALF
-    at = np.int64(half) & mask
-    while table[at] != _EMPTY:
-        if table[at] >> np.uint64(32) == half:
-            slot = slot_at(table, at)
-            same = True
-            for k in range(len(keys)):
-                if stored[slot, keys[k]] != lanes[row, keys[k]]:
-                    same = False
-            if same:
-                break
-        at = (at + 1) & mask
-    return at
-
-
-@kernel
-def slot_at(table: UInt64s, at: Whole) -> Whole:
-    """The slot that an entry names; NONE where it is empty."""
-    return np.int64(table[at] & _HALF) - 1
-
-
-@kernel
-def table_entry(h: np.uint64, slot: Whole) -> np.uint64:
-    return ((h & _HALF) << np.uint64(32)) | np.uint64(slot + 1)
-
-
-@kernel
-def table_place(table: UInt64s, h: np.uint64, slot: Whole) -> Whole:
-    """Where in the table the entry of a stored slot stands; `h` is the hash of its key."""
-    mask = np.int64(len(table) - 1)
-    entry = table_entry(h, slot)
-    at = np.int64(h & _HALF) & mask
-    while table[at] != entry:
-        at = (at + 1) & mask
-    return at
-
-
-@kernel
-def table_drop(table: UInt64s, hole: Whole) -> None:
-    """Remove an entry and close the gap, so that no probe ever meets a tombstone."""
-    mask = np.int64(len(table) - 1)
-    at = (hole + 1) & mask
-    while table[at] != _EMPTY:
-        home = np.int64(table[at] >> np.uint64(32)) & mask
-        if ((at - home) & mask) >= ((at - hole) & mask):
-            table[hole] = table[at]
-            hole = at
-        at = (at + 1) & mask
-    table[hole] = _EMPTY
-
-
-@kernel
-def link_last(meta: Int64s, state: Int64s, slot: Whole) -> None:
-    last = state[LAST]
-    meta[slot, NEXT] = NONE
-    meta[slot, PREV] = last
-    if last < 0:
-        state[FIRST] = slot
-    else:
-        meta[last, NEXT] = slot
-    state[LAST] = slot
-
-
-@kernel
-def unlink(meta: Int64s, state: Int64s, slot: Whole) -> None:
-    before = meta[slot, PREV]
-    after = meta[slot, NEXT]
-    if before < 0:
-        state[FIRST] = after
-    else:
-        meta[before, NEXT] = after
-    if after < 0:
-        state[LAST] = before
-    else:
-        meta[after, PREV] = before
-
-
-@kernel
-def link_instead(meta: Int64s, state: Int64s, old: Whole, new: Whole) -> None:
-    """Put `new` where `old` stands in the list."""
-    before = meta[old, PREV]
-    after = meta[old, NEXT]
-    meta[new, PREV] = before
-    meta[new, NEXT] = after
-    if before < 0:
-        state[FIRST] = new
-    else:
-        meta[before, NEXT] = new
-    if after < 0:
-        state[LAST] = new
-    else:
-        meta[after, PREV] = new
-
-
-@kernel
-def earlier(meta: Int64s, a: Whole, b: Whole) -> bool:
-    """Whether slot a leaves before slot b."""
-    if meta[a, TIME] != meta[b, TIME]:
-        return bool(meta[a, TIME] < meta[b, TIME])
-    return bool(meta[a, ORDER] < meta[b, ORDER])
-
-
-@kernel
-def heap_sift(heap: Int64s, size: Whole, meta: Int64s, at: Whole) -> None:
-    """Move the entry at `at` up or down to where it belongs."""
-    slot = heap[at, HEAP_SLOT]
-    while at > 0:
-        above = (at - 1) // 2
-        if not earlier(meta, slot, heap[above, HEAP_SLOT]):
-            break
-        heap[at, HEAP_SLOT] = heap[above, HEAP_SLOT]
-        heap[heap[at, HEAP_SLOT], HEAP_PLACE] = at
-        at = above
-    while 2 * at + 1 < size:
-        below = 2 * at + 1
-        if below + 1 < size and earlier(meta, heap[below + 1, HEAP_SLOT], heap[below, HEAP_SLOT]):
-            below += 1
-        if not earlier(meta, heap[below, HEAP_SLOT], slot):
-            break
-        heap[at, HEAP_SLOT] = heap[below, HEAP_SLOT]
-        heap[heap[at, HEAP_SLOT], HEAP_PLACE] = at
-        at = below
-    heap[at, HEAP_SLOT] = slot
-    heap[slot, HEAP_PLACE] = at
-
-
-@kernel
-def heap_push(heap: Int64s, meta: Int64s, state: Int64s, slot: Whole) -> None:
-    at = state[HEAPED]
-    state[HEAPED] += 1
-    heap[at, HEAP_SLOT] = slot
-    heap_sift(heap, state[HEAPED], meta, at)
-
-
-@kernel
-def heap_drop(heap: Int64s, meta: Int64s, state: Int64s, slot: Whole) -> None:
-    at = heap[slot, HEAP_PLACE]
-    state[HEAPED] -= 1
-    last = heap[state[HEAPED], HEAP_SLOT]
-    if last != slot:
-        heap[at, HEAP_SLOT] = last
-        heap_sift(heap, state[HEAPED], meta, at)
 
 
 @kernel
@@ -503,8 +353,8 @@ def fill_table(rows: Rows) -> None:
     for slot in range(rows.state[HIGH]):
         if rows.meta[slot, ORDER] >= 0:
             h = key_hash(rows.lanes, slot, rows.keys)
-            at = np.int64(h & _HALF) & mask
-            while rows.table[at] != _EMPTY:
+            at = np.int64(h & HALF) & mask
+            while rows.table[at] != EMPTY:
                 at = (at + 1) & mask
             rows.table[at] = table_entry(h, slot)
 
