@@ -61,7 +61,8 @@ def inject(cluster: Cluster, fault: Fault, first_output_after: Callable[[int], i
 
     `first_output_after(epoch)` gives the append time of the first output message of an epoch newer than `epoch`, or None. The
     replacement starts only after that output, so that its start does not take part in the gap. A frozen engine that kept the
-    bus locked has been ended by its successor, and is restarted like a killed one. Returns when the victim's process is running again; `cluster.wait_ready` tells when it is a spare.
+    bus locked has been ended by its successor, and is restarted like a killed one. Returns when the victim's process is running
+    again; `cluster.wait_ready` tells when it is a spare.
     """
     wait_until(lambda: cluster.active() is not None, "an active engine to strike", _RECOVERY_TIMEOUT_S)
     victim = cluster.active()

@@ -12,7 +12,7 @@ from hotspare.bus.naming import bad_topic, group_name, inbound_topic, outbound_t
 from hotspare.bus.open import open_bus
 from hotspare.demo.faults import Fault, Gap, inject, plan_faults, quantile
 from hotspare.demo.sampler import Sampler
-from hotspare.engine.batch import BAD_STREAM
+from hotspare.engine.batch import BAD_STREAM, output_schema
 from hotspare.engine.head import Head
 from hotspare.engine.plan import compile_plan
 from hotspare.model.load import load_project
@@ -135,7 +135,7 @@ class Demo:
         self.reference = ReferenceRun(self.bus, plan, Head.of(plan), topics)
         for stream, schema in plan.stream_schemas.items():
             topic = bad_topic(PREFIX, name) if stream == BAD_STREAM else outbound_topic(PREFIX, name, *stream.split("/"))
-            self.readers[stream] = OutputReader(self.bus, topic, schema)
+            self.readers[stream] = OutputReader(self.bus, topic, output_schema(schema))
         self.say(f"publishing {self.options.events} readings of this machine's memory at {self.options.rate:g} a second")
 
     def poll(self) -> None:
