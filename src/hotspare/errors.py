@@ -2,6 +2,7 @@
 
 HotspareError
 ├── UsageError              HS-01xx  a command line, URL or setting that cannot be used
+│   └── FileInUse                    may be retried: another process writes the file
 ├── ProjectError            HS-02xx  all mistakes of one project, each with its place
 ├── BusError                HS-03xx  a bus, its topics or the right to publish on them
 │   ├── BusUnavailable               may be retried: nothing was written
@@ -21,7 +22,8 @@ HotspareError
 │   ├── PositionOrder                the door was given an input that does not rise
 │   ├── ProjectChanged               the group's state belongs to another project
 │   └── Diverged                     this engine's outputs differ from those committed
-└── RunnerError             HS-07xx  Spark, its JVM or its jars
+├── RunnerError             HS-07xx  Spark, its JVM or its jars
+└── ClusterError            HS-08xx  an engine process of the test kit did not do in time what was waited for
 
 A message is a primary line (lower case, no full stop), a detail and a hint. A class exists only where a caller can act on it.
 """
@@ -85,6 +87,13 @@ class HotspareError(Exception):
 
 class UsageError(HotspareError):
     code = "HS-0100"
+
+
+class FileInUse(UsageError):
+    """Another process writes the file."""
+
+    code = "HS-0101"
+    retryable = True
 
 
 class ProjectError(HotspareError):
@@ -175,3 +184,7 @@ class Diverged(StateError):
 
 class RunnerError(HotspareError):
     code = "HS-0700"
+
+
+class ClusterError(HotspareError):
+    code = "HS-0800"

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from hotspare.adapters.connector_options import connector_file, header_property, publish_options, subscribe_options
 from hotspare.adapters.file_publisher import publish_file
-from hotspare.adapters.file_subscriber import FileInUse, SubscribeReport, subscribe_file
+from hotspare.adapters.file_subscriber import SubscribeReport, subscribe_file
 from hotspare.adapters.output_rows import FileStyle, HeaderLine, OutputRows
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.naming import inbound_topic, outbound_topic
-from hotspare.errors import HotspareError
+from hotspare.errors import FileInUse, HotspareError
 from hotspare.ha.roles import Role
 from hotspare.model.project import Connector, ConnectorDirection, Project, WindowId
 from hotspare.model.resolve import Resolved, resolve

@@ -22,7 +22,7 @@ import pyarrow as pa
 from hotspare.adapters.changelog import Content, RowChoice, SequenceBreak, ends_in_update, last_sequence, sequence_breaks
 from hotspare.adapters.subscriber_position import SubscriberPosition, load_position, position_path, save_position, sync_folder
 from hotspare.bus.contract import Bus, Message, Partition
-from hotspare.errors import BusError, PositionLost, TopicMissing, UsageError
+from hotspare.errors import BusError, FileInUse, PositionLost, TopicMissing, UsageError
 
 _T = TypeVar("_T")
 
@@ -67,12 +67,6 @@ class Until(Enum):
     STOPPED = "stopped"
     END = "end"
     """What stands on the topic when the subscriber begins."""
-
-
-class FileInUse(UsageError):
-    """Another process writes the file. May be retried: it can end."""
-
-    code = "HS-0101"
 
 
 @dataclass(frozen=True)

@@ -19,16 +19,10 @@ import psutil
 
 from hotspare.coordination.contract import Leader, Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
-from hotspare.errors import HotspareError
+from hotspare.errors import ClusterError
 
 _POLL_S = 0.01
 _STOP_TIMEOUT_S = 20.0
-
-
-class ClusterError(HotspareError):
-    """An engine did not come up, or did not do in time what was waited for."""
-
-    code = "HS-0100"
 
 
 def command(*arguments: str) -> list[str]:

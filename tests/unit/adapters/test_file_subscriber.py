@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from hotspare.adapters import file_subscriber
 from hotspare.adapters.changelog import RetentionDeletes, RowChoice, SequenceBreak, UpdateBlocks
 from hotspare.adapters.file_subscriber import (
-    FileInUse,
     Opening,
     SubscribeOptions,
     SubscribeProgress,
@@ -32,7 +31,7 @@ from hotspare.engine.batch import OUTPUT_COLUMNS, output_schema
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.codec.csv_rows import CsvStyle
 from hotspare.engine.plan import BAD_SCHEMA
-from hotspare.errors import BusError, PositionLost, TopicMissing, UsageError
+from hotspare.errors import BusError, FileInUse, PositionLost, TopicMissing, UsageError
 from hotspare.testing.cluster import wait_until
 from tests.unit.adapters.outputs import ROWS, SCHEMA, TOPIC, UB, D, I, N, Row, publish
 from tests.unit.adapters.outputs import ROWS_TEXT as TEXT
