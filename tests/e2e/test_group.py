@@ -1,0 +1,45 @@
+"""Engines as processes with their own Spark, struck in every way while they publish (law Failover on the real thing; E1-E5, E16)."""
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from hotspare.demo.faults import Fault
+from hotspare.demo.scenario import Demo, DemoOptions
+from tests.e2e.site import Site
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+def test_killed_jvm_killed_and_frozen_engines_lose_double_and_change_nothing_e2_e3_e5_e16(tmp_path: Path) -> None:
+    said: list[str] = []
+    faults = (Fault.KILL, Fault.KILL_JVM, Fault.FREEZE)
+    options = DemoOptions(tmp_path, f"sqlite:///{tmp_path / 'bus.db'}", events=6000, rate=300, faults=faults)
+    demo = Demo(options, said.append)
+    report = demo.run()
+    assert report.is_exact, (report.last_line(), said)
+    assert report.published == report.delivered == options.events
+    assert report.verdict.reference == 2 * options.events, "every reading and its delete by retention"
+    assert [gap.fault for gap in report.gaps] == list(faults)
+    assert not [p for p in psutil.Process().children(recursive=True) if p.name() == "java"], "no JVM is left over"
+
+
+def test_a_planned_switch_over_moves_the_role_and_loses_nothing_c3_z15(tmp_path: Path) -> None:
+    site = Site(tmp_path, options=("--runner", "local"))
+    try:
+        site.cluster.start_engine("one")
+        site.cluster.start_engine("two")
+        site.cluster.wait_ready(60)
+        before = site.cluster.leader()
+        site.publish("".join(f"i,n,{i},1,1\n" for i in range(50)))
+        site.wait_for_outputs(50)
+        done = site.run("switchover", site.cluster.group, "--bus", site.bus_url)
+        assert done.returncode == 0, done.stderr
+        after = site.cluster.leader()
+        assert after.holder not in ("", before.holder)
+        assert after.epoch == before.epoch + 1
+        site.publish("".join(f"i,n,{i},1,1\n" for i in range(50, 80)), "more.csv")
+        assert [row.split(",")[2].strip() for row in site.wait_for_outputs(80)] == [str(i) for i in range(80)]
+    finally:
+        site.stop()
