@@ -1,0 +1,125 @@
+"""Merging partitions (DESIGN section 3, K5): the order, and what may go on, against brute force."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hotspare.engine.batch import decoded_schema
+from hotspare.engine.merge import Merge
+from hotspare.engine.state import Passed
+from hotspare.errors import StateError
+
+SCHEMA = decoded_schema([])
+PARTITIONS = [(0, 0), (0, 1), (1, 0)]
+Row = tuple[int, int, int, int, int]
+"""topic, partition, offset, index, time"""
+
+
+def batch_of(rows: list[Row]) -> pa.RecordBatch:
+    columns = {name: [row[i] for row in rows] for i, name in enumerate(("topic", "partition", "offset", "index", "time_us"))}
+    count = len(rows)
+    columns |= {"kind": [0] * count, "opcode": [1] * count, "flags": [1] * count, "bad": [None] * count}
+    return pa.RecordBatch.from_arrays([pa.array(columns[f.name], f.type) for f in SCHEMA], schema=SCHEMA)
+
+
+def rows_of(batch: pa.RecordBatch | None) -> list[Row]:
+    if batch is None:
+        return []
+    return list(
+        zip(*(batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "index", "time_us")), strict=True)
+    )
+
+
+@st.composite
+def inputs(draw: st.DrawFn) -> list[Row]:
+    """Rows in an order of arrival that respects each partition's own."""
+    rows: list[Row] = []
+    nexts = dict.fromkeys(PARTITIONS, 0)
+    for _ in range(draw(st.integers(0, 25))):
+        key = draw(st.sampled_from(PARTITIONS))
+        time = draw(st.integers(0, 12))
+        for index in range(draw(st.integers(1, 2))):
+            rows.append((*key, nexts[key], index, time))
+        nexts[key] += 1
+    return rows
+
+
+def let_go(rows: list[Row]) -> list[Row]:
+    """All rows in merged order, as far as no partition can still bring one that comes before."""
+    running: dict[tuple[int, int], int] = {}
+    keyed = []
+    for row in rows:
+        key = row[:2]
+        running[key] = max(running.get(key, -1), row[4])
+        keyed.append(((running[key], *row[:4]), row))
+    if len(running) < len(PARTITIONS):
+        return []
+    bounds = {key: (running[key], *key) for key in PARTITIONS}
+    ready = []
+    for sort_key, row in keyed:
+        others = [bound for key, bound in bounds.items() if key != row[:2]]
+        if all(sort_key[:3] < bound for bound in others):
+            ready.append((sort_key, row))
+    return [row for _, row in sorted(ready)]
+
+
+@settings(max_examples=150)
+@given(inputs(), st.lists(st.integers(0, 60), max_size=8))
+def test_merge(rows: list[Row], places: list[int]) -> None:
+    merge = Merge(PARTITIONS, {})
+    edges = sorted({0, len(rows), *(place % (len(rows) + 1) for place in places)})
+    found: list[Row] = []
+    for begin, end in pairwise(edges):
+        merge.push(batch_of(rows[begin:end]))
+        found += rows_of(merge.pull())
+    expected = let_go(rows)
+    assert found == expected
+    assert merge.waiting == len(rows) - len(expected)
+
+
+@settings(max_examples=60)
+@given(inputs())
+def test_merge_goes_on_after_a_restore(rows: list[Row]) -> None:
+    """Rows that waited are read again, and clocks that went back do not change the order."""
+    expected = let_go(rows)
+    merge = Merge(PARTITIONS, {})
+    middle = len(rows) // 2
+    merge.push(batch_of(rows[:middle]))
+    found = rows_of(merge.pull())
+    running: dict[tuple[int, int], int] = {}
+    passed: dict[tuple[int, int], Passed] = {}
+    for row in rows[:middle]:
+        running[row[:2]] = max(running.get(row[:2], -1), row[4])
+        if row in found:
+            passed[row[:2]] = Passed(row[2], row[3], running[row[:2]])
+    merge = Merge(PARTITIONS, passed)
+    merge.push(batch_of([row for row in rows if row not in found]))
+    assert found + rows_of(merge.pull()) == expected
+
+
+def test_one_partition_does_not_wait() -> None:
+    merge = Merge([(0, 0)], {})
+    rows = [(0, 0, i, 0, 9 - i) for i in range(3)]
+    merge.push(batch_of(rows))
+    assert rows_of(merge.pull()) == rows
+    assert merge.pull() is None
+
+
+def test_unknown_partition() -> None:
+    with pytest.raises(StateError, match="not declared"):
+        Merge([(0, 0)], {}).push(batch_of([(0, 1, 0, 0, 0)]))
+
+
+def test_partitions_may_be_added_not_lost() -> None:
+    merge = Merge([(0, 0), (0, 1)], {})
+    merge.push(batch_of([(0, 0, 0, 0, 5)]))
+    merge.set_partitions([(0, 0), (0, 1), (1, 0)])
+    with pytest.raises(StateError, match="cannot be taken away"):
+        merge.set_partitions([(0, 1)])
+    merge.set_partitions([(0, 0)])
+    assert rows_of(merge.pull()) == [(0, 0, 0, 0, 5)]

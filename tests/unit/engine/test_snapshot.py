@@ -1,0 +1,96 @@
+"""Snapshots as bytes: what is refused, and that nothing damaged does worse than being refused (G10, DESIGN section 4)."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hotspare.engine.head import Head
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import compile_plan
+from hotspare.engine.snapshot import FORMAT
+from hotspare.errors import ProjectChanged, SnapshotDamaged, SnapshotFormat, StoreError
+from hotspare.model.load import load_text
+from tests.cases.case import Case, Message, raw_batches
+from tests.laws.core_scripts import PROJECT, plan
+
+
+@cache
+def snapshot() -> tuple[bytes, dict[str, bytes]]:
+    messages = [Message(1_000_000, "keyed", "I,N,k,5,1.5,s"), Message(1_000_001, "loose", "I,N,é,6,2.5,t | I,N,b,7,3,u")]
+    case = Case(plan(), (*messages, Message(2_000_000, "", "")), ())
+    pipeline = Pipeline.fresh(plan())
+    head = Head.of(plan())
+    for raw in raw_batches(case):
+        pipeline.feed(head.decode(raw))
+    frozen = pipeline.freeze()
+    return frozen.header, dict(frozen.pages())
+
+
+def test_header_says_where_and_how_far() -> None:
+    header, pages = snapshot()
+    content = json.loads(header)
+    assert content["passed"] == [[0, 0, 1, 0, 2_000_000], [1, 0, 0, 1, 1_000_001]]
+    assert content["streams"]["cq/jumped_by_event"]["last_id"] == [0, 0, 0, 0, 0]
+    assert content["streams"]["cq/slid_by_event"]["sequence"] == 2
+    assert sorted(pages) == sorted(f"cq/{window.name}#0" for window in plan().resolved.project.queries[0].windows)
+
+
+def test_another_project_is_refused() -> None:
+    header, pages = snapshot()
+    other = compile_plan(load_text(PROJECT.replace("bycount_sliding: 3", "bycount_sliding: 4")).resolved)
+    with pytest.raises(ProjectChanged, match="another project"):
+        Pipeline.restore(other, header, pages)
+
+
+def test_a_newer_format_is_refused() -> None:
+    header, pages = snapshot()
+    newer = header.replace(b'"format":%d' % FORMAT, b'"format":%d' % (FORMAT + 1))
+    with pytest.raises(SnapshotFormat):
+        Pipeline.restore(plan(), newer, pages)
+    name = sorted(pages)[0]
+    page = pages[name].replace(b'"format":%d' % FORMAT, b'"format":%d' % (FORMAT + 1))
+    with pytest.raises(SnapshotFormat):
+        Pipeline.restore(plan(), header, {**pages, name: page})
+
+
+def test_missing_and_foreign_pages_are_refused() -> None:
+    header, pages = snapshot()
+    name = sorted(pages)[0]
+    with pytest.raises(SnapshotDamaged, match="other pages"):
+        Pipeline.restore(plan(), header, {n: p for n, p in pages.items() if n != name})
+    with pytest.raises(SnapshotDamaged):
+        Pipeline.restore(plan(), header, {**pages, name: pages[sorted(pages)[1]]})
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_truncated_pages_are_refused(data: st.DataObject) -> None:
+    header, pages = snapshot()
+    name = data.draw(st.sampled_from(sorted(pages)))
+    length = data.draw(st.integers(0, len(pages[name]) - 1))
+    with pytest.raises(SnapshotDamaged):
+        Pipeline.restore(plan(), header, {**pages, name: pages[name][:length]})
+    with pytest.raises(SnapshotDamaged):
+        Pipeline.restore(plan(), header[: data.draw(st.integers(0, len(header) - 1))], pages)
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_changed_bytes_do_nothing_worse_than_being_refused(data: st.DataObject) -> None:
+    """The store's checksums find every change; here it only must not crash or run away."""
+    header, pages = snapshot()
+    name = data.draw(st.sampled_from([*sorted(pages), ""]))
+    content = bytearray(pages[name] if name else header)
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    changed = (bytes(content), pages) if not name else (header, {**pages, name: bytes(content)})
+    try:
+        pipeline = Pipeline.restore(plan(), *changed)
+    except (StoreError, ProjectChanged):
+        return
+    dict(pipeline.freeze().pages())

@@ -1,0 +1,134 @@
+"""The door: positions rise, heartbeats, numbering, bad events (DESIGN section 3)."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from hotspare.engine.batch import BAD_STREAM, decoded_schema, output_schema
+from hotspare.engine.head import Head
+from hotspare.engine.pipeline import STEP_ROWS_MAX, Pipeline
+from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.state import OutputId
+from hotspare.errors import PositionOrder, StateError
+from hotspare.model.load import load_text
+from tests.cases.case import Case, Message, raw_batches
+
+PROJECT = """
+project: p
+queries:
+  cq:
+    windows:
+      source: {type: source, index: empty, schema: "id*:int64,x:double"}
+      copied: {type: copy, retention: {bycount_sliding: 1}}
+      passed: {type: copy, index: empty}
+    edges: [source -> copied, source -> passed]
+"""
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return compile_plan(load_text(PROJECT).resolved)
+
+
+def decoded(plan: Plan, *messages: Message) -> pa.RecordBatch:
+    return Head.of(plan).decode(pa.concat_batches(raw_batches(Case(plan, messages, ()))))
+
+
+def test_numbering(plan: Plan) -> None:
+    """Sequences 1, 2, 3 per stream; ordinals per position; the digest of the last output is the stream's."""
+    rows = decoded(
+        plan, Message(5, "source", "I,N,1,1 | I,N,2,2"), Message(6, "source", "I,N,x,1"), Message(7, "source", "I,N,3,3")
+    )
+    pipeline = Pipeline.fresh(plan)
+    outputs = pipeline.feed(rows)
+    assert sorted(outputs) == [BAD_STREAM, "cq/copied", "cq/passed"]
+    copied = outputs["cq/copied"]
+    assert copied.schema == output_schema(plan.stream_schemas["cq/copied"])
+    ids = zip(*(copied.column(f"hs:{name}").to_pylist() for name in ("sequence", "offset", "index", "ordinal")), strict=True)
+    assert list(ids) == [(1, 0, 0, 0), (2, 0, 1, 0), (3, 0, 1, 1), (4, 2, 0, 0), (5, 2, 0, 1)]
+    assert pipeline.sequences == {"cq/copied": 5, "cq/passed": 3, BAD_STREAM: 1}
+    assert pipeline.last_ids["cq/copied"] == OutputId(0, 0, 2, 0, 1)
+    assert pipeline.digests["cq/copied"] == copied.column("hs:digest")[-1].as_py()
+    assert pipeline.next_offsets == {(0, 0): 3}
+    assert pipeline.time_us == 7
+
+
+def test_equal_strings_with_other_codes_have_equal_digests() -> None:
+    """Codes depend on what was met before; digests must not."""
+    text = PROJECT.replace("id*:int64", "id*:string")
+    plan = compile_plan(load_text(text).resolved)
+    pipelines = Pipeline.fresh(plan), Pipeline.fresh(plan)
+    pipelines[0]._state.strings.intern(pa.array(["other", "words"]))
+    rows = decoded(plan, Message(5, "source", "I,N,a,1 | I,N,b,2"))
+    first, second = (pipeline.feed(rows) for pipeline in pipelines)
+    assert first == second
+    changed = Pipeline.fresh(plan).feed(decoded(plan, Message(5, "source", "I,N,a,1 | I,N,c,2")))
+    assert changed["cq/passed"].column("hs:digest")[0] == first["cq/passed"].column("hs:digest")[0]
+    assert changed["cq/passed"].column("hs:digest")[1] != first["cq/passed"].column("hs:digest")[1]
+
+
+def test_positions_must_rise(plan: Plan) -> None:
+    """In a batch and from batch to batch; a refused batch changes nothing."""
+    rows = decoded(plan, Message(5, "source", "I,N,1,1 | I,N,2,2"), Message(6, "source", "I,N,3,3"))
+    with pytest.raises(PositionOrder, match="offset 0, event 1"):
+        Pipeline.fresh(plan).feed(rows.take(pa.array([2, 1])))
+    pipeline = Pipeline.fresh(plan)
+    pipeline.feed(rows.slice(0, 2))
+    before = pipeline.freeze().header
+    with pytest.raises(PositionOrder):
+        pipeline.feed(rows.slice(1))
+    assert pipeline.freeze().header == before
+
+
+def test_rows_of_another_form_are_refused(plan: Plan) -> None:
+    with pytest.raises(StateError, match="another form"):
+        Pipeline.fresh(plan).feed(pa.RecordBatch.from_arrays([], names=[]))
+    empty = pa.RecordBatch.from_pylist([], decoded_schema(plan.entry_schemas))
+    assert Pipeline.fresh(plan).feed(empty) == {}
+
+
+def test_long_batches_are_stepped_in_pieces(plan: Plan) -> None:
+    """Outputs of the pieces are joined; sequences run through."""
+    count = STEP_ROWS_MAX + 10
+    value = "\n".join(f"I,N,{i},{i}" for i in range(count))
+    rows = decoded(plan, Message(5, "source", value.replace("\n", " | ")))
+    pipeline = Pipeline.fresh(plan)
+    outputs = pipeline.feed(pa.Table.from_batches([rows]))
+    assert outputs["cq/passed"].column("hs:sequence").to_pylist() == list(range(1, count + 1))
+    assert outputs["cq/copied"].num_rows == 2 * count - 1
+
+
+def test_clock_that_goes_back(plan: Plan) -> None:
+    """System time is the running maximum of append times (DESIGN section 3)."""
+    pipeline = Pipeline.fresh(plan)
+    pipeline.feed(decoded(plan, Message(9_000_000, "source", "I,N,1,1"), Message(3, "source", "I,N,2,1")))
+    assert pipeline.time_us == 9_000_000
+
+
+def test_chains_that_may_run_in_the_head() -> None:
+    """Stateless windows behind a stateless source, as long as nobody else looks at them."""
+    project = """
+project: p
+queries:
+  cq:
+    windows:
+      source: {type: source, index: empty, schema: "id*:int64,x:double"}
+      kept: {type: filter, condition: x > 1}
+      doubled: {type: compute, schema: "id*:int64,y:double", outputs: {y: 2 * x}}
+      copied: {type: copy}
+    edges: [source -> kept, kept -> doubled, doubled -> copied]
+"""
+    plan = compile_plan(load_text(project).resolved)
+    assert [[w.window for w in chain] for chain in plan.head_chains] == [["source", "kept", "doubled"]]
+    assert [str(schema) for schema in plan.entry_schemas] == ["id*:int64,y:double"]
+    outputs = Pipeline.fresh(plan).feed(decoded(plan, Message(5, "source", "I,N,1,1 | I,N,2,2")))
+    assert outputs["cq/copied"].column("y").to_pylist() == [4.0]
+    watched = project.replace("condition: x > 1", "publish: true, condition: x > 1").replace(
+        "type: copy", "type: copy, publish: true"
+    )
+    plan = compile_plan(load_text(watched).resolved)
+    assert plan.head_chains == ((),)
+    outputs = Pipeline.fresh(plan).feed(decoded(plan, Message(5, "source", "I,N,1,1 | I,N,2,2")))
+    assert outputs["cq/copied"].column("y").to_pylist() == [4.0]
+    assert outputs["cq/kept"].column("x").to_pylist() == [2.0]
