@@ -116,6 +116,13 @@ def _passing(draw: st.DrawFn, schema: Schema, more: list[Field]) -> Schema:
     return Schema(tuple(draw(st.permutations(kept + new))))
 
 
+def _fresh(name: str, given: Schema) -> str:
+    """A field name that `given` does not have."""
+    while name in given.index:
+        name += "_"
+    return name
+
+
 def _derived(draw: st.DrawFn, name: str, given: Schema) -> tuple[Window, Schema]:
     """A window that reads a stream of the schema `given`."""
     common = _common(draw, name, ConnectorDirection.SUBSCRIBE)
@@ -129,7 +136,8 @@ def _derived(draw: st.DrawFn, name: str, given: Schema) -> tuple[Window, Schema]
         return FilterWindow(**common, condition=draw(expressions())), given  # type: ignore[arg-type]
     if kind == "calculate":
         outputs = draw(st.lists(st.sampled_from(sorted(SUMMARY_OUTPUTS)), min_size=1, max_size=3, unique=True))
-        fields = [Field(f"zz_{o}", draw(st.sampled_from(sorted(SUMMARY_TYPES, key=str)))) for o in outputs]
+        new = {o: _fresh(o, given) for o in outputs}
+        fields = [Field(name, draw(st.sampled_from(sorted(SUMMARY_TYPES, key=str)))) for name in new.values()]
         schema = _passing(draw, given, fields)
         return CalculateWindow(
             **common,  # type: ignore[arg-type]
@@ -137,7 +145,7 @@ def _derived(draw: st.DrawFn, name: str, given: Schema) -> tuple[Window, Schema]
             algorithm="Summary",
             parameters=draw(st.sampled_from([(), (("windowLength", "20"),)])),
             input_map=(("input", draw(st.sampled_from(numbers))),),
-            output_map=tuple(sorted((o, f"zz_{o}") for o in outputs)),
+            output_map=tuple(sorted(new.items())),
         ), schema
     values = [f for f in draw(schemas()).fields if f.name not in given.index]
     schema = _passing(draw, given, [Field(f.name, f.type) for f in values])
