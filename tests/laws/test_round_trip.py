@@ -52,9 +52,10 @@ def test_a_difference_is_seen_and_told(project: Project, other: Project, index: 
     """SPEC A44: the hash tells projects apart exactly where words can say how; what has no meaning changes neither."""
     assert (project_hash(project) == project_hash(other)) == (differences(project, other) == [])
 
-    slower = dataclasses.replace(project, heartbeat_interval_us=project.heartbeat_interval_us % 86_400_000_000 + 1_000)
-    assert project_hash(slower) != project_hash(project)
-    assert differences(project, slower)[0].startswith("project: heartbeat was ")
+    interval_us = project.heartbeat_interval_us
+    other_pace = dataclasses.replace(project, heartbeat_interval_us=interval_us + (1 if interval_us < 1_000_000 else -1))
+    assert project_hash(other_pace) != project_hash(project)
+    assert differences(project, other_pace)[0].startswith("project: heartbeat was ")
 
     queries = tuple(
         dataclasses.replace(q, trace=(), windows=tuple(_reworded(w, index) for w in q.windows)) for q in project.queries
