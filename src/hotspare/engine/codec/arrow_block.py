@@ -33,7 +33,7 @@ def decode(value: bytes) -> pa.RecordBatch:
     """What `encode` wrote; BusError where the value is anything else, however damaged."""
     try:
         with pa.ipc.open_stream(value) as reader:
-            batches = list(reader)
+            batches, _ = list(reader), reader.schema.names  # names that are no UTF-8 show here
             rows = sum(batch.num_rows for batch in batches)
             if rows > BLOCK_ROWS_MAX:
                 raise BusError(f"a block has {rows} rows, {BLOCK_ROWS_MAX} are allowed")

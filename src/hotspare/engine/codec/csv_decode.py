@@ -85,7 +85,8 @@ class CsvOptions:
         return DateFormat.of(self.dateformat) if self.dateformat else None
 
     def layout(self, schema: Schema) -> Layout:
-        return Layout(len(self._present(schema)) + (self.opcode is None) + (self.flags is None), self.delimiter)
+        before = (self.opcode is None) + (self.flags is None)
+        return Layout(len(self._present(schema)) + before, self.delimiter, before if self.flags is None else -1)
 
     def _present(self, schema: Schema) -> list[int]:
         """Fields that rows have a column for."""
@@ -142,8 +143,6 @@ def _typed(rows: TextRows, schema: Schema, options: CsvOptions, window: str, bad
         column = texts.pop(0)
         flags, unknown = _coded(column, _FLAGS)
         refuse(unknown, RowReason.FLAG, "{} is no flag (n, p, r)", column)
-        if texts:
-            texts[0] = _without_blank(texts[0])
     columns: list[pa.Array] = [None] * len(schema)
     for place, text in zip(options._present(schema), texts, strict=True):
         field = schema.fields[place]
@@ -173,13 +172,6 @@ def _coded(column: pa.Array, words: _Words) -> tuple[UInt8s, Rows]:
     numbers = words.numbers[place.fill_null(0).to_numpy()]
     numbers[unknown] = 0
     return numbers, unknown
-
-
-def _without_blank(text: pa.Array) -> pa.Array:
-    """Files have a blank between the flag and the first field, which is not part of it."""
-    if not pc.any(pc.starts_with(text, " ")).as_py():
-        return text
-    return pc.replace_substring_regex(text, "^ ", "")
 
 
 def _parsed(text: pa.Array, type_: FieldType, dates: DateFormat | None) -> tuple[pa.Array, Rows]:

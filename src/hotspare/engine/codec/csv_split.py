@@ -70,16 +70,20 @@ class TextRows:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How many columns a row has, and what stands between them."""
+    """How many columns a row has, what stands between them, and in which column a blank before the text is not part of it: files
+    have one between the flag and the first field (-1: in none)."""
 
     columns: int
     delimiter: str = ","
+    blank_before: int = -1
 
 
 def split(values: pa.Array, layout: Layout) -> tuple[list[TextRows], list[BadRow]]:
     """Rows of an Arrow binary array of messages; each message's rows are in order within one of the results."""
-    special = _special_messages(values)
     bad: list[BadRow] = []
+    if len(values) == 0:
+        return [], bad
+    special = _special_messages(values)
     if len(special) == 0:
         return [_split_plain(values, np.arange(len(values), dtype=np.int64), layout, bad)], bad
     parts = []
@@ -161,6 +165,8 @@ def _split_plain(values: pa.Array, messages: Rows, layout: Layout, bad: list[Bad
     columns, begin = [], lines.begin
     for column in range(layout.columns):
         end = places[first + column] if column < layout.columns - 1 else lines.end
+        if column == layout.blank_before:
+            begin = begin + ((lines.data[begin] == ord(" ")) & (begin < end))
         columns.append(_strings(lines.data, begin, end))
         begin = end + 1
     return TextRows(messages[lines.parent], index, columns, lines.text)
@@ -219,9 +225,10 @@ def _strings(data: npt.NDArray[np.uint8], begin: Rows, end: Rows) -> pa.Array:
 def _numbered(parents: Rows) -> npt.NDArray[np.int32]:
     """The number of each row among those of its message; `parents` never falls."""
     count = len(parents)
-    if count == 0 or parents[-1] - parents[0] == count - 1:
+    new = parents[1:] != parents[:-1]
+    if count == 0 or new.all():
         return np.zeros(count, np.int32)
-    begins = np.flatnonzero(np.concatenate([[True], parents[1:] != parents[:-1]]))
+    begins = np.flatnonzero(np.concatenate([[True], new]))
     lengths = np.diff(np.append(begins, count))
     return (np.arange(count) - np.repeat(begins, lengths)).astype(np.int32)
 
@@ -268,7 +275,7 @@ def _rows_of(value: bytes, layout: Layout) -> Iterator[_Row]:
 def _text_rows(text: str, layout: Layout) -> Iterator[_Row]:
     at = 0
     while at < len(text):
-        fields, end = _fields(text, at, layout.delimiter)
+        fields, end = _fields(text, at, layout)
         if fields is None:
             end = text.find("\n", at)
             end = len(text) if end < 0 else end
@@ -283,9 +290,9 @@ def _text_rows(text: str, layout: Layout) -> Iterator[_Row]:
         at = end + 1
 
 
-def _fields(text: str, at: int, delimiter: str) -> tuple[list[str | None] | None, int]:
+def _fields(text: str, at: int, layout: Layout) -> tuple[list[str | None] | None, int]:
     """Fields of the row that begins at `at`, None if a quote is not closed; and where the row's line feed (or the end) is."""
-    quoted, bare = _patterns(delimiter)
+    quoted, bare = _patterns(layout.delimiter)
     fields: list[str | None] = []
     while True:
         match = quoted.match(text, at)
@@ -297,7 +304,8 @@ def _fields(text: str, at: int, delimiter: str) -> tuple[list[str | None] | None
             found = match.group()
             if found.lstrip(" ").startswith('"'):
                 return None, at
-            fields.append(_unescaped(found, delimiter) or None)
+            found = found.removeprefix(" ") if len(fields) == layout.blank_before else found
+            fields.append(_unescaped(found, layout.delimiter) or None)
         at = match.end()
         if at >= len(text) or text[at] == "\n":
             if fields[-1] and match.re is bare:

@@ -1,0 +1,89 @@
+"""Blocks of events as messages: exact, validated, and bad blocks are bad rows."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotspare.engine.codec import arrow_block
+from hotspare.errors import BusError
+from hotspare.model.types import Field, FieldType, KeyRole, Schema
+
+SCHEMA = Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("s", FieldType.STRING)))
+
+
+def block(**columns: pa.Array) -> bytes:
+    return arrow_block.encode(pa.RecordBatch.from_pydict(columns))
+
+
+def test_round_trip() -> None:
+    batch = pa.RecordBatch.from_pydict({"x": pa.array([1.5, None, float("nan")]), "s": pa.array(["a", "", None])})
+    found = arrow_block.decode(arrow_block.encode(batch))
+    assert found.schema == batch.schema
+    assert repr(found.to_pylist()) == repr(batch.to_pylist())
+
+
+def test_several_batches_are_one() -> None:
+    batch = pa.RecordBatch.from_pydict({"x": pa.array([1, 2])})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+        writer.write_batch(batch)
+    assert arrow_block.decode(sink.getvalue().to_pybytes()).column("x").to_pylist() == [1, 2, 1, 2]
+
+
+@given(st.one_of(st.binary(max_size=64), st.integers(0, 400).map(lambda cut: block(x=pa.array([1, 2, 3]))[:cut])))
+def test_anything_else_is_an_error_of_its_own(value: bytes) -> None:
+    try:
+        arrow_block.decode(value)
+    except BusError as error:
+        assert error.message == "a message is no Arrow block"
+
+
+@given(st.integers(0, 10_000), st.integers(0, 255))
+def test_a_damaged_block_never_breaks_the_reader(place: int, byte: int) -> None:
+    value = bytearray(block(id=pa.array([1, 2, 3]), s=pa.array(["a", "bb", None])))
+    value[place % len(value)] = byte
+    rows, bad = arrow_block.decode_events(bytes(value), 0, SCHEMA, "cq/w")
+    assert (rows is None) == (len(bad) == 1 and bad[0].reason == "format")
+
+
+def test_events_of_a_block() -> None:
+    value = block(
+        opcode=pa.array([1, 4, 9, 2]), flags=pa.array([1, 1, 1, 0]), s=pa.array(["a", "b", "c", "d"]), id=pa.array([1, 2, 3, 4])
+    )
+    rows, bad = arrow_block.decode_events(value, 5, SCHEMA, "cq/w")
+    assert rows is not None
+    assert (rows.message.tolist(), rows.index.tolist(), rows.opcode.tolist(), rows.flags.tolist()) == (
+        [5, 5],
+        [0, 1],
+        [1, 4],
+        [1, 1],
+    )
+    assert [c.to_pylist() for c in rows.columns] == [[1, 2], ["a", "b"]]
+    assert [(b.message, b.index, str(b.reason)) for b in bad] == [(5, 2, "opcode"), (5, 3, "flag")]
+
+
+def test_opcode_and_flags_may_be_missing() -> None:
+    rows, bad = arrow_block.decode_events(block(id=pa.array([1], pa.int32()), s=pa.array(["a"])), 0, SCHEMA, "cq/w")
+    assert rows is not None
+    assert (rows.opcode.tolist(), rows.flags.tolist(), rows.columns[0].type, bad) == ([1], [1], pa.int64(), [])
+
+
+@pytest.mark.parametrize(
+    ("value", "part"),
+    [
+        (block(id=pa.array([1])), "lacks the column s"),
+        (block(id=pa.array([1.5]), s=pa.array(["a"])), "column id of a block is double"),
+        (block(id=pa.array([1]), s=pa.array(["a"]), opcode=pa.array(["i"])), "column opcode of a block is string"),
+        (b"text", "no Arrow block"),
+    ],
+)
+def test_a_block_that_does_not_fit_is_one_bad_row(value: bytes, part: str) -> None:
+    rows, (bad,) = arrow_block.decode_events(value, 3, SCHEMA, "cq/w")
+    assert rows is None
+    assert (bad.message, bad.index, str(bad.reason)) == (3, 0, "format")
+    assert bad.sentence.startswith("window cq/w: ")
+    assert part in bad.sentence
