@@ -41,11 +41,9 @@ from hotspare.host.background import Background
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.frozen import end_frozen_process
 from hotspare.host.options import EngineOptions, RunnerKind
-from hotspare.model.connector_rules import rebind
 from hotspare.model.fingerprint import differences, from_document, to_document
 from hotspare.model.load import LoadedProject, load_project
 from hotspare.model.project import Project
-from hotspare.model.resolve import resolve
 from hotspare.runners import contract as runner_contract
 from hotspare.runners.contract import EndCause, Runner, RunnerEnd, RunnerInput
 from hotspare.stores.open import default_store_url, open_store
@@ -74,7 +72,7 @@ def run_engine(options: EngineOptions) -> int:
     checked_prefix(options.prefix)
     log = Log().bind(engine=options.engine)
     log.event(LogEvent.ENGINE_STARTING, project=str(options.project), bus=options.bus_url, version=hotspare.__version__)
-    loaded = load_project(options.project, options.properties)
+    loaded = load_project(options.project, options.properties, bindings=options.bindings)
     for warning in loaded.warnings:
         log.event(LogEvent.PROJECT_WARNING, str(warning))
     with contextlib.ExitStack() as stack:
@@ -117,8 +115,8 @@ class EngineProcess:
 
     def __init__(self, options: EngineOptions, loaded: LoadedProject, log: Log, stack: contextlib.ExitStack) -> None:
         self._options = options
-        self._project = rebind(loaded.project, options.bindings)
-        self._plan = compile_plan(resolve(self._project))
+        self._project = loaded.project
+        self._plan = compile_plan(loaded.resolved)
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._end: RunnerEnd | None = None
