@@ -202,6 +202,7 @@ def _event_piece(head: TopicHead, topic: int, rows: DecodedRows) -> _Piece:
 
 
 def _bad_piece(bad: list[BadRow]) -> _Piece:
+    bad = sorted(bad, key=lambda row: (row.message, row.index))
     columns = [
         pa.array([str(b.reason) for b in bad], pa.string()),
         pa.array([b.sentence for b in bad], pa.string()),

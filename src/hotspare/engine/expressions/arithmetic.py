@@ -108,6 +108,8 @@ def _round(_frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
         return arguments[0]
     digits = arguments[1].as_py() if len(arguments) > 1 else 0
     rounded = pc.round(arguments[0], ndigits=digits or 0, round_mode="half_towards_infinity")
+    if call.type is DOUBLE:
+        return pc.add(rounded, 0.0)  # no negative zero
     return rounded.cast(call.type.arrow)
 
 
@@ -138,8 +140,8 @@ def _log_to_base(base: Value, value: Value) -> Value:
 
 
 def _signum(value: Value) -> Value:
-    sign = pc.sign(value)
-    return pc.if_else(pc.is_nan(value), value, sign)
+    """NaN and both zeros are their own sign."""
+    return pc.if_else(pc.or_(pc.is_nan(value), pc.equal(value, 0.0)), value, pc.sign(value))
 
 
 ROW = Fallibility.ROW

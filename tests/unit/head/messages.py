@@ -1,0 +1,75 @@
+"""Raw batches and projects for the tests of the head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from hotspare.engine.batch import RAW_SCHEMA, MessageFormat
+from hotspare.model.project import (
+    AcceptedOpcodes,
+    ComputeWindow,
+    ContinuousQuery,
+    CopyWindow,
+    Dialect,
+    Edge,
+    Expression,
+    FilterWindow,
+    IndexType,
+    Project,
+    Publication,
+    SourceWindow,
+    Window,
+)
+from hotspare.model.types import Field, FieldType, KeyRole, Schema
+
+TRADES = Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("price", FieldType.DOUBLE), Field("name", FieldType.STRING)))
+READINGS = Schema((Field("key", FieldType.STRING, KeyRole.KEY), Field("at", FieldType.STAMP)))
+PRICED = Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("half", FieldType.DOUBLE), Field("size", FieldType.INT32)))
+
+
+@dataclass(frozen=True)
+class Message:
+    """`value` None is a tick."""
+
+    topic: int
+    value: bytes | None
+    format: int = MessageFormat.CSV
+    partition: int = 0
+
+
+def raw(messages: Sequence[Message], first_offset: int = 0) -> pa.RecordBatch:
+    count = len(messages)
+    offsets = range(first_offset, first_offset + count)
+    columns = [
+        [m.topic for m in messages],
+        [m.partition for m in messages],
+        list(offsets),
+        [1_000 * offset for offset in offsets],
+        [m.value is None for m in messages],
+        [m.format for m in messages],
+        [m.value or b"" for m in messages],
+    ]
+    return pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in zip(columns, RAW_SCHEMA, strict=True)], schema=RAW_SCHEMA)
+
+
+def project(accepts: AcceptedOpcodes = AcceptedOpcodes.ANY, compute_published: Publication = Publication.HIDDEN) -> Project:
+    """trades (stateless) -> large (filter) -> halves (compute) -> kept (copy); readings (keyed) -> seen (copy)."""
+    sql = Dialect.SPARK_SQL
+    windows: tuple[Window, ...] = (
+        SourceWindow(name="readings", schema=READINGS),
+        CopyWindow(name="seen", publication=Publication.PUBLISHED),
+        SourceWindow(name="trades", schema=TRADES, index=IndexType.EMPTY, accepts=accepts),
+        FilterWindow(name="large", condition=Expression("100 / price < 10 and ESP_OPCODE <> 'D'", sql)),
+        ComputeWindow(
+            name="halves",
+            schema=PRICED,
+            outputs=(Expression("price / (id - 3)", sql), Expression("cast(name as int)", sql)),
+            publication=compute_published,
+        ),
+        CopyWindow(name="kept", index=IndexType.EMPTY, publication=Publication.PUBLISHED),
+    )
+    edges = (Edge("readings", "seen"), Edge("trades", "large"), Edge("large", "halves"), Edge("halves", "kept"))
+    return Project("p", (ContinuousQuery("cq", windows, edges),))
