@@ -1,0 +1,107 @@
+"""Writes docs/expressions.md from the table of functions: `python -m tests.unit.expressions.reference_page`. A test compares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hotspare.engine.expressions.functions import CAST_NAMES, NAMES, REFUSED, TABLE
+from hotspare.model.project import Dialect
+
+PAGE = Path(__file__).parents[3] / "docs" / "expressions.md"
+
+_HEAD = """# Expressions
+
+The table of functions below is written from `src/hotspare/engine/expressions/` by `make docs`; do not edit.
+
+Compute, filter and functional windows take expressions over the fields of one event. YAML projects write them in **Spark SQL**;
+projects in SAS ESP XML write **SAS expressions**. Both become the same typed tree, evaluated over whole batches.
+
+```
+case when price > 100 then 'high' when price is null then null else 'low' end      Spark SQL
+if(price > 100, "high", if(isnull(price), null, "low"))                            SAS
+```
+
+## What holds in both
+
+- **Null** is unknown: an operator or function of null is null, `and` and `or` are three-valued, a condition that is null counts
+  as false. Functions that answer for null say so below.
+- **Errors belong to a row** (ANSI): overflow of integers and money, division by zero (of doubles too), a text that is no number.
+  The event becomes a bad event that names window and field; all others go on. A branch that is not taken does not fail:
+  `if(b <> 0, a / b, 0)` never does, nor does what `and`, `or`, `coalesce` leave out.
+- **NaN** equals NaN and is greater than every other number. `0.0` equals `-0.0`.
+- **Types**: int32, int64, money, double, string, date (seconds), stamp (microseconds), blob, and boolean inside expressions.
+  What loses nothing converts by itself: int32 to int64 to double, integers to money to double, date to stamp.
+- `/` always gives a double.
+- **ESP_OPCODE** (`I`, `U`, `P`, `D`, `SD`, `UB`) and **ESP_FLAGS** (letters of `N`, `P`, `R` joined) are strings like fields.
+- All times are in UTC.
+- Texts are compared by their bytes in UTF-8; lengths and places count characters.
+
+## Spark SQL
+
+- Names of fields in any case where that is unambiguous; names with other characters between backquotes.
+- A number with a point or an exponent is a double (in Spark a decimal). Types to cast to: int, bigint, double, string, boolean,
+  timestamp (our stamp), date (midnight of the day, as our date), decimal(18,4) (our money).
+- Assigning to a narrower field needs a cast: `cast(total as bigint)`.
+- Differences from Spark: `floor` and `ceil` of what does not fit int64 fail; an integer that does not fit 18 digits cannot meet
+  money; upper and lower case go character by character; regular expressions are those of RE2; `round` works on the double's
+  binary value.
+
+## SAS expressions
+
+Operators, weakest first: `or`, `and`, `not`, `= == != <> < <= > >=`, `&` (joins strings), `+ -`, `* / %`, sign. Strings stand in
+single or double quotes, a doubled quote being one. Fields are case-sensitive; `$name` in a functional window is the field `name`.
+Words and functions may be written in any case.
+
+- Integers are counted in int64. Truth values, dates and stamps are numbers where a number is wanted: 1 and 0, seconds, microseconds;
+  a number is a condition, true unless 0.
+- Assigning narrows numbers: the fraction is dropped toward zero, and what does not fit is a bad event (`number-range`).
+- `eventCounter()` belongs to functional windows: it counts the events that came to the window, deletes not, and goes on after a
+  restore.
+- Unverified against SAS, chosen: `/` of integers is a double; `match_string` takes `*` and `?` in its second argument; `substring`
+  and `indexOf` count from 0, `mid` and `instr` from 1.
+"""
+
+
+def render() -> str:
+    return "".join([_HEAD, *_table(), *_casts(), *_refused()])
+
+
+def _table() -> list[str]:
+    lines = ["\n## Functions\n\n| function | Spark SQL | SAS | may fail |\n|---|---|---|---|\n"]
+    for function in TABLE.values():
+        if not function.spark and not function.esp:
+            continue
+        spark, esp = (", ".join(f"`{name}`" for name in names) for names in (function.spark, function.esp))
+        fails = "yes" if function.fallibility.value == "row" else ""
+        lines.append(f"| {function.meaning} | {spark} | {esp} | {fails} |\n")
+    return lines
+
+
+def _casts() -> list[str]:
+    lines = ["\n## Conversions by name\n\n| to | Spark SQL (beside `cast` and `try_cast`) | SAS |\n|---|---|---|\n"]
+    kinds = sorted({kind for names in CAST_NAMES.values() for kind in names.values()})
+    for kind in kinds:
+        cells = [
+            ", ".join(f"`{name}`" for name, to in CAST_NAMES[dialect].items() if to == kind)
+            for dialect in (Dialect.SPARK_SQL, Dialect.ESP)
+        ]
+        lines.append(f"| {kind} | {cells[0]} | {cells[1]} |\n")
+    return lines
+
+
+def _refused() -> list[str]:
+    lines = ["\n## Refused\n\nEvery engine must give the same output, so these are refused with the reason:\n\n"]
+    for reason in dict.fromkeys(REFUSED.values()):
+        names = ", ".join(f"`{name}`" for name, why in REFUSED.items() if why == reason)
+        lines.append(f"- {names}: {reason}.\n")
+    return lines
+
+
+def unlisted() -> set[str]:
+    """Names that can be called and stand nowhere in the table."""
+    named = {name for function in TABLE.values() for name in (*function.spark, *function.esp)}
+    return {name for names in NAMES.values() for name in names} - named
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render())
