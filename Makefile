@@ -45,9 +45,10 @@ bench: setup-test ## measure latency, throughput and fail-over; prints each numb
 chaos-embedded: setup-test ## kill, freeze and restart real engines on the SQLite bus in a loop
 	$(PY) -m benchmarks.chaos_embedded $(ARGS)
 
-docs: $(STAMPS)/test ## write the generated pages again: docs/errors.md, docs/commands.md
+docs: $(STAMPS)/test ## write the generated pages again: docs/errors.md, docs/commands.md, docs/expressions.md
 	$(PY) -m tests.repo.errors_page
 	$(PY) -m tests.unit.cli.commands_page
+	$(PY) -m tests.unit.expressions.reference_page
 
 lock: ## choose versions anew from pyproject.toml and write the lock files
 	.ci/lock

@@ -92,7 +92,7 @@ def fed(plan: Plan, rows: Sequence[str]) -> Fed:
 
 
 def relation_of(changelog: Sequence[tuple[int, int, Row]]) -> Relation:
-    """The rows by key. Every step is checked: an insert is new, behind an update block stands the old row, a delete has the stored one."""
+    """The rows by key. Every step is checked: inserts are new, old rows stand behind update blocks, deletes have stored values."""
     rows: Relation = {}
     replaced: Row | None = None
     for opcode, _, row in changelog:

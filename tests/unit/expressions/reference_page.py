@@ -52,8 +52,8 @@ Operators, weakest first: `or`, `and`, `not`, `= == != <> < <= > >=`, `&` (joins
 single or double quotes, a doubled quote being one. Fields are case-sensitive; `$name` in a functional window is the field `name`.
 Words and functions may be written in any case.
 
-- Integers are counted in int64. Truth values, dates and stamps are numbers where a number is wanted: 1 and 0, seconds, microseconds;
-  a number is a condition, true unless 0.
+- Integers are counted in int64. Truth values, dates and stamps are numbers where a number is wanted: 1 and 0, seconds,
+  microseconds; a number is a condition, true unless 0.
 - Assigning narrows numbers: the fraction is dropped toward zero, and what does not fit is a bad event (`number-range`).
 - `eventCounter()` belongs to functional windows: it counts the events that came to the window, deletes not, and goes on after a
   restore.
