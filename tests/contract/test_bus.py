@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hotspare.bus.contract import SOURCE_HEADER, TICK_HEADER, Bus, Outgoing, Partition
+from hotspare.bus.contract import SOURCE_HEADER, TICK_HEADER, Bus, HeaderGuard, Outgoing, Partition
 from hotspare.errors import PositionLost, TopicMissing, UsageError
 from tests.contract.material import START_US, ManualClock, outgoing, read_all
 
@@ -204,3 +204,33 @@ def test_many_writers_at_once_lose_and_double_nothing(open_bus_door: OpenBus) ->
         assert given == sorted(given)
         for n, offset in enumerate(given):
             assert [m.value.decode() for m in found[offset : offset + 2]] == [f"{name}{n}a", f"{name}{n}b"]
+
+
+def test_a_guarded_append_gives_way_to_what_somebody_else_wrote(bus: Bus) -> None:
+    """SPEC E8: a publisher that was frozen cannot double what its successor published."""
+    bus.create_topic("in")
+    mine = [Outgoing(b"a", ((SOURCE_HEADER, b"file@1"),))]
+    assert bus.append_guarded(IN, mine, HeaderGuard(SOURCE_HEADER, b"file@", 0)) == 0
+    assert bus.append(IN, [Outgoing(b"", ((TICK_HEADER, b""),)), Outgoing(b"x", ((SOURCE_HEADER, b"other@1"),))]) == 1
+    assert bus.append_guarded(IN, mine, HeaderGuard(SOURCE_HEADER, b"file@", 1)) == 3
+    assert bus.append_guarded(IN, mine, HeaderGuard(SOURCE_HEADER, b"file@", 3)) is None
+    assert bus.end_offset(IN) == 4
+
+
+def test_of_many_publishers_of_one_source_one_writes_each_piece(open_bus_door: OpenBus) -> None:
+    open_bus_door().create_topic("in")
+
+    def publish(bus: Bus) -> None:
+        since, place = 0, 0
+        while place < 30:
+            message = Outgoing(str(place).encode(), ((SOURCE_HEADER, b"file@%d" % (place + 1)),))
+            offset = bus.append_guarded(IN, [message], HeaderGuard(SOURCE_HEADER, b"file@", since))
+            newest = bus.newest_with_header(IN, SOURCE_HEADER, b"file@")
+            assert offset is not None or newest is not None
+            if newest is not None:
+                since, place = newest.offset + 1, int(newest.value) + 1
+
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(publish, open_bus_door()) for _ in range(3)]:
+            done.result()
+    assert [int(message.value) for message in read_all(open_bus_door(), IN)] == list(range(30))

@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from hotspare.bus.contract import SOURCE_HEADER, Bus, Commit, Outgoing, OutputId, Partition, Producer, Progress
+from hotspare.bus.contract import SOURCE_HEADER, Bus, Commit, HeaderGuard, Outgoing, OutputId, Partition, Producer, Progress
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.errors import HotspareError
@@ -27,6 +27,7 @@ partition = st.builds(Partition, topic, st.integers(0, 2))
 headers = st.lists(st.tuples(st.sampled_from([SOURCE_HEADER, "h", "ü"]), st.binary(max_size=5)), max_size=2).map(tuple)
 message = st.builds(Outgoing, st.binary(max_size=20), headers)
 messages = st.lists(message, max_size=4)
+guard = st.builds(HeaderGuard, st.sampled_from([SOURCE_HEADER, "h"]), st.binary(max_size=1), st.integers(0, 9))
 group = st.sampled_from(["g", "h"])
 epoch = st.integers(0, 4)
 number = st.integers(0, 2**40)
@@ -74,6 +75,10 @@ class Twins(RuleBasedStateMachine):
     def append(self, partition: Partition, messages: list[Outgoing]) -> None:
         self.same(lambda which: self.twins[which].append(partition, messages))
 
+    @rule(partition=partition, messages=messages, guard=guard)
+    def append_guarded(self, partition: Partition, messages: list[Outgoing], guard: HeaderGuard) -> None:
+        self.same(lambda which: self.twins[which].append_guarded(partition, messages, guard))
+
     @rule(partition=partition, before=st.integers(0, 20))
     def trim(self, partition: Partition, before: int) -> None:
         self.same(lambda which: self.twins[which].trim(partition, before))
@@ -102,6 +107,10 @@ class Twins(RuleBasedStateMachine):
     def publish(self, group: str, epoch: int, commit: Commit) -> None:
         if group in self.producers:
             self.same(lambda which: self.producers[group][which].publish(epoch, commit))
+
+    @rule(group=group)
+    def forget(self, group: str) -> None:
+        self.same(lambda which: self.twins[which].forget(group))
 
     @invariant()
     def hold_the_same(self) -> None:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hotspare.bus.contract import Bus, Commit, Outgoing, OutputId, Producer, Progress
+from hotspare.bus.contract import Bus, Commit, Outgoing, OutputId, Partition, Producer, Progress
 from hotspare.errors import Fenced, TopicOwned, UsageError
 from tests.contract.material import outgoing, progress, values
 
@@ -165,3 +165,22 @@ def test_of_many_engines_at_once_the_newest_epoch_ends_alone(open_bus_door: Open
     assert {epoch: epochs.count(epoch) for epoch in published} == published
     assert published[8] == 10
     assert bus.progress("g")["s"] == progress(10, 8)
+
+
+def test_a_forgotten_group_begins_anew_under_its_epoch(open_bus_door: OpenBus) -> None:
+    """`hotspare reset`: empty output topics, no progress, no owner; but an old epoch publishes never again."""
+    bus = open_bus_door()
+    one, other = producer(bus), producer(bus, "h", ["x"])
+    for each, topic in ((one, "o1"), (other, "x")):
+        each.fence(5)
+        each.publish(5, Commit({topic: outgoing("a", "b")}, {"s": progress(2, 5)}))
+    open_bus_door().forget("g")
+    assert dict(bus.progress("g")) == {}
+    assert (bus.begin_offset(Partition("o1")), bus.end_offset(Partition("o1"))) == (2, 2)
+    assert (dict(bus.progress("h")), values(bus, "x")) == ({"s": progress(2, 5)}, ["a", "b"])
+    again = producer(bus, "k")
+    again.fence(1)
+    with pytest.raises(TopicOwned):
+        producer(bus, "g")
+    with pytest.raises(Fenced):
+        one.fence(4)

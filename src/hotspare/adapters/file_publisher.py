@@ -18,7 +18,7 @@ from hotspare.adapters.csv_file import CsvFile, Growth
 from hotspare.adapters.pace import Pace
 from hotspare.adapters.rows import QuoteRule, Row
 from hotspare.adapters.source_position import SourcePosition, newest_position, source_headers, source_prefix
-from hotspare.bus.contract import Bus, Outgoing, Partition
+from hotspare.bus.contract import SOURCE_HEADER, Bus, HeaderGuard, Outgoing, Partition
 from hotspare.errors import BusError, UnknownResult, UsageError
 
 _T = TypeVar("_T")
@@ -94,6 +94,10 @@ class _StopAsked(Exception):
     """Stop was asked for while the bus was out of reach."""
 
 
+class _Overtaken(Exception):
+    """The topic holds more of the source than this publisher wrote."""
+
+
 class _Publication:
     """One call of `publish_file`."""
 
@@ -116,14 +120,20 @@ class _Publication:
         self._file = self._open()
         self._pass = 0
         self._published_bytes = 0
+        self._since_offset = 0
         self._events = 0
         self._events_before = 0
         self._first_row_checked = False
 
     def run(self) -> PublishProgress:
         with contextlib.suppress(_StopAsked):
-            self._resume()
-            self._publish()
+            while True:
+                try:
+                    self._resume()
+                    self._publish()
+                    break
+                except _Overtaken:
+                    self._reopen()
         return self._progress()
 
     def close(self) -> None:
@@ -158,6 +168,8 @@ class _Publication:
 
     def _resume(self) -> None:
         """Take up the file where the topic says that its publisher stopped."""
+        # what is written to the topic after this look is seen by the guard of the next append
+        self._since_offset = self._retried(lambda: self._bus.end_offset(self._partition))
         position = self._retried(lambda: newest_position(self._bus, self._partition, self._prefix))
         size = self._file.bytes_total
         self._pass, offset = 0, position.published_bytes
@@ -165,7 +177,7 @@ class _Publication:
             self._pass = (offset - 1) // size
             offset -= self._pass * size
         if self._options.events_max and offset:
-            self._events_before = self._count_before(offset)
+            self._events_before = self._count_before(offset) - self._events
             self._reopen()
         self._file.seek(offset, position.check)
         self._published_bytes = position.published_bytes
@@ -180,7 +192,8 @@ class _Publication:
 
     def _wanted(self) -> int:
         limit = self._options.events_max
-        return min(limit - self._events_before - self._events, _APPEND_ROWS_MAX) if limit else _APPEND_ROWS_MAX
+        left = limit - self._events_before - self._events if limit else _APPEND_ROWS_MAX
+        return max(0, min(left, _APPEND_ROWS_MAX))
 
     def _check_first_row(self, row: Row) -> None:
         """SPEC I10: a file whose rows cannot fit is refused before anything is published."""
@@ -211,13 +224,21 @@ class _Publication:
         self._events += len(rows)
 
     def _append_once(self, messages: Sequence[Outgoing], published_bytes: int) -> None:
-        """Append, and where no answer came ask the topic whether it happened."""
+        """Append, and where no answer came ask the topic whether it happened. _Overtaken where another process, which has the
+        file too, wrote since: an engine that was active before, or one that took over while this one was frozen."""
+        guard = HeaderGuard(SOURCE_HEADER, self._prefix, self._since_offset)
         try:
-            self._retried(lambda: self._bus.append(self._partition, messages))
+            first = self._retried(lambda: self._bus.append_guarded(self._partition, messages, guard))
         except UnknownResult:
+            end = self._retried(lambda: self._bus.end_offset(self._partition))
             newest = self._retried(lambda: newest_position(self._bus, self._partition, self._prefix))
-            if newest.published_bytes != published_bytes:
+            if newest.published_bytes == self._published_bytes:
                 self._append_once(messages, published_bytes)
+                return
+            first = end - len(messages) if newest.published_bytes == published_bytes else None
+        if first is None:
+            raise _Overtaken
+        self._since_offset = first + len(messages)
 
     def _retried(self, call: Callable[[], _T]) -> _T:
         """The call's result; tried again as long as the bus says that nothing was written."""

@@ -45,6 +45,15 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True)
+class HeaderGuard:
+    """Stands against a message at or after `since_offset` whose header `name` begins with `prefix`."""
+
+    name: str
+    prefix: bytes
+    since_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """A message as the bus stores it."""
 
@@ -100,6 +109,12 @@ class Bus(Protocol):
         TopicMissing, BusUnavailable, BusLocked; UnknownResult if the answer was lost: look at the topic before repeating it.
         """
 
+    def append_guarded(self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard) -> int | None:
+        """Compare-and-set: `append`, unless a message kept on the partition is one that `guard` stands against; then None.
+
+        So of two publishers of one source, also one that was frozen in the middle, none writes what the other wrote.
+        """
+
     def read(self, partition: Partition, offset: int, *, messages_max: int, bytes_max: int, wait_ms: int = 0) -> Sequence[Message]:
         """Best effort: messages from `offset` on, in order, at least one where there is one, within both limits after the first.
 
@@ -123,6 +138,10 @@ class Bus(Protocol):
 
     def progress(self, group: str) -> Mapping[str, Progress]:
         """Best effort: what is committed, per output stream; streams never published are absent."""
+
+    def forget(self, group: str) -> None:
+        """Atomic: empty the group's output topics, remove its progress and give the topics up (`hotspare reset`); its fencing
+        epoch stays. Not while an engine of the group runs: what it publishes afterwards would begin in the middle."""
 
     def close(self) -> None: ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hotspare.bus.contract import Commit, Outgoing, Partition, Progress
+from hotspare.bus.contract import Commit, HeaderGuard, Message, Outgoing, Partition, Progress
 from hotspare.bus.naming import TOPIC_NAME_LENGTH_MAX
 from hotspare.errors import Fenced, PositionLost, TopicMissing, TopicOwned, UsageError
 
@@ -68,6 +68,12 @@ def check_read(partition: Partition, offset: int, messages_max: int, bytes_max: 
             f"cannot read {partition.topic}[{partition.number}] from offset {offset}, {messages_max} messages, {bytes_max} bytes",
             hint="the offset is 0 or more, both limits are 1 or more",
         )
+
+
+def stands_against(guard: HeaderGuard, message: Message) -> bool:
+    """Whether a message is one that the guard is about, wherever it stands."""
+    value = message.header(guard.name)
+    return value is not None and value.startswith(guard.prefix)
 
 
 def check_epoch(epoch: int) -> None:

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Protocol
 
 from hotspare.bus import limits
-from hotspare.bus.contract import Commit, Message, Outgoing, Partition, Progress
+from hotspare.bus.contract import Commit, HeaderGuard, Message, Outgoing, Partition, Progress
 from hotspare.errors import BusLocked, BusUnavailable, UnknownResult
 
 
@@ -31,6 +31,7 @@ class BusOperation(Enum):
     FENCE = "fence"
     PROGRESS = "progress"
     PUBLISH = "publish"
+    FORGET = "forget"
 
 
 class BusFault(Enum):
@@ -159,6 +160,20 @@ class MemoryBusClient:
             raise _unknown(self._name, BusOperation.APPEND)
         return first
 
+    def append_guarded(self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard) -> int | None:
+        limits.check_messages(messages)
+        fault = _strike(self._bus, self._name, BusOperation.APPEND)
+        with self._bus.changed:
+            log = self._bus.log(partition)
+            later = log.messages[max(0, guard.since_offset - log.begin) :]
+            first = (
+                None if any(limits.stands_against(guard, message) for message in later) else log.append(messages, self._bus.clock())
+            )
+            self._bus.changed.notify_all()
+        if fault is BusFault.UNKNOWN_WRITTEN:
+            raise _unknown(self._name, BusOperation.APPEND)
+        return first
+
     def read(self, partition: Partition, offset: int, *, messages_max: int, bytes_max: int, wait_ms: int = 0) -> Sequence[Message]:
         limits.check_read(partition, offset, messages_max, bytes_max)
         _strike(self._bus, self._name, BusOperation.READ)
@@ -213,6 +228,16 @@ class MemoryBusClient:
         _strike(self._bus, self._name, BusOperation.PROGRESS)
         with self._bus.changed:
             return limits.frozen_progress(self._bus.progress.get(group, {}))
+
+    def forget(self, group: str) -> None:
+        _strike(self._bus, self._name, BusOperation.FORGET)
+        with self._bus.changed:
+            for topic in [topic for topic, owner in self._bus.owners.items() if owner == group]:
+                for log in self._bus.logs[topic]:
+                    log.begin = log.end
+                    log.messages.clear()
+                del self._bus.owners[topic]
+            self._bus.progress.pop(group, None)
 
     def close(self) -> None:
         """Nothing to give back."""

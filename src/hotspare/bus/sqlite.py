@@ -9,11 +9,12 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from hotspare.bus import limits
 from hotspare.bus import sqlite_schema as sql
-from hotspare.bus.contract import Commit, Message, Outgoing, Partition, Progress
+from hotspare.bus.contract import Commit, HeaderGuard, Message, Outgoing, Partition, Progress
 from hotspare.bus.sqlite_schema import PartitionSql
 from hotspare.errors import BusLocked, BusUnavailable, UnknownResult
 from hotspare.sqlite_file import FileErrors, SqliteFile, Sync
@@ -67,6 +68,15 @@ class SqliteBus:
         with self._file.writing() as connection:
             return _insert(connection, statements, messages, self._clock())
 
+    def append_guarded(self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard) -> int | None:
+        limits.check_messages(messages)
+        statements = self._statements(partition)
+        with self._file.writing() as connection:
+            end = connection.execute(sql.OFFSETS, (statements.id,)).fetchone()[1]
+            if _newest(connection, statements, (guard.since_offset, end), guard.name, guard.prefix) is not None:
+                return None
+            return _insert(connection, statements, messages, self._clock()) if messages else int(end)
+
     def read(self, partition: Partition, offset: int, *, messages_max: int, bytes_max: int, wait_ms: int = 0) -> Sequence[Message]:
         limits.check_read(partition, offset, messages_max, bytes_max)
         statements = self._statements(partition)
@@ -91,26 +101,10 @@ class SqliteBus:
         """Scans backwards in short reads, by the headers alone: messages written by a publisher are found near the end."""
         statements = self._statements(partition)
         begin, end, _ = self._offsets(statements)
-        needle = sql.header_needle(name, prefix)
-
-        def newest(low: int, high: int) -> Message | None:
-            def scan(connection: sqlite3.Connection) -> Message | None:
-                cursor = connection.execute(statements.with_header, (low, high, needle))
-                try:
-                    for row in cursor:
-                        message = Message(row[0], row[1], row[2], sql.decode_headers(row[3]))
-                        value = message.header(name)
-                        if value is not None and value.startswith(prefix):
-                            return message
-                    return None
-                finally:
-                    cursor.close()
-
-            return self._file.reading(scan)
-
         while end > begin:
             low = max(begin, end - _SCAN_OFFSETS)
-            found = newest(low, end)
+            scan = partial(_newest, statements=statements, between=(low, end), name=name, prefix=prefix)
+            found = self._file.reading(scan)
             if found is not None:
                 return found
             end = low
@@ -143,6 +137,16 @@ class SqliteBus:
 
     def progress(self, group: str) -> Mapping[str, Progress]:
         return _progress(self._file, group)
+
+    def forget(self, group: str) -> None:
+        with self._file.writing() as connection:
+            owned = [row[0] for row in connection.execute(sql.FIND_OWNED, (group,)).fetchall()]
+            connection.executemany(sql.EMPTY_TOPIC, [(topic,) for topic in owned])
+            connection.execute(sql.FORGET_PROGRESS, (group,))
+            connection.execute(sql.FORGET_OWNER, (group,))
+        for topic, partitions in self.topics().items():
+            for number in range(partitions if topic in owned else 0):
+                self.trim(Partition(topic, number), self.begin_offset(Partition(topic, number)))
 
     def close(self) -> None:
         self._file.close()
@@ -235,6 +239,21 @@ def _insert(connection: sqlite3.Connection, statements: PartitionSql, messages: 
     connection.executemany(statements.insert, rows)
     connection.execute(sql.ADVANCE, (first + len(rows), append_us, statements.id))
     return int(first)
+
+
+def _newest(
+    connection: sqlite3.Connection, statements: PartitionSql, between: tuple[int, int], name: str, prefix: bytes
+) -> Message | None:
+    """The newest message from the first offset up to before the second whose header begins so."""
+    cursor = connection.execute(statements.with_header, (*between, sql.header_needle(name, prefix)))
+    try:
+        for row in cursor:
+            message = Message(row[0], row[1], row[2], sql.decode_headers(row[3]))
+            if limits.stands_against(HeaderGuard(name, prefix, 0), message):
+                return message
+        return None
+    finally:
+        cursor.close()
 
 
 def _take(

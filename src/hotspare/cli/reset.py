@@ -24,14 +24,14 @@ def command(
     project: Annotated[Path | None, typer.Argument(help="Project file whose group is meant.")] = None,
     *,
     group: Annotated[str, typer.Option(help="Instead of a project's file: the group, PREFIX.PROJECT")] = "",
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db")] = "",
+    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db")],
     coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")] = "",
     store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.")] = "",
     prefix: Annotated[str, typer.Option(help="First part of all topic names, with a project's file.")] = "hotspare",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also where engines of other machines may be alive.")] = False,
 ) -> None:
-    """Forget a group's origin, project and snapshots. Its topics and its epoch stay."""
+    """Forget a group's state: it begins anew with the input that is kept. Its output topics are emptied; the epoch stays."""
     from hotspare.bus.naming import checked_prefix, group_name
     from hotspare.cli.project_file import loaded_project
     from hotspare.cli.status import open_sources
@@ -48,10 +48,13 @@ def command(
         _refuse_if_alive(sources.coordination, group, _Others.GONE if force else _Others.UNKNOWN)
         count = len(sources.store.list(group)) if sources.store is not None else 0
         if not yes:
-            typer.confirm(f"forget group {group} with {count} snapshots?", abort=True)
+            typer.confirm(f"forget group {group} with {count} snapshots, and empty its output topics?", abort=True)
+        # in this order, so that a reset that was cut short leaves nothing that stands ahead of what is published
         if sources.store is not None:
             sources.store.forget(group)
         sources.coordination.forget(group)
+        assert sources.bus is not None
+        sources.bus.forget(group)
     typer.echo(f"group {group} is forgotten, with {count} snapshots")
 
 

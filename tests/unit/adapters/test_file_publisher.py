@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from hotspare.adapters.canonical import RowForm
 from hotspare.adapters.csv_file import Growth
 from hotspare.adapters.file_publisher import PublishOptions, PublishProgress, publish_file
-from hotspare.bus.contract import SOURCE_HEADER, Outgoing, Partition
+from hotspare.bus.contract import SOURCE_HEADER, HeaderGuard, Outgoing, Partition
 from hotspare.bus.memory import BusFault, BusOperation, MemoryBus, MemoryBusClient
 from hotspare.errors import BusError, UsageError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
@@ -54,11 +55,11 @@ class StopsAfter:
     def __getattr__(self, name: str) -> object:
         return getattr(self._bus, name)
 
-    def append(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
+    def append_guarded(self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard) -> int | None:
         self._left -= 1
         if self._left < 0 and not self._after:
             raise self.Killed
-        first = self._bus.append(partition, messages)
+        first = self._bus.append_guarded(partition, messages, guard)
         if self._left < 0:
             raise self.Killed
         return first
@@ -113,6 +114,14 @@ def test_maxevents_counts_over_restarts(tmp_path: Path) -> None:
     assert values(bus) == [b"i,n,%d,x" % (number % 10) for number in range(13)]
 
 
+def test_a_limit_that_was_passed_already_ends_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes(numbered(10))
+    bus = new_bus()
+    publish(bus, path)
+    assert publish(bus, path, events_max=3).events == 0
+
+
 def test_an_append_without_an_answer_happens_once(tmp_path: Path) -> None:
     """SPEC E8: the topic itself says whether it took place."""
 
@@ -130,6 +139,36 @@ def test_an_append_without_an_answer_happens_once(tmp_path: Path) -> None:
     bus.create_topic(TOPIC.topic)
     publish(bus, path, block_rows=2)
     assert values(bus) == numbered(3).splitlines()
+
+
+class FrozenWhileAnother:
+    """A bus whose user is frozen just before its n-th append, while another publisher runs to the file's end or a part of it."""
+
+    def __init__(self, bus: MemoryBusClient, at: int, other: Callable[[], object]) -> None:
+        self._bus, self._left, self._other = bus, at, other
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._bus, name)
+
+    def append_guarded(self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard) -> int | None:
+        self._left -= 1
+        if self._left == -1:
+            self._other()
+        return self._bus.append_guarded(partition, messages, guard)
+
+
+@given(at=st.integers(0, 4), events=st.integers(1, 9), block=st.integers(1, 3), limit=st.sampled_from([0, 7]))
+def test_one_that_was_frozen_does_not_double_what_its_successor_wrote(at: int, events: int, block: int, limit: int) -> None:
+    """SPEC E8, E16: a connector of an active engine that was frozen, then thawed before it knows."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "in.csv"
+        path.write_bytes(numbered(9))
+        bus = new_bus()
+        options = PublishOptions(events_max=limit, block_rows=block, rate=1e6)
+        part = PublishOptions(events_max=min(events, limit or 9), block_rows=block)
+        frozen = FrozenWhileAnother(bus, at, lambda: publish_file(bus, TOPIC, path, part, threading.Event()))
+        publish_file(frozen, TOPIC, path, options, threading.Event())  # type: ignore[arg-type]
+        assert values(bus) == numbered(limit or 9).splitlines()
 
 
 def test_a_growing_file_gives_whole_rows_only(tmp_path: Path) -> None:

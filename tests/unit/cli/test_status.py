@@ -148,7 +148,11 @@ def test_reset_forgets_but_for_the_epoch(sources: GroupSources, bus_url: str) ->
     assert done.returncode == 0, done.stderr
     assert sources.coordination.fact(GROUP, "origin") is None
     assert sources.coordination.leader(GROUP).epoch == 1
-    assert report(sources, [GROUP])["groups"][0]["snapshots"] == []
+    document = report(sources, [GROUP])["groups"][0]
+    assert (document["snapshots"], document["progress"]) == ([], [])
+    topics = {t["topic"]: t for t in json.loads(hotspare("topics", "--bus", bus_url, "--json").stdout)["topics"]}
+    assert topics[OUTBOUND]["begin_offset"] == topics[OUTBOUND]["end_offset"] == 1
+    assert topics[INBOUND.topic]["begin_offset"] == 0, "the input stays"
 
 
 def test_reset_asks_about_engines_that_it_cannot_see(sources: GroupSources, bus_url: str) -> None:
