@@ -15,7 +15,7 @@ ARGS   ?=
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMPS)/jars ## virtual environment, dependencies, a Java runtime if none is found, pinned jars: .venv/bin/hotspare
+setup: $(STAMPS)/jars $(STAMPS)/kernels ## virtual environment, dependencies, a Java runtime if none is found, pinned jars: .venv/bin/hotspare
 
 setup-test: setup $(STAMPS)/test ## setup, and what the checks need
 
@@ -80,6 +80,10 @@ $(STAMPS)/jre: requirements-jre.lock $(STAMPS)/runtime
 # Without the jars everything runs, only slower; so a failure is one line, not the end. `make jars` tries again.
 $(STAMPS)/jars: $(STAMPS)/jre
 	@$(PY) -m hotspare.runners.spark.jars || echo "jars: not fetched, Spark runs slower without them; 'make jars' tries again"
+	@touch $@
+
+$(STAMPS)/kernels: $(STAMPS)/runtime
+	@$(PY) -m hotspare.demo.prepare
 	@touch $@
 
 jars: $(STAMPS)/jre ## fetch the pinned jars again
