@@ -170,6 +170,25 @@ def relink() -> Iterator[Args]:
         yield rows, policy, count
 
 
+def arrived() -> Iterator[Args]:
+    made = _random().integers(-1, 5, (9, 5))
+    yield made, np.zeros(9, np.int64), np.zeros(9, np.int64)
+
+
+def gather_outputs() -> Iterator[Args]:
+    rows = _stored(policies()[0])._rows
+    made = _random().integers(0, 6, (9, 5))
+    columns = np.zeros(9, np.int64), np.zeros(9, np.uint8), np.zeros(9, np.uint8)
+    yield rows, made, *columns, np.zeros((9, 3), np.int64), np.zeros((9, 3), np.bool_)
+
+
+def split_columns() -> Iterator[Args]:
+    random = _random()
+    for count in (0, 5, 1100):
+        lanes, valid = random.integers(-9, 9, (count, 2)), random.random((count, 2)) < 0.8
+        yield lanes, valid, np.zeros((2, count), np.int64), np.zeros((2, count), np.bool_), np.zeros(2, np.int64)
+
+
 def gather_rows() -> Iterator[Args]:
     random = _random()
     lanes, valid = random.integers(-9, 9, (9, 3)), random.random((9, 3)) < 0.5
@@ -254,7 +273,9 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "relation.boundary_passed": boundary_passed,
     "relation.fill_table": fill_table,
     "relation.relink": relink,
+    "relation.arrived": arrived,
     "relation.gather_rows": gather_rows,
+    "relation.gather_outputs": gather_outputs,
     "summary.window_sums": window_sums,
     "summary.window_squares": window_sums,
     "summary.window_differences": window_differences,
@@ -262,6 +283,7 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "summary.running": running,
     "outputs.due_heartbeats": due_heartbeats,
     "outputs.first_disorder": first_disorder,
+    "outputs.split_columns": split_columns,
     "outputs.number_outputs": number_outputs,
 }
 """By kernel, as in KERNELS."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from hotspare.engine.batch import ARROW_TYPE
 from hotspare.engine.chunk import Bools, Int64s
+from hotspare.engine.kernels.outputs import split_columns
 from hotspare.engine.strings import StringTable
 from hotspare.model.events import OPCODE_LETTER, Opcode
 from hotspare.model.types import FieldType, Schema
@@ -61,11 +62,25 @@ def to_lanes(arrays: Sequence[pa.Array], schema: Schema, strings: StringTable) -
 
 def to_arrow(lane: Int64s, valid: Bools, type_: FieldType, strings: StringTable) -> pa.Array:
     """The Arrow array of `ARROW_TYPE[type_]` that a lane and its validity mean. Copies what it keeps."""
-    arrow_type = ARROW_TYPE[type_]
+    return _array(lane.copy(), None if valid.all() else valid, type_, strings)
+
+
+def to_arrow_columns(lanes: Int64s, valid: Bools, schema: Schema, strings: StringTable) -> list[pa.Array]:
+    """One Arrow array per field of lanes int64[n, width] and validity bool[n, width]."""
+    count, width = lanes.shape
+    columns, masks = np.empty((width, count), np.int64), np.empty((width, count), np.bool_)
+    nulls = np.zeros(width, np.int64)
+    split_columns(lanes, valid, columns, masks, nulls)
+    some = nulls.tolist()
+    return [_array(columns[i], masks[i] if some[i] else None, f.type, strings) for i, f in enumerate(schema.fields)]
+
+
+def _array(lane: Int64s, valid: Bools | None, type_: FieldType, strings: StringTable) -> pa.Array:
+    """`lane` is contiguous and given away; `valid` is None where nothing is null."""
     if type_ in CODED:
-        return strings.arrow(np.ascontiguousarray(lane), valid, arrow_type)
-    mask = None if valid.all() else np.packbits(valid, bitorder="little")
-    return pa.Array.from_buffers(arrow_type, len(lane), [pa.py_buffer(mask) if mask is not None else None, _values(lane, type_)])
+        return strings.arrow(lane, np.ones(len(lane), np.bool_) if valid is None else valid, ARROW_TYPE[type_])
+    mask = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(ARROW_TYPE[type_], len(lane), [mask, _values(lane, type_)])
 
 
 def _values(lane: Int64s, type_: FieldType) -> pa.Buffer:
@@ -77,7 +92,7 @@ def _values(lane: Int64s, type_: FieldType) -> pa.Buffer:
         values[:, 0] = lane
         values[:, 1] = lane >> 63
     else:
-        values = lane.copy()
+        values = lane
     return pa.py_buffer(values)
 
 

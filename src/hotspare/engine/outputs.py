@@ -8,7 +8,7 @@ import pyarrow as pa
 from hotspare.engine.batch import output_schema
 from hotspare.engine.chunk import Chunk, Int64s
 from hotspare.engine.kernels.outputs import Positions, number_outputs
-from hotspare.engine.lanes import CODED, to_arrow
+from hotspare.engine.lanes import CODED, to_arrow_columns
 from hotspare.engine.operators.contract import BadEvent
 from hotspare.engine.plan import BAD_SCHEMA
 from hotspare.engine.state import OutputId, StreamState
@@ -46,7 +46,7 @@ def number_and_write(
     stream.last_id = OutputId(int(topic[-1]), int(partition[-1]), int(offset[-1]), int(index[-1]), int(ordinals[-1]))
     head = (np.arange(first, first + count), topic, partition, offset, index, ordinals, digests, chunk.opcode, chunk.flags)
     columns = [pa.array(column) for column in head]
-    columns += [to_arrow(chunk.lanes[:, i], chunk.valid[:, i], f.type, strings) for i, f in enumerate(schema.fields)]
+    columns += to_arrow_columns(chunk.lanes, chunk.valid, schema, strings)
     return pa.RecordBatch.from_arrays(columns, schema=output_schema(schema))
 
 

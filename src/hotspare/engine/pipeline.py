@@ -14,8 +14,8 @@ from hotspare.engine.state import OutputId, PartitionKey, State
 from hotspare.engine.step import fresh_state, step
 from hotspare.errors import StateError
 
-STEP_ROWS_MAX = 65_536
-"""Rows of one step: what a step works on stays near the processor, and memory for intermediate results is bounded."""
+STEP_ROWS_MAX = 131_072
+"""Rows of one step: bounds the memory of intermediate results."""
 
 
 class Pipeline:

@@ -53,26 +53,22 @@ class RowTime:
 
 @dataclass(slots=True)
 class Resolution:
-    """What a chunk does to a relation, output by output; values come with `Relation.settle`.
+    """What a chunk does to a relation; good until the relation's next `apply`. Values come with `Relation.settle`.
 
-    `slot`: where the values are; `source`: the input row whose values stand there, -1 for rows that leave.
-    `refused_row`, `refused_why`: input rows that cannot be, with a REFUSED_ number of the kernels. `freed`: slots given up, valid
-    until the relation's next `apply`.
+    `made`: one row per output, see `kernels.relation.Output`. `refused_row`, `refused_why`: input rows that cannot be, with a
+    REFUSED_ number. `freed`: slots given up.
     """
 
-    rank: Int64s
-    opcode: npt.NDArray[np.uint8]
-    flags: npt.NDArray[np.uint8]
-    slot: Int64s
-    source: Int64s
+    made: Int64s
     refused_row: Int64s
     refused_why: Int64s
     freed: Int64s
 
     def arrived(self) -> tuple[Int64s, Int64s]:
         """(input rows, slots) of the rows that came or changed, in order: where a window writes what it computes."""
-        mine = self.source >= 0
-        return self.source[mine], self.slot[mine]
+        rows, slots_ = np.empty(len(self.made), np.int64), np.empty(len(self.made), np.int64)
+        count = int(k.arrived(self.made, rows, slots_))
+        return rows[:count], slots_[:count]
 
 
 class Relation:
@@ -128,16 +124,16 @@ class Relation:
 
     def settle(self, resolution: Resolution) -> Chunk:
         """The outputs with their values; slots given up may be used again from now on."""
-        count = len(resolution.slot)
+        count = len(resolution.made)
+        rank, opcode, flags = np.empty(count, np.int64), np.empty(count, np.uint8), np.empty(count, np.uint8)
         lanes = np.empty((count, self.shape.width), np.int64)
         valid = np.empty((count, self.shape.width), np.bool_)
-        if count:
-            k.gather_rows(self._rows.lanes, self._rows.valid, resolution.slot, lanes, valid)
+        k.gather_outputs(self._rows, resolution.made, rank, opcode, flags, lanes, valid)
         state, freed = self._rows.state, resolution.freed
         free = int(state[slots.FREE])
         self._rows.free[free : free + len(freed)] = freed
         state[slots.FREE] = free + len(freed)
-        return Chunk(resolution.rank, resolution.opcode, resolution.flags, lanes, valid)
+        return Chunk(rank, opcode, flags, lanes, valid)
 
     def freeze(self) -> Relation:
         twin = Relation.__new__(Relation)
@@ -270,13 +266,8 @@ def _output(outputs: int, count: int, live: int) -> k.Output:
 
 def _resolution(out: k.Output) -> Resolution:
     outputs, freed, refused = out.counts.tolist()
-    made = out.made[:outputs]
     return Resolution(
-        rank=made[:, k.RANK].copy(),
-        opcode=made[:, k.OPCODE].astype(np.uint8),
-        flags=made[:, k.FLAGS].astype(np.uint8),
-        slot=made[:, k.SLOT].copy(),
-        source=made[:, k.SOURCE].copy(),
+        made=out.made[:outputs],
         refused_row=out.refused[:refused, 0].copy(),
         refused_why=out.refused[:refused, 1].copy(),
         freed=out.freed[:freed],

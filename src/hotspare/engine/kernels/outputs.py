@@ -14,6 +14,8 @@ from hotspare.engine.kernels.hashing import mix, rotate
 UInt64s = npt.NDArray[np.uint64]
 Int32s = npt.NDArray[np.int32]
 
+BLOCK = 1024
+"""Rows that are split into columns together, so that they are read from the nearest cache."""
 _FOLD = np.uint64(0x9E3779B97F4A7C15)
 _NULL = np.uint64(0xD6E8FEB86659FD93)
 """Stands for a null lane."""
@@ -61,14 +63,30 @@ def first_disorder(positions: Positions, offset: Whole, index: Whole) -> Whole:
 def row_hash(opcode: Whole, flags: Whole, lanes: Int64s, valid: Bools, row: Whole, coded: Bools, hashes: UInt64s) -> np.uint64:
     """Hash of an event: what it is and what its fields hold, strings by content."""
     h = fold(np.uint64(opcode), np.uint64(flags))
+    i = np.uint64(row)
     for j in range(lanes.shape[1]):
-        if not valid[row, j]:
+        if not valid[i, j]:
             h = fold(h, _NULL)
         elif coded[j]:
-            h = fold(h, hashes[lanes[row, j]])
+            h = fold(h, hashes[np.uint64(lanes[i, j])])
         else:
-            h = fold(h, np.uint64(lanes[row, j]))
+            h = fold(h, np.uint64(lanes[i, j]))
     return h
+
+
+@kernel
+def split_columns(lanes: Int64s, valid: Bools, out_lanes: Int64s, out_valid: Bools, nulls: Int64s) -> None:
+    """Rows to columns; `nulls[j]` is increased by the nulls of column j."""
+    for begin in range(0, len(lanes), BLOCK):
+        some, here = lanes[begin : begin + BLOCK], valid[begin : begin + BLOCK]
+        for j in range(lanes.shape[1]):
+            column, mask = out_lanes[j, begin : begin + BLOCK], out_valid[j, begin : begin + BLOCK]
+            count = np.int64(0)
+            for i in range(len(some)):
+                column[i] = some[i, j]
+                mask[i] = here[i, j]
+                count += 1 - np.int64(here[i, j])
+            nulls[j] += count
 
 
 @kernel
@@ -88,8 +106,8 @@ def number_outputs(
     """Give each output its ordinal among those of its position, and the digest of the stream up to it, beginning with `digest`."""
     ordinal = 0
     for i in range(len(rank)):
-        at = rank[i]
-        ordinal = ordinal + 1 if i > 0 and rank[i - 1] == at else 0
+        at = np.uint64(rank[i])
+        ordinal = ordinal + 1 if i > 0 and rank[i - 1] == rank[i] else 0
         h = row_hash(opcode[i], flags[i], lanes, valid, i, coded, hashes)
         h = fold(h, (np.uint64(positions.topics[at]) << np.uint64(32)) ^ np.uint64(positions.partitions[at]))
         h = fold(h, np.uint64(positions.offsets[at]))

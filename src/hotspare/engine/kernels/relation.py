@@ -30,6 +30,7 @@ from hotspare.engine.kernels.slots import (
     NEWEST,
     NEXT,
     NONE,
+    ONE,
     ORDER,
     TIME,
     UNSET,
@@ -116,13 +117,13 @@ class Output(NamedTuple):
 
 @kernel
 def emit(out: Output, rank: Whole, opcode: Whole, flags: Whole, slot: Whole, source: Whole) -> None:
-    at = out.counts[0]
+    at = np.uint64(out.counts[0])
     out.made[at, RANK] = rank
     out.made[at, OPCODE] = opcode
     out.made[at, FLAGS] = flags
     out.made[at, SLOT] = slot
     out.made[at, SOURCE] = source
-    out.counts[0] = at + 1
+    out.counts[0] += 1
 
 
 @kernel
@@ -134,7 +135,7 @@ def refuse(out: Output, row: Whole, why: Whole) -> None:
 
 
 @kernel
-def give_up(rows: Rows, out: Output, policy: Policy, slot: Whole, place: Whole) -> None:
+def give_up(rows: Rows, out: Output, policy: Policy, slot: Whole, place: np.uint64) -> None:
     """Take a stored row, whose table entry stands at `place`, out of all structures; its values stay until the next batch."""
     table_drop(rows.table, place)
     if policy.kind != KEEP:
@@ -147,8 +148,8 @@ def give_up(rows: Rows, out: Output, policy: Policy, slot: Whole, place: Whole) 
 
 @kernel
 def free_slot(rows: Rows, out: Output, slot: Whole) -> None:
-    rows.meta[slot, ORDER] = NONE
-    out.freed[out.counts[1]] = slot
+    rows.meta[np.uint64(slot), ORDER] = NONE
+    out.freed[np.uint64(out.counts[1])] = slot
     out.counts[1] += 1
 
 
@@ -163,10 +164,11 @@ def take_slot(rows: Rows) -> Whole:
 
 @kernel
 def write_row(rows: Rows, slot: Whole, chunk: Input, i: Whole) -> None:
+    to, row = np.uint64(slot), np.uint64(i)
     for j in range(rows.lanes.shape[1]):
-        rows.lanes[slot, j] = chunk.lanes[i, j]
-        rows.valid[slot, j] = chunk.valid[i, j]
-    rows.meta[slot, TIME] = chunk.time[i]
+        rows.lanes[to, j] = chunk.lanes[row, j]
+        rows.valid[to, j] = chunk.valid[row, j]
+    rows.meta[to, TIME] = chunk.time[row]
 
 
 @kernel
@@ -188,7 +190,7 @@ def fill_nulls(rows: Rows, new: Whole, old: Whole) -> None:
 @kernel
 def arrive(rows: Rows, policy: Policy, slot: Whole) -> None:
     """Put a slot last in the order of arrival."""
-    rows.meta[slot, ORDER] = rows.state[ARRIVALS]
+    rows.meta[np.uint64(slot), ORDER] = rows.state[ARRIVALS]
     rows.state[ARRIVALS] += 1
     if policy.kind != KEEP:
         link_last(rows.meta, rows.state, slot)
@@ -222,7 +224,7 @@ def replace_row(rows: Rows, policy: Policy, new: Whole, old: Whole) -> None:
 def why_refused(rows: Rows, policy: Policy, chunk: Input, i: Whole, slot: Whole) -> Whole:
     """A REFUSED_ number, or NONE where the event can be done; `slot` holds its key, NONE if nothing does."""
     opcode = chunk.opcode[i]
-    if opcode in (DELETE, SAFE_DELETE):
+    if DELETE <= opcode <= SAFE_DELETE:
         return REFUSED_KEY_UNKNOWN if slot < 0 and opcode == DELETE and policy.kind == KEEP else NONE
     if opcode == INSERT and slot >= 0:
         return REFUSED_KEY_EXISTS
@@ -237,7 +239,7 @@ def why_refused(rows: Rows, policy: Policy, chunk: Input, i: Whole, slot: Whole)
 def resolve_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole) -> Whole:
     """Do what one event asks for; the slot of the row that came or changed, or NONE."""
     for k in range(len(rows.keys)):
-        if not chunk.valid[i, rows.keys[k]]:
+        if not chunk.valid[np.uint64(i), np.uint64(rows.keys[k])]:
             refuse(out, i, REFUSED_NULL_KEY)
             return NONE
     h = key_hash(chunk.lanes, i, rows.keys)
@@ -247,7 +249,7 @@ def resolve_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole)
     if why >= 0:
         refuse(out, i, why)
         return NONE
-    if chunk.opcode[i] in (DELETE, SAFE_DELETE):
+    if DELETE <= chunk.opcode[i] <= SAFE_DELETE:
         if slot >= 0:
             give_up(rows, out, policy, slot, place)
             emit(out, chunk.rank[i], DELETE, whole_flags(chunk.flags[i]), slot, NONE)
@@ -349,13 +351,13 @@ def relate(rows: Rows, out: Output, policy: Policy, chunk: Input) -> None:
 @kernel
 def fill_table(rows: Rows) -> None:
     """Enter every stored row into an empty table."""
-    mask = np.int64(len(rows.table) - 1)
+    mask = np.uint64(len(rows.table) - 1)
     for slot in range(rows.state[HIGH]):
         if rows.meta[slot, ORDER] >= 0:
             h = key_hash(rows.lanes, slot, rows.keys)
-            at = np.int64(h & HALF) & mask
+            at = h & HALF & mask
             while rows.table[at] != EMPTY:
-                at = (at + 1) & mask
+                at = (at + ONE) & mask
             rows.table[at] = table_entry(h, slot)
 
 
@@ -368,9 +370,36 @@ def relink(rows: Rows, policy: Policy, count: int) -> None:
 
 
 @kernel
+def arrived(made: Int64s, rows: Int64s, slots: Int64s) -> Whole:
+    """Input rows and slots of the outputs that came or changed, in order; how many there are."""
+    count = np.uint64(0)
+    for i in range(len(made)):
+        if made[i, SOURCE] >= 0:
+            rows[count] = made[i, SOURCE]
+            slots[count] = made[i, SLOT]
+            count += ONE
+    return np.int64(count)
+
+
+@kernel
 def gather_rows(lanes: Int64s, valid: Bools, slots: Int64s, out_lanes: Int64s, out_valid: Bools) -> None:
     for i in range(len(slots)):
-        slot = slots[i]
+        slot = np.uint64(slots[i])
         for j in range(lanes.shape[1]):
             out_lanes[i, j] = lanes[slot, j]
             out_valid[i, j] = valid[slot, j]
+
+
+@kernel
+def gather_outputs(
+    rows: Rows, made: Int64s, rank: Int64s, opcode: UInt8s, flags: UInt8s, out_lanes: Int64s, out_valid: Bools
+) -> None:
+    """Write outputs out as the arrays of a chunk."""
+    for i in range(len(made)):
+        rank[i] = made[i, RANK]
+        opcode[i] = made[i, OPCODE]
+        flags[i] = made[i, FLAGS]
+        slot = np.uint64(made[i, SLOT])
+        for j in range(rows.lanes.shape[1]):
+            out_lanes[i, j] = rows.lanes[slot, j]
+            out_valid[i, j] = rows.valid[slot, j]

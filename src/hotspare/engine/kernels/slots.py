@@ -33,41 +33,45 @@ HEAP_SLOT, HEAP_PLACE = 0, 1
 """Columns of `Rows.heap`."""
 HALF = np.uint64(0xFFFFFFFF)
 EMPTY = np.uint64(0)
+ONE = np.uint64(1)
 
 
 @kernel
 def key_hash(lanes: Int64s, row: Whole, keys: Int64s) -> np.uint64:
     """Hash of a row's key. The last three bits of the last lane pass through, so that neighbouring numbers share a cache line."""
     h = np.uint64(0)
+    i = np.uint64(row)
     last = len(keys) - 1
     for k in range(last):
-        h = mix(h ^ np.uint64(lanes[row, keys[k]]))
-    value = np.uint64(lanes[row, keys[last]])
+        h = mix(h ^ np.uint64(lanes[i, np.uint64(keys[k])]))
+    value = np.uint64(lanes[i, np.uint64(keys[np.uint64(last)])])
     h = mix(h ^ (value >> np.uint64(3)))
     return (h << np.uint64(3)) | (value & np.uint64(7))
 
 
 @kernel
-def find(table: UInt64s, stored: Int64s, keys: Int64s, lanes: Int64s, row: Whole, h: np.uint64) -> Whole:
+def find(table: UInt64s, stored: Int64s, keys: Int64s, lanes: Int64s, row: Whole, h: np.uint64) -> np.uint64:
     """Place in the table of the entry with the key of `lanes[row]`, or the empty place where it belongs."""
-    mask = np.int64(len(table) - 1)
+    mask = np.uint64(len(table) - 1)
     half = h & HALF
-    at = np.int64(half) & mask
+    at = half & mask
+    i = np.uint64(row)
     while table[at] != EMPTY:
         if table[at] >> np.uint64(32) == half:
-            slot = slot_at(table, at)
+            slot = (table[at] & HALF) - ONE
             same = True
             for k in range(len(keys)):
-                if stored[slot, keys[k]] != lanes[row, keys[k]]:
+                key = np.uint64(keys[k])
+                if stored[slot, key] != lanes[i, key]:
                     same = False
             if same:
                 break
-        at = (at + 1) & mask
+        at = (at + ONE) & mask
     return at
 
 
 @kernel
-def slot_at(table: UInt64s, at: Whole) -> Whole:
+def slot_at(table: UInt64s, at: np.uint64) -> Whole:
     """The slot that an entry names; NONE where it is empty."""
     return np.int64(table[at] & HALF) - 1
 
@@ -78,54 +82,54 @@ def table_entry(h: np.uint64, slot: Whole) -> np.uint64:
 
 
 @kernel
-def table_place(table: UInt64s, h: np.uint64, slot: Whole) -> Whole:
+def table_place(table: UInt64s, h: np.uint64, slot: Whole) -> np.uint64:
     """Where in the table the entry of a stored slot stands; `h` is the hash of its key."""
-    mask = np.int64(len(table) - 1)
+    mask = np.uint64(len(table) - 1)
     entry = table_entry(h, slot)
-    at = np.int64(h & HALF) & mask
+    at = h & HALF & mask
     while table[at] != entry:
-        at = (at + 1) & mask
+        at = (at + ONE) & mask
     return at
 
 
 @kernel
-def table_drop(table: UInt64s, hole: Whole) -> None:
+def table_drop(table: UInt64s, hole: np.uint64) -> None:
     """Remove an entry and close the gap, so that no probe ever meets a tombstone."""
-    mask = np.int64(len(table) - 1)
-    at = (hole + 1) & mask
+    mask = np.uint64(len(table) - 1)
+    at = (hole + ONE) & mask
     while table[at] != EMPTY:
-        home = np.int64(table[at] >> np.uint64(32)) & mask
+        home = (table[at] >> np.uint64(32)) & mask
         if ((at - home) & mask) >= ((at - hole) & mask):
             table[hole] = table[at]
             hole = at
-        at = (at + 1) & mask
+        at = (at + ONE) & mask
     table[hole] = EMPTY
 
 
 @kernel
 def link_last(meta: Int64s, state: Int64s, slot: Whole) -> None:
     last = state[LAST]
-    meta[slot, NEXT] = NONE
-    meta[slot, PREV] = last
+    meta[np.uint64(slot), NEXT] = NONE
+    meta[np.uint64(slot), PREV] = last
     if last < 0:
         state[FIRST] = slot
     else:
-        meta[last, NEXT] = slot
+        meta[np.uint64(last), NEXT] = slot
     state[LAST] = slot
 
 
 @kernel
 def unlink(meta: Int64s, state: Int64s, slot: Whole) -> None:
-    before = meta[slot, PREV]
-    after = meta[slot, NEXT]
+    before = meta[np.uint64(slot), PREV]
+    after = meta[np.uint64(slot), NEXT]
     if before < 0:
         state[FIRST] = after
     else:
-        meta[before, NEXT] = after
+        meta[np.uint64(before), NEXT] = after
     if after < 0:
         state[LAST] = before
     else:
-        meta[after, PREV] = before
+        meta[np.uint64(after), PREV] = before
 
 
 @kernel

@@ -30,50 +30,55 @@ COUNTED, MISSED = 0, 1
 def window_sums(line: Float64s, length: int, out: Float64s) -> None:
     """`out[i]` = line[i] + ... + line[i + length - 1]."""
     for begin in range(0, len(out), BLOCK):
-        end = min(begin + BLOCK, len(out))
-        out[begin:end] = 0.0
+        sums = out[begin : begin + BLOCK]
+        sums[:] = 0.0
         for step in range(length):
-            for i in range(begin, end):
-                out[i] += line[i + step]
+            part = line[begin + step : begin + step + len(sums)]
+            for i in range(len(sums)):
+                sums[i] += part[i]
 
 
 @kernel
 def window_squares(line: Float64s, length: int, out: Float64s) -> None:
     """`out[i]` = the sum of squares of the same values."""
     for begin in range(0, len(out), BLOCK):
-        end = min(begin + BLOCK, len(out))
-        out[begin:end] = 0.0
+        sums = out[begin : begin + BLOCK]
+        sums[:] = 0.0
         for step in range(length):
-            for i in range(begin, end):
-                out[i] += line[i + step] * line[i + step]
+            part = line[begin + step : begin + step + len(sums)]
+            for i in range(len(sums)):
+                sums[i] += part[i] * part[i]
 
 
 @kernel
 def window_differences(line: Float64s, valid: Bools, length: int, mean: Float64s, out: Float64s) -> None:
     """`out[i]` = the sum of squared differences from `mean[i]` of those values that are valid."""
     for begin in range(0, len(out), BLOCK):
-        end = min(begin + BLOCK, len(out))
-        out[begin:end] = 0.0
+        sums = out[begin : begin + BLOCK]
+        means = mean[begin : begin + BLOCK]
+        sums[:] = 0.0
         for step in range(length):
-            for i in range(begin, end):
-                difference = line[i + step] - mean[i]
-                out[i] += difference * difference if valid[i + step] else 0.0
+            part = line[begin + step : begin + step + len(sums)]
+            here = valid[begin + step : begin + step + len(sums)]
+            for i in range(len(sums)):
+                difference = part[i] - means[i]
+                sums[i] += difference * difference if here[i] else 0.0
 
 
 @kernel
 def window_extremes(line: Float64s, valid: Bools, length: int, least: Float64s, greatest: Float64s) -> None:
     """Smallest and greatest of those values that are valid; infinities where none is."""
     for begin in range(0, len(least), BLOCK):
-        end = min(begin + BLOCK, len(least))
-        least[begin:end] = np.inf
-        greatest[begin:end] = -np.inf
+        low = least[begin : begin + BLOCK]
+        high = greatest[begin : begin + BLOCK]
+        low[:] = np.inf
+        high[:] = -np.inf
         for step in range(length):
-            for i in range(begin, end):
-                value = line[i + step]
-                if valid[i + step] and value < least[i]:
-                    least[i] = value
-                if valid[i + step] and value > greatest[i]:
-                    greatest[i] = value
+            part = line[begin + step : begin + step + len(low)]
+            here = valid[begin + step : begin + step + len(low)]
+            for i in range(len(low)):
+                low[i] = part[i] if here[i] and part[i] < low[i] else low[i]
+                high[i] = part[i] if here[i] and part[i] > high[i] else high[i]
 
 
 @kernel
