@@ -10,17 +10,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from hotspare.bus.contract import Commit, Partition, Producer, Progress
+from hotspare.bus.contract import Bus, Commit, Partition, Producer, Progress
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.coordination.contract import Leader, Member
-from hotspare.engine.batch import RowKind
 from hotspare.errors import BusError, BusUnavailable, CoordinationError, Fenced, UnknownResult
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.ports import Ports
 from hotspare.ha.roles import ENDS
 from hotspare.ha.view import PeerStatus
 from tests.simulation.checkers import Observer
-from tests.simulation.fast_core import DECODED
+from tests.simulation.kits import Kit, Raw
 
 _BYTES_MAX = 1 << 20
 
@@ -31,7 +30,7 @@ class FencingKind(Enum):
     BY_EPOCH = "by epoch"
     """It knows epochs and refuses an older one, as the SQLite bus does."""
     BY_ORDER = "by order"
-    """Whoever fenced last may publish, whatever its epoch, as with Kafka's transactional producers: weaker, so rechecking counts."""
+    """Whoever fenced last may publish, whatever its epoch, as Kafka's transactional producers do: weaker, so rechecking counts."""
 
 
 @dataclass
@@ -122,13 +121,14 @@ class Process:
     name: str
     life: int
     definition: GroupDefinition
+    kit: Kit
     ports: Ports
     rng: random.Random
     folder: Path
     skew_ms: int = 0
     paused_until_ms: int = -1
     wakes_at_commit: bool = False
-    """A pause of it ends as soon as another engine has committed something: the worst moment."""
+    """A pause of it ends as soon as another engine has published under a newer epoch: the worst moment."""
     reads_seldom: bool = False
     is_stuck: bool = False
     """Its pipeline does not move, while its timers go on."""
@@ -171,39 +171,22 @@ class Process:
                 yield "idles"
 
     def _read(self, offsets: dict[tuple[int, int], int]) -> pa.RecordBatch | None:
-        """A batch cut at random places, as raw messages decode; ticks become tick rows."""
-        rows: list[tuple[int, ...]] = []
+        """A batch cut at random places."""
+        messages: list[Raw] = []
         for index, partition in self.definition.topics.partitions:
             count = self.rng.choice((0, 1, 2, 4, 9))
             if count:
                 try:
-                    rows += read_rows(self.ports.bus, index, partition, offsets, count)
+                    messages += read_raw(self.ports.bus, index, partition, offsets, count)
                 except BusUnavailable:
                     continue
-        return batch_of(rows) if rows else None
+        return self.kit.decode(messages) if messages else None
 
 
-def read_rows(
-    bus: object, index: int, partition: Partition, offsets: dict[tuple[int, int], int], count: int
-) -> list[tuple[int, ...]]:
-    """Read and decode at most `count` messages of one partition, moving its place in `offsets`."""
+def read_raw(bus: Bus, index: int, partition: Partition, offsets: dict[tuple[int, int], int], count: int) -> list[Raw]:
+    """Read at most `count` messages of one partition, moving its place in `offsets`."""
     key = (index, partition.number)
-    messages = bus.read(partition, offsets[key], messages_max=count, bytes_max=_BYTES_MAX)  # type: ignore[attr-defined]
+    messages = bus.read(partition, offsets[key], messages_max=count, bytes_max=_BYTES_MAX)
     if messages:
         offsets[key] = messages[-1].offset + 1
-    return [
-        (
-            index,
-            partition.number,
-            m.offset,
-            0,
-            m.append_time_us,
-            *((RowKind.TICK, 0) if m.is_tick else (RowKind.EVENT, int(m.value))),
-        )
-        for m in messages
-    ]
-
-
-def batch_of(rows: Sequence[tuple[int, ...]]) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
-    return pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in zip(columns, DECODED, strict=True)], schema=DECODED)
+    return [Raw(index, partition.number, m.offset, m.append_time_us, m.is_tick, m.value) for m in messages]

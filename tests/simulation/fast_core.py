@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from hotspare.bus.contract import OutputId
@@ -32,7 +33,7 @@ DECODED = pa.schema(
 )
 HEARTBEAT_US = 20_000
 EXPIRY_US = 60_000
-_MASK = (1 << 64) - 1
+_MASK = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -134,8 +135,14 @@ def _id_list(output_id: OutputId | None) -> list[int] | None:
 
 
 def _batch(outputs: list[tuple[int, ...]]) -> pa.RecordBatch:
-    columns = zip(*outputs, strict=True)
-    return pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in zip(columns, OUTPUT, strict=True)], schema=OUTPUT)
+    return columns_of(outputs, OUTPUT)
+
+
+def columns_of(rows: Sequence[tuple[int, ...]], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows of whole numbers as a record batch."""
+    table = np.array(rows, np.int64).T
+    columns = [pa.array(column.astype(f.type.to_pandas_dtype())) for column, f in zip(table, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 @dataclass(frozen=True)
@@ -157,8 +164,3 @@ class FastCores:
             core.last_ids[stream] = OutputId(*last_id) if last_id else None
         core.window = deque(tuple(entry) for entry in json.loads(pages["window"]))
         return core
-
-
-def positions_in(header: bytes) -> dict[tuple[int, int], int]:
-    """The positions that a snapshot's header holds, as an operator who trims the input would read them."""
-    return {(t, p): offset for t, p, offset in json.loads(header)["positions"]}

@@ -1,4 +1,4 @@
-"""Runs seeds: `python -m tests.simulation.run --seed N [--count K] [--verbose]`.
+"""Runs seeds: `python -m tests.simulation.run --seed N [--count K] [--core real] [--verbose]`.
 
 A seed fixes everything: engines, events, faults and their moments. A run has a wild phase, then heals: faults end, and all engines,
 or one alone while the others sleep for ever, must bring out all that was due.
@@ -19,6 +19,7 @@ from hotspare.ha.roles import Role, Step
 from tests.simulation.checkers import Violation
 from tests.simulation.engines import Fencing, FencingKind, Process
 from tests.simulation.faults import FaultKind, FaultPlan
+from tests.simulation.kits import Kit, fast_kit, real_kit
 from tests.simulation.world import GROUP, SETTINGS, World
 
 _FOREVER_MS = 1 << 40
@@ -41,16 +42,17 @@ class Outcome:
         return f"python -m tests.simulation.run --seed {self.seed} --verbose"
 
 
-def run_seed(seed: int, folder: Path, trace: Callable[[str], None] = lambda _: None) -> Outcome:
+def run_seed(seed: int, folder: Path, trace: Callable[[str], None] = lambda _: None, kit: Kit | None = None) -> Outcome:
     """One run from one seed; never raises for a violation."""
     rng = random.Random(seed)
-    enabled = {kind for kind in FaultKind if rng.random() < 0.45}
+    share = rng.choice((0.25, 0.5, 0.75))
+    enabled = {kind for kind in FaultKind if rng.random() < share}
     if {FaultKind.DAMAGE, FaultKind.TRIM} <= enabled:
         enabled.discard(rng.choice((FaultKind.DAMAGE, FaultKind.TRIM)))  # together they may leave nothing to start from
     names = tuple(f"e{i}" for i in range(rng.choice((1, 2, 2, 2, 3, 3))))
     fencing = Fencing(rng.choice(list(FencingKind)))
-    settings = replace(SETTINGS, commit_rows_max=rng.choice((2, 16)))
-    world = World(rng, names, FaultPlan(rng, frozenset(enabled)), folder, trace, fencing, settings)
+    settings = replace(SETTINGS, commit_rows_max=rng.choice((2, 2, 16)))
+    world = World(rng, names, FaultPlan(rng, frozenset(enabled)), folder, trace, fencing, settings, kit or fast_kit())
     kinds = ", ".join(sorted(kind.value for kind in enabled)) or "none"
     trace(f"seed {seed}: engines {', '.join(names)}; fencing {fencing.kind.value}; faults: {kinds}")
     steps = 0
@@ -64,8 +66,8 @@ def run_seed(seed: int, folder: Path, trace: Callable[[str], None] = lambda _: N
 
 def _wild(world: World) -> int:
     rng = world.rng
-    events_left, steps = rng.randrange(10, 50), rng.randrange(60, 420)
-    speed = {name: rng.choice((1, 1, 2, 6)) for name in world.names}
+    events_left, steps = rng.randrange(10, 50), rng.randrange(60, 340)
+    speed = {name: rng.choice((1, 1, 3, 9)) for name in world.names}
     for _ in range(steps):
         _strike(world)
         for name in world.names:
@@ -87,47 +89,93 @@ def _advance(world: World, process: Process) -> None:
     others may take it for dead then."""
     world.advance(process)
     plan, engine = world.plan, process.engine
-    if engine.role is not Role.PROMOTING or process.name not in world.processes:
-        return
+    if engine.role is not Role.PROMOTING or len(world.awake()) < len(world.processes):
+        return  # one sleeper at a time, so that somebody else moves on
     if plan.happens(FaultKind.PAUSE, 0.5 if engine.status().step is Step.WON else 0.1):
-        world.pause(process.name, world.rng.choice((20, 40, 80, 160)))
+        process.wakes_at_commit = world.rng.random() < 0.7
+        world.pause(process.name, 250 if process.wakes_at_commit else world.rng.choice((20, 40, 80, 160)))
         if plan.happens(FaultKind.FALSE_SUSPICION, 0.7):
             world.suspicion_until_ms = world.now_ms + 10
-        process.wakes_at_commit = world.rng.random() < 0.6
+
+
+def _crash(world: World, running: list[str]) -> None:
+    world.kill(world.rng.choice(running))
+
+
+def _all_dead(world: World, running: list[str]) -> None:
+    for name in running:
+        world.kill(name)
+
+
+def _pause(world: World, running: list[str]) -> None:
+    world.pause(world.rng.choice(running), world.rng.choice((5, 20, 60, 150)))
+
+
+def _lag(world: World, running: list[str]) -> None:
+    process = world.processes[world.rng.choice(running)]
+    process.reads_seldom = not process.reads_seldom
+
+
+def _suspect(world: World, _: list[str]) -> None:
+    world.suspicion_until_ms = world.now_ms + world.rng.choice((1, 5, 20))
+
+
+def _switch_over(world: World, _: list[str]) -> None:
+    world.coordination.client("world").ask_switchover(GROUP, world.rng.choice(("", *world.names)))
+
+
+def _stop(world: World, running: list[str]) -> None:
+    process = world.processes[world.rng.choice(running)]
+    if process.engine.role is not Role.JOINING:
+        process.engine.ask_stop()
+
+
+def _damage(world: World, _: list[str]) -> None:
+    infos = world.store.list(GROUP)
+    if infos:
+        world.store.damage(GROUP, world.rng.choice(infos).name)
+
+
+def _trim(world: World, _: list[str]) -> None:
+    world.trim_input()
+
+
+def _stick(world: World, running: list[str]) -> None:
+    world.processes[world.rng.choice(running)].is_stuck = True
+
+
+def _lose_progress(world: World, _: list[str]) -> None:
+    world.bus.progress.clear()
+
+
+_STRIKES: dict[FaultKind, tuple[float, Callable[[World, list[str]], None]]] = {
+    FaultKind.CRASH: (0.015, _crash),
+    FaultKind.ALL_DEAD: (0.006, _all_dead),
+    FaultKind.PAUSE: (0.015, _pause),
+    FaultKind.LAG: (0.03, _lag),
+    FaultKind.FALSE_SUSPICION: (0.01, _suspect),
+    FaultKind.SWITCHOVER: (0.01, _switch_over),
+    FaultKind.STOP: (0.005, _stop),
+    FaultKind.DAMAGE: (0.01, _damage),
+    FaultKind.TRIM: (0.01, _trim),
+    FaultKind.STUCK: (0.005, _stick),
+    FaultKind.PROGRESS_LOST: (0.003, _lose_progress),
+}
+"""Faults that strike from outside an engine's calls: how likely each is at any step, and what it does."""
 
 
 def _strike(world: World) -> None:
-    """Let at most a few of the enabled faults happen."""
-    rng, plan = world.rng, world.plan
+    """Let at most one of the enabled faults happen."""
+    drawn = world.rng.random()
+    if drawn > 0.15:
+        return
     running = list(world.processes)
-    if running and plan.happens(FaultKind.CRASH, 0.015):
-        world.kill(rng.choice(running))
-    elif plan.happens(FaultKind.ALL_DEAD, 0.006):
-        for name in running:
-            world.kill(name)
-    elif running and plan.happens(FaultKind.PAUSE, 0.015):
-        world.pause(rng.choice(running), rng.choice((5, 20, 60, 150)))
-    elif running and plan.happens(FaultKind.LAG, 0.03):
-        process = world.processes[rng.choice(running)]
-        process.reads_seldom = not process.reads_seldom
-    elif plan.happens(FaultKind.FALSE_SUSPICION, 0.01):
-        world.suspicion_until_ms = world.now_ms + rng.choice((1, 5, 20))
-    elif plan.happens(FaultKind.SWITCHOVER, 0.01):
-        world.coordination.client("world").ask_switchover(GROUP, rng.choice(("", *world.names)))
-    elif running and plan.happens(FaultKind.STOP, 0.005):
-        process = world.processes[rng.choice(running)]
-        if process.engine.role.value != "joining":
-            process.engine.ask_stop()
-    elif plan.happens(FaultKind.DAMAGE, 0.01):
-        infos = world.store.list(GROUP)
-        if infos:
-            world.store.damage(GROUP, rng.choice(infos).name)
-    elif plan.happens(FaultKind.TRIM, 0.01):
-        world.trim_input()
-    elif running and plan.happens(FaultKind.STUCK, 0.005):
-        world.processes[rng.choice(running)].is_stuck = True
-    elif plan.happens(FaultKind.PROGRESS_LOST, 0.003):
-        world.bus.progress.clear()
+    for kind, (probability, strike) in _STRIKES.items():
+        drawn -= probability
+        if drawn < 0:
+            if kind in world.plan.enabled and running:
+                strike(world, running)
+            return
 
 
 def _heal(world: World) -> int:
@@ -167,13 +215,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--core", choices=("fast", "real"), default="fast", help="a small core, or the engine's own")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     trace: Callable[[str], None] = print if options.verbose else lambda _: None
+    kit = real_kit() if options.core == "real" else fast_kit()
     started, failed, steps, commits, delivered = time.perf_counter(), 0, 0, 0, 0
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(options.seed, options.seed + options.count):
-            outcome = run_seed(seed, Path(folder), trace)
+            outcome = run_seed(seed, Path(folder), trace, kit)
             steps, commits, delivered = steps + outcome.steps, commits + outcome.commits, delivered + outcome.delivered
             if outcome.failure:
                 failed += 1

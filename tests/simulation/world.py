@@ -17,21 +17,17 @@ from hotspare.ha.group import GroupDefinition
 from hotspare.ha.joining import ProjectIdentity
 from hotspare.ha.ports import Ports
 from hotspare.ha.roles import Role
-from hotspare.ha.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
+from hotspare.ha.settings import GroupSettings
 from hotspare.ha.view import PeerStatus
 from hotspare.stores.contract import SnapshotStatus
 from hotspare.stores.memory import MemoryStore
 from tests.simulation.checkers import Observer, Violation
 from tests.simulation.codec import StreamCodec
-from tests.simulation.engines import Fencing, FencingKind, Process, SimulatedPeers, WatchedBus, batch_of, read_rows
-from tests.simulation.fast_core import STREAMS, FastCores, positions_in
+from tests.simulation.engines import Fencing, FencingKind, Process, SimulatedPeers, WatchedBus, read_raw
 from tests.simulation.faults import BusFaultSource, CoordinationFaultSource, FaultKind, FaultPlan
+from tests.simulation.kits import Kit, Raw, fast_kit
 
 GROUP = "sim.project"
-TOPICS = GroupTopics(
-    (InboundTopic("in0"), InboundTopic("in1")),
-    tuple(OutputStream(stream, f"out{i}") for i, stream in enumerate(STREAMS)),
-)
 SETTINGS = GroupSettings(
     lease_ms=60,
     heartbeat_ms=20,
@@ -66,12 +62,15 @@ class World:
     trace: Callable[[str], None] = lambda _: None
     fencing: Fencing = field(default_factory=lambda: Fencing(FencingKind.BY_EPOCH))
     settings: GroupSettings = SETTINGS
+    kit: Kit = field(default_factory=fast_kit)
     cores: dict[str, CoreFactory] = field(default_factory=dict)
+    """Engines that compute something else: wrong ones."""
     now_ms: int = 1_000_000
     lives: dict[str, int] = field(default_factory=dict)
     processes: dict[str, Process] = field(default_factory=dict)
     died_ms: dict[tuple[str, int], int] = field(default_factory=dict)
     suspicion_until_ms: int = 0
+    archive: dict[tuple[int, int], list[Raw]] = field(default_factory=dict)
     events: list[tuple[str, HaEvent]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -81,8 +80,8 @@ class World:
         self.store = MemoryStore(lambda: self.now_ms * 1000)
         self.outside = self.bus.client("world")
         self.codec = StreamCodec()
-        self.observer = Observer({o.stream: o.topic for o in TOPICS.outbound}, self.codec.decode)
-        for topic in TOPICS.inbound:
+        self.observer = Observer({o.stream: o.topic for o in self.kit.topics.outbound}, self.codec.decode)
+        for topic in self.kit.topics.inbound:
             self.outside.create_topic(topic.name)
 
     def start(self, name: str) -> Process:
@@ -101,8 +100,8 @@ class World:
             background=jobs.append,
             end_process=self._end_process,
         )
-        definition = GroupDefinition(GROUP, TOPICS, project(), self.cores.get(name, FastCores()), self.settings)
-        process = Process(name, life, definition, ports, self.rng, self.folder / f"{name}-{life}", jobs=jobs)
+        definition = GroupDefinition(GROUP, self.kit.topics, project(), self.cores.get(name, self.kit.cores), self.settings)
+        process = Process(name, life, definition, self.kit, ports, self.rng, self.folder / f"{name}-{life}", jobs=jobs)
         self.processes[name] = process
         self.trace(f"{self.now_ms} {name} starts its life {life}")
         return process
@@ -163,12 +162,14 @@ class World:
         return step
 
     def _wake_at_commit(self) -> None:
+        """Wake who sleeps until somebody else has published under a newer epoch."""
         for sleeper in self.processes.values():
-            if sleeper.wakes_at_commit and sleeper.paused_until_ms > self.now_ms and not self.plan.quiet:
+            if sleeper.wakes_at_commit and not self.plan.quiet and self.observer.newest_epoch > sleeper.engine.status().epoch:
+                sleeper.wakes_at_commit = False
                 sleeper.paused_until_ms = self.now_ms
 
     def publish(self, topic: int, value: int) -> None:
-        offset = self.outside.append(Partition(TOPICS.inbound[topic].name), [Outgoing(str(value).encode())])
+        offset = self.outside.append(Partition(self.kit.topics.inbound[topic].name), [Outgoing(self.kit.encode(value))])
         self.trace(f"{self.now_ms} event {value} at {topic}/{offset}")
 
     def active(self) -> str:
@@ -180,30 +181,30 @@ class World:
         confirmed = [i for i in self.store.list(GROUP) if i.status is SnapshotStatus.CONFIRMED]
         if not confirmed:
             return
-        for (topic, number), offset in positions_in(self.store.get(GROUP, confirmed[0].name).header).items():
+        stored = self.store.get(GROUP, confirmed[0].name)
+        for (topic, number), offset in self.kit.cores.restore(stored.header, stored.pages).next_offsets.items():
             self._archive(topic, number, offset)
-            self.outside.trim(Partition(TOPICS.inbound[topic].name, number), offset)
+            self.outside.trim(Partition(self.kit.topics.inbound[topic].name, number), offset)
         self.trace(f"{self.now_ms} input is trimmed to snapshot {confirmed[0].name}")
-
-    archive: dict[tuple[int, int], list[tuple[int, ...]]] = field(default_factory=dict)
 
     def _archive(self, topic: int, number: int, before: int) -> None:
         """Keep what is trimmed, for the reference."""
-        partition = Partition(TOPICS.inbound[topic].name, number)
-        rows = self.archive.setdefault((topic, number), [])
-        offsets = {(topic, number): self.outside.begin_offset(partition)}
-        rows += [r for r in read_rows(self.outside, topic, partition, offsets, 1 << 20) if r[2] < before]
+        messages = self.archive.setdefault((topic, number), [])
+        messages += [m for m in self._recorded(topic, Partition(self.kit.topics.inbound[topic].name, number)) if m.offset < before]
+
+    def _recorded(self, topic: int, partition: Partition) -> list[Raw]:
+        offsets = {(topic, partition.number): self.outside.begin_offset(partition)}
+        return read_raw(self.outside, topic, partition, offsets, 1 << 20)
 
     def reference(self) -> dict[str, list[tuple[object, ...]]]:
         """What an uninterrupted engine makes of the recorded input, ticks included."""
-        core = FastCores().fresh()
-        core.set_partitions([(i, p.number) for i, p in TOPICS.partitions])
-        rows: list[tuple[int, ...]] = []
-        for index, partition in TOPICS.partitions:
-            rows += self.archive.get((index, partition.number), [])
-            offsets = {(index, partition.number): self.outside.begin_offset(partition)}
-            rows += read_rows(self.outside, index, partition, offsets, 1 << 20)
-        outputs = core.feed(batch_of(rows)) if rows else {}
+        core = self.kit.cores.fresh()
+        core.set_partitions([(i, p.number) for i, p in self.kit.topics.partitions])
+        messages: list[Raw] = []
+        for index, partition in self.kit.topics.partitions:
+            messages += self.archive.get((index, partition.number), [])
+            messages += self._recorded(index, partition)
+        outputs = core.feed(self.kit.decode(messages)) if messages else {}
         return {s: list(zip(*(c.to_pylist() for c in b.columns), strict=True)) for s, b in outputs.items()}
 
     def check_end(self, target: dict[str, int]) -> None:

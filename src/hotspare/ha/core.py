@@ -7,7 +7,24 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from hotspare.bus.contract import OutputId
+
+class OutputIdLike(Protocol):
+    """The fields of `bus.contract.OutputId`; the core, which knows no bus, has a class of its own."""
+
+    @property
+    def topic(self) -> int: ...
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def index(self) -> int: ...
+
+    @property
+    def ordinal(self) -> int: ...
 
 
 class FrozenState(Protocol):
@@ -38,7 +55,7 @@ class Core(Protocol):
     def digests(self) -> Mapping[str, int]: ...
 
     @property
-    def last_ids(self) -> Mapping[str, OutputId | None]: ...
+    def last_ids(self) -> Mapping[str, OutputIdLike | None]: ...
 
     @property
     def next_offsets(self) -> Mapping[tuple[int, int], int]: ...

@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from hotspare.bus.contract import OutputId
 from hotspare.coordination.contract import Member
 from hotspare.errors import StateError
 from hotspare.ha import actions as do
@@ -161,8 +162,11 @@ class GroupEngine:
 
 def _base(core: Core, stream: str) -> Mark:
     """The last output before this engine's state."""
-    sequence = core.sequences.get(stream, 0)
-    return Mark(sequence, core.last_ids.get(stream), core.digests.get(stream, 0)) if sequence else NO_OUTPUT
+    sequence, last_id = core.sequences.get(stream, 0), core.last_ids.get(stream)
+    if not sequence or last_id is None:
+        return NO_OUTPUT
+    output_id = OutputId(last_id.topic, last_id.partition, last_id.offset, last_id.index, last_id.ordinal)
+    return Mark(sequence, output_id, core.digests.get(stream, 0))
 
 
 def _exhaust(steps: Generator[Any, None, StartPlan]) -> StartPlan:

@@ -85,8 +85,9 @@ class HeldStream:
         first, last = batch.column(0)[0].as_py(), batch.column(0)[batch.num_rows - 1].as_py()
         if first != self.last_sequence + 1 or last - first + 1 != batch.num_rows:
             raise StateError(f"output {first} follows output {self.last_sequence}", detail="sequences must rise by 1")
-        self._segments.append(_Segment(first, last, batch, batch.nbytes))
-        self.memory_bytes += batch.nbytes
+        size_bytes = batch.get_total_buffer_size()
+        self._segments.append(_Segment(first, last, batch, size_bytes))
+        self.memory_bytes += size_bytes
         self.last_sequence = last
 
     def mark_at(self, sequence: int) -> Mark | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from hotspare.bus.contract import EPOCH_HEADER, FORMAT_HEADER, Bus, Commit, Outgoing, Partition, Progress
-from hotspare.errors import BusError, HotspareError, StateError
+from hotspare.errors import HotspareError, StateError
 from hotspare.ha.group_state import GroupState, committed_sequence
 from hotspare.ha.held import mark_of
 from hotspare.ha.ports import BlockCodec
@@ -75,8 +75,6 @@ def _last_rows(bus: Bus, codec: BlockCodec, partition: Partition, offset: int) -
         for message in messages:
             try:
                 rows = codec.decode(message.value)
-            except BusError:
-                raise
             except (HotspareError, pa.ArrowInvalid, ValueError):
                 continue
             if rows.num_rows:
