@@ -292,40 +292,56 @@ def _text_rows(text: str, layout: Layout) -> Iterator[_Row]:
 
 def _fields(text: str, at: int, layout: Layout) -> tuple[list[str | None] | None, int]:
     """Fields of the row that begins at `at`, None if a quote is not closed; and where the row's line feed (or the end) is."""
-    quoted, bare = _patterns(layout.delimiter)
+    grammar = _grammar(layout.delimiter)
+    end = len(text)
+    if "\n" in text:
+        if (row := grammar.row.match(text, at)) is None:
+            return None, at
+        end = row.end()
     fields: list[str | None] = []
-    while True:
-        match = quoted.match(text, at)
-        if match is not None:
-            fields.append(re.sub(r'\\(["\\])|"(")', r"\1\2", match.group(1)))
-        else:
-            match = bare.match(text, at)
-            assert match is not None
-            found = match.group()
-            if found.lstrip(" ").startswith('"'):
-                return None, at
-            found = found.removeprefix(" ") if len(fields) == layout.blank_before else found
-            fields.append(_unescaped(found, layout.delimiter) or None)
-        at = match.end()
-        if at >= len(text) or text[at] == "\n":
-            if fields[-1] and match.re is bare:
-                fields[-1] = str(fields[-1]).removesuffix("\r") or None
-            return fields, at
-        at += 1
+    for quoted, bare in grammar.field.findall(text, at, end) if at == 0 else grammar.field.findall(text[at:end]):
+        if quoted:
+            inner = quoted[1:-1]
+            fields.append(_QUOTED_ESCAPE.sub(r"\1\2", inner) if '"' in inner or "\\" in inner else inner)
+            continue
+        if '"' in bare and bare.lstrip(" ").startswith('"'):
+            return None, at
+        value = bare.removeprefix(" ") if len(fields) == layout.blank_before else bare
+        fields.append(grammar.unescaped(value) if "\\" in value else value or None)
+    last = fields[-1]
+    if last is not None and last.endswith("\r") and text[end - 1] == "\r":
+        fields[-1] = last.removesuffix("\r") or None
+    return fields, end
+
+
+_QUOTED_ESCAPE = re.compile(r'\\(["\\])|"(")')
+
+
+@dataclass(frozen=True, slots=True)
+class _Grammar:
+    """`field` finds the fields of one row, each as (with its quotes, bare), one of which is empty; `row` finds where a row that may
+    hold line feeds in quotes ends."""
+
+    field: re.Pattern[str]
+    row: re.Pattern[str]
+    escape: re.Pattern[str]
+
+    def unescaped(self, value: str) -> str:
+        """A backslash before the delimiter is taken away; a doubled backslash stays two."""
+        return self.escape.sub(lambda m: m.group(1) or m.group(), value)
 
 
 @cache
-def _patterns(delimiter: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+def _grammar(delimiter: str) -> _Grammar:
     d = re.escape(delimiter)
-    quoted = re.compile(rf' *"((?:[^"\\]|\\.|"")*)" *\r*(?={d}|\n|\Z)', re.DOTALL)
-    bare = re.compile(rf"(?:\\[^\n]|[^\\{d}\n])*\\?")
-    return quoted, bare
-
-
-def _unescaped(field: str, delimiter: str) -> str:
-    if "\\" not in field:
-        return field
-    return re.sub(r"\\(.)", lambda m: m.group(1) if m.group(1) == delimiter else m.group(), field, flags=re.DOTALL)
+    quoted = r'"(?:[^"\\]|\\.|"")*"'
+    bare = rf"[^\\{d}\n]*(?:\\[^\n][^\\{d}\n]*)*\\?"
+    one = rf"(?: *{quoted} *\r?(?=[{d}\n]|\Z)|{bare})"
+    return _Grammar(
+        field=re.compile(rf"(?:\A|{d})(?: *({quoted}) *\r?(?={d}|\Z)|({bare}))", re.DOTALL),
+        row=re.compile(rf"{one}(?:{d}{one})*", re.DOTALL),
+        escape=re.compile(rf"\\({d})|\\.", re.DOTALL),
+    )
 
 
 def _bad(message: int, index: int, reason: RowReason, sentence: str, text: str) -> BadRow:
