@@ -29,6 +29,7 @@ from hotspare.runners.spark.source import SourceOptions, bus_source
 
 CORES_MAX = 4
 GREETING_TIMEOUT_S = 60.0
+BATCH_END_WAIT_S = 5.0
 DEATH_WAIT_S = 0.5
 """A JVM that is being killed breaks its connections first: how long a failed query waits to learn which of the two it was."""
 
@@ -49,6 +50,7 @@ class OrderedRunner:
         self._end: RunnerEnd | None = None
         self._ended = threading.Event()
         self._greeted = threading.Event()
+        self._in_batch = threading.Lock()
         self._stopping = False
 
     def _default_options(self) -> SessionOptions:
@@ -60,11 +62,12 @@ class OrderedRunner:
         return SessionOptions(cores, jar, archive, head_place=self._source.head_place)
 
     def start(self, start_offsets: Positions) -> None:
+        positions = self._positions(start_offsets)
         session = Session(self._options)
         self._session = session
         _watch(self._watch_jvm, "watch-jvm")
         try:
-            self._query = self._start_query(session, self._positions(start_offsets))
+            self._query = self._start_query(session, positions)
         except Exception as error:
             reason = error if isinstance(error, HotspareError) else unpack(str(error))
             with self._lock:
@@ -73,6 +76,13 @@ class OrderedRunner:
             raise reason from error
         _watch(self._watch_query, "watch-query")
         self._await_greeting()
+
+    @property
+    def session(self) -> Session:
+        """The running session. RunnerError before `start`."""
+        if self._session is None:
+            raise RunnerError("the runner was not started")
+        return self._session
 
     def _await_greeting(self) -> None:
         """The first batch is empty and slow: it loads what every batch needs, so that the first one with rows is quick."""
@@ -107,15 +117,18 @@ class OrderedRunner:
         )
 
     def _foreach_batch(self, frames: DataFrame, _batch_id: int) -> None:
-        table = self._decoded(unframe(frames.toArrow()))
-        self._greeted.set()
-        if table is None or self._ended.is_set():
-            return
-        try:
-            self._on_batch(table)
-        except BaseException as error:
-            self._report(RunnerEnd(EndCause.FAILED, error))
-            raise
+        with self._in_batch:
+            if self._stopping or self._ended.is_set():
+                return
+            table = self._decoded(unframe(frames.toArrow()))
+            self._greeted.set()
+            if table is None:
+                return
+            try:
+                self._on_batch(table)
+            except BaseException as error:
+                self._report(RunnerEnd(EndCause.FAILED, error))
+                raise
 
     def _decoded(self, batches: list[pa.RecordBatch]) -> pa.Table | None:
         if self._source.head_place is HeadPlace.DRIVER:
@@ -160,6 +173,9 @@ class OrderedRunner:
         if session is None:
             return
         if query is not None and session.jvm_is_alive():
+            # Spark would interrupt a batch in the middle of its answer to Python; the next one finds that it is to stop.
+            if self._in_batch.acquire(timeout=BATCH_END_WAIT_S):
+                self._in_batch.release()
             with suppress(Exception):  # whatever Spark says, the JVM ends below
                 query.stop()
         session.stop()

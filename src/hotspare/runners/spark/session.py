@@ -200,6 +200,8 @@ def _own_interrupt_handler() -> Iterator[None]:
 
 def _stop_quietly(spark: SparkSession) -> None:
     with suppress(Exception):  # a JVM that is dying answers with anything
+        accumulators = spark.sparkContext._accumulatorServer
+        accumulators.handle_error = lambda *_: None  # it would print that the JVM closed its connection
         spark.stop()
 
 

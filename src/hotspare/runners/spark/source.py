@@ -9,7 +9,7 @@ import functools
 import gc
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
@@ -36,7 +36,8 @@ from hotspare.runners.spark.failure import WorkerFailure
 from hotspare.runners.spark.frames import FRAME_SCHEMA_DDL, frame
 
 OFFSETS_PER_TASK_MIN = 2_000
-"""A partition's share of a batch is divided among cores only where each gets this many: a task costs milliseconds."""
+BYTES_PER_TASK_MIN = 256 * 1024
+"""A partition's share of a batch is divided among cores only where each gets this much: a task costs milliseconds."""
 GREETING = "greeting"
 """In Spark's own positions: 0 before the first batch. That one is empty and brings everything on the way up to temperature."""
 
@@ -167,7 +168,7 @@ class DriverHeadReader(SimpleDataSourceStreamReader):  # type: ignore[misc, unus
     def readBetweenOffsets(self, start: Mapping[str, int], end: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
         if _is_greeting(start, end):
             yield _greeting_frame()
-        for task in _tasks(start, end, 1):
+        for task in _tasks(start, end, _one_piece):
             yield _raw_frame(self._options, task.read(self._options))
 
     def commit(self, end: Mapping[str, int]) -> None:
@@ -201,16 +202,20 @@ class ReadTask(InputPartition):  # type: ignore[misc, unused-ignore]
         return Part(self.topic, self.partition, messages)
 
 
-def _tasks(start: Mapping[str, int], end: Mapping[str, int], tasks_max: int) -> list[ReadTask]:
-    """The work between two positions, in order, a partition divided into at most `tasks_max` tasks."""
+def _tasks(start: Mapping[str, int], end: Mapping[str, int], pieces_max: Callable[[tuple[int, int], int], int]) -> list[ReadTask]:
+    """The work between two positions, in order. `pieces_max` says into how many tasks (key, number of offsets) may be divided."""
     ends = _positions(end)
     tasks = []
-    for (topic, partition), first in sorted(_positions(start).items()):
-        count = ends[topic, partition] - first
-        pieces = max(1, min(tasks_max, count // OFFSETS_PER_TASK_MIN))
+    for key, first in sorted(_positions(start).items()):
+        count = ends[key] - first
+        pieces = max(1, min(count, pieces_max(key, count)))
         bounds = [first + count * i // pieces for i in range(pieces + 1)]
-        tasks += [ReadTask(topic, partition, low, high) for low, high in itertools.pairwise(bounds) if high > low]
+        tasks += [ReadTask(*key, low, high) for low, high in itertools.pairwise(bounds) if high > low]
     return tasks
+
+
+def _one_piece(_key: tuple[int, int], _count: int) -> int:
+    return 1
 
 
 class WorkerHeadReader(DataSourceStreamReader):  # type: ignore[misc, unused-ignore]
@@ -219,6 +224,7 @@ class WorkerHeadReader(DataSourceStreamReader):  # type: ignore[misc, unused-ign
     def __init__(self, options: SourceOptions, packed_head: bytes) -> None:
         self._options = options
         self._packed_head = packed_head
+        self._bytes: dict[tuple[int, int], int] = {}
 
     def initialOffset(self) -> Mapping[str, int]:
         return _offsets(self._options.start, greeting=0)
@@ -228,12 +234,18 @@ class WorkerHeadReader(DataSourceStreamReader):  # type: ignore[misc, unused-ign
 
     def latestOffset(self, start: Mapping[str, int], limit: ReadLimit) -> Mapping[str, int]:
         # The values are read only to be counted: without that a batch could not be bounded in bytes.
-        return _read(self._options, start)[1]
+        parts, end = _read(self._options, start)
+        self._bytes = {part.key: sum(len(m.value) for m in part.messages) for part in parts}
+        return end
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[ReadTask]:
         if _is_greeting(start, end):
             return [ReadTask(0, 0, -1, -1)]
-        return _tasks(start, end, self._options.tasks_max)
+        return _tasks(start, end, self._pieces_max)
+
+    def _pieces_max(self, key: tuple[int, int], count: int) -> int:
+        worth = max(count // OFFSETS_PER_TASK_MIN, self._bytes.get(key, 0) // BYTES_PER_TASK_MIN)
+        return min(self._options.tasks_max, worth)
 
     def read(self, partition: ReadTask) -> Iterator[pa.RecordBatch]:
         _settle()

@@ -1,0 +1,80 @@
+"""How an `ordered` runner ends when reading, the head or the callback fails: with the very error."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from hotspare.bus.contract import Outgoing, Partition
+from hotspare.bus.open import open_bus
+from hotspare.errors import HotspareError, PositionLost, TopicMissing
+from hotspare.runners.contract import EndCause, HeadPlace, InboundTopic, OnBatch, RunnerEnd, RunnerInput
+from tests.integration.spark.subject import head
+
+pytestmark = pytest.mark.spark
+
+TOPICS = (InboundTopic("rows"),)
+
+
+def run_to_its_end(url: str, place: HeadPlace, on_batch: OnBatch, start: dict[tuple[int, int], int]) -> RunnerEnd:
+    from hotspare.runners.spark.ordered import OrderedRunner
+
+    ends: list[RunnerEnd] = []
+    over = threading.Event()
+
+    def on_end(end: RunnerEnd) -> None:
+        ends.append(end)
+        over.set()
+
+    runner = OrderedRunner(RunnerInput(url, TOPICS, head(), place), on_batch, on_end)
+    runner.start(start)
+    try:
+        assert over.wait(120)
+        assert runner.wait() == ends[0]
+    finally:
+        runner.stop()
+    assert len(ends) == 1
+    return ends[0]
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path / 'bus.db'}"
+    bus = open_bus(url)
+    bus.create_topic("rows")
+    bus.append(Partition("rows"), [Outgoing(b"i,n,%d,1.5,a" % i) for i in range(20)])
+    bus.close()
+    return url
+
+
+@pytest.mark.parametrize("place", list(HeadPlace))
+def test_a_lost_position_ends_the_query_with_the_words_of_the_bus(url: str, place: HeadPlace) -> None:
+    bus = open_bus(url)
+    bus.trim(Partition("rows"), 9)
+    with pytest.raises(PositionLost) as said:
+        bus.read(Partition("rows"), 4, messages_max=1, bytes_max=1)
+    bus.close()
+    end = run_to_its_end(url, place, lambda _: None, {(0, 0): 4})
+    assert end.cause is EndCause.FAILED
+    assert type(end.error) is PositionLost
+    assert str(end.error) == str(said.value)
+
+
+def test_an_exception_of_the_callback_is_reported_as_it_is(url: str) -> None:
+    wrong = HotspareError("enough", hint="stop")
+
+    def on_batch(_table: pa.Table) -> None:
+        raise wrong
+
+    end = run_to_its_end(url, HeadPlace.DRIVER, on_batch, {})
+    assert end == RunnerEnd(EndCause.FAILED, wrong)
+
+
+def test_a_missing_topic_is_named_before_anything_runs(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'empty.db'}"
+    open_bus(url).close()
+    with pytest.raises(TopicMissing, match="rows"):
+        run_to_its_end(url, HeadPlace.DRIVER, lambda _: None, {})
