@@ -16,7 +16,7 @@ from typing import TypeVar
 from hotspare.adapters.canonical import RowForm
 from hotspare.adapters.csv_file import CsvFile, Growth
 from hotspare.adapters.pace import Pace
-from hotspare.adapters.rows import QuoteRule, Row
+from hotspare.adapters.rows import QuoteRule, Quotes, Row
 from hotspare.adapters.source_position import SourcePosition, newest_position, source_headers, source_prefix
 from hotspare.bus.contract import SOURCE_HEADER, Bus, HeaderGuard, Outgoing, Partition
 from hotspare.errors import BusError, UnknownResult, UsageError
@@ -257,10 +257,12 @@ class _Publication:
 
 
 def _blocks(rows: Sequence[Row], rows_max: int, quotes: QuoteRule) -> Iterator[Sequence[Row]]:
-    """Rows per message. A row that is not closed stands alone, so that its neighbours cannot be taken for part of it."""
+    """Rows per message. A row that could change how its neighbours are read stands alone: one with an open quote, which theirs
+    could close, or one that is not UTF-8, for which the whole message is read line by line."""
+    all_utf8 = _is_utf8(b"\n".join([row.text for row in rows]))
     begin = 0
     for index, row in enumerate(rows):
-        if b'"' in row.text and quotes.is_open(row.text):
+        if (b'"' in row.text and quotes.judge(row.text) is Quotes.OPEN) or not (all_utf8 or _is_utf8(row.text)):
             if begin < index:
                 yield rows[begin:index]
             yield rows[index : index + 1]
@@ -270,6 +272,14 @@ def _blocks(rows: Sequence[Row], rows_max: int, quotes: QuoteRule) -> Iterator[S
             begin = index + 1
     if begin < len(rows):
         yield rows[begin:]
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def check_columns(row: bytes, form: RowForm, path: Path) -> None:

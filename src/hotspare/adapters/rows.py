@@ -2,7 +2,8 @@
 
 The same bytes give the same rows however they arrive, so a publisher that was killed goes on at the end of any row. A quote means
 something only where a field begins. A quote that nobody closes would swallow the rest of the file; therefore a row that is still
-open after `ROW_BYTES_MAX`, or at the end of the file, ends at its first line feed, and becomes one bad event instead of many.
+open after `ROW_BYTES_MAX`, or at the end of the file, or whose quotes make no sense, ends at its first line feed and becomes one
+bad event instead of many.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ ROW_BYTES_MAX = 1 << 20
 LINE_BYTES_MAX = 16 << 20
 
 _OPENING = re.compile(rb' *"')
-_CLOSING = re.compile(rb'(?:[^"\\]|\\.|"")*+"', re.DOTALL)
+_CLOSING = re.compile(rb'(?:[^"\\]|\\.|"")*+" *', re.DOTALL)
 
 
 class _End(Enum):
@@ -48,13 +49,22 @@ def _rest_of_field(delimiter: bytes) -> re.Pattern[bytes]:
     return re.compile(rb"(?:\\" + escaped + rb"|[^" + escaped + rb"])*", re.DOTALL)
 
 
+class Quotes(Enum):
+    """What the quotes of a row say about where it ends."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    MISPLACED = "misplaced"
+    """More than blanks follow a closing quote: no row, whatever comes."""
+
+
 @dataclass(frozen=True, slots=True)
 class QuoteRule:
-    """Tells whether a row still has an open quote, for one delimiter."""
+    """Judges the quotes of a row, for one delimiter; as `engine.codec.csv_split` does."""
 
     delimiter: bytes
 
-    def is_open(self, row: bytes) -> bool:
+    def judge(self, row: bytes) -> Quotes:
         rest = _rest_of_field(self.delimiter)
         position = 0
         while True:
@@ -62,12 +72,15 @@ class QuoteRule:
             if opening is not None:
                 closing = _CLOSING.match(row, opening.end())
                 if closing is None:
-                    return True
+                    return Quotes.OPEN
                 position = closing.end()
-            field = rest.match(row, position)
-            position = field.end() if field is not None else position
-            if position >= len(row):
-                return False
+                if row[position : position + 1] not in (self.delimiter, b"") and row[position:] != b"\r":
+                    return Quotes.MISPLACED
+            else:
+                field = rest.match(row, position)
+                position = field.end() if field is not None else position
+            if position >= len(row) or row[position:] == b"\r":
+                return Quotes.CLOSED
             position += 1
 
 
@@ -138,12 +151,14 @@ class RowCutter:
         while end >= 0:
             if end - start > ROW_BYTES_MAX:
                 return first
-            if text.find(b'"', line_start, end) >= 0 and not self._rule.is_open(text[start:end]):
-                return end
+            if text.find(b'"', line_start, end) >= 0:
+                quotes = self._rule.judge(text[start:end])
+                if quotes is not Quotes.OPEN:
+                    return end if quotes is Quotes.CLOSED else first
             line_start = end + 1
             end = text.find(b"\n", line_start)
         if at_end is _End.FILE_ENDS:
-            return first if self._rule.is_open(text[start:]) else -1
+            return -1 if self._rule.judge(text[start:]) is Quotes.CLOSED else first
         return first if len(text) - start > ROW_BYTES_MAX else -1
 
 

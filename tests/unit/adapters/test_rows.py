@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.adapters import rows
-from hotspare.adapters.rows import LineTooLong, QuoteRule, Row, RowCutter
+from hotspare.adapters.rows import LineTooLong, QuoteRule, Quotes, Row, RowCutter
 
 texts = st.lists(st.sampled_from([b"a", b",", b'"', b"\n", b"\\", b" ", b"\r\n", b'x,"', b'"y']), max_size=30).map(b"".join)
 
@@ -55,6 +55,7 @@ def test_going_on_at_any_row_gives_the_rest(data: bytes) -> None:
         (b'i,n,"doubled "" quote\n"\nz', [b'i,n,"doubled "" quote\n"', b"z"]),
         (b'i,n,5" pipe\nz\n', [b'i,n,5" pipe', b"z"]),
         (b'i,n,a\\,"b\nz\n', [b'i,n,a\\,"b', b"z"]),
+        (b'i,n,"misplaced" quote,"x\ny"\nz', [b'i,n,"misplaced" quote,"x', b'y"', b"z"]),
         (b'i,n,"never closed\nb\nc', [b'i,n,"never closed', b"b", b"c"]),
         (b'i,n,"closed by the end\nof the file"', [b'i,n,"closed by the end\nof the file"']),
     ],
@@ -84,8 +85,17 @@ def test_a_line_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     assert caught.value.offset == 100
 
 
-def test_quotes_count_only_where_a_field_begins() -> None:
-    rule = QuoteRule(b";")
-    assert rule.is_open(b'a;"b')
-    assert not rule.is_open(b'a,"b')
-    assert not rule.is_open(b'a;"b"')
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (b'a;"b', Quotes.OPEN),
+        (b'a,"b', Quotes.CLOSED),
+        (b'a;"b"', Quotes.CLOSED),
+        (b'a;"b" ;"c"\r', Quotes.CLOSED),
+        (b'a;"b"c;"d', Quotes.MISPLACED),
+        (b'a; "b""', Quotes.OPEN),
+        (b'a;b"', Quotes.CLOSED),
+    ],
+)
+def test_quotes_count_only_where_a_field_begins(row: bytes, expected: Quotes) -> None:
+    assert QuoteRule(b";").judge(row) is expected
