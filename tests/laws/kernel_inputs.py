@@ -84,7 +84,7 @@ def identifier_texts() -> Iterator[Args]:
 def policies() -> list[k.Policy]:
     kinds = [(k.KEEP, 0), (k.COUNT_SLIDING, 0), (k.COUNT_JUMPING, 0)]
     kinds += [(kind, by) for kind in (k.TIME_SLIDING, k.TIME_JUMPING, k.TIME_LOOKBACK) for by in (0, 1)]
-    return [k.Policy(kind, 5, 4, by) for kind, by in kinds]
+    return [k.Policy(kind, 5, 4, by, new) for kind, by in kinds for new in (0, 1)]
 
 
 def _chunk(random: Random, begin: int, count: int) -> tuple[Chunk, Timeline, RowTime]:
@@ -110,9 +110,9 @@ class _Tapped(Relation):
     def apply(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None = None) -> Any:
         relate, boundary_passed = k.relate, k.boundary_passed
 
-        def tapped(*args: Any) -> None:
+        def tapped(*args: Any) -> bool:
             self.taps.append(tuple(_copied(part) for part in args))
-            relate(*args)
+            return bool(relate(*args))
 
         k.relate = tapped  # type: ignore[assignment]
         try:
@@ -146,7 +146,7 @@ def _stored(policy: k.Policy) -> Relation:
 
 
 def boundary_passed() -> Iterator[Args]:
-    for policy in policies()[5:]:
+    for policy in policies()[10:]:
         for boundary in (slots.UNSET, np.int64(8), np.int64(-3)):
             for now in (np.int64(-9), np.int64(7), np.int64(8), np.int64(21)):
                 state = np.zeros(slots.STATE_WIDTH, np.int64)

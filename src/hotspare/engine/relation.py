@@ -2,7 +2,8 @@
 
 Semantics (SPEC A8-A13, A19-A23), where the sources leave a choice open:
 
-- An update block on an unknown key inserts: retention may have forgotten the row that its window still had.
+- An update block on an unknown key inserts: retention may have forgotten the row that its window still had. One whose old values
+  stand under another key inserts or updates the new one and deletes the old one.
 - With retention, deleting an unknown key is no mistake, for the same reason; without, it is refused.
 - Outputs of resolved events carry the flags of their event without PARTIAL, because the stored row is whole; retention deletes
   carry RETENTION alone, and the rank of the row or heartbeat that caused them, after what that row itself put out.
@@ -28,7 +29,7 @@ from hotspare.engine.kernels.interning import mark_codes
 from hotspare.engine.pages import Column, Columns, expect
 from hotspare.errors import SnapshotDamaged
 
-KEEP_ALL = k.Policy(k.KEEP, 0, 1, 0)
+KEEP_ALL = k.Policy(k.KEEP, 0, 1, 0, 0)
 """The policy of a relation that forgets nothing."""
 _PERSISTED = (slots.NEWEST, slots.BOUNDARY)
 _NO_BEATS = np.empty(0, np.int64)
@@ -119,7 +120,8 @@ class Relation:
         if forgets and self.policy.by_event == 0 and len(timeline.time_us) and self._rows.state[slots.BOUNDARY] == slots.UNSET:
             self._start(int(timeline.time_us[0]))
         if count or len(beats):
-            k.relate(self._rows, out, self.policy, given)
+            while not k.relate(self._rows, out, self.policy, given):
+                self._index(count)
         return _resolution(out)
 
     def settle(self, resolution: Resolution) -> Chunk:
@@ -170,7 +172,8 @@ class Relation:
         self._rows.meta[:count, slots.TIME] = time
         self._rows.state[list(_PERSISTED)] = state
         k.relink(self._rows, self.policy, count)
-        k.fill_table(self._rows)
+        if not self.policy.new_keys:
+            self._index(0)
 
     def mark(self, used: Bools) -> None:
         high = int(self._rows.state[slots.HIGH])
@@ -182,9 +185,8 @@ class Relation:
         high = int(self._rows.state[slots.HIGH])
         for column in self.shape.codes:
             self._rows.lanes[:high, column] = codes[self._rows.lanes[:high, column]]
-        if set(self.shape.codes) & set(self.shape.keys):
-            self._rows.table[:] = 0
-            k.fill_table(self._rows)
+        if set(self.shape.codes) & set(self.shape.keys) and self._rows.state[slots.INDEXED]:
+            self._index(0)
 
     def _start(self, first_time_us: int) -> None:
         if self.policy.kind >= k.TIME_JUMPING:
@@ -210,9 +212,10 @@ class Relation:
         state = np.zeros(slots.STATE_WIDTH, np.int64)
         state[[slots.FIRST, slots.LAST]] = -1
         state[[slots.NEWEST, slots.BOUNDARY]] = slots.UNSET
+        state[slots.INDEXED] = 1 - self.policy.new_keys
         heap_capacity = capacity if self.policy.by_event else 0
         return k.Rows(
-            table=np.zeros(_table_length(count), np.uint64),
+            table=np.zeros(_table_length(0), np.uint64),
             lanes=np.zeros((capacity, self.shape.width), np.int64),
             valid=np.zeros((capacity, self.shape.width), np.bool_),
             meta=np.zeros((capacity, slots.META_WIDTH), np.int64),
@@ -236,9 +239,14 @@ class Relation:
                 free=_grown(rows.free, capacity),
                 heap=_grown(rows.heap, heap),
             )
-        if 2 * (self.live + count) > len(rows.table):
-            self._rows = rows._replace(table=np.zeros(_table_length(2 * (self.live + count)), np.uint64))
-            k.fill_table(self._rows)
+        if state[slots.INDEXED] and 2 * (self.live + count) > len(rows.table):
+            self._index(self.live + 2 * count)
+
+    def _index(self, more: int) -> None:
+        """Fill the table, with room for `more` rows."""
+        self._rows = self._rows._replace(table=np.zeros(_table_length(self.live + more), np.uint64))
+        self._rows.state[slots.INDEXED] = 1
+        k.fill_table(self._rows)
 
 
 def _grown(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
@@ -260,12 +268,12 @@ def _output(outputs: int, count: int, live: int) -> k.Output:
         made=np.empty((outputs, 5), np.int64),
         freed=np.empty(live + 2 * count, np.int64),
         refused=np.empty((count, 2), np.int64),
-        counts=np.zeros(3, np.int64),
+        counts=np.zeros(k.COUNTS_WIDTH, np.int64),
     )
 
 
 def _resolution(out: k.Output) -> Resolution:
-    outputs, freed, refused = out.counts.tolist()
+    outputs, freed, refused, _, _ = out.counts.tolist()
     return Resolution(
         made=out.made[:outputs],
         refused_row=out.refused[:refused, 0].copy(),

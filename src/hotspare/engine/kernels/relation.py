@@ -26,6 +26,7 @@ from hotspare.engine.kernels.slots import (
     HEAP_SLOT,
     HEAPED,
     HIGH,
+    INDEXED,
     LIVE,
     NEWEST,
     NEXT,
@@ -41,6 +42,7 @@ from hotspare.engine.kernels.slots import (
     key_hash,
     link_instead,
     link_last,
+    same_key,
     slot_at,
     table_drop,
     table_entry,
@@ -62,6 +64,9 @@ NORMAL, PARTIAL, RETENTION, NOT_PARTIAL = (np.int64(flag) for flag in (1, 2, 4, 
 
 RANK, OPCODE, FLAGS, SLOT, SOURCE = 0, 1, 2, 3, 4
 """Columns of `Output.made`."""
+MADE, FREED, REFUSED, ROW, BEAT = 0, 1, 2, 3, 4
+"""Entries of `Output.counts`."""
+COUNTS_WIDTH = 5
 LEAVE_NONE, LEAVE_ALL, LEAVE_OVER, LEAVE_OLD = (np.int64(which) for which in (0, 1, 2, 3))
 """Which rows retention ends: none; all but the one that came; those over the limit; those as old as the limit."""
 
@@ -80,12 +85,18 @@ class Rows(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """Retention. `unit` is the step of boundaries; `by_event` is 1 where time comes from a field, 0 for system time."""
+    """Retention, and what is known of the input.
+
+    `unit` is the step of boundaries; `by_event` is 1 where time comes from a field, 0 for system time. `new_keys` is 1 where an
+    insert never brings a key that is stored, because the input is itself a keyed relation. Then the table is spared as long as
+    rows leave in the order in which they came: who leaves is the first of the list.
+    """
 
     kind: int
     limit: int
     unit: int
     by_event: int
+    new_keys: int
 
 
 class Input(NamedTuple):
@@ -102,7 +113,7 @@ class Input(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What came of it, as far as `counts` says: [outputs, slots given up, rows refused].
+    """What came of it, as far as `counts` says: MADE outputs, FREED slots, REFUSED rows; ROW and BEAT are where to go on.
 
     made     int64[., 5]  columns RANK, OPCODE, FLAGS, SLOT (where the values are), SOURCE (the input row that made it, or NONE)
     freed    int64[.]
@@ -117,28 +128,29 @@ class Output(NamedTuple):
 
 @kernel
 def emit(out: Output, rank: Whole, opcode: Whole, flags: Whole, slot: Whole, source: Whole) -> None:
-    at = np.uint64(out.counts[0])
+    at = np.uint64(out.counts[MADE])
     out.made[at, RANK] = rank
     out.made[at, OPCODE] = opcode
     out.made[at, FLAGS] = flags
     out.made[at, SLOT] = slot
     out.made[at, SOURCE] = source
-    out.counts[0] += 1
+    out.counts[MADE] += 1
 
 
 @kernel
 def refuse(out: Output, row: Whole, why: Whole) -> None:
-    at = out.counts[2]
+    at = out.counts[REFUSED]
     out.refused[at, 0] = row
     out.refused[at, 1] = why
-    out.counts[2] = at + 1
+    out.counts[REFUSED] = at + 1
 
 
 @kernel
 def give_up(rows: Rows, out: Output, policy: Policy, slot: Whole, place: np.uint64) -> None:
-    """Take a stored row, whose table entry stands at `place`, out of all structures; its values stay until the next batch."""
-    table_drop(rows.table, place)
-    if policy.kind != KEEP:
+    """Take a stored row out of all structures; its values stay until the next batch. `place`: that of its entry in the table."""
+    if rows.state[INDEXED] == 1:
+        table_drop(rows.table, place)
+    if is_linked(policy):
         unlink(rows.meta, rows.state, slot)
     if policy.by_event == 1:
         heap_drop(rows.heap, rows.meta, rows.state, slot)
@@ -149,8 +161,8 @@ def give_up(rows: Rows, out: Output, policy: Policy, slot: Whole, place: np.uint
 @kernel
 def free_slot(rows: Rows, out: Output, slot: Whole) -> None:
     rows.meta[np.uint64(slot), ORDER] = NONE
-    out.freed[np.uint64(out.counts[1])] = slot
-    out.counts[1] += 1
+    out.freed[np.uint64(out.counts[FREED])] = slot
+    out.counts[FREED] += 1
 
 
 @kernel
@@ -188,11 +200,16 @@ def fill_nulls(rows: Rows, new: Whole, old: Whole) -> None:
 
 
 @kernel
+def is_linked(policy: Policy) -> bool:
+    return policy.kind != KEEP or policy.new_keys == 1
+
+
+@kernel
 def arrive(rows: Rows, policy: Policy, slot: Whole) -> None:
     """Put a slot last in the order of arrival."""
     rows.meta[np.uint64(slot), ORDER] = rows.state[ARRIVALS]
     rows.state[ARRIVALS] += 1
-    if policy.kind != KEEP:
+    if is_linked(policy):
         link_last(rows.meta, rows.state, slot)
 
 
@@ -212,7 +229,7 @@ def replace_row(rows: Rows, policy: Policy, new: Whole, old: Whole) -> None:
         arrive(rows, policy, new)
     else:
         rows.meta[new, ORDER] = rows.meta[old, ORDER]
-        if policy.kind != KEEP:
+        if is_linked(policy):
             link_instead(rows.meta, rows.state, old, new)
     if policy.by_event == 1:
         at = rows.heap[old, HEAP_PLACE]
@@ -242,9 +259,14 @@ def resolve_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole)
         if not chunk.valid[np.uint64(i), np.uint64(rows.keys[k])]:
             refuse(out, i, REFUSED_NULL_KEY)
             return NONE
-    h = key_hash(chunk.lanes, i, rows.keys)
-    place = find(rows.table, rows.lanes, rows.keys, chunk.lanes, i, h)
-    slot = slot_at(rows.table, place)
+    h, place = EMPTY, EMPTY
+    slot: Whole = NONE
+    if rows.state[INDEXED] == 1:
+        h = key_hash(chunk.lanes, i, rows.keys)
+        place = find(rows.table, rows.lanes, rows.keys, chunk.lanes, i, h)
+        slot = slot_at(rows.table, place)
+    elif chunk.opcode[i] != INSERT:
+        slot = np.int64(rows.state[FIRST])
     why = why_refused(rows, policy, chunk, i, slot)
     if why >= 0:
         refuse(out, i, why)
@@ -256,7 +278,8 @@ def resolve_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole)
         return NONE
     new = take_slot(rows)
     write_row(rows, new, chunk, i)
-    rows.table[place] = table_entry(h, new)
+    if rows.state[INDEXED] == 1:
+        rows.table[place] = table_entry(h, new)
     if slot < 0:
         insert_row(rows, policy, new)
         emit(out, chunk.rank[i], INSERT, whole_flags(chunk.flags[i]), new, i)
@@ -322,17 +345,39 @@ def retain(rows: Rows, out: Output, policy: Policy, now: Whole, came: Whole, ran
             if edge - rows.meta[slot, TIME] < policy.limit:
                 break
         if which != LEAVE_ALL or slot != came:
-            place = table_place(rows.table, key_hash(rows.lanes, slot, rows.keys), slot)
+            place = EMPTY
+            if rows.state[INDEXED] == 1:
+                place = table_place(rows.table, key_hash(rows.lanes, slot, rows.keys), slot)
             give_up(rows, out, policy, slot, place)
             emit(out, rank, DELETE, RETENTION, slot, NONE)
         slot = after if which == LEAVE_ALL else rows.state[FIRST]
 
 
 @kernel
-def relate(rows: Rows, out: Output, policy: Policy, chunk: Input) -> None:
-    """Take a chunk and the heartbeats of its batch, in order of rank. Both `rows` and `out` have room for all that can come."""
-    beat = np.int64(0)
-    i = np.int64(0)
+def needs_table(rows: Rows, chunk: Input, i: Whole) -> bool:
+    """Whether the event can only be done with the table: it is neither an insert nor the delete of the first row of the list."""
+    if rows.state[INDEXED] == 1 or chunk.opcode[i] == INSERT:
+        return False
+    if rows.state[FIRST] < 0 or not DELETE <= chunk.opcode[i] <= SAFE_DELETE:
+        return True
+    return not same_key(rows.lanes, rows.state[FIRST], chunk.lanes, i, rows.keys)
+
+
+@kernel
+def rows_of_event(chunk: Input, i: Whole, keys: Int64s) -> Whole:
+    """2 for an update block: its second row has the old values, which are stored here already, unless under another key."""
+    if chunk.opcode[i] == UPDATE_BLOCK and same_key(chunk.lanes, i, chunk.lanes, i + 1, keys):
+        return np.int64(2)
+    return np.int64(1)
+
+
+@kernel
+def relate(rows: Rows, out: Output, policy: Policy, chunk: Input) -> bool:
+    """Take a chunk and the heartbeats of its batch, in order of rank. Both `rows` and `out` have room for all that can come.
+
+    False: the table is needed from here on; to be called again when it is filled.
+    """
+    beat, i = np.int64(out.counts[BEAT]), np.int64(out.counts[ROW])
     came: Whole = NONE
     while i < len(chunk.rank) or beat < len(chunk.beats):
         came = NONE
@@ -340,12 +385,15 @@ def relate(rows: Rows, out: Output, policy: Policy, chunk: Input) -> None:
             rank, now = chunk.beats[beat, 0], chunk.beats[beat, 1]
             beat += 1
         else:
+            if needs_table(rows, chunk, i):
+                out.counts[BEAT], out.counts[ROW] = beat, i
+                return False
             rank, now = chunk.rank[i], np.int64(UNSET)
             came = resolve_row(rows, out, policy, chunk, i)
-            # the second row of an update block carries old values, which are stored here already
-            i += 2 if chunk.opcode[i] == UPDATE_BLOCK else 1
+            i += rows_of_event(chunk, i, rows.keys)
         if policy.kind != KEEP and (came >= 0 or now != UNSET):
             retain(rows, out, policy, now, came, rank)
+    return True
 
 
 @kernel

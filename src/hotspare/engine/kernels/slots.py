@@ -20,10 +20,10 @@ NEXT, PREV, TIME, ORDER = 0, 1, 2, 3
 """Columns of `Rows.meta`: neighbours in the list (-1: none), time that retention counts from, number of arrival (-1: free)."""
 META_WIDTH = 4
 
-LIVE, FIRST, LAST, FREE, HIGH, ARRIVALS, HEAPED, NEWEST, BOUNDARY = 0, 1, 2, 3, 4, 5, 6, 7, 8
+LIVE, FIRST, LAST, FREE, HIGH, ARRIVALS, HEAPED, NEWEST, BOUNDARY, INDEXED = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
 """Entries of `Rows.state`: rows stored; ends of the list; free slots on the stack; slots ever used; arrivals so far; size of the
-heap; newest event time seen; next boundary of a jumping window."""
-STATE_WIDTH = 9
+heap; newest event time seen; next boundary of a jumping window; 1 where the table holds the rows, 0 while it is not needed."""
+STATE_WIDTH = 10
 NONE = np.int64(-1)
 """No slot."""
 UNSET = np.int64(-(2**63))
@@ -55,17 +55,9 @@ def find(table: UInt64s, stored: Int64s, keys: Int64s, lanes: Int64s, row: Whole
     mask = np.uint64(len(table) - 1)
     half = h & HALF
     at = half & mask
-    i = np.uint64(row)
     while table[at] != EMPTY:
-        if table[at] >> np.uint64(32) == half:
-            slot = (table[at] & HALF) - ONE
-            same = True
-            for k in range(len(keys)):
-                key = np.uint64(keys[k])
-                if stored[slot, key] != lanes[i, key]:
-                    same = False
-            if same:
-                break
+        if table[at] >> np.uint64(32) == half and same_key(stored, slot_at(table, at), lanes, row, keys):
+            break
         at = (at + ONE) & mask
     return at
 
@@ -197,3 +189,14 @@ def heap_drop(heap: Int64s, meta: Int64s, state: Int64s, slot: Whole) -> None:
     if last != slot:
         heap[at, HEAP_SLOT] = last
         heap_sift(heap, state[HEAPED], meta, at)
+
+
+@kernel
+def same_key(a: Int64s, a_row: Whole, b: Int64s, b_row: Whole, keys: Int64s) -> bool:
+    i, j = np.uint64(a_row), np.uint64(b_row)
+    same = True
+    for k in range(len(keys)):
+        key = np.uint64(keys[k])
+        if a[i, key] != b[j, key]:
+            same = False
+    return same

@@ -55,7 +55,7 @@ class CalculateOperator(Operator):
     def open(self) -> Page:
         page = Page({"observations": Newest(self._length) if self._length else All()})
         if self._keeps:
-            page.parts["rows"] = relation_of(self.schema)
+            page.parts["rows"] = relation_of(self.schema, inserts=self.inserts)
         return page
 
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:

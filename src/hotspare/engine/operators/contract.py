@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
 
 from hotspare.engine.chunk import Chunk, Timeline
 from hotspare.engine.pages import Page
@@ -58,8 +58,18 @@ class Applied:
     bad: list[BadEvent] = field(default_factory=list)
 
 
+class Inserts(Enum):
+    """What is known of the inserts that come to a window; its index may use it."""
+
+    ANY = "any"
+    NEW_KEYS = "new-keys"
+    """Never a key that is there: the input is a keyed relation, or generates its keys."""
+
+
 class Operator(ABC):
-    """A window at work. `schema` is that of its output."""
+    """A window at work. `schema` is that of its output; `inserts` is set by whoever builds it, before `open`."""
+
+    inserts: Inserts = Inserts.ANY
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Schema]) -> None:
         """Subclasses compile here; ProjectError with all mistakes that only show now."""

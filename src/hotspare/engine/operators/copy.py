@@ -26,7 +26,7 @@ class CopyOperator(Operator):
         self._keeps = declared.index is not IndexType.EMPTY
 
     def open(self) -> Page:
-        return Page({"rows": relation_of(self.schema, self._retention)} if self._keeps else {})
+        return Page({"rows": relation_of(self.schema, self._retention, self.inserts)} if self._keeps else {})
 
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
         (chunk,) = inputs

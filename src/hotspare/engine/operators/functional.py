@@ -43,7 +43,7 @@ class FunctionalOperator(Operator):
         if self._counts:
             page.parts["counter"] = Counters(1)
         if self._keeps:
-            page.parts["rows"] = relation_of(self.schema)
+            page.parts["rows"] = relation_of(self.schema, inserts=self.inserts)
         return page
 
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:

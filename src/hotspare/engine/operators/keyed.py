@@ -7,7 +7,7 @@ import numpy as np
 from hotspare.engine.chunk import Chunk, Timeline
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.lanes import coded_columns, row_text
-from hotspare.engine.operators.contract import Applied, BadEvent, BadReason
+from hotspare.engine.operators.contract import Applied, BadEvent, BadReason, Inserts
 from hotspare.engine.relation import KEEP_ALL, Relation, Resolution, RowTime, Shape
 from hotspare.engine.strings import StringTable
 from hotspare.model.project import Retention, RetentionKind
@@ -37,14 +37,15 @@ _MESSAGE: dict[BadReason, str] = {
 _DATE_UNIT_US = 1_000_000
 
 
-def relation_of(schema: Schema, retention: Retention | None = None) -> Relation:
+def relation_of(schema: Schema, retention: Retention | None = None, inserts: Inserts = Inserts.ANY) -> Relation:
     """A fresh index for rows of `schema`."""
     shape = Shape(len(schema), schema.key_indexes, coded_columns(schema))
+    new_keys = 1 if inserts is Inserts.NEW_KEYS else 0
     if retention is None:
-        return Relation(shape, KEEP_ALL)
+        return Relation(shape, KEEP_ALL._replace(new_keys=new_keys))
     kind = _KIND[retention.kind]
     unit = retention.unit_us if kind == k.TIME_LOOKBACK else retention.limit
-    return Relation(shape, k.Policy(kind, retention.limit, max(unit, 1), 1 if retention.time_field else 0))
+    return Relation(shape, k.Policy(kind, retention.limit, max(unit, 1), 1 if retention.time_field else 0, new_keys))
 
 
 def row_time(chunk: Chunk, schema: Schema, retention: Retention | None) -> RowTime | None:

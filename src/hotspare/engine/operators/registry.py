@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hotspare.engine.operators.calculate import CalculateOperator
 from hotspare.engine.operators.compute import ComputeOperator
-from hotspare.engine.operators.contract import Operator
+from hotspare.engine.operators.contract import Inserts, Operator
 from hotspare.engine.operators.copy import CopyOperator
 from hotspare.engine.operators.filter import FilterOperator
 from hotspare.engine.operators.functional import FunctionalOperator
@@ -25,6 +25,8 @@ OPERATORS: dict[type, type[Operator]] = {
 }
 
 
-def build_operator(window: ResolvedWindow, inputs: Sequence[Schema]) -> Operator:
+def build_operator(window: ResolvedWindow, inputs: Sequence[Schema], inserts: Inserts = Inserts.ANY) -> Operator:
     """The operator of a window; ProjectError with the mistakes that only compiling shows."""
-    return OPERATORS[type(window.window)](window, inputs)
+    operator = OPERATORS[type(window.window)](window, inputs)
+    operator.inserts = inserts
+    return operator

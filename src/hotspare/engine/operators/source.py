@@ -44,7 +44,7 @@ class SourceOperator(Operator):
     def open(self) -> Page:
         page = Page()
         if self._keeps:
-            page.parts["rows"] = relation_of(self.schema, self._retention)
+            page.parts["rows"] = relation_of(self.schema, self._retention, self.inserts)
         if self._generates_key:
             page.parts["keys"] = Counters(1)
         return page
