@@ -42,13 +42,20 @@ class Outcome:
         return f"python -m tests.simulation.run --seed {self.seed} --verbose"
 
 
-def run_seed(seed: int, folder: Path, trace: Callable[[str], None] = lambda _: None, kit: Kit | None = None) -> Outcome:
-    """One run from one seed; never raises for a violation."""
+def run_seed(
+    seed: int,
+    folder: Path,
+    trace: Callable[[str], None] = lambda _: None,
+    kit: Kit | None = None,
+    only: frozenset[FaultKind] | None = None,
+) -> Outcome:
+    """One run from one seed; never raises for a violation. `only` these faults, else the seed chooses."""
     rng = random.Random(seed)
     share = rng.choice((0.25, 0.5, 0.75))
     enabled = {kind for kind in FaultKind if rng.random() < share}
     if {FaultKind.DAMAGE, FaultKind.TRIM} <= enabled:
         enabled.discard(rng.choice((FaultKind.DAMAGE, FaultKind.TRIM)))  # together they may leave nothing to start from
+    enabled = enabled if only is None else set(only)
     names = tuple(f"e{i}" for i in range(rng.choice((1, 2, 2, 2, 3, 3))))
     fencing = Fencing(rng.choice(list(FencingKind)))
     settings = replace(SETTINGS, commit_rows_max=rng.choice((2, 2, 16)))

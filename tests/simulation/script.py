@@ -1,0 +1,84 @@
+"""Runs a world by a script instead of a seed: for scenarios in which one certain thing happens at one certain moment."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+from hotspare.ha.roles import Role
+from hotspare.ha.settings import GroupSettings
+from tests.simulation.engines import Fencing, FencingKind, Process
+from tests.simulation.faults import FaultPlan
+from tests.simulation.kits import Kit, fast_kit
+from tests.simulation.world import SETTINGS, World
+
+_TURNS_MAX = 3_000
+
+
+class Script:
+    """A world without random faults. Engines move only when the script says so; each turn lasts a millisecond."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *names: str,
+        kit: Kit | None = None,
+        settings: GroupSettings = SETTINGS,
+        fencing: FencingKind = FencingKind.BY_EPOCH,
+    ) -> None:
+        rng = random.Random(7)
+        plan = FaultPlan(rng, frozenset())
+        self.names = names
+        self.lines: list[str] = []
+        self.world = World(rng, names, plan, folder, self.lines.append, Fencing(fencing), settings, kit or fast_kit())
+
+    def start(self, *names: str) -> None:
+        for name in names:
+            self.world.start(name)
+
+    def process(self, name: str) -> Process:
+        return self.world.processes[name]
+
+    def role(self, name: str) -> Role:
+        return self.process(name).engine.role
+
+    def turn(self, *names: str, clock_ms: int = 1) -> None:
+        """One step of each of these engines, or of all that run and are awake."""
+        for process in self.world.awake():
+            if (not names or process.name in names) and process.name in self.world.processes:
+                self.world.advance(process)
+        self.world.now_ms += clock_ms
+
+    def until(self, condition: Callable[[], bool], *names: str, clock_ms: int = 1) -> int:
+        """Turns until the condition holds; how many it took. AssertionError with the story where it never does."""
+        for turns in range(_TURNS_MAX):
+            if condition():
+                return turns
+            self.turn(*names, clock_ms=clock_ms)
+        raise AssertionError("it never came true\n" + "\n".join(self.lines[-60:]))
+
+    def until_active(self, name: str, *names: str) -> int:
+        return self.until(lambda: name in self.world.processes and self.role(name) is Role.ACTIVE, *names)
+
+    def publish(self, *values: int) -> None:
+        """Events, to both topics in turn."""
+        for number, value in enumerate(values):
+            self.world.publish(number % 2, value)
+
+    def delivered(self) -> int:
+        return sum(self.world.observer.delivered().values())
+
+    def due(self) -> dict[str, int]:
+        """How many outputs the input that is recorded now will have."""
+        return {stream: len(rows) for stream, rows in self.world.reference().items()}
+
+    def finish(self) -> None:
+        """Everything that is due comes out, and it is what it should be."""
+        due = self.due()
+        self.until(lambda: all(self.world.observer.delivered()[s] >= n for s, n in due.items()))
+        self.world.check_end(due)
+
+    def told(self, text: str) -> bool:
+        """Whether the story so far has a line with this text."""
+        return any(text in line for line in self.lines)

@@ -1,0 +1,23 @@
+"""Plausible mistakes in the rules, each planted once: the simulation finds every one of them within 1,000 seeds."""
+
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+from tests.simulation.parallel import pool, spread
+from tests.simulation.planted import PLANTED
+
+SEEDS = 1_000
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[ProcessPoolExecutor]:
+    with pool() as executor:
+        yield executor
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_the_mistake_is_found(workers: ProcessPoolExecutor, planted: str) -> None:
+    found = next(spread(workers, 1, SEEDS, chunk=20, planted=planted), None)
+    assert found is not None, f"{planted} was not found in {SEEDS} seeds"
