@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hotspare.bus.contract import Progress
 from hotspare.ha.events import HaEvent, HaEventKind
-from hotspare.ha.group_state import GroupState, committed_sequence
+from hotspare.ha.group_state import LONG_AGO_MS, GroupState, committed_sequence
 from hotspare.ha.ports import Ports
 from hotspare.ha.view import Difference
 
@@ -46,6 +46,7 @@ def _compare(state: GroupState, ports: Ports, stream: str, progress: Progress) -
     known = state.differences.get(stream)
     if known is not None and known.epoch == progress.epoch:
         return
+    state.member_refreshed_ms = LONG_AGO_MS  # another spare may agree: let it know
     state.differences[stream] = Difference(stream, progress.sequence, mark.digest, progress.epoch, ports.clock_ms())
     sentence = f"output {progress.sequence} of stream {stream} differs from the one committed under epoch {progress.epoch}"
     ports.report(HaEvent(HaEventKind.DIFFERENCE_SEEN, state.group, state.engine, sentence))

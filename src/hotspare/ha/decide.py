@@ -116,8 +116,7 @@ def _lone_difference(view: View) -> Iterator[Duty]:
     if difference is None or leader is None or difference.epoch != leader.epoch or _spares_agree(view):
         return
     if view.settings.on_divergence is OnDivergence.STOP:
-        spares = any(o.role == Role.STANDBY.value for o in view.others)
-        yield Duty(difference.seen_ms + (view.settings.divergence_wait_ms if spares else 0), do.Diverge())
+        yield Duty(difference.seen_ms + view.settings.divergence_wait_ms, do.Diverge())
 
 
 def _watch_leader(view: View) -> Iterator[Duty]:
