@@ -44,7 +44,7 @@ class Show:
         self._coordination.close()
 
     def say(self, sentence: str) -> None:
-        self._console.print(f"[dim]{time.monotonic() - self._started:6.1f} s[/dim]  {sentence}", highlight=False)
+        self._console.print(f"[dim]{time.monotonic() - self._started:6.1f} s[/dim]  {sentence}", highlight=False, soft_wrap=True)
 
     def follow(self, demo: Demo) -> None:
         """Show this demo's engines from now on."""
