@@ -63,7 +63,7 @@ class PublishOptions:
 
 @dataclass(frozen=True, slots=True)
 class PublishProgress:
-    """`events` counts those published by this call; bytes count over all repetitions and earlier runs."""
+    """`events` counts those that this call knows to have published; bytes count over all repetitions and earlier runs."""
 
     events: int
     bytes_published: int
@@ -95,7 +95,7 @@ class _StopAsked(Exception):
 
 
 class _Overtaken(Exception):
-    """The topic holds more of the source than this publisher wrote."""
+    """What of the source is on the topic has to be asked for again."""
 
 
 class _Publication:
@@ -219,23 +219,21 @@ class _Publication:
             Outgoing(b"\n".join(canonical([row.text for row in each])), source_headers(self._prefix, position))
             for each, position in zip(blocks, positions, strict=True)
         ]
-        self._append_once(messages, positions[-1].published_bytes)
+        self._append_once(messages)
         self._published_bytes = positions[-1].published_bytes
         self._events += len(rows)
 
-    def _append_once(self, messages: Sequence[Outgoing], published_bytes: int) -> None:
-        """Append, and where no answer came ask the topic whether it happened. _Overtaken where another process, which has the
-        file too, wrote since: an engine that was active before, or one that took over while this one was frozen."""
+    def _append_once(self, messages: Sequence[Outgoing]) -> None:
+        """Append unless the topic holds more of this source than this publisher knows: then _Overtaken, as where no answer came.
+
+        Somebody else has the file where an engine that was frozen with its role goes on before it knows that it lost it.
+        """
         guard = HeaderGuard(SOURCE_HEADER, self._prefix, self._since_offset)
         try:
             first = self._retried(lambda: self._bus.append_guarded(self._partition, messages, guard))
         except UnknownResult:
-            end = self._retried(lambda: self._bus.end_offset(self._partition))
-            newest = self._retried(lambda: newest_position(self._bus, self._partition, self._prefix))
-            if newest.published_bytes == self._published_bytes:
-                self._append_once(messages, published_bytes)
-                return
-            first = end - len(messages) if newest.published_bytes == published_bytes else None
+            first = None  # the topic knows
+            self._stop.wait(_RETRY_S)
         if first is None:
             raise _Overtaken
         self._since_offset = first + len(messages)

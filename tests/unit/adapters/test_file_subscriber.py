@@ -103,7 +103,7 @@ def test_law_crash_any_kills_lose_and_double_no_row(tmp_path: Path, data: st.Dat
                 subscribe(DyingBus(bus, count), killed, options, style)  # type: ignore[arg-type]
             except Killed:
                 with killed.open("ab") as file:
-                    file.write(b"half a ro"[: data.draw(st.integers(0, 9))])
+                    file.write((b"I,N, 7,half a row\n" * 20)[: data.draw(st.integers(0, 300))])
     finally:
         file_subscriber._NOTE_BYTES = before
     subscribe(bus, killed, options, style)

@@ -1,0 +1,106 @@
+"""Files as recorded topics (DESIGN section 8, replay): times from a field, a rate or none, and ticks at every heartbeat of them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotspare.adapters import recording
+from hotspare.adapters.file_publisher import PublishOptions
+from hotspare.adapters.recording import RecordingProgress, ReplayFile, record
+from hotspare.errors import UsageError
+from hotspare.model.types import Field, FieldType, KeyRole, Schema
+
+SCHEMA = Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("at", FieldType.STAMP), Field("day", FieldType.DATE)))
+HEARTBEAT_US = 10
+Message = tuple[int, int, int, bool, bytes]
+"""Topic, offset, time, tick, value."""
+
+
+def messages(files: Sequence[ReplayFile], topics: int = 1, heartbeat_us: int = HEARTBEAT_US) -> list[Message]:
+    names = ("topic", "offset", "time_us", "tick", "value")
+    batches = [batch.select(names).to_pylist() for batch in record(files, topics, heartbeat_us)]
+    return [tuple(row[name] for name in names) for batch in batches for row in batch]  # type: ignore[misc]
+
+
+def timed(path: Path, times_us: Sequence[int | None], topic: int = 0, **options: object) -> ReplayFile:
+    path.write_text("".join(f"i,n,1,{'' if time_us is None else time_us},\n" for time_us in times_us))
+    return ReplayFile(topic, path, SCHEMA, PublishOptions(**options), "at")  # type: ignore[arg-type]
+
+
+times = st.lists(st.none() | st.integers(0, 100), max_size=12)
+
+
+@given(first=times, second=times)
+def test_ticks_stand_at_every_heartbeat_before_the_events_of_their_time(first: list[int | None], second: list[int | None]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        files = [timed(Path(folder) / f"{topic}.csv", each, topic) for topic, each in enumerate((first, second))]
+        found = messages(files, topics=3)
+    events = [message for message in found if not message[3]]
+    assert [m[2] for m in found] == sorted(m[2] for m in found)
+    assert len(events) == len(first) + len(second)
+    begin = events[0][2] if events else 0
+    end = events[-1][2] if events else 0
+    expected = [*range(begin + HEARTBEAT_US, end + 1, HEARTBEAT_US), end + 1]
+    for topic in range(3):
+        mine = [message for message in found if message[0] == topic]
+        assert [m[1] for m in mine] == list(range(len(mine))), "offsets count from 0"
+        assert [m[2] for m in mine if m[3]] == expected
+    order = [(m[2], not m[3], m[0]) for m in found[:-3]]
+    assert order == sorted(order), "ticks of a time first, topics in order"
+
+
+@given(times)
+def test_time_never_falls_and_a_row_without_one_keeps_it(own: list[int | None]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        found = [m[2] for m in messages([timed(Path(folder) / "a.csv", own)]) if not m[3]]
+    newest, expected = None, []
+    for time_us in own:
+        newest = time_us if newest is None else max(newest, time_us if time_us is not None else newest)
+        expected.append(newest or 0)
+    assert found == expected
+
+
+def test_a_date_counts_seconds_and_a_rate_counts_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("i,n,1,,1970-01-02\n" * 3)
+    by_day = ReplayFile(0, path, SCHEMA, PublishOptions(), "day")
+    by_rate = ReplayFile(0, path, SCHEMA, PublishOptions(rate=4, header_rows=1))
+    assert {m[2] for m in messages([by_day], heartbeat_us=10**9) if not m[3]} == {86_400_000_000}
+    assert [m[2] for m in messages([by_rate], heartbeat_us=10**9) if not m[3]] == [0, 250_000]
+
+
+def test_maxevents_and_repetitions_as_the_connector_has_them(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("title\ni,n,1,,\ni,n,2,,\n")
+    options = PublishOptions(header_rows=1, repeats=2, events_max=5)
+    values = [m[4] for m in messages([ReplayFile(0, path, SCHEMA, options)]) if not m[3]]
+    assert values == [b"i,n,1,,", b"i,n,2,,", b"i,n,1,,", b"i,n,2,,", b"i,n,1,,"]
+
+
+def test_two_files_of_one_topic_stand_one_after_the_other(tmp_path: Path) -> None:
+    files = []
+    for name in ("a", "b"):
+        path = tmp_path / name
+        path.write_text(f"i,n,{name},,\n" * 2)
+        files.append(ReplayFile(0, path, SCHEMA, PublishOptions()))
+    assert [m[4][4:5] for m in messages(files) if not m[3]] == [b"a", b"a", b"b", b"b"]
+
+
+def test_progress_ends_at_the_whole(tmp_path: Path) -> None:
+    progress = RecordingProgress()
+    file = timed(tmp_path / "a.csv", list(range(10)), repeats=1)
+    list(record([file], 1, HEARTBEAT_US, progress))
+    assert (progress.events, progress.bytes_read, progress.bytes_total) == (20, 180, 180)
+
+
+def test_too_many_heartbeats_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "TICKS_MAX", 5)
+    assert len(messages([timed(tmp_path / "a.csv", [0, 50])])) == 2 + 5 + 1
+    with pytest.raises(UsageError, match="more than 5 heartbeats"):
+        messages([timed(tmp_path / "a.csv", [0, 60])])
