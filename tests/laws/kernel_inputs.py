@@ -71,9 +71,10 @@ def gather_bytes() -> Iterator[Args]:
 
 def pick_columns() -> Iterator[Args]:
     random = _random()
-    lanes, valid = random.integers(-9, 9, (7, 3)), random.random((7, 3)) < 0.5
     columns = np.array([2, -1, 0, 0])
-    yield lanes, valid, columns, np.ones((7, 4), np.int64), np.ones((7, 4), np.bool_)
+    for count in (0, 7, 1030):
+        lanes, valid = random.integers(-9, 9, (count, 3)), random.random((count, 3)) < 0.5
+        yield lanes, valid, columns, np.ones((count, 4), np.int64), np.ones((count, 4), np.bool_)
 
 
 def identifier_texts() -> Iterator[Args]:

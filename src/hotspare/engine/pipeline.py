@@ -68,6 +68,10 @@ class Pipeline:
         """Today's state, to be written while feeding goes on. Rows that wait in the merge are not in it: they are read again."""
         return freeze(self.plan, self._state)
 
+    def compact(self) -> None:
+        """Forget strings that nothing holds any more. It happens by itself, too; nothing put out shows when."""
+        self._state.compact_strings()
+
     @property
     def waiting(self) -> int:
         """Rows that wait for another partition: a reader stops at its limit of these."""

@@ -32,7 +32,7 @@ from hotspare.errors import SnapshotDamaged
 KEEP_ALL = k.Policy(k.KEEP, 0, 1, 0, 0)
 """The policy of a relation that forgets nothing."""
 _PERSISTED = (slots.NEWEST, slots.BOUNDARY)
-_NO_BEATS = np.empty(0, np.int64)
+_NO_BEATS = np.empty((0, 2), np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,9 @@ class Relation:
         if row_time is None:
             row_time = RowTime(timeline.time_us[chunk.rank], np.ones(count, np.bool_))
         forgets = self.policy.kind != k.KEEP
-        beats = timeline.heartbeat_rank if forgets else _NO_BEATS
+        beats = _NO_BEATS
+        if forgets and len(timeline.heartbeat_rank):
+            beats = np.column_stack((timeline.heartbeat_rank, timeline.time_us[timeline.heartbeat_rank]))
         given = k.Input(
             chunk.rank,
             chunk.opcode,
@@ -114,7 +116,7 @@ class Relation:
             chunk.valid,
             row_time.time_us,
             row_time.valid,
-            np.column_stack((beats, timeline.time_us[beats])),
+            beats,
         )
         out = self._room(2 * count + (self.live + count if forgets else 0), count, self.live)
         if forgets and self.policy.by_event == 0 and len(timeline.time_us) and self._rows.state[slots.BOUNDARY] == slots.UNSET:

@@ -108,11 +108,12 @@ def _events(batch: pa.RecordBatch, door: Door, topic: int, schema: Schema, strin
     """The decoded events of one topic."""
     mine = (door.kind == RowKind.EVENT) & (door.positions.topics == topic)
     rank = np.flatnonzero(mine)
-    if len(rank) == 0:
+    count = len(rank)
+    if count == 0:
         return Chunk.empty(len(schema))
     column = batch.column(f"e{topic}")
-    if len(rank) < batch.num_rows:
-        column = column.filter(pa.array(mine))
+    together = int(rank[-1]) - int(rank[0]) + 1 == count
+    column = column.slice(int(rank[0]), count) if together else column.filter(pa.array(mine))
     lanes, valid = to_lanes(column.flatten(), schema, strings)
     return Chunk(rank, door.opcode[rank], door.flags[rank], lanes, valid)
 

@@ -8,18 +8,27 @@ from hotspare.engine.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.kernels import kernel
 from hotspare.engine.kernels.hashing import mix
 
+BLOCK = 1024
+"""Rows that are rearranged together, so that they are read from the nearest cache."""
+
 
 @kernel
 def pick_columns(lanes: Int64s, valid: Bools, columns: Int64s, out_lanes: Int64s, out_valid: Bools) -> None:
     """Lay rows out anew: output column j is input column `columns[j]`, or null where that is -1."""
-    for i in range(len(lanes)):
-        for j in range(len(columns)):
-            if columns[j] >= 0:
-                out_lanes[i, j] = lanes[i, columns[j]]
-                out_valid[i, j] = valid[i, columns[j]]
-            else:
+    for j in range(len(columns)):
+        if columns[j] < 0:
+            for i in range(len(lanes)):
                 out_lanes[i, j] = 0
                 out_valid[i, j] = False
+    for begin in range(0, len(lanes), BLOCK):
+        some, here = lanes[begin : begin + BLOCK], valid[begin : begin + BLOCK]
+        to, mask = out_lanes[begin : begin + BLOCK], out_valid[begin : begin + BLOCK]
+        for j in range(len(columns)):
+            if columns[j] >= 0:
+                column = np.uint64(columns[j])
+                for i in range(len(some)):
+                    to[i, j] = some[i, column]
+                    mask[i, j] = here[i, column]
 
 
 @kernel
