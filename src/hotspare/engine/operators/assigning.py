@@ -8,6 +8,7 @@ disappear without a word: their event was reported when it came.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 
 import numpy as np
 import pyarrow as pa
@@ -29,10 +30,20 @@ from hotspare.model.types import Schema
 DELETES = (Opcode.DELETE, Opcode.SAFE_DELETE)
 
 
+class Deletes(Enum):
+    """Where the values of a delete come from."""
+
+    COMPUTED = "computed"
+    """From the old values that it carries."""
+    STORED = "stored"
+    """From the index of the window: whether they could be computed again does not matter."""
+
+
 class Assigner:
     """Lays rows of `given` out as rows of `schema` by assignments; fields that pass are copied lane by lane."""
 
-    def __init__(self, assignments: Assignments, given: Schema, schema: Schema) -> None:
+    def __init__(self, assignments: Assignments, given: Schema, schema: Schema, deletes: Deletes = Deletes.COMPUTED) -> None:
+        self._deletes = deletes
         self._given = given
         self._schema = schema
         self._fields = assignments.fields
@@ -66,6 +77,8 @@ class Assigner:
             return laid_out, []
         passes = np.ones(len(chunk), np.bool_)
         passes[list(failures)] = False
+        if self._deletes is Deletes.STORED:
+            passes |= np.isin(chunk.opcode, DELETES)
         bad = failed_events([failures[row] for row in sorted(failures)], chunk, self._given, strings)
         return passed_rows(laid_out, passes), bad
 

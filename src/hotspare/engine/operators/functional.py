@@ -17,7 +17,7 @@ import pyarrow as pa
 from hotspare.engine.chunk import Chunk, Timeline
 from hotspare.engine.expressions.checking import COUNTER_FIELD
 from hotspare.engine.expressions.windows import compile_functional
-from hotspare.engine.operators.assigning import Assigner, counted
+from hotspare.engine.operators.assigning import Assigner, Deletes, counted
 from hotspare.engine.operators.contract import Applied, Operator
 from hotspare.engine.operators.keyed import refusals, relation_of
 from hotspare.engine.pages import Counters, Page
@@ -36,7 +36,7 @@ class FunctionalOperator(Operator):
         assignments = compile_functional(window, given)
         self._counts = any(COUNTER_FIELD in output.fields for output in assignments.outputs)
         self._keeps = self._counts and cast(FunctionalWindow, window.window).index is not IndexType.EMPTY
-        self._assigner = Assigner(assignments, given, self.schema)
+        self._assigner = Assigner(assignments, given, self.schema, Deletes.STORED if self._keeps else Deletes.COMPUTED)
 
     def open(self) -> Page:
         page = Page()
