@@ -1,0 +1,179 @@
+"""The group engine as a host uses it: real threads, the SQLite bus and coordination, a folder of snapshots (E2, E5, C9, M5)."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hotspare.bus.contract import Outgoing, Partition
+from hotspare.bus.open import open_bus
+from hotspare.coordination.contract import Leader, Member
+from hotspare.coordination.open import open_coordination
+from hotspare.engine.codec import arrow_block
+from hotspare.errors import StateError
+from hotspare.ha.events import HaEvent, HaEventKind
+from hotspare.ha.group import GroupDefinition, GroupEngine
+from hotspare.ha.ports import Ports
+from hotspare.ha.roles import Role
+from hotspare.ha.settings import GroupSettings
+from hotspare.ha.view import PeerStatus
+from hotspare.stores.open import open_store
+from hotspare.testing.cluster import wait_until
+from tests.simulation.engines import read_raw
+from tests.simulation.kits import fast_kit
+from tests.simulation.world import project
+
+SETTINGS = GroupSettings(lease_ms=400, heartbeat_ms=50, snapshot_interval_ms=100, member_refresh_ms=50)
+WAIT_S = 60
+
+
+class Peers:
+    """A connection whose closing the test decides."""
+
+    def __init__(self) -> None:
+        self.answer = PeerStatus.CONNECTED
+
+    def watch(self, leader: Leader) -> None:
+        self.answer = PeerStatus.CONNECTED
+
+    def status(self) -> PeerStatus:
+        return self.answer
+
+
+class Host:
+    """One engine with a runner thread and a timer thread of its own."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.kit, self.peers, self.name = fast_kit(), Peers(), name
+        self.events: list[HaEvent] = []
+        self.bus = open_bus(f"sqlite:///{folder / 'bus.db'}")
+        self.coordination = open_coordination(f"sqlite:///{folder / 'bus.db-coord'}")
+        ports = Ports(
+            bus=self.bus,
+            coordination=self.coordination,
+            store=open_store((folder / "snapshots").as_uri()),
+            peers=self.peers,
+            codec=arrow_block,
+            clock_ms=lambda: time.monotonic_ns() // 1_000_000,
+            report=self.events.append,
+            background=lambda job: job(),
+            end_process=lambda leader: False,
+        )
+        identity = Member(name, "127.0.0.1:1", 1, 1, "host", "", "", "", "", {}, {})
+        definition = GroupDefinition("g", self.kit.topics, project(), self.kit.cores, SETTINGS)
+        self.engine = GroupEngine(definition, identity, ports, folder / name)
+        self._dead = threading.Event()
+        self._threads = [threading.Thread(target=self._run), threading.Thread(target=self._beat)]
+        self._offsets: dict[tuple[int, int], int] = {}
+
+    def start(self) -> None:
+        self._offsets = dict(self.engine.start().next_offsets)
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self) -> None:
+        while not self._dead.is_set():
+            for index, partition in self.kit.topics.partitions:
+                self.bus.read(partition, self._offsets[index, partition.number], messages_max=1, bytes_max=1, wait_ms=2)
+                messages = read_raw(self.bus, index, partition, self._offsets, 50)
+                if messages:
+                    self.engine.on_batch(self.kit.decode(messages))
+
+    def _beat(self) -> None:
+        while not self._dead.is_set():
+            due_ms = self.engine.next_due_ms()
+            left_ms = 50 if due_ms is None else due_ms - time.monotonic_ns() // 1_000_000
+            self._dead.wait(max(0, min(50, left_ms)) / 1000)
+            self.engine.cycle()
+
+    def kill(self) -> None:
+        """It stops wherever it is and tells nobody."""
+        self._dead.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
+
+    def close(self) -> None:
+        self.kill()
+        self.engine.close()
+        self.bus.close()
+        self.coordination.close()
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[list[Host]]:
+    made = [Host(tmp_path, "e0"), Host(tmp_path, "e1")]
+    yield made
+    for host in made:
+        host.close()
+
+
+def publish(host: Host, *values: int) -> None:
+    for value in values:
+        host.bus.append(Partition("in0"), [Outgoing(str(value).encode())])
+
+
+def published(host: Host) -> list[int]:
+    offsets = {(0, 0): 0}
+    rows = read_raw(host.bus, 0, Partition("out0"), offsets, 100_000)
+    return [s for row in rows for s in arrow_block.decode(row.value).column(0).to_pylist()]
+
+
+def test_two_engines_on_the_embedded_default_and_a_takeover(hosts: list[Host]) -> None:
+    """E2, E3: the output goes on without gap or double, and the restarted one is a spare (C4, E5)."""
+    first, second = hosts
+    first.start()
+    wait_until(lambda: first.engine.role is Role.ACTIVE, "e0 is active", WAIT_S)
+    second.start()
+    publish(first, *range(20))
+    wait_until(lambda: published(first) == list(range(1, 21)), "20 outputs", WAIT_S)
+    wait_until(lambda: second.engine.status().streams["q/a"].committed == 20, "the spare knows", WAIT_S)
+    assert second.engine.status().streams["q/a"].held == 0
+    first.kill()
+    publish(second, *range(20))
+    second.peers.answer = PeerStatus.CLOSED
+    wait_until(lambda: published(second) == list(range(1, 41)), "40 outputs", WAIT_S)
+    assert second.engine.role is Role.ACTIVE
+    promoted = [e for e in second.events if e.kind is HaEventKind.PROMOTED]
+    assert len(promoted) == 1
+    assert set(promoted[0].numbers) >= {"election_ms", "fencing_ms", "first_output_ms", "total_ms"}
+
+
+def test_a_stop_leaves_the_group_and_the_next_start_begins_from_a_snapshot(hosts: list[Host], tmp_path: Path) -> None:
+    first, second = hosts
+    first.start()
+    publish(first, *range(10))
+    wait_until(
+        lambda: first.engine.status().snapshots_confirmed > 0 and len(published(first)) == 10, "a snapshot is confirmed", WAIT_S
+    )
+    first.engine.ask_stop()
+    wait_until(lambda: first.engine.role is Role.STOPPED, "e0 stopped", WAIT_S)
+    assert first.engine.stopped_reason == "stop asked for"
+    assert first.coordination.members("g") == ()
+    assert first.coordination.leader("g").holder == ""
+    plan = second.engine.start()
+    assert plan.restored_from
+    assert sum(plan.next_offsets.values()) > 0
+
+
+def test_status_says_what_the_member_record_says(hosts: list[Host]) -> None:
+    """M5, C9: role, epoch, positions, held outputs, digests."""
+    host = hosts[0]
+    host.start()
+    wait_until(lambda: [m.role for m in host.coordination.members("g")] == ["active"], "the record says active", WAIT_S)
+    (member,) = host.coordination.members("g")
+    status = host.engine.status()
+    assert (status.role, status.epoch, status.leader) == (Role.ACTIVE, 1, "e0")
+    assert set(member.sequences) == {"q/a", "q/b"}
+    assert set(member.detail) >= {"epoch", "positions", "held", "digests", "committed", "held_bytes"}
+
+
+def test_an_engine_that_has_not_started_says_so(hosts: list[Host]) -> None:
+    assert hosts[0].engine.role is Role.JOINING
+    with pytest.raises(StateError, match="not started"):
+        hosts[0].engine.cycle()
+    hosts[0].engine.start()
+    with pytest.raises(StateError, match="already"):
+        hosts[0].engine.start()

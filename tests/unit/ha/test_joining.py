@@ -1,0 +1,118 @@
+"""How an engine joins: same project, same origin, a state that can be continued, and a bus that still has the input."""
+
+from pathlib import Path
+
+import pytest
+
+from hotspare.bus.contract import Outgoing, Partition
+from hotspare.bus.memory import MemoryBus
+from hotspare.coordination.memory import MemoryCoordination
+from hotspare.errors import PositionLost, ProjectChanged, StateError, TopicOwned
+from hotspare.ha.joining import ProjectIdentity, agree_on_origin, agree_on_project, check_positions
+from hotspare.ha.settings import GroupTopics, InboundTopic, OutputStream
+from tests.simulation.script import Script
+from tests.simulation.world import GROUP, SETTINGS
+
+TOPICS = GroupTopics((InboundTopic("in", 2),), (OutputStream("q/a", "out"),))
+
+
+def project(text: str) -> ProjectIdentity:
+    return ProjectIdentity(f"hash of {text}", text, lambda stored: [f"window a: retention was {stored}, is {text}"])
+
+
+def bus_with(messages: int) -> MemoryBus:
+    bus = MemoryBus(clock=iter(range(10**6, 10**9, 10**6)).__next__)
+    client = bus.client()
+    client.create_topic("in", 2)
+    for _ in range(messages):
+        client.append(Partition("in", 1), [Outgoing(b"x")])
+    return bus
+
+
+def test_a_changed_project_is_refused_with_the_difference_and_two_ways_on() -> None:
+    """A44."""
+    coordination = MemoryCoordination().client()
+    agree_on_project(coordination, "g", project("30 minutes"))
+    agree_on_project(coordination, "g", project("30 minutes"))
+    with pytest.raises(ProjectChanged) as refused:
+        agree_on_project(coordination, "g", project("1 hour"))
+    assert "retention was 30 minutes, is 1 hour" in refused.value.detail
+    assert "--prefix" in refused.value.hint
+    assert "hotspare reset" in refused.value.hint
+    agree_on_project(coordination, "another prefix", project("1 hour"))
+
+
+def test_a_stored_project_that_cannot_be_read_is_a_difference() -> None:
+    coordination = MemoryCoordination().client()
+    coordination.set_fact_once("g", "project", b"\xff\xfe no hash")
+    broken = ProjectIdentity("h", "d", lambda stored: [][0])
+    with pytest.raises(ProjectChanged, match="another project") as refused:
+        agree_on_project(coordination, "g", broken)
+    assert "cannot be read" in refused.value.detail
+
+
+def test_the_origin_is_where_the_first_engine_began() -> None:
+    """E10, E12: later engines begin there too, whatever was appended or trimmed meanwhile."""
+    bus, coordination = bus_with(5), MemoryCoordination().client()
+    bus.client().trim(Partition("in", 1), 2)
+    origin = agree_on_origin(bus.client(), coordination, "g", TOPICS)
+    assert origin == {("in", 0): 0, ("in", 1): 2}
+    bus.client().trim(Partition("in", 1), 4)
+    assert agree_on_origin(bus.client(), coordination, "g", TOPICS) == origin
+
+
+@pytest.mark.parametrize("stored", [b"{", b"[1]", b'[["in", 0, 0]]', b'[["in", "x", 0]]'])
+def test_an_origin_that_makes_no_sense_is_refused(stored: bytes) -> None:
+    coordination = MemoryCoordination().client()
+    coordination.set_fact_once("g", "origin", stored)
+    with pytest.raises(StateError, match="origin"):
+        agree_on_origin(bus_with(1).client(), coordination, "g", TOPICS)
+
+
+def test_lost_positions_are_named_with_the_retention_that_would_have_been_enough() -> None:
+    """E15, H9."""
+    bus = bus_with(10)
+    bus.client().trim(Partition("in", 1), 7)
+    check_positions(bus.client(), TOPICS, {(0, 0): 0, (0, 1): 7}, 0)
+    newest_us = bus.client().read(Partition("in", 1), 9, messages_max=1, bytes_max=1)[0].append_time_us
+    with pytest.raises(PositionLost) as lost:
+        check_positions(bus.client(), TOPICS, {(0, 0): 0, (0, 1): 4}, newest_us - 6_500_000)
+    assert "partition 1 begins at offset 7, 4 is needed: 3 messages are gone" in lost.value.detail
+    assert "a retention of 7 s" in lost.value.hint
+
+
+def test_an_engine_whose_snapshot_needs_what_was_trimmed_does_not_start(tmp_path: Path) -> None:
+    script = Script(tmp_path, "e0")
+    script.start("e0")
+    script.until_active("e0")
+    script.publish(2, 4, 6, 8)
+    script.finish()
+    script.world.kill("e0")
+    for topic in script.world.kit.topics.inbound:
+        script.world.outside.append(Partition(topic.name), [Outgoing(b"1")])
+        script.world.outside.trim(Partition(topic.name), script.world.outside.end_offset(Partition(topic.name)))
+    script.start("e0")
+    script.until(lambda: "e0" not in script.world.processes)
+    assert script.told("no longer holds what this engine has to read")
+
+
+def test_the_output_topics_of_another_group_are_refused() -> None:
+    bus = MemoryBus().client()
+    bus.create_topic("out")
+    bus.producer("another", ["out"])
+    with pytest.raises(TopicOwned, match="another"):
+        bus.producer(GROUP, ["out"])
+
+
+def test_what_an_earlier_life_left_unconfirmed_is_cleared_away(tmp_path: Path) -> None:
+    script = Script(tmp_path, "e0")
+    script.world.store.put(GROUP, "left-over", "e0", 9, b"no state", [])
+    script.world.store.put(GROUP, "of-another", "e1", 9, b"no state", [])
+    script.start("e0")
+    script.until_active("e0")
+    assert [i.name for i in script.world.store.list(GROUP)] == ["of-another"]
+    for _ in range(6 * SETTINGS.snapshot_interval_ms):
+        script.turn()
+    script.publish(2, 4)
+    script.finish()
+    script.until(lambda: "of-another" not in [i.name for i in script.world.store.list(GROUP)])

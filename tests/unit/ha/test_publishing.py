@@ -1,0 +1,97 @@
+"""From held outputs to one transaction, and back from a topic's tail to progress."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotspare.bus.contract import Commit, Outgoing, OutputId, Partition, Progress
+from hotspare.bus.memory import MemoryBus
+from hotspare.engine.codec import arrow_block
+from hotspare.errors import StateError
+from hotspare.ha.group_state import GroupState
+from hotspare.ha.held import NO_OUTPUT, HeldOutputs
+from hotspare.ha.publishing import next_commit, progress_from_tail
+from hotspare.ha.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
+from tests.simulation.fast_core import FastCore
+from tests.unit.ha.outputs import digest, outputs
+
+TOPICS = GroupTopics((InboundTopic("in"),), (OutputStream("a", "out-a"), OutputStream("b", "out-b")))
+
+
+def state(rows: dict[str, int], committed: dict[str, int], settings: GroupSettings) -> GroupState:
+    held = HeldOutputs({"a": NO_OUTPUT, "b": NO_OUTPUT}, 1 << 30, Path())
+    for stream, count in rows.items():
+        for sequence in range(1, count + 1, 3):
+            held.streams[stream].append(outputs(sequence, min(sequence + 2, count)))
+    identity: object = None
+    made = GroupState("g", identity, settings, TOPICS, FastCore(), held, [], epoch=4)  # type: ignore[arg-type]
+    made.committed = {stream: Progress(n, None, 0, 3) for stream, n in committed.items()}
+    return made
+
+
+def rows_of(commit: Commit, topic: str) -> list[int]:
+    return [s for m in commit.messages.get(topic, ()) for s in arrow_block.decode(m.value).column(0).to_pylist()]
+
+
+@given(
+    rows=st.tuples(st.integers(0, 20), st.integers(0, 20)),
+    committed=st.tuples(st.integers(0, 20), st.integers(0, 20)),
+    commit_rows_max=st.integers(1, 9),
+    message_rows_max=st.integers(1, 9),
+)
+def test_a_commit_is_what_follows_the_committed_within_its_limits(
+    rows: tuple[int, int], committed: tuple[int, int], commit_rows_max: int, message_rows_max: int
+) -> None:
+    settings = GroupSettings(commit_rows_max=commit_rows_max, message_rows_max=message_rows_max)
+    made = state({"a": rows[0], "b": rows[1]}, {"a": committed[0], "b": committed[1]}, settings)
+    commit = next_commit(made, arrow_block)
+    for stream, count, done in zip("ab", rows, committed, strict=True):
+        expected = list(range(done + 1, count + 1))[:commit_rows_max]
+        assert rows_of(commit, f"out-{stream}") == expected
+        assert all(arrow_block.decode(m.value).num_rows <= message_rows_max for m in commit.messages.get(f"out-{stream}", ()))
+        if expected:
+            last = expected[-1]
+            assert commit.progress[stream] == Progress(last, OutputId(0, 0, last, 0, 0), digest(last), 4)
+        else:
+            assert stream not in commit.progress
+
+
+def bus_with(*values: bytes) -> MemoryBus:
+    bus = MemoryBus()
+    bus.client().create_topic("out-a")
+    bus.client().append(Partition("out-a"), [Outgoing(v) for v in values])
+    return bus
+
+
+def test_progress_is_rebuilt_from_the_newest_block() -> None:
+    bus = bus_with(*(arrow_block.encode(outputs(s, s + 1)) for s in range(1, 61, 2)))
+    assert progress_from_tail(bus.client(), arrow_block, "a", "out-a") == Progress(60, OutputId(0, 0, 60, 0, 0), digest(60), 0)
+
+
+def test_what_is_no_block_at_the_tail_is_passed_over() -> None:
+    bus = bus_with(arrow_block.encode(outputs(1, 5)), *[b"not a block"] * 40)
+    rebuilt = progress_from_tail(bus.client(), arrow_block, "a", "out-a")
+    assert rebuilt is not None
+    assert rebuilt.sequence == 5
+
+
+def test_an_empty_topic_has_no_progress() -> None:
+    assert progress_from_tail(bus_with().client(), arrow_block, "a", "out-a") is None
+
+
+@pytest.mark.parametrize("kept", [0, 3])
+def test_a_topic_that_was_written_to_and_cannot_be_read_is_refused(kept: int) -> None:
+    """Never publish from zero."""
+    bus = bus_with(*[b"not a block"] * 3)
+    bus.client().trim(Partition("out-a"), 3 - kept)
+    with pytest.raises(StateError, match="no record of what is committed"):
+        progress_from_tail(bus.client(), arrow_block, "a", "out-a")
+
+
+def test_blocks_are_read_back_bit_for_bit() -> None:
+    made = state({"a": 7}, {}, GroupSettings())
+    (message,) = next_commit(made, arrow_block).messages["out-a"]
+    assert pa.Table.from_batches([arrow_block.decode(message.value)]).equals(pa.Table.from_batches([outputs(1, 7)]))
