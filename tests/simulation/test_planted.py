@@ -10,6 +10,8 @@ from tests.simulation.planted import PLANTED
 
 SEEDS = 1_000
 
+pytestmark = pytest.mark.timeout(900)  # minutes of work for two idle cores, more on a busy machine
+
 
 @pytest.fixture(scope="module")
 def workers() -> Iterator[ProcessPoolExecutor]:

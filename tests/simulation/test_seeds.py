@@ -14,6 +14,8 @@ SEEDS = 5_000
 SHARE = 1_000
 REAL_SEEDS = 40
 
+pytestmark = pytest.mark.timeout(900)  # minutes of work for two idle cores, more on a busy machine
+
 
 @pytest.fixture(scope="module")
 def workers() -> Iterator[ProcessPoolExecutor]:
