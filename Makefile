@@ -83,7 +83,7 @@ $(STAMPS)/jars: $(STAMPS)/jre
 	@touch $@
 
 $(STAMPS)/kernels: $(STAMPS)/runtime
-	@$(PY) -m hotspare.demo.prepare
+	@echo "kernels: compiling, about half a minute"; $(PY) -m hotspare.engine.warm
 	@touch $@
 
 jars: $(STAMPS)/jre ## fetch the pinned jars again

@@ -173,10 +173,9 @@ class EngineProcess:
         )
 
     def run(self) -> int:
-        head = Head.of(self._plan)
-        warm_up(self._plan, head)
+        warm_up()
         start = self.group.start()
-        runner = self._runner(head)
+        runner = self._runner()
         try:
             with _stop_on_signal(self._ask_stop):
                 runner.start(start.next_offsets)
@@ -201,12 +200,12 @@ class EngineProcess:
         self._log.event(LogEvent.ENGINE_STOPPED)
         return EXIT_OK
 
-    def _runner(self, head: Head) -> Runner:
+    def _runner(self) -> Runner:
         options = self._options
         source = RunnerInput(
             bus_url=options.bus_url,
             topics=tuple(runner_contract.InboundTopic(t.name, t.partitions) for t in self.topics.inbound),
-            head=head,
+            head=Head.of(self._plan),
             head_place=options.head_place,
             limits=options.limits,
         )
