@@ -1,4 +1,4 @@
-"""Engines as processes with their own Spark, struck in every way while they publish (law Failover on the real thing; E1-E5, E16)."""
+"""Engines as processes with their own Spark, struck in every way while they publish (law Failover; E1-E5, E16)."""
 
 from pathlib import Path
 

@@ -21,10 +21,10 @@ _KIND: dict[RetentionKind, int] = {
     RetentionKind.BYCOUNT_JUMPING: k.COUNT_JUMPING,
 }
 _REASON: dict[int, BadReason] = {
-    k.REFUSED_NULL_KEY: BadReason.NULL_KEY,
-    k.REFUSED_NULL_TIME: BadReason.NULL_TIME,
-    k.REFUSED_KEY_EXISTS: BadReason.KEY_EXISTS,
-    k.REFUSED_KEY_UNKNOWN: BadReason.KEY_UNKNOWN,
+    int(k.REFUSED_NULL_KEY): BadReason.NULL_KEY,
+    int(k.REFUSED_NULL_TIME): BadReason.NULL_TIME,
+    int(k.REFUSED_KEY_EXISTS): BadReason.KEY_EXISTS,
+    int(k.REFUSED_KEY_UNKNOWN): BadReason.KEY_UNKNOWN,
 }
 _MESSAGE: dict[BadReason, str] = {
     BadReason.NOT_INSERT: "the window takes inserts only",
