@@ -99,6 +99,8 @@ class GroupState:
     vacancy: Vacancy | None = None
     rank: int = 0
     news: tuple[MemberNews, ...] = ()
+    unlike: tuple[str, ...] = ()
+    """In what other engines were reported to be unlike this one."""
     switchover: str | None = None
     switchover_read_ms: int = LONG_AGO_MS
     renewed_ms: int = LONG_AGO_MS

@@ -63,11 +63,21 @@ def news_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[
     )
 
 
+def unlike(members: Sequence[Member], own: Member) -> tuple[str, ...]:
+    """Sentences on engines that run other versions or on another processor than this one: a reason for outputs to differ."""
+    return tuple(
+        f"{m.engine} runs {theirs or 'nothing known'}, this engine {ours or 'nothing known'}"
+        for m in members
+        for theirs, ours in ((m.versions, own.versions), (m.cpu, own.cpu))
+        if m.engine != own.engine and theirs != ours
+    )
+
+
 def _evidence(text: str) -> Difference | None:
     """Evidence in another engine's description; None where it is absent or makes no sense."""
     try:
         stream, sequence, digest, epoch = json.loads(text)
-    except ValueError:
+    except (ValueError, TypeError, RecursionError):
         return None
     if isinstance(stream, str) and all(isinstance(n, int) for n in (sequence, digest, epoch)):
         return Difference(stream, sequence, digest, epoch, 0)

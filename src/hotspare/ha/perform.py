@@ -23,8 +23,8 @@ from hotspare.errors import (
 from hotspare.ha import actions as do
 from hotspare.ha import committed, publishing, snapshots
 from hotspare.ha.events import HaEvent, HaEventKind
-from hotspare.ha.group_state import LONG_AGO_MS, GroupState, committed_sequence
-from hotspare.ha.member_record import member_of, news_of, rank_of
+from hotspare.ha.group_state import LONG_AGO_MS, GroupState, MemberNews, committed_sequence
+from hotspare.ha.member_record import member_of, news_of, rank_of, unlike
 from hotspare.ha.ports import Ports
 from hotspare.ha.roles import Reason, Role, Step, moved
 from hotspare.ha.view import Contact, Vacancy
@@ -251,10 +251,27 @@ def _read_switchover(_: do.ReadSwitchover, state: GroupState, ports: Ports) -> N
 def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> None:
     member = member_of(state)
     ports.coordination.join(state.group, member)
-    state.news = news_of(ports.coordination.members(state.group), state.engine, state.settings.member_stale_ms)
+    members = ports.coordination.members(state.group)
+    news = news_of(members, state.engine, state.settings.member_stale_ms)
+    _report_members(state, ports, news, unlike(members, state.identity))
+    state.news = news
     state.rank = rank_of(member)
     state.member_refreshed_ms = ports.clock_ms()
     _note_contact(state, ports, Contact.CONNECTED)
+
+
+def _report_members(state: GroupState, ports: Ports, news: tuple[MemberNews, ...], differences: tuple[str, ...]) -> None:
+    before, now = [n.engine for n in state.news], [n.engine for n in news]
+    for engine in now:
+        if engine not in before:
+            report(state, ports, HaEventKind.MEMBERS_CHANGED, f"{engine} takes part")
+    for engine in before:
+        if engine not in now:
+            report(state, ports, HaEventKind.MEMBERS_CHANGED, f"{engine} gives no word any more")
+    for sentence in differences:
+        if sentence not in state.unlike:
+            report(state, ports, HaEventKind.MEMBER_UNLIKE, sentence)
+    state.unlike = differences
 
 
 def _read_progress(_: do.ReadProgress, state: GroupState, ports: Ports) -> None:

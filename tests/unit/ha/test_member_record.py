@@ -1,0 +1,52 @@
+"""What engines tell each other: hostile descriptions do no harm, differences are seen (A44, C10, M5)."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotspare.coordination.contract import Member
+from hotspare.ha.member_record import news_of, unlike
+from hotspare.ha.view import Difference
+from tests.simulation.script import Script
+from tests.simulation.world import SETTINGS
+
+OWN = Member("me", "", 1, 1, "host", "hash", "hotspare 1", "x86", "standby", {"a": 3}, {}, seen_ms=1000)
+
+
+@given(text=st.one_of(st.text(), st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps)))
+def test_evidence_that_makes_no_sense_is_ignored(text: str) -> None:
+    (news,) = news_of([replace(OWN, engine="other", detail={"differs": text})], "me", 100)
+    assert news.evidence is None or isinstance(news.evidence, Difference)
+
+
+def test_evidence_is_read_back() -> None:
+    (news,) = news_of([replace(OWN, engine="other", detail={"differs": '["a",3,9,2]'})], "me", 100)
+    assert news.evidence == Difference("a", 3, 9, 2, 0)
+
+
+@pytest.mark.parametrize(("seen_ms", "counts"), [(1000, True), (901, True), (900, False), (0, False)])
+def test_a_member_that_gave_no_word_lately_does_not_count(seen_ms: int, counts: bool) -> None:
+    """By the service's own clock, against the newest word of any."""
+    assert bool(news_of([OWN, replace(OWN, engine="other", seen_ms=seen_ms)], "me", 100)) is counts
+
+
+def test_other_versions_and_processors_are_named() -> None:
+    other = replace(OWN, engine="other", versions="hotspare 2", cpu="arm")
+    assert unlike([OWN, other], OWN) == ("other runs hotspare 2, this engine hotspare 1", "other runs arm, this engine x86")
+    assert unlike([OWN, replace(OWN, engine="other")], OWN) == ()
+
+
+def test_who_comes_and_goes_is_reported(tmp_path: Path) -> None:
+    """C10."""
+    script = Script(tmp_path, "e0", "e1")
+    script.start("e0")
+    script.until_active("e0")
+    script.start("e1")
+    script.until(lambda: script.told("e0   (members changed: e1 takes part)"))
+    script.world.kill("e1")
+    turns = script.until(lambda: script.told("e0   (members changed: e1 gives no word any more)"))
+    assert turns >= SETTINGS.member_refresh_ms
