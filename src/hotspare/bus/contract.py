@@ -140,8 +140,11 @@ class Bus(Protocol):
         """Best effort: what is committed, per output stream; streams never published are absent."""
 
     def forget(self, group: str) -> None:
-        """Atomic: empty the group's output topics, remove its progress and give the topics up (`hotspare reset`); its fencing
-        epoch stays. Not while an engine of the group runs: what it publishes afterwards would begin in the middle."""
+        """Atomic: empty the group's output topics, let its progress say that nothing was published (sequence 0), and give the
+        topics up (`hotspare reset`). The fencing epoch stays.
+
+        Not while an engine of the group runs: what it publishes afterwards would begin in the middle.
+        """
 
     def close(self) -> None: ...
 

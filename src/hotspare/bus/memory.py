@@ -237,7 +237,8 @@ class MemoryBusClient:
                     log.begin = log.end
                     log.messages.clear()
                 del self._bus.owners[topic]
-            self._bus.progress.pop(group, None)
+            progress = self._bus.progress.get(group, {})
+            progress.update({stream: Progress(0, None, 0, each.epoch) for stream, each in progress.items()})
 
     def close(self) -> None:
         """Nothing to give back."""
