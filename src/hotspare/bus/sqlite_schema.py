@@ -42,7 +42,10 @@ FIND_OWNER = "SELECT group_name FROM owners WHERE topic=?"
 ADD_OWNER = "INSERT INTO owners(topic, group_name) VALUES(?, ?)"
 FIND_OWNED = "SELECT topic FROM owners WHERE group_name=? ORDER BY topic"
 FORGET_OWNER = "DELETE FROM owners WHERE group_name=?"
-FORGET_PROGRESS = "UPDATE progress SET sequence=0, topic=NULL, partition=NULL, offset=NULL, position=NULL, ordinal=NULL, digest=0 WHERE group_name=?"
+FORGET_PROGRESS = (
+    "UPDATE progress SET sequence=0, topic=NULL, partition=NULL, offset=NULL, position=NULL, ordinal=NULL, digest=0"
+    " WHERE group_name=?"
+)
 EMPTY_TOPIC = "UPDATE partitions SET begin_offset=end_offset WHERE topic=?"
 FIND_EPOCH = "SELECT epoch FROM fences WHERE group_name=?"
 SET_EPOCH = "INSERT OR REPLACE INTO fences(group_name, epoch) VALUES(?, ?)"
