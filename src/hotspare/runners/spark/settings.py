@@ -99,6 +99,8 @@ def session_conf(scratch: Path, cores: int, bare_file_system: Path | None, head_
         # An engine runs for months: what Spark remembers of past batches, and what it says about them, stays small.
         "spark.sql.streaming.minBatchesToRetain": "2",
         "spark.sql.streaming.numRecentProgressUpdates": "20",
+        "spark.ui.liveUpdate.period": "-1ms",
+        "spark.sql.ui.explainMode": "simple",
         "spark.ui.retainedJobs": "50",
         "spark.ui.retainedStages": "50",
         "spark.ui.retainedTasks": "200",

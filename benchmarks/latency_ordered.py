@@ -1,0 +1,152 @@
+"""Latency at 1,000 events/s through Spark, from the creation of an event to its committed output, one engine and two.
+
+SQLite bus, `ordered` runner, head in the driver or in workers, core (filter nothing, sum over 20 rows), one fenced transaction with
+progress per batch. The second engine does the same work and publishes nothing. `python -m benchmarks.latency_ordered`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from benchmarks._latency import TOPIC, Latencies, Window, seconds_in_all, start_feeder, table
+from benchmarks._latency import now_us as now_us_
+
+from hotspare.bus.contract import Commit, Outgoing, Progress
+from hotspare.bus.open import open_bus
+from hotspare.engine.codec import arrow_block
+from hotspare.engine.head import Head
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import compile_plan
+from hotspare.model.load import load_text
+from hotspare.model.resolve import resolve
+from hotspare.runners.contract import EndCause, HeadPlace, InboundTopic, RunnerEnd, RunnerInput
+
+PROJECT = f"""
+project: latency
+queries:
+  q:
+    windows:
+      {TOPIC}:
+        type: source
+        schema: id*:int64,created:int64
+        opcodes: insert-only
+        index: empty
+      summed:
+        type: calculate
+        algorithm: Summary
+        schema: id*:int64,created:int64,total:int64
+        parameters: {{windowLength: 20}}
+        inputs: {{input: created}}
+        outputs: {{sumOut: total}}
+        index: empty
+    edges: [{TOPIC} -> summed]
+"""
+STREAM = "q/summed"
+OUT = "out"
+
+
+class Engine:
+    """One engine process; `publishes` is what a spare does not do."""
+
+    def __init__(self, url: str, name: str, place: HeadPlace, warm_s: float, measured_s: float) -> None:
+        self._name = name
+        self._publishes = name == "active"
+        self._bus = open_bus(url)
+        plan = compile_plan(resolve(load_text(PROJECT).project))
+        head = Head.of(plan)
+        self._pipeline = Pipeline.fresh(plan)
+        self._producer = self._bus.producer("bench", [OUT]) if self._publishes else None
+        if self._producer is not None:
+            self._producer.fence(1)
+        self._source = RunnerInput(url, (InboundTopic(TOPIC),), head, place)
+        self._times = (warm_s, measured_s)
+        self._latencies: Latencies | None = None
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        from hotspare.runners.spark.ordered import OrderedRunner
+
+        runner = OrderedRunner(self._source, self._take, self._ended)
+        if runner.notice:
+            print(runner.notice, file=sys.stderr, flush=True)
+        runner.start({})
+        print("started", flush=True)
+        sys.stdin.readline()  # all engines have started
+        self._latencies = Latencies(Window.after(*self._times))
+        self._over.wait(seconds_in_all(*self._times) + 1)
+        runner.stop()
+        print(self._latencies.report(self._name), flush=True)
+
+    def _take(self, decoded: pa.Table) -> None:
+        outputs = self._pipeline.feed(decoded)
+        made = outputs.get(STREAM)
+        if made is None:
+            return
+        if self._producer is not None:
+            progress = Progress(
+                self._pipeline.sequences[STREAM], self._pipeline.last_ids[STREAM], self._pipeline.digests[STREAM], 1
+            )
+            self._producer.publish(1, Commit({OUT: [Outgoing(arrow_block.encode(made))]}, {STREAM: progress}))
+        if self._latencies is not None:
+            self._latencies.add(made.column("created").to_numpy().astype(np.int64), now_us_())
+
+    def _ended(self, end: RunnerEnd) -> None:
+        if end.cause is not EndCause.STOPPED:
+            print(f"{self._name} ended: {end.error}", file=sys.stderr, flush=True)
+        self._over.set()
+
+
+def measure(engines: list[str], place: HeadPlace, options: argparse.Namespace) -> list[str]:
+    """The reports of engines that run at once."""
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{Path(folder) / 'bench.db'}"
+        bus = open_bus(url)
+        for topic in (TOPIC, OUT):
+            bus.create_topic(topic)
+        processes = []
+        for name in engines:
+            command = [sys.executable, "-m", "benchmarks.latency_ordered", "--engine", name, "--url", url, "--head", place.value]
+            command += ["--warm", str(options.warm), "--seconds", str(options.seconds)]
+            processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        for process in processes:
+            assert process.stdout is not None
+            if process.stdout.readline() != "started\n":
+                raise SystemExit("an engine did not start")
+        feeder = start_feeder(url, options.rate, seconds_in_all(options.warm, options.seconds))
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        reports = [process.communicate()[0].splitlines()[-1] for process in processes]
+        feeder.wait()
+        bus.close()
+    return reports
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rate", type=int, default=1000)
+    parser.add_argument("--warm", type=float, default=20.0, help="seconds before what is measured")
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--head", choices=[p.value for p in HeadPlace])
+    parser.add_argument("--engine", help=argparse.SUPPRESS)
+    parser.add_argument("--url", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.engine:
+        Engine(options.url, options.engine, HeadPlace(options.head), options.warm, options.seconds).run()
+        return
+    for place in [HeadPlace(options.head)] if options.head else list(HeadPlace):
+        for engines in (["active"], ["active", "spare"]):
+            print(f"{options.rate} events/s, {len(engines)} engine(s), head in {place.value}", flush=True)
+            print(table(measure(engines, place, options)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Latency at 1,000 events/s of plain Spark with default settings, for comparison: the same events from the same SQLite bus through
+a source, a parse and foreachBatch, whose rows are appended to a topic in one transaction. Not exact: a restart repeats a batch.
+`python -m benchmarks.plain_spark`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from benchmarks._latency import TOPIC, Latencies, Window, now_us, opened, seconds_in_all, start_feeder, table
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from hotspare.bus.contract import Message, Outgoing, Partition
+from hotspare.bus.open import open_bus
+from hotspare.runners.spark.jre import find_java
+
+OUT = "out"
+MESSAGES_MAX = 20_000
+BYTES_MAX = 16 * 1024 * 1024
+
+
+class PlainSource(DataSource):
+    """What a user of Spark would write: rows as tuples, no waiting inside."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "plain"
+
+    def schema(self) -> str:
+        return "value string"
+
+    def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:
+        return PlainReader(self.options["url"])
+
+
+class PlainReader(SimpleDataSourceStreamReader):
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def _messages(self, offset: int, count: int) -> Sequence[Message]:
+        return opened(self._url).read(Partition(TOPIC), offset, messages_max=count, bytes_max=BYTES_MAX)
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"offset": 0}
+
+    def read(self, start: dict[str, int]) -> tuple[Iterator[tuple[str]], dict[str, int]]:
+        read = self._messages(start["offset"], MESSAGES_MAX)
+        end = read[-1].offset + 1 if read else start["offset"]
+        return iter([(m.value.decode(),) for m in read]), {"offset": end}
+
+    def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[str]]:
+        read = self._messages(start["offset"], end["offset"] - start["offset"])
+        return iter([(m.value.decode(),) for m in read])
+
+
+def run(url: str, folder: Path, options: argparse.Namespace) -> str:
+    spark = SparkSession.builder.appName("plain").config("spark.sql.warehouse.dir", str(folder / "warehouse")).getOrCreate()
+    spark.dataSource.register(PlainSource)
+    bus = open_bus(url)
+    latencies = Latencies(Window.after(options.warm, options.seconds))
+
+    def on_batch(frame: DataFrame, _batch: int) -> None:
+        rows = frame.toArrow()
+        if rows.num_rows:
+            created = rows.column("created").to_numpy().astype(np.int64)
+            bus.append(Partition(OUT), [Outgoing(b"%d" % value) for value in created])
+            latencies.add(created, now_us())
+
+    parsed = (
+        spark.readStream.format("plain")
+        .option("url", url)
+        .load()
+        .selectExpr("cast(split(value, ',')[2] as bigint) as id", "cast(split(value, ',')[3] as bigint) as created")
+    )
+    query = parsed.writeStream.foreachBatch(on_batch).option("checkpointLocation", str(folder / "checkpoint")).start()
+    feeder = start_feeder(url, options.rate, seconds_in_all(options.warm, options.seconds))
+    query.awaitTermination(int(seconds_in_all(options.warm, options.seconds)) + 2)
+    feeder.wait()
+    query.stop()
+    spark.stop()
+    return latencies.report("plain Spark")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rate", type=int, default=1000)
+    parser.add_argument("--warm", type=float, default=30.0, help="seconds before what is measured, the start of Spark among them")
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--inside", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.inside:
+        folder = Path(options.inside)
+        url = f"sqlite:///{folder / 'bench.db'}"
+        bus = open_bus(url)
+        bus.create_topic(TOPIC)
+        bus.create_topic(OUT)
+        print(table([run(url, folder, options)]), flush=True)
+        return
+    with tempfile.TemporaryDirectory() as folder_name:
+        # In a folder of its own, because Spark leaves things in the working folder.
+        root = Path(__file__).parents[1]
+        path = os.pathsep.join([str(root), str(root / "src")])
+        environment = {**os.environ, "JAVA_HOME": str(find_java().parents[1]), "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path}
+        command = [sys.executable, "-m", "benchmarks.plain_spark", "--inside", folder_name, "--rate", str(options.rate)]
+        command += ["--warm", str(options.warm), "--seconds", str(options.seconds)]
+        print(f"{options.rate} events/s, plain Spark, default settings", flush=True)
+        subprocess.run(command, cwd=folder_name, env=environment, check=True)
+
+
+if __name__ == "__main__":
+    main()
