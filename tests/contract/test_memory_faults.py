@@ -74,6 +74,7 @@ def _reads(bus: MemoryBusClient) -> list[Callable[[], Any]]:
         lambda: bus.producer("g", ["o"]),
         lambda: bus.trim(one, 1),
         lambda: bus.create_topic("p"),
+        lambda: bus.forget("g"),
     ]
 
 
