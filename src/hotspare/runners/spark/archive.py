@@ -24,6 +24,7 @@ from hotspare.runners.spark.jre import find_java
 from hotspare.runners.spark.settings import MODULE_OPTIONS
 
 TRAINING_TIMEOUT_S = 180.0
+_KEPT = 4
 _TRAINING_BATCHES = 5
 _LIMITS = BatchLimits(messages_max=10)
 
@@ -55,7 +56,15 @@ def ensure_archive(folder: Path, bare_file_system: Path | None) -> Path:
                     raise RunnerError("the JVM wrote no archive of its classes")
                 written.chmod(0o644)
                 written.replace(path)
+                _forget_old(folder)
     return path
+
+
+def _forget_old(folder: Path) -> None:
+    """Keep the newest few: an update of Java or of Spark leaves one behind that nobody reads again."""
+    found = sorted(folder.glob("classes-*.jsa"), key=lambda p: p.stat().st_mtime_ns, reverse=True)
+    for old in found[_KEPT:]:
+        old.unlink(missing_ok=True)
 
 
 def _train(folder: Path, written: Path, bare_file_system: Path | None) -> None:
