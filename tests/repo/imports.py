@@ -15,12 +15,13 @@ from collections.abc import Iterator
 
 from tests.repo.tree import Source, Violation, dotted, nodes
 
-_LEAVES = frozenset({"errors", "positions", "bus", "coordination", "stores", "telemetry"})
+_LEAVES = frozenset({"errors", "positions", "scratch", "bus", "coordination", "stores", "telemetry"})
 _BELOW_HOST = _LEAVES | {"model", "engine", "ha", "runners", "adapters"}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "positions": frozenset(),
+    "scratch": frozenset(),
     "sqlite_file": frozenset({"errors"}),
     "bus": frozenset({"errors", "positions", "sqlite_file"}),
     "coordination": frozenset({"errors", "sqlite_file"}),

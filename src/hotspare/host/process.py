@@ -9,15 +9,15 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import shutil
 import signal
 import socket
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 import hotspare
+from hotspare.adapters.connector_options import home_properties
 from hotspare.adapters.connectors import ConnectorSet
 from hotspare.bus.naming import bad_topic, checked_prefix, group_name, inbound_topic, outbound_topic
 from hotspare.bus.open import open_bus
@@ -46,6 +46,7 @@ from hotspare.model.load import LoadedProject, load_project
 from hotspare.model.project import Project
 from hotspare.runners import contract as runner_contract
 from hotspare.runners.contract import EndCause, Runner, RunnerEnd, RunnerInput
+from hotspare.scratch import make_scratch
 from hotspare.stores.open import default_store_url, open_store
 from hotspare.telemetry.log import Log, LogEvent
 
@@ -72,7 +73,8 @@ def run_engine(options: EngineOptions) -> int:
     checked_prefix(options.prefix)
     log = Log().bind(engine=options.engine)
     log.event(LogEvent.ENGINE_STARTING, project=str(options.project), bus=options.bus_url, version=hotspare.__version__)
-    loaded = load_project(options.project, options.properties, bindings=options.bindings)
+    home = home_properties(options.project, options.home)
+    loaded = load_project(options.project, {**home, **options.properties}, bindings=options.bindings)
     for warning in loaded.warnings:
         log.event(LogEvent.PROJECT_WARNING, str(warning))
     with contextlib.ExitStack() as stack:
@@ -136,7 +138,8 @@ class EngineProcess:
         stack.callback(peers.close)
         self._background = Background()
         stack.callback(self._background.close)
-        spill = stack.enter_context(tempfile.TemporaryDirectory(prefix="hotspare-held-"))
+        spill = make_scratch("held")
+        stack.callback(shutil.rmtree, spill, ignore_errors=True)
         ports = Ports(
             bus=self._bus,
             coordination=coordination,
@@ -151,9 +154,9 @@ class EngineProcess:
         definition = GroupDefinition(
             group, self.topics, project_identity(self._project, self._plan), PipelineFactory(self._plan), options.settings
         )
-        self.group = GroupEngine(definition, self._identity(), ports, Path(spill))
+        self.group = GroupEngine(definition, self._identity(), ports, spill)
         stack.callback(self.group.close)
-        self._connectors = ConnectorSet(self._project, self._bus, options.prefix, options.home, self._log)
+        self._connectors = ConnectorSet(self._project, self._bus, options.prefix, options.home or options.project.parent, self._log)
         stack.callback(self._connectors.stop)
 
     def _identity(self) -> Member:

@@ -147,8 +147,9 @@ class OrderedRunner:
         try:
             query.awaitTermination()
         except Exception as error:
+            text = _text(error)
             if self._session is not None and not self._session.dies_within(DEATH_WAIT_S):
-                self._report(RunnerEnd(EndCause.FAILED, unpack(str(error))))
+                self._report(RunnerEnd(EndCause.FAILED, unpack(text)))
             return  # a dead JVM is the other watcher's to report
         self._report(RunnerEnd(EndCause.FAILED, RunnerError("spark ended the query without a reason")))
 
@@ -180,6 +181,14 @@ class OrderedRunner:
                 query.stop()
         session.stop()
         self._report(RunnerEnd(EndCause.STOPPED))
+
+
+def _text(error: Exception) -> str:
+    """What Spark says; it asks the JVM for it, which may be dying."""
+    try:
+        return str(error)
+    except Exception:
+        return type(error).__name__
 
 
 def _watch(target: Callable[[], None], name: str) -> None:

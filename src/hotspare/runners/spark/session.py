@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -29,6 +28,7 @@ from hotspare.errors import RunnerError
 from hotspare.runners.contract import HeadPlace
 from hotspare.runners.spark.jre import find_java
 from hotspare.runners.spark.settings import jvm_options, session_conf
+from hotspare.scratch import make_scratch
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 3.0
@@ -55,7 +55,7 @@ class Session:
 
     def __init__(self, options: SessionOptions) -> None:
         """RunnerError where no JVM can be started. The caller's SIGINT handler stays in place."""
-        self.scratch = Path(tempfile.mkdtemp(prefix="hotspare-", dir=_scratch_root()))
+        self.scratch = make_scratch("spark", _scratch_root())
         try:
             self._stop_timeout_s = STOP_TIMEOUT_S if options.archive_to_write is None else ARCHIVE_TIMEOUT_S
             conf = session_conf(self.scratch, options.cores, options.bare_file_system, options.head_place)
