@@ -17,7 +17,7 @@ _NAME = re.compile(r"hotspare-[a-z]+-(?P<id>\d+)-(?P<start>\d+)-\w+")
 
 
 def make_scratch(purpose: str, root: Path | None = None) -> Path:
-    """A fresh folder for this process below `root` (the system's folder for temporary files if None). `purpose`: lower-case letters.
+    """A fresh folder for this process below `root` (None: the system's for temporary files). `purpose`: a lower-case word.
 
     Folders there whose process has ended are removed first, whatever their purpose.
     """

@@ -7,7 +7,12 @@ from pathlib import Path
 
 from hotspare.scratch import make_scratch, remove_abandoned
 
-CHILD = "import sys; from pathlib import Path; from hotspare.scratch import make_scratch; print(make_scratch('spark', Path(sys.argv[1])))"
+CHILD = """
+import sys
+from pathlib import Path
+from hotspare.scratch import make_scratch
+print(make_scratch("spark", Path(sys.argv[1])))
+"""
 
 
 def test_a_folder_goes_once_its_process_has_ended(tmp_path: Path) -> None:
