@@ -25,7 +25,7 @@ from hotspare.runners.spark.failure import unpack
 from hotspare.runners.spark.frames import unframe
 from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, HINT, available, cache_folder
 from hotspare.runners.spark.session import Session, SessionOptions
-from hotspare.runners.spark.source import SourceOptions, bus_source
+from hotspare.runners.spark.source import GREETINGS, SourceOptions, bus_source
 
 CORES_MAX = 4
 GREETING_TIMEOUT_S = 60.0
@@ -85,7 +85,7 @@ class OrderedRunner:
         return self._session
 
     def _await_greeting(self) -> None:
-        """The first batch is empty and slow: it loads what every batch needs, so that the first one with rows is quick."""
+        """The first batches are empty and slow: they load and compile what every batch needs, so that those with rows are quick."""
         if self._greeted.wait(GREETING_TIMEOUT_S) and self._end is None:
             return
         end = self._end
@@ -116,12 +116,13 @@ class OrderedRunner:
             .start()
         )
 
-    def _foreach_batch(self, frames: DataFrame, _batch_id: int) -> None:
+    def _foreach_batch(self, frames: DataFrame, batch_id: int) -> None:
         with self._in_batch:
             if self._stopping or self._ended.is_set():
                 return
             table = self._decoded(unframe(frames.toArrow()))
-            self._greeted.set()
+            if batch_id + 1 >= GREETINGS:
+                self._greeted.set()
             if table is None:
                 return
             try:

@@ -39,7 +39,9 @@ OFFSETS_PER_TASK_MIN = 2_000
 BYTES_PER_TASK_MIN = 256 * 1024
 """A partition's share of a batch is divided among cores only where each gets this much: a task costs milliseconds."""
 GREETING = "greeting"
-"""In Spark's own positions: 0 before the first batch. That one is empty and brings everything on the way up to temperature."""
+"""In Spark's own positions: how many of the first batches went through. They are empty and bring everything up to temperature."""
+GREETINGS = 25
+"""Until then a batch takes up to a second, afterwards as long as it will for ever (docs/spark.md)."""
 
 
 EMPTY_RAW = pa.RecordBatch.from_pylist([], schema=RAW_SCHEMA)
@@ -129,14 +131,14 @@ def _settle() -> None:
 
 def _read(options: SourceOptions, start: Mapping[str, int]) -> tuple[list[Part], Mapping[str, int]]:
     """The next parts from `start`, and where they end."""
-    if not start[GREETING]:
-        return [], {**start, GREETING: 1}
+    if start[GREETING] < GREETINGS:
+        return [], {**start, GREETING: start[GREETING] + 1}
     positions = _positions(start)
     try:
         parts = read_parts(_bus(options.bus_url), options.topics, positions, options.limits)
     except HotspareError as error:
         raise WorkerFailure(error) from error
-    return parts, _offsets(next_positions(positions, parts), greeting=1)
+    return parts, _offsets(next_positions(positions, parts), greeting=GREETINGS)
 
 
 def _offsets(positions: Positions, greeting: int) -> Mapping[str, int]:
