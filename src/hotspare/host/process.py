@@ -182,6 +182,8 @@ class EngineProcess:
         try:
             with _stop_on_signal(self._ask_stop):
                 runner.start(start.next_offsets)
+                if notice := getattr(runner, "notice", ""):
+                    self._log.event(LogEvent.RUNNER_WARNING, notice)
                 self._log.event(LogEvent.ENGINE_STARTED)
                 self._beat_until(self._stop.is_set)
                 self._log.event(LogEvent.ENGINE_STOPPING)
