@@ -6,11 +6,12 @@ PY     := $(VENV)/bin/python
 PIP    := $(PY) -m pip --disable-pip-version-check
 STAMPS := $(VENV)/stamps
 SEED   ?= 1
+RUNS   ?= 100000
 ARGS   ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-test jars demo test lint format types sim bench chaos-embedded docs lock clean
+.PHONY: help setup setup-test jars demo demo-kafka test lint format types sim sim-campaign bench chaos-embedded chaos docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,8 +23,11 @@ setup-test: setup $(STAMPS)/test ## setup, and what the checks need
 demo: setup ## kill engines under load and compare the output with an uninterrupted run (ARGS="--kills 5")
 	$(VENV)/bin/hotspare demo $(ARGS)
 
-test: setup-test ## the whole test suite (ARGS="tests/laws -x")
-	$(PY) -m pytest $(ARGS)
+demo-kafka: setup ## the same on three real Kafka brokers, one of which is stopped, and a ZooKeeper
+	$(VENV)/bin/hotspare demo --bus kafka $(ARGS)
+
+test: setup-test ## the whole test suite in two processes (ARGS="tests/laws -x")
+	$(PY) -m pytest -n 2 $(ARGS)
 
 lint: $(STAMPS)/test ## style and formatting
 	$(PY) -m ruff check .
@@ -39,11 +43,17 @@ types: $(STAMPS)/test ## strict type check of src
 sim: $(STAMPS)/test ## repeat one simulated cluster run: make sim SEED=7
 	$(PY) -m tests.simulation.run --seed $(SEED) $(ARGS)
 
+sim-campaign: $(STAMPS)/test ## many simulated cluster runs on all cores (RUNS=100000 SEED=1)
+	$(PY) -m tests.simulation.campaign --runs $(RUNS) --seed $(SEED) $(ARGS)
+
 bench: setup-test ## measure latency, throughput and fail-over; prints each number with its command
 	$(PY) -m benchmarks $(ARGS)
 
 chaos-embedded: setup-test ## kill, freeze and restart real engines on the SQLite bus in a loop
-	$(PY) -m benchmarks.chaos_embedded $(ARGS)
+	$(PY) -m benchmarks.kill_loop $(ARGS)
+
+chaos: setup-test ## every scenario of the kill campaign on real servers, each with a group of its own (ARGS="--only E2 --rounds 5")
+	$(PY) -m tests.e2e.chaos.run $(ARGS)
 
 docs: $(STAMPS)/test ## write the generated pages again: docs/errors.md, docs/commands.md, docs/expressions.md
 	$(PY) -m tests.repo.errors_page

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-NOT_MEASUREMENTS = frozenset({"chaos_embedded"})
+NOT_MEASUREMENTS = frozenset({"kill_loop"})
 """Programs beside the measurements that `make bench` leaves out; they have targets of their own."""
 
 

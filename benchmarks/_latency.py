@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from hotspare.bus.contract import Bus, Outgoing, Partition
 from hotspare.bus.open import open_bus
+from hotspare.testing.kafka_server import KafkaServers
 
 TOPIC = "events"
 _STEP_S = 0.005
@@ -31,7 +34,17 @@ def opened(url: str) -> Bus:
     return open_bus(url)
 
 
-def feed(url: str, rate: int, seconds: float) -> None:
+@contextlib.contextmanager
+def bus_url(kind: str, folder: Path) -> Iterator[str]:
+    """A fresh bus of the kind, gone afterwards."""
+    if kind == "sqlite":
+        yield f"sqlite:///{folder / 'bench.db'}"
+        return
+    with KafkaServers.start(folder) as servers:
+        yield servers.url
+
+
+def feed(url: str, rate: int, seconds: float, topic: str = TOPIC) -> None:
     """Append `rate` events a second, one message each, `i,n,NUMBER,CREATED_US`; then return. In a process of its own."""
     bus = open_bus(url)
     begin = time.monotonic()
@@ -40,15 +53,15 @@ def feed(url: str, rate: int, seconds: float) -> None:
         due = int(passed * rate)
         if due > sent:
             created = now_us()
-            bus.append(Partition(TOPIC), [Outgoing(b"i,n,%d,%d" % (i, created)) for i in range(sent, due)])
+            bus.append(Partition(topic), [Outgoing(b"i,n,%d,%d" % (i, created)) for i in range(sent, due)])
             sent = due
         time.sleep(_STEP_S)
     bus.close()
 
 
-def start_feeder(url: str, rate: int, seconds: float) -> subprocess.Popen[bytes]:
-    code = "import sys; from benchmarks._latency import feed; feed(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))"
-    return subprocess.Popen([sys.executable, "-c", code, url, str(rate), str(seconds)])
+def start_feeder(url: str, rate: int, seconds: float, topic: str = TOPIC) -> subprocess.Popen[bytes]:
+    code = "import sys; from benchmarks._latency import feed; feed(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4])"
+    return subprocess.Popen([sys.executable, "-c", code, url, str(rate), str(seconds), topic])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Latency at 1,000 events/s through Spark, from the creation of an event to its committed output, one engine and two.
 
-SQLite bus, `ordered` runner, head in the driver or in workers, core (filter nothing, sum over 20 rows), one fenced transaction with
-progress per batch. The second engine does the same work and publishes nothing. `python -m benchmarks.latency_ordered`.
+SQLite or Kafka bus (one broker, started here), `ordered` runner, head in the driver or in workers, core (sum over 20 rows), one
+fenced transaction with progress per batch. The second engine does the same work and publishes nothing. The reader is a process that
+reads what is committed. `python -m benchmarks.latency_ordered [--bus kafka]`.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from benchmarks._latency import TOPIC, Latencies, Window, seconds_in_all, start_feeder, table
+from benchmarks._latency import TOPIC, Latencies, Window, bus_url, seconds_in_all, start_feeder, table
 from benchmarks._latency import now_us as now_us_
 
-from hotspare.bus.contract import Commit, Outgoing, Progress
+from hotspare.bus.contract import Commit, Outgoing, Partition, Progress
 from hotspare.bus.open import open_bus
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.head import Head
@@ -26,7 +28,7 @@ from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
 from hotspare.model.load import load_text
 from hotspare.model.resolve import resolve
-from hotspare.runners.contract import EndCause, HeadPlace, InboundTopic, RunnerEnd, RunnerInput
+from hotspare.runners.contract import EndCause, HeadPlace, InboundTopic, KafkaReader, RunnerEnd, RunnerInput
 
 PROJECT = f"""
 project: latency
@@ -50,12 +52,13 @@ queries:
 """
 STREAM = "q/summed"
 OUT = "out"
+READER = "reader"
 
 
 class Engine:
     """One engine process; `publishes` is what a spare does not do."""
 
-    def __init__(self, url: str, name: str, place: HeadPlace, warm_s: float, measured_s: float) -> None:
+    def __init__(self, url: str, name: str, options: argparse.Namespace) -> None:
         self._name = name
         self._publishes = name == "active"
         self._bus = open_bus(url)
@@ -65,8 +68,9 @@ class Engine:
         self._producer = self._bus.producer("bench", [OUT]) if self._publishes else None
         if self._producer is not None:
             self._producer.fence(1)
-        self._source = RunnerInput(url, (InboundTopic(TOPIC),), head, place)
-        self._times = (warm_s, measured_s)
+        reader = KafkaReader(options.kafka_reader)
+        self._source = RunnerInput(url, (InboundTopic(TOPIC),), head, HeadPlace(options.head), kafka_reader=reader)
+        self._times = (options.warm, options.seconds)
         self._latencies: Latencies | None = None
         self._over = threading.Event()
 
@@ -103,17 +107,34 @@ class Engine:
         self._over.set()
 
 
+def read(url: str, warm_s: float, measured_s: float) -> None:
+    """In a process of its own: the latency at which a reader of committed messages has each output."""
+    bus = open_bus(url)
+    where = Partition(OUT)
+    offset = bus.end_offset(where)
+    print("started", flush=True)
+    sys.stdin.readline()
+    latencies = Latencies(Window.after(warm_s, measured_s))
+    end = time.monotonic() + seconds_in_all(warm_s, measured_s) + 1
+    while time.monotonic() < end:
+        for message in bus.read(where, offset, messages_max=1000, bytes_max=1 << 24, wait_ms=100):
+            offset = message.offset + 1
+            with pa.ipc.open_stream(message.value) as stream:
+                created = stream.read_all().column("created").to_numpy()
+            latencies.add(created.astype(np.int64), now_us_())
+    print(latencies.report(READER), flush=True)
+
+
 def measure(engines: list[str], place: HeadPlace, options: argparse.Namespace) -> list[str]:
     """The reports of engines that run at once."""
-    with tempfile.TemporaryDirectory() as folder:
-        url = f"sqlite:///{Path(folder) / 'bench.db'}"
+    with tempfile.TemporaryDirectory() as folder, bus_url(options.bus, Path(folder)) as url:
         bus = open_bus(url)
         for topic in (TOPIC, OUT):
             bus.create_topic(topic)
         processes = []
-        for name in engines:
+        for name in [*engines, READER]:
             command = [sys.executable, "-m", "benchmarks.latency_ordered", "--engine", name, "--url", url, "--head", place.value]
-            command += ["--warm", str(options.warm), "--seconds", str(options.seconds)]
+            command += ["--warm", str(options.warm), "--seconds", str(options.seconds), "--kafka-reader", options.kafka_reader]
             processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
         for process in processes:
             assert process.stdout is not None
@@ -136,15 +157,20 @@ def main() -> None:
     parser.add_argument("--warm", type=float, default=20.0, help="seconds before what is measured")
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--head", choices=[p.value for p in HeadPlace])
+    parser.add_argument("--bus", choices=["sqlite", "kafka"], default="sqlite")
+    parser.add_argument("--kafka-reader", choices=[r.value for r in KafkaReader], default=KafkaReader.SOURCE.value)
     parser.add_argument("--engine", help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.engine == READER:
+        read(options.url, options.warm, options.seconds)
+        return
     if options.engine:
-        Engine(options.url, options.engine, HeadPlace(options.head), options.warm, options.seconds).run()
+        Engine(options.url, options.engine, options).run()
         return
     for place in [HeadPlace(options.head)] if options.head else list(HeadPlace):
         for engines in (["active"], ["active", "spare"]):
-            print(f"{options.rate} events/s, {len(engines)} engine(s), head in {place.value}", flush=True)
+            print(f"{options.rate} events/s, {len(engines)} engine(s), head in {place.value}, {options.bus}", flush=True)
             print(table(measure(engines, place, options)), flush=True)
 
 

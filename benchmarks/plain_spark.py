@@ -1,12 +1,11 @@
-"""Latency at 1,000 events/s of plain Spark with default settings, for comparison: the same events from the same SQLite bus through
-a source, a parse and foreachBatch, whose rows are appended to a topic in one transaction. Not exact: a restart repeats a batch.
-`python -m benchmarks.plain_spark`.
+"""Latency at 1,000 events/s of plain Spark with default settings, for comparison: the same events from the same bus, SQLite through
+a Python source or Kafka (one broker, started here) through Spark's own, a parse and foreachBatch, whose rows are put on a topic.
+Not exact: a restart repeats a batch. `python -m benchmarks.plain_spark [--bus kafka]`.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
@@ -14,14 +13,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from benchmarks._latency import TOPIC, Latencies, Window, now_us, opened, seconds_in_all, start_feeder, table
+from benchmarks._latency import TOPIC, Latencies, Window, bus_url, now_us, opened, seconds_in_all, start_feeder, table
+from benchmarks._plain import environment
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from hotspare.bus.contract import Message, Outgoing, Partition
 from hotspare.bus.open import open_bus
-from hotspare.runners.spark.jre import find_java
+from hotspare.runners.spark.jars import ensure_kafka_source
 
 OUT = "out"
 MESSAGES_MAX = 20_000
@@ -62,8 +62,18 @@ class PlainReader(SimpleDataSourceStreamReader):
         return iter([(m.value.decode(),) for m in read])
 
 
+def values(spark: SparkSession, url: str, kind: str) -> DataFrame:
+    if kind == "sqlite":
+        return spark.readStream.format("plain").option("url", url).load()
+    source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", url.removeprefix("kafka://"))
+    return source.option("subscribe", TOPIC).load().selectExpr("cast(value as string) as value")
+
+
 def run(url: str, folder: Path, options: argparse.Namespace) -> str:
-    spark = SparkSession.builder.appName("plain").config("spark.sql.warehouse.dir", str(folder / "warehouse")).getOrCreate()
+    builder = SparkSession.builder.appName("plain").config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+    if options.bus == "kafka":
+        builder = builder.config("spark.jars", ",".join(map(str, ensure_kafka_source())))
+    spark = builder.getOrCreate()
     spark.dataSource.register(PlainSource)
     bus = open_bus(url)
     latencies = Latencies(Window.after(options.warm, options.seconds))
@@ -75,11 +85,8 @@ def run(url: str, folder: Path, options: argparse.Namespace) -> str:
             bus.append(Partition(OUT), [Outgoing(b"%d" % value) for value in created])
             latencies.add(created, now_us())
 
-    parsed = (
-        spark.readStream.format("plain")
-        .option("url", url)
-        .load()
-        .selectExpr("cast(split(value, ',')[2] as bigint) as id", "cast(split(value, ',')[3] as bigint) as created")
+    parsed = values(spark, url, options.bus).selectExpr(
+        "cast(split(value, ',')[2] as bigint) as id", "cast(split(value, ',')[3] as bigint) as created"
     )
     query = parsed.writeStream.foreachBatch(on_batch).option("checkpointLocation", str(folder / "checkpoint")).start()
     feeder = start_feeder(url, options.rate, seconds_in_all(options.warm, options.seconds))
@@ -95,25 +102,33 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=1000)
     parser.add_argument("--warm", type=float, default=30.0, help="seconds before what is measured, the start of Spark among them")
     parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--bus", choices=["sqlite", "kafka"], default="sqlite")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
         folder = Path(options.inside)
-        url = f"sqlite:///{folder / 'bench.db'}"
-        bus = open_bus(url)
-        bus.create_topic(TOPIC)
-        bus.create_topic(OUT)
-        print(table([run(url, folder, options)]), flush=True)
+        with bus_url(options.bus, folder) as url:
+            bus = open_bus(url)
+            bus.create_topic(TOPIC)
+            bus.create_topic(OUT)
+            print(table([run(url, folder, options)]), flush=True)
         return
     with tempfile.TemporaryDirectory() as folder_name:
         # In a folder of its own, because Spark leaves things in the working folder.
-        root = Path(__file__).parents[1]
-        path = os.pathsep.join([str(root), str(root / "src")])
-        environment = {**os.environ, "JAVA_HOME": str(find_java().parents[1]), "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path}
-        command = [sys.executable, "-m", "benchmarks.plain_spark", "--inside", folder_name, "--rate", str(options.rate)]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.plain_spark",
+            "--inside",
+            folder_name,
+            "--bus",
+            options.bus,
+            "--rate",
+            str(options.rate),
+        ]
         command += ["--warm", str(options.warm), "--seconds", str(options.seconds)]
-        print(f"{options.rate} events/s, plain Spark, default settings", flush=True)
-        subprocess.run(command, cwd=folder_name, env=environment, check=True)
+        print(f"{options.rate} events/s, plain Spark, default settings, {options.bus}", flush=True)
+        subprocess.run(command, cwd=folder_name, env=environment(), check=True)
 
 
 if __name__ == "__main__":

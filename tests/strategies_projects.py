@@ -9,6 +9,7 @@ from hotspare.model.algorithms import SUMMARY_OUTPUTS, SUMMARY_TYPES
 from hotspare.model.analysis import analyse
 from hotspare.model.connectors import CONNECTOR_PROPERTIES, PROPERTY_VALUES, Support
 from hotspare.model.durations import DURATION_US_MAX
+from hotspare.model.failover_rules import JUDGED
 from hotspare.model.frontends.values import property_value
 from hotspare.model.names import unprintable
 from hotspare.model.project import (
@@ -34,6 +35,7 @@ from hotspare.model.project import (
     SourceWindow,
     Window,
 )
+from hotspare.model.quality import BUFFERED, COUNT_MAX, PRECISE, SIMPLE, TRIMMED, Quality, QualityKind
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 
 NAME_LETTERS = "abXY019_-"
@@ -78,21 +80,40 @@ def retentions(draw: st.DrawFn, schema: Schema) -> Retention:
 @st.composite
 def connectors(draw: st.DrawFn, directions: tuple[ConnectorDirection, ...]) -> tuple[Connector, ...]:
     made = []
+    failover = draw(st.sampled_from([{}, {"hotfailover": "true"}, {"hotfailover": "false"}]))
     for name in draw(st.lists(names, max_size=2, unique=True)):
         kind, direction = draw(st.sampled_from(sorted(CONNECTOR_PROPERTIES))), draw(st.sampled_from(directions))
         known = [
-            n for n, s in CONNECTOR_PROPERTIES[kind][direction].items() if s is not Support.MISSING and n not in PROPERTY_VALUES
+            n
+            for n, s in CONNECTOR_PROPERTIES[kind][direction].items()
+            if s is not Support.MISSING and n not in PROPERTY_VALUES and n not in JUDGED
         ]
         properties = draw(st.dictionaries(st.one_of(st.sampled_from(known), st.just("no.such")), property_values, max_size=3))
+        if kind == "kafka" and direction is ConnectorDirection.SUBSCRIBE:
+            properties |= failover
         made.append(Connector(name, kind, direction, tuple(sorted(properties.items()))))
     return tuple(made)
 
 
+def qualities() -> st.SearchStrategy[Quality]:
+    counts, times_ms = st.integers(1, COUNT_MAX - 1), st.integers(1, 86_400_000)
+    return st.one_of(
+        st.sampled_from([PRECISE, SIMPLE, BUFFERED, TRIMMED]),
+        st.builds(lambda n: Quality(QualityKind.BUFFERED, window_events=n), counts),
+        st.builds(lambda ms: Quality(QualityKind.BUFFERED, window_ms=ms), times_ms),
+        st.builds(
+            lambda n, ms: Quality(QualityKind.TRIMMED, progress_events=n, progress_ms=ms), counts | st.just(COUNT_MAX), times_ms
+        ),
+    )
+
+
 def _common(draw: st.DrawFn, name: str, *directions: ConnectorDirection) -> dict[str, object]:
+    connected = draw(connectors(directions)) if draw(st.integers(0, 3)) == 0 else ()
     return {
         "name": name,
         "index": draw(st.sampled_from(IndexType)),
-        "connectors": draw(connectors(directions)) if draw(st.integers(0, 3)) == 0 else (),
+        "connectors": connected,
+        "quality": draw(st.none() | qualities()) if not connected else None,
         "publication": draw(st.sampled_from([Publication.DERIVED] * 3 + list(Publication))),
         "description": draw(texts).strip(),
     }

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import psutil
+from hotspare.processes import is_process_gone, process_start
 
 _NAME = re.compile(r"hotspare-[a-z]+-(?P<id>\d+)-(?P<start>\d+)-\w+")
 
@@ -23,8 +23,8 @@ def make_scratch(purpose: str, root: Path | None = None) -> Path:
     """
     place = root or Path(tempfile.gettempdir())
     remove_abandoned(place)
-    own = psutil.Process()
-    return Path(tempfile.mkdtemp(prefix=f"hotspare-{purpose}-{own.pid}-{_start_ms(own)}-", dir=place))
+    own = os.getpid()
+    return Path(tempfile.mkdtemp(prefix=f"hotspare-{purpose}-{own}-{process_start(own)}-", dir=place))
 
 
 def remove_abandoned(root: Path) -> None:
@@ -35,19 +35,6 @@ def remove_abandoned(root: Path) -> None:
             name is not None
             and folder.is_dir()
             and folder.stat().st_uid == os.getuid()
-            and _has_ended(int(name["id"]), int(name["start"]))
+            and is_process_gone(int(name["id"]), int(name["start"]))
         ):
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _start_ms(process: psutil.Process) -> int:
-    return int(process.create_time() * 1000)
-
-
-def _has_ended(process_id: int, start_ms: int) -> bool:
-    try:
-        return _start_ms(psutil.Process(process_id)) != start_ms
-    except psutil.NoSuchProcess:
-        return True
-    except psutil.Error:
-        return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -12,10 +13,13 @@ from hotspare.bus.memory import MemoryBus
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.coordination.contract import Coordination
 from hotspare.coordination.memory import MemoryCoordination
+from hotspare.coordination.open import open_coordination
 from hotspare.coordination.sqlite import SqliteCoordination
 from hotspare.stores.contract import Store
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore
+from hotspare.testing.kafka_server import KafkaServers
+from tests.contract.kafka_door import KafkaDoor, empty
 from tests.contract.material import ManualClock
 
 BUSY_TIMEOUT_MS = 20_000
@@ -27,22 +31,29 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "kafka"])
 def open_bus_door(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Callable[[], Bus]]:
     opened: list[Bus] = []
     shared = MemoryBus(clock)
+    kafka: KafkaServers | None = request.getfixturevalue("kafka") if request.param == "kafka" else None
+    if kafka is not None:
+        empty(kafka.bootstrap)  # whichever test ran before on the same brokers
 
     def door() -> Bus:
         if request.param == "memory":
             bus: Bus = shared.client(f"door {len(opened)}")
-        else:
+        elif kafka is None:
             bus = SqliteBus(tmp_path / "bus.db", BUSY_TIMEOUT_MS, clock)
+        else:
+            bus = KafkaDoor(kafka.url)
         opened.append(bus)
         return bus
 
     yield door
     for bus in opened:
         bus.close()
+    if kafka is not None:
+        empty(kafka.bootstrap)
 
 
 @pytest.fixture
@@ -50,14 +61,18 @@ def bus(open_bus_door: Callable[[], Bus]) -> Bus:
     return open_bus_door()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "zookeeper"])
 def open_coordination_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Coordination]]:
     opened: list[Coordination] = []
     shared = MemoryCoordination()
+    server = request.getfixturevalue("zookeeper") if request.param == "zookeeper" else None
+    path = uuid4().hex
 
     def door() -> Coordination:
         if request.param == "memory":
             one: Coordination = shared.client(f"door {len(opened)}")
+        elif server is not None:
+            one = open_coordination(f"{server.url}/test/{path}?call_timeout_ms={BUSY_TIMEOUT_MS}&session_timeout_ms=30000")
         else:
             one = SqliteCoordination(tmp_path / "bus.db-coord", BUSY_TIMEOUT_MS)
         opened.append(one)

@@ -117,6 +117,21 @@ def test_a_switchover_is_asked_for_until_it_happens(coordination: Coordination, 
     assert coordination.switchover_asked("g") is None
 
 
+def test_a_switchover_can_be_withdrawn_and_nothing_else_changes(coordination: Coordination) -> None:
+    coordination.withdraw_switchover("never-seen")
+    assert list(coordination.groups()) == []
+    coordination.campaign("g", 0, member("a"), LONG_MS)
+    before = holder(coordination.leader("g"))
+    for successor in ("b", ""):
+        coordination.ask_switchover("g", successor)
+        coordination.withdraw_switchover("g")
+        assert coordination.switchover_asked("g") is None
+    coordination.withdraw_switchover("g")
+    assert holder(coordination.leader("g")) == before
+    assert coordination.leader("g").lease_left_ms > 0
+    assert coordination.renew("g", 1, "a", LONG_MS)
+
+
 def test_members_come_in_order_of_joining_with_all_they_said(open_coordination_door: OpenCoordination) -> None:
     one, two = open_coordination_door(), open_coordination_door()
     told = member("b", sequences={"q/ü": 2**60}, detail={"lag": "1\n2", "": "x"}, role="active")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from hotspare.bus.contract import Commit, Partition
-from hotspare.bus.memory import BusFault, BusOperation, MemoryBus, MemoryBusClient
+from hotspare.bus.memory import BusFault, BusOperation, Fencing, MemoryBus, MemoryBusClient, MemoryProducer
 from hotspare.coordination.memory import CoordinationFault, MemoryCoordination
-from hotspare.errors import BusLocked, BusUnavailable, CoordinationLost, CoordinationSuspended, UnknownResult
+from hotspare.errors import BusLocked, BusUnavailable, CoordinationLost, CoordinationSuspended, Fenced, UnknownResult
 from tests.contract.material import ManualClock, member, outgoing, progress, values
 
 
@@ -129,3 +130,75 @@ def test_a_lost_session_takes_its_members_and_lease_but_not_the_epoch() -> None:
     plan.fault = CoordinationFault.NONE
     assert hit.renew("g", 1, "a", 1000)
     assert other.leader("g").lease_left_ms == 1000
+
+
+def _two_producers(fencing: Fencing) -> tuple[MemoryBus, BusPlan, MemoryProducer, MemoryProducer]:
+    plan = BusPlan()
+    bus = MemoryBus(ManualClock(), plan, fencing)
+    bus.client("hit").create_topic("o")
+    return bus, plan, bus.client("hit").producer("g", ["o"]), bus.client("other").producer("g", ["o"])
+
+
+@pytest.mark.parametrize("fencing", Fencing)
+def test_a_commit_on_its_way_arrives_unless_somebody_fences(fencing: Fencing) -> None:
+    bus, plan, producer, _ = _two_producers(fencing)
+    for epoch, is_fenced in ((1, False), (2, True)):
+        plan.fault = BusFault.NONE
+        producer.fence(epoch)
+        plan.fault = BusFault.UNKNOWN_LATE
+        with pytest.raises(UnknownResult):
+            producer.publish(epoch, Commit({"o": outgoing(f"{epoch}")}, {"s": progress(epoch, epoch)}))
+        plan.fault = BusFault.NONE
+        if is_fenced:
+            producer.fence(epoch)
+        before = len(values(bus.client(), "o"))
+        assert bus.deliver()
+        assert not bus.deliver()
+        assert len(values(bus.client(), "o")) == before + (not is_fenced)
+    assert values(bus.client(), "o") == ["1"]
+    assert bus.progress["g"]["s"].sequence == 1
+
+
+def test_who_fences_last_publishes_where_the_bus_knows_no_epochs() -> None:
+    bus, _, older, newer = _two_producers(Fencing.BY_GENERATION)
+    newer.fence(7)
+    older.fence(3)
+    with pytest.raises(Fenced):
+        newer.publish(7, Commit({"o": outgoing("a")}, {}))
+    older.publish(3, Commit({"o": outgoing("b", "c")}, {}))
+    newer.fence(7)
+    with pytest.raises(Fenced):
+        older.publish(3, Commit({"o": outgoing("d")}, {}))
+    newer.publish(7, Commit({"o": outgoing("e")}, {}))
+    assert values(bus.client(), "o") == ["b", "c", "e"]
+    bus.fence_late("g")
+    with pytest.raises(Fenced):
+        newer.publish(7, Commit({"o": outgoing("f")}, {}))
+
+
+def test_transactions_leave_holes_which_readers_and_trimming_pass() -> None:
+    bus, plan, producer, _ = _two_producers(Fencing.BY_GENERATION)
+    producer.fence(1)
+    reader, one = bus.client(), Partition("o")
+    for text, fault in (("a", BusFault.NONE), ("b", BusFault.UNKNOWN_NOT_WRITTEN), ("c", BusFault.NONE)):
+        plan.fault = fault
+        with contextlib.suppress(UnknownResult):
+            producer.publish(1, Commit({"o": outgoing(text)}, {}))
+    assert [m.offset for m in reader.read(one, 0, messages_max=9, bytes_max=99)] == [0, 4]
+    assert reader.end_offset(one) == 6
+    for offset, expected in ((1, [4]), (4, [4]), (5, [])):
+        assert [m.offset for m in reader.read(one, offset, messages_max=9, bytes_max=99)] == expected
+    reader.trim(one, 2)
+    assert reader.begin_offset(one) == 2
+    assert [m.offset for m in reader.read(one, 2, messages_max=9, bytes_max=99)] == [4]
+    assert not reader.read(one, 5, messages_max=9, bytes_max=99, wait_ms=1)
+
+
+def test_a_session_that_the_service_ends_is_a_surprise_to_its_client() -> None:
+    shared = MemoryCoordination(lambda: 5_000)
+    client = shared.client("a")
+    client.join("g", member("a"))
+    assert client.campaign("g", 0, member("a"), 1000) == 1
+    shared.end_session("a")
+    assert client.leader("g").lease_left_ms == 0
+    assert not client.members("g")

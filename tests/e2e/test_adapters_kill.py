@@ -1,4 +1,7 @@
-"""File adapters as processes of their own, killed by SIGKILL at random instants: no row lost or doubled (SPEC E8, E9, I5, I6)."""
+"""File adapters as processes of their own, killed or frozen at random instants: no row lost or doubled (SPEC C14, E8, E9, I5, I6).
+
+Alone they are started again; in a group another instance goes on, and one that was frozen may wake at any time.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ import pytest
 from hotspare.adapters.subscriber_position import load_position
 from hotspare.bus.contract import Bus, Outgoing, Partition
 from hotspare.bus.open import open_bus
+from hotspare.coordination.contract import Coordination, Leader
+from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.codec.csv_rows import CsvStyle, rows_to_csv
 from hotspare.testing.cluster import command, wait_until
@@ -146,4 +151,117 @@ def test_a_killed_subscriber_writes_each_output_once(tmp_path: Path, bus: Bus, b
         with path.open("ab") as file:
             file.write(b"I,N, torn"[: instants.randint(0, 9)])  # as a power cut may leave it
     assert start(tmp_path, *arguments, "--to-end").wait(TIMEOUT_S) == 0, log.read_text()
+    assert path.read_bytes() == b"".join(expected)
+
+
+GROUP = "adapter:both"
+LEASE_MS = 300
+
+
+@pytest.fixture
+def coordination(bus_url: str) -> Iterator[Coordination]:
+    opened = open_coordination(default_coordination_url(bus_url))
+    yield opened
+    opened.close()
+
+
+class Instances:
+    """Two processes of one adapter group at any time; those that are left are ended at the end."""
+
+    def __init__(self, folder: Path, coordination: Coordination, *arguments: str) -> None:
+        self.log = folder / "log"
+        self._folder = folder
+        self._coordination = coordination
+        self._arguments = [*arguments, "--group", "both", "--lease-ms", str(LEASE_MS)]
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Instances:
+        self.add()
+        self.wait_for_turn(0)
+        self.add()
+        wait_until(lambda: len(self._coordination.members(GROUP)) == 2, f"a standby; {self.log.read_text()}", TIMEOUT_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+
+    def add(self) -> None:
+        process = start(self._folder, *self._arguments)
+        self.processes[process.pid] = process
+
+    def wait_for_turn(self, after_epoch: int) -> Leader:
+        """The leader of a later epoch."""
+        wait_until(lambda: self._coordination.leader(GROUP).epoch > after_epoch, f"a turn; {self.log.read_text()}", TIMEOUT_S)
+        return self._coordination.leader(GROUP)
+
+    def strike(self, number: signal.Signals) -> tuple[subprocess.Popen[bytes], Leader]:
+        """Send a signal to the instance that has its turn; returns it, and who has the next one."""
+        leader = self._coordination.leader(GROUP)
+        process = self.processes[leader.process_id]
+        process.send_signal(number)
+        if number == signal.SIGKILL:
+            process.wait()
+            self.add()
+        return process, self.wait_for_turn(leader.epoch)
+
+    def stop(self) -> None:
+        for process in self.processes.values():
+            process.send_signal(signal.SIGINT)
+        for process in self.processes.values():
+            process.wait(TIMEOUT_S)
+
+
+def test_another_publisher_goes_on_with_the_next_row(tmp_path: Path, bus: Bus, bus_url: str, coordination: Coordination) -> None:
+    """E8: killed, and frozen and woken while its successor works: every row once, in order."""
+    instants = random.Random(23)
+    bus.create_topic(INBOUND.topic)
+    rows = [b"i,n,%d,%d" % (number, number * number) for number in range(9000)]
+    path = tmp_path / "in.csv"
+    path.write_bytes(b"\n".join(rows) + b"\n")
+    arguments = ["publish", "--bus", bus_url, "--window", "project/cq/source", "--rate", "1500", "--blocksize", "3", str(path)]
+    with Instances(tmp_path, coordination, *arguments) as group:
+        for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL):
+            target = len(published(bus)) + instants.randint(50, 500)
+            wait_until(lambda target=target: len(published(bus)) >= target, f"progress; {group.log.read_text()}", TIMEOUT_S)  # type: ignore[misc]
+            process, _ = group.strike(number)
+            target = len(published(bus)) + 100
+            wait_until(lambda target=target: len(published(bus)) >= target, f"a successor; {group.log.read_text()}", TIMEOUT_S)  # type: ignore[misc]
+            if number == signal.SIGSTOP:
+                process.send_signal(signal.SIGCONT)
+        wait_until(lambda: len(published(bus)) >= len(rows), f"the last row; {group.log.read_text()}", TIMEOUT_S)
+        group.stop()
+    assert published(bus) == rows
+
+
+def test_another_subscriber_goes_on_in_the_same_file(tmp_path: Path, bus: Bus, bus_url: str, coordination: Coordination) -> None:
+    """E9: the same for a file that both instances write."""
+    instants = random.Random(24)
+    bus.create_topic(OUTBOUND.topic)
+    path = tmp_path / "out.csv"
+    expected: list[bytes] = []
+
+    def publish(messages: int) -> None:
+        for _ in range(messages):
+            first = sum(text.count(b"\n") for text in expected) + 1
+            rows: list[Row] = [(I, N, first + i, first / 7) for i in range(instants.randint(1, 5))]
+            outputs = block(rows, first)
+            bus.append(OUTBOUND, [Outgoing(arrow_block.encode(outputs))])
+            expected.append(rows_to_csv(outputs, CsvStyle.FILE))
+
+    arguments = ["subscribe", "--bus", bus_url, "--window", "project/cq/window", str(path)]
+    with Instances(tmp_path, coordination, *arguments) as group:
+        for number in (signal.SIGSTOP, signal.SIGKILL, signal.SIGSTOP):
+            writer = threading.Thread(target=publish, args=(60,))
+            writer.start()
+            process, _ = group.strike(number)
+            writer.join()
+            text = b"".join(expected)
+            wait_until(lambda text=text: path.read_bytes() == text, f"the rows; {group.log.read_text()}", TIMEOUT_S)  # type: ignore[misc]
+            if number == signal.SIGSTOP and process.poll() is None:  # one that was frozen with the lock was ended
+                process.send_signal(signal.SIGCONT)
+        publish(20)
+        wait_until(lambda: path.read_bytes() == b"".join(expected), f"the last rows; {group.log.read_text()}", TIMEOUT_S)
+        group.stop()
     assert path.read_bytes() == b"".join(expected)

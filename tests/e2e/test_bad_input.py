@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hotspare.bus.contract import Partition
-from hotspare.bus.naming import inbound_topic
+from hotspare.bus.naming import inbound_topic, outbound_topic
 from hotspare.bus.open import open_bus
 from hotspare.testing.cluster import wait_until
 from tests.e2e.site import PREFIX, PROJECT, Site
@@ -43,6 +43,17 @@ def test_a_changed_project_under_the_same_prefix_is_refused_with_the_difference_
     assert "HS-0602" in done.stderr
     assert "100" in done.stderr and "99" in done.stderr
     assert "--prefix" in done.stderr and "hotspare reset" in done.stderr
+
+
+def test_an_output_topic_of_another_group_is_refused_by_name(site: Site) -> None:
+    topic = outbound_topic(PREFIX, "shop", "sales", "kept")
+    bus = open_bus(site.bus_url)
+    bus.create_topic(topic)
+    bus.producer("elsewhere.shop", [topic])
+    bus.close()
+    done = site.run_engine()
+    assert done.returncode == 1
+    assert f"output topic {topic} belongs to group elsewhere.shop" in done.stderr
 
 
 def test_positions_that_the_topic_lost_are_refused_with_numbers_e15(site: Site) -> None:

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-import psutil
 import pytest
 
 from hotspare.demo.faults import Fault
 from hotspare.demo.scenario import Demo, DemoOptions
+from hotspare.demo.site import embedded
 from tests.e2e.site import Site
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -15,14 +15,15 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(600)]
 def test_killed_jvm_killed_and_frozen_engines_lose_double_and_change_nothing_e2_e3_e5_e16(tmp_path: Path) -> None:
     said: list[str] = []
     faults = (Fault.KILL, Fault.KILL_JVM, Fault.FREEZE)
-    options = DemoOptions(tmp_path, f"sqlite:///{tmp_path / 'bus.db'}", events=6000, rate=300, faults=faults)
+    options = DemoOptions(tmp_path, embedded(tmp_path), events=6000, rate=300, faults=faults)
     demo = Demo(options, said.append)
     report = demo.run()
     assert report.is_exact, (report.last_line(), said)
     assert report.published == report.delivered == options.events
     assert report.verdict.reference == 2 * options.events, "every reading and its delete by retention"
     assert [gap.fault for gap in report.gaps] == list(faults)
-    assert not [p for p in psutil.Process().children(recursive=True) if p.name() == "java"], "no JVM is left over"
+    assert len(demo.cluster.session_ids) >= 6, "two engines, two adapters, and one more for each that was killed"
+    assert demo.cluster.leftovers() == [], "no JVM and no worker outlives its engine"
 
 
 def test_a_planned_switch_over_moves_the_role_and_loses_nothing_c3_z15(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hotspare.engine.chunk import Chunk, Timeline
+from hotspare.engine.kernels import queue, slots
 from hotspare.engine.kernels import relation as k
-from hotspare.engine.kernels import slots
 from hotspare.engine.kernels.outputs import Positions
 from hotspare.engine.kernels.summary import RUNNING_WIDTH
 from hotspare.engine.relation import Relation, RowTime, Shape
@@ -165,10 +165,59 @@ def relink() -> Iterator[Args]:
         source = _stored(policy)
         copy = Relation(source.shape, policy)
         columns = source.columns()
-        count = len(columns["time"].array)
+        count = len(columns["lanes"].array)
         rows = copy._fresh(count)
-        rows.lanes[:count], rows.meta[:count, slots.TIME] = columns["lanes"].array, columns["time"].array
+        rows.lanes[:count] = columns["lanes"].array
+        rows.meta[:count, slots.TIME] = columns["time"].array if "time" in columns else 0
         yield rows, policy, count
+
+
+def _ring(policy: k.Policy, capacity: int, rows: np.ndarray) -> queue.Ring:
+    """A ring that has come round: `rows` are int64[n, 3], the newest in the lowest slots."""
+    state = np.zeros(slots.STATE_WIDTH, np.int64)
+    state[[slots.NEWEST, slots.BOUNDARY]] = slots.UNSET
+    state[slots.FIRST], state[slots.LAST] = capacity - 2, capacity - 2 + len(rows)
+    lanes, valid = np.zeros((capacity, 3), np.int64), np.ones((capacity, 3), np.bool_)
+    where = (capacity - 2 + np.arange(len(rows))) % capacity
+    lanes[where] = rows
+    times = where if policy.kind >= k.TIME_SLIDING else where[:0]
+    by_slot = np.zeros(capacity if len(times) else 0, np.int64)
+    by_slot[times] = np.arange(len(times)) * 3
+    return queue.Ring(lanes.reshape(-1), valid.reshape(-1), by_slot, np.array([0, 1]), state, 3, capacity)
+
+
+def queue_take() -> Iterator[Args]:
+    random = _random()
+    for policy in (p for p in policies() if p.new_keys and not p.by_event):
+        for count in (0, 5, 12):
+            stored = np.column_stack([np.arange(5), np.zeros(5, np.int64), random.integers(0, 9, 5)])
+            opcode = np.array([1, 4, 1, 1, 5, 4, 1, 4, 4, 4, 1, 3], np.uint8)[:count]
+            key = np.array([5, 0, 6, 7, 1, 2, 8, 3, 4, 5, 9, 9])[:count]
+            lanes = np.column_stack([key, np.zeros(count, np.int64), random.integers(0, 9, count)]).reshape(-1)
+            valid, rank = np.ones(3 * count, np.bool_), np.arange(count) * 2
+            valid[2::9] = False
+            beats = np.array([[3, 6], [6, 9], [40, 90]])
+            flags = random.choice([1, 2, 3], count).astype(np.uint8)
+            given = queue.Given(rank, opcode, flags, lanes, valid, rank + 7, beats)
+            room = np.zeros((2 * count + 3, queue.RUN_WIDTH), np.int64), np.zeros(queue.COUNTS_WIDTH, np.int64)
+            yield _ring(policy, 32, stored), policy, given, *room
+
+
+def queue_write_out() -> Iterator[Args]:
+    for args in queue_take():
+        ring, _, given, runs, counts = args
+        queue.take(*args)
+        made = int(counts[queue.MADE])
+        head = np.zeros(made, np.int64), np.zeros(made, np.uint8), np.zeros(made, np.uint8)
+        yield ring, given, runs, int(counts[queue.RUNS]), *head, np.zeros(3 * made, np.int64), np.zeros(3 * made, np.bool_)
+
+
+def certain_rows() -> Iterator[Args]:
+    keys = np.array([0, 2])
+    for opcode in ([], [1, 4, 1, 5], [1, 3], [1, 1, 6]):
+        for is_valid in (True, False):
+            valid = np.full((len(opcode), 3), is_valid)
+            yield np.array(opcode, np.uint8), valid, keys, np.zeros(len(opcode), np.int64)
 
 
 def arrived() -> Iterator[Args]:
@@ -270,6 +319,9 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "interning.gather_bytes": gather_bytes,
     "columns.pick_columns": pick_columns,
     "columns.identifier_texts": identifier_texts,
+    "columns.certain_rows": certain_rows,
+    "queue.take": queue_take,
+    "queue.write_out": queue_write_out,
     "relation.relate": relate,
     "relation.boundary_passed": boundary_passed,
     "relation.fill_table": fill_table,

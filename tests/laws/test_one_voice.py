@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.simulation.engines import FencingKind
+from hotspare.bus.memory import Fencing
 from tests.simulation.faults import FaultKind
 from tests.simulation.planted import PLANTED
 from tests.simulation.run import run_seed
@@ -44,9 +44,9 @@ def test_engines_that_sleep_at_the_worst_moments_keep_one_voice(seed: int) -> No
 @given(
     sleeps_after=st.integers(min_value=1, max_value=45),
     wakes_after=st.integers(min_value=1, max_value=150),
-    fencing=st.sampled_from(FencingKind),
+    fencing=st.sampled_from(Fencing),
 )
-def test_two_engines_one_of_which_sleeps_anywhere(sleeps_after: int, wakes_after: int, fencing: FencingKind) -> None:
+def test_two_engines_one_of_which_sleeps_anywhere(sleeps_after: int, wakes_after: int, fencing: Fencing) -> None:
     """The observer raises when an epoch has two voices or an old one is heard."""
     with tempfile.TemporaryDirectory() as folder:
         script = Script(Path(folder), "e0", "e1", fencing=fencing)

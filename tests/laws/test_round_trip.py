@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hotspare.model.fingerprint import differences, from_document, project_hash, to_document
 from hotspare.model.frontends import esp_xml, yaml_project
 from hotspare.model.load import load_text
-from hotspare.model.project import IndexType, Project, Window
+from hotspare.model.project import CopyWindow, IndexType, Project, Window
 from tests.strategies_projects import projects
 
 pytestmark = pytest.mark.law
@@ -35,6 +35,28 @@ def test_what_is_printed_is_read_back(project: Project) -> None:
         assert twice == project
         assert project_hash(twice) == project_hash(project)
         assert places_apart(twice) == places_apart(project)
+
+
+@pytest.mark.parametrize("span_us", [1_000, 1_000_001, 1_234_567, 86_399_999_999])
+def test_a_microsecond_survives_printing(span_us: int) -> None:
+    """Law 5, without luck: spans of which whole milliseconds or seconds are not enough."""
+    text = f"""
+project: p
+heartbeat: {span_us} microseconds
+queries:
+  q:
+    windows:
+      a: {{type: source, index: empty, schema: "k*:int64,t:stamp"}}
+      b: {{type: copy, retention: {{bytime_jumping_lookback: {span_us} microseconds, unit: {span_us} microseconds, field: t}}}}
+    edges: [a -> b]
+"""
+    project = load_text(text).project
+    copy = project.queries[0].windows[1]
+    assert isinstance(copy, CopyWindow)
+    assert copy.retention is not None
+    assert (project.heartbeat_interval_us, copy.retention.limit, copy.retention.unit_us) == (span_us, span_us, span_us)
+    for form in FORMS:
+        assert form.load(form.dump(project)) == project
 
 
 @given(projects())

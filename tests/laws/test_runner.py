@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 import pytest
@@ -59,7 +59,7 @@ queries:
 """
 TOPICS = (InboundTopic("keyed", 2), InboundTopic("plain"))
 MESSAGES = 150
-LAST_OFFSET = MESSAGES // 3
+LAST_OFFSETS = dict.fromkeys(all_partitions(TOPICS), MESSAGES // 3)
 """Of the tick that ends each partition."""
 TIMEOUT_S = 120
 
@@ -98,7 +98,8 @@ def message(i: int) -> Outgoing:
 class Collected:
     """What a runner brought, and what the core made of it."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, last_offsets: Mapping[tuple[int, int], int] = LAST_OFFSETS) -> None:
+        self._last_offsets = last_offsets
         self._pipeline = Pipeline.fresh(plan)
         self._pipeline.set_partitions(all_partitions(TOPICS))
         self.rows: dict[tuple[int, int], list[dict[str, object]]] = {key: [] for key in all_partitions(TOPICS)}
@@ -113,7 +114,7 @@ class Collected:
             self.rows[row["topic"], row["partition"]].append(row)
         for stream, batch in self._pipeline.feed(table).items():
             self.outputs.setdefault(stream, []).append(batch)
-        if all(rows and rows[-1]["offset"] == LAST_OFFSET for rows in self.rows.values()):
+        if all(rows and rows[-1]["offset"] == self._last_offsets[key] for key, rows in self.rows.items()):
             self.complete.set()
 
     def ended(self, end: RunnerEnd) -> None:

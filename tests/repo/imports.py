@@ -15,18 +15,20 @@ from collections.abc import Iterator
 
 from tests.repo.tree import Source, Violation, dotted, nodes
 
-_LEAVES = frozenset({"errors", "positions", "scratch", "bus", "coordination", "stores", "telemetry"})
+_LEAVES = frozenset({"choices", "errors", "positions", "processes", "scratch", "bus", "coordination", "stores", "telemetry"})
 _BELOW_HOST = _LEAVES | {"model", "engine", "ha", "runners", "adapters"}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
+    "choices": frozenset(),
     "errors": frozenset(),
     "positions": frozenset(),
-    "scratch": frozenset(),
+    "processes": frozenset(),
+    "scratch": frozenset({"processes"}),
     "sqlite_file": frozenset({"errors"}),
     "bus": frozenset({"errors", "positions", "sqlite_file"}),
     "coordination": frozenset({"errors", "sqlite_file"}),
     "stores": frozenset({"errors"}),
-    "telemetry": frozenset({"errors"}),
+    "telemetry": frozenset({"choices", "errors"}),
     "model": frozenset({"errors"}),
     "engine": frozenset({"errors", "positions", "model"}),
     "ha": _LEAVES | {"model", "engine"},
@@ -54,6 +56,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "kazoo": ("hotspare.coordination.zookeeper",),
     "sqlalchemy": ("hotspare.stores.sql",),
     "redis": ("hotspare.stores.redis",),
+    "fastavro": ("hotspare.engine.codec",),
     "fastapi": ("hotspare.server",),
     "uvicorn": ("hotspare.server",),
 }

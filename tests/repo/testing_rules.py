@@ -12,7 +12,8 @@ SLEEPS: dict[str, str] = {}
 """Path of a test file -> why it has to sleep; not to wait for something, for that poll a condition with a deadline."""
 
 MOCKS: dict[str, str] = {
-    "tests/simulation/planted.py": "puts mistakes into the real code, on purpose, to see that they are found",
+    "tests/simulation/planted_rules.py": "puts mistakes into the real code, on purpose, to see that they are found",
+    "tests/simulation/planted_world.py": "puts mistakes into the real code, on purpose, to see that they are found",
 }
 """Path of a test file -> why it replaces a part of the code by another one."""
 

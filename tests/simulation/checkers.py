@@ -5,79 +5,143 @@ It knows nothing of roles or of what engines believe; it sees the bus as a subsc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from hotspare.bus.contract import Commit, Message, Progress
+from hotspare.bus.contract import EPOCH_HEADER, Message, Progress
+from hotspare.bus.memory import Landed
+from hotspare.model.quality import PRECISE, Quality, QualityKind
+from hotspare.testing.quality_checks import DeliveredOutput, Reference, complaints
 
 
 class Violation(Exception):
     """Something that must never happen, has."""
 
 
+@dataclass(frozen=True)
+class Gap:
+    """Outputs `first`..`last` of a stream did not come before a later one did, from `client`."""
+
+    stream: str
+    first: int
+    last: int
+    client: str
+
+
 @dataclass
 class Observer:
-    """Checks every commit as it lands, and all of them against a reference at the end."""
+    """Checks every commit as it lands, and all of them against a reference at the end.
+
+    Of a precise stream every output comes once and in order; what others promise is judged at the end.
+    """
 
     topics: Mapping[str, str]
     """Stream to output topic."""
     decode: object
+    qualities: dict[str, list[Quality]] = field(default_factory=dict)
+    """Every quality that a stream has had; PRECISE where there is none."""
     rows: dict[str, list[tuple[object, ...]]] = field(default_factory=dict)
+    outputs: dict[str, list[DeliveredOutput]] = field(default_factory=dict)
+    newest: dict[str, int] = field(default_factory=dict)
+    gaps: list[Gap] = field(default_factory=list)
     epoch_owner: dict[int, str] = field(default_factory=dict)
     newest_epoch: int = 0
     commits: int = 0
 
-    def landed(
-        self, engine: str, commit: Commit, appended: Mapping[str, Sequence[Message]], progress: Mapping[str, Progress]
-    ) -> None:
-        """A commit of `engine` took place, whether or not it was told so. `progress` is what the bus says afterwards."""
+    def all_qualities(self, stream: str) -> list[Quality]:
+        return self.qualities.get(stream) or [PRECISE]
+
+    def is_exact(self, stream: str) -> bool:
+        return self.all_qualities(stream) == [PRECISE]
+
+    def holds_all(self, stream: str) -> bool:
+        """Whether no output of it may ever be lost."""
+        return all(quality.holds_all for quality in self.all_qualities(stream))
+
+    def landed(self, landed: Landed) -> None:
+        """A commit took place, whether or not its sender was told so."""
         self.commits += 1
         for stream, topic in self.topics.items():
-            if appended.get(topic):
-                self._take(stream, appended[topic])
-                self._check_progress(stream, progress.get(stream))
-        for published in commit.progress.values():
-            self._check_epoch(engine, published.epoch)
+            messages = landed.appended.get(topic)
+            if messages:
+                self._take(landed.client, stream, messages)
+            if messages or stream in landed.commit.progress:
+                self._check_progress(stream, landed.progress.get(stream))
+        for published in landed.commit.progress.values():
+            self._check_epoch(landed.client, published.epoch)
 
-    def _take(self, stream: str, messages: Sequence[Message]) -> None:
-        rows = self.rows.setdefault(stream, [])
+    def _take(self, client: str, stream: str, messages: Sequence[Message]) -> None:
+        rows, outputs, is_exact = self.rows.setdefault(stream, []), self.outputs.setdefault(stream, []), self.is_exact(stream)
         for message in messages:
+            epoch = int(message.header(EPOCH_HEADER) or b"0")
+            self._check_epoch(client, epoch)
             batch: pa.RecordBatch = self.decode(message.value)  # type: ignore[operator]
             for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                expected = len(rows) + 1
-                if row[0] != expected:
-                    what = "lost" if row[0] > expected else "doubled"
-                    raise Violation(f"{what}: output {row[0]} of stream {stream} follows output {expected - 1}")
+                sequence, expected = row[0], self.newest.get(stream, 0) + 1
+                if sequence != expected and is_exact:
+                    what = "lost" if sequence > expected else "doubled"
+                    raise Violation(f"{what}: output {sequence} of stream {stream} follows output {expected - 1}")
+                if sequence > expected:
+                    self.gaps.append(Gap(stream, expected, sequence - 1, client))
+                self.newest[stream] = max(sequence, expected - 1)
                 rows.append(row)
+                outputs.append(DeliveredOutput(sequence, epoch))
 
     def _check_progress(self, stream: str, progress: Progress | None) -> None:
-        rows = self.rows[stream]
+        """Progress says where the topic ends; of a trimmed stream it may lag by less than its number of outputs."""
+        rows = self.rows.get(stream, [])
+        trimmed = [q.progress_events for q in self.all_qualities(stream) if q.kind is QualityKind.TRIMMED]
+        allowed = max(trimmed, default=1) - 1
         if progress is None:
-            if rows:
+            if rows and not trimmed:  # without a record of a trimmed stream, who takes over looks at its topic
                 raise Violation(f"progress: none, but stream {stream} has {len(rows)} outputs")
             return
-        last = rows[-1] if rows else (0,) * 7
-        if (progress.sequence, progress.digest) != (last[0], last[6]):
-            raise Violation(f"progress of stream {stream} is {progress.sequence}, its topic ends with {last[0]}")
+        recorded = next((row for row in reversed(rows) if row[0] == progress.sequence), (0,) * 7)
+        newest = self.newest.get(stream, 0)
+        if recorded[6] != progress.digest or not 0 <= newest - progress.sequence <= allowed:
+            raise Violation(f"progress of stream {stream} is {progress.sequence}, its topic ends with {newest}")
 
-    def _check_epoch(self, engine: str, epoch: int) -> None:
+    def _check_epoch(self, client: str, epoch: int) -> None:
         if epoch < self.newest_epoch:
-            raise Violation(f"one voice: {engine} published under epoch {epoch} after epoch {self.newest_epoch}")
-        owner = self.epoch_owner.setdefault(epoch, engine)
-        if owner != engine:
-            raise Violation(f"one voice: {owner} and {engine} both published under epoch {epoch}")
+            raise Violation(f"one voice: {client} published under epoch {epoch} after epoch {self.newest_epoch}")
+        owner = self.epoch_owner.setdefault(epoch, client)
+        if owner != client:
+            raise Violation(f"one voice: {owner} and {client} both published under epoch {epoch}")
         self.newest_epoch = epoch
 
     def delivered(self) -> dict[str, int]:
-        return {stream: len(self.rows.get(stream, ())) for stream in self.topics}
+        """Per stream the newest sequence: as many outputs as came, if none is missing."""
+        return {stream: self.newest.get(stream, 0) for stream in self.topics}
 
-    def compare(self, reference: Mapping[str, Sequence[tuple[object, ...]]]) -> None:
-        """What was delivered is the beginning of the reference, in its order, in full precision."""
+    def compare(self, reference: Mapping[str, Sequence[tuple[object, ...]]], unwarmed: frozenset[int] = frozenset()) -> None:
+        """What was delivered is the reference's, output by output and in full precision, and each stream's quality was kept.
+
+        `unwarmed`: epochs whose engine was restored from a snapshot, so that its buffers were not full.
+        """
         for stream in self.topics:
             delivered, expected = self.rows.get(stream, []), reference.get(stream, ())
-            for number, row in enumerate(delivered):
-                if number >= len(expected) or row != expected[number]:
-                    should = expected[number] if number < len(expected) else "nothing"
-                    raise Violation(f"wrong: output {number + 1} of stream {stream} is {row}, should be {should}")
+            for row in delivered:
+                number = int(str(row[0]))
+                if number > len(expected) or row != expected[number - 1]:
+                    should = expected[number - 1] if number <= len(expected) else "nothing"
+                    raise Violation(f"wrong: output {number} of stream {stream} is {row}, should be {should}")
+            if not self.is_exact(stream):
+                for complaint in self._complaints(stream, len(expected), unwarmed):
+                    raise Violation(f"quality: stream {stream}, {', '.join(map(str, self.all_qualities(stream)))}: {complaint}")
+
+    def _complaints(self, stream: str, last: int, unwarmed: frozenset[int]) -> Iterator[str]:
+        qualities, outputs = self.all_qualities(stream), self.outputs.get(stream, [])
+        if len(qualities) == 1:
+            (quality,) = qualities
+            last = self.newest.get(stream, 0) if quality.holds_all else last  # whether all came is asked elsewhere
+            yield from complaints(quality, outputs, Reference(last, epochs_unwarmed=unwarmed))
+            return
+        newest, epoch, repeats = 0, 0, max(q.progress_events for q in qualities)
+        for output in outputs:
+            if output.sequence > newest + 1 and (self.holds_all(stream) or output.epoch == epoch):
+                yield f"outputs {newest + 1} to {output.sequence - 1} lost in epoch {output.epoch}"
+            if output.sequence <= newest - repeats:
+                yield f"output {output.sequence} came after {newest}"
+            newest, epoch = max(newest, output.sequence), output.epoch

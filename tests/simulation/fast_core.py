@@ -10,12 +10,14 @@ import json
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from hotspare.bus.contract import OutputId
 from hotspare.engine.batch import RowKind, output_schema
+from hotspare.errors import SnapshotDamaged
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 
 STREAMS = ("q/a", "q/b")
@@ -140,9 +142,13 @@ def _batch(outputs: list[tuple[int, ...]]) -> pa.RecordBatch:
 
 def columns_of(rows: Sequence[tuple[int, ...]], schema: pa.Schema) -> pa.RecordBatch:
     """Rows of whole numbers as a record batch."""
-    table = np.array(rows, np.int64).T
-    columns = [pa.array(column.astype(f.type.to_pandas_dtype())) for column, f in zip(table, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    columns = zip(zip(*rows, strict=True), _types(schema), strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(column, kind) for column, kind in columns], schema=schema)
+
+
+@cache
+def _types(schema: pa.Schema) -> list[pa.DataType]:
+    return [each.type for each in schema]
 
 
 @dataclass(frozen=True)
@@ -155,12 +161,17 @@ class FastCores:
         return FastCore(salt=self.salt)
 
     def restore(self, header: bytes, pages: Mapping[str, bytes]) -> FastCore:
-        state = json.loads(header)
+        try:
+            return self._restored(json.loads(header), json.loads(pages["window"]))
+        except (KeyError, ValueError) as error:
+            raise SnapshotDamaged("a snapshot lacks a part", detail=repr(error)) from error
+
+    def _restored(self, state: dict[str, Any], window: list[list[int]]) -> FastCore:
         core = FastCore(salt=self.salt)
         core.positions = {(t, p): offset for t, p, offset in state["positions"]}
         core.time_us, core.heartbeat_us, core.count, core.total, _ = state["scalars"]
         for stream, sequence, digest, last_id in state["streams"]:
             core.sequences[stream], core.digests[stream] = sequence, digest
             core.last_ids[stream] = OutputId(*last_id) if last_id else None
-        core.window = deque(tuple(entry) for entry in json.loads(pages["window"]))
+        core.window = deque(tuple(entry) for entry in window)
         return core

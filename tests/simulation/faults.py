@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,65 +10,156 @@ from enum import Enum
 
 from hotspare.bus.memory import BusFault, BusOperation
 from hotspare.coordination.memory import CoordinationFault
-from hotspare.errors import Fenced
+from hotspare.errors import CoordinationError
 
 
 class FaultKind(Enum):
+    # engines
     CRASH = "crash"
     ALL_DEAD = "all engines dead"
     PAUSE = "pause"
     LAG = "lagging spare"
+    STUCK = "stuck pipeline"
+    STOP = "planned stop"
+    SWITCHOVER = "switch-over"
+    FALSE_SUSPICION = "false suspicion"
+    WRONG_ENGINE = "a spare whose state flips"
+    SHORT_MEMORY = "memory for held outputs is short"
+    QUALITY_CHANGE = "qualities are changed"
+    # bus
     UNKNOWN_RESULT = "unknown result"
-    BUS_DOWN = "bus unavailable"
+    LATE_COMMIT = "commit that arrives late"
+    BUS_DOWN = "call that the bus does not answer"
+    BUS_OUTAGE = "broker outage"
     BUS_LOCKED = "frozen lock holder"
     LATE_FENCE = "late fencing call of a dead engine"
-    COORDINATION = "coordination outage"
-    FALSE_SUSPICION = "false suspicion"
-    SWITCHOVER = "switch-over"
-    STOP = "planned stop"
-    DAMAGE = "damaged snapshot"
-    TRIM = "trimmed input"
-    STUCK = "stuck pipeline"
     PROGRESS_LOST = "progress record lost"
+    TRIM = "trimmed input"
+    TRIM_AT_START = "input trimmed under a starting engine"
+    HOLES = "holes in the offsets of the input"
+    # coordination and network
+    COORDINATION = "coordination does not answer an engine"
+    COORDINATION_OUTAGE = "coordination outage"
+    SESSION_EXPIRY = "session expires"
+    LATE_MESSAGE = "message that arrives late"
+    REPEATED_MESSAGE = "message that arrives twice"
+    STALE_ANSWER = "old answer"
+    CUT_OFF = "engine cut off"
+    # snapshots
+    DAMAGE = "damaged snapshot"
+    TORN_SNAPSHOT = "torn snapshot"
+    OLD_SNAPSHOT = "all engines dead, old snapshot"
+    # clocks
+    CLOCK_RATE = "clocks of engines run unequally"
+    CLOCK_STALL = "clock of an engine stalls"
+    BUS_CLOCK = "clock of the bus jumps"
+    SERVICE_CLOCK = "clock of coordination jumps"
+
+
+TRIMS = frozenset({FaultKind.TRIM, FaultKind.TRIM_AT_START})
+DAMAGES = frozenset({FaultKind.DAMAGE, FaultKind.OLD_SNAPSHOT})
+"""Together with a kind of TRIMS they may leave nothing to start from, which is refused by name and no fault of failover."""
+
+
+class Reach(Enum):
+    """What a cut-off engine cannot reach. Others do not reach it either."""
+
+    BUS = "the bus"
+    COORDINATION = "coordination"
+    BOTH = "bus and coordination"
+
+
+def engine_of(client: str) -> str:
+    """A door is named by its engine and the engine's life."""
+    return client.partition("#")[0]
 
 
 @dataclass
 class FaultPlan:
-    """The faults of one run. `quiet` ends them all: the world heals."""
+    """The faults of one run. `quiet` ends them all: the world heals. Those that are `favoured` come more often."""
 
     rng: random.Random
     enabled: frozenset[FaultKind]
+    favoured: frozenset[FaultKind] = frozenset()
     quiet: bool = False
     suspended: dict[str, int] = field(default_factory=dict)
     """Client to the simulated time until which coordination does not answer it."""
+    cut_off: dict[str, tuple[int, Reach]] = field(default_factory=dict)
+    """Engine to the time until which it is cut off, and from what."""
+    bus_down_until_ms: int = 0
+    coordination_down_until_ms: int = 0
     lock_holder: str = ""
     """The paused engine that keeps the bus's write lock."""
+    late: list[Callable[[], object]] = field(default_factory=list)
+    """Messages to coordination that have yet to arrive, for the first time or once more."""
+    is_delivering: bool = False
     now_ms: Callable[[], int] = lambda: 0
 
     def happens(self, kind: FaultKind, probability: float) -> bool:
-        return not self.quiet and kind in self.enabled and self.rng.random() < probability
+        if self.quiet or kind not in self.enabled:
+            return False
+        if kind in self.favoured:
+            probability = max(min(2.5 * probability, 0.6), probability)
+        return self.rng.random() < probability
+
+    def is_cut_off(self, engine: str, *reaches: Reach) -> bool:
+        """Whether the engine is cut off from one of these, or from anything at all."""
+        if engine not in self.cut_off:
+            return False
+        until_ms, reach = self.cut_off[engine]
+        return until_ms > self.now_ms() and (not reaches or reach in reaches)
+
+    def deliver(self) -> None:
+        """One of the late messages arrives, not always the oldest."""
+        if self.late:
+            message = self.late.pop(self.rng.randrange(len(self.late)))
+            self.is_delivering = True
+            with contextlib.suppress(CoordinationError):
+                message()
+            self.is_delivering = False
+
+    def heal(self) -> None:
+        """All faults end, also those that last."""
+        while self.late:
+            self.deliver()
+        self.quiet, self.lock_holder = True, ""
+        self.suspended.clear()
+        self.cut_off.clear()
+        self.bus_down_until_ms = self.coordination_down_until_ms = 0
+
+
+_WRITES = frozenset({BusOperation.PUBLISH, BusOperation.FENCE, BusOperation.APPEND, BusOperation.CLAIM})
+_UNTOLD = (BusFault.UNKNOWN_WRITTEN, BusFault.UNKNOWN_NOT_WRITTEN)
 
 
 @dataclass
 class BusFaultSource:
+    """`fence_late`: lets a fencing call of a dead engine arrive."""
+
     plan: FaultPlan
+    fence_late: Callable[[], None] = lambda: None
 
     def at(self, client: str, operation: BusOperation) -> BusFault:
         plan = self.plan
-        if client == "world":
-            return BusFault.NONE
-        writes = operation in (BusOperation.PUBLISH, BusOperation.FENCE, BusOperation.APPEND, BusOperation.CLAIM)
-        if plan.lock_holder and writes:
+        if plan.lock_holder and operation in _WRITES and client != "world":
             return BusFault.LOCKED
-        if plan.happens(FaultKind.BUS_DOWN, 0.03):
+        if plan.quiet or client == "world":
+            return BusFault.NONE
+        is_down = plan.bus_down_until_ms > plan.now_ms() or plan.is_cut_off(engine_of(client), Reach.BUS, Reach.BOTH)
+        if is_down or plan.happens(FaultKind.BUS_DOWN, 0.03):
             return BusFault.UNAVAILABLE
         if operation is BusOperation.PUBLISH:
             if plan.happens(FaultKind.LATE_FENCE, 0.05):
-                raise Fenced("a late fencing call of a dead engine arrived", detail=client)
+                self.fence_late()
+            if plan.happens(FaultKind.LATE_COMMIT, 0.1):
+                return BusFault.UNKNOWN_LATE
             if plan.happens(FaultKind.UNKNOWN_RESULT, 0.1):
-                return plan.rng.choice((BusFault.UNKNOWN_WRITTEN, BusFault.UNKNOWN_NOT_WRITTEN))
-        if operation in (BusOperation.FENCE, BusOperation.APPEND) and plan.happens(FaultKind.UNKNOWN_RESULT, 0.03):
-            return plan.rng.choice((BusFault.UNKNOWN_WRITTEN, BusFault.UNKNOWN_NOT_WRITTEN))
+                return plan.rng.choice(_UNTOLD)
+        elif operation is BusOperation.FENCE or operation is BusOperation.APPEND:
+            if plan.happens(FaultKind.UNKNOWN_RESULT, 0.03):
+                return plan.rng.choice(_UNTOLD)
+            if plan.happens(FaultKind.LATE_COMMIT, 0.03):
+                return BusFault.UNKNOWN_LATE
         return BusFault.NONE
 
 
@@ -77,12 +169,15 @@ class CoordinationFaultSource:
 
     def at(self, client: str, operation: str) -> CoordinationFault:
         plan = self.plan
-        if client == "world" or plan.quiet:
+        if client == "world" or plan.quiet or plan.is_delivering:
             return CoordinationFault.NONE
-        if plan.suspended.get(client, 0) > plan.now_ms():
+        now_ms = plan.now_ms()
+        if plan.suspended.get(client, 0) > now_ms or plan.coordination_down_until_ms > now_ms:
+            return CoordinationFault.SUSPENDED
+        if plan.is_cut_off(engine_of(client), Reach.COORDINATION, Reach.BOTH):
             return CoordinationFault.SUSPENDED
         if plan.happens(FaultKind.COORDINATION, 0.01):
-            plan.suspended[client] = plan.now_ms() + plan.rng.randrange(5, 100)
+            plan.suspended[client] = now_ms + plan.rng.randrange(5, 100)
             kinds = (CoordinationFault.SUSPENDED, CoordinationFault.SUSPENDED_DONE, CoordinationFault.LOST)
             return plan.rng.choice(kinds)
         return CoordinationFault.NONE

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
+from hotspare.bus.memory import Fencing
 from hotspare.ha.roles import Role
 from hotspare.ha.settings import GroupSettings
-from tests.simulation.engines import Fencing, FencingKind, Process
+from hotspare.model.quality import Quality
+from tests.simulation.engines import Process
 from tests.simulation.faults import FaultPlan
 from tests.simulation.kits import Kit, fast_kit
 from tests.simulation.world import SETTINGS, World
@@ -25,13 +28,14 @@ class Script:
         *names: str,
         kit: Kit | None = None,
         settings: GroupSettings = SETTINGS,
-        fencing: FencingKind = FencingKind.BY_EPOCH,
+        fencing: Fencing = Fencing.BY_EPOCH,
+        qualities: Mapping[str, Quality] = MappingProxyType({}),
     ) -> None:
         rng = random.Random(7)
         plan = FaultPlan(rng, frozenset())
         self.names = names
         self.lines: list[str] = []
-        self.world = World(rng, names, plan, folder, self.lines.append, Fencing(fencing), settings, kit or fast_kit())
+        self.world = World(rng, names, plan, folder, self.lines.append, fencing, settings, kit or fast_kit(), dict(qualities))
 
     def start(self, *names: str) -> None:
         for name in names:

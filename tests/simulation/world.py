@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hotspare.bus.contract import Outgoing, Partition
-from hotspare.bus.memory import MemoryBus
-from hotspare.coordination.contract import Leader
+from hotspare.bus.memory import Fencing, Landed, MemoryBus
+from hotspare.coordination.contract import Leader, Member
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.ha.core import CoreFactory
-from hotspare.ha.events import HaEvent
+from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group import GroupDefinition
 from hotspare.ha.joining import ProjectIdentity
 from hotspare.ha.ports import Ports
-from hotspare.ha.roles import Role
+from hotspare.ha.roles import Reason, Role
 from hotspare.ha.settings import GroupSettings
 from hotspare.ha.view import PeerStatus
-from hotspare.stores.contract import SnapshotStatus
-from hotspare.stores.memory import MemoryStore
-from tests.simulation.checkers import Observer, Violation
+from hotspare.model.quality import PRECISE, Quality
+from hotspare.stores.contract import SnapshotStatus, StoredSnapshot
+from tests.simulation.checkers import Gap, Observer, Violation
 from tests.simulation.codec import StreamCodec
-from tests.simulation.engines import Fencing, FencingKind, Process, SimulatedPeers, WatchedBus, read_raw
-from tests.simulation.faults import BusFaultSource, CoordinationFaultSource, FaultKind, FaultPlan
+from tests.simulation.doors import EngineClock, SimulatedPeers, UnreliableBus, UnreliableCoordination, UnreliableStore
+from tests.simulation.engines import Process, read_raw
+from tests.simulation.faults import BusFaultSource, CoordinationFaultSource, FaultKind, FaultPlan, engine_of
 from tests.simulation.kits import Kit, Raw, fast_kit
 
 GROUP = "sim.project"
@@ -45,6 +46,11 @@ SETTINGS = GroupSettings(
     confirmed_snapshots_max=2,
 )
 DETECTION_MS = 3
+_CLOCK_RATES = (0.6, 1.0, 1.7)
+
+
+class Excused(Exception):
+    """A wrong engine published before anybody could know that it is wrong: nothing can be said about the rest of the run."""
 
 
 def project(text: str = "project") -> ProjectIdentity:
@@ -60,9 +66,11 @@ class World:
     plan: FaultPlan
     folder: Path
     trace: Callable[[str], None] = lambda _: None
-    fencing: Fencing = field(default_factory=lambda: Fencing(FencingKind.BY_EPOCH))
+    fencing: Fencing = Fencing.BY_EPOCH
     settings: GroupSettings = SETTINGS
     kit: Kit = field(default_factory=fast_kit)
+    qualities: dict[str, Quality] = field(default_factory=dict)
+    """Of streams that are not precise."""
     cores: dict[str, CoreFactory] = field(default_factory=dict)
     """Engines that compute something else: wrong ones."""
     now_ms: int = 1_000_000
@@ -70,17 +78,30 @@ class World:
     processes: dict[str, Process] = field(default_factory=dict)
     died_ms: dict[tuple[str, int], int] = field(default_factory=dict)
     suspicion_until_ms: int = 0
+    bus_jump_ms: int = 0
+    service_jump_ms: int = 0
+    wrong_from: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Per door of a wrong engine and stream, from which sequence on it may be wrong; of the first stream, where it is wrong."""
+    wrong_candidates: dict[str, tuple[Process, int]] = field(default_factory=dict)
+    """Snapshots of wrong engines, with when they were taken by the engine's clock."""
     archive: dict[tuple[int, int], list[Raw]] = field(default_factory=dict)
     events: list[tuple[str, HaEvent]] = field(default_factory=list)
 
+    told_to_go_on: set[str] = field(default_factory=set)
+    """Doors of engines that took over though they differ, because nobody else could and `on_divergence` says so."""
+
     def __post_init__(self) -> None:
         self.plan.now_ms = lambda: self.now_ms
-        self.bus = MemoryBus(lambda: self.now_ms * 1000, BusFaultSource(self.plan))
-        self.coordination = MemoryCoordination(lambda: self.now_ms, CoordinationFaultSource(self.plan))
-        self.store = MemoryStore(lambda: self.now_ms * 1000)
+        faults = BusFaultSource(self.plan, lambda: self.bus.fence_late(GROUP))
+        self.bus = MemoryBus(lambda: (self.now_ms + self.bus_jump_ms) * 1000, faults, self.fencing, self._landed)
+        self.coordination = MemoryCoordination(lambda: self.now_ms + self.service_jump_ms, CoordinationFaultSource(self.plan))
+        self.store = UnreliableStore(lambda: self.now_ms * 1000, self.plan, self._check_snapshot)
         self.outside = self.bus.client("world")
         self.codec = StreamCodec()
-        self.observer = Observer({o.stream: o.topic for o in self.kit.topics.outbound}, self.codec.decode)
+        outbound = tuple(replace(o, quality=self.qualities.get(o.stream, PRECISE)) for o in self.kit.topics.outbound)
+        self.topics = replace(self.kit.topics, outbound=outbound)
+        qualities = {stream: [quality] for stream, quality in self.qualities.items()}
+        self.observer = Observer({o.stream: o.topic for o in outbound}, self.codec.decode, qualities)
         for topic in self.kit.topics.inbound:
             self.outside.create_topic(topic.name)
 
@@ -88,30 +109,100 @@ class World:
         """A new life of an engine."""
         life = self.lives[name] = self.lives.get(name, 0) + 1
         jobs: list[Callable[[], None]] = []
-        skew_ms = 7919 * len(self.lives)
+        rate = self.rng.choice(_CLOCK_RATES) if FaultKind.CLOCK_RATE in self.plan.enabled else 1.0
+        clock = EngineClock(lambda: self.now_ms, 7919.0 * len(self.lives) + 13 * life, rate)
+        door = f"{name}#{life}"
         ports = Ports(
-            bus=WatchedBus(self.bus, f"{name}#{life}", self.observer, self.fencing),
-            coordination=self.coordination.client(f"{name}#{life}"),
+            bus=UnreliableBus(self.bus, door, self.plan),
+            coordination=UnreliableCoordination(self.coordination.client(door), self.plan),  # type: ignore[arg-type]
             store=self.store,
-            peers=SimulatedPeers(self._judge),
+            peers=SimulatedPeers(lambda holder, holder_life: self._judge(name, holder, holder_life)),
             codec=self.codec,
-            clock_ms=lambda: self.now_ms + skew_ms,
+            clock_ms=clock,
             report=lambda event: self._report(name, event),
             background=jobs.append,
             end_process=self._end_process,
+            is_alive=self._is_alive,
         )
-        definition = GroupDefinition(GROUP, self.kit.topics, project(), self.cores.get(name, self.kit.cores), self.settings)
-        process = Process(name, life, definition, self.kit, ports, self.rng, self.folder / f"{name}-{life}", jobs=jobs)
+        definition = GroupDefinition(GROUP, self.topics, project(), self.cores.get(name, self.kit.cores), self.settings)
+        process = Process(name, life, definition, self.kit, ports, self.rng, self.folder / door, clock, jobs=jobs)
         self.processes[name] = process
         self.trace(f"{self.now_ms} {name} starts its life {life}")
         return process
 
     def _report(self, name: str, event: HaEvent) -> None:
         self.events.append((name, event))
+        if event.kind is HaEventKind.ROLE_CHANGED and event.sentence.endswith(Reason.NOBODY_ELSE.value):
+            self.told_to_go_on.add(self.processes[name].door)
         self.trace(f"{self.now_ms} {name}   ({event.kind.value}: {event.sentence})")
 
-    def _judge(self, holder: str, life: int) -> PeerStatus:
-        """The truth, a little late; or, during a false suspicion, a lie."""
+    def _landed(self, landed: Landed) -> None:
+        self._check_wrong(landed)
+        self.observer.landed(landed)
+        while self.observer.gaps:
+            self._check_window(self.observer.gaps.pop())
+
+    def _check_window(self, gap: Gap) -> None:
+        """What an engine of a buffered stream left out was out of its window, or from before its state began."""
+        process = self.processes.get(engine_of(gap.client))
+        quality, *changed = self.observer.all_qualities(gap.stream)
+        if process is None or process.door != gap.client or process.state is None or changed:
+            return  # a commit of the dead arrived, or several qualities were at work
+        held = process.state.held
+        through = held.streams[gap.stream].last_sequence - quality.window_events
+        if quality.window_ms:
+            now_ms = process.clock()
+            through = max((n for n, ms in process.computed_ms.get(gap.stream, ()) if ms <= now_ms - quality.window_ms), default=0)
+        if gap.last > max(through, held.bases[gap.stream].sequence):
+            raise Violation(f"window: {gap.client} left out {gap.first} to {gap.last} of stream {gap.stream}, {quality}")
+
+    def _check_wrong(self, landed: Landed) -> None:
+        """A wrong engine publishes none of its wrong outputs once another's output of that sequence is committed."""
+        wrong_from = self.wrong_from.get(landed.client)
+        if wrong_from is None:
+            return
+        published, first = self._published(landed), self.kit.topics.outbound[0].stream
+        if not any(sequence >= wrong_from[stream] for stream, sequence in published.items()):
+            return
+        is_known = self.observer.is_exact(first) and self.observer.delivered()[first] >= wrong_from[first]
+        if first in published and is_known and not self._was_last_resort(landed.client):
+            known = f"wrong from output {wrong_from[first]} on"
+            raise Violation(f"diverged: {landed.client}, {known}, published output {published[first]}")
+        raise Excused(landed.client)
+
+    def _published(self, landed: Landed) -> dict[str, int]:
+        """The newest output of each stream in a commit; progress of a trimmed stream may lag behind it."""
+        newest = {stream: progress.sequence for stream, progress in landed.commit.progress.items()}
+        for output in self.topics.outbound:
+            for message in landed.appended.get(output.topic, ()):
+                newest[output.stream] = self.codec.decode(message.value).column(0)[-1].as_py()
+        return newest
+
+    def _check_snapshot(self, name: str, stored: StoredSnapshot) -> None:
+        """A wrong engine confirms no snapshot of its wrong state, unless nothing to compare it with came for as long as it waits.
+
+        Of streams that lose nothing it waits for ever.
+        """
+        candidate = self.wrong_candidates.get(name)
+        if candidate is None:
+            return
+        process, taken_ms = candidate
+        core, reference = self.kit.cores.restore(stored.header, stored.pages), self.reference()
+        wrong = [s for s, n in core.sequences.items() if n and (n > len(reference[s]) or reference[s][n - 1][6] != core.digests[s])]
+        if not wrong:
+            return
+        if process.clock() - taken_ms < self.settings.divergence_wait_ms or any(map(self.observer.holds_all, wrong)):
+            raise Violation(f"snapshot: {process.door} confirms {name}, which is wrong in {', '.join(wrong)}")
+        raise Excused(process.door)
+
+    def _was_last_resort(self, door: str) -> bool:
+        """Whether an engine took over though it differs, as it may where it is told to continue and nobody else is left."""
+        return any(who == engine_of(door) and Reason.NOBODY_ELSE.value in event.sentence for who, event in self.events)
+
+    def _judge(self, watcher: str, holder: str, life: int) -> PeerStatus:
+        """The truth, a little late; or, during a false suspicion, a lie. Who is cut off is not heard of."""
+        if self.plan.is_cut_off(watcher) or self.plan.is_cut_off(holder):
+            return PeerStatus.UNKNOWN
         process = self.processes.get(holder)
         if process is None or process.life != life:
             died_ms = self.died_ms.get((holder, life), self.now_ms)
@@ -124,6 +215,10 @@ class World:
             return False
         self.kill(leader.holder)
         return True
+
+    def _is_alive(self, member: Member) -> bool:
+        process = self.processes.get(member.engine)
+        return process is not None and process.life == member.process_start
 
     def kill(self, name: str) -> None:
         """SIGKILL: what was in memory is gone, what was durable stays."""
@@ -154,12 +249,35 @@ class World:
         step = process.advance()
         if self.observer.commits != commits:
             self._wake_at_commit()
+        self._note_computed(process)
+        self._note_candidates(process)
+        self._check_memory(process)
+        if step.startswith(("restore", "check that")) and self.plan.happens(FaultKind.TRIM_AT_START, 0.3):
+            self.trim_input()
         if step != "idles":
             self.trace(f"{self.now_ms} {process.name} {step}")
         if process.ended:
             self.processes.pop(process.name, None)
             self.died_ms[process.name, process.life] = self.now_ms
         return step
+
+    def _note_computed(self, process: Process) -> None:
+        """When an engine computed the outputs of streams that are kept for a time."""
+        for stream, quality in self.qualities.items():
+            if quality.window_ms and process.state is not None:
+                computed, last = process.computed_ms.setdefault(stream, []), process.state.held.streams[stream].last_sequence
+                if not computed or computed[-1][0] < last:
+                    computed.append((last, process.clock()))
+
+    def _note_candidates(self, process: Process) -> None:
+        """Since when a wrong engine's snapshots wait."""
+        if process.door in self.wrong_from and process.state is not None:
+            self.wrong_candidates |= {c.name: (process, c.taken_ms) for c in process.state.candidates}
+
+    def _check_memory(self, process: Process) -> None:
+        state = process.state
+        if state is not None and state.held.memory_bytes > self.settings.held_bytes_max:
+            raise Violation(f"memory: {process.door} holds {state.held.memory_bytes} bytes of {self.settings.held_bytes_max}")
 
     def _wake_at_commit(self) -> None:
         """Wake who sleeps until somebody else has published under a newer epoch."""
@@ -207,9 +325,13 @@ class World:
         outputs = core.feed(self.kit.decode(messages)) if messages else {}
         return {s: list(zip(*(c.to_pylist() for c in b.columns), strict=True)) for s, b in outputs.items()}
 
+    def due(self) -> dict[str, int]:
+        """How many outputs per stream the recorded input has."""
+        return {stream: len(rows) for stream, rows in self.reference().items()}
+
     def check_end(self, target: dict[str, int]) -> None:
         """After healing: everything that was due has come out, and it is what it should be."""
-        self.observer.compare(self.reference())
+        self.observer.compare(self.reference(), frozenset(range(1, self.observer.newest_epoch + 1)))
         delivered = self.observer.delivered()
         if any(delivered[s] < target.get(s, 0) for s in delivered):
             raise Violation(f"liveness: delivered {delivered} of {target}; engines: {self.describe()}")

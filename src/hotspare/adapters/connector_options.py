@@ -12,6 +12,7 @@ from hotspare.adapters.changelog import RetentionDeletes, RowChoice, UpdateBlock
 from hotspare.adapters.csv_file import Growth
 from hotspare.adapters.file_publisher import PublishOptions
 from hotspare.adapters.file_subscriber import Opening, SubscribeOptions
+from hotspare.adapters.output_file import Rotation
 from hotspare.errors import UsageError
 from hotspare.model.project import Connector
 from hotspare.model.types import Schema
@@ -77,6 +78,7 @@ def subscribe_options(connector: Connector) -> SubscribeOptions:
             retention_deletes=_switch(connector, "rmretdel", RetentionDeletes.KEPT, RetentionDeletes.DROPPED),
         ),
         opening=_switch(connector, "snapshot", Opening.STREAM, Opening.SNAPSHOT),
+        rotation=Rotation(_count(connector, "maxfilesize"), _count(connector, "periodicity")),
     )
 
 

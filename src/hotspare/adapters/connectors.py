@@ -20,8 +20,8 @@ from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.naming import inbound_topic, outbound_topic
 from hotspare.errors import FileInUse, HotspareError
 from hotspare.ha.roles import Role
-from hotspare.model.project import Connector, ConnectorDirection, Project, WindowId
-from hotspare.model.resolve import Resolved, resolve
+from hotspare.model.project import Connector, ConnectorDirection, WindowId
+from hotspare.model.resolve import Resolved
 from hotspare.telemetry.log import Log, LogEvent
 
 FILE_KIND = "fs"
@@ -60,8 +60,8 @@ class ConnectorSet:
     not run.
     """
 
-    def __init__(self, project: Project, bus: Bus, prefix: str, home: Path | None = None, log: Log | None = None) -> None:
-        self._resolved: Resolved = resolve(project)
+    def __init__(self, resolved: Resolved, bus: Bus, prefix: str, home: Path | None = None, log: Log | None = None) -> None:
+        self._resolved = resolved
         self._bus = bus
         self._prefix = prefix
         self._home = home or Path.cwd()

@@ -18,10 +18,12 @@ from hotspare.adapters.csv_file import CsvFile, Growth
 from hotspare.adapters.pace import Pace
 from hotspare.adapters.rows import QuoteRule, Quotes, Row
 from hotspare.adapters.source_position import SourcePosition, newest_position, source_headers, source_prefix
-from hotspare.bus.contract import SOURCE_HEADER, Bus, HeaderGuard, Outgoing, Partition
-from hotspare.errors import BusError, UnknownResult, UsageError
+from hotspare.adapters.turn import Turn
+from hotspare.bus.contract import FORMAT_HEADER, SOURCE_HEADER, Bus, HeaderGuard, Outgoing, Partition
+from hotspare.errors import BusError, BusLocked, UnknownResult, UsageError
 
 _T = TypeVar("_T")
+_FORMAT = (FORMAT_HEADER, b"csv")
 
 BLOCK_ROWS_DEFAULT = 256
 BLOCK_ROWS_MAX = 65_536
@@ -216,7 +218,7 @@ class _Publication:
         positions[-1] = SourcePosition(begin + rows[-1].end, self._file.check())
         canonical = self._options.form.canonical
         messages = [
-            Outgoing(b"\n".join(canonical([row.text for row in each])), source_headers(self._prefix, position))
+            Outgoing(b"\n".join(canonical([row.text for row in each])), (*source_headers(self._prefix, position), _FORMAT))
             for each, position in zip(blocks, positions, strict=True)
         ]
         self._append_once(messages)
@@ -242,10 +244,16 @@ class _Publication:
         """The call's result; tried again as long as the bus says that nothing was written."""
         for _ in range(RETRIES_MAX):
             try:
-                return call()
+                result = call()
             except BusError as error:
                 if not error.retryable:
                     raise
+                if isinstance(error, BusLocked) and isinstance(self._stop, Turn):
+                    self._stop.hindered()
+            else:
+                if isinstance(self._stop, Turn):
+                    self._stop.unhindered()
+                return result
             if self._stop.wait(_RETRY_S):
                 raise _StopAsked
         return call()

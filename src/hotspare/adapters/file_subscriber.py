@@ -7,22 +7,22 @@ on at that position, so rows that were written but not yet noted are written aga
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
 from hotspare.adapters.changelog import Content, RowChoice, SequenceBreak, ends_in_update, last_sequence, sequence_breaks
-from hotspare.adapters.subscriber_position import SubscriberPosition, load_position, position_path, save_position, sync_folder
+from hotspare.adapters.output_file import OutputFile, Rotation, TurnOver
+from hotspare.adapters.subscriber_position import SubscriberPosition, load_position, position_path
+from hotspare.adapters.turn import Turn
 from hotspare.bus.contract import Bus, Message, Partition
-from hotspare.errors import BusError, FileInUse, PositionLost, TopicMissing, UsageError
+from hotspare.errors import BusError, PositionLost, TopicMissing, UsageError
 
 _T = TypeVar("_T")
 
@@ -47,8 +47,8 @@ class RowFormat(Protocol):
     def title(self, rows: pa.RecordBatch) -> bytes:
         """What stands before the first rows, which are given, with its line end; b"" for nothing."""
 
-    def decode(self, value: bytes) -> pa.RecordBatch:
-        """The rows of one message. BusError where it is no block of this stream."""
+    def decode(self, message: Message) -> pa.RecordBatch:
+        """The rows of one message. BusError where it holds no outputs of this stream."""
 
     def text(self, rows: pa.RecordBatch) -> bytes:
         """The rows as CSV, each with its line end."""
@@ -74,10 +74,12 @@ class SubscribeOptions:
     choice: RowChoice = field(default_factory=RowChoice)
     opening: Opening = Opening.STREAM
     until: Until = Until.STOPPED
+    rotation: Rotation = field(default_factory=Rotation)
 
     @property
     def name(self) -> str:
-        return f"{self.choice.updates.value} {self.choice.retention_deletes.value} {self.opening.value}"
+        rotating = " rotating" if self.rotation.is_wanted else ""
+        return f"{self.choice.updates.value} {self.choice.retention_deletes.value} {self.opening.value}{rotating}"
 
 
 @dataclass(slots=True)
@@ -120,7 +122,7 @@ def subscribe_file(
     FileInUse where another process writes it; PositionLost where the topic no longer holds what comes next.
     """
     subscription = _Subscription(bus, topic, path, row_format, options, stop, report or SubscribeReport())
-    with contextlib.suppress(_StopAsked):
+    with contextlib.suppress(_StopAsked, TurnOver):
         subscription.run()
     return subscription.progress
 
@@ -148,36 +150,34 @@ class _Subscription:
         self._format = row_format
         self._options = options
         self._stop = stop
+        self._file = OutputFile(path, stop if isinstance(stop, Turn) else Turn(), options.rotation)
         self._report = report
         self._form = f"{row_format.name} {options.name}"
         self._noted_s = 0.0
+        self._noted_bytes = 0
         self.progress = SubscribeProgress()
 
     def run(self) -> None:
-        with _locked(self._path) as file:
-            self._follow(file, self._begin(file))
+        with self._file.opened():
+            with self._file.writing():
+                position = self._begin()
+            self._follow(position)
 
-    def _begin(self, file: BinaryIO) -> SubscriberPosition:
+    def _begin(self) -> SubscriberPosition:
         """Bring the file to where its position says it is; a new one begins with its snapshot, if it has one."""
-        position = load_position(self._path)
-        size = os.fstat(file.fileno()).st_size
-        if position is None:
-            if size:
-                raise UsageError(
-                    f"file {self._path} exists and is not a subscriber's",
-                    detail=f"there is no {position_path(self._path).name} beside it",
-                    hint="remove it or name another file",
-                )
-            begin = self._with_topic(lambda: self._bus.begin_offset(self._partition))
-            position = SubscriberPosition(self._partition.topic, self._form, offset=begin)
-            save_position(self._path, position)
-        self._check_same(position, size)
-        file.truncate(position.file_bytes)
-        file.seek(position.file_bytes)
+        remembered = load_position(self._path)
+        if remembered is not None:
+            self._check_same(remembered)
+        position = self._file.begin(self._fresh)
+        self._noted_bytes = position.file_bytes
         self.progress.offset, self.progress.sequence = position.offset, position.sequence
-        return position if position.begun else self._open_file(file, position)
+        return position if position.begun else self._open_file(position)
 
-    def _check_same(self, position: SubscriberPosition, size: int) -> None:
+    def _fresh(self) -> SubscriberPosition:
+        begin = self._with_topic(lambda: self._bus.begin_offset(self._partition))
+        return SubscriberPosition(self._partition.topic, self._form, offset=begin)
+
+    def _check_same(self, position: SubscriberPosition) -> None:
         remembered = f"{position.topic}, {position.form}"
         asked = f"{self._partition.topic}, {self._form}"
         if remembered != asked:
@@ -186,19 +186,14 @@ class _Subscription:
                 detail=f"then: {remembered}; now: {asked}",
                 hint="name another file, or remove this one and its position",
             )
-        if size < position.file_bytes:
-            raise UsageError(
-                f"file {self._path} has {size} bytes, its subscriber wrote {position.file_bytes}",
-                hint="restore the file, or remove it and its position to begin again",
-            )
 
-    def _open_file(self, file: BinaryIO, position: SubscriberPosition) -> SubscriberPosition:
+    def _open_file(self, position: SubscriberPosition) -> SubscriberPosition:
         position = replace(position, begun=True)
         if self._options.opening is Opening.SNAPSHOT:
-            position = self._write_snapshot(file, position)
-        return self._note(file, position)
+            position = self._write_snapshot(position)
+        return self._note(position)
 
-    def _write_snapshot(self, file: BinaryIO, position: SubscriberPosition) -> SubscriberPosition:
+    def _write_snapshot(self, position: SubscriberPosition) -> SubscriberPosition:
         content = Content()
         end = self._with_topic(lambda: self._bus.end_offset(self._partition))
         sequence, offset = 0, position.offset
@@ -211,36 +206,36 @@ class _Subscription:
                     content.add(batch)
             offset = messages[-1].offset + 1
         for batch in content.inserts():
-            self._write(file, batch)
+            self._write(batch)
         return replace(position, offset=max(offset, end), sequence=sequence)
 
-    def _follow(self, file: BinaryIO, position: SubscriberPosition) -> None:
+    def _follow(self, position: SubscriberPosition) -> None:
         end = self._with_topic(lambda: self._bus.end_offset(self._partition))
         if position.offset > end:
             raise PositionLost(
                 f"topic {self._partition.topic} ends at offset {end}, file {self._path} is at {position.offset}",
-                hint="the topic was made anew: remove the file and its position to begin again",
+                hint=_anew(self._path),
             )
         noted = position
         while not self._stop.is_set() and (self._options.until is Until.STOPPED or position.offset < end):
             messages = self._read(position.offset, end if self._options.until is Until.END else None)
             if messages:
-                position = self._take(file, position, messages)
-            if position != noted and (not messages or self._is_note_due(file, noted)):
-                position = noted = self._note(file, position)
+                position = self._take(position, messages)
+            if position != noted and (not messages or self._is_note_due(position)):
+                position = noted = self._note(position)
             if not messages and self._options.until is Until.END:
                 break
         if position != noted:
-            self._note(file, position)
+            self._note(position)
 
-    def _take(self, file: BinaryIO, position: SubscriberPosition, messages: Sequence[Message]) -> SubscriberPosition:
-        for message in messages:
-            batch = self._decoded(message)
-            if len(batch):
-                self._check_sequence(batch, position.sequence)
-                self._write(file, self._options.choice.apply(batch, update_open=int(position.update_open)))
-                position = replace(position, sequence=last_sequence(batch), update_open=ends_in_update(batch))
-        file.flush()
+    def _take(self, position: SubscriberPosition, messages: Sequence[Message]) -> SubscriberPosition:
+        with self._file.writing():
+            for message in messages:
+                batch = self._decoded(message)
+                if len(batch):
+                    self._check_sequence(batch, position.sequence)
+                    self._write(self._options.choice.apply(batch, update_open=int(position.update_open)))
+                    position = replace(position, sequence=last_sequence(batch), update_open=ends_in_update(batch))
         position = replace(position, offset=messages[-1].offset + 1)
         self.progress.sequence, self.progress.offset = position.sequence, position.offset
         self.progress.behind = max(0, self._retried(lambda: self._bus.end_offset(self._partition)) - position.offset)
@@ -248,7 +243,7 @@ class _Subscription:
         return position
 
     def _decoded(self, message: Message) -> pa.RecordBatch:
-        return self._format.decode(message.value)
+        return self._format.decode(message)
 
     def _check_sequence(self, batch: pa.RecordBatch, last: int) -> None:
         first = int(batch.column("hs:sequence")[0].as_py())
@@ -259,33 +254,34 @@ class _Subscription:
             self.progress.breaks += 1
             self._report.broken(place)
 
-    def _write(self, file: BinaryIO, rows: pa.RecordBatch) -> None:
+    def _write(self, rows: pa.RecordBatch) -> None:
         if len(rows):
-            if file.tell() == 0:
-                file.write(self._format.title(rows))
-            file.write(self._format.text(rows))
+            if self._file.size == 0:
+                self._file.write(self._format.title(rows))
+            self._file.write(self._format.text(rows))
             self.progress.rows += len(rows)
 
-    def _is_note_due(self, file: BinaryIO, noted: SubscriberPosition) -> bool:
-        return time.monotonic() - self._noted_s >= _NOTE_S or file.tell() - noted.file_bytes >= _NOTE_BYTES
+    def _is_note_due(self, position: SubscriberPosition) -> bool:
+        is_late = time.monotonic() - self._noted_s >= _NOTE_S or self._file.size - self._noted_bytes >= _NOTE_BYTES
+        return is_late or self._file.is_part_over(position)
 
-    def _note(self, file: BinaryIO, position: SubscriberPosition) -> SubscriberPosition:
-        """First the rows, then the position: never the other way round."""
-        file.flush()
-        os.fsync(file.fileno())
-        position = replace(position, file_bytes=file.tell())
-        save_position(self._path, position)
-        self._noted_s = time.monotonic()
+    def _note(self, position: SubscriberPosition) -> SubscriberPosition:
+        with self._file.writing():
+            position = self._file.note(position)
+        self._noted_s, self._noted_bytes = time.monotonic(), position.file_bytes
         return position
 
     def _read(self, offset: int, end: int | None) -> Sequence[Message]:
         """The next messages; with `end` only those before it, without waiting."""
         wait_ms = _READ_WAIT_MS if end is None else 0
-        messages = self._retried(
-            lambda: self._bus.read(
-                self._partition, offset, messages_max=_READ_MESSAGES_MAX, bytes_max=_READ_BYTES_MAX, wait_ms=wait_ms
+        try:
+            messages = self._retried(
+                lambda: self._bus.read(
+                    self._partition, offset, messages_max=_READ_MESSAGES_MAX, bytes_max=_READ_BYTES_MAX, wait_ms=wait_ms
+                )
             )
-        )
+        except PositionLost as error:
+            raise PositionLost(error.message, detail=error.detail, hint=_anew(self._path)) from error
         return messages if end is None else [message for message in messages if message.offset < end]
 
     def _with_topic(self, call: Callable[[], _T]) -> _T:
@@ -312,18 +308,8 @@ class _Subscription:
         return call()
 
 
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[BinaryIO]:
-    """The output file, open for writing, held by this process alone."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise UsageError(f"file {path} cannot be written", detail=error.strerror or str(error)) from error
-    with os.fdopen(descriptor, "r+b") as file:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise FileInUse(f"file {path} is being written by another subscriber") from error
-        sync_folder(path.parent)
-        yield file
+def _anew(path: Path) -> str:
+    return (
+        f"the topic begins anew there, after a reset or because it forgets too soon: "
+        f"remove {path} and {position_path(path)} to begin again"
+    )

@@ -11,9 +11,11 @@ from enum import Enum
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.batch import OUTPUT_COLUMNS, output_schema
+from hotspare.bus.contract import FORMAT_HEADER, OUTPUTS_HEADER, Message
+from hotspare.engine.batch import FORMAT_OF_HEADER, OUTPUT_COLUMNS, MessageFormat, output_schema
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.codec.csv_rows import CsvStyle, rows_to_csv
+from hotspare.engine.codec.outputs import decode_outputs
 from hotspare.errors import BusError
 from hotspare.model.types import Field, FieldType, Schema
 
@@ -52,6 +54,7 @@ class OutputRows:
     """A `RowFormat` (file_subscriber) for the outputs of a window. `schema` None takes them as their blocks say."""
 
     def __init__(self, style: FileStyle, schema: Schema | None = None) -> None:
+        self._fields = schema
         self._schema = None if schema is None else output_schema(schema)
         self._style = style
 
@@ -65,8 +68,21 @@ class OutputRows:
         names = list(rows.schema.names[len(OUTPUT_COLUMNS) :])
         return _line(["opcode", "flags", *names] if self._style.header is HeaderLine.FULL else names)
 
-    def decode(self, value: bytes) -> pa.RecordBatch:
-        return _decoded(value, self._schema)
+    def decode(self, message: Message) -> pa.RecordBatch:
+        format_ = FORMAT_OF_HEADER.get(message.header(FORMAT_HEADER) or MessageFormat.ARROW.header)
+        if format_ is None or format_ is MessageFormat.ARROW:
+            return _decoded(message.value, self._schema)
+        if self._fields is None:
+            raise BusError(
+                f"a message holds outputs in {format_.name.lower()}, which needs the window's schema",
+                hint="name the project's file with --project, or let an engine of this version tell the bus",
+            )
+        first = (message.header(OUTPUTS_HEADER) or b"").partition(b" ")[0]
+        if not first.isdigit():
+            raise BusError(
+                f"message {message.offset} does not say which outputs it holds", hint="another program wrote to this topic"
+            )
+        return decode_outputs(message.value, format_, self._fields, int(first))
 
     def text(self, rows: pa.RecordBatch) -> bytes:
         return rows_to_csv(_dated(rows, self._style.date_format), self._style.columns)
@@ -80,8 +96,8 @@ class BadRows:
     def title(self, rows: pa.RecordBatch) -> bytes:
         return _line(BAD_COLUMNS)
 
-    def decode(self, value: bytes) -> pa.RecordBatch:
-        return _decoded(value, _BAD_SCHEMA)
+    def decode(self, message: Message) -> pa.RecordBatch:
+        return _decoded(message.value, _BAD_SCHEMA)
 
     def text(self, rows: pa.RecordBatch) -> bytes:
         positions = zip(*(rows.column(name).to_pylist() for name in _POSITION), strict=True)

@@ -11,7 +11,8 @@ from typing import Any
 from hotspare.errors import UsageError
 
 POSITION_SUFFIX = ".position"
-_VERSION = 1
+_VERSION = 2
+_SINCE_2 = ("part", "opened_s", "epoch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,8 @@ class SubscriberPosition:
 
     `form` names the options that shape the rows. `sequence` is that of the last row seen, 0 for none; `begun` says whether the
     snapshot that opens the file, if it has one, is in it; `update_open` whether that row was an update block whose delete follows.
+    `part`, from 1, counts the files of an output that rotates, `opened_s` is when it was begun (since 1970); `epoch` is that of the
+    newest turn of a group that wrote it, 0 for none.
     """
 
     topic: str
@@ -29,6 +32,9 @@ class SubscriberPosition:
     sequence: int = 0
     begun: bool = False
     update_open: bool = False
+    part: int = 1
+    opened_s: int = 0
+    epoch: int = 0
 
 
 def position_path(output: Path) -> Path:
@@ -75,7 +81,7 @@ def _checked(path: Path, document: Any) -> SubscriberPosition:
         raise _unreadable(path, f"it has version {document['version']}, this program knows {_VERSION}")
     values: dict[str, Any] = {}
     for each in fields(SubscriberPosition):
-        value = document.get(each.name)
+        value = document.get(each.name, each.default if document["version"] < 2 and each.name in _SINCE_2 else None)
         if type(value).__name__ != each.type or (isinstance(value, int) and value < 0):
             raise _unreadable(path, f"{each.name} is {value!r}")
         values[each.name] = value

@@ -8,6 +8,8 @@ Methods by how dangerous they are (each says which it is):
 Offsets count from 0 per partition and rise by at least 1 (a bus may leave holes). A position "to read next" is one past the last
 message that was read. Times are microseconds since 1970 UTC, given by the bus when it appends.
 
+What was committed can be read by everybody a moment later (on Kafka some milliseconds); after `fence`, all of it at once.
+
 "Unknown result" (`UnknownResult`): the bus may or may not have committed. The caller fences again and reads progress; it never
 repeats the publish blindly.
 """
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from hotspare.positions import OutputId as OutputId
 
@@ -25,9 +27,12 @@ TICK_HEADER = "hotspare-tick"
 SOURCE_HEADER = "hotspare-source"
 """What a publisher wrote this message from: `name@byte-or-row`, read back by `newest_with_header` after a crash."""
 FORMAT_HEADER = "hotspare-format"
-"""`csv` or `arrow`; absent means the topic's configured format."""
+"""`csv`, `json`, `avro` or `arrow`; absent means the topic's configured format."""
 EPOCH_HEADER = "hotspare-epoch"
 """On every output message: the epoch under which it was published, in decimal."""
+OUTPUTS_HEADER = "hotspare-outputs"
+"""On every output message, decimals with blanks between: the sequences of its first and last output, then of the last one the
+digest of the stream up to it and the numbers of its id: topic, partition, offset, index, ordinal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +58,8 @@ class HeaderGuard:
     since_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A message as the bus stores it."""
+class Message(NamedTuple):
+    """A message as the bus stores it. A tuple, because readers make one for each of millions."""
 
     offset: int
     append_time_us: int
@@ -94,6 +98,20 @@ class Commit:
     progress: Mapping[str, Progress] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """A setting of a topic, or of what holds it, that is unlike what hotspare rests on, and what may come of it."""
+
+    topic: str
+    setting: str
+    value: str
+    wanted: str
+    consequence: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}: {self.setting} is {self.value}, wanted {self.wanted}: {self.consequence}"
+
+
 class Bus(Protocol):
     """Safe to use from several threads of one process and from several processes at once."""
 
@@ -130,11 +148,16 @@ class Bus(Protocol):
     def newest_with_header(self, partition: Partition, name: str, prefix: bytes) -> Message | None:
         """Best effort: the newest message whose header `name` begins with `prefix`."""
 
+    def retention_ms(self, topic: str) -> int | None:
+        """Best effort: after how long the bus may forget a message of the topic by itself, in milliseconds; None where age
+        never makes it forget one. TopicMissing."""
+
     def trim(self, partition: Partition, before_offset: int) -> None:
         """Best effort: forget messages before `before_offset`, as a bus's own retention does."""
 
     def producer(self, group: str, output_topics: Sequence[str]) -> Producer:
-        """Compare-and-set: the group's one door for output; claims the topics for it, TopicOwned if another group has one."""
+        """Compare-and-set: the group's one door for output; claims the topics for it. TopicMissing if one does not exist,
+        else TopicOwned if another group has one."""
 
     def progress(self, group: str) -> Mapping[str, Progress]:
         """Best effort: what is committed, per output stream; streams never published are absent."""
@@ -145,6 +168,12 @@ class Bus(Protocol):
 
         Not while an engine of the group runs: what it publishes afterwards would begin in the middle.
         """
+
+    def owners(self) -> Mapping[str, str]:
+        """Best effort: the group that has claimed a topic, by topic."""
+
+    def deviations(self, topics: Sequence[str]) -> Sequence[Deviation]:
+        """Best effort: what is unlike hotspare's wishes in these topics, of which some may not exist, and around them."""
 
     def close(self) -> None: ...
 

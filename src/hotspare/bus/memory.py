@@ -2,20 +2,24 @@
 
 Tests and the simulation run on it. `MemoryBus` is what all engines share; each gets a door of its own by `client(name)`, so that
 one engine can be cut off while the others go on. Everything is gone when the process ends.
+
+It keeps old engines out in one of two ways (`Fencing`): as the SQLite bus does, or as Kafka does, which is the weaker one.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from hotspare.bus import limits
-from hotspare.bus.contract import Commit, HeaderGuard, Message, Outgoing, Partition, Progress
-from hotspare.errors import BusLocked, BusUnavailable, UnknownResult
+from hotspare.bus.contract import Commit, Deviation, HeaderGuard, Message, Outgoing, Partition, Progress
+from hotspare.bus.memory_log import Log
+from hotspare.errors import BusLocked, BusUnavailable, Fenced, UnknownResult
 
 
 class BusOperation(Enum):
@@ -23,7 +27,7 @@ class BusOperation(Enum):
 
     CREATE_TOPIC = "create_topic"
     LOOK = "look"
-    """topics, begin_offset, end_offset, newest_with_header"""
+    """topics, begin_offset, end_offset, newest_with_header, retention_ms"""
     READ = "read"
     APPEND = "append"
     TRIM = "trim"
@@ -32,6 +36,17 @@ class BusOperation(Enum):
     PROGRESS = "progress"
     PUBLISH = "publish"
     FORGET = "forget"
+
+
+class Fencing(Enum):
+    """How the bus tells who may publish."""
+
+    BY_EPOCH = "by epoch"
+    """It knows epochs, and refuses a fence and a commit of an older one: SQLite."""
+    BY_GENERATION = "by generation"
+    """Every fence makes a new generation, whatever its epoch, and only the newest generation may publish: Kafka's transactional
+    producers. So an old engine that fences late throws out a newer one. A commit leaves a hole after its messages, an
+    aborted one in their place."""
 
 
 class BusFault(Enum):
@@ -44,6 +59,9 @@ class BusFault(Enum):
     """UnknownResult, and the write took place."""
     UNKNOWN_NOT_WRITTEN = "unknown-not-written"
     """UnknownResult, and nothing was written."""
+    UNKNOWN_LATE = "unknown-late"
+    """UnknownResult, and the write is on its way: `MemoryBus.deliver` lets it arrive, unless somebody fenced meanwhile. A
+    fence that is on its way never arrives."""
 
 
 class BusFaults(Protocol):
@@ -65,44 +83,62 @@ def clock_us() -> int:
     return time.time_ns() // 1000
 
 
-@dataclass(slots=True)
-class _Log:
-    """One partition: `messages[i]` stands at offset `begin + i`."""
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """A commit that took place: who sent it, what it appended per topic, and all progress of its group afterwards."""
 
-    begin: int = 0
-    newest_us: int = 0
-    messages: list[Message] = field(default_factory=list)
-
-    @property
-    def end(self) -> int:
-        return self.begin + len(self.messages)
-
-    def append(self, outgoing: Sequence[Outgoing], now_us: int) -> int:
-        first = self.end
-        if outgoing:
-            self.newest_us = max(now_us, self.newest_us)
-        for index, message in enumerate(outgoing):
-            self.messages.append(Message(first + index, self.newest_us, bytes(message.value), tuple(message.headers)))
-        return first
+    client: str
+    commit: Commit
+    appended: Mapping[str, Sequence[Message]]
+    progress: Mapping[str, Progress]
 
 
 class MemoryBus:
-    """The shared part. `clock` gives microseconds; append times never fall within a partition whatever it says."""
+    """The shared part. `clock` gives microseconds; append times never fall within a partition whatever it says.
 
-    def __init__(self, clock: Callable[[], int] = clock_us, faults: BusFaults | None = None) -> None:
+    `landed` is told of every commit that takes place, whatever its sender learns of it.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], int] = clock_us,
+        faults: BusFaults | None = None,
+        fencing: Fencing = Fencing.BY_EPOCH,
+        landed: Callable[[Landed], None] = lambda _: None,
+    ) -> None:
         self.clock = clock
         self.faults: BusFaults = faults or NoFaults()
         self.changed = threading.Condition(threading.Lock())
-        self.logs: dict[str, list[_Log]] = {}
+        self.fencing = fencing
+        self.landed = landed
+        self.logs: dict[str, list[Log]] = {}
         self.owners: dict[str, str] = {}
         self.epochs: dict[str, int] = {}
+        self.generations: dict[str, int] = {}
+        """Per group how often it was fenced."""
+        self.in_flight: deque[Callable[[], object]] = deque()
+        """Writes whose senders were told that the result is unknown, and which have yet to arrive."""
         self.progress: dict[str, dict[str, Progress]] = {}
+        self.retentions_ms: dict[str, int] = {}
+        """Per topic what `retention_ms` answers. Nothing is forgotten by it; `trim` does what such a bus would do."""
 
     def client(self, name: str = "") -> MemoryBusClient:
         """One engine's door; `name` is what the faults are asked with."""
         return MemoryBusClient(self, name)
 
-    def log(self, partition: Partition) -> _Log:
+    def deliver(self) -> bool:
+        """Let the oldest write that is on its way arrive; False when there is none."""
+        if not self.in_flight:
+            return False
+        self.in_flight.popleft()()
+        return True
+
+    def fence_late(self, group: str) -> None:
+        """A fencing call of an engine that is long dead arrives: BY_GENERATION it throws out whoever publishes now."""
+        with self.changed:
+            self.generations[group] = self.generations.get(group, 0) + 1
+
+    def log(self, partition: Partition) -> Log:
         logs = self.logs.get(partition.topic)
         if logs is None:
             raise limits.topic_missing(partition.topic)
@@ -142,7 +178,7 @@ class MemoryBusClient:
         limits.check_topic(topic, partitions)
         _strike(self._bus, self._name, BusOperation.CREATE_TOPIC)
         with self._bus.changed:
-            logs = self._bus.logs.setdefault(topic, [_Log() for _ in range(partitions)])
+            logs = self._bus.logs.setdefault(topic, [Log() for _ in range(partitions)])
             limits.check_same_partitions(topic, len(logs), partitions)
 
     def topics(self) -> Mapping[str, int]:
@@ -153,19 +189,28 @@ class MemoryBusClient:
     def append(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
         limits.check_messages(messages)
         fault = _strike(self._bus, self._name, BusOperation.APPEND)
+        if fault is BusFault.UNKNOWN_LATE:
+            self._bus.in_flight.append(lambda: self._append(partition, messages))
+            raise _unknown(self._name, BusOperation.APPEND)
+        first = self._append(partition, messages)
+        if fault is BusFault.UNKNOWN_WRITTEN:
+            raise _unknown(self._name, BusOperation.APPEND)
+        return first
+
+    def _append(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
         with self._bus.changed:
             first = self._bus.log(partition).append(messages, self._bus.clock())
             self._bus.changed.notify_all()
-        if fault is BusFault.UNKNOWN_WRITTEN:
-            raise _unknown(self._name, BusOperation.APPEND)
         return first
 
     def append_guarded(self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard) -> int | None:
         limits.check_messages(messages)
         fault = _strike(self._bus, self._name, BusOperation.APPEND)
+        if fault is BusFault.UNKNOWN_LATE:  # what it must stand against is not known before it arrives
+            raise _unknown(self._name, BusOperation.APPEND)
         with self._bus.changed:
             log = self._bus.log(partition)
-            later = log.messages[max(0, guard.since_offset - log.begin) :]
+            later = log.messages[log.index(guard.since_offset) :]
             first = (
                 None if any(limits.stands_against(guard, message) for message in later) else log.append(messages, self._bus.clock())
             )
@@ -180,10 +225,10 @@ class MemoryBusClient:
         with self._bus.changed:
             log = self._bus.log(partition)
             if wait_ms > 0:
-                self._bus.changed.wait_for(lambda: log.end > offset, wait_ms / 1000)
+                self._bus.changed.wait_for(lambda: log.index(offset) < len(log.messages), wait_ms / 1000)
             if offset < log.begin:
                 raise limits.position_lost(partition, offset, log.begin)
-            return _within_limits(log.messages, offset - log.begin, messages_max, bytes_max)
+            return log.read(offset, messages_max, bytes_max)
 
     def begin_offset(self, partition: Partition) -> int:
         _strike(self._bus, self._name, BusOperation.LOOK)
@@ -204,20 +249,23 @@ class MemoryBusClient:
                     return message
         return None
 
+    def retention_ms(self, topic: str) -> int | None:
+        _strike(self._bus, self._name, BusOperation.LOOK)
+        with self._bus.changed:
+            self._bus.log(Partition(topic))
+            return self._bus.retentions_ms.get(topic)
+
     def trim(self, partition: Partition, before_offset: int) -> None:
         _strike(self._bus, self._name, BusOperation.TRIM)
         with self._bus.changed:
-            log = self._bus.log(partition)
-            count = min(before_offset, log.end) - log.begin
-            if count > 0:
-                del log.messages[:count]
-                log.begin += count
+            self._bus.log(partition).trim(before_offset)
 
     def producer(self, group: str, output_topics: Sequence[str]) -> MemoryProducer:
         _strike(self._bus, self._name, BusOperation.CLAIM)
         with self._bus.changed:
             for topic in output_topics:
                 self._bus.log(Partition(topic))
+            for topic in output_topics:
                 owner = self._bus.owners.get(topic, group)
                 if owner != group:
                     raise limits.topic_owned(topic, owner, group)
@@ -240,19 +288,17 @@ class MemoryBusClient:
             progress = self._bus.progress.get(group, {})
             progress.update({stream: Progress(0, None, 0, each.epoch) for stream, each in progress.items()})
 
+    def owners(self) -> Mapping[str, str]:
+        _strike(self._bus, self._name, BusOperation.LOOK)
+        with self._bus.changed:
+            return dict(sorted(self._bus.owners.items()))
+
+    def deviations(self, topics: Sequence[str]) -> Sequence[Deviation]:
+        """Memory has no settings."""
+        return ()
+
     def close(self) -> None:
         """Nothing to give back."""
-
-
-def _within_limits(messages: Sequence[Message], start: int, messages_max: int, bytes_max: int) -> list[Message]:
-    taken: list[Message] = []
-    total = 0
-    for index in range(start, min(len(messages), start + messages_max)):
-        total += len(messages[index].value)
-        if taken and total > bytes_max:
-            break
-        taken.append(messages[index])
-    return taken
 
 
 class MemoryProducer:
@@ -263,17 +309,22 @@ class MemoryProducer:
         self._client = client
         self._group = group
         self._topics = topics
+        self._generation = 0
 
     def fence(self, epoch: int) -> None:
         limits.check_epoch(epoch)
         fault = _strike(self._bus, self._client, BusOperation.FENCE)
+        if fault is BusFault.UNKNOWN_LATE:
+            raise _unknown(self._client, BusOperation.FENCE)
         with self._bus.changed:
             newest = self._bus.epochs.get(self._group, 0)
-            if newest > epoch:
+            if newest > epoch and self._bus.fencing is Fencing.BY_EPOCH:
                 raise limits.fenced(self._group, epoch, newest)
-            self._bus.epochs[self._group] = epoch
+            self._bus.epochs[self._group] = max(epoch, newest)
+            generation = self._bus.generations[self._group] = self._bus.generations.get(self._group, 0) + 1
         if fault is BusFault.UNKNOWN_WRITTEN:
             raise _unknown(self._client, BusOperation.FENCE)
+        self._generation = generation
 
     def progress(self) -> Mapping[str, Progress]:
         return self._bus.client(self._client).progress(self._group)
@@ -281,18 +332,58 @@ class MemoryProducer:
     def publish(self, epoch: int, commit: Commit) -> None:
         limits.check_epoch(epoch)
         limits.check_commit(self._group, self._topics, commit)
-        fault = _strike(self._bus, self._client, BusOperation.PUBLISH)
-        with self._bus.changed:
-            newest = self._bus.epochs.get(self._group, 0)
-            if newest != epoch:
-                raise limits.fenced(self._group, epoch, newest)
-            now_us = self._bus.clock()
-            for topic, messages in commit.messages.items():
-                self._bus.log(Partition(topic)).append(messages, now_us)
-            self._bus.progress.setdefault(self._group, {}).update(commit.progress)
-            self._bus.changed.notify_all()
+        try:
+            fault = _strike(self._bus, self._client, BusOperation.PUBLISH)
+        except UnknownResult:
+            self._abort(commit)
+            raise
+        self._check_fence(epoch)
+        if fault is BusFault.UNKNOWN_LATE:
+            generation = self._bus.generations.get(self._group, 0)
+            self._bus.in_flight.append(lambda: self._arrive(epoch, commit, generation))
+            raise _unknown(self._client, BusOperation.PUBLISH)
+        self._commit(epoch, commit)
         if fault is BusFault.UNKNOWN_WRITTEN:
             raise _unknown(self._client, BusOperation.PUBLISH)
+
+    def _check_fence(self, epoch: int) -> None:
+        if self._bus.fencing is Fencing.BY_GENERATION:
+            if self._generation != self._bus.generations.get(self._group, 0):
+                raise Fenced(f"another producer of group {self._group} fenced this one", detail=f"epoch {epoch} was used")
+            return
+        newest = self._bus.epochs.get(self._group, 0)
+        if newest != epoch:
+            raise limits.fenced(self._group, epoch, newest)
+
+    def _arrive(self, epoch: int, commit: Commit, generation: int) -> None:
+        """A commit that was on its way; every fence, also one under the same epoch, keeps it out."""
+        if generation == self._bus.generations.get(self._group, 0):
+            self._commit(epoch, commit)
+        else:
+            self._abort(commit)
+
+    def _commit(self, epoch: int, commit: Commit) -> None:
+        with self._bus.changed:
+            self._check_fence(epoch)
+            now_us = self._bus.clock()
+            appended: dict[str, Sequence[Message]] = {}
+            for topic, messages in commit.messages.items():
+                log = self._bus.log(Partition(topic))
+                first = log.append(messages, now_us)
+                appended[topic] = log.messages[log.index(first) :]
+                if messages and self._bus.fencing is Fencing.BY_GENERATION:
+                    log.skip(1)
+            progress = self._bus.progress.setdefault(self._group, {})
+            progress.update(commit.progress)
+            self._bus.changed.notify_all()
+        self._bus.landed(Landed(self._client, commit, appended, progress))
+
+    def _abort(self, commit: Commit) -> None:
+        """What a transaction that was begun and not committed leaves behind."""
+        if self._bus.fencing is Fencing.BY_GENERATION:
+            with self._bus.changed:
+                for topic, messages in commit.messages.items():
+                    self._bus.log(Partition(topic)).skip(len(messages) + 1)
 
     def close(self) -> None:
         """Nothing to give back."""

@@ -1,4 +1,4 @@
-"""Topic names (SPEC B1, B2): `<prefix>.<project>.<query>.<window>.I` and `.O`, one `.B` and one `.M` per project."""
+"""Topic names (SPEC B1, B2): `<prefix>.<project>.<query>.<window>.I` and `.O`, one `.B` per project, one `<prefix>.M`."""
 
 from __future__ import annotations
 
@@ -43,6 +43,11 @@ def outbound_topic(prefix: str, project: str, query: str, window: str) -> str:
 
 def bad_topic(prefix: str, project: str) -> str:
     return _checked(f"{prefix}.{project}.B")
+
+
+def metadata_topic(prefix: str) -> str:
+    """Where clients learn the schemas of the projects under a prefix (SPEC B4)."""
+    return _checked(f"{prefix}.M")
 
 
 def group_name(prefix: str, project: str) -> str:

@@ -1,4 +1,4 @@
-"""A bus by its URL: `sqlite:///relative.db`, `sqlite:////absolute.db` or `memory://name` (within one process)."""
+"""A bus by its URL: `sqlite:///relative.db`, `sqlite:////absolute.db`, `kafka://host:9092`, or `memory://name` in one process."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ def open_bus(url: str) -> Bus:
         return SqliteBus(path, busy_timeout_ms)
     if separator and scheme == "memory" and rest:
         return _SHARED.setdefault(rest, MemoryBus()).client(rest)
-    if scheme == "kafka":
-        raise UsageError("kafka:// is not in this version", hint="use sqlite:///file.db")
+    if separator and scheme == "kafka":
+        from hotspare.bus.kafka import open_kafka_bus  # the client library is loaded by those who use it
+
+        return open_kafka_bus(url)
     raise UsageError(
-        f"{scheme[:20]!r} is no kind of bus", hint="use sqlite:///relative.db, sqlite:////absolute.db or memory://name"
+        f"{scheme[:20]!r} is no kind of bus",
+        hint="use sqlite:///relative.db, sqlite:////absolute.db, kafka://host:9092 or memory://name",
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hotspare.bus import limits
 from hotspare.bus import sqlite_schema as sql
-from hotspare.bus.contract import Commit, HeaderGuard, Message, Outgoing, Partition, Progress
+from hotspare.bus.contract import Commit, Deviation, HeaderGuard, Message, Outgoing, Partition, Progress
 from hotspare.bus.sqlite_schema import PartitionSql
 from hotspare.errors import BusLocked, BusUnavailable, UnknownResult
 from hotspare.sqlite_file import FileErrors, SqliteFile, Sync
@@ -110,6 +110,11 @@ class SqliteBus:
             end = low
         return None
 
+    def retention_ms(self, topic: str) -> int | None:
+        """None: this bus forgets nothing by itself."""
+        self._statements(Partition(topic))
+        return None
+
     def trim(self, partition: Partition, before_offset: int) -> None:
         """In short transactions with pauses, so that writers get their turn. The file keeps its size; the space is used again."""
         statements = self._statements(partition)
@@ -147,6 +152,13 @@ class SqliteBus:
         for topic, partitions in self.topics().items():
             for number in range(partitions if topic in owned else 0):
                 self.trim(Partition(topic, number), self.begin_offset(Partition(topic, number)))
+
+    def owners(self) -> Mapping[str, str]:
+        return dict(self._file.query(sql.LIST_OWNERS, ()))
+
+    def deviations(self, topics: Sequence[str]) -> Sequence[Deviation]:
+        """All of a file's settings are hotspare's own."""
+        return ()
 
     def close(self) -> None:
         self._file.close()

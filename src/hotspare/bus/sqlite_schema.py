@@ -41,6 +41,7 @@ ADVANCE_BEGIN = "UPDATE partitions SET begin_offset=min(end_offset, ?) WHERE id=
 FIND_OWNER = "SELECT group_name FROM owners WHERE topic=?"
 ADD_OWNER = "INSERT INTO owners(topic, group_name) VALUES(?, ?)"
 FIND_OWNED = "SELECT topic FROM owners WHERE group_name=? ORDER BY topic"
+LIST_OWNERS = "SELECT topic, group_name FROM owners ORDER BY topic"
 FORGET_OWNER = "DELETE FROM owners WHERE group_name=?"
 FORGET_PROGRESS = (
     "UPDATE progress SET sequence=0, topic=NULL, partition=NULL, offset=NULL, position=NULL, ordinal=NULL, digest=0"

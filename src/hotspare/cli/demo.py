@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from hotspare.demo.site import Site
 
 
 class _Bus(StrEnum):
     sqlite = "sqlite"
+    kafka = "kafka"
+
+
+_BUS_HELP = "sqlite needs no server; kafka starts three brokers and a ZooKeeper, and stops one broker."
 
 
 def command(
@@ -20,7 +28,7 @@ def command(
     rate: Annotated[float, typer.Option(min=1, help="Readings per second.")] = 500.0,
     kills: Annotated[int, typer.Option(min=0, help="How often the active engine is killed, loses its JVM, or is frozen.")] = 4,
     spares: Annotated[int, typer.Option(min=1, help="Hot spares beside the active engine.")] = 1,
-    bus: Annotated[_Bus, typer.Option(help="Kind of bus.")] = _Bus.sqlite,
+    bus: Annotated[_Bus, typer.Option(help=_BUS_HELP)] = _Bus.sqlite,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with the bus, the logs and the results.")] = False,  # noqa: FBT002
 ) -> None:
     """Start engines, publish, kill, and compare: exit status 0 only if nothing is lost, doubled or wrong."""
@@ -29,13 +37,14 @@ def command(
     from hotspare.demo.show import Show
 
     folder = Path(tempfile.mkdtemp(prefix="hotspare-demo-"))
-    options = DemoOptions(folder, f"{bus.value}:///{folder / 'demo.db'}", events, rate, tuple(plan_faults(kills)), spares)
     is_exact = False
     try:
-        with Show(options) as show:
-            demo = Demo(options, show.say)
-            show.follow(demo)
-            report = demo.run()
+        with _site(bus, folder) as site:
+            options = DemoOptions(folder, site, events, rate, tuple(plan_faults(kills)), spares)
+            with Show(options) as show:
+                demo = Demo(options, show.say)
+                show.follow(demo)
+                report = demo.run()
         is_exact = report.is_exact
         typer.echo(report.last_line())
     finally:
@@ -44,3 +53,14 @@ def command(
         else:
             shutil.rmtree(folder, ignore_errors=True)
     raise typer.Exit(0 if is_exact else 1)
+
+
+def _site(bus: _Bus, folder: Path) -> AbstractContextManager[Site]:
+    from hotspare.demo.site import embedded
+
+    if bus is _Bus.sqlite:
+        return nullcontext(embedded(folder))
+    from hotspare.demo.servers import kafka_and_zookeeper
+
+    typer.echo("starting three kafka brokers and a zookeeper", err=True)
+    return kafka_and_zookeeper(folder)

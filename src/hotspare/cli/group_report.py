@@ -1,6 +1,6 @@
 """What coordination, bus and store know of a group, as one document with stable keys: what `hotspare status --json` prints.
 
-    {"groups": [{"group", "epoch", "active", "successor", "lease_left_ms",
+    {"groups": [{"group", "epoch", "active", "successor", "switchover_asked", "lease_left_ms",
                  "engines": [{"engine", "role", "step", "epoch", "host", "process_id", "address", "is_running", "silent_ms",
                               "project_hash", "versions", "cpu", "coordination", "ended_because", "held_bytes", "spilled_bytes",
                               "positions": [{"topic", "partition", "next_offset", "end_offset", "lag"}],
@@ -10,7 +10,7 @@
 
 Numbers are numbers; digests are 16 hexadecimal digits; what is not known is null. `lag` counts messages still to be read, `held`
 outputs computed but not known to be committed, `silent_ms` the time since an engine's last word, seen from the group's newest.
-`is_running` is known for engines of this machine only.
+`switchover_asked` is the engine that a standing request names, "" for any. `is_running` is known for engines of this machine only.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from typing import Any
 from hotspare.bus.contract import Bus, Partition
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.errors import BusError
-from hotspare.ha.peers import is_process_gone
+from hotspare.processes import is_process_gone
 from hotspare.stores.contract import Store
 
 Document = dict[str, Any]
 _ORIGIN = "origin"
+_DAMAGED = "damaged"
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ def group_document(sources: GroupSources, group: str) -> Document:
         "epoch": leader.epoch,
         "active": leader.holder or None,
         "successor": leader.successor or None,
+        "switchover_asked": sources.coordination.switchover_asked(group),
         "lease_left_ms": leader.lease_left_ms if leader.holder else None,
         "engines": [{**_engine(member, topics, ends), "silent_ms": newest_ms - member.seen_ms} for member in members],
         "progress": _progress(sources.bus, group),
@@ -160,10 +162,10 @@ def _snapshots(store: Store | None, group: str) -> list[Document]:
         {
             "name": info.name,
             "engine": info.engine,
-            "status": info.status.value,
+            "status": _DAMAGED if info.is_damaged else info.status.value,
             "order": info.order,
-            "bytes_total": info.bytes_total,
-            "written_time_us": info.written_time_us,
+            "bytes_total": None if info.is_damaged else info.bytes_total,
+            "written_time_us": None if info.is_damaged else info.written_time_us,
         }
         for info in store.list(group)
     ]

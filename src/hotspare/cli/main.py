@@ -24,9 +24,11 @@ COMMANDS: tuple[str, ...] = (
     "validate",
     "status",
     "switchover",
+    "quality",
     "reset",
     "topics",
     "demo",
+    "dev",
 )
 """In the order of the help. Each is the function `command` of the module `hotspare.cli.<name>`."""
 

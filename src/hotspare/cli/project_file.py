@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from pathlib import Path
 
 from hotspare.adapters.connector_options import home_properties
+from hotspare.adapters.metadata import read_metadata
+from hotspare.bus.contract import Bus
 from hotspare.cli.values import properties, window_path
+from hotspare.engine.expressions.windows import expression_mistakes
 from hotspare.errors import UsageError
 from hotspare.model.load import LoadedProject, load_project
 from hotspare.model.project import WindowId
@@ -16,23 +20,35 @@ from hotspare.model.types import Schema
 
 def loaded_project(file: Path, texts: Sequence[str] | None, home: Path | None = None) -> LoadedProject:
     """The project with `--set` texts; @ESP_PROJECT_HOME@ is `home`, by default the folder of the file."""
-    return load_project(file, {**home_properties(file, home), **properties(texts or ())})
+    given = {**home_properties(file, home), **properties(texts or ())}
+    return load_project(file, given, expressions=expression_mistakes)
 
 
-def source_schema(file: Path | None, texts: Sequence[str] | None, window: str) -> Schema | None:
-    """Schema of the source window `PROJECT/CQ/WINDOW`; None without a file, UsageError where it has no such source window."""
-    if file is None:
+class Side(Enum):
+    """Which of a window's topics is meant."""
+
+    SOURCE = "source window"
+    STREAM = "output stream"
+
+
+def window_schema(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] | None, window: str, side: Side) -> Schema | None:
+    """Schema of the window `PROJECT/CQ/WINDOW`, by the project file, else by the metadata on the bus (SPEC B4).
+
+    None where neither is there; UsageError where they are, and know no such source window or output stream.
+    """
+    if file is not None:
+        resolved = loaded_project(file, texts).resolved
+        return _schema(resolved, resolved.sources if side is Side.SOURCE else resolved.streams, file, window, side.value)
+    path = window_path(window)
+    metadata = read_metadata(bus, prefix, path.project)
+    if metadata is None:
         return None
-    resolved = loaded_project(file, texts).resolved
-    return _schema(resolved, resolved.sources, file, window, "source window")
-
-
-def stream_schema(file: Path | None, texts: Sequence[str] | None, window: str) -> Schema | None:
-    """Schema of the published window `PROJECT/CQ/WINDOW`; None without a file, UsageError where it publishes no such window."""
-    if file is None:
-        return None
-    resolved = loaded_project(file, texts).resolved
-    return _schema(resolved, resolved.streams, file, window, "output stream")
+    found = metadata.windows.get(f"{path.query}/{path.window}")
+    if found is None or not (found.inbound if side is Side.SOURCE else found.outbound):
+        names = [n for n, w in metadata.windows.items() if (w.inbound if side is Side.SOURCE else w.outbound)]
+        hint = f"it has {', '.join(f'{path.project}/{name}' for name in names)}"
+        raise UsageError(f"project {path.project} under prefix {prefix} has no {side.value} {window}", hint=hint)
+    return found.schema
 
 
 def _schema(resolved: Resolved, windows: Sequence[WindowId], file: Path, window: str, what: str) -> Schema:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.cli.turns import TurnOptions, in_turns, say_port, transport
+from hotspare.cli.values import prefix_of, window_path
+
 if TYPE_CHECKING:
     from hotspare.adapters.file_publisher import PublishOptions
+    from hotspare.adapters.line_socket import Address
+    from hotspare.bus.contract import Bus, Partition
+
+
+class _Lines(StrEnum):
+    csv = "csv"
+    json = "json"
 
 
 class _Flags(StrEnum):
@@ -18,12 +30,12 @@ class _Flags(StrEnum):
 
 
 def command(
-    file: Annotated[Path, typer.Argument(help="CSV file with rows opcode,flag,field,...")],
+    file: Annotated[str, typer.Argument(help="CSV file with rows opcode,flag,field,...; or tcp://:PORT to listen for lines.")],
     *,
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db")],
+    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db")] = "",
     window: Annotated[str, typer.Option(metavar="PROJECT/CQ/WINDOW", help="Source window that the rows are for.")],
     prefix: Annotated[str, typer.Option(help="First part of all topic names.")] = "hotspare",
-    project: Annotated[Path | None, typer.Option(help="Project file: checks that the file matches the schema.")] = None,
+    project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
     header: Annotated[int, typer.Option(min=0, help="Rows to leave out at the beginning.")] = 0,
     growing: Annotated[bool, typer.Option("--growing", help="Wait for more rows at the end of the file, until Ctrl-C.")] = False,
@@ -34,64 +46,91 @@ def command(
     addcsvopcode: Annotated[bool, typer.Option("--addcsvopcode", help="The rows have no opcode: all are inserts.")] = False,
     addcsvflags: Annotated[_Flags | None, typer.Option(help="The rows have no flags: all have this one.")] = None,
     publishwithupsert: Annotated[bool, typer.Option("--publishwithupsert", help="Publish inserts as upserts.")] = False,
-    noautogenfield: Annotated[
-        bool, typer.Option("--noautogenfield", help="The rows have no column for the generated key.")
-    ] = False,
+    noautogenfield: Annotated[bool, typer.Option("--noautogenfield", help="The rows lack the generated key's column.")] = False,
     delimiter: Annotated[str, typer.Option(help="What separates the columns.")] = ",",
-    dateformat: Annotated[str, typer.Option(help="How dates and stamps are written (strptime); needs --project.")] = "",
+    dateformat: Annotated[str, typer.Option(help="How dates and stamps are written (strptime); needs the schema.")] = "",
     source: Annotated[str, typer.Option(help="Name under which the position is kept; by default the file's path.")] = "",
     partition: Annotated[int, typer.Option(min=0, help="Partition of the topic.")] = 0,
+    group: Annotated[str, typer.Option(help="Several instances with this name take turns: one works, another goes on.")] = "",
+    coordination: Annotated[str, typer.Option(help="Where the instances of the group meet; by default beside the bus.")] = "",
+    lease_ms: Annotated[int, typer.Option(min=1, help="After so long without a sign another instance goes on.")] = 1000,
+    format_: Annotated[_Lines, typer.Option("--format", help="What the lines that a socket gets are.")] = _Lines.csv,
+    transport_config: Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.")] = None,
 ) -> None:
     """Publish a CSV file. Start the same command again after a crash: it goes on with the next row."""
     from hotspare.adapters.canonical import FlagColumn, InsertOpcode, KeyColumn, OpcodeColumn, RowForm
     from hotspare.adapters.csv_file import Growth
     from hotspare.adapters.file_publisher import PublishOptions
-    from hotspare.cli.project_file import source_schema
+    from hotspare.bus.open import open_bus
+    from hotspare.cli.project_file import Side, window_schema
 
     flags = {None: FlagColumn.PRESENT, _Flags.normal: FlagColumn.NORMAL, _Flags.partialupdate: FlagColumn.PARTIAL}
-    form = RowForm(
-        opcode=OpcodeColumn.ABSENT if addcsvopcode else OpcodeColumn.PRESENT,
-        flag=flags[addcsvflags],
-        insert=InsertOpcode.UPSERT if publishwithupsert else InsertOpcode.INSERT,
-        key=KeyColumn.ABSENT if noautogenfield else KeyColumn.PRESENT,
-        delimiter=delimiter,
-        date_format=dateformat,
-        schema=source_schema(project, set_, window),
-    )
-    options = PublishOptions(
-        form=form,
-        growth=Growth.GROWING if growing else Growth.FIXED,
-        header_rows=header,
-        rate=rate,
-        events_max=maxevents,
-        repeats=repeatcount,
-        block_rows=blocksize,
-        source_name=source,
-    )
-    _publish(bus, prefix, window, partition, file, options)
+    chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
+    target = _Target(chosen.bus_url, prefix_of(window, prefix), window, partition or chosen.partition, format_)
+    with contextlib.closing(open_bus(target.bus_url)) as opened:
+        form = RowForm(
+            opcode=OpcodeColumn.ABSENT if addcsvopcode else OpcodeColumn.PRESENT,
+            flag=flags[addcsvflags],
+            insert=InsertOpcode.UPSERT if publishwithupsert else InsertOpcode.INSERT,
+            key=KeyColumn.ABSENT if noautogenfield else KeyColumn.PRESENT,
+            delimiter=delimiter,
+            date_format=dateformat or chosen.date_format,
+            schema=window_schema(opened, target.prefix, project, set_, window, Side.SOURCE),
+        )
+        options = PublishOptions(
+            form=form,
+            growth=Growth.GROWING if growing else Growth.FIXED,
+            header_rows=header,
+            rate=rate,
+            events_max=maxevents,
+            repeats=repeatcount,
+            block_rows=blocksize,
+            source_name=source,
+        )
+        _publish(opened, target, file, options, chosen.turns)
 
 
-def _publish(url: str, prefix: str, window: str, partition: int, file: Path, options: PublishOptions) -> None:
+@dataclass(frozen=True, slots=True)
+class _Target:
+    bus_url: str
+    prefix: str
+    window: str
+    partition: int
+    format: _Lines
+
+
+def _publish(bus: Bus, target: _Target, file: str, options: PublishOptions, turns: TurnOptions) -> None:
     from hotspare.adapters.file_publisher import PublishProgress, publish_file
+    from hotspare.adapters.line_socket import parse_address
     from hotspare.bus.contract import Partition
     from hotspare.bus.naming import checked_prefix, inbound_topic
-    from hotspare.bus.open import open_bus
     from hotspare.cli.display import progress_bar
     from hotspare.cli.interrupt import stop_on_signal
-    from hotspare.cli.values import window_path
 
-    path = window_path(window)
-    topic = inbound_topic(checked_prefix(prefix), path.project, path.query, path.window)
-    bus = open_bus(url)
-    try:
-        if topic not in bus.topics():
-            bus.create_topic(topic, partition + 1)
-        with stop_on_signal() as stop, progress_bar(f"publish to {topic}") as show:
+    path = window_path(target.window)
+    topic = inbound_topic(checked_prefix(target.prefix), path.project, path.query, path.window)
+    if topic not in bus.topics():
+        bus.create_topic(topic, target.partition + 1)
+        typer.echo(f"topic {topic} is new: no engine reads it yet", err=True)
+    address = parse_address(file)
+    if address is not None:
+        _listen(bus, target, Partition(topic, target.partition), address, options, turns)
+        return
+    with stop_on_signal() as stop, progress_bar(f"publish to {topic}") as show:
 
-            def report(now: PublishProgress) -> None:
-                show(now.bytes_published, now.bytes_total, f"{now.events} events")
+        def report(now: PublishProgress) -> None:
+            show(now.bytes_published, now.bytes_total, f"{now.events} events")
 
-            done = publish_file(bus, Partition(topic, partition), file, options, stop, report)
-    finally:
-        bus.close()
-    typer.echo(f"published {done.events} events to {topic}", err=True)
+        where = Partition(topic, target.partition)
+        done = in_turns(turns, bus, target.bus_url, lambda turn: publish_file(bus, where, Path(file), options, turn, report), stop)
+    typer.echo(f"published {0 if done is None else done.events} events to {topic}", err=True)
+
+
+def _listen(bus: Bus, target: _Target, where: Partition, address: Address, options: PublishOptions, turns: TurnOptions) -> None:
+    from hotspare.adapters.socket_publisher import LineOptions, publish_lines
+    from hotspare.cli.interrupt import stop_on_signal
+    from hotspare.engine.batch import MessageFormat
+
+    lines = LineOptions(options.form, MessageFormat[target.format.value.upper()])
+    with stop_on_signal() as stop:
+        in_turns(turns, bus, target.bus_url, lambda turn: publish_lines(bus, where, address, lines, turn, say_port), stop)

@@ -8,18 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.choices import HeadPlace, RunnerKind
+
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from hotspare.cli.replay_run import Replay, ReplayCounts
-
-
-class _Runner(StrEnum):
-    local = "local"
-    ordered = "ordered"
-
-
-class _Head(StrEnum):
-    driver = "driver"
-    workers = "workers"
 
 
 class _Doubles(StrEnum):
@@ -38,8 +32,8 @@ def command(
         list[str] | None, typer.Option("--out", metavar="CQ/WINDOW=FILE", help="File for the outputs of any window.")
     ] = None,
     bad: Annotated[Path | None, typer.Option(help="File for bad events.")] = None,
-    runner: Annotated[_Runner, typer.Option(help="local does without Spark; the outputs are the same.")] = _Runner.local,
-    head: Annotated[_Head, typer.Option(help="With --runner ordered: where events are decoded.")] = _Head.driver,
+    runner: Annotated[RunnerKind, typer.Option(help="local does without Spark; the outputs are the same.")] = RunnerKind.LOCAL,
+    head: Annotated[HeadPlace, typer.Option(help="With --runner ordered: where events are decoded.")] = HeadPlace.DRIVER,
     batch: Annotated[int, typer.Option(min=1, help="Messages per batch of the core; the outputs are the same.")] = 5_000,
     time: Annotated[
         list[str] | None,
@@ -73,27 +67,33 @@ def command(
     _run(prepare(request), runner, head)
 
 
-def _run(replay: Replay, runner: _Runner, head: _Head) -> None:
+def _run(replay: Replay, runner: RunnerKind, head: HeadPlace) -> None:
     from dataclasses import replace
 
     from hotspare.adapters.recording import RecordingProgress
     from hotspare.cli.display import progress_bar
     from hotspare.cli.interrupt import stop_on_signal
     from hotspare.cli.replay_run import run_local, run_ordered
-    from hotspare.runners.contract import HeadPlace
 
     with stop_on_signal() as stop, progress_bar(f"replay {replay.plan.resolved.project.name}") as show:
 
         def report(now: RecordingProgress) -> None:
             show(now.bytes_read, now.bytes_total, f"{now.events} events")
 
-        running = replace(replay, stop=stop, report=report)
-        counts = run_local(running) if runner is _Runner.local else run_ordered(running, HeadPlace(head.value))
+        running = replace(replay, stop=stop, report=report, on_trace=_print_trace)
+        counts = run_local(running) if runner is RunnerKind.LOCAL else run_ordered(running, head)
         stopped = stop.is_set()
     _summary(counts)
     if stopped:
         typer.echo("stopped before the end of the input", err=True)
         raise typer.Exit(1)
+
+
+def _print_trace(window: str, events: pa.RecordBatch) -> None:
+    from hotspare.engine.codec.csv_rows import CsvStyle, row_texts
+
+    for row in row_texts(events, CsvStyle.EXACT):
+        typer.echo(f"trace {window}: {row}", err=True)
 
 
 def _summary(counts: ReplayCounts) -> None:

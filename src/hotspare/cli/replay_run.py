@@ -23,7 +23,7 @@ from hotspare.bus.contract import TICK_HEADER, Outgoing, Partition
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.engine.batch import BAD_STREAM
 from hotspare.engine.head import Head
-from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.pipeline import OnTrace, Pipeline
 from hotspare.engine.plan import Plan
 from hotspare.errors import RunnerError, UsageError
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, InboundTopic, RunnerEnd, RunnerInput
@@ -49,6 +49,7 @@ class Replay:
     messages_max: int = 5_000
     stop: threading.Event = field(default_factory=threading.Event)
     report: Callable[[RecordingProgress], None] = lambda progress: None
+    on_trace: OnTrace | None = None
 
 
 @dataclass(slots=True)
@@ -91,7 +92,7 @@ class _Writers:
 
 def run_local(replay: Replay) -> ReplayCounts:
     """Without Spark, in this thread. Returns early when `stop` is set."""
-    head, pipeline = Head.of(replay.plan), Pipeline.fresh(replay.plan)
+    head, pipeline = Head.of(replay.plan), Pipeline.fresh(replay.plan, replay.on_trace)
     with contextlib.ExitStack() as stack:
         writers = _Writers(replay, stack)
         progress = RecordingProgress()
@@ -141,7 +142,7 @@ class _Collector:
         self._replay = replay
         self._writers = writers
         self._last_offsets = {topic: end - 1 for topic, end in ends.items()}
-        self._pipeline = Pipeline.fresh(replay.plan)
+        self._pipeline = Pipeline.fresh(replay.plan, replay.on_trace)
         self._done = threading.Event()
         self._end: RunnerEnd | None = None
 

@@ -28,23 +28,23 @@ def command(
     coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")] = "",
     store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.")] = "",
     prefix: Annotated[str, typer.Option(help="First part of all topic names, with a project's file.")] = "hotspare",
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also where engines of other machines may be alive.")] = False,
 ) -> None:
     """Forget a group's state: it begins anew with the input that is kept. Its output topics are emptied; the epoch stays."""
     from hotspare.bus.naming import checked_prefix, group_name
     from hotspare.cli.project_file import loaded_project
-    from hotspare.cli.status import open_sources
+    from hotspare.cli.status import known_group, open_sources
     from hotspare.errors import UsageError
 
     if (project is None) == (not group):
         raise UsageError("one of PROJECT and --group is needed")
     if project is not None:
-        group = group_name(checked_prefix(prefix), loaded_project(project, None).project.name)
+        group = group_name(checked_prefix(prefix), loaded_project(project, set_).project.name)
     with ExitStack() as stack:
         sources = open_sources(stack, bus, coordination, store)
-        if group not in sources.coordination.groups():
-            raise UsageError(f"no group is called {group}", hint="groups: " + (", ".join(sources.coordination.groups()) or "none"))
+        known_group(sources.coordination, group)
         _refuse_if_alive(sources.coordination, group, _Others.GONE if force else _Others.UNKNOWN)
         count = len(sources.store.list(group)) if sources.store is not None else 0
         if not yes:
@@ -56,6 +56,7 @@ def command(
         assert sources.bus is not None
         sources.bus.forget(group)
     typer.echo(f"group {group} is forgotten, with {count} snapshots")
+    typer.echo("its output topics begin anew: files that subscribers wrote, and FILE.position beside each, are to be removed")
 
 
 def _refuse_if_alive(service: Coordination, group: str, others: _Others) -> None:

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-
-class _Head(StrEnum):
-    driver = "driver"
-    workers = "workers"
-
-
-class _Runner(StrEnum):
-    ordered = "ordered"
-    local = "local"
-
-
-class _OnDivergence(StrEnum):
-    stop = "stop"
-    go_on = "continue"
-
-
-class _LogFormat(StrEnum):
-    human = "human"
-    json = "json"
+from hotspare.choices import HeadPlace, KafkaReader, LogFormat, OnDivergence, RunnerKind
 
 
 def command(
@@ -36,31 +17,34 @@ def command(
     coordination: Annotated[str, typer.Option(help="Coordination; by default beside the bus.")] = "",
     store: Annotated[str, typer.Option(help="Store for snapshots; by default beside the bus.")] = "",
     engine: Annotated[str, typer.Option(help="Name of this engine in its group; by default host and process id.")] = "",
-    runner: Annotated[_Runner, typer.Option(help="What moves the batches; local does without Spark.")] = _Runner.ordered,
+    runner: Annotated[RunnerKind, typer.Option(help="What moves the batches; local does without Spark.")] = RunnerKind.ORDERED,
     head: Annotated[
-        _Head, typer.Option(help="Where events are decoded: driver for latency, workers for throughput.")
-    ] = _Head.driver,
+        HeadPlace, typer.Option(help="Where events are decoded: the engine's process, or Spark's Python workers.")
+    ] = HeadPlace.DRIVER,
+    kafka_reader: Annotated[
+        KafkaReader, typer.Option(help="How Spark reads Kafka: its own source, or a task that follows the topics for less latency.")
+    ] = KafkaReader.SOURCE,
     lease_ms: Annotated[int, typer.Option(help="How long the active engine may show no progress.")] = 1000,
     snapshot_interval_ms: Annotated[int, typer.Option(help="Time between snapshots; 0 takes none.")] = 5000,
     held_bytes_max: Annotated[int, typer.Option(help="Memory for held outputs; beyond it they go to disk.")] = 256 << 20,
     messages_max: Annotated[int, typer.Option(help="Most messages in one batch.")] = 20_000,
-    on_divergence: Annotated[_OnDivergence, typer.Option(help="When this engine's outputs alone differ.")] = _OnDivergence.stop,
+    on_divergence: Annotated[OnDivergence, typer.Option(help="When this engine's outputs alone differ.")] = OnDivergence.STOP,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
     bind: Annotated[
         list[str] | None, typer.Option("--bind", metavar="CONNECTOR:NAME=VALUE", help="Override a connector's property.")
     ] = None,
     home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.")] = None,
-    log_format: Annotated[_LogFormat, typer.Option(help="Form of the log on standard error.")] = _LogFormat.human,
+    log_format: Annotated[LogFormat, typer.Option(help="Form of the log on standard error.")] = LogFormat.HUMAN,
 ) -> None:
     """Run one engine. Start the same command again for a hot spare; the first one becomes active."""
     from hotspare.cli.values import bindings, properties
-    from hotspare.ha.settings import GroupSettings, OnDivergence
-    from hotspare.host.options import EngineOptions, RunnerKind, default_engine_name
+    from hotspare.ha.settings import GroupSettings
+    from hotspare.host.options import EngineOptions, default_engine_name
     from hotspare.host.process import run_engine
-    from hotspare.runners.contract import BatchLimits, HeadPlace
-    from hotspare.telemetry.log import LogFormat, configure_logging
+    from hotspare.runners.contract import BatchLimits
+    from hotspare.telemetry.log import configure_logging
 
-    configure_logging(LogFormat(log_format.value))
+    configure_logging(log_format)
     options = EngineOptions(
         project=project,
         bus_url=bus,
@@ -68,14 +52,15 @@ def command(
         coordination_url=coordination,
         store_url=store,
         engine=engine or default_engine_name(),
-        runner=RunnerKind(runner.value),
-        head_place=HeadPlace(head.value),
+        runner=runner,
+        head_place=head,
+        kafka_reader=kafka_reader,
         limits=BatchLimits(messages_max=messages_max),
         settings=GroupSettings(
             lease_ms=lease_ms,
             snapshot_interval_ms=snapshot_interval_ms,
             held_bytes_max=held_bytes_max,
-            on_divergence=OnDivergence(on_divergence.value),
+            on_divergence=on_divergence,
         ),
         properties=properties(set_ or ()),
         bindings=bindings(bind or ()),

@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from hotspare.cli.group_report import Document, GroupSources
+    from hotspare.coordination.contract import Coordination
 
 
 def command(
@@ -25,7 +26,7 @@ def command(
 
     with ExitStack() as stack:
         sources = open_sources(stack, bus, coordination, store)
-        document = report(sources, [group] if group else None)
+        document = report(sources, [known_group(sources.coordination, group)] if group else None)
     if as_json:
         typer.echo(json.dumps(document, indent=2, sort_keys=True))
     else:
@@ -33,24 +34,27 @@ def command(
 
 
 def open_sources(stack: ExitStack, bus: str, coordination: str, store: str) -> GroupSources:
-    """Bus, coordination and store by URL or beside the bus; closed with `stack`. UsageError where nothing says where they are."""
-    from hotspare.bus.open import open_bus
+    """Bus, coordination and store by URL or beside the bus; closed with `stack`. UsageError where nothing says where they are,
+    and where a file that is named does not exist."""
+    from hotspare.cli.existing import existing_bus, existing_coordination, existing_store
     from hotspare.cli.group_report import GroupSources
-    from hotspare.coordination.open import default_coordination_url, open_coordination
     from hotspare.errors import UsageError
-    from hotspare.stores.open import default_store_url, open_store
 
     if not bus and not coordination:
         raise UsageError("neither --bus nor --coordination was given", hint="give --bus URL")
-    service = open_coordination(coordination or default_coordination_url(bus))
-    stack.callback(service.close)
-    opened_bus = open_bus(bus) if bus else None
-    if opened_bus is not None:
-        stack.callback(opened_bus.close)
-    opened_store = open_store(store or default_store_url(bus)) if store or bus else None
-    if opened_store is not None:
-        stack.callback(opened_store.close)
-    return GroupSources(service, opened_bus, opened_store)
+    opened_bus = existing_bus(stack, bus) if bus else None
+    service = existing_coordination(stack, coordination, bus)
+    return GroupSources(service, opened_bus, existing_store(stack, store, bus))
+
+
+def known_group(service: Coordination, group: str) -> str:
+    """The group itself; UsageError naming those that exist where it is not one of them."""
+    from hotspare.errors import UsageError
+
+    groups = service.groups()
+    if group not in groups:
+        raise UsageError(f"no group is called {group}", hint="groups: " + (", ".join(groups) or "none"))
+    return group
 
 
 def _show(document: Document) -> None:
@@ -60,8 +64,9 @@ def _show(document: Document) -> None:
         typer.echo("no group was ever started here")
     for group in document["groups"]:
         active = group["active"] or "nobody"
-        lease = "" if group["lease_left_ms"] is None else f", {group['lease_left_ms']} ms of its lease left"
-        typer.echo(f"group {group['group']}: epoch {group['epoch']}, active {active}{lease}")
+        typer.echo(f"group {group['group']}: epoch {group['epoch']}, active {active}{_lease(group)}")
+        if group["switchover_asked"] is not None:
+            typer.echo(f"a switch-over to {group['switchover_asked'] or 'any spare'} is asked for")
         print_table(
             "Engines", ("engine", "role", "epoch", "process", "running", "lag", "held", "held_bytes", "note"), _engines(group)
         )
@@ -72,8 +77,18 @@ def _show(document: Document) -> None:
         ]
         print_table("Positions", ("engine", "topic", "partition", "next_offset", "end_offset", "lag"), positions)
         print_table("Output streams", ("engine", "stream", "sequence", "committed", "held", "digest"), _streams(group))
-        snapshots = [(*_values(s, "name engine status bytes_total"), _time(s["written_time_us"])) for s in group["snapshots"]]
+        snapshots = [
+            (*_values(s, "name engine status bytes_total"), "" if s["written_time_us"] is None else _time(s["written_time_us"]))
+            for s in group["snapshots"]
+        ]
         print_table("Snapshots", ("name", "engine", "status", "bytes_total", "written"), snapshots)
+
+
+def _lease(group: Document) -> str:
+    left_ms = group["lease_left_ms"]
+    if left_ms is None:
+        return ""
+    return f", {left_ms} ms of its lease left" if left_ms > 0 else ", its lease is over"
 
 
 def _engines(group: Document) -> list[tuple[Any, ...]]:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.cli.turns import Transport, TurnOptions, in_turns, say_port, transport
+from hotspare.cli.values import prefix_of, window_path
+
 if TYPE_CHECKING:
     from hotspare.adapters.file_subscriber import RowFormat, SubscribeOptions
+    from hotspare.adapters.line_socket import Address
+    from hotspare.adapters.output_rows import FileStyle, OutputRows
+    from hotspare.bus.contract import Bus
 
 
 class _Header(StrEnum):
@@ -18,19 +26,24 @@ class _Header(StrEnum):
     full = "full"
 
 
+class _Lines(StrEnum):
+    csv = "csv"
+    json = "json"
+
+
 class _Doubles(StrEnum):
     fixed = "fixed"
     exact = "exact"
 
 
 def command(
-    file: Annotated[Path, typer.Argument(help="CSV file to write; its position is kept beside it.")],
+    file: Annotated[str, typer.Argument(help="CSV file to write, its position beside it; or tcp://:PORT to serve clients.")],
     *,
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db")],
+    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db")] = "",
     window: Annotated[str, typer.Option(metavar="PROJECT/CQ/WINDOW", help="Window whose outputs are wanted.")] = "",
     bad: Annotated[str, typer.Option(metavar="PROJECT", help="Instead of a window: the bad events of this project.")] = "",
     prefix: Annotated[str, typer.Option(help="First part of all topic names.")] = "hotspare",
-    project: Annotated[Path | None, typer.Option(help="Project file: checks that the outputs have its schema.")] = None,
+    project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
     header: Annotated[_Header, typer.Option(help="Title line: none, the fields, or opcode and flags too.")] = _Header.false,
     collapse: Annotated[bool, typer.Option("--collapse", help="An update is one row with the new values.")] = False,
@@ -39,14 +52,19 @@ def command(
     doubles: Annotated[_Doubles, typer.Option(help="Six decimals, or the shortest text that reads back.")] = _Doubles.fixed,
     dateformat: Annotated[str, typer.Option(help="How to write dates and stamps (strftime); by default numbers.")] = "",
     to_end: Annotated[bool, typer.Option("--to-end", help="Stop at what is the end of the topic now.")] = False,
+    maxfilesize: Annotated[int, typer.Option(min=0, help="Begin a new file after so many bytes; 0 never.")] = 0,
+    periodicity: Annotated[int, typer.Option(min=0, help="Begin a new file after so many seconds; 0 never.")] = 0,
+    group: Annotated[str, typer.Option(help="Several instances with this name take turns: one works, another goes on.")] = "",
+    coordination: Annotated[str, typer.Option(help="Where the instances of the group meet; by default beside the bus.")] = "",
+    lease_ms: Annotated[int, typer.Option(min=1, help="After so long without a sign another instance goes on.")] = 1000,
+    format_: Annotated[_Lines, typer.Option("--format", help="What the clients of a socket get.")] = _Lines.csv,
+    transport_config: Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.")] = None,
 ) -> None:
     """Write an output stream to a CSV file. Start the same command again after a crash: it goes on where it was."""
     from hotspare.adapters.changelog import RetentionDeletes, RowChoice, UpdateBlocks
     from hotspare.adapters.file_subscriber import Opening, SubscribeOptions, Until
-    from hotspare.adapters.output_rows import BadRows, FileStyle, HeaderLine, OutputRows
-    from hotspare.bus.naming import bad_topic, checked_name, checked_prefix, outbound_topic
-    from hotspare.cli.project_file import stream_schema
-    from hotspare.cli.values import window_path
+    from hotspare.adapters.output_file import Rotation
+    from hotspare.adapters.output_rows import FileStyle, HeaderLine
     from hotspare.engine.codec.csv_rows import CsvStyle
     from hotspare.errors import UsageError
 
@@ -59,42 +77,91 @@ def command(
         ),
         opening=Opening.SNAPSHOT if snapshot else Opening.STREAM,
         until=Until.END if to_end else Until.STOPPED,
+        rotation=Rotation(maxfilesize, periodicity),
     )
-    if bad:
-        _subscribe(bus, bad_topic(checked_prefix(prefix), checked_name(bad)), file, BadRows(), options)
-        return
-    path = window_path(window)
-    style = FileStyle(HeaderLine(header.value), CsvStyle.EXACT if doubles is _Doubles.exact else CsvStyle.FILE, dateformat)
-    rows = OutputRows(style, stream_schema(project, set_, window))
-    _subscribe(bus, outbound_topic(checked_prefix(prefix), path.project, path.query, path.window), file, rows, options)
+    chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
+    doubles_style = CsvStyle.EXACT if doubles is _Doubles.exact else CsvStyle.FILE
+    style = FileStyle(HeaderLine(header.value), doubles_style, dateformat or chosen.date_format)
+    stream = _Stream(prefix_of(window, prefix), window, bad, project, tuple(set_ or ()), format_)
+    _run(chosen, stream, file, style, options)
 
 
-def _subscribe(url: str, topic: str, file: Path, rows: RowFormat, options: SubscribeOptions) -> None:
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """The outputs of `window`, or the bad events of the project `bad`."""
+
+    prefix: str
+    window: str
+    bad: str
+    project: Path | None
+    properties: tuple[str, ...]
+    format: _Lines
+
+
+def _run(chosen: Transport, stream: _Stream, file: str, style: FileStyle, options: SubscribeOptions) -> None:
+    from hotspare.adapters.line_socket import parse_address
+    from hotspare.adapters.output_rows import BadRows, OutputRows
+    from hotspare.bus.naming import bad_topic, checked_name, checked_prefix, outbound_topic
+    from hotspare.cli.existing import existing_bus
+    from hotspare.cli.project_file import Side, window_schema
+
+    prefix = checked_prefix(stream.prefix)
+    with contextlib.ExitStack() as stack:
+        bus = existing_bus(stack, chosen.bus_url)
+        if stream.bad:
+            _subscribe(bus, chosen, bad_topic(prefix, checked_name(stream.bad)), Path(file), BadRows(), options)
+            return
+        path = window_path(stream.window)
+        topic = outbound_topic(prefix, path.project, path.query, path.window)
+        rows = OutputRows(style, window_schema(bus, prefix, stream.project, stream.properties, stream.window, Side.STREAM))
+        address = parse_address(file)
+        if address is None:
+            _subscribe(bus, chosen, topic, Path(file), rows, options)
+        else:
+            _serve(bus, chosen, topic, address, rows, stream.format)
+
+
+def _serve(bus: Bus, chosen: Transport, topic: str, address: Address, rows: OutputRows, format_: _Lines) -> None:
+    from hotspare.adapters.socket_subscriber import subscribe_lines
+    from hotspare.cli.interrupt import stop_on_signal
+    from hotspare.engine.batch import MessageFormat
+
+    lines = MessageFormat[format_.value.upper()]
+    with stop_on_signal() as stop:
+        in_turns(
+            chosen.turns, bus, chosen.bus_url, lambda turn: subscribe_lines(bus, topic, address, rows, lines, turn, say_port), stop
+        )
+
+
+def _subscribe(bus: Bus, chosen: Transport, topic: str, file: Path, rows: RowFormat, options: SubscribeOptions) -> None:
     from hotspare.adapters.changelog import SequenceBreak
-    from hotspare.adapters.file_subscriber import SubscribeProgress, SubscribeReport, subscribe_file
-    from hotspare.bus.open import open_bus
+    from hotspare.adapters.file_subscriber import SubscribeProgress, SubscribeReport, Until, subscribe_file
     from hotspare.cli.display import progress_bar
     from hotspare.cli.interrupt import stop_on_signal
+    from hotspare.errors import BusError
     from hotspare.telemetry.log import Log, LogEvent, configure_logging
 
     configure_logging()
     log = Log().bind(topic=topic)
-    bus = open_bus(url)
-    try:
-        with stop_on_signal() as stop, progress_bar(f"subscribe to {topic}") as show:
+    with contextlib.suppress(BusError):  # a bus that is out of reach is waited for later
+        if options.until is Until.STOPPED and topic not in bus.topics():
+            typer.echo(f"topic {topic} does not exist yet: waiting for an engine to create it", err=True)
+    with stop_on_signal() as stop, progress_bar(f"subscribe to {topic}") as show:
 
-            def progress(now: SubscribeProgress) -> None:
-                show(now.offset, now.offset + now.behind, f"{now.rows} rows, sequence {now.sequence}")
+        def progress(now: SubscribeProgress) -> None:
+            show(now.offset, now.offset + now.behind, f"{now.rows} rows, sequence {now.sequence}")
 
-            def broken(place: SequenceBreak) -> None:
-                log.event(LogEvent.SEQUENCE_BROKEN, str(place), after=place.after, found=place.found)
+        def broken(place: SequenceBreak) -> None:
+            log.event(LogEvent.SEQUENCE_BROKEN, str(place), after=place.after, found=place.found)
 
-            def incomplete(first_sequence: int) -> None:
-                log.event(LogEvent.OUTPUT_NOT_FROM_BEGINNING, first_sequence=first_sequence)
+        def incomplete(first_sequence: int) -> None:
+            log.event(LogEvent.OUTPUT_NOT_FROM_BEGINNING, first_sequence=first_sequence)
 
-            done = subscribe_file(bus, topic, file, rows, options, stop, SubscribeReport(progress, broken, incomplete))
-    finally:
-        bus.close()
+        report = SubscribeReport(progress, broken, incomplete)
+        done = in_turns(
+            chosen.turns, bus, chosen.bus_url, lambda turn: subscribe_file(bus, topic, file, rows, options, turn, report), stop
+        )
+    done = done or SubscribeProgress()
     typer.echo(f"wrote {done.rows} rows of {topic} up to sequence {done.sequence}", err=True)
     if done.breaks:
         typer.echo(f"hotspare: the sequence of {topic} is broken in {done.breaks} places", err=True)

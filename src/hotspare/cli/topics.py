@@ -1,17 +1,17 @@
-"""`hotspare topics`: what stands on a bus (SPEC B17)."""
+"""`hotspare topics`: what stands on a bus, and whether it is safe there (SPEC B9, B16, B17, Z20, Z21)."""
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from hotspare.bus.contract import Bus
-
-_READ_BYTES_MAX = 1 << 20
+    from hotspare.bus.contract import Bus, Deviation
 
 
 def command(
@@ -20,43 +20,64 @@ def command(
     prefix: Annotated[str, typer.Option(help="Only topics whose name begins with this.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")] = False,
 ) -> None:
-    """List the topics of a bus: partitions, offsets, and when the newest message came."""
-    from hotspare.bus.open import open_bus
+    """List the topics of a bus: owners, offsets, when the newest message came, and which settings are unlike hotspare's wishes."""
+    from contextlib import ExitStack
+
+    from hotspare.cli.existing import existing_bus
+
+    with ExitStack() as stack:
+        opened = existing_bus(stack, bus)
+        topics = {topic: partitions for topic, partitions in opened.topics().items() if topic.startswith(prefix)}
+        owners, deviations = opened.owners(), opened.deviations(list(topics))
+        rows = [row for topic, partitions in topics.items() for row in _rows(opened, topic, partitions, owners.get(topic, ""))]
+    reading = _reading(bus)
+    if as_json:
+        document = {"topics": rows, "deviations": [dataclasses.asdict(each) for each in deviations], "read_with": reading}
+        typer.echo(json.dumps(document, indent=2, sort_keys=True))
+    else:
+        _print(rows, deviations, reading)
+
+
+def _print(rows: Sequence[dict[str, Any]], deviations: Sequence[Deviation], reading: str) -> None:
     from hotspare.cli.display import print_table
 
-    opened = open_bus(bus)
-    try:
-        rows = [
-            row
-            for topic, partitions in opened.topics().items()
-            if topic.startswith(prefix)
-            for row in _rows(opened, topic, partitions)
-        ]
-    finally:
-        opened.close()
-    if as_json:
-        typer.echo(json.dumps({"topics": rows}, indent=2, sort_keys=True))
-        return
-    columns = ("topic", "kind", "partition", "begin_offset", "end_offset", "newest_time")
+    columns = ("topic", "kind", "owner", "partition", "begin_offset", "end_offset", "newest_time")
     print_table("Topics", columns, [tuple("" if row[name] is None else row[name] for name in columns) for row in rows])
+    for deviation in deviations:
+        typer.echo(f"warning: {deviation}")
+    if reading:
+        typer.echo(f"read a topic with: {reading}")
 
 
-def _rows(bus: Bus, topic: str, partitions: int) -> list[dict[str, Any]]:
+def _reading(url: str) -> str:
+    """A line that shows a topic with the bus's own tools: committed messages only."""
+    if not url.startswith("kafka://"):
+        return ""
+    from hotspare.bus.kafka_client import parse_kafka_url
+
+    bootstrap = parse_kafka_url(url).bootstrap
+    return (
+        f"kafka-console-consumer.sh --bootstrap-server {bootstrap} --isolation-level read_committed --from-beginning --topic TOPIC"
+    )
+
+
+def _rows(bus: Bus, topic: str, partitions: int, owner: str) -> list[dict[str, Any]]:
     from hotspare.bus.contract import Partition
+    from hotspare.bus.tail import newest_message
 
     found = []
     for number in range(partitions):
         partition = Partition(topic, number)
-        begin, end = bus.begin_offset(partition), bus.end_offset(partition)
-        newest = bus.read(partition, end - 1, messages_max=1, bytes_max=_READ_BYTES_MAX) if end > begin else ()
-        newest_us = newest[-1].append_time_us if newest else None
+        newest = newest_message(bus, partition)
+        newest_us = newest.append_time_us if newest else None
         found.append(
             {
                 "topic": topic,
                 "kind": _kind(topic),
+                "owner": owner,
                 "partition": number,
-                "begin_offset": begin,
-                "end_offset": end,
+                "begin_offset": bus.begin_offset(partition),
+                "end_offset": bus.end_offset(partition),
                 "newest_time_us": newest_us,
                 "newest_time": None if newest_us is None else time_text(newest_us),
             }
@@ -65,7 +86,11 @@ def _rows(bus: Bus, topic: str, partitions: int) -> list[dict[str, Any]]:
 
 
 def _kind(topic: str) -> str:
-    return {"I": "input", "O": "output", "B": "bad events"}.get(topic.rpartition(".")[2], "other")
+    if topic == "hotspare.owners":
+        return "owners"
+    return {"I": "input", "O": "output", "B": "bad events", "M": "project metadata", "progress": "progress"}.get(
+        topic.rpartition(".")[2], "other"
+    )
 
 
 def time_text(time_us: int) -> str:

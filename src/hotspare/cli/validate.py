@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from hotspare.model.resolve import Resolved
+    from hotspare.model.retention_needs import Finding
 
 
 def command(
@@ -17,6 +18,12 @@ def command(
     prefix: Annotated[str, typer.Option(help="First part of all topic names, for the list of topics.")] = "hotspare",
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
     home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.")] = None,
+    topic_retention_ms: Annotated[
+        int | None, typer.Option(min=1, help="How long the inbound topics keep messages; compared with what the windows need.")
+    ] = None,
+    bus: Annotated[str, typer.Option(help="Ask this bus how long its topics keep messages.")] = "",
+    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.")] = "",
+    snapshot_interval_ms: Annotated[int, typer.Option(min=0, help="Time between snapshots; 0 takes none.")] = 5000,
 ) -> None:
     """Check a project. Exit status 2 if it has mistakes, which are all shown, each with its place."""
     from hotspare.bus.naming import checked_prefix
@@ -26,11 +33,52 @@ def command(
     checked_prefix(prefix)
     loaded = loaded_project(project, set_, home)
     compile_plan(loaded.resolved)
+    findings = _retention(loaded.resolved, prefix, topic_retention_ms, bus, store, snapshot_interval_ms)
     for warning in loaded.warnings:
         typer.echo(f"warning: {warning}", err=True)
+    count = len(loaded.warnings) + _told(findings)
     _show(loaded.resolved, prefix)
-    count = len(loaded.warnings)
     typer.echo(f"project {loaded.project.name} has no mistakes and {count} warning{'' if count == 1 else 's'}")
+
+
+def _retention(
+    resolved: Resolved, prefix: str, topic_retention_ms: int | None, bus: str, store: str, snapshot_interval_ms: int
+) -> tuple[Finding, ...]:
+    """What is to be said of topics that forget: of a retention that was given, of that of a bus, of the newest snapshot there."""
+    import time
+    from contextlib import ExitStack
+
+    from hotspare.bus.naming import group_name
+    from hotspare.cli.existing import existing_bus, existing_store
+    from hotspare.ha.settings import GroupSettings
+    from hotspare.host.retention import check_newest_snapshot, snapshot_reach, topic_retentions
+    from hotspare.model.retention_needs import check_retention
+
+    given = {} if topic_retention_ms is None else dict.fromkeys(resolved.sources, topic_retention_ms)
+    reach = snapshot_reach(GroupSettings(snapshot_interval_ms=snapshot_interval_ms))
+    if not bus:
+        return check_retention(resolved, given, reach)
+    with ExitStack() as stack:
+        opened = existing_bus(stack, bus)
+        retentions = {**topic_retentions(opened, prefix, resolved), **given}
+        findings = check_retention(resolved, retentions, reach)
+        snapshots = existing_store(stack, store, bus)
+        if not retentions or snapshots is None:
+            return findings
+        group = group_name(prefix, resolved.project.name)
+        return findings + check_newest_snapshot(snapshots, group, retentions, time.time_ns() // 1000)
+
+
+def _told(findings: tuple[Finding, ...]) -> int:
+    """Print them; how many are more than notes."""
+    from hotspare.model.retention_needs import Severity
+
+    for finding in findings:
+        word = "note" if finding.severity is Severity.NOTE else "warning"
+        typer.echo(f"{word}: {finding.message}", err=True)
+        if finding.hint:
+            typer.echo(f"    hint: {finding.hint}", err=True)
+    return sum(finding.severity is not Severity.NOTE for finding in findings)
 
 
 def _show(resolved: Resolved, prefix: str) -> None:

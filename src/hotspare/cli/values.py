@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -55,9 +56,19 @@ def assigned(texts: Sequence[str], option: str, value_form: str) -> dict[str, st
     return values
 
 
+_ADAPTER_URL = re.compile(r"dfESP://([^/:?]+):([0-9]{1,5})/([^?]*)(?:\?.*)?")
+
+
+def prefix_of(window: str, prefix: str) -> str:
+    """The prefix of topic names: of an adapter URL `dfESP://HOST:PORT/...` it is `HOST_PORT` (SPEC B2), else `prefix`."""
+    url = _ADAPTER_URL.fullmatch(window)
+    return prefix if url is None else f"{url.group(1)}_{url.group(2)}"
+
+
 def window_path(text: str) -> WindowPath:
-    """`PROJECT/CQ/WINDOW`, each usable in topic names."""
-    parts = text.split("/")
+    """`PROJECT/CQ/WINDOW`, each usable in topic names; or an adapter URL with these."""
+    url = _ADAPTER_URL.fullmatch(text)
+    parts = (text if url is None else url.group(3)).split("/")
     if len(parts) != 3:
         raise UsageError(f"--window {text!r} cannot be read", hint="write --window PROJECT/CQ/WINDOW")
     return WindowPath(*(checked_name(part) for part in parts))

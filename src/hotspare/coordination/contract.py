@@ -96,6 +96,9 @@ class Coordination(Protocol):
     def switchover_asked(self, group: str) -> str | None:
         """Best effort: the successor asked for, "" for anyone, None when nothing was asked. `release` and `campaign` clear it."""
 
+    def withdraw_switchover(self, group: str) -> None:
+        """Best effort: nothing is asked any more. A holder that has read the request before may still follow it."""
+
     def fact(self, group: str, name: str) -> bytes | None:
         """Atomic read of one of the group's facts (its origin, its project hash)."""
 

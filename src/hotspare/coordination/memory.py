@@ -195,6 +195,12 @@ class MemoryCoordinationClient:
             entry = self._shared.groups.get(group)
             return entry.role.asked if entry is not None else None
 
+    def withdraw_switchover(self, group: str) -> None:
+        with self._call("withdraw_switchover"):
+            entry = self._shared.groups.get(group)
+            if entry is not None:
+                entry.role = replace(entry.role, asked=None)
+
     def fact(self, group: str, name: str) -> bytes | None:
         with self._call("fact"):
             entry = self._shared.groups.get(group)

@@ -1,4 +1,5 @@
-"""Coordination by its URL: `sqlite:///relative.db`, `sqlite:////absolute.db` or `memory://name` (within one process)."""
+"""Coordination by its URL: `sqlite:///relative.db`, `sqlite:////absolute.db`, `zookeeper://a:2181,b:2181/path`, or `memory://name`
+(within one process)."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from uuid import uuid4
 from hotspare.coordination.contract import Coordination
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.sqlite import BUSY_TIMEOUT_MS, SqliteCoordination
+from hotspare.coordination.zookeeper_url import parse_zookeeper_url
 from hotspare.errors import UsageError
 from hotspare.sqlite_file import parse_sqlite_url
 
@@ -15,17 +17,22 @@ _SHARED: dict[str, MemoryCoordination] = {}
 
 
 def open_coordination(url: str) -> Coordination:
-    """UsageError for a URL that names none. `?busy_timeout_ms=n` sets how long a file's lock is waited for."""
+    """UsageError for a URL that names none, CoordinationSuspended where no server answers.
+
+    `?busy_timeout_ms=n` sets how long a file's lock is waited for; the options of ZooKeeper are those of `ZooKeeperTarget`.
+    """
     scheme, separator, rest = url.partition("://")
     if separator and scheme == "sqlite":
         path, busy_timeout_ms = parse_sqlite_url(url, BUSY_TIMEOUT_MS)
         return SqliteCoordination(path, busy_timeout_ms)
     if separator and scheme == "memory" and rest:
         return _SHARED.setdefault(rest, MemoryCoordination()).client(uuid4().hex)
-    if scheme == "zookeeper":
-        raise UsageError("zookeeper:// is not in this version", hint="use sqlite:///file.db")
+    if separator and scheme == "zookeeper":
+        from hotspare.coordination.zookeeper import ZooKeeperCoordination
+
+        return ZooKeeperCoordination(parse_zookeeper_url(url))
     raise UsageError(
-        f"{scheme[:20]!r} is no kind of coordination", hint="use sqlite:///relative.db, sqlite:////absolute.db or memory://name"
+        f"{scheme[:20]!r} is no kind of coordination", hint="use sqlite:///file.db, zookeeper://host:port/path or memory://name"
     )
 
 

@@ -150,6 +150,12 @@ class SqliteCoordination:
     def switchover_asked(self, group: str) -> str | None:
         return self._file.reading(lambda connection: self._role(connection, group)).asked
 
+    def withdraw_switchover(self, group: str) -> None:
+        with self._file.writing() as connection:
+            record = self._role(connection, group)
+            if record.asked is not None:
+                self._set_role(connection, group, replace(record, asked=None))
+
     def fact(self, group: str, name: str) -> bytes | None:
         rows = self._file.query(_FIND_FACT, (group, name))
         return bytes(rows[0][0]) if rows else None

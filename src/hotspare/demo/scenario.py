@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.resources
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,13 +13,15 @@ from hotspare.bus.naming import bad_topic, group_name, inbound_topic, outbound_t
 from hotspare.bus.open import open_bus
 from hotspare.demo.faults import Fault, Gap, inject, plan_faults, quantile
 from hotspare.demo.sampler import Sampler
+from hotspare.demo.site import Site
 from hotspare.engine.batch import BAD_STREAM, output_schema
 from hotspare.engine.head import Head
 from hotspare.engine.plan import compile_plan
+from hotspare.errors import BusLocked, BusUnavailable
 from hotspare.model.load import load_project
 from hotspare.model.resolve import Resolved
 from hotspare.runners.contract import InboundTopic
-from hotspare.testing.cluster import Cluster, wait_until
+from hotspare.testing.cluster import Cluster, EngineProcess, wait_until
 from hotspare.testing.recorder import OutputReader, ReferenceRun
 from hotspare.testing.verify import Verdict, compare
 
@@ -27,15 +30,17 @@ SOURCE = ("memory", "readings")
 RESULT = ("memory", "totals")
 RETENTION_S = 3.0
 _SETTLE_S = 60.0
+_BROKER_FAULT = 2
+"""The fault, counted from 1, during which one broker is down."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
     """`rate` is events per second; `faults` strike the active engine one after another, each after `pause_s(number)` seconds of
-    a whole group; `spares` is N of 1+N."""
+    a whole group; `spares` is N of 1+N. Where the site has brokers, one of them is down during the second fault."""
 
     folder: Path
-    bus_url: str
+    site: Site
     events: int = 20_000
     rate: float = 500.0
     faults: tuple[Fault, ...] = tuple(plan_faults(4))
@@ -91,20 +96,28 @@ class Demo:
         self.project_file.write_text(importlib.resources.files("hotspare.demo").joinpath("memory.yaml").read_text())
         self.resolved: Resolved = load_project(self.project_file).resolved
         self.group = group_name(PREFIX, self.resolved.project.name)
-        self.bus = open_bus(options.bus_url)
-        self.cluster = Cluster(self.project_file, options.bus_url, self.group, PREFIX, options.folder, options.engine_options)
+        site = options.site
+        self.bus = open_bus(site.bus_url)
+        engine_options = ("--store", site.store_url, *options.engine_options)
+        self.cluster = Cluster(
+            self.project_file, site.bus_url, self.group, PREFIX, options.folder, engine_options, site.coordination_url
+        )
         self.readings = options.folder / "readings.csv"
         self.results = options.folder / "totals.csv"
-        self.sampler = Sampler(self.readings, options.events, options.rate, lambda: len(self.report.gaps) < len(options.faults))
+        self.sampler = Sampler(self.readings, options.events, options.rate, lambda: not self._struck)
+        self._struck = False
         self.readers: dict[str, OutputReader] = {}
         self.reference: ReferenceRun | None = None
 
-    def run(self) -> DemoReport:
-        """Run to the end; everything that was started is stopped, whatever happens."""
+    def run(self, strikes: Callable[[Demo], None] | None = None) -> DemoReport:
+        """Run to the end; everything that was started is stopped, whatever happens. `strikes` may stand for the options' faults:
+        it is called once, while events flow, and leaves a whole group behind."""
         try:
             self._start_engines()
             self._start_adapters()
-            self._strike()
+            wait_until(lambda: self.first_output_after(0) is not None, "the first output", _SETTLE_S)
+            (strikes or Demo._strike_all)(self)
+            self._struck = True
             self._settle()
         finally:
             self.sampler.stop()
@@ -115,7 +128,7 @@ class Demo:
 
     def _start_engines(self) -> None:
         count = 1 + self.options.spares
-        self.say(f"starting {count} engines, each with its own Spark, on {self.options.bus_url}")
+        self.say(f"starting {count} engines, each with its own Spark, on {self.options.site.bus_url}")
         for number in range(1, count + 1):
             self.cluster.start_engine(f"engine-{number}")
         self.cluster.wait_ready()
@@ -124,12 +137,9 @@ class Demo:
 
     def _start_adapters(self) -> None:
         name = self.resolved.project.name
-        bus = ["--bus", self.options.bus_url, "--prefix", PREFIX]
         self.sampler.start()
-        source, result = "/".join((name, *SOURCE)), "/".join((name, *RESULT))
-        self.cluster.start_other("publisher", "publish", *bus, "--window", source, "--header", "1", "--growing", str(self.readings))
-        options = ["--header", "full", "--project", str(self.project_file), "--window", result]
-        self.cluster.start_other("subscriber", "subscribe", *bus, *options, str(self.results))
+        self.start_publisher()
+        self.start_subscriber()
         plan = compile_plan(self.resolved)
         topics = tuple(InboundTopic(inbound_topic(PREFIX, name, w.query, w.window)) for w in self.resolved.sources)
         self.reference = ReferenceRun(self.bus, plan, Head.of(plan), topics)
@@ -138,29 +148,55 @@ class Demo:
             self.readers[stream] = OutputReader(self.bus, topic, output_schema(schema))
         self.say(f"publishing {self.options.events} readings of this machine's memory at {self.options.rate:g} a second")
 
-    def poll(self) -> None:
-        """Read what came to the bus since the last time."""
-        for reader in self.readers.values():
-            reader.poll()
-        if self.reference is not None:
-            self.reference.poll()
+    def start_publisher(self) -> EngineProcess:
+        """Start the adapter that follows the file of readings; it resumes where the topic ends."""
+        return self._start_adapter("publisher", "publish", SOURCE, "--header", "1", "--growing", str(self.readings))
 
-    def _first_output_after(self, epoch: int) -> int | None:
+    def start_subscriber(self) -> EngineProcess:
+        """Start the adapter that writes the result to a file; it resumes where the file ends."""
+        project = str(self.project_file)
+        return self._start_adapter("subscriber", "subscribe", RESULT, "--header", "full", "--project", project, str(self.results))
+
+    def _start_adapter(self, name: str, command: str, window: tuple[str, str], *options: str) -> EngineProcess:
+        path = "/".join((self.resolved.project.name, *window))
+        bus = ("--bus", self.options.site.bus_url, "--prefix", PREFIX)
+        return self.cluster.start_other(name, command, *bus, "--window", path, *options)
+
+    def poll(self) -> None:
+        """Read what came to the bus since the last time; while the bus is away, the next time reads it."""
+        with suppress(BusUnavailable, BusLocked):
+            for reader in self.readers.values():
+                reader.poll()
+            if self.reference is not None:
+                self.reference.poll()
+
+    def first_output_after(self, epoch: int) -> int | None:
+        """Append time of the first output under an epoch newer than `epoch`."""
         self.poll()
         return min((t for r in self.readers.values() if (t := r.first_after_epoch(epoch)) is not None), default=None)
 
-    def _strike(self) -> None:
-        wait_until(lambda: self._first_output_after(0) is not None, "the first output", _SETTLE_S)
+    def _strike_all(self) -> None:
         for number, fault in enumerate(self.options.faults, 1):
-            self.cluster.wait_ready()
-            resume_at = time.monotonic() + self.options.pause_s(number)
-            wait_until(lambda at=resume_at: time.monotonic() > at, "a moment of quiet", _SETTLE_S)  # type: ignore[misc]
-            gap = inject(self.cluster, fault, self._first_output_after)
-            self.report.gaps.append(gap)
-            back = "thawed" if fault is Fault.FREEZE else "restarted"
-            self.say(
-                f"{number}. {fault.value} {gap.victim}: {gap.successor} published {gap.gap_ms:.0f} ms later; {gap.victim} {back}"
-            )
+            brokers = self.options.site.brokers if number == _BROKER_FAULT else None
+            if brokers is not None:
+                self.say(f"{brokers.stop_one()} is stopped")
+            self.strike(fault, self.options.pause_s(number))
+            if brokers is not None:
+                brokers.start_again()
+                self.say("the broker is back")
+
+    def strike(self, fault: Fault, pause_s: float = 0.0) -> Gap:
+        """Strike the active engine `pause_s` seconds after the group is whole; returns when output has gone on."""
+        self.cluster.wait_ready()
+        resume_at = time.monotonic() + pause_s
+        wait_until(lambda: time.monotonic() > resume_at, "a moment of quiet", _SETTLE_S + pause_s)
+        gap = inject(self.cluster, fault, self.first_output_after)
+        self.report.gaps.append(gap)
+        self.say(
+            f"{len(self.report.gaps)}. {fault.value} {gap.victim}: {gap.successor} published {gap.gap_ms:.0f} ms later; "
+            f"{gap.victim} {gap.way_back}"
+        )
+        return gap
 
     def _settle(self) -> None:
         """Wait for the last event, for its delete by retention, and for all that to be delivered."""

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from hotspare.coordination.open import default_coordination_url, open_coordination
+from hotspare.coordination.open import open_coordination
 from hotspare.demo.scenario import Demo, DemoOptions
 from hotspare.errors import HotspareError
 
@@ -24,7 +24,7 @@ class Show:
     def __init__(self, options: DemoOptions) -> None:
         self._console = Console(stderr=True)
         self._started = time.monotonic()
-        self._coordination = open_coordination(default_coordination_url(options.bus_url))
+        self._coordination = open_coordination(options.site.coordination_url)
         self._demo: Demo | None = None
         self._stopped = threading.Event()
         self._live = Live(console=self._console, refresh_per_second=1 / _REFRESH_S, transient=True)

@@ -23,6 +23,19 @@ class MessageFormat(IntEnum):
     """Rows `opcode,flag,field...` separated by line feeds (SPEC 5.2), doubles in shortest exact form."""
     ARROW = 1
     """An Arrow IPC stream, as `hotspare.engine.codec.arrow_block` writes it."""
+    JSON = 2
+    """One object per event: alone, one per line, or an array of them (`hotspare.engine.codec.json_decode`)."""
+    AVRO = 3
+    """An Avro object container file (`hotspare.engine.codec.avro_block`)."""
+
+    @property
+    def header(self) -> bytes:
+        """The value of the header that names this format, and the word for it in options."""
+        return self.name.lower().encode()
+
+
+FORMAT_OF_HEADER: dict[bytes, MessageFormat] = {each.header: each for each in MessageFormat}
+"""What the value of `bus.contract.FORMAT_HEADER` says."""
 
 
 class RowKind(IntEnum):
@@ -105,3 +118,6 @@ def output_schema(schema: Schema) -> pa.Schema:
 
 BAD_STREAM = "bad"
 """Name of the stream of bad events; other streams are called `query/window`, so it cannot collide."""
+
+TRACE_PREFIX = "trace:"
+"""Before `query/window`: what a traced window put out in one batch, numbered from 1 in each. Nobody publishes it (SPEC A40)."""

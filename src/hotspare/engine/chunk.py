@@ -36,6 +36,20 @@ class Chunk:
     def __len__(self) -> int:
         return len(self.rank)
 
+    def since(self, row: int) -> Chunk:
+        """Rows from `row` on, sharing the arrays."""
+        return Chunk(self.rank[row:], self.opcode[row:], self.flags[row:], self.lanes[row:], self.valid[row:])
+
+    def joined(self, other: Chunk) -> Chunk:
+        """The rows of both, one after the other."""
+        return Chunk(
+            np.concatenate((self.rank, other.rank)),
+            np.concatenate((self.opcode, other.opcode)),
+            np.concatenate((self.flags, other.flags)),
+            np.concatenate((self.lanes, other.lanes)),
+            np.concatenate((self.valid, other.valid)),
+        )
+
     @classmethod
     def empty(cls, width: int) -> Chunk:
         return cls(

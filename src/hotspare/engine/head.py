@@ -10,7 +10,7 @@ the rows behind an event that a filter drops. A tick becomes one row with index 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,9 +19,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hotspare.engine.batch import BAD_TYPE, HEAD_COLUMNS, MessageFormat, RowKind, arrow_fields, decoded_schema
-from hotspare.engine.codec import arrow_block
+from hotspare.engine.codec import arrow_block, avro_block
 from hotspare.engine.codec.csv_decode import CsvOptions, DecodedRows, decode_rows
 from hotspare.engine.codec.csv_split import BadRow, RowReason
+from hotspare.engine.codec.json_decode import decode_json
 from hotspare.engine.elementwise import Rows
 from hotspare.engine.stateless import Chain, compile_chain
 from hotspare.model.project import WindowId
@@ -166,6 +167,7 @@ def _decoded(
         found, refused = _by_format(head, int(number), chosen)
         events += [_renumbered(e, rows) for e in found]
         bad += [BadRow(int(rows[b.message]), b.index, b.reason, b.sentence, b.text) for b in refused]
+    bad = _without_numbers(bad, events, head.window)
     if head.chain is not None:
         passed = [head.chain.run(e) for e in events]
         events = [rows for rows, _ in passed if len(rows.message)]
@@ -174,19 +176,42 @@ def _decoded(
     return [*pieces, _bad_piece(bad)] if bad else pieces
 
 
+def _without_numbers(bad: list[BadRow], events: list[DecodedRows], window: str) -> list[BadRow]:
+    """What is said of the only row of a message names no row."""
+    if not bad:
+        return bad
+    messages, counts = np.unique(
+        np.concatenate([np.array([row.message for row in bad], np.int64), *(rows.message for rows in events)]), return_counts=True
+    )
+    alone = frozenset(messages[counts == 1].tolist())
+    return [
+        replace(row, sentence=row.sentence.replace(f"window {window}, row {row.index}: ", f"window {window}: ", 1))
+        if row.message in alone
+        else row
+        for row in bad
+    ]
+
+
+_BLOCK_DECODERS = {int(MessageFormat.ARROW): arrow_block.decode_events, int(MessageFormat.AVRO): avro_block.decode_events}
+"""Of formats in which every message is read for itself."""
+
+
 def _by_format(head: TopicHead, number: int, values: pa.Array) -> tuple[list[DecodedRows], list[BadRow]]:
     if number == MessageFormat.CSV:
         return decode_rows(values, head.schema, head.options, head.window)
+    if number == MessageFormat.JSON:
+        return decode_json(values, head.schema, head.window)
     events: list[DecodedRows] = []
     bad: list[BadRow] = []
     for message, value in enumerate(values.to_pylist()):
         if not value:
             continue
-        if number != MessageFormat.ARROW:
+        decode = _BLOCK_DECODERS.get(number)
+        if decode is None:
             sentence = f"window {head.window}: a message has the unknown format {number}"
             bad.append(BadRow(message, 0, RowReason.FORMAT, sentence, value[:200].hex()))
             continue
-        rows, refused = arrow_block.decode_events(value, message, head.schema, head.window)
+        rows, refused = decode(value, message, head.schema, head.window)
         events += [rows] if rows is not None and len(rows.message) else []
         bad += refused
     return events, bad

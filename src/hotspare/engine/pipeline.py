@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
 
 import pyarrow as pa
 
-from hotspare.engine.batch import decoded_schema
+from hotspare.engine.batch import TRACE_PREFIX, decoded_schema
 from hotspare.engine.merge import Merge
 from hotspare.engine.plan import Plan
 from hotspare.engine.snapshot import Frozen, freeze, restore
@@ -17,28 +18,32 @@ from hotspare.errors import StateError
 STEP_ROWS_MAX = 131_072
 """Rows of one step: bounds the memory of intermediate results."""
 
+OnTrace: TypeAlias = Callable[[str, pa.RecordBatch], None]
+"""Told what a traced window put out: `query/window`, a batch of `batch.output_schema` whose numbers mean nothing."""
+
 
 class Pipeline:
-    """Merge and step over one state. Used by one thread at a time.
+    """Merge and step over one state. Used by one thread at a time. `on_trace` is called while feeding (SPEC A40).
 
     Until `set_partitions`, every inbound topic has the one partition 0.
     """
 
-    def __init__(self, plan: Plan, state: State) -> None:
+    def __init__(self, plan: Plan, state: State, on_trace: OnTrace | None = None) -> None:
         self.plan = plan
+        self._on_trace = on_trace
         self._state = state
         self._schema = decoded_schema(plan.entry_schemas)
         self._merge = Merge([(topic, 0) for topic in range(len(plan.entries))], state.passed)
 
     @classmethod
-    def fresh(cls, plan: Plan) -> Pipeline:
+    def fresh(cls, plan: Plan, on_trace: OnTrace | None = None) -> Pipeline:
         """The state before the first event."""
-        return cls(plan, fresh_state(plan))
+        return cls(plan, fresh_state(plan), on_trace)
 
     @classmethod
-    def restore(cls, plan: Plan, header: bytes, pages: Mapping[str, bytes]) -> Pipeline:
+    def restore(cls, plan: Plan, header: bytes, pages: Mapping[str, bytes], on_trace: OnTrace | None = None) -> Pipeline:
         """The state of a snapshot. ProjectChanged, SnapshotFormat, SnapshotDamaged."""
-        return cls(plan, restore(plan, header, dict(pages)))
+        return cls(plan, restore(plan, header, dict(pages)), on_trace)
 
     def set_partitions(self, partitions: Iterable[PartitionKey]) -> None:
         """Declare which partitions there are to merge: (topic index, partition)."""
@@ -61,7 +66,10 @@ class Pipeline:
         for begin in range(0, ready.num_rows, STEP_ROWS_MAX):
             self._state, made = step(self.plan, self._state, ready.slice(begin, STEP_ROWS_MAX))
             for name, batch in made.items():
-                outputs.setdefault(name, []).append(batch)
+                if not name.startswith(TRACE_PREFIX):
+                    outputs.setdefault(name, []).append(batch)
+                elif self._on_trace is not None:
+                    self._on_trace(name.removeprefix(TRACE_PREFIX), batch)
         return {name: pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces) for name, pieces in outputs.items()}
 
     def freeze(self) -> Frozen:

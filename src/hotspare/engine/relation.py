@@ -11,6 +11,9 @@ Semantics (SPEC A8-A13, A19-A23), where the sources leave a choice open:
 - A jumping window by system time starts with the first time that it sees, one by event time with its first row. The row whose
   event time passes a boundary stays. `bytime_jumping_lookback`: at each multiple of the unit since 1970, rows that are `limit` or
   more before it go (unverified).
+
+Where an insert never brings a key that is there, rows stand in a `RowQueue` as long as they leave in the order in which they came;
+the first event that wants it otherwise, if there ever is one, makes it a table.
 """
 
 from __future__ import annotations
@@ -27,12 +30,14 @@ from hotspare.engine.kernels import relation as k
 from hotspare.engine.kernels import slots
 from hotspare.engine.kernels.interning import mark_codes
 from hotspare.engine.pages import Column, Columns, expect
+from hotspare.engine.queue import RowQueue
 from hotspare.errors import SnapshotDamaged
 
 KEEP_ALL = k.Policy(k.KEEP, 0, 1, 0, 0)
 """The policy of a relation that forgets nothing."""
 _PERSISTED = (slots.NEWEST, slots.BOUNDARY)
 _NO_BEATS = np.empty((0, 2), np.int64)
+_NO_ROWS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +77,32 @@ class Resolution:
         return rows[:count], slots_[:count]
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a chunk did to a relation. `refused_row`, `refused_why` as in `Resolution`."""
+
+    chunk: Chunk
+    refused_row: Int64s
+    refused_why: Int64s
+
+
 class Relation:
-    """Rows by key. After `apply`, values may be written to `lanes` and `valid` at arrived slots, until `settle`."""
+    """Rows by key. `change` takes a chunk. Where values can only be computed when it is known which rows came, `apply` does, and
+    after it values may be written to `lanes` and `valid` at arrived slots, until `settle`."""
 
     def __init__(self, shape: Shape, policy: k.Policy = KEEP_ALL) -> None:
         self.shape = shape
         self.policy = policy
         self._keys = np.array(shape.keys, np.int64)
         self._twin: weakref.ref[Relation] | None = None
+        self._queue: RowQueue | None = None
+        self._scratch = _output(0, 0, 0)
         self._rows = self._fresh(0)
-        self._scratch = _output(64, 64, 64)
+        self._begin_queue(0)
 
     @property
     def live(self) -> int:
-        return int(self._rows.state[slots.LIVE])
+        return int(self._rows.state[slots.LIVE]) if self._queue is None else self._queue.live
 
     @property
     def lanes(self) -> Int64s:
@@ -97,30 +114,46 @@ class Relation:
         """bool[capacity, width] by slot."""
         return self._rows.valid
 
-    def apply(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None = None) -> Resolution:
+    def change(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None = None) -> Change:
         """Resolve the chunk and expel what retention ends. `row_time` is needed where the policy goes by event time."""
+        beats, first = self._beats(timeline), 0
+        done: Chunk | None = None
+        if self._queue is not None:
+            self._start_boundary(timeline)
+            time_us = timeline.time_us[chunk.rank] if self.policy.kind >= k.TIME_SLIDING else chunk.rank
+            taken = self._queue.take(chunk, time_us, beats)
+            if taken.rows == len(chunk) and taken.beats == len(beats):
+                return Change(taken.chunk, _NO_ROWS, _NO_ROWS)
+            self._end_queue()
+            done, first, beats = taken.chunk, taken.rows, beats[taken.beats :]
+            chunk = chunk.since(first)
+        resolution = self._resolve(chunk, timeline, beats, row_time)
+        rest = self.settle(resolution)
+        return Change(rest if done is None else done.joined(rest), resolution.refused_row + first, resolution.refused_why)
+
+    def apply(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None = None) -> Resolution:
+        """`change`, but for the values of the outputs: these come with `settle`."""
+        if self._queue is not None:
+            self._end_queue()
+        return self._resolve(chunk, timeline, self._beats(timeline), row_time)
+
+    def _beats(self, timeline: Timeline) -> Int64s:
+        if self.policy.kind == k.KEEP or not len(timeline.heartbeat_rank):
+            return _NO_BEATS
+        return np.column_stack((timeline.heartbeat_rank, timeline.time_us[timeline.heartbeat_rank]))
+
+    def _resolve(self, chunk: Chunk, timeline: Timeline, beats: Int64s, row_time: RowTime | None) -> Resolution:
         self._own()
         count = len(chunk)
         self._reserve(count)
         if row_time is None:
-            row_time = RowTime(timeline.time_us[chunk.rank], np.ones(count, np.bool_))
+            time_us = timeline.time_us[chunk.rank] if self.policy.kind >= k.TIME_SLIDING else np.zeros(count, np.int64)
+            row_time = RowTime(time_us, np.ones(count, np.bool_))
         forgets = self.policy.kind != k.KEEP
-        beats = _NO_BEATS
-        if forgets and len(timeline.heartbeat_rank):
-            beats = np.column_stack((timeline.heartbeat_rank, timeline.time_us[timeline.heartbeat_rank]))
-        given = k.Input(
-            chunk.rank,
-            chunk.opcode,
-            chunk.flags,
-            chunk.lanes,
-            chunk.valid,
-            row_time.time_us,
-            row_time.valid,
-            beats,
-        )
+        columns = (chunk.rank, chunk.opcode, chunk.flags, chunk.lanes, chunk.valid)
+        given = k.Input(*columns, row_time.time_us, row_time.valid, beats)
         out = self._room(2 * count + (self.live + count if forgets else 0), count, self.live)
-        if forgets and self.policy.by_event == 0 and len(timeline.time_us) and self._rows.state[slots.BOUNDARY] == slots.UNSET:
-            self._start(int(timeline.time_us[0]))
+        self._start_boundary(timeline)
         if count or len(beats):
             while not k.relate(self._rows, out, self.policy, given):
                 self._index(count)
@@ -142,47 +175,85 @@ class Relation:
     def freeze(self) -> Relation:
         twin = Relation.__new__(Relation)
         twin.shape, twin.policy, twin._keys, twin._twin = self.shape, self.policy, self._keys, None
+        twin._queue = None if self._queue is None else self._queue.freeze()
         twin._rows = self._rows._replace(state=self._rows.state.copy())
         self._twin = weakref.ref(twin)
         return twin
 
     def columns(self) -> Columns:
+        if self._queue is not None:
+            lanes, valid, times = self._queue.rows()
+        else:
+            lanes, valid, times = self._stored()
+        columns = {
+            "lanes": Column(lanes, self.shape.codes),
+            "valid": Column(valid),
+            "state": Column(self._rows.state[list(_PERSISTED)]),
+        }
+        return {**columns, "time": Column(times)} if self.policy.kind >= k.TIME_SLIDING else columns
+
+    def _stored(self) -> tuple[Int64s, Bools, Int64s]:
+        """Lanes, valid and times in order of arrival, of rows that do not stand in a queue."""
         arrivals = self._rows.meta[: int(self._rows.state[slots.HIGH]), slots.ORDER]
         order = np.argsort(arrivals, kind="stable")[len(arrivals) - self.live :]
         lanes = np.empty((len(order), self.shape.width), np.int64)
         valid = np.empty((len(order), self.shape.width), np.bool_)
         k.gather_rows(self._rows.lanes, self._rows.valid, order, lanes, valid)
-        return {
-            "lanes": Column(lanes, self.shape.codes),
-            "valid": Column(valid),
-            "time": Column(self._rows.meta[order, slots.TIME]),
-            "state": Column(self._rows.state[list(_PERSISTED)]),
-        }
+        return lanes, valid, self._rows.meta[order, slots.TIME]
 
     def load(self, columns: Columns) -> None:
         lanes = expect(columns, "lanes", np.dtype(np.int64), (-1, self.shape.width)).array
         count = len(lanes)
         valid = expect(columns, "valid", np.dtype(np.bool_), (count, self.shape.width)).array
-        time = expect(columns, "time", np.dtype(np.int64), (count,)).array
+        by_time = self.policy.kind >= k.TIME_SLIDING
+        time = expect(columns, "time", np.dtype(np.int64), (count,)).array if by_time else np.zeros(count, np.int64)
         state = expect(columns, "state", np.dtype(np.int64), (len(_PERSISTED),)).array
         if not valid[:, list(self.shape.keys)].all():
             raise SnapshotDamaged("a page holds a row without a key")
-        self._twin = None
+        self._twin, self._queue = None, None
+        self._rows = self._fresh(0)
+        self._rows.state[list(_PERSISTED)] = state
+        self._begin_queue(count)
+        if self._queue is not None:
+            self._queue.load(lanes, valid, time)
+        else:
+            self._fill(lanes, valid, time)
+
+    def _begin_queue(self, rows: int) -> None:
+        """Keep rows in a queue with room for so many, where the policy allows it. There are none yet."""
+        if self.policy.new_keys and not self.policy.by_event:
+            self._queue = RowQueue(self.shape.width, self._keys, self.policy, self._rows.state, rows)
+
+    def _end_queue(self) -> None:
+        assert self._queue is not None
+        lanes, valid, times = self._queue.rows()
+        self._queue, self._twin = None, None
+        self._fill(lanes, valid, times if len(times) else np.zeros(len(lanes), np.int64))
+
+    def _fill(self, lanes: Int64s, valid: Bools, times: Int64s) -> None:
+        """Fresh structures with these rows in order of arrival; what a snapshot has beside rows stays."""
+        kept, count = self._rows.state[list(_PERSISTED)], len(lanes)
         self._rows = self._fresh(count)
         self._rows.lanes[:count] = lanes
         self._rows.valid[:count] = valid
-        self._rows.meta[:count, slots.TIME] = time
-        self._rows.state[list(_PERSISTED)] = state
+        self._rows.meta[:count, slots.TIME] = times
+        self._rows.state[list(_PERSISTED)] = kept
         k.relink(self._rows, self.policy, count)
         if not self.policy.new_keys:
             self._index(0)
 
     def mark(self, used: Bools) -> None:
+        if self._queue is not None:
+            self._queue.mark(self.shape.codes, used)
+            return
         high = int(self._rows.state[slots.HIGH])
         for column in self.shape.codes:
             mark_codes(self._rows.lanes[:high, column], used)
 
     def recode(self, codes: Int64s) -> None:
+        if self._queue is not None:
+            self._queue.recode(self.shape.codes, codes)
+            return
         self._own()
         high = int(self._rows.state[slots.HIGH])
         for column in self.shape.codes:
@@ -190,9 +261,12 @@ class Relation:
         if set(self.shape.codes) & set(self.shape.keys) and self._rows.state[slots.INDEXED]:
             self._index(0)
 
-    def _start(self, first_time_us: int) -> None:
-        if self.policy.kind >= k.TIME_JUMPING:
-            k.boundary_passed(self._rows.state, self.policy, np.int64(first_time_us))
+    def _start_boundary(self, timeline: Timeline) -> None:
+        """A jumping window by system time begins with the first time that it sees."""
+        if self.policy.kind < k.TIME_JUMPING or self.policy.by_event or not len(timeline.time_us):
+            return
+        if self._rows.state[slots.BOUNDARY] == slots.UNSET:
+            k.boundary_passed(self._rows.state, self.policy, np.int64(timeline.time_us[0]))
 
     def _own(self) -> None:
         """Stop sharing with a snapshot that is still being written."""

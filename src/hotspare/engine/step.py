@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.batch import BAD_STREAM, RowKind
+from hotspare.engine.batch import BAD_STREAM, TRACE_PREFIX, RowKind
 from hotspare.engine.chunk import Chunk, Int64s, Timeline, UInt8s
 from hotspare.engine.kernels.outputs import Positions, due_heartbeats, first_disorder
 from hotspare.engine.lanes import to_lanes
@@ -43,7 +43,8 @@ def fresh_state(plan: Plan) -> State:
 
 
 def step(plan: Plan, state: State, batch: pa.RecordBatch) -> tuple[State, dict[str, pa.RecordBatch]]:
-    """Take decoded rows (`batch.decoded_schema(plan.entry_schemas)`) in merged order; return the outputs of streams that have any.
+    """Take decoded rows (`batch.decoded_schema(plan.entry_schemas)`) in merged order; return the outputs of streams that have any,
+    and of traced windows under `batch.TRACE_PREFIX`.
 
     `state` is changed in place and handed back: the caller gives it away. PositionOrder, before anything is changed, where a row
     does not come after the one before it in its partition.
@@ -77,9 +78,9 @@ def _check_order(state: State, door: Door) -> dict[PartitionKey, Passed]:
     where = door.positions
     passed: dict[PartitionKey, Passed] = {}
     same = bool((where.topics == where.topics[0]).all() and (where.partitions == where.partitions[0]).all())
-    code = where.topics.astype(np.int64) << 32 | where.partitions
-    for value in code[:1].tolist() if same else np.unique(code).tolist():
-        rows = np.arange(len(code)) if same else np.flatnonzero(code == value)
+    code = where.topics[:1] if same else where.topics.astype(np.int64) << 32 | where.partitions
+    for value in np.unique(code).tolist():
+        rows = slice(None) if same else np.flatnonzero(code == value)
         mine = Positions(where.topics[rows], where.partitions[rows], where.offsets[rows], where.indexes[rows])
         key = (int(mine.topics[0]), int(mine.partitions[0]))
         before = state.passed.get(key)
@@ -89,7 +90,7 @@ def _check_order(state: State, door: Door) -> dict[PartitionKey, Passed]:
                 f"offset {mine.offsets[disorder]}, event {mine.indexes[disorder]} of inbound topic {key[0]} does not come next",
                 detail=f"partition {key[1]}: what passed before the batch is {before}",
             )
-        passed[key] = Passed(int(mine.offsets[-1]), int(mine.indexes[-1]), int(door.time_us[rows[-1]]))
+        passed[key] = Passed(int(mine.offsets[-1]), int(mine.indexes[-1]), int(door.time_us[rows][-1]))
     return passed
 
 
@@ -165,4 +166,9 @@ def _write(
     if bad:
         chunk = bad_chunk(bad, state.strings)
         outputs[BAD_STREAM] = number_and_write(chunk, BAD_SCHEMA, positions, state.streams[BAD_STREAM], state.strings)
+    for i in plan.traced:
+        chunk, operator = chunks[i], plan.nodes[i].operator
+        if chunk is not None and len(chunk):
+            seen = number_and_write(chunk, operator.schema, positions, StreamState(), state.strings)
+            outputs[f"{TRACE_PREFIX}{operator.id}"] = seen
     return outputs

@@ -167,6 +167,17 @@ class RefreshMember:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadQualities:
+    """Read whether another quality of service is asked for a stream."""
+
+    reason: Reason = Reason.TIMER
+
+    @property
+    def sentence(self) -> str:
+        return "reads the qualities of service"
+
+
+@dataclass(frozen=True, slots=True)
 class ReadProgress:
     reason: Reason = Reason.TIMER
 
@@ -243,6 +254,7 @@ Action: TypeAlias = (
     | ReadLeader
     | ReadSwitchover
     | RefreshMember
+    | ReadQualities
     | ReadProgress
     | TakeSnapshot
     | ConfirmSnapshot

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 
 from hotspare.bus.contract import Progress
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import LONG_AGO_MS, GroupState, committed_sequence
+from hotspare.ha.held import HeldStream
 from hotspare.ha.ports import Ports
+from hotspare.ha.roles import Role
 from hotspare.ha.view import Difference
+from hotspare.model.quality import QualityKind
 
 
 def note_progress(state: GroupState, ports: Ports, progress: Mapping[str, Progress]) -> None:
@@ -36,18 +40,20 @@ def _compare(state: GroupState, ports: Ports, stream: str, progress: Progress) -
     """The same sequence with another id or digest: these are not the group's outputs, and nothing is let go."""
     held = state.held.streams[stream]
     mark = held.mark_at(progress.sequence)
-    if mark is None:
-        return  # the state begins after it, which `decide` refuses where it matters
-    if mark.digest == progress.digest and mark.output_id == progress.output_id:
+    digest = held.digest_at(progress.sequence) if mark is None else mark.digest
+    if digest is None:
+        return  # the state begins after it, which `decide` refuses where it matters, or too much was let go of since
+    if digest == progress.digest and (mark is None or mark.output_id == progress.output_id):
         state.verified[stream] = progress.sequence
         state.differences.pop(stream, None)
         held.drop_through(progress.sequence)
+        held.forget_digests(progress.sequence)
         return
     known = state.differences.get(stream)
     if known is not None and known.epoch == progress.epoch:
         return
     state.member_refreshed_ms = LONG_AGO_MS  # another spare may agree: let it know
-    state.differences[stream] = Difference(stream, progress.sequence, mark.digest, progress.epoch, ports.clock_ms())
+    state.differences[stream] = Difference(stream, progress.sequence, digest, progress.epoch, ports.clock_ms())
     sentence = f"output {progress.sequence} of stream {stream} differs from the one committed under epoch {progress.epoch}"
     ports.report(HaEvent(HaEventKind.DIFFERENCE_SEEN, state.group, state.engine, sentence))
 
@@ -61,9 +67,61 @@ def accept_committed(state: GroupState) -> None:
     state.overrules = False
 
 
-def note_own_commit(state: GroupState, published: Mapping[str, Progress]) -> None:
-    """This engine committed these itself."""
+def note_own_commit(state: GroupState, published: Mapping[str, Progress], sent: Mapping[str, int], now_ms: int) -> None:
+    """This engine committed these itself. Outputs that are on the topic and not in its progress stay held: if this engine dies,
+    they come again, and if it only loses the role for a while, it must be able to bring them again itself."""
+    for stream, sequence in sent.items():
+        state.sent[stream] = sequence
+        state.unrecorded_since_ms.setdefault(stream, now_ms)
+        state.may_repeat.discard(stream)
     for stream, progress in published.items():
         state.committed[stream] = progress
         state.verified[stream] = progress.sequence
+        state.unrecorded_since_ms.pop(stream, None)
         state.held.streams[stream].drop_through(progress.sequence)
+
+
+def forget_sent(state: GroupState) -> None:
+    """Progress was read: what follows it is brought again."""
+    state.sent.clear()
+    state.unrecorded_since_ms.clear()
+    state.may_repeat.update(state.held.streams)
+
+
+def let_go_by_quality(state: GroupState, now_ms: int) -> None:
+    """A spare keeps of each stream what its quality asks for: all, a window, or nothing. Called after outputs were held.
+    Digests of the rest stay, to be compared with what is committed.
+
+    Whoever is promoting or active keeps everything until it is committed.
+    """
+    if state.role is not Role.STANDBY:
+        state.arrivals.clear()
+        return
+    for stream, held in state.held.streams.items():
+        quality = state.qualities.of(stream)
+        if quality.kind is QualityKind.SIMPLE:
+            held.let_go(held.last_sequence)
+        elif quality.window_events:
+            held.let_go(held.last_sequence - quality.window_events)
+        elif quality.window_ms:
+            _let_go_older(state.arrivals.setdefault(stream, deque()), held, now_ms, quality.window_ms)
+
+
+def _let_go_older(arrivals: deque[tuple[int, int]], held: HeldStream, now_ms: int, window_ms: int) -> None:
+    if held.last_sequence > (arrivals[-1][0] if arrivals else held.base.sequence):
+        arrivals.append((held.last_sequence, now_ms))
+    while arrivals and arrivals[0][1] <= now_ms - window_ms:
+        held.let_go(arrivals.popleft()[0])
+
+
+def note_lost(state: GroupState, ports: Ports) -> None:
+    """Say how much a spare that takes over no longer held, and so nobody will ever publish (SPEC D15: never silently)."""
+    for stream, held in state.held.streams.items():
+        after, through = committed_sequence(state, stream), held.base.sequence
+        if through <= max(after, state.lost_before.get(stream, 0)):
+            continue
+        state.lost_before[stream] = through
+        state.lost[stream] = state.lost.get(stream, 0) + through - after
+        sentence = f"outputs {after + 1} to {through} of stream {stream} were no longer held and are lost"
+        numbers = {"outputs": through - after}
+        ports.report(HaEvent(HaEventKind.OUTPUTS_LOST, state.group, state.engine, sentence, numbers))

@@ -53,7 +53,7 @@ def vacancy(view: View) -> Reason | None:
     if leader is None:
         return None
     if view.difference is not None:
-        return Reason.SPARES_AGREE if _spares_agree(view) else None
+        return Reason.SPARES_AGREE if _spares_agree(view) else Reason.NOBODY_ELSE if _nobody_else_can(view) else None
     if leader.epoch == 0:
         return Reason.NEVER_HELD
     if leader.holder == "":
@@ -73,6 +73,17 @@ def _spares_agree(view: View) -> bool:
     return any(o.agrees and o.role == Role.STANDBY.value and o.engine != leader.holder for o in view.others)
 
 
+def _nobody_else_can(view: View) -> bool:
+    """Whether a spare that differs is the last that is left: the role is free beyond doubt, and no spare is there that agrees with
+    what is committed. A closed connection is no proof of that."""
+    leader = view.leader
+    if leader is None or view.settings.on_divergence is not OnDivergence.CONTINUE:
+        return False
+    is_free = leader.epoch == 0 or leader.holder in ("", view.engine) or leader.lease_left_ms <= 0
+    able = (Role.STANDBY.value, Role.PROMOTING.value)
+    return is_free and not any(o.role in able and not o.differs for o in view.others)
+
+
 def _outranks(other: OtherMember, view: View) -> bool:
     return other.role == Role.STANDBY.value and (-other.rank, other.engine) < (-view.rank, view.engine)
 
@@ -83,6 +94,8 @@ def _campaign_due_ms(view: View) -> int:
     assert vacant is not None and leader is not None
     if vacant.reason in (Reason.NAMED_SUCCESSOR, Reason.SPARES_AGREE):
         return vacant.since_ms
+    if vacant.reason is Reason.NOBODY_ELSE:
+        return vacant.since_ms + max(view.settings.divergence_wait_ms, view.settings.lease_ms)
     if vacant.reason is Reason.GIVEN_UP and (leader.successor or view.gave_up_epoch == leader.epoch):
         return view.free_since_ms + view.settings.lease_ms
     outranked = any(_outranks(other, view) for other in view.others)
@@ -104,9 +117,10 @@ def _standby(view: View) -> Iterator[Duty]:
     yield from _lone_difference(view)
     yield from _watch_leader(view)
     yield from _refresh_member(view)
+    yield from _read_qualities(view)
     yield Duty(max(view.progress_read_ms + view.settings.progress_poll_ms, view.bus_retry_ms), do.ReadProgress())
     yield from _candidates(view)
-    if not any(o.role == Role.STANDBY.value and o.engine < view.engine for o in view.others):
+    if not any(_takes_snapshots(o) and o.engine < view.engine for o in view.others):
         yield from _take_snapshot(view)
 
 
@@ -133,12 +147,20 @@ def _refresh_member(view: View) -> Iterator[Duty]:
     yield Duty(max(view.member_refreshed_ms + view.settings.member_refresh_ms, view.coordination_retry_ms), do.RefreshMember())
 
 
+def _read_qualities(view: View) -> Iterator[Duty]:
+    yield Duty(max(view.qualities_read_ms + view.settings.quality_poll_ms, view.coordination_retry_ms), do.ReadQualities())
+
+
 def _candidates(view: View) -> Iterator[Duty]:
     for candidate in view.candidates:
         if view.difference is not None:
             yield Duty(0, do.DiscardSnapshot(candidate.name))
         elif candidate.settled:
-            yield Duty(0, do.ConfirmSnapshot(candidate.name))
+            yield Duty(candidate.due_ms, do.ConfirmSnapshot(candidate.name))
+
+
+def _takes_snapshots(other: OtherMember) -> bool:
+    return other.role == Role.STANDBY.value and not other.differs
 
 
 def _take_snapshot(view: View) -> Iterator[Duty]:
@@ -192,21 +214,33 @@ def _active(view: View) -> Iterator[Duty]:
     if view.difference is not None:
         yield Duty(0, do.Diverge())
         return
+    yield from _keep_lease_in_backlog(view)
     if view.has_pending:
         yield Duty(view.bus_retry_ms, do.Publish())
+    elif view.progress_due_ms is not None:
+        yield Duty(max(view.progress_due_ms, view.bus_retry_ms), do.Publish())
     else:
         yield from _hand_over(view)
     yield from _keep_lease(view)
     yield from _ticks(view)
     yield Duty(max(view.switchover_read_ms + settings.leader_poll_ms, view.coordination_retry_ms), do.ReadSwitchover())
     yield from _refresh_member(view)
+    yield from _read_qualities(view)
     yield from _candidates(view)
-    if not any(o.role == Role.STANDBY.value for o in view.others):
+    if not any(_takes_snapshots(o) for o in view.others):
         yield from _take_snapshot(view)
 
 
+def _keep_lease_in_backlog(view: View) -> Iterator[Duty]:
+    """Outputs go first, but a long backlog of them must not cost the lease: who takes over has the same backlog."""
+    if view.has_pending:
+        half_over_ms = view.renewed_ms + view.settings.lease_ms // 2
+        for duty in _keep_lease(view):
+            yield Duty(max(duty.due_ms, half_over_ms), duty.action)
+
+
 def _keep_lease(view: View) -> Iterator[Duty]:
-    """A batch that passed since the last renewal, and not a living thread, is what keeps the lease."""
+    """What passed since the last renewal, a batch or outputs of a backlog, and not a living thread, is what keeps the lease."""
     settings = view.settings
     if view.leader is None:
         yield Duty(view.coordination_retry_ms, do.ReadLeader(Reason.UNKNOWN_LEADER))

@@ -59,6 +59,7 @@ def _hold(state: GroupState, ports: Ports, outputs: Mapping[str, pa.RecordBatch]
         sentence = "held outputs need more memory than their budget and were written to disk"
         ports.report(HaEvent(HaEventKind.OUTPUTS_SPILLED, state.group, state.engine, sentence, {"spilled_bytes": spilled}))
     committed.settle(state, ports)
+    committed.let_go_by_quality(state, ports.clock_ms())
 
 
 def _note_arrivals(state: GroupState, now_ms: int, decoded: pa.RecordBatch | pa.Table) -> None:

@@ -28,6 +28,10 @@ class HaEventKind(Enum):
     """Another engine runs other versions or another processor; its outputs are compared all the same."""
     COORDINATION_CHANGED = "coordination changed"
     BUS_TROUBLE = "bus trouble"
+    QUALITY_CHANGED = "quality changed"
+    """Another quality of service of a stream is acted by from now on, or one that makes no sense was passed over."""
+    OUTPUTS_LOST = "outputs lost"
+    """A new active no longer held outputs that were not committed, as the stream's quality allows; numbers: how many."""
     OUTPUTS_SPILLED = "outputs spilled"
 
 

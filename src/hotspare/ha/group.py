@@ -92,6 +92,7 @@ class GroupEngine:
             core=core,
             held=HeldOutputs(bases, definition.settings.held_bytes_max, self._folder),
             inbound=[InboundState(index, partition) for index, partition in definition.topics.partitions],
+            qualities=joined.qualities,
             producer=joined.producer,
             verified={name: mark.sequence for name, mark in bases.items()},
             snapshot_ms=now_ms,

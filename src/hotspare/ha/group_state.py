@@ -13,9 +13,11 @@ from hotspare.coordination.contract import Leader, Member
 from hotspare.ha.core import Core
 from hotspare.ha.held import HeldOutputs
 from hotspare.ha.ports import Ports
+from hotspare.ha.qualities import Qualities
 from hotspare.ha.roles import Role, Step
 from hotspare.ha.settings import GroupSettings, GroupTopics
 from hotspare.ha.view import CandidateView, Contact, Difference, InboundView, OtherMember, Vacancy, View
+from hotspare.model.quality import QualityKind
 
 LONG_AGO_MS = -(10**12)
 """Before every clock: what never happened is due."""
@@ -50,6 +52,7 @@ class Candidate:
     name: str
     order: int
     sequences: dict[str, int]
+    taken_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,7 @@ class GroupState:
     core: Core
     held: HeldOutputs
     inbound: list[InboundState]
+    qualities: Qualities = field(default_factory=lambda: Qualities({}))
     role: Role = Role.JOINING
     step: Step = Step.NONE
     epoch: int = 0
@@ -115,6 +119,18 @@ class GroupState:
     committed: dict[str, Progress] = field(default_factory=dict)
     verified: dict[str, int] = field(default_factory=dict)
     """Per stream, the highest committed sequence at which this engine's digest was compared and equal."""
+    sent: dict[str, int] = field(default_factory=dict)
+    """Per stream, the newest sequence that this engine committed since it read progress; progress may lag behind it."""
+    unrecorded_since_ms: dict[str, int] = field(default_factory=dict)
+    """Per stream, when the first output was committed that is not in its progress."""
+    may_repeat: set[str] = field(default_factory=set)
+    """Streams of which no output was committed since progress was read: what follows it may have come before."""
+    arrivals: dict[str, deque[tuple[int, int]]] = field(default_factory=dict)
+    """Per stream that a spare keeps for a time: (sequence, when it was computed), oldest first."""
+    lost: dict[str, int] = field(default_factory=dict)
+    """Per stream, outputs that were never published because a spare that took over no longer held them."""
+    lost_before: dict[str, int] = field(default_factory=dict)
+    qualities_read_ms: int = LONG_AGO_MS
     differences: dict[str, Difference] = field(default_factory=dict)
     overrules: bool = False
     candidates: list[Candidate] = field(default_factory=list)
@@ -141,9 +157,29 @@ def committed_sequence(state: GroupState, stream: str) -> int:
     return progress.sequence if progress is not None else 0
 
 
+def sent_sequence(state: GroupState, stream: str) -> int:
+    """The newest output that this engine knows to be on the topic, or that can no longer be brought there."""
+    return max(state.sent.get(stream, 0), committed_sequence(state, stream), state.held.streams[stream].base.sequence)
+
+
 def has_pending(state: GroupState) -> bool:
     """Whether outputs are held that are not known to be committed."""
-    return any(held.last_sequence > committed_sequence(state, name) for name, held in state.held.streams.items())
+    return any(held.last_sequence > sent_sequence(state, name) for name, held in state.held.streams.items())
+
+
+def progress_due_ms(state: GroupState) -> int | None:
+    """When progress has to be written of what is on the topic already; None while all of it is recorded."""
+    due = [progress_due_of_ms(state, name) for name in state.sent if state.sent[name] > committed_sequence(state, name)]
+    return min(due, default=None)
+
+
+def progress_due_of_ms(state: GroupState, stream: str) -> int:
+    """When the progress of a stream has to be written that lags behind its outputs; at once before the role is handed over."""
+    quality, since_ms = state.qualities.of(stream), state.unrecorded_since_ms.get(stream)
+    is_leaving = state.stop_asked or state.switchover is not None
+    if quality.kind is not QualityKind.TRIMMED or since_ms is None or is_leaving:
+        return LONG_AGO_MS
+    return since_ms + quality.progress_ms
 
 
 def view_of(state: GroupState, ports: Ports) -> View:
@@ -166,7 +202,7 @@ def view_of(state: GroupState, ports: Ports) -> View:
         peer=ports.peers.status(),
         vacancy=state.vacancy,
         rank=state.rank,
-        others=tuple(OtherMember(n.engine, n.role, n.rank, _agrees(state, n.evidence)) for n in state.news),
+        others=tuple(OtherMember(n.engine, n.role, n.rank, _agrees(state, n.evidence), n.evidence is not None) for n in state.news),
         switchover=state.switchover,
         switchover_read_ms=state.switchover_read_ms,
         renewed_ms=state.renewed_ms,
@@ -177,12 +213,14 @@ def view_of(state: GroupState, ports: Ports) -> View:
         predecessor=state.predecessor,
         predecessor_lease_end_ms=state.predecessor_lease_end_ms,
         has_pending=has_pending(state),
+        progress_due_ms=progress_due_ms(state) if state.role is Role.ACTIVE else None,
+        qualities_read_ms=state.qualities_read_ms,
         progress_read_ms=state.progress_read_ms,
         inbound=_inbound_views(state.inbound),
         difference=difference,
         overrules=state.overrules,
         committed_ahead=_begins_ahead(state),
-        candidates=tuple(CandidateView(c.name, _is_settled(state, c)) for c in state.candidates),
+        candidates=tuple(CandidateView(c.name, _is_settled(state, c), _confirm_due_ms(state, c)) for c in state.candidates),
         snapshot_ms=state.snapshot_ms,
         is_snapshot_running=state.is_snapshot_running,
         has_new_state=state.order != state.snapshot_order,
@@ -193,8 +231,7 @@ def _agrees(state: GroupState, evidence: Difference | None) -> bool:
     """Whether another engine's evidence against what is committed is this engine's own output too."""
     if evidence is None or evidence.stream not in state.differences:
         return False
-    mark = state.held.streams[evidence.stream].mark_at(evidence.sequence)
-    return mark is not None and mark.digest == evidence.digest
+    return state.held.streams[evidence.stream].digest_at(evidence.sequence) == evidence.digest
 
 
 def _inbound_views(inbound: list[InboundState]) -> tuple[InboundView, ...]:
@@ -207,12 +244,27 @@ def _inbound_views(inbound: list[InboundState]) -> tuple[InboundView, ...]:
 
 
 def _is_settled(state: GroupState, candidate: Candidate) -> bool:
-    return all(state.verified.get(stream, 0) >= sequence for stream, sequence in candidate.sequences.items())
+    """Streams of which nothing may be lost are waited for, however long it takes."""
+    waited_for = {s: n for s, n in candidate.sequences.items() if state.qualities.of(s).holds_all}
+    return all(state.verified.get(stream, 0) >= sequence for stream, sequence in waited_for.items())
+
+
+def _confirm_due_ms(state: GroupState, candidate: Candidate) -> int:
+    """The others are waited for so long that a state that differs in them alone is noticed; what is lost of them never comes."""
+    others = {s: n for s, n in candidate.sequences.items() if not state.qualities.of(s).holds_all}
+    is_compared = all(_is_compared(state, stream, sequence) for stream, sequence in others.items())
+    return LONG_AGO_MS if is_compared else candidate.taken_ms + state.settings.divergence_wait_ms
+
+
+def _is_compared(state: GroupState, stream: str, sequence: int) -> bool:
+    """Whether an output was compared with what is committed, as far as this engine still can."""
+    done = committed_sequence(state, stream)
+    return state.verified.get(stream, 0) >= sequence or sequence <= done <= state.held.streams[stream].last_sequence
 
 
 def _begins_ahead(state: GroupState) -> str:
     for name, held in state.held.streams.items():
         committed = committed_sequence(state, name)
-        if held.base.sequence > committed:
+        if held.base.sequence > committed and not state.qualities.may_have_lost(name):
             return f"state begins after output {held.base.sequence} of stream {name}, but only {committed} are committed"
     return ""

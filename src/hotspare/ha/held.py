@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from hotspare.bus.contract import OutputId
 from hotspare.errors import StateError, StoreError
+from hotspare.ha.digest_trail import DigestTrail
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class Mark:
 
 
 NO_OUTPUT = Mark(0, None, 0)
+_DIGEST = 6
+"""The place of the digest in an output batch."""
 
 
 def mark_of(batch: pa.RecordBatch, row: int) -> Mark:
@@ -62,6 +65,7 @@ class HeldStream:
     def __init__(self, base: Mark) -> None:
         self._base = base
         self._segments: deque[_Segment] = deque()
+        self._trail = DigestTrail()
         self.last_sequence = base.sequence
         self.memory_bytes = 0
 
@@ -98,6 +102,26 @@ class HeldStream:
             return None
         segment = next(s for s in self._segments if s.last >= sequence)
         return mark_of(segment.load(), sequence - segment.first)
+
+    def digest_at(self, sequence: int) -> int | None:
+        """The digest of an output that is held or was let go of; None if it is not known (any more)."""
+        mark = self.mark_at(sequence)
+        return self._trail.at(sequence) if mark is None else mark.digest
+
+    def let_go(self, sequence: int) -> None:
+        """`drop_through` of outputs that are not known to be committed: their digests stay for a while."""
+        for segment in self._segments:
+            if segment.first > sequence:
+                break
+            first, last = max(segment.first, self._base.sequence + 1), min(segment.last, sequence)
+            if first <= last:
+                digests = segment.load().column(_DIGEST).slice(first - segment.first, last - first + 1)
+                self._trail.append(first, digests.to_numpy())
+        self.drop_through(sequence)
+
+    def forget_digests(self, sequence: int) -> None:
+        """Those up to and including `sequence` are compared."""
+        self._trail.forget_through(sequence)
 
     def drop_through(self, sequence: int) -> None:
         """Let go of the outputs up to and including `sequence`, which must be known to be committed."""

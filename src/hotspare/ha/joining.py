@@ -15,7 +15,9 @@ from hotspare.coordination.contract import Coordination
 from hotspare.errors import PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError
 from hotspare.ha.core import Core, CoreFactory
 from hotspare.ha.events import HaEvent, HaEventKind
+from hotspare.ha.member_record import name_taken
 from hotspare.ha.ports import Ports
+from hotspare.ha.qualities import Qualities, agree_on_qualities
 from hotspare.ha.settings import GroupTopics
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 
@@ -48,6 +50,7 @@ class Joined:
     core: Core
     producer: Producer
     plan: StartPlan
+    qualities: Qualities
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +65,18 @@ class Joining:
     ports: Ports
 
     def steps(self) -> Generator[str, None, Joined]:
-        """Returns `Joined`. TopicOwned, ProjectChanged, PositionLost, and whatever bus, coordination and store raise."""
+        """Returns `Joined`. UsageError, TopicOwned, ProjectChanged, PositionLost, and what bus, coordination and store raise."""
+        yield "look for an engine of the same name"
+        refuse_namesake(self.ports, self.group, self.engine)
         yield "create topics"
         create_topics(self.ports.bus, self.topics)
         yield "claim output topics"
         producer = self.ports.bus.producer(self.group, self.topics.output_topics)
         yield "agree on the project"
         agree_on_project(self.ports.coordination, self.group, self.project)
+        yield "agree on the qualities"
+        qualities = agree_on_qualities(self.ports.coordination, self.group, self.topics)
+        self._report_other_qualities(qualities)
         yield "agree on the origin"
         origin = agree_on_origin(self.ports.bus, self.ports.coordination, self.group, self.topics)
         core, restored_from, unusable = yield from self._state()
@@ -77,7 +85,14 @@ class Joining:
         offsets.update(core.next_offsets)
         yield "check that the bus holds what is to be read"
         check_positions(self.ports.bus, self.topics, offsets, core.time_us)
-        return Joined(core, producer, StartPlan(offsets, restored_from, tuple(unusable)))
+        return Joined(core, producer, StartPlan(offsets, restored_from, tuple(unusable)), qualities)
+
+    def _report_other_qualities(self, qualities: Qualities) -> None:
+        for output in self.topics.outbound:
+            if qualities.of(output.stream) != output.quality and output.stream not in qualities.changed:
+                stands = f"group {self.group} keeps stream {output.stream} {qualities.of(output.stream)}"
+                sentence = f"{stands}, this engine's project says {output.quality}; `hotspare quality` changes it"
+                self.ports.report(HaEvent(HaEventKind.QUALITY_CHANGED, self.group, self.engine, sentence))
 
     def _state(self) -> Generator[str, None, tuple[Core, str, list[str]]]:
         """Returns (core, name of its snapshot, names of those that could not be used)."""
@@ -112,6 +127,16 @@ class Joining:
             sentence = f"snapshot {info.name} cannot be used, the next older one is tried: {error.message}"
             self.ports.report(HaEvent(HaEventKind.SNAPSHOT_UNUSABLE, self.group, self.engine, sentence))
             return None
+
+
+def refuse_namesake(ports: Ports, group: str, engine: str) -> None:
+    """UsageError where a living process takes part under this name: the two would take the role from each other.
+
+    Two that start in the same instant do not see each other here; the later one ends when it refreshes its member record.
+    """
+    for member in ports.coordination.members(group):
+        if member.engine == engine and ports.is_alive(member):
+            raise name_taken(group, member)
 
 
 def create_topics(bus: Bus, topics: GroupTopics) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hotspare.coordination.contract import Member
+from hotspare.errors import UsageError
 from hotspare.ha.group_state import GroupState, MemberNews, committed_sequence
 from hotspare.ha.held import HeldStream
 from hotspare.ha.view import Difference
@@ -27,6 +28,10 @@ def member_of(state: GroupState) -> Member:
         "held_bytes": str(state.held.memory_bytes),
         "spilled_bytes": str(sum(stream.spilled_bytes for stream in held.values())),
         "committed": _json({name: committed_sequence(state, name) for name in held}),
+        "qualities": _json({name: str(state.qualities.of(name)) for name in held}),
+        "qualities_pending": _json(_pending_qualities(state)),
+        "quality_version": str(state.qualities.version),
+        "lost": _json(state.lost),
         "coordination": state.contact.value,
         "ended_because": state.ended_because,
     }
@@ -36,12 +41,21 @@ def member_of(state: GroupState) -> Member:
     return replace(state.identity, role=state.role.value, sequences=_sequences(state), detail=detail)
 
 
+def _pending_qualities(state: GroupState) -> list[str]:
+    """Streams of which nothing may be lost, but this engine no longer holds all that is not committed (it was changed lately)."""
+    return [
+        name
+        for name, stream in state.held.streams.items()
+        if state.qualities.of(name).holds_all and stream.base.sequence > committed_sequence(state, name)
+    ]
+
+
 def _sequences(state: GroupState) -> dict[str, int]:
     return {name: stream.last_sequence for name, stream in state.held.streams.items()}
 
 
 def _pending(state: GroupState, name: str, stream: HeldStream) -> int:
-    return max(0, stream.last_sequence - committed_sequence(state, name))
+    return max(0, stream.last_sequence - max(committed_sequence(state, name), stream.base.sequence))
 
 
 def _json(value: object) -> str:
@@ -71,6 +85,27 @@ def unlike(members: Sequence[Member], own: Member) -> tuple[str, ...]:
         for theirs, ours in ((m.versions, own.versions), (m.cpu, own.cpu))
         if m.engine != own.engine and theirs != ours
     )
+
+
+def namesake(members: Sequence[Member], own: Member) -> Member | None:
+    """Another process, living or dead, that described itself under this engine's name."""
+    return next((m for m in members if m.engine == own.engine and _process(m) != _process(own)), None)
+
+
+def started_later(member: Member, other: Member) -> bool:
+    """Of two processes under one name the later one gives way; on two machines this is arbitrary, and the same for both."""
+    return (member.process_start, _process(member)) > (other.process_start, _process(other))
+
+
+def name_taken(group: str, other: Member) -> UsageError:
+    return UsageError(
+        f"engine {other.engine} already takes part in group {group}, as process {other.process_id} on {other.host}",
+        hint="give this engine another name, or end that process",
+    )
+
+
+def _process(member: Member) -> tuple[str, int, int]:
+    return member.host, member.process_id, member.process_start
 
 
 def _evidence(text: str) -> Difference | None:

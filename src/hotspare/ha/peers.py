@@ -12,33 +12,15 @@ import socket
 import threading
 from collections.abc import Callable
 
-import psutil
-
 from hotspare.coordination.contract import Leader
 from hotspare.ha.view import PeerStatus
+from hotspare.processes import is_process_ending, is_process_gone
 
 _GREETING_BYTES_MAX = 256
 _CONNECT_TIMEOUT_S = 0.25
+_LOOK_S = 0.005
+"""How often a spare on the active's machine looks whether its process has begun to end."""
 _LOOPBACK = "127.0.0.1"
-
-
-def process_start(process_id: int) -> int:
-    """When a process started, in whole milliseconds since 1970; 0 if there is none. With the id it names a process for good."""
-    try:
-        return int(psutil.Process(process_id).create_time() * 1000)
-    except psutil.Error:
-        return 0
-
-
-def is_process_gone(process_id: int, started: int) -> bool:
-    """True only if that very process has ended (a zombie has); an id that was given to another process counts as ended."""
-    try:
-        process = psutil.Process(process_id)
-        return int(process.create_time() * 1000) != started or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-    except psutil.Error:
-        return False
 
 
 class PeerServer:
@@ -86,6 +68,12 @@ class PeerServer:
         self._selector.unregister(connection)
         self._connections.remove(connection)
         connection.close()
+
+    def hang_up(self) -> None:
+        """Tell all spares at once that this engine is dead: for a process that is about to end, which takes the system a while."""
+        for connection in (self._listener, *self._connections):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._stopped.set()
@@ -161,12 +149,17 @@ class PeerLink:
                 continue
             attempts_left = 1  # a connection that stood and closed is retried once
             self._set(leader, PeerStatus.CONNECTED)
-            self._wait_until_closed(connection)
+            self._wait_until_closed(connection, leader)
         if self._is_current(leader):
-            gone = (
-                leader.host != self._host or is_process_gone(leader.process_id, leader.process_start) or not self._answers(leader)
-            )
-            self._set(leader, PeerStatus.CLOSED if gone else PeerStatus.UNKNOWN)
+            self._set(leader, PeerStatus.CLOSED if self._is_gone(leader) else PeerStatus.UNKNOWN)
+
+    def _is_gone(self, leader: Leader) -> bool:
+        if leader.host != self._host or self._is_ending(leader):
+            return True
+        return is_process_gone(leader.process_id, leader.process_start) or not self._answers(leader)
+
+    def _is_ending(self, leader: Leader) -> bool:
+        return leader.host == self._host and is_process_ending(leader.process_id)
 
     def _connect(self, leader: Leader) -> socket.socket | None:
         host, _, port = leader.address.rpartition(":")
@@ -181,7 +174,6 @@ class PeerLink:
         if greeting != f"hotspare {leader.holder}\n".encode():
             connection.close()
             return None
-        connection.settimeout(None)
         with self._lock:
             self._socket = connection
             if not self._is_same(leader):
@@ -190,10 +182,14 @@ class PeerLink:
                 return None
         return connection
 
-    def _wait_until_closed(self, connection: socket.socket) -> None:
+    def _wait_until_closed(self, connection: socket.socket, leader: Leader) -> None:
+        """Until the other side hangs up, or its process, if it is on this machine, has begun to end."""
+        connection.settimeout(_LOOK_S if leader.host == self._host else None)
         with contextlib.suppress(OSError):
-            while connection.recv(_GREETING_BYTES_MAX):
-                pass
+            while not self._is_ending(leader):
+                with contextlib.suppress(TimeoutError):
+                    if not connection.recv(_GREETING_BYTES_MAX):
+                        break
         with self._lock:
             self._socket = None
         connection.close()

@@ -21,10 +21,10 @@ from hotspare.errors import (
     UnknownResult,
 )
 from hotspare.ha import actions as do
-from hotspare.ha import committed, publishing, snapshots
+from hotspare.ha import committed, publishing, qualities, snapshots
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import LONG_AGO_MS, GroupState, MemberNews, committed_sequence
-from hotspare.ha.member_record import member_of, news_of, rank_of, unlike
+from hotspare.ha.member_record import member_of, name_taken, namesake, news_of, rank_of, started_later, unlike
 from hotspare.ha.ports import Ports
 from hotspare.ha.roles import Reason, Role, Step, moved
 from hotspare.ha.view import Contact, Vacancy
@@ -108,7 +108,7 @@ def _campaign(action: do.Campaign, state: GroupState, ports: Ports) -> None:
     state.predecessor_lease_end_ms = read_ms + (before.lease_left_ms if before is not None else 0)
     state.epoch, state.renewed_ms, state.has_moved = epoch, now_ms, False
     state.marks.won_ms = now_ms
-    state.overrules = action.reason is Reason.SPARES_AGREE
+    state.overrules = action.reason in (Reason.SPARES_AGREE, Reason.NOBODY_ELSE)
     state.vacancy, state.switchover = None, None
     move(state, ports, Role.PROMOTING, action.reason, Step.WON)
     _note_leader(state, ports, Leader(epoch, state.engine, "", settings.lease_ms))
@@ -148,6 +148,7 @@ def _read_committed(_: do.ReadCommitted, state: GroupState, ports: Ports) -> Non
                 progress[output.stream] = rebuilt
                 sentence = f"progress of stream {output.stream} was rebuilt from topic {output.topic}"
                 report(state, ports, HaEventKind.PROGRESS_REBUILT, sentence, sequence=rebuilt.sequence)
+    committed.forget_sent(state)
     committed.note_progress(state, ports, progress)
     state.step = Step.READ
 
@@ -160,6 +161,7 @@ def _recheck(_: do.Recheck, state: GroupState, ports: Ports) -> None:
 def _become_active(_: do.BecomeActive, state: GroupState, ports: Ports) -> None:
     if state.overrules:
         committed.accept_committed(state)
+    committed.note_lost(state, ports)
     state.predecessor = None
     state.switchover_read_ms = state.marks.active_ms = ports.clock_ms()
     state.marks.is_first_commit_due = True
@@ -183,8 +185,9 @@ def _give_up(action: do.GiveUp, state: GroupState, ports: Ports) -> None:
 
 def _publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
     assert state.producer is not None
-    commit = publishing.next_commit(state, ports.codec)
-    if not commit.progress:
+    following = publishing.next_commit(state, ports.codec, ports.clock_ms())
+    commit = following.commit
+    if not (commit.messages or commit.progress):
         return
     try:
         state.producer.publish(state.epoch, commit)
@@ -197,7 +200,9 @@ def _publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
         _fence_again(state, ports, Reason.UNKNOWN_RESULT)
         return
     state.bus_locked = False
-    committed.note_own_commit(state, commit.progress)
+    if commit.messages:
+        state.has_moved = True  # held outputs come to an end: behind a pipeline that hangs this does too
+    committed.note_own_commit(state, commit.progress, following.sent, ports.clock_ms())
     if state.marks.is_first_commit_due:
         _report_promotion(state, ports)
 
@@ -250,14 +255,31 @@ def _read_switchover(_: do.ReadSwitchover, state: GroupState, ports: Ports) -> N
 
 def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> None:
     member = member_of(state)
-    ports.coordination.join(state.group, member)
     members = ports.coordination.members(state.group)
+    twin = namesake(members, member)
+    if twin is not None and started_later(member, twin) and ports.is_alive(twin):
+        state.refusal = name_taken(state.group, twin).message
+        return
+    ports.coordination.join(state.group, member)
     news = news_of(members, state.engine, state.settings.member_stale_ms)
     _report_members(state, ports, news, unlike(members, state.identity))
     state.news = news
     state.rank = rank_of(member)
     state.member_refreshed_ms = ports.clock_ms()
     _note_contact(state, ports, Contact.CONNECTED)
+
+
+def _read_qualities(_: do.ReadQualities, state: GroupState, ports: Ports) -> None:
+    before = state.qualities
+    now = qualities.read_on(ports.coordination, state.group, before)
+    state.qualities, state.qualities_read_ms = now, ports.clock_ms()
+    for sentence in now.unreadable:
+        report(state, ports, HaEventKind.QUALITY_CHANGED, sentence)
+    for stream, quality in now.by_stream.items():
+        if quality != before.of(stream):
+            report(state, ports, HaEventKind.QUALITY_CHANGED, f"stream {stream}: {before.of(stream)} becomes {quality}")
+    if now.version != before.version:
+        state.member_refreshed_ms = LONG_AGO_MS  # whoever asked for it waits to see it
 
 
 def _report_members(state: GroupState, ports: Ports, news: tuple[MemberNews, ...], differences: tuple[str, ...]) -> None:
@@ -335,6 +357,7 @@ PERFORMERS: dict[type[do.Action], Callable[[Any, GroupState, Ports], None]] = {
     do.ReadLeader: _read_leader,
     do.ReadSwitchover: _read_switchover,
     do.RefreshMember: _refresh_member,
+    do.ReadQualities: _read_qualities,
     do.ReadProgress: _read_progress,
     do.TakeSnapshot: _take_snapshot,
     do.ConfirmSnapshot: _confirm_snapshot,

@@ -9,7 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from hotspare.bus.contract import Bus
-from hotspare.coordination.contract import Coordination, Leader
+from hotspare.coordination.contract import Coordination, Leader, Member
 from hotspare.ha.events import HaEvent
 from hotspare.ha.view import PeerPort
 from hotspare.stores.contract import Store
@@ -23,12 +23,18 @@ class BlockCodec(Protocol):
     def decode(self, value: bytes) -> pa.RecordBatch: ...
 
 
+def _is_never_alive(_: Member) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
     """`clock_ms`: this process's monotonic milliseconds.
 
     `background` runs a job that may take long, now or in another thread, once. `end_process` ends the frozen process that a leader
     record names, after checking that it is that very process on this machine; False when it is not. `report` must not raise.
+    `is_alive`: whether the other process that a member record names still runs, also frozen; where nothing but this process exists,
+    none does.
     """
 
     bus: Bus
@@ -40,3 +46,4 @@ class Ports:
     report: Callable[[HaEvent], None]
     background: Callable[[Callable[[], None]], None]
     end_process: Callable[[Leader], bool]
+    is_alive: Callable[[Member], bool] = _is_never_alive

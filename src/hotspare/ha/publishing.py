@@ -2,39 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
-from hotspare.bus.contract import EPOCH_HEADER, FORMAT_HEADER, Bus, Commit, Outgoing, Partition, Progress
+from hotspare.bus.contract import Bus, Commit, Outgoing, Partition, Progress
 from hotspare.errors import HotspareError, StateError
-from hotspare.ha.group_state import GroupState, committed_sequence
+from hotspare.ha.group_state import GroupState, committed_sequence, progress_due_of_ms, sent_sequence
 from hotspare.ha.held import mark_of
+from hotspare.ha.output_message import output_message, progress_of
 from hotspare.ha.ports import BlockCodec
+from hotspare.model.quality import QualityKind
 
 _TAIL_MESSAGES = 16
 _TAIL_BYTES_MAX = 64 << 20
 
 
-def next_commit(state: GroupState, codec: BlockCodec) -> Commit:
+@dataclass(frozen=True, slots=True)
+class NextCommit:
+    """`sent`: per stream the newest sequence that is on the topic once this is committed, recorded as progress or not."""
+
+    commit: Commit
+    sent: Mapping[str, int]
+
+
+def next_commit(state: GroupState, codec: BlockCodec, now_ms: int) -> NextCommit:
     """All streams' outputs after what is committed, within the limits of one transaction, with the progress that they bring.
 
-    Blocks hold at most `message_rows_max` rows. Empty when nothing is pending.
+    Blocks hold at most `message_rows_max` rows. The progress of a trimmed stream is written when it is due; with it, or alone.
     """
-    headers = ((FORMAT_HEADER, b"arrow"), (EPOCH_HEADER, str(state.epoch).encode()))
     messages: dict[str, list[Outgoing]] = {}
     progress: dict[str, Progress] = {}
+    sent: dict[str, int] = {}
     for output in state.topics.outbound:
         held = state.held.streams[output.stream]
-        committed = committed_sequence(state, output.stream)
-        if held.last_sequence <= committed:
-            continue
-        batches = list(held.after(committed, state.settings.commit_rows_max))
-        last = mark_of(batches[-1], batches[-1].num_rows - 1)
-        blocks = _blocks(batches, state.settings.message_rows_max)
-        messages[output.topic] = [Outgoing(codec.encode(block), headers) for block in blocks]
-        progress[output.stream] = Progress(last.sequence, last.output_id, last.digest, state.epoch)
-    return Commit(messages, progress)
+        before = sent_sequence(state, output.stream)
+        last = held.mark_at(before)
+        if held.last_sequence > before:
+            batches = list(held.after(before, state.settings.commit_rows_max))
+            last = mark_of(batches[-1], batches[-1].num_rows - 1)
+            blocks = _blocks(batches, state.settings.message_rows_max)
+            messages[output.topic] = [output_message(block, output.format, state.epoch, codec) for block in blocks]
+            sent[output.stream] = last.sequence
+        if last is not None and _is_progress_due(state, output.stream, last.sequence, now_ms):
+            progress[output.stream] = Progress(last.sequence, last.output_id, last.digest, state.epoch)
+    return NextCommit(Commit(messages, progress), sent)
+
+
+def _is_progress_due(state: GroupState, stream: str, sequence: int, now_ms: int) -> bool:
+    """Of a trimmed stream after so many outputs or so long a time (SPEC D9), of any other with every output.
+
+    The first outputs after a promotion may have come before, so their progress is written with them: otherwise engines that
+    lose the role one after the other bring the same ones again and again.
+    """
+    quality, unrecorded = state.qualities.of(stream), sequence - committed_sequence(state, stream)
+    if sequence <= max(committed_sequence(state, stream), state.held.streams[stream].base.sequence):
+        return False
+    if quality.kind is not QualityKind.TRIMMED or unrecorded >= quality.progress_events or stream in state.may_repeat:
+        return True
+    return stream in state.unrecorded_since_ms and progress_due_of_ms(state, stream) <= now_ms
 
 
 def _blocks(batches: Sequence[pa.RecordBatch], rows_max: int) -> list[pa.RecordBatch]:
@@ -54,30 +81,37 @@ def progress_from_tail(bus: Bus, codec: BlockCodec, stream: str, topic: str) -> 
     begin = bus.begin_offset(partition)
     if end == 0:
         return None
-    offset, rows = end, None
-    while rows is None and offset > begin:
+    offset, found = end, None
+    while found is None and offset > begin:
         offset = max(begin, offset - _TAIL_MESSAGES)
-        rows = _last_rows(bus, codec, partition, offset)
-    if rows is None:
+        found = _last_progress(bus, codec, partition, offset)
+    if found is None and begin == 0 and not bus.read(partition, 0, messages_max=1, bytes_max=1):
+        return None  # a transaction that was aborted leaves its offsets behind and no message
+    if found is None:
         raise StateError(
             f"topic {topic} is not empty, but there is no record of what is committed to stream {stream}",
             detail="the newest messages cannot be read as output blocks",
             hint="use a new --prefix",
         )
-    mark = mark_of(rows, rows.num_rows - 1)
-    return Progress(mark.sequence, mark.output_id, mark.digest, 0)
+    return found
 
 
-def _last_rows(bus: Bus, codec: BlockCodec, partition: Partition, offset: int) -> pa.RecordBatch | None:
-    """The newest block at or after `offset` that can be read."""
+def _last_progress(bus: Bus, codec: BlockCodec, partition: Partition, offset: int) -> Progress | None:
+    """What the newest message at or after `offset` that can be read brought about."""
     found = None
     while messages := bus.read(partition, offset, messages_max=_TAIL_MESSAGES, bytes_max=_TAIL_BYTES_MAX):
         for message in messages:
-            try:
-                rows = codec.decode(message.value)
-            except (HotspareError, pa.ArrowInvalid, ValueError):
-                continue
-            if rows.num_rows:
-                found = rows
+            found = progress_of(message) or _progress_of_block(message.value, codec) or found
         offset = messages[-1].offset + 1
     return found
+
+
+def _progress_of_block(value: bytes, codec: BlockCodec) -> Progress | None:
+    try:
+        rows = codec.decode(value)
+    except (HotspareError, pa.ArrowInvalid, ValueError):
+        return None
+    if not rows.num_rows:
+        return None
+    mark = mark_of(rows, rows.num_rows - 1)
+    return Progress(mark.sequence, mark.output_id, mark.digest, 0)

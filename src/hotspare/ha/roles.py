@@ -46,6 +46,7 @@ class Reason(Enum):
     NAMED_SUCCESSOR = "named as successor"
     GIVEN_UP = "given up"
     SPARES_AGREE = "two spares agree against the active"
+    NOBODY_ELSE = "nobody else can, though its own outputs differ"
     # how a promotion goes on
     PROMOTION_ORDER = "promotion order"
     PROMOTED = "promoted"
@@ -73,6 +74,7 @@ VACANT = (
     Reason.NAMED_SUCCESSOR,
     Reason.GIVEN_UP,
     Reason.SPARES_AGREE,
+    Reason.NOBODY_ELSE,
 )
 """Reasons to campaign."""
 

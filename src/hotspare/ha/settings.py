@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 from hotspare.bus.contract import Partition
+from hotspare.choices import OnDivergence as OnDivergence
+from hotspare.engine.batch import MessageFormat
 from hotspare.errors import UsageError
-
-
-class Quality(Enum):
-    """Quality of service of an output stream. A quality decides what spares hold and when progress is written, never who may
-    publish; PRECISE is the only one so far."""
-
-    PRECISE = "precise"
-
-
-class OnDivergence(Enum):
-    """What a spare does whose outputs alone differ from the committed ones."""
-
-    STOP = "stop"
-    CONTINUE = "continue"
-    """It stays a standby that never promotes, and goes on raising the alarm in its member record."""
+from hotspare.model.quality import PRECISE, Quality
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +25,8 @@ class OutputStream:
 
     stream: str
     topic: str
-    quality: Quality = Quality.PRECISE
+    quality: Quality = PRECISE
+    format: MessageFormat = MessageFormat.ARROW
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +58,12 @@ class GroupSettings:
     `leader_poll_ms`         how often who leads, and whether a switch-over is asked for, is read
     `progress_poll_ms`       how often a standby reads what is committed, to let held outputs go
     `member_refresh_ms`      how often an engine describes itself and reads the others' descriptions
+    `quality_poll_ms`        how often it is read whether another quality of service is asked for
     `snapshot_interval_ms`   time between two snapshots of a group; 0 takes none
     `retry_ms`               pause after a bus that did not answer
     `coordination_retry_ms`  pause after a coordination service that did not answer; publishing goes on meanwhile
-    `divergence_wait_ms`     how long a spare that differs waits for another spare that agrees with it
+    `divergence_wait_ms`     how long a spare that differs waits for another one that agrees with it, or that can take over; and a
+                             snapshot for streams that may lose outputs
     `held_bytes_max`         memory for held outputs; beyond it they spill to disk
     `commit_rows_max`        rows of one stream in one publishing transaction; `message_rows_max` in one message
     """
@@ -85,6 +75,7 @@ class GroupSettings:
     leader_poll_ms: int = 100
     progress_poll_ms: int = 100
     member_refresh_ms: int = 500
+    quality_poll_ms: int = 1_000
     snapshot_interval_ms: int = 5_000
     retry_ms: int = 10
     coordination_retry_ms: int = 100

@@ -18,8 +18,9 @@ def take(state: GroupState, ports: Ports) -> None:
     order = state.order
     sequences = {name: stream.last_sequence for name, stream in state.held.streams.items()}
     name = f"{order:016d}-{state.engine}-{state.identity.process_start:x}"
-    candidate = Candidate(name, order, sequences)
-    state.is_snapshot_running, state.snapshot_ms, state.snapshot_order = True, ports.clock_ms(), order
+    now_ms = ports.clock_ms()
+    candidate = Candidate(name, order, sequences, now_ms)
+    state.is_snapshot_running, state.snapshot_ms, state.snapshot_order = True, now_ms, order
     group, engine, store, done = state.group, state.engine, ports.store, state.done
 
     def write() -> None:

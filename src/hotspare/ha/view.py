@@ -52,12 +52,13 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class OtherMember:
-    """Another engine by its newest description. `agrees`: it differs from what is committed just as this engine does."""
+    """Another engine by its newest description. `differs`: its outputs are not those committed; `agrees`: just as this engine's."""
 
     engine: str
     role: str
     rank: int
     agrees: bool
+    differs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +82,12 @@ class InboundView:
 
 @dataclass(frozen=True, slots=True)
 class CandidateView:
-    """A snapshot of this engine's that waits: `settled` once every stream's committed progress has reached it and agrees."""
+    """A snapshot of this engine's that waits: `settled` once committed progress has reached it and agrees, of every stream that may
+    lose nothing; `due_ms`, when it has waited for the others long enough."""
 
     name: str
     settled: bool
+    due_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ class View:
     """Times are the engine's own monotonic milliseconds. `leader` is None when it must be read before anything follows from it.
 
     `rank` and `others` are from the same reading of descriptions. `retry`: earliest next call after a failure, 0 for at once.
+    `progress_due_ms`: when progress of outputs that are on the topic already has to be written; None if none is owed.
     `committed_ahead`: this engine's state begins after what is committed, so it can never bring out what lies between.
     """
 
@@ -118,12 +122,14 @@ class View:
     renewed_ms: int = 0
     has_moved: bool = False
     member_refreshed_ms: int = 0
+    qualities_read_ms: int = 0
     # bus
     bus_retry_ms: int = 0
     bus_locked: bool = False
     predecessor: Leader | None = None
     predecessor_lease_end_ms: int = 0
     has_pending: bool = False
+    progress_due_ms: int | None = None
     progress_read_ms: int = 0
     inbound: tuple[InboundView, ...] = ()
     # outputs and snapshots

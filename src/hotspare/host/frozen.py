@@ -7,7 +7,7 @@ import signal
 import socket
 
 from hotspare.coordination.contract import Leader
-from hotspare.ha.peers import is_process_gone
+from hotspare.processes import is_process_gone
 
 
 def end_frozen_process(leader: Leader) -> bool:

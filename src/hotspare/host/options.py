@@ -7,21 +7,14 @@ import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 
+from hotspare.choices import HeadPlace, KafkaReader, RunnerKind
 from hotspare.errors import UsageError
 from hotspare.ha.settings import GroupSettings
-from hotspare.runners.contract import BatchLimits, HeadPlace
+from hotspare.runners.contract import BatchLimits
 
 _ENGINE_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
-
-
-class RunnerKind(Enum):
-    ORDERED = "ordered"
-    """Spark reads and runs the head; the core runs in the driver. The default."""
-    LOCAL = "local"
-    """No Spark: the reference runner, for tests."""
 
 
 def default_engine_name() -> str:
@@ -44,6 +37,7 @@ class EngineOptions:
     engine: str = field(default_factory=default_engine_name)
     runner: RunnerKind = RunnerKind.ORDERED
     head_place: HeadPlace = HeadPlace.DRIVER
+    kafka_reader: KafkaReader = KafkaReader.SOURCE
     limits: BatchLimits = field(default_factory=BatchLimits)
     settings: GroupSettings = field(default_factory=GroupSettings)
     properties: Mapping[str, str] = field(default_factory=dict)

@@ -16,15 +16,22 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
+import pyarrow as pa
+
 import hotspare
 from hotspare.adapters.connector_options import home_properties
 from hotspare.adapters.connectors import ConnectorSet
+from hotspare.adapters.metadata import describe, publish_metadata
 from hotspare.bus.naming import bad_topic, checked_prefix, group_name, inbound_topic, outbound_topic
 from hotspare.bus.open import open_bus
+from hotspare.choices import RunnerKind
 from hotspare.coordination.contract import Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.engine.batch import BAD_STREAM
 from hotspare.engine.codec import arrow_block
+from hotspare.engine.codec.csv_rows import CsvStyle, row_texts
+from hotspare.engine.codec.topic_format import inbound_format, outbound_format
+from hotspare.engine.expressions.windows import expression_mistakes
 from hotspare.engine.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
@@ -33,17 +40,21 @@ from hotspare.ha.core import Core
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.joining import ProjectIdentity
-from hotspare.ha.peers import PeerLink, PeerServer, process_start
+from hotspare.ha.peers import PeerLink, PeerServer
 from hotspare.ha.ports import Ports
 from hotspare.ha.roles import ENDS
 from hotspare.ha.settings import GroupTopics, InboundTopic, OutputStream
+from hotspare.host.alive import is_alive
 from hotspare.host.background import Background
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.frozen import end_frozen_process
-from hotspare.host.options import EngineOptions, RunnerKind
+from hotspare.host.options import EngineOptions
+from hotspare.host.retention import check_at_start
+from hotspare.host.topic_settings import warn_of_deviations
 from hotspare.model.fingerprint import differences, from_document, to_document
 from hotspare.model.load import LoadedProject, load_project
 from hotspare.model.project import Project
+from hotspare.processes import process_start
 from hotspare.runners import contract as runner_contract
 from hotspare.runners.contract import EndCause, Runner, RunnerEnd, RunnerInput
 from hotspare.scratch import make_scratch
@@ -63,6 +74,7 @@ _HA_LOG: dict[HaEventKind, LogEvent] = {
     HaEventKind.SNAPSHOT_WRITTEN: LogEvent.SNAPSHOT_WRITTEN,
     HaEventKind.SNAPSHOT_FAILED: LogEvent.HA_ALARM,
     HaEventKind.BUS_TROUBLE: LogEvent.HA_ALARM,
+    HaEventKind.OUTPUTS_LOST: LogEvent.HA_ALARM,
     HaEventKind.COORDINATION_CHANGED: LogEvent.HA_ALARM,
     HaEventKind.RESULT_UNKNOWN: LogEvent.HA_ALARM,
 }
@@ -74,7 +86,8 @@ def run_engine(options: EngineOptions) -> int:
     log = Log().bind(engine=options.engine)
     log.event(LogEvent.ENGINE_STARTING, project=str(options.project), bus=options.bus_url, version=hotspare.__version__)
     home = home_properties(options.project, options.home)
-    loaded = load_project(options.project, {**home, **options.properties}, bindings=options.bindings)
+    given = {**home, **options.properties}
+    loaded = load_project(options.project, given, bindings=options.bindings, expressions=expression_mistakes)
     for warning in loaded.warnings:
         log.event(LogEvent.PROJECT_WARNING, str(warning))
     with contextlib.ExitStack() as stack:
@@ -86,22 +99,35 @@ def run_engine(options: EngineOptions) -> int:
 def group_topics(project: Project, plan: Plan, prefix: str) -> GroupTopics:
     """The names of everything that a group reads and writes (SPEC B1)."""
     inbound = [inbound_topic(prefix, project.name, w.query, w.window) for w in plan.resolved.sources]
-    outbound = [OutputStream(str(w), outbound_topic(prefix, project.name, w.query, w.window)) for w in plan.resolved.streams]
+    outbound = [
+        OutputStream(
+            str(w),
+            outbound_topic(prefix, project.name, w.query, w.window),
+            plan.resolved.quality(w),
+            outbound_format(plan.resolved.window(w).window),
+        )
+        for w in plan.resolved.streams
+    ]
     bad = OutputStream(BAD_STREAM, bad_topic(prefix, project.name))
     return GroupTopics(tuple(InboundTopic(name) for name in inbound), (*outbound, bad))
 
 
 class PipelineFactory:
-    """Makes cores of one plan (`ha.core.CoreFactory`)."""
+    """Makes cores of one plan (`ha.core.CoreFactory`), whose traced events are logged."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, log: Log) -> None:
         self._plan = plan
+        self._log = log
 
     def fresh(self) -> Core:
-        return Pipeline.fresh(self._plan)
+        return Pipeline.fresh(self._plan, self._trace)
 
     def restore(self, header: bytes, pages: Mapping[str, bytes]) -> Core:
-        return Pipeline.restore(self._plan, header, pages)
+        return Pipeline.restore(self._plan, header, pages, self._trace)
+
+    def _trace(self, window: str, events: pa.RecordBatch) -> None:
+        for row in row_texts(events, CsvStyle.EXACT):
+            self._log.event(LogEvent.TRACE, window=window, row=row)
 
 
 def project_identity(project: Project, plan: Plan) -> ProjectIdentity:
@@ -130,8 +156,8 @@ class EngineProcess:
         stack.callback(self._bus.close)
         coordination = open_coordination(options.coordination_url or default_coordination_url(options.bus_url))
         stack.callback(coordination.close)
-        store = open_store(options.store_url or default_store_url(options.bus_url))
-        stack.callback(store.close)
+        self._store = open_store(options.store_url or default_store_url(options.bus_url))
+        stack.callback(self._store.close)
         self._server = PeerServer(options.engine)
         stack.callback(self._server.close)
         peers = PeerLink(options.engine, socket.gethostname(), self._wake.set)
@@ -143,20 +169,22 @@ class EngineProcess:
         ports = Ports(
             bus=self._bus,
             coordination=coordination,
-            store=store,
+            store=self._store,
             peers=peers,
             codec=arrow_block,
             clock_ms=monotonic_ms,
             report=self._report,
             background=self._background.run,
             end_process=end_frozen_process,
+            is_alive=is_alive,
         )
-        definition = GroupDefinition(
-            group, self.topics, project_identity(self._project, self._plan), PipelineFactory(self._plan), options.settings
-        )
+        cores = PipelineFactory(self._plan, self._log)
+        identity = project_identity(self._project, self._plan)
+        definition = GroupDefinition(group, self.topics, identity, cores, options.settings)
         self.group = GroupEngine(definition, self._identity(), ports, spill)
         stack.callback(self.group.close)
-        self._connectors = ConnectorSet(self._project, self._bus, options.prefix, options.home or options.project.parent, self._log)
+        home = options.home or options.project.parent
+        self._connectors = ConnectorSet(self._plan.resolved, self._bus, options.prefix, home, self._log)
         stack.callback(self._connectors.stop)
 
     def _identity(self) -> Member:
@@ -178,12 +206,15 @@ class EngineProcess:
     def run(self) -> int:
         warm_up()
         start = self.group.start()
+        publish_metadata(self._bus, self._options.prefix, describe(self._plan.resolved, self._options.prefix))
+        check_at_start(self._bus, self._store, self._options.prefix, self._plan.resolved, self._options.settings, self._log)
+        warn_of_deviations(self._bus, [each.name for each in self.topics.inbound] + list(self.topics.output_topics), self._log)
         runner = self._runner()
         try:
             with _stop_on_signal(self._ask_stop):
                 runner.start(start.next_offsets)
-                if notice := getattr(runner, "notice", ""):
-                    self._log.event(LogEvent.RUNNER_WARNING, notice)
+                if runner.notice:
+                    self._log.event(LogEvent.RUNNER_WARNING, runner.notice)
                 self._log.event(LogEvent.ENGINE_STARTED)
                 self._beat_until(self._stop.is_set)
                 self._log.event(LogEvent.ENGINE_STOPPING)
@@ -209,9 +240,15 @@ class EngineProcess:
         options = self._options
         source = RunnerInput(
             bus_url=options.bus_url,
-            topics=tuple(runner_contract.InboundTopic(t.name, t.partitions) for t in self.topics.inbound),
+            topics=tuple(
+                runner_contract.InboundTopic(
+                    topic.name, topic.partitions, inbound_format(self._plan.resolved.window(source).window)
+                )
+                for topic, source in zip(self.topics.inbound, self._plan.resolved.sources, strict=True)
+            ),
             head=Head.of(self._plan),
             head_place=options.head_place,
+            kafka_reader=options.kafka_reader,
             limits=options.limits,
         )
         if options.runner is RunnerKind.LOCAL:
@@ -241,6 +278,7 @@ class EngineProcess:
         """The runner is gone: without it this engine is dead, and the sooner its sockets close, the sooner a spare goes on."""
         self._end = end
         if end.cause is EndCause.PROCESS_DIED:
+            self._server.hang_up()
             self._log.event(LogEvent.RUNNER_ENDED, str(end.error))
             sys.stderr.flush()
             os._exit(EXIT_RUNNER_DIED)

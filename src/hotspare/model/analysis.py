@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from hotspare.errors import Place
 from hotspare.model.connector_rules import PROPERTY_VALUE_LENGTH_MAX, check_connectors
+from hotspare.model.failover_rules import check_failover
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import NAME, NAME_LENGTH_MAX, PROPERTY_NAME, did_you_mean, unprintable
+from hotspare.model.names import NAME, NAME_LENGTH_MAX, PROPERTY_NAME, nearest, unprintable
 from hotspare.model.project import (
     ConnectorDirection,
     ContinuousQuery,
@@ -54,8 +55,9 @@ def analyse(project: Project, unreadable: frozenset[WindowId] = frozenset()) -> 
     analysis = Analysis(Mistakes())
     _check_project(project, unreadable, analysis.found)
     for query in project.queries:
-        _analyse_query(query, unreadable, analysis)
+        _analyse_query(project.name, query, unreadable, analysis)
     analysis.streams = output_streams(project, frozenset(analysis.inputs))
+    _check_qualities(analysis)
     if not analysis.streams and not analysis.found and not unreadable:
         analysis.found.add(
             project.place,
@@ -83,39 +85,49 @@ def output_streams(project: Project, taking_part: frozenset[WindowId]) -> tuple[
 def _check_project(project: Project, unreadable: frozenset[WindowId], found: Mistakes) -> None:
     _check_name("project", project.name, project.place, found)
     if not HEARTBEAT_US_MIN <= project.heartbeat_interval_us <= HEARTBEAT_US_MAX:
-        found.add(project.place, "the heartbeat interval is not between a millisecond and a day")
+        found.add(project.place, "the heartbeat interval is not between a millisecond and a day", "write one such as 1 second")
     if not project.queries and not unreadable:
-        found.add(project.place, f"project {project.name} has no continuous query")
+        found.add(
+            project.place, f"project {project.name} has no continuous query", "add one under queries, with at least a source window"
+        )
     if len(project.queries) > QUERIES_MAX:
-        found.add(project.place, f"project {project.name} has {len(project.queries)} queries, {QUERIES_MAX} are allowed")
+        found.add(
+            project.place,
+            f"project {project.name} has {len(project.queries)} queries, {QUERIES_MAX} are allowed",
+            "split the project",
+        )
     windows = sum(len(q.windows) for q in project.queries)
     if windows > WINDOWS_MAX:
-        found.add(project.place, f"project {project.name} has {windows} windows, {WINDOWS_MAX} are allowed")
+        found.add(project.place, f"project {project.name} has {windows} windows, {WINDOWS_MAX} are allowed", "split the project")
     for name in repeated(q.name for q in project.queries):
         second = [q for q in project.queries if q.name == name][1]
-        found.add(second.place, f"project {project.name} has two queries {name}")
+        found.add(second.place, f"project {project.name} has two queries {name}", "give one of them another name")
     for name in repeated(n for n, _ in project.properties):
-        found.add(project.place, f"project {project.name} has two properties {name}")
+        found.add(project.place, f"project {project.name} has two properties {name}", "leave one of them out")
     for name, value in project.properties:
         if not PROPERTY_NAME.fullmatch(name):
             found.add(project.place, f"project property name {name!r} cannot be used", "use letters, digits, '_', '-' and '.'")
         if unprintable(value) or len(value) > PROPERTY_VALUE_LENGTH_MAX:
-            found.add(project.place, f"project property {name} is too long or contains a control character")
+            found.add(
+                project.place,
+                f"project property {name} is too long or contains a control character",
+                "shorten it to printable text",
+            )
     for text in (project.description, *(part for pair in project.metadata for part in pair)):
         _check_words(f"project {project.name}", text, project.place, found)
 
 
-def _analyse_query(query: ContinuousQuery, unreadable: frozenset[WindowId], analysis: Analysis) -> None:
+def _analyse_query(project: str, query: ContinuousQuery, unreadable: frozenset[WindowId], analysis: Analysis) -> None:
     found = analysis.found
     _check_name("query", query.name, query.place, found)
     lost = {w.window for w in unreadable if w.query == query.name}
     windows = _named_windows(query, found)
     if not windows and not lost:
-        found.add(query.place, f"query {query.name} has no window")
+        found.add(query.place, f"query {query.name} has no window", "add a source window")
     inputs = _inputs(query, windows, lost, found)
     for name in query.trace:
         if name not in windows and name not in lost:
-            found.add(query.place, f"query {query.name} traces the unknown window {name!r}", did_you_mean(name, windows))
+            found.add(query.place, f"query {query.name} traces the unknown window {name!r}", nearest(name, windows))
     touched = {name for e in query.edges for name in (e.source, e.target)}
     excluded = {
         name
@@ -127,6 +139,7 @@ def _analyse_query(query: ContinuousQuery, unreadable: frozenset[WindowId], anal
         input_schema = _input_schema(query, window, inputs[name], lost, analysis)
         check_window(window, input_schema, found)
         check_connectors(window, found)
+        check_failover(project, query.name, window, found)
         if name in excluded:
             continue
         schema = output_schema(window, input_schema)
@@ -137,6 +150,13 @@ def _analyse_query(query: ContinuousQuery, unreadable: frozenset[WindowId], anal
         analysis.inputs[window_id] = [(WindowId(query.name, e.source), e.role) for e in inputs[name]]
 
 
+def _check_qualities(analysis: Analysis) -> None:
+    for window_id, window in analysis.windows.items():
+        if window.quality is not None and window_id not in analysis.streams:
+            message = f"window {window_id} has the quality {window.quality}, but its outputs are not published"
+            analysis.found.warn(window.place, message, "publish the window, or leave its quality out")
+
+
 def _named_windows(query: ContinuousQuery, found: Mistakes) -> dict[str, Window]:
     windows: dict[str, Window] = {}
     for window in query.windows:
@@ -145,7 +165,7 @@ def _named_windows(query: ContinuousQuery, found: Mistakes) -> dict[str, Window]
         if window.name in windows:
             first = windows[window.name].place
             where = f", the first in line {first.line}" if first.line else ""
-            found.add(window.place, f"query {query.name} has two windows {window.name}{where}")
+            found.add(window.place, f"query {query.name} has two windows {window.name}{where}", "give one of them another name")
         windows.setdefault(window.name, window)
     return windows
 
@@ -155,7 +175,7 @@ def _inputs(query: ContinuousQuery, windows: Mapping[str, Window], lost: set[str
     inputs: dict[str, list[Edge]] = {name: [] for name in windows}
     seen: set[tuple[str, str]] = set()
     if len(query.edges) > EDGES_MAX:
-        found.add(query.place, f"query {query.name} has {len(query.edges)} edges, {EDGES_MAX} are allowed")
+        found.add(query.place, f"query {query.name} has {len(query.edges)} edges, {EDGES_MAX} are allowed", "split the query")
         return inputs
     for edge in query.edges:
         known = True
@@ -163,12 +183,12 @@ def _inputs(query: ContinuousQuery, windows: Mapping[str, Window], lost: set[str
             if name not in windows:
                 known = False
                 if name not in lost:
-                    hint = did_you_mean(name, {**windows, **dict.fromkeys(lost)})
+                    hint = nearest(name, {**windows, **dict.fromkeys(lost)})
                     found.add(edge.place, f"an edge names the unknown window {name!r}", hint)
         if not known:
             continue
         if (edge.source, edge.target) in seen:
-            found.add(edge.place, f"there are two edges from {edge.source} to {edge.target}")
+            found.add(edge.place, f"there are two edges from {edge.source} to {edge.target}", "remove one of them")
             continue
         if edge.role not in EDGE_ROLES:
             found.add(edge.place, f"edge role {edge.role!r} means nothing to window {edge.target}", "leave the role out")
@@ -204,7 +224,11 @@ def _evaluation_order(
     if left:
         cycle = _cycle(left, inputs)
         edge = next(e for e in inputs[cycle[1]] if e.source == cycle[0])
-        found.add(edge.place if edge.place.line else query.place, "windows form a cycle: " + " -> ".join(cycle))
+        found.add(
+            edge.place if edge.place.line else query.place,
+            "windows form a cycle: " + " -> ".join(cycle),
+            "remove one of these edges",
+        )
     return order + left
 
 
@@ -238,11 +262,11 @@ def _input_schema(query: ContinuousQuery, window: Window, edges: list[Edge], los
 def _check_words(whose: str, text: str, place: Place, found: Mistakes) -> None:
     """Texts without effect are kept and written again, so they must be texts."""
     if odd := unprintable(text):
-        found.add(place, f"the description or metadata of {whose} contains the character {odd!r}")
+        found.add(place, f"the description or metadata of {whose} contains the character {odd!r}", "remove the character")
 
 
 def _check_name(what: str, name: str, place: Place, found: Mistakes) -> None:
     if not NAME.fullmatch(name):
         found.add(place, f"{what} name {name!r} cannot be part of a topic name", "use letters, digits, '_' and '-'")
     elif len(name) > NAME_LENGTH_MAX:
-        found.add(place, f"{what} name {name[:20]}... has {len(name)} characters, {NAME_LENGTH_MAX} are allowed")
+        found.add(place, f"{what} name {name[:20]}... has {len(name)} characters, {NAME_LENGTH_MAX} are allowed", "shorten it")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from hotspare.errors import Place, UsageError
 from hotspare.model.connectors import CONNECTOR_PROPERTIES, FALSE_TEXTS, MISSPELLED, PROPERTY_VALUES, Support
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import PROPERTY_NAME, did_you_mean, one_of, unprintable
+from hotspare.model.names import PROPERTY_NAME, did_you_mean, nearest, one_of, unprintable
 from hotspare.model.project import Connector, ConnectorDirection, Project, SourceWindow, Window
 from hotspare.model.window_rules import repeated
 
@@ -41,9 +41,13 @@ def connector_from_properties(
 
 def check_connectors(window: Window, found: Mistakes) -> None:
     if len(window.connectors) > CONNECTORS_MAX:
-        found.add(window.place, f"window {window.name} has {len(window.connectors)} connectors, {CONNECTORS_MAX} are allowed")
+        found.add(
+            window.place,
+            f"window {window.name} has {len(window.connectors)} connectors, {CONNECTORS_MAX} are allowed",
+            "use several windows",
+        )
     for name in repeated(c.name for c in window.connectors):
-        found.add(window.place, f"window {window.name} has two connectors {name}")
+        found.add(window.place, f"window {window.name} has two connectors {name}", "give one of them another name")
     for connector in window.connectors:
         if not PROPERTY_NAME.fullmatch(connector.name):
             hint = "use letters, digits, '_', '-' and '.'"
@@ -69,10 +73,14 @@ def _check_properties(connector: Connector, found: Mistakes) -> None:
             found.add(connector.place, f"connector {connector.name} has a property type", "say its direction instead")
             continue
         if not PROPERTY_NAME.fullmatch(name):
-            found.add(connector.place, f"property name {name!r} of connector {connector.name} cannot be used")
+            found.add(
+                connector.place,
+                f"property name {name!r} of connector {connector.name} cannot be used",
+                "use letters, digits, '_', '-' and '.'",
+            )
         support = table.get(name)
         if support is None:
-            hint = did_you_mean(name, table)
+            hint = nearest(name, table)
             found.warn(connector.place, f"connector {connector.name} has the unknown property {name!r}, which has no effect", hint)
         elif support is Support.MISSING and value.strip().lower() not in FALSE_TEXTS:
             found.add(connector.place, f"property {name} of connector {connector.name} is not implemented yet", "leave it out")
@@ -80,9 +88,17 @@ def _check_properties(connector: Connector, found: Mistakes) -> None:
             hint = one_of(sorted(PROPERTY_VALUES[name]))
             found.add(connector.place, f"{name} {value!r} of connector {connector.name} is not implemented yet", hint)
         if odd := unprintable(value):
-            found.add(connector.place, f"property {name} of connector {connector.name} contains the character {odd!r}")
+            found.add(
+                connector.place,
+                f"property {name} of connector {connector.name} contains the character {odd!r}",
+                "remove the character",
+            )
         if len(value) > PROPERTY_VALUE_LENGTH_MAX:
-            found.add(connector.place, f"property {name} of connector {connector.name} is longer than {PROPERTY_VALUE_LENGTH_MAX}")
+            found.add(
+                connector.place,
+                f"property {name} of connector {connector.name} is longer than {PROPERTY_VALUE_LENGTH_MAX}",
+                "shorten it",
+            )
 
 
 def rebind(project: Project, bindings: Mapping[str, Mapping[str, str]]) -> Project:

@@ -34,9 +34,9 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
             "cefsyslogprefix",
         ),
         SUBSCRIBE: _table(
-            "fsname fstype header snapshot collapse rmretdel dateformat",
+            "fsname fstype header snapshot collapse rmretdel dateformat maxfilesize periodicity",
             "unbufferedoutputstreams configfilesection rate",
-            "maxfilesize periodicity hdatfilename",
+            "hdatfilename",
         ),
     },
     "kafka": {
@@ -49,8 +49,8 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
             "avroschemanoopcode",
         ),
         SUBSCRIBE: _table(
-            "kafkatype",
-            "kafkahostport kafkatopic urlhostport kafkapartition kafkaglobalconfig kafkatopicconfig numbufferedmsgs hotfailover "
+            "kafkatype hotfailover",
+            "kafkahostport kafkatopic urlhostport kafkapartition kafkaglobalconfig kafkatopicconfig numbufferedmsgs "
             "zookeeperhostport snapshot dateformat useoffsetmsgid configfilesection",
             "collapse rmretdel csvincludeschema csvmsgperevent csvmsgpereventblock useclientmsgid protofile protomsg "
             "avroschemaregistryurl avroschemadefinition avroschemaname avroschemanoopcode",
@@ -60,7 +60,10 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
 """Class of the connector, its direction, its properties. Host and topic of a bus have no effect because the bus is given by URL
 when a project is started and topic names follow from the project (SPEC B1); dateformat, because each message says its format."""
 
-PROPERTY_VALUES: dict[str, frozenset[str]] = {"fstype": frozenset({"csv"}), "kafkatype": frozenset({"binary", "csv"})}
+PROPERTY_VALUES: dict[str, frozenset[str]] = {
+    "fstype": frozenset({"csv"}),
+    "kafkatype": frozenset({"binary", "csv", "json", "avro"}),
+}
 """Values that exist, in lower case, of properties that choose a format."""
 
 FALSE_TEXTS: frozenset[str] = frozenset({"", "false", "0", "no", "never"})

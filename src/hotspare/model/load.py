@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TypeAlias
 
 from hotspare.errors import Mistake, Place, ProjectError, UsageError
-from hotspare.model.analysis import analyse
+from hotspare.model.analysis import Analysis, analyse
 from hotspare.model.connector_rules import rebind
 from hotspare.model.frontends.values import TEXT_BYTES_MAX, Reading
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean, one_of
-from hotspare.model.project import Project, WindowId
+from hotspare.model.project import Project, Window, WindowId
 from hotspare.model.resolve import Resolved, resolved_from
+from hotspare.model.types import Schema
 
 
 class Form(Enum):
@@ -33,6 +34,8 @@ _XML_ENCODING = re.compile(rb"""\s*<\?xml[^>]*\sencoding\s*=\s*["']([A-Za-z0-9._
 
 
 Bindings: TypeAlias = Mapping[str, Mapping[str, str]]
+ExpressionCheck: TypeAlias = Callable[[WindowId, Window, Schema], Sequence[Mistake]]
+"""Every mistake in the expressions of a window, given the schema of its input. Who reads expressions gives it (see `engine`)."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +48,19 @@ class LoadedProject:
 
 
 def load_project(
-    path: Path | str, properties: Mapping[str, str] | None = None, *, name: str = "", bindings: Bindings | None = None
+    path: Path | str,
+    properties: Mapping[str, str] | None = None,
+    *,
+    name: str = "",
+    bindings: Bindings | None = None,
+    expressions: ExpressionCheck | None = None,
 ) -> LoadedProject:
     """Load a YAML or ESP XML file, told apart by suffix, else by content.
 
     `properties` override those of the project and give the reserved ones (SPEC A4). `name` chooses among several projects in one
-    file (A3). `bindings` override properties of connectors before they are checked, see `connector_rules.rebind`. UsageError if
-    the file cannot be read or a binding names no connector, ProjectError with every mistake.
+    file (A3). `bindings` override properties of connectors before they are checked, see `connector_rules.rebind`. `expressions`
+    finds the mistakes of expressions in the same pass. UsageError if the file cannot be read or a binding names no connector,
+    ProjectError with every mistake.
     """
     path = Path(path)
     try:
@@ -63,14 +72,20 @@ def load_project(
         raise UsageError(f"project file {path} is larger than {TEXT_BYTES_MAX >> 20} MiB")
     text = _decoded(data, str(path))
     form = _SUFFIXES.get(path.suffix.lower()) or _form(text)
-    return _checked(text, str(path), form, properties or {}, name, bindings or {})
+    return _checked(text, str(path), form, properties or {}, name, bindings or {}, expressions)
 
 
 def load_text(
-    text: str, file: str = "", properties: Mapping[str, str] | None = None, *, name: str = "", bindings: Bindings | None = None
+    text: str,
+    file: str = "",
+    properties: Mapping[str, str] | None = None,
+    *,
+    name: str = "",
+    bindings: Bindings | None = None,
+    expressions: ExpressionCheck | None = None,
 ) -> LoadedProject:
     """Like `load_project`, for a text; `file` is what places call it."""
-    return _checked(text, file, _form(text), properties or {}, name, bindings or {})
+    return _checked(text, file, _form(text), properties or {}, name, bindings or {}, expressions)
 
 
 def _form(text: str) -> Form:
@@ -92,7 +107,15 @@ def _decoded(data: bytes, file: str) -> str:
         raise ProjectError(file, [mistake]) from None
 
 
-def _checked(text: str, file: str, form: Form, properties: Mapping[str, str], name: str, bindings: Bindings) -> LoadedProject:
+def _checked(
+    text: str,
+    file: str,
+    form: Form,
+    properties: Mapping[str, str],
+    name: str,
+    bindings: Bindings,
+    expressions: ExpressionCheck | None,
+) -> LoadedProject:
     reading = _read(text, file, form, properties)
     project, unreadable = _chosen(reading, file, name)
     if bindings:
@@ -104,9 +127,20 @@ def _checked(text: str, file: str, form: Form, properties: Mapping[str, str], na
             found.add(mistake.place, mistake.message, mistake.hint)
         for warning in part.warnings:
             found.warn(warning.place, warning.message, warning.hint)
+    for mistake in _in_expressions(analysis, expressions) if expressions is not None else ():
+        found.add(mistake.place, mistake.message, mistake.hint)
     if found:
         raise ProjectError(project.name or file, found.mistakes)
     return LoadedProject(project, resolved_from(project, analysis), found.warnings)
+
+
+def _in_expressions(analysis: Analysis, check: ExpressionCheck) -> Iterator[Mistake]:
+    """Also where other windows are mistaken: whatever has an input whose schema is known."""
+    for window_id in analysis.order:
+        inputs = analysis.inputs[window_id]
+        given = analysis.schemas.get(inputs[0][0]) if len(inputs) == 1 else None
+        if given is not None:
+            yield from check(window_id, analysis.windows[window_id], given)
 
 
 def _read(text: str, file: str, form: Form, properties: Mapping[str, str]) -> Reading:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 NAME = re.compile(r"[A-Za-z0-9_\-]+")
 """Projects, queries and windows: they become parts of topic names (SPEC B1)."""
@@ -16,6 +16,7 @@ PROPERTY_NAME = re.compile(r"[A-Za-z0-9_.\-]+")
 
 NAME_LENGTH_MAX = 100
 FIELD_NAME_LENGTH_MAX = 255
+LISTED_MAX = 20
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
 
@@ -36,3 +37,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def one_of(known: Iterable[str]) -> str:
     """A hint that lists what is possible."""
     return "use one of: " + ", ".join(known)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint with the nearest of `known`, else with all of them, so far as they are few enough to read."""
+    names = sorted(known) if isinstance(known, Set) else list(known)
+    listed = ", ".join(names[:LISTED_MAX]) + (" ..." if len(names) > LISTED_MAX else "")
+    return did_you_mean(name, names) or (f"known are {listed}" if names else "nothing has a name here")

@@ -6,11 +6,13 @@ Two projects are equal when they mean the same: places in the text do not take p
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
 from hotspare.errors import Place
+from hotspare.model.quality import Quality
 from hotspare.model.types import Schema
 
 NOWHERE = Place()
@@ -110,13 +112,17 @@ class Publication(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowBase:
-    """`schema` is None where it follows from the input (copy, filter) and the text gives none."""
+    """`schema` is None where it follows from the input (copy, filter) and the text gives none.
+
+    `quality` is that of the window's output stream; None where the text gives none (`failover_rules.effective_quality`).
+    """
 
     name: str
     schema: Schema | None = None
     index: IndexType = IndexType.HASH
     connectors: tuple[Connector, ...] = ()
     publication: Publication = Publication.DERIVED
+    quality: Quality | None = None
     description: str = field(default="", compare=False)
     place: Place = field(default=NOWHERE, compare=False)
     schema_place: Place = field(default=NOWHERE, compare=False)
@@ -154,12 +160,16 @@ class FunctionalWindow(WindowBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalculateWindow(WindowBase):
-    """An algorithm over the input stream (A39: Summary). Maps are as written, sorted by name."""
+    """An algorithm over the input stream (A39: Summary). Maps are as written, sorted by name.
+
+    `places`: where each entry of a map stands, by the map ("parameters", "inputs", "outputs") and the entry's name.
+    """
 
     algorithm: str
     parameters: tuple[tuple[str, str], ...] = ()
     input_map: tuple[tuple[str, str], ...] = ()
     output_map: tuple[tuple[str, str], ...] = ()
+    places: Mapping[tuple[str, str], Place] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

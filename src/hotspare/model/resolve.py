@@ -8,7 +8,9 @@ from functools import cached_property
 
 from hotspare.errors import ProjectError
 from hotspare.model.analysis import Analysis, analyse
+from hotspare.model.failover_rules import effective_quality
 from hotspare.model.project import Project, SourceWindow, Window, WindowId
+from hotspare.model.quality import Quality
 from hotspare.model.types import Schema
 
 
@@ -38,6 +40,10 @@ class Resolved:
 
     def window(self, window_id: WindowId) -> ResolvedWindow:
         return self._by_id[window_id]
+
+    def quality(self, window_id: WindowId) -> Quality:
+        """That of the window's output stream."""
+        return effective_quality(self.window(window_id).window)
 
     def schema(self, window_id: WindowId) -> Schema:
         return self.window(window_id).schema

@@ -14,6 +14,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from hotspare.choices import HeadPlace as HeadPlace
+from hotspare.choices import KafkaReader as KafkaReader
 from hotspare.engine.batch import MessageFormat
 
 Positions = Mapping[tuple[int, int], int]
@@ -26,15 +28,6 @@ class Head(Protocol):
     def __call__(self, raw: pa.RecordBatch, /) -> pa.RecordBatch:
         """From `engine.batch.RAW_SCHEMA` to `engine.batch.decoded_schema`, rows in the same order."""
         ...
-
-
-class HeadPlace(Enum):
-    """Where the head runs; the outputs are the same."""
-
-    DRIVER = "driver"
-    """Least latency: one Python process less on the way."""
-    WORKERS = "workers"
-    """Most throughput: as many processes as there are cores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +63,7 @@ class RunnerInput:
     head: Head
     head_place: HeadPlace = HeadPlace.DRIVER
     limits: BatchLimits = field(default_factory=BatchLimits)
+    kafka_reader: KafkaReader = KafkaReader.SOURCE
 
 
 class EndCause(Enum):
@@ -98,6 +92,10 @@ OnEnd = Callable[[RunnerEnd], None]
 
 class Runner(Protocol):
     """Moves batches from `start` until `stop`, an exception, or the death of a process that it needs."""
+
+    @property
+    def notice(self) -> str:
+        """After `start`: what would make this runner faster here, for whoever runs it; "" where there is nothing to say."""
 
     def start(self, start_offsets: Positions) -> None:
         """Begin; from the main thread. Returns when batches may arrive. RunnerError where the runner cannot start."""

@@ -17,6 +17,7 @@ class LocalRunner:
     """Reads the bus in a thread of its own (see contract.Runner)."""
 
     def __init__(self, source: RunnerInput, on_batch: OnBatch, on_end: OnEnd) -> None:
+        self.notice = ""
         self._source = source
         self._on_batch = on_batch
         self._on_end = on_end

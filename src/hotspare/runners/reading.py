@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from hotspare.bus.contract import FORMAT_HEADER, Bus, Message, Partition
-from hotspare.engine.batch import RAW_SCHEMA, MessageFormat
+from hotspare.bus.limits import position_lost
+from hotspare.engine.batch import FORMAT_OF_HEADER, RAW_SCHEMA, MessageFormat
+from hotspare.errors import PositionLost
 from hotspare.runners.contract import BatchLimits, InboundTopic, Positions
-
-_FORMAT = {b"csv": MessageFormat.CSV, b"arrow": MessageFormat.ARROW}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,21 @@ def complete_positions(bus: Bus, topics: Sequence[InboundTopic], start: Position
         if (topic, partition) not in positions:
             positions[topic, partition] = bus.begin_offset(Partition(topics[topic].name, partition))
     return positions
+
+
+def check_positions(bus: Bus, topics: Sequence[InboundTopic], positions: Positions) -> None:
+    """PositionLost unless the topics hold `positions`; BusUnavailable where that cannot be found out."""
+    for (topic, number), offset in sorted(positions.items()):
+        where = Partition(topics[topic].name, number)
+        begin, end = bus.begin_offset(where), bus.end_offset(where)
+        if offset < begin:
+            raise position_lost(where, offset, begin)
+        if offset > end:
+            raise PositionLost(
+                f"{where.topic}[{where.number}] ends before offset {offset}",
+                detail=f"its next offset is {end}: the topic was made anew, or lost what was committed",
+                hint="restore the topic, or begin anew with another prefix",
+            )
 
 
 def read_parts(bus: Bus, topics: Sequence[InboundTopic], positions: Positions, limits: BatchLimits) -> list[Part]:
@@ -99,46 +115,46 @@ def next_positions(positions: Positions, parts: Sequence[Part]) -> dict[tuple[in
 
 def raw_batch(part: Part, default_format: MessageFormat) -> pa.RecordBatch:
     """The messages of `part` as a batch of RAW_SCHEMA."""
-    messages = part.messages
-    count = len(messages)
+    offsets, times_us, values, headers = tuple(zip(*part.messages, strict=True)) or ((), (), (), ())
+    count = len(offsets)
+    ticks, formats = np.zeros(count, np.bool_), np.full(count, default_format, np.int8)
+    if any(headers):
+        ticks[:] = [message.is_tick for message in part.messages]
+        formats[:] = [_format(message, default_format) for message in part.messages]
     return pa.RecordBatch.from_arrays(
         [
             pa.array(np.full(count, part.topic, np.int32)),
             pa.array(np.full(count, part.partition, np.int32)),
-            pa.array([m.offset for m in messages], pa.int64()),
-            pa.array([m.append_time_us for m in messages], pa.int64()),
-            pa.array([m.is_tick for m in messages], pa.bool_()),
-            pa.array([_format(m, default_format) for m in messages], pa.int8()),
-            pa.array([m.value for m in messages], pa.binary()),
+            pa.array(offsets, pa.int64()),
+            pa.array(times_us, pa.int64()),
+            pa.array(ticks),
+            pa.array(formats),
+            pa.array(values, pa.binary()),
         ],
         schema=RAW_SCHEMA,
     )
 
 
 def _format(message: Message, default: MessageFormat) -> int:
-    if not message.headers:
-        return int(default)
     header = message.header(FORMAT_HEADER)
     # An unknown name is left to the decoder as the default: its rows become bad events, which nobody overlooks.
-    return int(default if header is None else _FORMAT.get(header, default))
+    return int(default if header is None else FORMAT_OF_HEADER.get(header, default))
 
 
-def read_range(bus: Bus, where: Partition, first: int, end: int, limits: BatchLimits) -> Sequence[Message]:
-    """All messages with first <= offset < end, which must have been seen to exist."""
-    messages: list[Message] = []
-    offset = first
-    while offset < end:
-        more = bus.read(where, offset, messages_max=min(limits.messages_max, end - offset), bytes_max=limits.bytes_max)
-        inside = [message for message in more if message.offset < end]
-        if not inside:
-            break
-        messages += inside
-        offset = inside[-1].offset + 1
-    return messages
+def pieces(decoded: pa.Table, messages_max: int) -> Iterator[pa.Table]:
+    """Decoded rows in order, cut evenly into so few parts that none holds many more than `messages_max` messages."""
+    messages = sum(_messages(batch.column("offset").to_numpy()) for batch in decoded.to_batches())
+    rows_max = -(-decoded.num_rows // max(1, -(-messages // messages_max)))
+    for at in range(0, decoded.num_rows, max(1, rows_max)):
+        yield decoded.slice(at, rows_max)
+
+
+def _messages(offsets: npt.NDArray[np.int64]) -> int:
+    return 1 + int(np.count_nonzero(np.diff(offsets)))
 
 
 def positions_to_json(positions: Positions) -> Mapping[str, int]:
-    """As Spark keeps positions: `topic.partition` to offset, in a fixed order."""
+    """As positions travel between processes: `topic.partition` to offset, in a fixed order."""
     return {f"{topic}.{partition}": positions[topic, partition] for topic, partition in sorted(positions)}
 
 

@@ -20,7 +20,10 @@ class SnapshotStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInfo:
-    """`order` rises with the input positions (their sum), so that the newest is the greatest. `bytes_total` counts its pages."""
+    """`order` rises with the input positions (their sum), so that the newest is the greatest. `bytes_total` counts its pages.
+
+    `written_time_us` is 0, and `is_damaged` true, where all but its name can no longer be read; `status` may be wrong then.
+    """
 
     name: str
     engine: str
@@ -28,6 +31,10 @@ class SnapshotInfo:
     status: SnapshotStatus
     written_time_us: int
     bytes_total: int
+
+    @property
+    def is_damaged(self) -> bool:
+        return self.written_time_us == 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Any, Self, TextIO
 
 import structlog
 
+from hotspare.choices import LogFormat as LogFormat
 from hotspare.telemetry.secrets import masked_value
 
 
@@ -40,7 +41,6 @@ class LogEvent(Enum):
     RUNNER_ENDED = "runner_ended", Level.ERROR, "what moves the batches ended by itself"
     RUNNER_WARNING = "runner_warning", Level.WARNING, "what moves the batches works, slower than it could"
     ROLE_CHANGED = "role_changed", Level.INFO, "an engine changed its role"
-    HA_ACTION = "ha_action", Level.DEBUG, "an engine did something for its group"
     HA_NOTICE = "ha_notice", Level.INFO, "something happened in the group that people may want to know"
     HA_ALARM = "ha_alarm", Level.WARNING, "something happened in the group that people should look at"
     DIVERGED = "diverged", Level.ERROR, "an engine's outputs differ from those committed"
@@ -49,6 +49,8 @@ class LogEvent(Enum):
     SNAPSHOT_REJECTED = "snapshot_rejected", Level.WARNING, "a snapshot is damaged or differs from what was published"
     STATE_RESTORED = "state_restored", Level.INFO, "an engine continues from a snapshot"
     PROJECT_WARNING = "project_warning", Level.WARNING, "a project says something that has no effect or was corrected"
+    RETENTION_WARNING = "retention_warning", Level.WARNING, "a topic may forget messages that an engine would need"
+    TOPIC_WARNING = "topic_warning", Level.WARNING, "a topic's settings are weaker than exactness or availability ask for"
     CONNECTOR_STARTED = "connector_started", Level.INFO, "a connector of the project runs on this engine"
     CONNECTOR_FINISHED = "connector_finished", Level.INFO, "a publishing connector reached the end of its file"
     CONNECTOR_STOPPED = "connector_stopped", Level.INFO, "a connector stopped because it was asked to"
@@ -62,11 +64,6 @@ class LogEvent(Enum):
         self.label = label
         self.level = level
         self.meaning = meaning
-
-
-class LogFormat(Enum):
-    HUMAN = "human"
-    JSON = "json"
 
 
 class Log:

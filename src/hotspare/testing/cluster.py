@@ -106,16 +106,18 @@ class Cluster:
     coordination_url: str = ""
     engines: dict[str, EngineProcess] = field(default_factory=dict)
     others: list[EngineProcess] = field(default_factory=list)
-    _started: int = 0
+    session_ids: list[int] = field(default_factory=list)
+    """Of every process ever started here; what it starts shares its session, also when it is gone."""
 
     def __post_init__(self) -> None:
         self.coordination = open_coordination(self.coordination_url or default_coordination_url(self.bus_url))
 
-    def start_engine(self, name: str) -> EngineProcess:
+    def start_engine(self, name: str, *options: str) -> EngineProcess:
+        """Start `hotspare run`; `options` come after the cluster's own, so they win."""
         arguments = ["run", str(self.project), "--bus", self.bus_url, "--prefix", self.prefix, "--engine", name]
         if self.coordination_url:
             arguments += ["--coordination", self.coordination_url]
-        engine = self._spawn(name, command(*arguments, *self.run_options))
+        engine = self._spawn(name, command(*arguments, *self.run_options, *options))
         self.engines[name] = engine
         return engine
 
@@ -126,8 +128,7 @@ class Cluster:
         return other
 
     def _spawn(self, name: str, arguments: Sequence[str]) -> EngineProcess:
-        self._started += 1
-        log = self.folder / f"{self._started:03d}-{name}.log"
+        log = self.folder / f"{len(self.session_ids) + 1:03d}-{name}.log"
         with log.open("wb") as out:
             process = subprocess.Popen(  # noqa: S603 - our own command
                 list(arguments),
@@ -137,6 +138,7 @@ class Cluster:
                 start_new_session=True,
                 cwd=self.folder,
             )
+        self.session_ids.append(process.pid)
         return EngineProcess(name, process, log)
 
     def leader(self) -> Leader:
@@ -159,7 +161,7 @@ class Cluster:
         member, engine = self.members().get(name), self.engines[name]
         return member is not None and member.process_id == engine.process.pid and member.role in ("standby", "active")
 
-    def wait_ready(self, timeout_s: float = 90) -> None:
+    def wait_ready(self, timeout_s: float = 180) -> None:
         """Wait until one engine is active and every running one ready. An engine that ended meanwhile is an error with its log."""
 
         def ready() -> bool:
@@ -169,6 +171,15 @@ class Cluster:
             return self.active() is not None and all(self.is_ready(name) for name in self.engines)
 
         wait_until(ready, "one active engine and all others standby", timeout_s)
+
+    def leftovers(self) -> list[str]:
+        """Processes that still run of those that were started here, and of what they started."""
+        found = []
+        for process in psutil.process_iter(["pid", "status", "cmdline"]):
+            with contextlib.suppress(ProcessLookupError):
+                if os.getsid(process.pid) in self.session_ids and process.info["status"] != psutil.STATUS_ZOMBIE:
+                    found.append(f"{process.pid} {' '.join(process.info['cmdline'] or ())[:100]}")
+        return found
 
     def stop(self) -> None:
         """Stop all that was started here; nothing is left behind."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from hotspare.errors import UsageError
 from hotspare.ha.roles import Role
 from hotspare.model.load import load_text
 from hotspare.model.project import Connector, ConnectorDirection, Project
-from hotspare.telemetry.log import Log, LogEvent, LogFormat, configure_logging
+from hotspare.telemetry.log import Log, LogEvent
 from hotspare.testing.cluster import wait_until
 from tests.unit.adapters.outputs import ROWS as OUTPUTS
 from tests.unit.adapters.outputs import ROWS_TEXT, SCHEMA, publish
@@ -43,14 +42,6 @@ queries:
     edges: [source -> window]
 """
 INBOUND = Partition("p.project.cq.source.I")
-
-
-@pytest.fixture
-def lines() -> Iterator[io.StringIO]:
-    out = io.StringIO()
-    configure_logging(LogFormat.JSON, stream=out)
-    yield out
-    configure_logging()
 
 
 def logged(lines: io.StringIO) -> list[dict[str, str]]:
@@ -77,7 +68,7 @@ def test_connectors_run_while_active_and_go_on_elsewhere(tmp_path: Path, lines: 
     bus = new_bus()
     publish(bus, OUTPUTS)
     for _ in range(3):  # three engines one after another, or the same one again
-        engine = ConnectorSet(project(), bus, "p", tmp_path, Log())
+        engine = ConnectorSet(load_text(PROJECT, "project.yaml").resolved, bus, "p", tmp_path, Log())
         engine.follow(Role.STANDBY)
         assert engine.states() == {}
         engine.follow(Role.ACTIVE)
@@ -96,7 +87,7 @@ def test_connectors_run_while_active_and_go_on_elsewhere(tmp_path: Path, lines: 
 def test_a_connector_that_fails_says_so_and_leaves_the_others(tmp_path: Path, lines: io.StringIO) -> None:
     bus = new_bus()
     publish(bus, OUTPUTS)
-    engine = ConnectorSet(project(), bus, "p", tmp_path, Log())
+    engine = ConnectorSet(load_text(PROJECT, "project.yaml").resolved, bus, "p", tmp_path, Log())
     engine.start()
     wait_until(lambda: engine.states()["cq/source/reader"] is ConnectorState.FAILED, "the failure", 10)
     wait_until(lambda: written(tmp_path) == ROWS_TEXT, "the writer's rows", 10)
@@ -109,7 +100,7 @@ def test_a_connector_waits_for_the_file_that_another_engine_still_writes(tmp_pat
     (tmp_path / "in.csv").write_bytes(b"")
     bus = new_bus()
     publish(bus, OUTPUTS)
-    old, new = (ConnectorSet(project(), bus, "p", tmp_path, Log()) for _ in range(2))
+    old, new = (ConnectorSet(load_text(PROJECT, "project.yaml").resolved, bus, "p", tmp_path, Log()) for _ in range(2))
     old.start()
     wait_until(lambda: written(tmp_path) == ROWS_TEXT, "the old one", 10)
     new.start()

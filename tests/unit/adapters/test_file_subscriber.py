@@ -229,7 +229,7 @@ def test_a_position_is_readable_by_people(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     subscribe(new_bus(ROWS), path)
     document = json.loads(position_path(path).read_text())
-    assert (document["version"], document["topic"], document["offset"]) == (1, TOPIC, 3)
+    assert (document["version"], document["topic"], document["offset"]) == (2, TOPIC, 3)
 
 
 def test_two_subscribers_of_one_file_do_not_mix(tmp_path: Path) -> None:

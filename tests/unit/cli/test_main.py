@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hotspare.bus.open import open_bus
 from hotspare.cli import main
 from hotspare.cli.main import COMMANDS
 from hotspare.errors import UsageError
@@ -37,6 +38,7 @@ def test_a_project_that_cannot_be_used_ends_with_2_and_all_its_mistakes(tmp_path
 
 
 def test_a_failure_ends_with_1_and_without_a_traceback(tmp_path: Path) -> None:
+    open_bus(f"sqlite:///{tmp_path}/bus.db").close()
     done = hotspare("subscribe", "--bus", f"sqlite:///{tmp_path}/bus.db", "--window", "p/q/w", "--to-end", tmp_path / "out.csv")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines()[-2].startswith("hotspare: HS-0307 topic hotspare.p.q.w.O does not exist")

@@ -12,18 +12,30 @@ from pathlib import Path
 import pytest
 
 from hotspare.bus.contract import Commit, Outgoing, OutputId, Partition, Progress
+from hotspare.bus.open import open_bus
 from hotspare.cli.group_report import GroupSources, report
 from hotspare.cli.status import open_sources
 from hotspare.coordination.contract import Member
+from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.errors import UsageError
-from hotspare.ha.peers import process_start
-from tests.unit.cli.running import hotspare
+from hotspare.processes import process_start
+from hotspare.stores.open import default_store_url, open_store
+from tests.unit.cli.running import hotspare, hotspare_here
 
 GROUP = "p.shop"
 INBOUND = Partition("p.shop.q.orders.I")
 OUTBOUND = "p.shop.q.sums.O"
 STREAM = "q/sums"
 NOBODYS_PROCESS = 2**22 + 1
+PROJECT = """
+project: {name}
+queries:
+  q:
+    windows:
+      a: {{type: source, schema: 'id*:int64'}}
+      b: {{type: copy}}
+    edges: [a -> b]
+"""
 
 
 def member(engine: str, role: str, process_id: int, host: str = "") -> Member:
@@ -63,9 +75,13 @@ def bus_url(tmp_path: Path) -> str:
 def sources(bus_url: str) -> Iterator[GroupSources]:
     """A group as an active engine and a spare leave it."""
     with ExitStack() as stack:
-        found = open_sources(stack, bus_url, "", "")
+        found = GroupSources(
+            open_coordination(default_coordination_url(bus_url)), open_bus(bus_url), open_store(default_store_url(bus_url))
+        )
         assert found.bus is not None
         assert found.store is not None
+        for each in (found.coordination, found.bus, found.store):
+            stack.callback(each.close)
         found.bus.create_topic(INBOUND.topic)
         found.bus.create_topic(OUTBOUND)
         found.bus.append(INBOUND, [Outgoing(b"i,n,%d" % number) for number in range(6)])
@@ -171,3 +187,77 @@ def test_reset_of_a_group_that_never_was(sources: GroupSources, bus_url: str) ->
     done = hotspare("reset", "--group", "p.none", "--bus", bus_url, "--yes")
     assert done.returncode == 2
     assert GROUP in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("status",),
+        ("topics",),
+        ("switchover", GROUP),
+        ("reset", "--group", GROUP, "--yes"),
+        ("validate", "{project}"),
+        ("subscribe", "{folder}/out.csv", "--window", "shop/q/sums", "--to-end"),
+    ],
+)
+def test_a_bus_that_does_not_exist_is_refused_and_not_made(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    project = tmp_path / "p.yaml"
+    project.write_text(
+        "project: p\nqueries: {q: {windows: {a: {type: source, schema: 'id*:int64'}, b: {type: copy}}, edges: [a -> b]}}\n"
+    )
+    given = [text.format(project=project, folder=tmp_path) for text in arguments]
+    done = hotspare_here(*given, "--bus", f"sqlite:///{folder / 'mistyped.db'}")
+    assert done.returncode == 2, done.stdout
+    assert "no bus is at sqlite:///" in done.stderr
+    assert list(folder.iterdir()) == []
+
+
+def test_a_look_at_a_bus_without_engines_makes_no_file(bus_url: str, tmp_path: Path) -> None:
+    open_bus(bus_url).close()
+    before = {path.name for path in tmp_path.iterdir()}
+    done = hotspare_here("status", "--bus", bus_url)
+    assert (done.returncode, done.stdout) == (0, "no group was ever started here\n")
+    assert {path.name.split("-")[0] for path in tmp_path.iterdir()} == {path.split("-")[0] for path in before}
+    assert not list(tmp_path.glob("*-coord*")) + list(tmp_path.glob("*-snapshots*"))
+    for option in ("coordination", "store"):
+        url = f"{'sqlite' if option == 'coordination' else 'file'}://{'/' if option == 'coordination' else ''}{tmp_path / 'none'}"
+        assert hotspare_here("status", "--bus", bus_url, f"--{option}", url).returncode == 2
+        assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.usefixtures("sources")
+def test_an_unknown_group_is_told_which_there_are(bus_url: str) -> None:
+    for arguments in (("status", "--group", "nope"), ("switchover", "nope")):
+        done = hotspare_here(*arguments, "--bus", bus_url)
+        assert done.returncode == 2
+        assert "no group is called nope" in done.stderr
+        assert f"groups: {GROUP}" in done.stderr
+
+
+def test_a_lease_that_ran_out_and_a_damaged_snapshot_are_called_so(sources: GroupSources, bus_url: str, tmp_path: Path) -> None:
+    assert sources.coordination.campaign(GROUP, 1, member("e2", "active", NOBODYS_PROCESS), 1) == 2
+    (manifest,) = tmp_path.glob("demo.db-snapshots/*/*.snapshot")
+    manifest.write_bytes(manifest.read_bytes()[:-9])
+    while sources.coordination.leader(GROUP).lease_left_ms >= 0:
+        pass
+    table = hotspare_here("status", "--bus", bus_url).stdout
+    assert "active e2, its lease is over" in table
+    assert "damaged" in table
+    assert "confirmed" not in table
+    assert "1970" not in table
+    (snapshot,) = report(sources)["groups"][0]["snapshots"]
+    assert (snapshot["status"], snapshot["bytes_total"], snapshot["written_time_us"]) == ("damaged", None, None)
+
+
+def test_reset_by_a_project_that_needs_a_property(sources: GroupSources, bus_url: str, tmp_path: Path) -> None:
+    project = tmp_path / "shop.yaml"
+    project.write_text(PROJECT.format(name="'@NAME@'"))
+    sources.coordination.release(GROUP, 1, "e1", "")
+    sources.coordination.leave(GROUP, "e1")
+    arguments = ("reset", project, "--prefix", "p", "--bus", bus_url, "--yes")
+    assert hotspare_here(*arguments).returncode == 2
+    done = hotspare_here(*arguments, "--set", "NAME=shop")
+    assert done.returncode == 0, done.stderr
+    assert "FILE.position" in done.stdout

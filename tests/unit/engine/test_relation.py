@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from hotspare.engine.chunk import Chunk, Timeline
 from hotspare.engine.kernels import relation as k
-from hotspare.engine.relation import Relation, RowTime, Shape
+from hotspare.engine.kernels import slots
+from hotspare.engine.relation import Relation, Resolution, RowTime, Shape
 from hotspare.errors import SnapshotDamaged
 
 INSERT, UPDATE, UPSERT, DELETE, SAFE_DELETE, UPDATE_BLOCK = range(1, 7)
@@ -174,8 +175,8 @@ POLICIES = [k.Policy(kind, limit, 5, by, new_keys) for kind, limit, by in KINDS 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 @settings(max_examples=25)
-@given(histories(), st.integers(0, 40))
-def test_relation_is_its_model(policy: k.Policy, events: list[Event], middle: int) -> None:
+@given(histories(), st.integers(0, 40), st.booleans())
+def test_relation_is_its_model(policy: k.Policy, events: list[Event], middle: int, is_settled: bool) -> None:
     """A8-A13, A19-A23; with the batch cut in two and the relation written and read back in between."""
     model, relation = Model(policy), Relation(SHAPE, policy)
     for rank, event in enumerate(events):
@@ -187,12 +188,13 @@ def test_relation_is_its_model(policy: k.Policy, events: list[Event], middle: in
     for begin, end in ((0, middle), (middle, len(events))):
         part = events[begin:end]
         chunk, timeline, row_time, rows = without_pairs(part)
-        resolution = relation.apply(chunk, timeline, row_time if policy.by_event else None)
-        found = relation.settle(resolution)
+        time = row_time if policy.by_event else None
+        done = relation.apply(chunk, timeline, time) if is_settled else relation.change(chunk, timeline, time)
+        found = relation.settle(done) if isinstance(done, Resolution) else done.chunk
         for i in range(len(found)):
             values = row_values(found.lanes[i], found.valid[i])
             outputs.append((begin + int(found.rank[i]), int(found.opcode[i]), int(found.flags[i]), values))
-        whys = zip(resolution.refused_row.tolist(), resolution.refused_why.tolist(), strict=True)
+        whys = zip(done.refused_row.tolist(), done.refused_why.tolist(), strict=True)
         refused += [(begin + rows[row], why) for row, why in whys]
         again = Relation(SHAPE, policy)
         again.load(relation.columns())
@@ -296,12 +298,11 @@ def test_table_is_spared_while_rows_leave_in_order() -> None:
     """With new keys only, first in first out needs no table; another order does, and finds every row."""
     relation = Relation(SHAPE, k.Policy(k.KEEP, 0, 1, 0, 1))
     for key in range(200):
-        relation.settle(relation.apply(*chunk_of([Event(INSERT, NORMAL, (key, 0, key), None, 0)])[:2]))
+        relation.change(*chunk_of([Event(INSERT, NORMAL, (key, 0, key), None, 0)])[:2])
     for key in range(50):
-        relation.settle(relation.apply(*chunk_of([Event(DELETE, NORMAL, (key, 0, 0), None, 0)])[:2]))
+        relation.change(*chunk_of([Event(DELETE, NORMAL, (key, 0, 0), None, 0)])[:2])
     assert not relation._rows.table.any()
-    gone = [
-        relation.settle(relation.apply(*chunk_of([Event(DELETE, NORMAL, (key, 0, 0), None, 0)])[:2])) for key in range(199, 49, -1)
-    ]
+    gone = [relation.change(*chunk_of([Event(DELETE, NORMAL, (key, 0, 0), None, 0)])[:2]).chunk for key in range(199, 49, -1)]
+    assert relation._rows.state[slots.INDEXED]
     assert [int(chunk.lanes[0, 2]) for chunk in gone] == list(range(199, 49, -1))
     assert relation.live == 0

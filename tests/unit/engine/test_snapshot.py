@@ -34,10 +34,11 @@ def snapshot() -> tuple[bytes, dict[str, bytes]]:
 def test_header_says_where_and_how_far() -> None:
     header, pages = snapshot()
     content = json.loads(header)
-    assert content["passed"] == [[0, 0, 1, 0, 2_000_000], [1, 0, 0, 1, 1_000_001]]
-    assert content["streams"]["cq/jumped_by_event"]["last_id"] == [0, 0, 0, 0, 0]
+    assert content["passed"] == [[0, 0, 0, 0, 2_000_000], [1, 0, 0, 0, 1_000_000], [2, 0, 0, 1, 1_000_001]]
+    assert content["streams"]["cq/jumped_by_event"]["last_id"] == [1, 0, 0, 0, 0]
     assert content["streams"]["cq/slid_by_event"]["sequence"] == 2
-    assert sorted(pages) == sorted(f"cq/{window.name}#0" for window in plan().resolved.project.queries[0].windows)
+    assert sorted(pages) == sorted(node.page for node in plan().nodes if node.operator.open().parts)
+    assert "cq/inverse#0" not in pages  # a stateless window
 
 
 def test_another_project_is_refused() -> None:
@@ -56,6 +57,15 @@ def test_a_newer_format_is_refused() -> None:
     page = pages[name].replace(b'"format":%d' % FORMAT, b'"format":%d' % (FORMAT + 1))
     with pytest.raises(SnapshotFormat):
         Pipeline.restore(plan(), header, {**pages, name: page})
+
+
+def test_pages_of_stateless_windows_from_before_are_read() -> None:
+    """Formats 1 and 2 had an empty page for each."""
+    header, pages = snapshot()
+    older = header.replace(b'"format":%d' % FORMAT, b'"format":2')
+    assert Pipeline.restore(plan(), older, {**pages, "cq/inverse#0": b"whatever"}).freeze().header == header
+    with pytest.raises(SnapshotDamaged, match="other pages"):
+        Pipeline.restore(plan(), header, {**pages, "cq/unknown#0": b""})
 
 
 def test_missing_and_foreign_pages_are_refused() -> None:

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from hotspare.engine.batch import BAD_STREAM, decoded_schema, output_schema
+from hotspare.engine.codec.csv_rows import CsvStyle, rows_to_csv
 from hotspare.engine.head import Head
 from hotspare.engine.pipeline import STEP_ROWS_MAX, Pipeline
 from hotspare.engine.plan import Plan, compile_plan
@@ -132,3 +133,34 @@ queries:
     outputs = Pipeline.fresh(plan).feed(decoded(plan, Message(5, "source", "I,N,1,1 | I,N,2,2")))
     assert outputs["cq/copied"].column("y").to_pylist() == [4.0]
     assert outputs["cq/kept"].column("x").to_pylist() == [2.0]
+
+
+def test_a_traced_window_is_seen_and_nothing_else_changes() -> None:
+    """SPEC A40: also a stateless window, which else would run in the head; numbers, digests and snapshots are the same."""
+    text = """
+project: p
+queries:
+  cq:
+    windows:
+      source: {type: source, index: empty, schema: "id*:int64,x:double"}
+      some: {type: filter, condition: x > 1}
+      kept: {type: copy}
+    edges: [source -> some -> kept]
+"""
+    plain, traced = (
+        compile_plan(load_text(t).resolved) for t in (text, text.replace("    windows", "    trace: [some, kept]\n    windows"))
+    )
+    assert plain.head_chains != traced.head_chains
+    messages = (Message(5, "source", "I,N,1,1 | I,N,2,2"), Message(6, "source", "I,N,x,1 | U,N,2,3"))
+    seen: list[tuple[str, str]] = []
+
+    def on_trace(window: str, events: pa.RecordBatch) -> None:
+        seen.append((window, rows_to_csv(events, CsvStyle.EXACT).decode()))
+
+    with_trace, without = Pipeline.fresh(traced, on_trace), Pipeline.fresh(plain)
+    assert with_trace.feed(decoded(traced, *messages)) == without.feed(decoded(plain, *messages))
+    assert seen == [("cq/some", "I,N,2,2\nU,N,2,3\n"), ("cq/kept", "I,N,2,2\nUB,N,2,3\nD,N,2,2\n")]
+    frozen, other = with_trace.freeze(), without.freeze()
+    assert (frozen.header, dict(frozen.pages())) == (other.header, dict(other.pages()))
+    restored = Pipeline.restore(traced, other.header, dict(other.pages()))
+    assert restored.sequences == without.sequences

@@ -18,6 +18,7 @@ NOW_MS = 1_000_000
 RECENT = {
     "leader_read_ms": NOW_MS,
     "member_refreshed_ms": NOW_MS,
+    "qualities_read_ms": NOW_MS,
     "progress_read_ms": NOW_MS,
     "switchover_read_ms": NOW_MS,
     "renewed_ms": NOW_MS,
@@ -234,10 +235,20 @@ def test_the_frozen_holder_is_ended_only_past_its_lease_and_only_if_the_bus_is_l
 
 
 def test_publishing_comes_before_handing_over_and_renewing() -> None:
-    view = active(has_pending=True, stop_asked=True, renewed_ms=0)
+    view = active(has_pending=True, stop_asked=True, renewed_ms=NOW_MS - SETTINGS.renew_interval_ms)
+    assert do.Renew() in decide(view)
     assert isinstance(decide(view)[0], do.Publish)
     assert not [a for a in decide(view) if isinstance(a, do.GiveUp)]
     assert decide(replace(view, has_pending=False))[0] == do.GiveUp("", Reason.STOP_ASKED)
+
+
+def test_a_backlog_of_outputs_does_not_cost_the_lease() -> None:
+    """Once half of it is over, keeping it goes first; a coordination that does not answer holds up nothing."""
+    half_over = active(has_pending=True, renewed_ms=NOW_MS - SETTINGS.lease_ms // 2)
+    assert decide(half_over)[:2] == (do.Renew(), do.Publish())
+    assert decide(replace(half_over, leader=None))[:2] == (do.ReadLeader(Reason.UNKNOWN_LEADER), do.Publish())
+    assert decide(replace(half_over, leader=None, coordination_retry_ms=NOW_MS + 1))[0] == do.Publish()
+    assert do.Renew() not in decide(replace(half_over, has_moved=False))
 
 
 def test_a_switch_over_needs_a_successor_that_is_a_standby() -> None:
@@ -257,12 +268,17 @@ def test_one_spare_of_all_takes_the_snapshots_and_the_active_only_without_spares
     assert do.TakeSnapshot() in decide(active(**due))
     assert do.TakeSnapshot() not in decide(active(others=(higher,), **due))
     assert do.TakeSnapshot() not in decide(standby(is_snapshot_running=True, **due))
+    wrong = replace(lower, differs=True)
+    assert do.TakeSnapshot() in decide(standby(others=(wrong,), **due))
+    assert do.TakeSnapshot() in decide(active(others=(wrong,), **due))
 
 
 def test_a_snapshot_is_confirmed_when_settled_and_discarded_when_this_engine_differs() -> None:
     candidate = (CandidateView("x", settled=True),)
     assert decide(standby(candidates=candidate)) == (do.ConfirmSnapshot("x"),)
     assert decide(standby(candidates=(CandidateView("x", settled=False),))) == ()
+    waits = standby(candidates=(CandidateView("x", settled=True, due_ms=NOW_MS + 1),))
+    assert (decide(waits), next_due_ms(waits)) == ((), NOW_MS + 1)
     difference = Difference("s", 3, 4, 7, NOW_MS)
     assert decide(standby(candidates=candidate, difference=difference)) == (do.DiscardSnapshot("x"),)
 
@@ -287,6 +303,58 @@ def test_two_spares_that_agree_campaign_against_the_epoch_that_committed_otherwi
     assert decide(view)[0] == do.Campaign(7, Reason.SPARES_AGREE)
     deposed = replace(view, leader=replace(HELD, epoch=8), vacancy=vacant(Reason.SPARES_AGREE, epoch=8))
     assert decide(deposed)[0] == do.NoteVacancy(8, None)
+
+
+CONTINUES = GroupSettings(on_divergence=OnDivergence.CONTINUE)
+DIFFERS = Difference("s", 3, 4, 7, NOW_MS)
+OVER = replace(HELD, lease_left_ms=0)
+
+
+def last_one(**changes: object) -> View:
+    """A spare that differs, told to continue, long after the active's lease was over."""
+    vacancy = vacant(Reason.NOBODY_ELSE, NOW_MS - CONTINUES.divergence_wait_ms)
+    return standby(**{"settings": CONTINUES, "difference": DIFFERS, "leader": OVER, "vacancy": vacancy} | changes)
+
+
+def test_a_spare_that_differs_takes_over_where_nobody_else_can() -> None:
+    """DESIGN section 5: one alone raises an alarm, and on_divergence decides."""
+    assert decide(last_one())[0] == do.Campaign(7, Reason.NOBODY_ELSE)
+    others = (OtherMember("a", Role.STANDBY.value, 1, agrees=False, differs=True), OtherMember("b", "diverged", 1, agrees=False))
+    assert decide(last_one(others=others))[0] == do.Campaign(7, Reason.NOBODY_ELSE)
+    assert do.Campaign(7, Reason.NOBODY_ELSE) not in decide(last_one(now_ms=NOW_MS - 1))
+    overruling = promoting(Step.CHECKED, settings=CONTINUES, difference=DIFFERS, overrules=True)
+    assert decide(overruling)[0] == do.BecomeActive()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"settings": SETTINGS},
+        {"leader": HELD},
+        {"leader": HELD, "peer": PeerStatus.CLOSED},
+        {"others": (OtherMember("a", Role.STANDBY.value, 1, agrees=False),)},
+        {"others": (OtherMember("a", Role.PROMOTING.value, 1, agrees=False),)},
+    ],
+)
+def test_it_does_not_where_somebody_else_can_or_the_active_may_live(changes: dict[str, object]) -> None:
+    assert decide(last_one(**changes))[0] == do.NoteVacancy(7, None)
+
+
+def test_progress_that_lags_is_written_when_due_and_before_the_role_is_handed_over() -> None:
+    """D9, Z15."""
+    assert do.Publish() not in decide(active(progress_due_ms=NOW_MS + 1))
+    assert next_due_ms(active(progress_due_ms=NOW_MS + 1)) == NOW_MS + 1
+    assert decide(active(progress_due_ms=NOW_MS))[0] == do.Publish()
+    leaving = active(stop_asked=True, progress_due_ms=NOW_MS)
+    assert decide(leaving)[0] == do.Publish()
+    assert not any(isinstance(action, do.GiveUp) for action in decide(leaving))
+
+
+def test_qualities_are_read_at_intervals_by_who_takes_part() -> None:
+    """Z16."""
+    for view in (STANDBY, ACTIVE):
+        assert do.ReadQualities() not in decide(view)
+        assert do.ReadQualities() in decide(replace(view, qualities_read_ms=NOW_MS - SETTINGS.quality_poll_ms))
 
 
 def test_a_state_that_begins_after_what_is_committed_is_never_promoted() -> None:

@@ -1,31 +1,35 @@
 """The group engine as a host uses it: real threads, the SQLite bus and coordination, a folder of snapshots (E2, E5, C9, M5)."""
 
+import json
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hotspare.bus.contract import Outgoing, Partition
+from hotspare.bus.contract import TICK_HEADER, Outgoing, Partition
 from hotspare.bus.open import open_bus
 from hotspare.coordination.contract import Leader, Member
 from hotspare.coordination.open import open_coordination
 from hotspare.engine.codec import arrow_block
 from hotspare.errors import StateError
+from hotspare.ha import qualities
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.ports import Ports
 from hotspare.ha.roles import Role
 from hotspare.ha.settings import GroupSettings
 from hotspare.ha.view import PeerStatus
+from hotspare.model.quality import PRECISE, SIMPLE
 from hotspare.stores.open import open_store
 from hotspare.testing.cluster import wait_until
 from tests.simulation.engines import read_raw
 from tests.simulation.kits import fast_kit
 from tests.simulation.world import project
 
-SETTINGS = GroupSettings(lease_ms=400, heartbeat_ms=50, snapshot_interval_ms=100, member_refresh_ms=50)
+SETTINGS = GroupSettings(lease_ms=400, heartbeat_ms=50, snapshot_interval_ms=100, member_refresh_ms=50, quality_poll_ms=20)
 WAIT_S = 60
 
 
@@ -45,7 +49,7 @@ class Peers:
 class Host:
     """One engine with a runner thread and a timer thread of its own."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, settings: GroupSettings = SETTINGS) -> None:
         self.kit, self.peers, self.name = fast_kit(), Peers(), name
         self.events: list[HaEvent] = []
         self.bus = open_bus(f"sqlite:///{folder / 'bus.db'}")
@@ -62,7 +66,7 @@ class Host:
             end_process=lambda leader: False,
         )
         identity = Member(name, "127.0.0.1:1", 1, 1, "host", "", "", "", "", {}, {})
-        definition = GroupDefinition("g", self.kit.topics, project(), self.kit.cores, SETTINGS)
+        definition = GroupDefinition("g", self.kit.topics, project(), self.kit.cores, settings)
         self.engine = GroupEngine(definition, identity, ports, folder / name)
         self._dead = threading.Event()
         self._threads = [threading.Thread(target=self._run), threading.Thread(target=self._beat)]
@@ -110,9 +114,24 @@ def hosts(tmp_path: Path) -> Iterator[list[Host]]:
         host.close()
 
 
+@pytest.fixture
+def patient_hosts(tmp_path: Path) -> Iterator[list[Host]]:
+    """The role moves only when the test closes a connection."""
+    made = [Host(tmp_path, name, replace(SETTINGS, lease_ms=600_000)) for name in ("e0", "e1")]
+    yield made
+    for host in made:
+        host.close()
+
+
 def publish(host: Host, *values: int) -> None:
     for value in values:
         host.bus.append(Partition("in0"), [Outgoing(str(value).encode())])
+
+
+def tick(host: Host) -> None:
+    """What only an active does: without it a spare cannot know the order of events in two topics."""
+    for topic in ("in0", "in1"):
+        host.bus.append(Partition(topic), [Outgoing(b"", ((TICK_HEADER, b"1"),))])
 
 
 def published(host: Host) -> list[int]:
@@ -139,6 +158,57 @@ def test_two_engines_on_the_embedded_default_and_a_takeover(hosts: list[Host]) -
     promoted = [e for e in second.events if e.kind is HaEventKind.PROMOTED]
     assert len(promoted) == 1
     assert set(promoted[0].numbers) >= {"election_ms", "fencing_ms", "first_output_ms", "total_ms"}
+
+
+def test_a_quality_changes_while_the_group_runs(patient_hosts: list[Host]) -> None:
+    """D1, Z16: no engine restarts, the other stream stays as it is, and after the change back nothing is lost or doubled."""
+    first, second = patient_hosts
+    first.start()
+    wait_until(lambda: first.engine.role is Role.ACTIVE, "e0 is active", WAIT_S)
+    second.start()
+
+    def all_read(version: int) -> bool:
+        members = first.coordination.members("g")
+        return len(members) == 2 and all(m.detail["quality_version"] == str(version) for m in members)
+
+    assert qualities.ask_for(second.coordination, "g", "q/a", SIMPLE) == 1
+    wait_until(lambda: all_read(1), "both act by simple", WAIT_S)
+    publish(first, *range(20))
+    wait_until(lambda: len(published(first)) == 20, "20 outputs", WAIT_S)
+    assert all(json.loads(m.detail["qualities"]) == {"q/a": "simple", "q/b": "precise"} for m in first.coordination.members("g"))
+    assert qualities.ask_for(second.coordination, "g", "q/a", PRECISE) == 2
+    wait_until(lambda: all_read(2), "both act by precise again", WAIT_S)
+    publish(first, *range(20))
+    wait_until(lambda: second.engine.status().streams["q/a"].committed == 40, "the spare knows", WAIT_S)
+    first.kill()
+    publish(second, *range(20))
+    tick(second)
+    wait_until(lambda: second.engine.status().streams["q/a"].held == 20, "the spare holds what nobody published", WAIT_S)
+    second.peers.answer = PeerStatus.CLOSED
+    wait_until(lambda: published(second) == list(range(1, 61)), "60 outputs", WAIT_S)
+    assert not any(e.kind is HaEventKind.OUTPUTS_LOST for e in second.events)
+
+
+def test_a_simple_stream_goes_on_from_what_is_computed_then(patient_hosts: list[Host]) -> None:
+    """D2, E13: what the spare computed while nobody published is lost, and told; nothing comes twice."""
+    first, second = patient_hosts
+    first.start()
+    wait_until(lambda: first.engine.role is Role.ACTIVE, "e0 is active", WAIT_S)
+    qualities.ask_for(first.coordination, "g", "q/a", SIMPLE)
+    second.start()
+    publish(first, *range(10))
+    wait_until(lambda: len(published(first)) == 10 and second.engine.status().streams["q/a"].sequence == 10, "10 outputs", WAIT_S)
+    first.kill()
+    publish(second, *range(5))
+    tick(second)
+    wait_until(lambda: second.engine.status().streams["q/a"].sequence == 15, "the spare computed", WAIT_S)
+    second.peers.answer = PeerStatus.CLOSED
+    wait_until(lambda: second.engine.role is Role.ACTIVE, "e1 is active", WAIT_S)
+    publish(second, *range(5))
+    wait_until(lambda: published(second)[-1:] == [20], "the newest output", WAIT_S)
+    assert published(second) == [*range(1, 11), *range(16, 21)]
+    (lost,) = [e for e in second.events if e.kind is HaEventKind.OUTPUTS_LOST]
+    assert lost.numbers == {"outputs": 5}
 
 
 def test_a_stop_leaves_the_group_and_the_next_start_begins_from_a_snapshot(hosts: list[Host], tmp_path: Path) -> None:

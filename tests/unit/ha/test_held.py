@@ -3,6 +3,7 @@
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from hotspare.bus.contract import OutputId
 from hotspare.errors import StateError, StoreError
+from hotspare.ha.digest_trail import DigestTrail
 from hotspare.ha.held import NO_OUTPUT, HeldOutputs, HeldStream, Mark
 from tests.unit.ha.outputs import digest, outputs
 
@@ -90,3 +92,36 @@ def test_a_spilled_file_that_was_cut_short_is_an_error_with_its_name(tmp_path: P
     (tmp_path / "x.arrow").write_bytes(b"ARROW1")
     with pytest.raises(StoreError, match=r"x\.arrow"):
         list(held.after(0, 10))
+
+
+@given(steps=st.lists(st.tuples(st.sampled_from(["append", "let go", "drop", "compared"]), st.integers(1, 9)), max_size=25))
+def test_digests_of_what_was_let_go_stay_until_they_are_compared(steps: list[tuple[str, int]]) -> None:
+    """D14: a spare that holds nothing still notices that it differs."""
+    held, last, base, known = HeldStream(NO_OUTPUT), 0, 0, set[int]()
+    for step, count in steps:
+        through = min(base + count, last)
+        if step == "append":
+            held.append(outputs(last + 1, last + count))
+            last += count
+        elif step == "let go":
+            held.let_go(base + count)
+            known |= set(range(base + 1, through + 1))
+        elif step == "drop":
+            held.drop_through(base + count)
+        else:
+            held.forget_digests(count)
+            known -= set(range(count + 1))
+        base = held.base.sequence
+        assert base == (through if step in ("let go", "drop") else base)
+    for sequence in range(1, last + 1):
+        expected = digest(sequence) if sequence in known or sequence >= base else None
+        assert held.digest_at(sequence) == expected
+
+
+def test_only_so_many_digests_are_kept() -> None:
+    trail = DigestTrail(rows_max=10)
+    trail.append(1, np.arange(1, 8, dtype=np.uint64))
+    trail.append(8, np.arange(8, 13, dtype=np.uint64))
+    assert [trail.at(n) for n in range(14)] == [None, None, None, *range(3, 13), None]
+    trail.append(13, np.arange(13, 43, dtype=np.uint64))
+    assert [n for n in range(50) if trail.at(n) is not None] == list(range(33, 43))

@@ -1,14 +1,18 @@
 """How an engine joins: same project, same origin, a state that can be continued, and a bus that still has the input."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
+from hotspare.coordination.contract import Member
 from hotspare.coordination.memory import MemoryCoordination
-from hotspare.errors import PositionLost, ProjectChanged, StateError, TopicOwned
-from hotspare.ha.joining import ProjectIdentity, agree_on_origin, agree_on_project, check_positions
+from hotspare.errors import PositionLost, ProjectChanged, StateError, TopicOwned, UsageError
+from hotspare.ha import actions as do
+from hotspare.ha.joining import ProjectIdentity, agree_on_origin, agree_on_project, check_positions, refuse_namesake
+from hotspare.ha.perform import perform
 from hotspare.ha.settings import GroupTopics, InboundTopic, OutputStream
 from tests.simulation.script import Script
 from tests.simulation.world import GROUP, SETTINGS
@@ -116,3 +120,36 @@ def test_what_an_earlier_life_left_unconfirmed_is_cleared_away(tmp_path: Path) -
     script.publish(2, 4)
     script.finish()
     script.until(lambda: "of-another" not in [i.name for i in script.world.store.list(GROUP)])
+
+
+def member(engine: str, process_id: int, started: int = 5, host: str = "host") -> Member:
+    return Member(engine, "127.0.0.1:1", process_id, started, host, "", "", "", "", {}, {})
+
+
+def test_a_living_process_under_the_same_name_is_refused_and_a_dead_one_is_not(tmp_path: Path) -> None:
+    script = Script(tmp_path, "e0")
+    script.world.coordination.client("other").join(GROUP, member("e0", 77))
+    process = script.world.start("e0")
+    process.ports = replace(process.ports, is_alive=lambda other: other.process_id == 77)
+    with pytest.raises(UsageError, match=r"engine e0 already takes part in group .* as process 77 on host"):
+        refuse_namesake(process.ports, GROUP, "e0")
+    refuse_namesake(process.ports, GROUP, "e1")
+    refuse_namesake(replace(process.ports, is_alive=lambda other: False), GROUP, "e0")
+
+
+def test_of_two_that_started_at_once_the_later_one_ends(tmp_path: Path) -> None:
+    """Neither was there when the other looked."""
+    script = Script(tmp_path, "e0")
+    script.start("e0")
+    script.until_active("e0")
+    state = script.process("e0").state
+    assert state is not None
+    ports = replace(script.process("e0").ports, is_alive=lambda other: True)
+    own = state.identity
+    earlier, later = (replace(own, process_id=77, process_start=own.process_start + n) for n in (-1, 1))
+    for twin, ends in ((later, False), (earlier, True)):
+        ports.coordination.join(GROUP, twin)
+        perform(do.RefreshMember(), state, ports)
+        assert bool(state.refusal) is ends
+        (known,) = ports.coordination.members(GROUP)
+        assert (known.process_id == 77) is ends

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from hotspare.coordination.contract import Leader
-from hotspare.ha.peers import PeerLink, PeerServer, is_process_gone, process_start
+from hotspare.ha.peers import PeerLink, PeerServer
 from hotspare.ha.view import PeerStatus
+from hotspare.processes import process_start
 
 HOST = socket.gethostname()
 CHILD = """
@@ -70,6 +71,15 @@ def test_a_killed_holder_is_noticed_e2(watcher: Watcher, other: tuple[subprocess
     watcher.wait_for(PeerStatus.CLOSED)
 
 
+def test_a_holder_that_hangs_up_is_noticed_before_its_process_has_ended_e2(watcher: Watcher) -> None:
+    server = PeerServer("other")
+    watcher.link.watch(leader(server.address, os.getpid()))
+    watcher.wait_for(PeerStatus.CONNECTED)
+    server.hang_up()
+    watcher.wait_for(PeerStatus.CLOSED)
+    server.close()
+
+
 def test_a_frozen_holder_stays_connected_e16(watcher: Watcher, other: tuple[subprocess.Popen[str], Leader]) -> None:
     process, holder = other
     watcher.link.watch(holder)
@@ -108,9 +118,3 @@ def test_somebody_else_on_the_address_is_not_the_holder(watcher: Watcher, other:
     watcher.link.watch(leader(stranger.address, 0))
     watcher.wait_for(PeerStatus.CLOSED)
     stranger.close()
-
-
-def test_a_process_is_named_by_id_and_start() -> None:
-    own = os.getpid()
-    assert not is_process_gone(own, process_start(own))
-    assert is_process_gone(own, process_start(own) - 5000), "an id that was given again is another process"

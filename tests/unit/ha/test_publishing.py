@@ -47,7 +47,7 @@ def test_a_commit_is_what_follows_the_committed_within_its_limits(
 ) -> None:
     settings = GroupSettings(commit_rows_max=commit_rows_max, message_rows_max=message_rows_max)
     made = state({"a": rows[0], "b": rows[1]}, {"a": committed[0], "b": committed[1]}, settings)
-    commit = next_commit(made, arrow_block)
+    commit = next_commit(made, arrow_block, 0).commit
     for stream, count, done in zip("ab", rows, committed, strict=True):
         expected = list(range(done + 1, count + 1))[:commit_rows_max]
         assert rows_of(commit, f"out-{stream}") == expected
@@ -93,5 +93,5 @@ def test_a_topic_that_was_written_to_and_cannot_be_read_is_refused(kept: int) ->
 
 def test_blocks_are_read_back_bit_for_bit() -> None:
     made = state({"a": 7}, {}, GroupSettings())
-    (message,) = next_commit(made, arrow_block).messages["out-a"]
+    (message,) = next_commit(made, arrow_block, 0).commit.messages["out-a"]
     assert pa.Table.from_batches([arrow_block.decode(message.value)]).equals(pa.Table.from_batches([outputs(1, 7)]))

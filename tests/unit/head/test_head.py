@@ -206,3 +206,12 @@ def test_reasons_are_those_of_the_core() -> None:
     insert_only = Head.of(compile_plan(resolve(project(AcceptedOpcodes.INSERT_ONLY))))
     (row,) = insert_only(raw([Message(1, b"u,n,6,50,8")])).to_pylist()
     assert row["bad"] == {"reason": BadReason.NOT_INSERT, "message": "the window takes inserts only", "text": "U,6,50.0,8"}
+
+
+@pytest.mark.parametrize("head", [PLAIN, CHAINED], ids=["decoding", "with a chain"])
+def test_only_a_message_of_several_rows_says_which_one_is_bad(head: Head) -> None:
+    good, wrong = b"i,n,1,50,7", b"q,n,1,50,7"
+    values = [wrong, good, good + b"\n" + wrong, wrong + b"\n" + wrong]
+    rows = head(raw([Message(TRADES_TOPIC, value) for value in values])).to_pylist()
+    sentences = [row["bad"]["message"].partition(":")[0] for row in rows if row["bad"] is not None]
+    assert sentences == [f"window cq/trades{number}" for number in ("", ", row 1", ", row 0", ", row 1")]

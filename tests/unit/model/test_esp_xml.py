@@ -178,7 +178,9 @@ def test_forms_that_the_reference_project_lacks() -> None:
     assert (f.condition.text, g.condition.text) == ("x > 1  and s != ''", "x < 1")
     assert str(c.schema) == "x:double,s:string,id*:int64,y:double"
     assert a.connectors[0].get("fsname") == "/data/a.csv"
-    assert [(w.place.line, w.message) for w in loaded.warnings] == [(12, "connector fs is switched off and left out")]
+    assert [(w.place.line, w.message) for w in loaded.warnings] == [
+        (12, "connector fs is switched off and left out"),
+    ]
     assert loaded.resolved.streams == (WindowId("q", "c"), WindowId("q", "g"), WindowId("q", "lonely"))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hotspare.bus import naming
@@ -41,6 +41,8 @@ def test_durations(text: str, duration_us: int | None) -> None:
 
 
 @given(st.integers(1, DURATION_US_MAX))
+@example(1)
+@example(1_000_001)
 def test_durations_are_exact_both_ways(duration_us: int) -> None:
     assert parse_duration(format_duration(duration_us)) == duration_us
     assert parse_seconds(format_seconds(duration_us)) == duration_us

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,11 +16,11 @@ from hotspare.runners.reading import (
     Part,
     complete_positions,
     next_positions,
+    pieces,
     positions_from_json,
     positions_to_json,
     raw_batch,
     read_parts,
-    read_range,
 )
 
 TOPICS = (InboundTopic("a", 2), InboundTopic("b", 1))
@@ -82,14 +83,6 @@ def test_a_sparse_partition_does_not_run_ahead_of_a_dense_one() -> None:
     assert all(len(times) == 400 for times in read.values())
 
 
-@given(appends, st.integers(0, 20), st.integers(0, 20), limits)
-def test_a_range_is_read_whole(plan: Appends, first: int, length: int, limit: BatchLimits) -> None:
-    bus = filled(plan).client("reader")
-    end = min(first + length, bus.end_offset(Partition("a", 0)))
-    if first <= end:
-        assert [m.offset for m in read_range(bus, Partition("a", 0), first, end, limit)] == list(range(first, end))
-
-
 def test_a_lost_position_is_said_as_the_bus_says_it() -> None:
     bus = filled([((0, 0), 1, 1)] * 5).client("reader")
     bus.trim(Partition("a", 0), 3)
@@ -133,3 +126,17 @@ def test_positions_survive_as_text(positions: dict[tuple[int, int], int]) -> Non
 def test_limits_that_would_never_advance_are_refused(wrong: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match="must be positive"):
         BatchLimits(*wrong)
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=40), st.integers(1, 50), st.integers(1, 3))
+def test_pieces_hold_the_whole_in_order_and_not_many_more_messages_than_asked(rows: list[int], most: int, batches: int) -> None:
+    """`rows` is the number of rows of each message."""
+    offsets = [offset for offset, count in enumerate(rows) for _ in range(count)]
+    table = pa.concat_tables([pa.table({"offset": pa.array(offsets, pa.int64())})] * batches)
+    found = list(pieces(table, most))
+    assert pa.concat_tables(found).to_pydict() == table.to_pydict()
+    messages = len(rows) * batches
+    assert len(found) <= -(-messages // most)
+    assert all(piece.num_rows for piece in found)
+    if set(rows) == {1}:
+        assert all(piece.num_rows <= most for piece in found)

@@ -27,28 +27,29 @@ _NO_ROWS: Rows = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class _Words:
+class Words:
     """Words in lower case and upper case, and the number of each."""
 
     texts: pa.Array
     numbers: UInt8s
 
     @classmethod
-    def of(cls, codes: Mapping[str, int]) -> _Words:
+    def of(cls, codes: Mapping[str, int]) -> Words:
         both = {**codes, **{word.upper(): code for word, code in codes.items()}}
         return cls(pa.array(list(both), pa.string()), np.array(list(both.values()), np.uint8))
 
 
-_OPCODES = _Words.of(
+OPCODE_WORDS = Words.of(
     {letter.lower(): int(opcode) for opcode, letter in OPCODE_LETTER.items()}
     | {opcode.name.lower().replace("_", ""): int(opcode) for opcode in Opcode}
 )
-_FLAGS = _Words.of(
+FLAG_WORDS = Words.of(
     {
         "".join(FLAG_LETTER[flag].lower() for flag in chosen): sum(chosen)
         for size in range(1, len(Flag) + 1)
         for chosen in permutations(Flag, size)
     }
+    | {"normal": int(Flag.NORMAL), "partialupdate": int(Flag.PARTIAL), "retention": int(Flag.RETENTION)}
 )
 
 
@@ -136,32 +137,32 @@ def _typed(rows: TextRows, schema: Schema, options: CsvOptions, window: str, bad
     opcode = np.full(count, options.opcode or 0, np.uint8)
     if options.opcode is None:
         column = texts.pop(0)
-        opcode, unknown = _coded(column, _OPCODES)
+        opcode, unknown = coded(column, OPCODE_WORDS)
         refuse(unknown, RowReason.OPCODE, "{} is no opcode (i, u, p, d, sd)", column)
     flags = np.full(count, options.flags or 0, np.uint8)
     if options.flags is None:
         column = texts.pop(0)
-        flags, unknown = _coded(column, _FLAGS)
+        flags, unknown = coded(column, FLAG_WORDS)
         refuse(unknown, RowReason.FLAG, "{} is no flag (n, p, r)", column)
     columns: list[pa.Array] = [None] * len(schema)
     for place, text in zip(options._present(schema), texts, strict=True):
         field = schema.fields[place]
-        columns[place], wrong = _parsed(text, field.type, options._dates)
+        columns[place], wrong = parsed(text, field.type, options._dates)
         if len(wrong):
             refuse(wrong, RowReason.FIELD_TYPE, f"{{}} is no {field.type.value} for field {field.name}", text)
     for place, field in enumerate(schema.fields):
         if columns[place] is None:
             columns[place] = parse(pa.nulls(count, pa.string()), field.type)[0]
     decoded = DecodedRows(rows.message, rows.index, opcode, flags, columns)
-    return _kept(decoded, ~refused) if refused.any() else decoded
+    return kept_rows(decoded, ~refused) if refused.any() else decoded
 
 
-def _kept(rows: DecodedRows, mask: npt.NDArray[np.bool_]) -> DecodedRows:
+def kept_rows(rows: DecodedRows, mask: npt.NDArray[np.bool_]) -> DecodedRows:
     columns = [column.filter(pa.array(mask)) for column in rows.columns]
     return DecodedRows(rows.message[mask], rows.index[mask], rows.opcode[mask], rows.flags[mask], columns)
 
 
-def _coded(column: pa.Array, words: _Words) -> tuple[UInt8s, Rows]:
+def coded(column: pa.Array, words: Words) -> tuple[UInt8s, Rows]:
     """Numbers for words in any case, blanks around them ignored; and the rows whose word is unknown (0 there)."""
     place = pc.index_in(column, words.texts)
     if place.null_count:
@@ -174,7 +175,7 @@ def _coded(column: pa.Array, words: _Words) -> tuple[UInt8s, Rows]:
     return numbers, unknown
 
 
-def _parsed(text: pa.Array, type_: FieldType, dates: DateFormat | None) -> tuple[pa.Array, Rows]:
+def parsed(text: pa.Array, type_: FieldType, dates: DateFormat | None = None) -> tuple[pa.Array, Rows]:
     """As `parse`, but a field of nothing but blanks is null."""
     values, wrong = parse(text, type_, dates)
     if len(wrong):

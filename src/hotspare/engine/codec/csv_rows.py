@@ -25,11 +25,23 @@ class CsvStyle(Enum):
 def rows_to_csv(batch: pa.RecordBatch, style: CsvStyle) -> bytes:
     """One line per row of a batch of `engine.batch.output_schema`, each with a line feed.
 
-    Null is empty; an empty string is `""`. Strings with commas, quotes, backslashes, line ends or outer blanks are quoted. Dates
-    are seconds and stamps microseconds since 1970, money has 4 decimals, blobs are base64.
+    Null is empty; an empty string or blob is `""`. Strings with commas, quotes, backslashes, line ends or outer blanks are
+    quoted. Dates are seconds and stamps microseconds since 1970, money has 4 decimals, blobs are base64.
     """
     if batch.num_rows == 0:
         return b""
+    lines = _lines(batch, style)
+    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines), "\n")
+    return bytes(joined[0].as_py().encode() + b"\n")
+
+
+def row_texts(batch: pa.RecordBatch, style: CsvStyle) -> list[str]:
+    """The same, row by row, without line feeds between them."""
+    texts: list[str] = _lines(batch, style).to_pylist()
+    return texts
+
+
+def _lines(batch: pa.RecordBatch, style: CsvStyle) -> pa.Array:
     first = " " if style is CsvStyle.FILE else ""
     columns = [opcode_letters(batch.column("hs:opcode")), flag_letters(batch.column("hs:flags"))]
     for field, column in zip(batch.schema, batch.columns, strict=True):
@@ -37,9 +49,7 @@ def rows_to_csv(batch: pa.RecordBatch, style: CsvStyle) -> bytes:
             continue
         text = _text(column, style).fill_null("")
         columns.append(pc.binary_join_element_wise(first, text, "") if first and len(columns) == 2 else text)
-    lines = pc.binary_join_element_wise(*columns, ",")
-    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines), "\n")
-    return bytes(joined[0].as_py().encode() + b"\n")
+    return pc.binary_join_element_wise(*columns, ",")
 
 
 def _text(column: pa.Array, style: CsvStyle) -> pa.Array:
@@ -52,7 +62,7 @@ def _text(column: pa.Array, style: CsvStyle) -> pa.Array:
     if pa.types.is_timestamp(type_):
         return column.cast(pa.int64()).cast(pa.string())
     if pa.types.is_binary(type_):
-        return pa.array([None if v is None else base64.b64encode(v).decode() for v in column.to_pylist()], pa.string())
+        return pa.array([None if v is None else base64.b64encode(v).decode() or '""' for v in column.to_pylist()], pa.string())
     return column.cast(pa.string())
 
 

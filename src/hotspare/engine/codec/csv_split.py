@@ -118,11 +118,11 @@ def _special_messages(values: pa.Array) -> Rows:
         try:
             values.cast(pa.string())
         except pa.ArrowInvalid:
-            special |= np.array([not _is_utf8(value) for value in values.to_pylist()], np.bool_)
+            special |= np.array([not is_utf8(value) for value in values.to_pylist()], np.bool_)
     return np.flatnonzero(special)
 
 
-def _is_utf8(value: bytes | None) -> bool:
+def is_utf8(value: bytes | None) -> bool:
     try:
         (value or b"").decode()
     except UnicodeDecodeError:
@@ -156,7 +156,7 @@ def _split_plain(values: pa.Array, messages: Rows, layout: Layout, bad: list[Bad
         blank = np.zeros(len(wrong), np.bool_)
         blank[wrong] = [not lines.text(line).strip() for line in np.flatnonzero(wrong).tolist()]
         lines, first, count, wrong = lines.kept(~blank), first[~blank], count[~blank], wrong[~blank]
-    index = _numbered(lines.parent)
+    index = numbered(lines.parent)
     for line in np.flatnonzero(wrong).tolist():
         sentence = count_sentence(int(count[line]) + 1, layout)
         where = int(messages[lines.parent[line]]), int(index[line])
@@ -174,7 +174,7 @@ def _split_plain(values: pa.Array, messages: Rows, layout: Layout, bad: list[Bad
 
 def _lines(values: pa.Array) -> _Lines:
     """All lines that are not empty, without their line ends."""
-    data = np.frombuffer(_joined(values), np.uint8)
+    data = np.frombuffer(joined(values), np.uint8)
     end = np.flatnonzero(data == ord("\n"))
     begin = np.concatenate([np.zeros(1, np.int64), end[:-1] + 1])
     if len(end) == len(values):
@@ -188,7 +188,7 @@ def _lines(values: pa.Array) -> _Lines:
     return lines.kept(end > begin)
 
 
-def _joined(values: pa.Array) -> pa.Buffer:
+def joined(values: pa.Array) -> pa.Buffer:
     """All values, a line feed after each."""
     every = pa.concat_arrays([values.fill_null(_NOTHING[0]) if values.null_count else values, _NOTHING])
     every = pa.ListArray.from_arrays(pa.array(np.array([0, len(every)], np.int32)), every)
@@ -222,7 +222,7 @@ def _strings(data: npt.NDArray[np.uint8], begin: Rows, end: Rows) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), count, [validity, *strings.buffers()[1:]])
 
 
-def _numbered(parents: Rows) -> npt.NDArray[np.int32]:
+def numbered(parents: Rows) -> npt.NDArray[np.int32]:
     """The number of each row among those of its message; `parents` never falls."""
     count = len(parents)
     new = parents[1:] != parents[:-1]
@@ -262,9 +262,9 @@ class _Row:
 
 def _rows_of(value: bytes, layout: Layout) -> Iterator[_Row]:
     """The rows of one message, in order."""
-    if not _is_utf8(value):
+    if not is_utf8(value):
         for line in value.split(b"\n"):
-            if _is_utf8(line):
+            if is_utf8(line):
                 yield from _text_rows(line.decode(), layout)
             else:
                 yield _Row(line.decode(errors="replace").removesuffix("\r"), [], RowReason.UTF8, "the row is not UTF-8")

@@ -116,7 +116,7 @@ def _round(_frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
 def _round_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
     count_between(types, 1, 2)
     if len(types) > 1 and types[1] not in (INT32, INT64):
-        raise TypeMismatch("the number of digits is an integer")
+        raise TypeMismatch("the number of digits is an integer", "write it as a number such as 2")
     value = number(types[:1], dialect)
     return Signature((value, INT64)[: len(types)], value)
 

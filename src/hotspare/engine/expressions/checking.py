@@ -76,7 +76,7 @@ class Checker:
         if assignable(typed.type, target, self._dialect):
             return TypedCall("assign", (typed,), target)
         message = f"the expression is {typed.type.value}, field {field} is {target.value}"
-        hint = ""
+        hint = "compute a value of that type, or change the type of the field"
         if castable(typed.type, target):
             hint = f"write cast(... as {_SQL_NAME.get(target, target.value)})" if self._dialect is Dialect.SPARK_SQL else ""
             hint = hint or f"convert it, for example with to{'String' if target is ValueType.STRING else 'Double'}(...)"
@@ -96,10 +96,12 @@ class Checker:
         name = node.written.lower()
         if name == EVENT_COUNTER:
             if node.arguments:
-                raise ExpressionRefused(node.column, "eventCounter takes no argument")
+                raise ExpressionRefused(node.column, "eventCounter takes no argument", "write eventCounter()")
             if COUNTER_FIELD in self._fields:
                 return TypedField(COUNTER_FIELD, ValueType.INT64)
-            raise ExpressionRefused(node.column, "eventCounter() keeps a count, which only a functional window has")
+            raise ExpressionRefused(
+                node.column, "eventCounter() keeps a count, which only a functional window has", "use it in a functional window"
+            )
         if name in REFUSED:
             hint = "use a field of the event instead"
             raise ExpressionRefused(node.column, f"function {node.written} is not allowed: {REFUSED[name]}", hint)
@@ -111,7 +113,9 @@ class Checker:
         assert isinstance(name, Literal)
         target = ValueType(name.value)
         if not castable(argument.type, target):
-            raise ExpressionRefused(node.column, f"{node.written}: {argument.type.value} cannot become {target.value}")
+            raise ExpressionRefused(
+                node.column, f"{node.written}: {argument.type.value} cannot become {target.value}", "convert it to string first"
+            )
         if argument.type is target or argument.type is ValueType.NULL:
             return converted(argument, target)
         return TypedCall(_CASTS[node.function], (argument,), target, node.column)
@@ -121,7 +125,9 @@ class Checker:
             if place >= len(arguments):
                 continue
             if not isinstance(arguments[place], TypedLiteral):
-                raise ExpressionRefused(node.column, f"{node.written}: argument {place + 1} must be a constant")
+                raise ExpressionRefused(
+                    node.column, f"{node.written}: argument {place + 1} must be a constant", "write the value itself, not a field"
+                )
         if node.function in _REGEX and isinstance(arguments[1], TypedLiteral):
             _check_regex(node, arguments[1].value)
         if node.function == "date_trunc" and isinstance(arguments[0], TypedLiteral):

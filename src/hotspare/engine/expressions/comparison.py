@@ -120,7 +120,7 @@ def _ordered_rule(result: ValueType, least: int, most: int) -> Callable[[Sequenc
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
         signature = shared(types, dialect)
         if signature.arguments[0] is ValueType.BLOB:
-            raise TypeMismatch("blobs have no order")
+            raise TypeMismatch("blobs have no order", "compare other fields, or ask only whether they are equal")
         return signature
 
     return rule
@@ -130,7 +130,7 @@ def _extreme_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
     count_between(types, 2, len(types))
     shared = common(types, dialect)
     if shared is ValueType.BLOB:
-        raise TypeMismatch("blobs have no order")
+        raise TypeMismatch("blobs have no order", "compare other fields, or ask only whether they are equal")
     return Signature((shared,) * len(types), shared)
 
 

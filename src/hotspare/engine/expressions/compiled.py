@@ -5,7 +5,7 @@ Names visible in an expression: the fields of the input, and ESP_OPCODE and ESP_
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -75,9 +75,11 @@ class CompiledExpression:
 def parse(text: str, dialect: Dialect) -> Tree:
     """The untyped tree; ExpressionRefused with a column."""
     if not text.strip():
-        raise ExpressionRefused(1, "the expression is empty")
+        raise ExpressionRefused(1, "the expression is empty", "write an expression, such as the name of a field")
     if len(text) > TEXT_LENGTH_MAX:
-        raise ExpressionRefused(1, f"the expression has {len(text)} characters, {TEXT_LENGTH_MAX} are allowed")
+        raise ExpressionRefused(
+            1, f"the expression has {len(text)} characters, {TEXT_LENGTH_MAX} are allowed", "split it over several windows"
+        )
     return parse_esp(text) if dialect is Dialect.ESP else parse_spark(text)
 
 
@@ -85,23 +87,31 @@ def compile_assignment(
     expression: Expression, schema: Schema, field: Field, window: str, counting: Counting = Counting.REFUSED
 ) -> CompiledExpression:
     """An expression whose value becomes `field` of `window`; ProjectError with one mistake and its place."""
-    return _compiled(expression, schema, f"window {window}, field {field.name}", field, counting)
+    target = ValueType.of(field.type)
+    label = f"window {window}, field {field.name}"
+    return _compiled(expression, schema, label, lambda checker, tree: checker.assigned(tree, target, field.name), counting)
 
 
 def compile_condition(expression: Expression, schema: Schema, window: str) -> CompiledExpression:
     """An expression that is true or not; ProjectError with one mistake and its place."""
-    return _compiled(expression, schema, f"window {window}, condition", None, Counting.REFUSED)
+    return _compiled(expression, schema, f"window {window}, condition", Checker.condition, Counting.REFUSED)
 
 
-def _compiled(expression: Expression, schema: Schema, label: str, target: Field | None, counting: Counting) -> CompiledExpression:
+def compile_value(expression: Expression, schema: Schema, window: str, counting: Counting) -> CompiledExpression:
+    """An expression of any type, where it is not known what it is for; ProjectError with one mistake and its place."""
+    return _compiled(expression, schema, f"window {window}, expression", Checker.typed, counting)
+
+
+def _compiled(
+    expression: Expression, schema: Schema, label: str, typing: Callable[[Checker, Tree], Typed], counting: Counting
+) -> CompiledExpression:
     names = {f.name: ValueType.of(f.type) for f in schema.fields}
     names |= {name: ValueType.STRING for name in EVENT_FIELDS if name not in names}
     if counting is Counting.ALLOWED:
         names[COUNTER_FIELD] = ValueType.INT64
     checker = Checker(names, expression.dialect)
     try:
-        tree = parse(expression.text, expression.dialect)
-        typed = checker.condition(tree) if target is None else checker.assigned(tree, ValueType.of(target.type), target.name)
+        typed = typing(checker, parse(expression.text, expression.dialect))
     except ExpressionRefused as refused:
         place = _place(expression, refused.column)
         raise ProjectError(label, [Mistake(place, f"{label}: {refused.message}", refused.hint)]) from None

@@ -95,7 +95,9 @@ def _nullif(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
 
 def _case_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
     if len(types) < 3 or len(types) % 2 == 0:
-        raise TypeMismatch("a condition and a value for each case, and the value otherwise, are wanted")
+        raise TypeMismatch(
+            "a condition and a value for each case, and the value otherwise, are wanted", "write condition, value, ..., otherwise"
+        )
     for condition in types[0:-1:2]:
         if not converts(condition, BOOLEAN, dialect):
             raise TypeMismatch(f"a condition is {condition.value}, boolean is wanted", "compare it with something")

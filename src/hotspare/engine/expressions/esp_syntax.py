@@ -60,7 +60,7 @@ def _tokens(text: str) -> list[_Token]:
         match = _TOKEN.match(text, at)
         if match is None:
             what = "the string is not closed" if text[at] in "\"'" else f"unexpected character {text[at]!r}"
-            raise ExpressionRefused(at + 1, what)
+            raise ExpressionRefused(at + 1, what, "check quotes and signs at this place")
         if match.lastgroup != "blank":
             tokens.append(_Token(str(match.lastgroup), match.group(), at + 1))
         at = match.end()
@@ -88,7 +88,7 @@ class _Reader:
         tree = self._or()
         rest = self._peek()
         if rest.kind != "end":
-            raise ExpressionRefused(rest.column, f"unexpected {rest.text}")
+            raise ExpressionRefused(rest.column, f"unexpected {rest.text}", "remove it, or put an operator before it")
         return tree
 
     def _peek(self, ahead: int = 0) -> _Token:
@@ -103,7 +103,7 @@ class _Reader:
     def _expect(self, sign: str) -> None:
         token = self._take()
         if token.text != sign or token.kind != "sign":
-            raise ExpressionRefused(token.column, f"{sign} is missing" + (f" before {token.text}" if token.text else ""))
+            raise ExpressionRefused(token.column, f"{sign} is missing" + (f" before {token.text}" if token.text else ""), "add it")
 
     def _is_word(self, word: str) -> bool:
         token = self._peek()
@@ -112,7 +112,9 @@ class _Reader:
     def _or(self) -> Tree:
         self._depth += 1
         if self._depth > DEPTH_MAX:
-            raise ExpressionRefused(self._peek().column, f"nested more than {DEPTH_MAX} deep")
+            raise ExpressionRefused(
+                self._peek().column, f"nested more than {DEPTH_MAX} deep", "split the expression over several windows"
+            )
         parts = [self._and()]
         while self._is_word("or"):
             self._take()
@@ -204,7 +206,9 @@ class _Reader:
         if token.kind == "word":
             return self._word(token)
         raise ExpressionRefused(
-            token.column, "the expression ends too early" if token.kind == "end" else f"unexpected {token.text}"
+            token.column,
+            "the expression ends too early" if token.kind == "end" else f"unexpected {token.text}",
+            "an operand or a closing parenthesis is missing",
         )
 
     def _word(self, token: _Token) -> Tree:
@@ -215,7 +219,7 @@ class _Reader:
             value, type_ = _CONSTANT[name]
             return Literal(value, type_, token.column)
         if name in ("and", "or", "not"):
-            raise ExpressionRefused(token.column, f"unexpected {token.text}")
+            raise ExpressionRefused(token.column, f"unexpected {token.text}", "remove it, or put an operand before it")
         return FieldRef(token.text, token.column)
 
     def _call(self, token: _Token) -> Tree:
@@ -237,7 +241,7 @@ def esp_call(written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
         return Call("cast_stored", written, (*arguments, Literal(CAST_NAMES[Dialect.ESP][name], ValueType.STRING)), column)
     if name in _FOLDED and arguments:
         if len(arguments) > DEPTH_MAX:
-            raise ExpressionRefused(column, f"{written} takes up to {DEPTH_MAX} arguments")
+            raise ExpressionRefused(column, f"{written} takes up to {DEPTH_MAX} arguments", "nest several calls")
         tree = arguments[0]
         for argument in arguments[1:]:
             tree = Call(_FOLDED[name], written, (tree, argument), column)

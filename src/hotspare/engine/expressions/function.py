@@ -179,4 +179,4 @@ def count_between(types: Sequence[ValueType], least: int, most: int) -> None:
     if least <= len(types) <= max(least, most):
         return
     wanted = str(least) if least >= most else f"{least} to {most}"
-    raise TypeMismatch(f"{len(types)} arguments given, {wanted} wanted")
+    raise TypeMismatch(f"{len(types)} arguments given, {wanted} wanted", "give as many as it takes")

@@ -131,20 +131,22 @@ def parse_spark(text: str) -> Tree:
         column = max(1, int(found.get("col") or 1) - len(_SELECT)) if int(found.get("line") or 1) == 1 else 1
         why = str(found.get("description") or "it cannot be read")
         why = "something is missing" if why.startswith("Required keyword") else why[:1].lower() + why[1:].rstrip(".")
-        raise ExpressionRefused(column, f"not Spark SQL: {why}") from None
+        raise ExpressionRefused(column, f"not Spark SQL: {why}", "check operators, quotes and parentheses") from None
     except sqlglot_errors.TokenError:
-        raise ExpressionRefused(1, "not Spark SQL: a string or comment is not closed") from None
+        raise ExpressionRefused(1, "not Spark SQL: a string or comment is not closed", "close the quote or the comment") from None
     except RecursionError:
-        raise ExpressionRefused(1, "nested too deeply") from None
+        raise ExpressionRefused(1, "nested too deeply", "split the expression over several windows") from None
     except (IndexError, ValueError, AttributeError, TypeError):
-        raise ExpressionRefused(1, "not Spark SQL: it cannot be read") from None
+        raise ExpressionRefused(1, "not Spark SQL: it cannot be read", "check operators, quotes and parentheses") from None
     select = statements[0] if len(statements) == 1 else None
     if not isinstance(select, exp.Select) or any(
         value for name, value in select.args.items() if name not in ("kind", "expressions")
     ):
-        raise ExpressionRefused(1, "this is a statement, one expression is wanted")
+        raise ExpressionRefused(1, "this is a statement, one expression is wanted", "write only the expression, without select")
     if len(select.expressions) != 1:
-        raise ExpressionRefused(1, f"{len(select.expressions)} expressions given, one is wanted")
+        raise ExpressionRefused(
+            1, f"{len(select.expressions)} expressions given, one is wanted", "remove the comma, or give each its own field"
+        )
     return _tree(select.expressions[0], 0)
 
 
@@ -210,7 +212,7 @@ def _optional(node: Node, depth: int) -> Tree:
     function, names = _OPTIONAL[type(node)]
     more = [n for n, v in node.args.items() if v is not None and v is not False and n not in names and n not in _IGNORED_ARGUMENTS]
     if more:
-        raise ExpressionRefused(_column(node), f"{function}: this form is not supported")
+        raise ExpressionRefused(_column(node), f"{function}: this form is not supported", "write it as a plain call with arguments")
     return _call(function, node, [node.args[n] for n in names if node.args.get(n) is not None], depth)
 
 

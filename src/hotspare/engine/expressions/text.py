@@ -167,7 +167,7 @@ def _regex_replace(_frame: Frame, _call: TypedCall, arguments: list[Value]) -> V
 
 def _any_text(types: Sequence[ValueType], dialect: Dialect) -> Signature:
     if not types:
-        raise TypeMismatch("no arguments given")
+        raise TypeMismatch("no arguments given", "give at least one")
     return variadic(STRING, STRING)(types, dialect)
 
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
-from hotspare.engine.expressions.compiled import CompiledExpression, Counting, compile_assignment, compile_condition
-from hotspare.engine.expressions.tree import TypedField, ValueType, fields_used
+from hotspare.engine.expressions.compiled import (
+    CompiledExpression,
+    Counting,
+    compile_assignment,
+    compile_condition,
+    compile_value,
+)
+from hotspare.engine.expressions.tree import TEXT_LENGTH_MAX, TypedField, ValueType, fields_used
 from hotspare.errors import Mistake, ProjectError
-from hotspare.model.project import ComputeWindow, Expression, FilterWindow, FunctionalWindow
+from hotspare.model.names import unprintable
+from hotspare.model.project import ComputeWindow, Expression, FilterWindow, FunctionalWindow, Window, WindowId
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.types import Field, Schema
 
@@ -44,6 +53,43 @@ def compile_functional(window: ResolvedWindow, given: Schema) -> Assignments:
 def compile_filter(window: ResolvedWindow, given: Schema) -> CompiledExpression:
     """The condition (A26). ProjectError with its mistake."""
     return compile_condition(cast(FilterWindow, window.window).condition, given, str(window.id))
+
+
+def expression_mistakes(window_id: WindowId, window: Window, given: Schema) -> tuple[Mistake, ...]:
+    """Every mistake in the expressions of a window, whose other parts may be mistaken too (`model.load.ExpressionCheck`).
+
+    An expression that is for no field, or nobody knows for which, is only read. One that no expression can be is left to the model.
+    """
+    mistakes: list[Mistake] = []
+    for expression, compiled in _expressions(window_id, window, given):
+        if not expression.text.strip() or len(expression.text) > TEXT_LENGTH_MAX or unprintable(expression.text):
+            continue
+        try:
+            compiled()
+        except ProjectError as error:
+            mistakes += error.mistakes
+    return tuple(mistakes)
+
+
+def _expressions(window_id: WindowId, window: Window, given: Schema) -> Iterator[tuple[Expression, Callable[[], object]]]:
+    """Each expression with what compiles it."""
+    label = str(window_id)
+    if isinstance(window, FilterWindow):
+        yield window.condition, partial(compile_condition, window.condition, given, label)
+        return
+    targets: list[tuple[Expression, Field | None]] = []
+    counting = Counting.REFUSED
+    fields = {f.name: f for f in window.schema.fields if not f.is_key} if window.schema is not None else {}
+    if isinstance(window, ComputeWindow):
+        known = list(fields.values()) if len(fields) == len(window.outputs) else [None] * len(window.outputs)
+        targets = list(zip(window.outputs, known, strict=True))
+    elif isinstance(window, FunctionalWindow):
+        targets, counting = [(expression, fields.get(name)) for name, expression in window.functions], Counting.ALLOWED
+    for expression, field in targets:
+        if field is None:
+            yield expression, partial(compile_value, expression, given, label, counting)
+        else:
+            yield expression, partial(compile_assignment, expression, given, field, label, counting)
 
 
 def _compiled(

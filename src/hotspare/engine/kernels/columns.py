@@ -5,30 +5,50 @@ from __future__ import annotations
 import numpy as np
 
 from hotspare.engine.chunk import Bools, Int64s, UInt8s
-from hotspare.engine.kernels import kernel
+from hotspare.engine.kernels import Whole, kernel
 from hotspare.engine.kernels.hashing import mix
+from hotspare.engine.kernels.relation import DELETE, INSERT, SAFE_DELETE
 
-BLOCK = 1024
+BLOCK = 128
 """Rows that are rearranged together, so that they are read from the nearest cache."""
 
 
 @kernel
 def pick_columns(lanes: Int64s, valid: Bools, columns: Int64s, out_lanes: Int64s, out_valid: Bools) -> None:
     """Lay rows out anew: output column j is input column `columns[j]`, or null where that is -1."""
-    for j in range(len(columns)):
-        if columns[j] < 0:
-            for i in range(len(lanes)):
-                out_lanes[i, j] = 0
-                out_valid[i, j] = False
     for begin in range(0, len(lanes), BLOCK):
         some, here = lanes[begin : begin + BLOCK], valid[begin : begin + BLOCK]
         to, mask = out_lanes[begin : begin + BLOCK], out_valid[begin : begin + BLOCK]
         for j in range(len(columns)):
-            if columns[j] >= 0:
+            if columns[j] < 0:
+                for i in range(len(some)):
+                    to[i, j] = 0
+                    mask[i, j] = False
+            else:
                 column = np.uint64(columns[j])
                 for i in range(len(some)):
                     to[i, j] = some[i, column]
+                for i in range(len(some)):
                     mask[i, j] = here[i, column]
+
+
+@kernel
+def certain_rows(opcode: UInt8s, valid: Bools, keys: Int64s, rows: Int64s) -> Whole:
+    """Rows that come for certain where an insert never brings a key that is there: the inserts, if all other rows are deletes.
+
+    Returns how many were written to `rows`; -1 where a row is neither, or an insert lacks a key.
+    """
+    count = np.int64(0)
+    for i in range(len(opcode)):
+        if opcode[i] == INSERT:
+            for k in range(len(keys)):
+                if not valid[i, keys[k]]:
+                    return np.int64(-1)
+            rows[count] = i
+            count += 1
+        elif opcode[i] != DELETE and opcode[i] != SAFE_DELETE:
+            return np.int64(-1)
+    return count
 
 
 @kernel

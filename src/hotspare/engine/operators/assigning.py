@@ -121,7 +121,7 @@ def failed_events(failures: Sequence[Failure], chunk: Chunk, schema: Schema, str
 
 def counted(before: int, opcode: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> tuple[pa.Array, int]:
     """eventCounter() of each row, null for deletes, and the count after them (A25)."""
-    counts: Bools = ~np.isin(opcode, DELETES)
+    counts: Bools = (opcode != Opcode.DELETE) & (opcode != Opcode.SAFE_DELETE)
     numbers: Int64s = before + np.cumsum(counts, dtype=np.int64)
     after = int(numbers[-1]) if len(numbers) else before
     if counts.all():

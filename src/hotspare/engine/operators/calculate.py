@@ -15,8 +15,8 @@ from typing import cast
 import numpy as np
 
 from hotspare.engine.chunk import Bools, Chunk, Int64s, Timeline
-from hotspare.engine.kernels.columns import pick_columns
-from hotspare.engine.operators.contract import Applied, BadEvent, BadReason, Operator
+from hotspare.engine.kernels.columns import certain_rows, pick_columns
+from hotspare.engine.operators.contract import Applied, BadEvent, BadReason, Inserts, Operator
 from hotspare.engine.operators.keyed import bad_event, refusals, relation_of
 from hotspare.engine.pages import Page
 from hotspare.engine.relation import Relation
@@ -49,6 +49,7 @@ class CalculateOperator(Operator):
         computed = {column for _, column in self._outputs}
         picks = [-1 if i in computed else entry.index[f.name] for i, f in enumerate(self.schema.fields)]
         self._picks = np.array(picks, np.int64)
+        self._given_keys = np.array([picks[i] for i in self.schema.key_indexes], np.int64)
         length = dict(declared.parameters).get(SUMMARY_WINDOW_LENGTH)
         self._length = int(length) if length is not None else 0
 
@@ -63,10 +64,17 @@ class CalculateOperator(Operator):
         observations = cast("Newest | All", page.parts["observations"])
         chunk = self._laid_out(given)
         if not self._keeps:
-            rows = np.flatnonzero(~np.isin(chunk.opcode, (Opcode.DELETE, Opcode.SAFE_DELETE)))
+            rows = np.flatnonzero((chunk.opcode != Opcode.DELETE) & (chunk.opcode != Opcode.SAFE_DELETE))
             bad = self._write(self._observe(observations, given, rows), chunk.lanes, chunk.valid, rows, rows, given, strings)
             return Applied(chunk, bad)
         relation = cast(Relation, page.parts["rows"])
+        certain = self._certain(given)
+        if certain is not None:
+            basis = self._observe(observations, given, certain)
+            bad = self._write(basis, chunk.lanes, chunk.valid, certain, certain, given, strings)
+            change = relation.change(chunk, timeline)
+            bad = refusals(change, given, self.inputs[0], strings) + bad
+            return Applied(change.chunk, sorted(bad, key=lambda event: event.rank))
         resolution = relation.apply(chunk, timeline)
         rows, slots = resolution.arrived()
         bad = refusals(resolution, given, self.inputs[0], strings)
@@ -74,6 +82,14 @@ class CalculateOperator(Operator):
             basis = self._observe(observations, given, rows)
             bad += self._write(basis, relation.lanes, relation.valid, slots, rows, given, strings)
         return Applied(relation.settle(resolution), sorted(bad, key=lambda event: event.rank))
+
+    def _certain(self, given: Chunk) -> Int64s | None:
+        """The rows that are sure to come, where that can be known before the index is asked; else None."""
+        if self.inserts is not Inserts.NEW_KEYS:
+            return None
+        rows = np.empty(len(given), np.int64)
+        count = int(certain_rows(given.opcode, given.valid, self._given_keys, rows))
+        return rows[:count] if count >= 0 else None
 
     def _laid_out(self, given: Chunk) -> Chunk:
         lanes = np.empty((len(given), len(self.schema)), np.int64)

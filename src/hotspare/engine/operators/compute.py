@@ -24,6 +24,10 @@ class ComputeOperator(Operator):
         (given,) = self.inputs
         self._assigner = Assigner(compile_compute(window, given), given, self.schema)
 
+    @property
+    def can_drop(self) -> bool:
+        return self._assigner.can_drop
+
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
         (given,) = inputs
         return Applied(*self._assigner.run(given, strings, {}))

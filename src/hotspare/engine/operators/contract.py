@@ -77,6 +77,11 @@ class Operator(ABC):
         self.schema = window.schema
         self.inputs = tuple(inputs)
 
+    @property
+    def can_drop(self) -> bool:
+        """Whether a row that comes may fail to come out."""
+        return False
+
     def open(self) -> Page:
         """A fresh page. Override where the window has state; `load` of a part of it restores."""
         return Page()

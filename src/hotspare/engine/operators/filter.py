@@ -27,6 +27,10 @@ class FilterOperator(Operator):
         (given,) = self.inputs
         self._condition = compile_filter(window, given)
 
+    @property
+    def can_drop(self) -> bool:
+        return True
+
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
         (given,) = inputs
         if not len(given):

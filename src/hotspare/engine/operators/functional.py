@@ -38,6 +38,10 @@ class FunctionalOperator(Operator):
         self._keeps = self._counts and cast(FunctionalWindow, window.window).index is not IndexType.EMPTY
         self._assigner = Assigner(assignments, given, self.schema, Deletes.STORED if self._keeps else Deletes.COMPUTED)
 
+    @property
+    def can_drop(self) -> bool:
+        return self._assigner.can_drop
+
     def open(self) -> Page:
         page = Page()
         if self._counts:
@@ -60,9 +64,9 @@ class FunctionalOperator(Operator):
         relation = cast(Relation, page.parts["rows"])
         if self._assigner.can_drop:
             chunk = _with_safe_deletes(chunk)
-        resolution = relation.apply(chunk, timeline)
-        bad += refusals(resolution, chunk, self.schema, strings)
-        return Applied(relation.settle(resolution), sorted(bad, key=lambda event: event.rank))
+        change = relation.change(chunk, timeline)
+        bad += refusals(change, chunk, self.schema, strings)
+        return Applied(change.chunk, sorted(bad, key=lambda event: event.rank))
 
 
 def _with_safe_deletes(chunk: Chunk) -> Chunk:

@@ -8,7 +8,7 @@ from hotspare.engine.chunk import Chunk, Timeline
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.lanes import coded_columns, row_text
 from hotspare.engine.operators.contract import Applied, BadEvent, BadReason, Inserts
-from hotspare.engine.relation import KEEP_ALL, Relation, Resolution, RowTime, Shape
+from hotspare.engine.relation import KEEP_ALL, Change, Relation, Resolution, RowTime, Shape
 from hotspare.engine.strings import StringTable
 from hotspare.model.project import Retention, RetentionKind
 from hotspare.model.types import FieldType, Schema
@@ -35,6 +35,8 @@ _MESSAGE: dict[BadReason, str] = {
     BadReason.KEY_UNKNOWN: "the key to update or delete does not exist",
 }
 _DATE_UNIT_US = 1_000_000
+EVENT_TIME_US_MAX = 2**61
+"""73,000 years: the difference of two such times is no overflow, whatever an event says."""
 
 
 def relation_of(schema: Schema, retention: Retention | None = None, inserts: Inserts = Inserts.ANY) -> Relation:
@@ -49,25 +51,26 @@ def relation_of(schema: Schema, retention: Retention | None = None, inserts: Ins
 
 
 def row_time(chunk: Chunk, schema: Schema, retention: Retention | None) -> RowTime | None:
-    """Event time of each row; None where the retention does not ask for it."""
+    """Event time of each row; None where the retention does not ask for it. Times beyond EVENT_TIME_US_MAX count as that."""
     if retention is None or not retention.time_field:
         return None
     column = schema.index[retention.time_field]
     unit = _DATE_UNIT_US if schema.fields[column].type is FieldType.DATE else 1
-    return RowTime(chunk.lanes[:, column] * unit, np.ascontiguousarray(chunk.valid[:, column]))
+    farthest = EVENT_TIME_US_MAX // unit
+    return RowTime(np.clip(chunk.lanes[:, column], -farthest, farthest) * unit, np.ascontiguousarray(chunk.valid[:, column]))
 
 
 def apply_relation(
     relation: Relation, chunk: Chunk, timeline: Timeline, schema: Schema, retention: Retention | None, strings: StringTable
 ) -> Applied:
     """Resolve a chunk of the relation's own schema: what a keyed source or copy window does."""
-    resolution = relation.apply(chunk, timeline, row_time(chunk, schema, retention))
-    return Applied(relation.settle(resolution), refusals(resolution, chunk, schema, strings))
+    change = relation.change(chunk, timeline, row_time(chunk, schema, retention))
+    return Applied(change.chunk, refusals(change, chunk, schema, strings))
 
 
-def refusals(resolution: Resolution, chunk: Chunk, schema: Schema, strings: StringTable) -> list[BadEvent]:
+def refusals(done: Change | Resolution, chunk: Chunk, schema: Schema, strings: StringTable) -> list[BadEvent]:
     """Bad events for the rows of `chunk`, which is of `schema`, that were refused."""
-    pairs = zip(resolution.refused_row.tolist(), resolution.refused_why.tolist(), strict=True)
+    pairs = zip(done.refused_row.tolist(), done.refused_why.tolist(), strict=True)
     return [bad_event(chunk, row, _REASON[why], schema, strings) for row, why in pairs]
 
 

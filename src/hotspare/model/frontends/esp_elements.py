@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 EXTENSION = "urn:hotspare"
-"""Namespace of what ESP XML cannot say: `publish` of a window, `dialect` of an expression."""
+"""Namespace of what ESP XML cannot say: `publish` and `quality` of a window, `dialect` of an expression."""
 
 PUBLISH = f"{{{EXTENSION}}}publish"
+QUALITY = f"{{{EXTENSION}}}quality"
 DIALECT = f"{{{EXTENSION}}}dialect"
 
 FALSE = frozenset({"", "false", "0"})
@@ -47,7 +48,7 @@ def _shape(
 
 def _window(read: str = "", children: str = "") -> Shape:
     return _shape(
-        f"name index {PUBLISH} {read}",
+        f"name index {PUBLISH} {QUALITY} {read}",
         f"description schema schema-string connectors {children}",
         # pubsub: every window can be read here. exp-max-string: strings have no such limit.
         ignored="pubsub pubsub-index exp-max-string",

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from hotspare.errors import Place
 from hotspare.model.connector_rules import connector_from_properties
-from hotspare.model.frontends.esp_elements import DIALECT, PUBLISH, WINDOWS
+from hotspare.model.frontends.esp_elements import DIALECT, PUBLISH, QUALITY, WINDOWS
 from hotspare.model.frontends.esp_tree import Tree, elements
-from hotspare.model.frontends.values import RETENTION_KINDS, chosen, field_type, parse_retention, parse_schema
-from hotspare.model.names import did_you_mean, one_of
+from hotspare.model.frontends.values import RETENTION_KINDS, chosen, field_type, parse_retention, parse_schema, read_quality
+from hotspare.model.names import nearest, one_of
 from hotspare.model.project import (
     AcceptedOpcodes,
     CalculateWindow,
@@ -85,7 +86,9 @@ class QueryReader:
                 role = tree.attribute(element, "role")
                 sources, targets = (tree.attribute(element, end).split() for end in ("source", "target"))
                 if not sources or not targets:
-                    self._found.add(tree.place(element), "an edge needs a source and a target")
+                    self._found.add(
+                        tree.place(element), "an edge needs a source and a target", 'write <edge source="..." target="..."/>'
+                    )
                 edges += [Edge(s, t, role, tree.place(element)) for s in sources for t in targets]
         return tuple(edges)
 
@@ -98,7 +101,7 @@ class QueryReader:
             known = [tag.removeprefix("window-") for tag in WINDOWS]
             type_name = element.tag.removeprefix("window-")
             if not element.tag.startswith("window-"):
-                self._found.add(tree.place(element), f"element <{element.tag}> is not a window", did_you_mean(element.tag, WINDOWS))
+                self._found.add(tree.place(element), f"element <{element.tag}> is not a window", nearest(element.tag, WINDOWS))
             else:
                 self._found.add(
                     tree.place(element), f"window type {type_name!r} of window {name} does not exist yet", one_of(known)
@@ -122,6 +125,8 @@ class QueryReader:
             "description": tree.description(element),
             "place": tree.place(element),
         }
+        if quality := tree.substitution.apply(element.get(QUALITY) or "", tree.place(element)):
+            common["quality"] = read_quality(quality, tree.place(element), self._found)
         if schema_element is not None:
             common["schema"] = self._schema(schema_element, 0)
             common["schema_place"] = tree.place(schema_element)
@@ -131,7 +136,9 @@ class QueryReader:
         schema = self._tree.only_child(window, "schema")
         short = self._tree.only_child(window, "schema-string")
         if schema is not None and short is not None:
-            self._found.add(self._tree.place(short), f"<{window.tag}> has both <schema> and <schema-string>")
+            self._found.add(
+                self._tree.place(short), f"<{window.tag}> has both <schema> and <schema-string>", "leave one of them out"
+            )
         return schema if schema is not None else short
 
     def _schema(self, element: Any, copies: int) -> Schema | None:
@@ -160,7 +167,7 @@ class QueryReader:
         window = next((w for w in self._windows if tree.attribute(w, "name") == source), None)
         if window is None:
             names = [tree.attribute(w, "name") for w in self._windows]
-            self._found.add(tree.place(element), f"a schema copies the unknown window {source!r}", did_you_mean(source, names))
+            self._found.add(tree.place(element), f"a schema copies the unknown window {source!r}", nearest(source, names))
             return None
         schema = self._schema_element(window)
         if schema is None or copies >= SCHEMA_COPIES_MAX:
@@ -234,6 +241,14 @@ class QueryReader:
         found = self._tree.properties(element) if element is not None else {}
         return tuple(sorted((name, value.strip()) for name, value in found.items()))
 
+    def property_places(self, window: Any, tag: str) -> dict[str, Place]:
+        """Where the first property of each name stands."""
+        element = window.find(tag)
+        places: dict[str, Place] = {}
+        for child in element.iterfind("properties/property") if element is not None else ():
+            places.setdefault(child.get("name") or "", self._tree.place(child))
+        return places
+
     def check_initializers(self, window: Any) -> None:
         """An initializer without code does nothing; one with code would (A24)."""
         for element in self.listed(window, "expr-initialize/initializer"):
@@ -291,6 +306,11 @@ def _calculate(reader: QueryReader, element: Any, common: dict[str, Any]) -> Win
         parameters=reader.pairs(element, "parameters"),
         input_map=reader.pairs(element, "input-map"),
         output_map=reader.pairs(element, "output-map"),
+        places={
+            (key, name): place
+            for key, tag in (("parameters", "parameters"), ("inputs", "input-map"), ("outputs", "output-map"))
+            for name, place in reader.property_places(element, tag).items()
+        },
     )
 
 

@@ -10,7 +10,7 @@ from hotspare.model.frontends.esp_elements import ELEMENTS, WINDOWS
 from hotspare.model.frontends.properties import Substitution
 from hotspare.model.frontends.values import INDEX_TYPES, chosen, property_value
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import did_you_mean
+from hotspare.model.names import nearest
 from hotspare.model.project import IndexType
 
 _TRUTH = {"true": "true", "1": "true", "false": "", "0": "", "": ""}
@@ -34,11 +34,11 @@ class Tree:
             if name in shape.read or name in shape.ignored or value.strip().lower() in shape.neutral.get(name, ()):
                 continue
             known = {n for n in shape.read | shape.ignored | shape.neutral.keys() if "{" not in n}
-            hint = "" if name in shape.neutral else did_you_mean(name, known)
+            hint = "leave it out" if name in shape.neutral else nearest(name, known)
             self.found.add(self.place(element), f"attribute {name}={value!r} of <{element.tag}> does not exist yet", hint)
         for child in elements(element):
             if child.tag not in shape.children and child.tag not in shape.ignored_children:
-                hint = did_you_mean(child.tag, shape.children)
+                hint = nearest(child.tag, shape.children)
                 self.found.add(self.place(child), f"element <{child.tag}> in <{element.tag}> does not exist yet", hint)
 
     def children(self, element: Any, tag: str) -> list[Any]:
@@ -50,7 +50,7 @@ class Tree:
         if not found:
             return None
         for second in found[1:]:
-            self.found.add(self.place(second), f"<{element.tag}> has two elements <{tag}>")
+            self.found.add(self.place(second), f"<{element.tag}> has two elements <{tag}>", "leave one of them out")
         self.check(found[0])
         return found[0]
 
@@ -81,7 +81,11 @@ class Tree:
         try:
             return parse_seconds(text) if text else 1_000_000
         except ValueError:
-            self.found.add(self.place(element), f"heartbeat-interval {text!r} is not a number of seconds")
+            self.found.add(
+                self.place(element),
+                f"heartbeat-interval {text!r} is not a number of seconds",
+                "write a whole number of seconds, such as 1",
+            )
             return 1_000_000
 
     def property_elements(self, element: Any) -> dict[str, Any]:
@@ -92,7 +96,11 @@ class Tree:
             self.check(child)
             name = self.attribute(child, "name")
             if not name or name in named:
-                self.found.add(self.place(child), f"property {name!r} stands here twice" if name else "a property has no name")
+                self.found.add(
+                    self.place(child),
+                    f"property {name!r} stands here twice" if name else "a property has no name",
+                    "give each property a name of its own",
+                )
             named.setdefault(name, child)
         return named
 

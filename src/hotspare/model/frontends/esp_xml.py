@@ -56,10 +56,10 @@ def read(text: str, file: str, properties: Mapping[str, str]) -> Reading:
     tree = Tree(file, found, Substitution({}, found))
     elements = _project_elements(tree, root)
     if not elements and not found:
-        found.add(tree.place(root), "the text has no project")
+        found.add(tree.place(root), "the text has no project", "add a <project> to the <engine>")
     results = [_project(tree, element, properties) for element in elements[:PROJECTS_MAX]]
     if len(elements) > PROJECTS_MAX:
-        found.add(tree.place(root), f"the text has {len(elements)} projects, {PROJECTS_MAX} are allowed")
+        found.add(tree.place(root), f"the text has {len(elements)} projects, {PROJECTS_MAX} are allowed", "split the file")
     return Reading(tuple(p for p, _ in results), tuple(u for _, u in results), found)
 
 
@@ -77,9 +77,13 @@ def _parsed(text: str, file: str, found: Mistakes) -> Any:
         return etree.fromstring(text.encode("utf-8"), parser)
     except etree.XMLSyntaxError as error:
         line, column = error.position
-        found.add(Place(file, line or 0, column or 0), f"this is not XML: {_first_line(error.msg)}")
+        found.add(
+            Place(file, line or 0, column or 0),
+            f"this is not XML: {_first_line(error.msg)}",
+            "close every element, and write < and & as &lt; and &amp;",
+        )
     except UnicodeEncodeError as error:
-        found.add(Place(file, text.count("\n", 0, error.start) + 1), "the text contains half a character")
+        found.add(Place(file, text.count("\n", 0, error.start) + 1), "the text contains half a character", "save the file as UTF-8")
     return None
 
 
@@ -91,7 +95,9 @@ def _project_elements(tree: Tree, root: Any) -> Sequence[Any]:
     if root.tag == "project":
         return [root]
     if root.tag != "engine":
-        tree.found.add(tree.place(root), f"the root element <{root.tag}> is not <project> or <engine>")
+        tree.found.add(
+            tree.place(root), f"the root element <{root.tag}> is not <project> or <engine>", "begin with <project name=...>"
+        )
         return []
     tree.check(root)
     wrappers = tree.children(root, "projects")

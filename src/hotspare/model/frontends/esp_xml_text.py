@@ -11,7 +11,7 @@ from typing import Any
 from lxml import etree
 
 from hotspare.model.durations import format_duration, format_seconds
-from hotspare.model.frontends.esp_elements import DIALECT, EXTENSION, PUBLISH
+from hotspare.model.frontends.esp_elements import DIALECT, EXTENSION, PUBLISH, QUALITY
 from hotspare.model.frontends.values import BY_COUNT
 from hotspare.model.project import (
     AcceptedOpcodes,
@@ -96,6 +96,8 @@ def _window(parent: Any, window: Window) -> None:
         element.set("index", window.index.value)
     if window.publication is not Publication.DERIVED:
         element.set(PUBLISH, "true" if window.publication is Publication.PUBLISHED else "false")
+    if window.quality is not None:
+        element.set(QUALITY, str(window.quality))
     _described(element, window.description)
     if window.schema is not None:
         _schema(element, window.schema)

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from hotspare.errors import Place
+from hotspare.errors import Place, UsageError
 from hotspare.model.durations import parse_duration, parse_unit
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean, one_of
 from hotspare.model.project import IndexType, Project, Retention, RetentionKind, WindowId
+from hotspare.model.quality import Quality, parse_quality
 from hotspare.model.types import FIELDS_MAX, Field, FieldType, KeyRole, Schema
 
 TEXT_BYTES_MAX = 16 * 1024 * 1024
@@ -59,7 +60,7 @@ def parse_schema(text: str, place: Place, found: Mistakes) -> Schema | None:
     whole = True
     parts = text.split(",")
     if len(parts) > FIELDS_MAX:
-        found.add(place, f"a schema has {len(parts)} fields, {FIELDS_MAX} are allowed")
+        found.add(place, f"a schema has {len(parts)} fields, {FIELDS_MAX} are allowed", "use fewer fields")
         return None
     for part in parts:
         name, colon, type_text = (piece.strip() for piece in part.partition(":"))
@@ -89,6 +90,15 @@ def parse_retention(
         found.add(place, f"retention {kind.value}: {error}", hint)
         return None
     return Retention(kind, limit, time_field.strip(), unit_us, place)
+
+
+def read_quality(text: str, place: Place, found: Mistakes) -> Quality | None:
+    """None after a mistake."""
+    try:
+        return parse_quality(text)
+    except UsageError as error:
+        found.add(place, f"{error.message}: {error.detail}" if error.detail else error.message, error.hint)
+        return None
 
 
 def _count(text: str) -> int:

@@ -20,11 +20,12 @@ from hotspare.model.frontends.values import (
     parse_retention,
     parse_schema,
     property_value,
+    read_quality,
 )
 from hotspare.model.frontends.yaml_text import dump
 from hotspare.model.frontends.yaml_tree import Entries, Items, Node, Text, parse_tree
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import did_you_mean, one_of
+from hotspare.model.names import did_you_mean, nearest, one_of
 from hotspare.model.project import (
     AcceptedOpcodes,
     CalculateWindow,
@@ -47,13 +48,14 @@ from hotspare.model.project import (
     Window,
     WindowId,
 )
+from hotspare.model.quality import Quality
 from hotspare.model.types import Schema
 
 __all__ = ["dump", "load", "read"]
 
 PROJECT_KEYS = ("project", "description", "heartbeat", "expressions", "properties", "metadata", "queries")
 QUERY_KEYS = ("singletons", "trace", "windows", "edges")
-COMMON_KEYS = ("type", "description", "schema", "index", "publish", "connectors")
+COMMON_KEYS = ("type", "description", "schema", "index", "publish", "quality", "connectors")
 CONNECTOR_KEYS = ("kind", "direction", "properties")
 
 DIALECTS = {d.value: d for d in Dialect}
@@ -204,6 +206,8 @@ class _Reader:
             common["schema_place"] = node.values["schema"].place
         if "index" in node.values:
             common["index"] = self._option(node, "index", INDEX_NAMES, "index type", INDEX_TYPES["pi_HASH"])
+        if "quality" in node.values:
+            common["quality"] = self._quality(node)
         if "publish" in node.values:
             common["publication"] = self._option(node, "publish", PUBLICATIONS, "publish:", Publication.DERIVED)
         return common
@@ -223,6 +227,18 @@ class _Reader:
         written = _places_and_texts(node.values.get("properties"), "properties", self.found)
         properties = {n: self.substitution.apply(property_value(t.value), t.place) for n, t in written.items()}
         return connector_from_properties(name, self._text(node, "kind").strip(), direction, properties, node.place, self.found)
+
+    def _quality(self, node: Entries) -> Quality | None:
+        """A text, `buffered 15 seconds`, or the same as a mapping, `{buffered: 15 seconds}`."""
+        written = node.values["quality"]
+        text = self._text(node, "quality") if not isinstance(written, Entries) else ""
+        if isinstance(written, Entries):
+            if len(written.values) != 1:
+                self.found.add(written.place, "a quality is one kind", "write a text such as buffered 15 seconds")
+                return None
+            (kind,) = written.values
+            text = f"{kind} {self._text(written, kind)}"
+        return read_quality(text, written.place, self.found)
 
     def _retention(self, node: Entries) -> Retention | None:
         if "retention" not in node.values:
@@ -270,7 +286,7 @@ class _Reader:
             return ""
         if isinstance(value, Text):
             return self.substitution.apply(value.value, value.place) if key != "description" else value.value
-        self.found.add(value.place, f"{key} is not a single value")
+        self.found.add(value.place, f"{key} is not a single value", "write one text or number")
         return ""
 
     def _list(self, node: Node | None, what: str) -> list[Text]:
@@ -280,7 +296,7 @@ class _Reader:
         if isinstance(node, Items) and all(isinstance(i, Text) for i in node.items):
             return [i for i in node.items if isinstance(i, Text)]
         if node is not None:
-            self.found.add(node.place, f"{what} is not a list of names")
+            self.found.add(node.place, f"{what} is not a list of names", "write [a, b]")
         return []
 
     def _option(self, node: Entries, key: str, options: Mapping[str, V], what: str, default: V) -> V:
@@ -307,7 +323,7 @@ def _places_and_texts(node: Node | None, what: str, found: Mistakes) -> dict[str
         if isinstance(value, Text):
             texts[name] = value
         else:
-            found.add(value.place, f"{what}: {name} is not a single value")
+            found.add(value.place, f"{what}: {name} is not a single value", "write one text or number")
     return texts
 
 
@@ -352,7 +368,7 @@ def _compute(reader: _Reader, node: Entries, common: dict[str, Any]) -> Window:
         if name not in values:
             known = name in schema.index
             message = f"window {common['name']} computes {'its key field' if known else 'the unknown field'} {name!r}"
-            reader.found.add(expression.place, message, "keys pass through" if known else did_you_mean(name, values))
+            reader.found.add(expression.place, message, "keys pass through" if known else nearest(name, values))
     for name in values:
         if name not in outputs:
             reader.found.add(node.place, f"window {common['name']} does not compute its field {name}", f"add outputs: {name}")
@@ -373,6 +389,12 @@ def _calculate(reader: _Reader, node: Entries, common: dict[str, Any]) -> Window
         parameters=_pairs(reader, node, "parameters"),
         input_map=_pairs(reader, node, "inputs"),
         output_map=_pairs(reader, node, "outputs"),
+        places={
+            (key, name): place
+            for key in ("parameters", "inputs", "outputs")
+            if isinstance(entries := node.values.get(key), Entries)
+            for name, place in entries.places.items()
+        },
     )
 
 

@@ -126,6 +126,8 @@ def _window(window: Window, dialect: Dialect) -> Written:
         document["index"] = window.index.value.removeprefix("pi_").lower()
     if window.publication is not Publication.DERIVED:
         document["publish"] = window.publication is Publication.PUBLISHED
+    if window.quality is not None:
+        document["quality"] = str(window.quality)
     document.update(_own(window, expression))
     if window.connectors:
         document["connectors"] = {c.name: _connector(c) for c in window.connectors}

@@ -59,9 +59,13 @@ def parse_tree(text: str, file: str, found: Mistakes) -> Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file)
-        found.add(place, f"this is not YAML: {error.problem or error.context}")
+        found.add(
+            place, f"this is not YAML: {error.problem or error.context}", "check the indentation and the quotes before this place"
+        )
     except (yaml.YAMLError, UnicodeError) as error:
-        found.add(Place(file), f"this is not YAML: {str(error).splitlines()[0]}")
+        found.add(
+            Place(file), f"this is not YAML: {str(error).splitlines()[0]}", "check the indentation and the quotes before this place"
+        )
     return None
 
 

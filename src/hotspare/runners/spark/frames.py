@@ -6,6 +6,8 @@ into a JVM row and back. A frame passes through unread, so the head's bits arriv
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 FRAME_SCHEMA_DDL = "topic int, partition int, first bigint, frame binary"
@@ -19,12 +21,19 @@ FRAME_SCHEMA = pa.schema(
 )
 
 
+def packed(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
+    """Batches of one schema, at least one, as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue()
+
+
 def frame(topic: int, partition: int, first: int, batch: pa.RecordBatch) -> pa.RecordBatch:
     """One row of FRAME_SCHEMA that holds `batch`."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    value = pa.Array.from_buffers(pa.binary(), 1, [None, _offsets(sink.tell()), sink.getvalue()])
+    stream = packed([batch])
+    value = pa.Array.from_buffers(pa.binary(), 1, [None, _offsets(stream.size), stream])
     return pa.RecordBatch.from_arrays(
         [pa.array([topic], pa.int32()), pa.array([partition], pa.int32()), pa.array([first], pa.int64()), value],
         schema=FRAME_SCHEMA,

@@ -1,7 +1,7 @@
-"""The pinned jars that make Spark's micro-batches fast, in a cache of the user's, each checked against its SHA-256.
+"""The pinned jars of Spark's Kafka source, and one that makes micro-batches fast, in a cache, each checked against its SHA-256.
 
-`python -m hotspare.runners.spark.jars` fetches what is missing, and makes the archive of classes beside it. Nothing depends on
-either but speed.
+`python -m hotspare.runners.spark.jars` fetches what is missing, and makes the archive of classes beside it. Reading Kafka needs
+its jars; all else is about speed.
 """
 
 from __future__ import annotations
@@ -38,6 +38,18 @@ BARE_FILE_SYSTEM = Jar(
 )
 """A local file system for Hadoop that does not start a `chmod` process for every file that it writes."""
 
+KAFKA_SOURCE = (
+    Jar("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705"),
+    # The newest that the connector runs with and that every repository has; its own version is not needed without tokens.
+    Jar(
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+        "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767",
+    ),
+    Jar("org.apache.kafka:kafka-clients:3.9.2", "014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8"),
+    Jar("org.apache.commons:commons-pool2:2.13.1", "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f"),
+)
+"""Spark's own source for Kafka, and what it stands on."""
+
 HINT = "run `python -m hotspare.runners.spark.jars`"
 
 Fetch = Callable[[Jar, Path], None]
@@ -71,7 +83,11 @@ def ensure(jar: Jar, folder: Path | None = None, fetch: Fetch | None = None) -> 
             return found
         with tempfile.TemporaryDirectory(dir=folder) as fresh:
             path = Path(fresh) / jar.file_name
-            (fetch or _fetch_through_spark)(jar, path)
+            if fetch is not None:
+                fetch(jar, path)
+            else:
+                with through_spark() as fetch_it:
+                    fetch_it(jar, path)
             _check(jar, path)
             path.replace(folder / jar.file_name)
     return folder / jar.file_name
@@ -103,24 +119,49 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch_through_spark(jar: Jar, path: Path) -> None:
-    """Let Spark's own resolver fetch it, in a JVM that ends afterwards: no other download program is needed."""
+@contextmanager
+def through_spark() -> Iterator[Fetch]:
+    """Lets Spark's own resolver fetch jars, in one JVM that starts with the first and ends with the block: no other download
+    program is needed."""
     from hotspare.runners.spark.session import Session, SessionOptions
     from hotspare.runners.spark.settings import IVY
 
-    session = Session(SessionOptions(cores=1, heap_mib=512))
+    sessions: list[Session] = []
+
+    def fetch(jar: Jar, path: Path) -> None:
+        if not sessions:
+            sessions.append(Session(SessionOptions(cores=1, heap_mib=512)))
+        try:
+            sessions[0].spark.sql(f"ADD JAR ivy://{jar.coordinate}?transitive=false").collect()
+            found = sorted((sessions[0].scratch / IVY / "jars").glob(f"*{jar.file_name}"))
+            shutil.copyfile(found[0], path)
+        except Exception as error:
+            raise RunnerError(
+                f"cannot fetch {jar.coordinate}",
+                detail=str(error)[:500],
+                hint="only a kafka bus needs it" if jar in KAFKA_SOURCE else "without it everything works, slower",
+            ) from error
+
     try:
-        session.spark.sql(f"ADD JAR ivy://{jar.coordinate}?transitive=false").collect()
-        found = sorted((session.scratch / IVY / "jars").glob(f"*{jar.file_name}"))
-        shutil.copyfile(found[0], path)
-    except Exception as error:
-        raise RunnerError(
-            f"cannot fetch {jar.coordinate}",
-            detail=str(error)[:500],
-            hint="without it everything works, slower; try again when the repository can be reached",
-        ) from error
+        yield fetch
     finally:
-        session.stop()
+        for session in sessions:
+            session.stop()
+
+
+def ensure_kafka_source(folder: Path | None = None) -> tuple[Path, ...]:
+    """The jars of Spark's Kafka source, fetched first where the cache lacks them. RunnerError where they cannot be had."""
+    with through_spark() as fetch:
+        return tuple(ensure(jar, folder, fetch) for jar in KAFKA_SOURCE)
+
+
+def cached_kafka_source(folder: Path | None = None) -> tuple[Path, ...]:
+    """The same, but none where one of them is missing or is not what was pinned. Fetches nothing."""
+    try:
+        found = [cached(jar, folder) for jar in KAFKA_SOURCE]
+    except HotspareError:
+        return ()
+    return tuple(path for path in found if path) if all(found) else ()
 
 
 def main() -> int:
@@ -129,19 +170,21 @@ def main() -> int:
 
     folder = cache_folder()
     status = 0
-    jar = None
+    with through_spark() as fetch:
+        for jar in (BARE_FILE_SYSTEM, *KAFKA_SOURCE):
+            status |= _said(lambda jar=jar: ensure(jar, folder, fetch))  # type: ignore[misc]
+    bare, _ = available(BARE_FILE_SYSTEM)
+    return status | _said(lambda: ensure_archive(folder, bare, cached_kafka_source()))
+
+
+def _said(make: Callable[[], Path]) -> int:
+    """Do it and say what came of it; the exit status."""
     try:
-        jar = ensure(BARE_FILE_SYSTEM, folder)
-        sys.stdout.write(f"{jar}\n")
+        sys.stdout.write(f"{make()}\n")
     except HotspareError as error:
         sys.stderr.write(f"{error}\n")
-        status = 1
-    try:
-        sys.stdout.write(f"{ensure_archive(folder, jar)}\n")
-    except HotspareError as error:
-        sys.stderr.write(f"{error}\n")
-        status = 1
-    return status
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

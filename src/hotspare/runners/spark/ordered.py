@@ -1,37 +1,79 @@
 """The `ordered` runner: Spark reads and runs the head, the driver gets every batch in the order of the input.
 
-    BusSource --frames--> foreachBatch --toArrow--> [head, if it is the driver's] --> on_batch
+    source --rows--> foreachBatch --toArrow--> relay --> [head, if it is the driver's] --> on_batch
+       `--- batches of a span --------------------------^
 
-Its two watchers, of the query and of the JVM, each with a thread that waits, report an end at once.
+What the source is, and whether it has spans (span.py), depends on the bus (`Reading`). Two watchers, of the query and of the JVM,
+each with a thread that waits, report an end at once.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
+from hotspare.bus.contract import Bus
 from hotspare.bus.open import open_bus
 from hotspare.errors import HotspareError, RunnerError
-from hotspare.runners.contract import EndCause, HeadPlace, OnBatch, OnEnd, Positions, RunnerEnd, RunnerInput
-from hotspare.runners.reading import complete_positions
+from hotspare.runners.contract import EndCause, HeadPlace, KafkaReader, OnBatch, OnEnd, Positions, RunnerEnd, RunnerInput
+from hotspare.runners.reading import complete_positions, pieces
 from hotspare.runners.spark.archive import existing_archive
 from hotspare.runners.spark.failure import unpack
-from hotspare.runners.spark.frames import unframe
-from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, HINT, available, cache_folder
+from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, HINT, available, cache_folder, cached_kafka_source, ensure_kafka_source
+from hotspare.runners.spark.relay import Relay
 from hotspare.runners.spark.session import Session, SessionOptions
-from hotspare.runners.spark.source import GREETINGS, SourceOptions, bus_source
+from hotspare.runners.spark.source import BusReading
+from hotspare.runners.spark.span import OnSpanBatch
 
 CORES_MAX = 4
 GREETING_TIMEOUT_S = 60.0
 BATCH_END_WAIT_S = 5.0
 DEATH_WAIT_S = 0.5
 """A JVM that is being killed breaks its connections first: how long a failed query waits to learn which of the two it was."""
+
+
+class Reading(Protocol):
+    """How one kind of bus is read: `source.BusReading`, `kafka_source.KafkaReading`."""
+
+    greetings: int
+
+    def warm(self, session: Session, start: Positions) -> None: ...
+
+    def close(self, timeout_s: float) -> None: ...
+
+    def frames(self, session: Session, start: Positions) -> DataFrame: ...
+
+    def batches(self, collected: pa.Table) -> list[pa.RecordBatch]: ...
+
+    def prepare(self, bus: Bus, positions: Positions) -> None: ...
+
+    def note(self, batches: list[pa.RecordBatch], before: Positions, size_bytes: int) -> bool: ...
+
+    def ends(self, failure: str, positions: Positions, waits: Callable[[float], bool]) -> HotspareError | None: ...
+
+
+def _reading(source: RunnerInput, tasks_max: int, on_span_batch: OnSpanBatch) -> Reading:
+    if _is_sparks_own(source):
+        from hotspare.runners.spark.kafka_source import KafkaReading
+
+        return KafkaReading(source, tasks_max)
+    return BusReading(source, on_span_batch)
+
+
+def _is_sparks_own(source: RunnerInput) -> bool:
+    """Whether Spark reads through its own Kafka source."""
+    return source.bus_url.startswith("kafka://") and source.kafka_reader is KafkaReader.SOURCE
+
+
+class _QueryOverError(Exception):
+    """Ends a query from inside of it; the runner goes on with another."""
 
 
 class OrderedRunner:
@@ -44,6 +86,9 @@ class OrderedRunner:
         self.notice = ""
         """What is missing that would make this runner faster, for the log; empty when nothing is."""
         self._options = options or self._default_options()
+        self._reading = _reading(source, self._options.cores, self._on_span_batch)
+        self._positions: dict[tuple[int, int], int] = {}
+        self._queries = 0
         self._session: Session | None = None
         self._query: StreamingQuery | None = None
         self._lock = threading.Lock()
@@ -51,28 +96,32 @@ class OrderedRunner:
         self._ended = threading.Event()
         self._greeted = threading.Event()
         self._in_batch = threading.Lock()
-        self._stopping = False
+        self._relay = Relay()
+        self._stopping = threading.Event()
 
     def _default_options(self) -> SessionOptions:
         cores = min(CORES_MAX, os.cpu_count() or 1)
         jar, self.notice = available(BARE_FILE_SYSTEM)
-        archive = existing_archive(cache_folder(), jar)
+        kafka = ensure_kafka_source() if _is_sparks_own(self._source) else cached_kafka_source()
+        archive = existing_archive(cache_folder(), jar, kafka)
         if archive is None and not self.notice:
             self.notice = f"no archive of spark's classes in {cache_folder()}; {HINT}"
-        return SessionOptions(cores, jar, archive, head_place=self._source.head_place)
+        return SessionOptions(cores, jar, kafka, archive)
 
     def start(self, start_offsets: Positions) -> None:
-        positions = self._positions(start_offsets)
+        self._positions = self._checked_positions(start_offsets)
         session = Session(self._options)
         self._session = session
         _watch(self._watch_jvm, "watch-jvm")
         try:
-            self._query = self._start_query(session, positions)
+            self._reading.warm(session, self._positions)
+            self._query = self._start_query(session)
         except Exception as error:
             reason = error if isinstance(error, HotspareError) else unpack(str(error))
-            with self._lock:
-                self._stopping = True
+            self._stopping.set()
+            self._reading.close(BATCH_END_WAIT_S)
             session.stop()
+            self._relay.close()
             raise reason from error
         _watch(self._watch_query, "watch-query")
         self._await_greeting()
@@ -86,6 +135,8 @@ class OrderedRunner:
 
     def _await_greeting(self) -> None:
         """The first batches are empty and slow: they load and compile what every batch needs, so that those with rows are quick."""
+        if not self._reading.greetings:
+            return
         if self._greeted.wait(GREETING_TIMEOUT_S) and self._end is None:
             return
         end = self._end
@@ -94,42 +145,76 @@ class OrderedRunner:
             raise end.error
         raise RunnerError(f"spark brought no batch within {GREETING_TIMEOUT_S:.0f} s of its start")
 
-    def _positions(self, start_offsets: Positions) -> Positions:
+    def _checked_positions(self, start_offsets: Positions) -> dict[tuple[int, int], int]:
         bus = open_bus(self._source.bus_url)
         try:
-            return complete_positions(bus, self._source.topics, start_offsets)
+            positions = complete_positions(bus, self._source.topics, start_offsets)
+            self._reading.prepare(bus, positions)
+            return positions
         finally:
             bus.close()
 
-    def _start_query(self, session: Session, start: Positions) -> StreamingQuery:
-        source = self._source
-        options = SourceOptions(
-            source.bus_url, source.topics, start, source.limits, source.head_place, tasks_max=self._options.cores
-        )
-        session.spark.dataSource.register(bus_source(source.head))
+    def _start_query(self, session: Session) -> StreamingQuery:
+        self._queries += 1
         return (
-            session.spark.readStream.format("hotspare")
-            .option("input", options.to_text())
-            .load()
+            self._reading.frames(session, self._positions)
             .writeStream.foreachBatch(self._foreach_batch)
-            .option("checkpointLocation", str(session.scratch / "checkpoint"))
+            .option("checkpointLocation", str(session.scratch / f"checkpoint-{self._queries}"))
             .start()
         )
 
-    def _foreach_batch(self, frames: DataFrame, batch_id: int) -> None:
+    def _foreach_batch(self, rows: DataFrame, batch_id: int) -> None:
         with self._in_batch:
-            if self._stopping or self._ended.is_set():
+            if self._ended.is_set():
+                raise _QueryOverError
+            if self._stopping.is_set():
                 return
-            table = self._decoded(unframe(frames.toArrow()))
-            if batch_id + 1 >= GREETINGS:
+            collected = rows.toArrow()  # when this returns, the batches of a span have been handed over
+            batches = [batch for batch in self._reading.batches(collected) if batch.num_rows]
+            if batch_id + 1 >= self._reading.greetings:
                 self._greeted.set()
-            if table is None:
+            if not batches:
                 return
-            try:
-                self._on_batch(table)
-            except BaseException as error:
-                self._report(RunnerEnd(EndCause.FAILED, error))
-                raise
+            self._relay.give(lambda: self._take(batches))
+            is_over = self._reading.note(batches, self._positions, collected.nbytes)
+            self._advance(batches)
+            if is_over:
+                raise _QueryOverError
+
+    def _take(self, batches: list[pa.RecordBatch]) -> None:
+        """Work on what was read, while Spark reads on."""
+        if not self._is_over():
+            with self._failures_reported():
+                self._hand_over(batches)
+
+    def _on_span_batch(self, batches: list[pa.RecordBatch]) -> bool:
+        """False ends the span. How far spans came is the SpanServer's to know."""
+        self._take(batches)
+        return not self._is_over()
+
+    def _is_over(self) -> bool:
+        return self._stopping.is_set() or self._ended.is_set()
+
+    @contextmanager
+    def _failures_reported(self) -> Iterator[None]:
+        """Whatever is raised within becomes the runner's end."""
+        try:
+            yield
+        except BaseException as error:
+            self._report(RunnerEnd(EndCause.FAILED, error))
+
+    def _hand_over(self, batches: list[pa.RecordBatch]) -> None:
+        """Call `on_batch` with what has rows, within the limits."""
+        table = self._decoded(batches)
+        if table is not None:
+            for piece in pieces(table, self._source.limits.messages_max):
+                self._on_batch(piece)
+
+    def _advance(self, batches: list[pa.RecordBatch]) -> None:
+        """What the relay was given is not read again, should the query have to be started again."""
+        for batch in batches:  # each of one partition, in order
+            key = batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
+            self._positions[key] = batch.column("offset")[-1].as_py() + 1
 
     def _decoded(self, batches: list[pa.RecordBatch]) -> pa.Table | None:
         if self._source.head_place is HeadPlace.DRIVER:
@@ -142,23 +227,35 @@ class OrderedRunner:
             self._report(RunnerEnd(EndCause.PROCESS_DIED, self._session.wait_for_death()))
 
     def _watch_query(self) -> None:
-        query = self._query
-        if query is None:
+        while (query := self._query) is not None and (session := self._session) is not None:
+            failure = _end_of(query)
+            self._await_foreach()  # Spark does not wait for it, and it moves the positions
+            if session.dies_within(DEATH_WAIT_S if failure else 0.0):
+                return  # a dead JVM is the other watcher's to report
+            if self._ended.is_set() or self._stopping.is_set():
+                self._report(RunnerEnd(EndCause.STOPPED))
+                return
+            try:
+                error = self._reading.ends(failure, dict(self._positions), lambda seconds: not self._stopping.wait(seconds))
+                if error is None:
+                    with self._lock:
+                        if not self._stopping.is_set():
+                            self._query = self._start_query(session)
+                            continue
+            except Exception as broken:
+                error = broken if isinstance(broken, HotspareError) else unpack(_text(broken))
+            self._report(RunnerEnd(EndCause.FAILED, error))
             return
-        try:
-            query.awaitTermination()
-        except Exception as error:
-            text = _text(error)
-            if self._session is not None and not self._session.dies_within(DEATH_WAIT_S):
-                self._report(RunnerEnd(EndCause.FAILED, unpack(text)))
-            return  # a dead JVM is the other watcher's to report
-        self._report(RunnerEnd(EndCause.FAILED, RunnerError("spark ended the query without a reason")))
+
+    def _await_foreach(self) -> None:
+        if self._in_batch.acquire(timeout=BATCH_END_WAIT_S):
+            self._in_batch.release()
 
     def _report(self, end: RunnerEnd) -> None:
         with self._lock:
             if self._end is not None:
                 return
-            self._end = RunnerEnd(EndCause.STOPPED) if self._stopping else end
+            self._end = RunnerEnd(EndCause.STOPPED) if self._stopping.is_set() else end
             end = self._end
         self._ended.set()
         self._greeted.set()
@@ -169,19 +266,30 @@ class OrderedRunner:
         return self._end
 
     def stop(self) -> None:
+        self._stopping.set()
         with self._lock:
-            self._stopping = True
-        session, query = self._session, self._query
+            session, query = self._session, self._query
         if session is None:
             return
+        self._reading.close(BATCH_END_WAIT_S)
         if query is not None and session.jvm_is_alive():
             # Spark would interrupt a batch in the middle of its answer to Python; the next one finds that it is to stop.
-            if self._in_batch.acquire(timeout=BATCH_END_WAIT_S):
-                self._in_batch.release()
+            self._await_foreach()
+            self._relay.idle(BATCH_END_WAIT_S)
             with suppress(Exception):  # whatever Spark says, the JVM ends below
                 query.stop()
         session.stop()
+        self._relay.close()
         self._report(RunnerEnd(EndCause.STOPPED))
+
+
+def _end_of(query: StreamingQuery) -> str:
+    """Wait for it; what Spark says, empty where it says nothing."""
+    try:
+        query.awaitTermination()
+    except Exception as error:
+        return _text(error)
+    return ""
 
 
 def _text(error: Exception) -> str:

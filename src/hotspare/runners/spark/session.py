@@ -25,7 +25,6 @@ from pyspark.sql import SparkSession
 
 import hotspare
 from hotspare.errors import RunnerError
-from hotspare.runners.contract import HeadPlace
 from hotspare.runners.spark.jre import find_java
 from hotspare.runners.spark.settings import jvm_options, session_conf
 from hotspare.scratch import make_scratch
@@ -40,13 +39,14 @@ _LOG_TAIL_LENGTH = 2_000
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
     """`cores` are Spark's task slots. `bare_file_system` (the jar of jars.py) and `archive` (archive.py) make it faster; None does
-    without. With `archive_to_write` the JVM writes such an archive when it ends, which takes it a while."""
+    without. `kafka_source` are the jars of Spark's Kafka source. With `archive_to_write` the JVM writes such an archive when it
+    ends, which takes it a while."""
 
     cores: int
     bare_file_system: Path | None = None
+    kafka_source: tuple[Path, ...] = ()
     archive: Path | None = None
     archive_to_write: Path | None = None
-    head_place: HeadPlace = HeadPlace.DRIVER
     heap_mib: int = 1024
 
 
@@ -58,7 +58,7 @@ class Session:
         self.scratch = make_scratch("spark", _scratch_root())
         try:
             self._stop_timeout_s = STOP_TIMEOUT_S if options.archive_to_write is None else ARCHIVE_TIMEOUT_S
-            conf = session_conf(self.scratch, options.cores, options.bare_file_system, options.head_place)
+            conf = session_conf(self.scratch, options.cores, options.bare_file_system)
             self.jvm, info = _start_jvm(options, conf, self.scratch)
             try:
                 _await_gateway(self.jvm, info, self.scratch)
@@ -108,7 +108,7 @@ def _start_jvm(options: SessionOptions, conf: dict[str, str], scratch: Path) -> 
     info = scratch / "gateway"
     for folder in ("local", "sockets", "work", "home"):
         (scratch / folder).mkdir()
-    class_path = [str(home / "jars" / "*")]
+    class_path = [str(home / "jars" / "*"), *map(str, options.kafka_source)]
     if options.bare_file_system is not None:
         class_path.insert(0, str(options.bare_file_system))
     command = [

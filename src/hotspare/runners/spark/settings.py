@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hotspare.runners.contract import HeadPlace
-
 IVY = "ivy"
 """Folder of the scratch folder in which Spark's resolver puts what it fetches."""
 
@@ -64,7 +62,7 @@ def jvm_options(heap_mib: int, archive: Path | None, archive_to_write: Path | No
     return options
 
 
-def session_conf(scratch: Path, cores: int, bare_file_system: Path | None, head_place: HeadPlace) -> dict[str, str]:
+def session_conf(scratch: Path, cores: int, bare_file_system: Path | None) -> dict[str, str]:
     """Settings of the session. `scratch` is a folder that is deleted when the session ends."""
     conf = {
         "spark.master": f"local[{cores}]",
@@ -80,9 +78,8 @@ def session_conf(scratch: Path, cores: int, bare_file_system: Path | None, head_
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.jars.ivy": str(scratch / IVY),
         "spark.sql.catalogImplementation": "in-memory",
-        # Python processes that serve many batches are forked from a daemon and used again; where there are none, daemons (one per
-        # kind of process) would only cost their start.
-        "spark.python.use.daemon": "true" if head_place is HeadPlace.WORKERS else "false",
+        # Python processes are forked from a daemon and used again for later tasks.
+        "spark.python.use.daemon": "true",
         # JVM and Python talk over a file, not over TCP, whose delayed acknowledgement costs 40 ms where a batch is small.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": str(scratch / "sockets"),
@@ -116,3 +113,14 @@ def session_conf(scratch: Path, cores: int, bare_file_system: Path | None, head_
             ),
         }
     return conf
+
+
+KAFKA_CONF = {
+    # Each look for news costs the JVM and the broker a few requests, and unlike the other reader, Kafka's does not wait itself.
+    "spark.sql.streaming.pollingDelay": "5ms",
+    # A task's rows reach Python in few pieces. The limit in bytes is off, because Spark would add up the bytes after every row, in
+    # time that grows with the square of their number; the runner bounds a batch by itself.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+}
+"""What differs where Spark's own Kafka source reads."""

@@ -1,7 +1,8 @@
-"""Kills, JVM kills and freezes at random instants, one after another, on the embedded bus under load; the output must be exact.
+"""Kills, JVM kills and freezes at random instants, one after another, under load; the output must be exact.
 
-    make chaos-embedded                                  20 kills, 5 of the JVM, 5 freezes; about 6 minutes
+    make chaos-embedded                                  20 kills, 5 of the JVM, 5 freezes; about 8 minutes
     make chaos-embedded ARGS="--kills 50 --jvm 0 --freezes 0 --seed 3"
+    python -m benchmarks.kill_loop --site kafka          the same on three Kafka brokers and a ZooKeeper
 
 Prints the gap of every fault and how it divides (milliseconds): detection, election, fencing and reading, first output. Exit
 status 0 only if the output is exact and no process is left over.
@@ -15,14 +16,15 @@ import random
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-import psutil
-
+from hotspare.choices import KafkaReader
 from hotspare.demo.faults import Fault, Gap, quantile
 from hotspare.demo.scenario import Demo, DemoOptions, DemoReport
+from hotspare.demo.servers import kafka_and_zookeeper
+from hotspare.demo.site import Site, embedded
 
 _PARTS = ("detection_ms", "election_ms", "fencing_ms", "reading_ms", "first_output_ms")
 _SECONDS_PER_FAULT = 14.0
@@ -45,16 +47,6 @@ def parts_of(gap: Gap, numbers: dict[str, int]) -> dict[str, float]:
     return {"detection_ms": gap.gap_ms - sum(own.values()), **own}
 
 
-def leftovers(since: float) -> list[str]:
-    """Engines and their JVMs that started after `since` and still run."""
-    marks = ("hotspare-", "spark.app.name=hotspare", "-m hotspare")
-    return [
-        f"{process.pid} {' '.join(process.info['cmdline'])[:100]}"
-        for process in psutil.process_iter(["pid", "cmdline", "create_time"])
-        if process.info["create_time"] > since and any(mark in " ".join(process.info["cmdline"] or ()) for mark in marks)
-    ]
-
-
 def print_gaps(report: DemoReport, folder: Path) -> None:
     numbers = promotions(sorted(folder.glob("*-engine-*.log")))
     for fault in Fault:
@@ -69,12 +61,18 @@ def print_gaps(report: DemoReport, folder: Path) -> None:
         print("   of it, medians: " + ", ".join(medians))
 
 
+def _site(kind: str, folder: Path) -> AbstractContextManager[Site]:
+    return nullcontext(embedded(folder)) if kind == "embedded" else kafka_and_zookeeper(folder)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--site", choices=("embedded", "kafka"), default="embedded")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--jvm", type=int, default=5)
     parser.add_argument("--freezes", type=int, default=5)
     parser.add_argument("--spares", type=int, default=1)
+    parser.add_argument("--kafka-reader", choices=[r.value for r in KafkaReader], default=KafkaReader.SOURCE.value)
     parser.add_argument("--rate", type=float, default=500.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true")
@@ -82,22 +80,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rng = random.Random(options.seed)
     faults = [Fault.KILL] * options.kills + [Fault.KILL_JVM] * options.jvm + [Fault.FREEZE] * options.freezes
     rng.shuffle(faults)
-    since = time.time()
     folder = Path(tempfile.mkdtemp(prefix="hotspare-chaos-"))
-    demo = DemoOptions(
-        folder,
-        f"sqlite:///{folder / 'chaos.db'}",
-        events=int(options.rate * _SECONDS_PER_FAULT * (len(faults) + 1)),
-        rate=options.rate,
-        faults=tuple(faults),
-        spares=options.spares,
-        pause_s=lambda number: rng.uniform(0.0, 2.0),
-        engine_options=("--log-format", "json"),
-    )
     print(f"seed {options.seed}, {len(faults)} faults at {options.rate:g} events/s, folder {folder}", flush=True)
-    report = Demo(demo, lambda sentence: print(sentence, flush=True)).run()
+    with _site(options.site, folder) as site:
+        demo = DemoOptions(
+            folder,
+            site,
+            events=int(options.rate * _SECONDS_PER_FAULT * (len(faults) + 1)),
+            rate=options.rate,
+            faults=tuple(faults),
+            spares=options.spares,
+            pause_s=lambda number: rng.uniform(0.0, 2.0),
+            engine_options=("--log-format", "json", "--kafka-reader", options.kafka_reader),
+        )
+        run = Demo(demo, lambda sentence: print(sentence, flush=True))
+        report = run.run()
     print_gaps(report, folder)
-    left = leftovers(since)
+    left = run.cluster.leftovers()
     for line in left:
         print(f"left over: {line}")
     print(report.last_line())

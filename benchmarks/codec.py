@@ -1,0 +1,92 @@
+"""How fast messages become typed events: CSV, JSON, Avro and Arrow, one core, in events per second of processor time.
+
+The events are those of the reference project, about 75 bytes each as JSON. Medians; processor time, so that other load on the
+machine matters less. `pyarrow.json alone` is Arrow's parser on the joined bytes: the most that JSON can reach here.
+
+    python -m benchmarks.codec [--events 400000] [--block 1000] [--repeat 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json as pj
+
+from hotspare.engine.codec.csv_decode import decode_rows
+from hotspare.engine.codec.json_decode import decode_json
+from hotspare.model.types import Field, FieldType, KeyRole, Schema
+
+SCHEMA = Schema((Field("index_esp", FieldType.INT64, KeyRole.KEY), Field("user", FieldType.DOUBLE), Field("idl", FieldType.DOUBLE)))
+
+
+def json_rows(count: int) -> list[bytes]:
+    return [
+        b'{"opcode":"i","index_esp":%d,"user":%d.5,"idl":%d.25,"at":16004%08d}' % (i, i % 9973, i % 777, i) for i in range(count)
+    ]
+
+
+def csv_rows(count: int) -> list[bytes]:
+    return [b"i,n,%d,%d.5,%d.25" % (i, i % 9973, i % 777) for i in range(count)]
+
+
+def blocks(rows: list[bytes], size: int, form: str) -> pa.Array:
+    pieces = [rows[at : at + size] for at in range(0, len(rows), size)]
+    if form == "array":
+        return pa.array([b"[" + b",".join(piece) + b"]" for piece in pieces], pa.binary())
+    return pa.array([b"\n".join(piece) for piece in pieces], pa.binary())
+
+
+def parser_alone(rows: list[bytes]) -> Callable[[], Any]:
+    raw = b"\n".join(rows)
+    types = pa.schema([("opcode", pa.string()), ("index_esp", pa.int64()), ("user", pa.float64()), ("idl", pa.float64())])
+    read = pj.ReadOptions(use_threads=False, block_size=len(raw) + 1)
+    parse = pj.ParseOptions(explicit_schema=types, unexpected_field_behavior="ignore")
+    return lambda: pj.read_json(pa.BufferReader(raw), read_options=read, parse_options=parse)
+
+
+def arms(events: int, block: int) -> dict[str, Callable[[], Any]]:
+    rows, texts = json_rows(events), csv_rows(events)
+    single, lines, arrays = (blocks(rows, 1, "lines"), blocks(rows, block, "lines"), blocks(rows, block, "array"))
+    csv = blocks(texts, 1, "lines")
+    broken = list(rows)
+    for at in np.random.default_rng(1).integers(0, events, events // 1000):
+        broken[at] = b'{"index_esp":"x"}'
+    odd = blocks(broken, 1, "lines")
+    return {
+        "pyarrow.json alone": parser_alone(rows),
+        "json, one per message": lambda: decode_json(single, SCHEMA),
+        f"json, {block} lines per message": lambda: decode_json(lines, SCHEMA),
+        f"json, array of {block} per message": lambda: decode_json(arrays, SCHEMA),
+        "json, one per message, 0.1 % bad": lambda: decode_json(odd, SCHEMA),
+        "csv, one per message": lambda: decode_rows(csv, SCHEMA),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=400_000)
+    parser.add_argument("--block", type=int, default=1000)
+    parser.add_argument("--repeat", type=int, default=5)
+    options = parser.parse_args()
+    pa.set_cpu_count(1)
+    print(
+        f"{sum(map(len, json_rows(1000))) / 1000:.0f} bytes per event as JSON, {options.events} events, median of {options.repeat}"
+    )
+    for name, run in arms(options.events, options.block).items():
+        run()
+        rates = []
+        for _ in range(options.repeat):
+            begin = time.process_time()
+            run()
+            rates.append(options.events / (time.process_time() - begin))
+        print(f"{name:40} {statistics.median(rates) / 1e6:6.2f} M events/s")
+
+
+if __name__ == "__main__":
+    main()

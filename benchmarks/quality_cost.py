@@ -1,0 +1,250 @@
+"""What each quality of service costs: throughput and latency of simple, buffered, trimmed and precise against no HA at all.
+
+Every arm has the same number of engines, once one and once two, each with a Spark of its own on the same bus. Without HA the first
+engine appends its outputs with no transaction, epoch or progress, and the second computes and throws away; the others are
+`hotspare run`.
+
+Throughput: a topic with blocks of 1,000 events waits; rows per second from the first fifth of the outputs to the last, by the
+append times of the bus. Latency: 1,000 events a second, from the creation of an event to the append time of its output.
+
+    python -m benchmarks.quality_cost [--bus kafka] [--engines 1 2] [--repeat 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from benchmarks._latency import start_feeder
+
+from hotspare.bus.contract import Outgoing, Partition
+from hotspare.bus.naming import inbound_topic, outbound_topic
+from hotspare.bus.open import open_bus
+from hotspare.demo.servers import kafka_and_zookeeper
+from hotspare.demo.site import Site, embedded
+from hotspare.engine.codec import arrow_block
+from hotspare.engine.head import Head
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import compile_plan
+from hotspare.model.load import load_text
+from hotspare.runners.contract import EndCause, HeadPlace, InboundTopic, RunnerEnd, RunnerInput
+from hotspare.testing.cluster import command, wait_until
+
+ARMS = {
+    "none": "precise",
+    "simple": "simple",
+    "buffered": "buffered 10000 events",
+    "trimmed": "trimmed 1000 events or 1 second",
+    "precise": "precise",
+}
+"""Arm to the quality in its project."""
+PREFIX, PROJECT, QUERY, SOURCE, RESULT = "bench", "cost", "q", "events", "summed"
+STREAM = f"{QUERY}/{RESULT}"
+IN = inbound_topic(PREFIX, PROJECT, QUERY, SOURCE)
+OUT = outbound_topic(PREFIX, PROJECT, QUERY, RESULT)
+BLOCK, OUT_BLOCK = 1_000, 8_000
+"""Rows of a message, in and out."""
+TIMEOUT_S = 300.0
+AFTER_S = 3.0
+"""In which the last counted events come out."""
+
+
+def project(quality: str) -> str:
+    return f"""
+project: {PROJECT}
+queries:
+  {QUERY}:
+    windows:
+      {SOURCE}: {{type: source, schema: "id*:int64,created:int64", opcodes: insert-only, index: empty}}
+      {RESULT}:
+        type: calculate
+        algorithm: Summary
+        schema: "id*:int64,created:int64,total:double"
+        parameters: {{windowLength: 20}}
+        inputs: {{input: id}}
+        outputs: {{sumOut: total}}
+        index: empty
+        publish: true
+        quality: {quality}
+    edges: [{SOURCE} -> {RESULT}]
+"""
+
+
+class WithoutHa:
+    """An engine that knows nothing of others; `publishes` is what the second one does not do."""
+
+    def __init__(self, url: str, *, publishes: bool) -> None:
+        self._bus, self._publishes = open_bus(url), publishes
+        plan = compile_plan(load_text(project("precise")).resolved)
+        self._pipeline = Pipeline.fresh(plan)
+        self._source = RunnerInput(url, (InboundTopic(IN),), Head.of(plan), HeadPlace.DRIVER)
+
+    def run(self) -> None:
+        from hotspare.runners.spark.ordered import OrderedRunner
+
+        runner = OrderedRunner(self._source, self._take, self._end)
+        runner.start({})
+        sys.stdin.readline()  # until the parent closes it
+        runner.stop()
+
+    def _take(self, decoded: pa.Table) -> None:
+        made = self._pipeline.feed(decoded).get(STREAM)
+        if made is not None and self._publishes:
+            blocks = [Outgoing(arrow_block.encode(made.slice(at, OUT_BLOCK))) for at in range(0, len(made), OUT_BLOCK)]
+            self._bus.append(Partition(OUT), blocks)
+
+    def _end(self, end: RunnerEnd) -> None:
+        if end.cause is not EndCause.STOPPED:
+            print(f"ended: {end.error}", file=sys.stderr, flush=True)
+
+
+def engine_command(arm: str, number: int, site: Site, folder: Path) -> list[str]:
+    if arm == "none":
+        return [sys.executable, "-m", "benchmarks.quality_cost", "--without-ha", str(number), "--url", site.bus_url]
+    file = folder / "cost.yaml"
+    file.write_text(project(ARMS[arm]))
+    urls = ["--bus", site.bus_url, "--coordination", site.coordination_url, "--store", site.store_url]
+    return command("run", str(file), *urls, "--prefix", PREFIX, "--engine", f"engine-{number}")
+
+
+@contextmanager
+def engines(arm: str, count: int, site: Site, folder: Path) -> Iterator[None]:
+    """Engine processes; ended when left."""
+    processes = []
+    try:
+        for number in range(count):
+            with (folder / f"{arm}-{number}.log").open("wb") as log:
+                arguments = engine_command(arm, number, site, folder)
+                processes.append(subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=log, stderr=log))
+        yield
+    finally:
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.terminate()
+        for process in processes:
+            process.wait(30)
+
+
+class Outputs:
+    """What stands on the output topic: for each message its rows' `created` and its append time."""
+
+    def __init__(self, url: str) -> None:
+        self._bus, self._offset = open_bus(url), 0
+        self.created: list[np.ndarray] = []
+        self.times_us: list[int] = []
+        self.rows = 0
+
+    def poll(self) -> int:
+        while read := self._bus.read(Partition(OUT), self._offset, messages_max=1_000, bytes_max=64 << 20):
+            for message in read:
+                created = arrow_block.decode(message.value).column("created").to_numpy()
+                self.created.append(created)
+                self.times_us.append(message.append_time_us)
+                self.rows += len(created)
+            self._offset = read[-1].offset + 1
+        return self.rows
+
+
+def fill(url: str, events: int) -> None:
+    bus = open_bus(url)
+    for at in range(0, events, BLOCK):
+        ids = np.arange(at, at + BLOCK)
+        block = pa.RecordBatch.from_pydict({"id": ids, "created": ids})
+        bus.append(Partition(IN), [Outgoing(arrow_block.encode(block), (("hotspare-format", b"arrow"),))])
+    bus.close()
+
+
+def throughput(arm: str, count: int, site: Site, folder: Path, events: int) -> float:
+    """Rows per second from the first fifth of the outputs to the last."""
+    bus = open_bus(site.bus_url)
+    for topic in (IN, OUT):
+        bus.create_topic(topic)
+    fill(site.bus_url, events)
+    outputs = Outputs(site.bus_url)
+    with engines(arm, count, site, folder):
+        wait_until(lambda: outputs.poll() >= events, "all outputs", TIMEOUT_S)
+    rows = np.cumsum([len(created) for created in outputs.created])
+    begin = int(np.searchsorted(rows, events / 5))
+    return float((rows[-1] - rows[begin]) / ((outputs.times_us[-1] - outputs.times_us[begin]) / 1e6))
+
+
+def latency_ms(arm: str, count: int, site: Site, folder: Path, options: argparse.Namespace) -> tuple[float, float]:
+    """p50 and p99 at an even rate, from `warm` seconds after the first output on."""
+    bus = open_bus(site.bus_url)
+    for topic in (IN, OUT):
+        bus.create_topic(topic)
+    outputs = Outputs(site.bus_url)
+    with engines(arm, count, site, folder):
+        feeder = start_feeder(site.bus_url, options.rate, 2 * TIMEOUT_S, IN)
+        try:
+            wait_until(lambda: outputs.poll() > 0, "a first output", TIMEOUT_S)
+            begin_us = time.time_ns() / 1e3 + options.warm * 1e6
+            time.sleep(options.warm + options.seconds + AFTER_S)
+        finally:
+            feeder.kill()
+            feeder.wait()
+        outputs.poll()
+    created = np.concatenate(outputs.created)
+    done = np.repeat(outputs.times_us, [len(part) for part in outputs.created])
+    counted = (begin_us <= created) & (created < begin_us + options.seconds * 1e6)
+    p50, p99 = np.percentile((done[counted] - created[counted]) / 1e3, [50, 99])
+    return float(p50), float(p99)
+
+
+def _site(kind: str, folder: Path) -> object:
+    return nullcontext(embedded(folder)) if kind == "sqlite" else kafka_and_zookeeper(folder, brokers=1)
+
+
+def measure(arm: str, count: int, options: argparse.Namespace) -> tuple[float, float, float]:
+    results: list[float] = []
+    for what in ("throughput", "latency"):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            with _site(options.bus, folder) as site:  # type: ignore[attr-defined]
+                if what == "throughput":
+                    results.append(throughput(arm, count, site, folder, options.events))
+                else:
+                    results += latency_ms(arm, count, site, folder, options)
+    return results[0], results[1], results[2]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bus", choices=("sqlite", "kafka"), default="sqlite")
+    parser.add_argument("--engines", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--arms", nargs="+", choices=tuple(ARMS), default=list(ARMS))
+    parser.add_argument("--events", type=int, default=4_000_000)
+    parser.add_argument("--rate", type=int, default=1_000)
+    parser.add_argument("--warm", type=float, default=5.0)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--without-ha", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--url", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.without_ha is not None:
+        WithoutHa(options.url, publishes=options.without_ha == 0).run()
+        return
+    for count in options.engines:
+        print(f"{options.bus}, {count} engine(s)", flush=True)
+        found: dict[str, list[tuple[float, float, float]]] = {arm: [] for arm in options.arms}
+        for _ in range(options.repeat):
+            for arm in options.arms:
+                found[arm].append(measure(arm, count, options))
+        base = np.median(found.get("none", found[options.arms[0]]), axis=0)
+        for arm in options.arms:
+            rate, p50, p99 = np.median(found[arm], axis=0)
+            print(f"{arm:9} {rate / 1e3:7.0f} k rows/s ({rate / base[0]:.2f})", end="  ")
+            print(f"p50 {p50:4.0f} p99 {p99:4.0f} ms ({p50 / base[1]:.2f})", flush=True)
+
+
+if __name__ == "__main__":
+    main()

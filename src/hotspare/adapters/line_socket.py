@@ -1,0 +1,157 @@
+"""A listening socket whose clients talk in lines: bounded in lines, clients and time, and gone when the turn is over."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from hotspare.errors import UsageError
+
+LINE_BYTES_MAX = 1 << 20
+CLIENTS_MAX = 64
+_RECEIVE_BYTES = 1 << 16
+_POLL_S = 0.1
+SEND_TIMEOUT_S = 30.0
+"""How long a client may leave what is sent to it unread before it is left."""
+_ADDRESS = re.compile(r"tcp:/{1,2}(\[[0-9a-fA-F:.]+\]|[^/:]*):([0-9]{1,5})")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """`host` "" stands for this machine alone. Port 0 lets the system choose."""
+
+    host: str
+    port: int
+
+
+def parse_address(text: str) -> Address | None:
+    """`tcp://HOST:PORT` or `tcp://:PORT`; None for anything else."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
+        return None
+    if int(match.group(2)) > 65_535:
+        raise UsageError(f"port {match.group(2)} of {text} is none", hint="use 1 to 65535")
+    return Address(match.group(1).strip("[]"), int(match.group(2)))
+
+
+class ClientGone(Exception):
+    """The client closed the connection, or does not read what is sent to it."""
+
+
+class BadLine(Exception):
+    """What a client did that ends its connection; the text is told to it."""
+
+
+class LineClient:
+    """One connection. Only its own thread uses it."""
+
+    def __init__(self, connection: socket.socket, stop: threading.Event) -> None:
+        self._connection = connection
+        self._connection.settimeout(_POLL_S)
+        self._stop = stop
+        self._rest = b""
+
+    def lines(self) -> list[bytes]:
+        """The next lines, at least one, without their ends; empty when asked to stop. ClientGone at the end; a line without an
+        end counts, as in a file. BadLine where a line is too long."""
+        while not self._stop.is_set():
+            try:
+                data = self._connection.recv(_RECEIVE_BYTES)
+            except TimeoutError:
+                continue
+            except OSError as error:
+                raise ClientGone from error
+            if not data:
+                raise ClientGone
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            if len(self._rest) > LINE_BYTES_MAX or any(len(line) > LINE_BYTES_MAX for line in lines):
+                raise BadLine(f"a line is longer than {LINE_BYTES_MAX} bytes")
+            if lines:
+                return [line.removesuffix(b"\r") for line in lines]
+        return []
+
+    @property
+    def is_line_open(self) -> bool:
+        """Whether a line has begun that has not ended."""
+        return bool(self._rest)
+
+    def send(self, data: bytes) -> None:
+        """All of it; ClientGone where the client does not take it."""
+        self._connection.settimeout(SEND_TIMEOUT_S)
+        try:
+            self._connection.sendall(data)
+        except OSError as error:
+            raise ClientGone from error
+        finally:
+            self._connection.settimeout(_POLL_S)
+
+
+def serve_lines(
+    address: Address, serve: Callable[[LineClient], None], stop: threading.Event, bound: Callable[[int], None] = lambda port: None
+) -> None:
+    """Serve every client in a thread of its own until `stop`; `bound` is told the port. UsageError where it cannot listen.
+
+    What `serve` raises but ClientGone and BadLine ends all and is raised here.
+    """
+    failed: list[BaseException] = []
+    over = threading.Event()
+    threads: list[threading.Thread] = []
+
+    def run(connection: socket.socket) -> None:
+        client = LineClient(connection, _Either(stop, over))
+        with contextlib.closing(connection), contextlib.suppress(ClientGone):
+            try:
+                serve(client)
+            except BadLine as error:
+                client.send(f"error {error}\n".encode())
+            except ClientGone:
+                raise
+            except BaseException as error:
+                failed.append(error)
+
+    with _listening(address) as listener:
+        bound(listener.getsockname()[1])
+        try:
+            while not stop.is_set() and not failed:
+                threads = [thread for thread in threads if thread.is_alive()]
+                if len(threads) >= CLIENTS_MAX:
+                    stop.wait(_POLL_S)
+                    continue
+                with contextlib.suppress(TimeoutError):
+                    connection, _ = listener.accept()
+                    threads.append(threading.Thread(target=run, args=(connection,), name="line-client", daemon=True))
+                    threads[-1].start()
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join(SEND_TIMEOUT_S)
+    if failed:
+        raise failed[0]
+
+
+class _Either(threading.Event):
+    """Set when one of two is."""
+
+    def __init__(self, first: threading.Event, second: threading.Event) -> None:
+        super().__init__()
+        self._pair = first, second
+
+    def is_set(self) -> bool:
+        return any(each.is_set() for each in self._pair)
+
+
+@contextlib.contextmanager
+def _listening(address: Address) -> Iterator[socket.socket]:
+    host = address.host or "127.0.0.1"
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, address.port), family=family, backlog=CLIENTS_MAX)
+    except OSError as error:
+        raise UsageError(f"{host}:{address.port} cannot be listened on", detail=error.strerror or str(error)) from error
+    with listener:
+        listener.settimeout(_POLL_S)
+        yield listener

@@ -1,0 +1,148 @@
+"""What a project's clients need to know, on the bus itself, so that adapters start while no engine runs (SPEC B4, I10).
+
+The topic `<prefix>.M` holds a document per project whenever it changed; the newest of a project counts, as in a compacted topic. An
+engine writes it when it starts. Everybody reads it; nothing depends on it for being right, since topics and events say what
+they are themselves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hotspare.bus.contract import Bus, HeaderGuard, Message, Outgoing, Partition
+from hotspare.bus.naming import bad_topic, inbound_topic, metadata_topic, outbound_topic
+from hotspare.engine.codec.topic_format import inbound_format, outbound_format
+from hotspare.errors import BusError
+from hotspare.model.fingerprint import resolved_hash
+from hotspare.model.resolve import Resolved
+from hotspare.model.types import Field, FieldType, KeyRole, Schema
+
+PROJECT_HEADER = "hotspare-project"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class WindowMetadata:
+    """`inbound` and `outbound` are topic names, "" where events neither come in nor go out; formats as in message headers."""
+
+    schema: Schema
+    inbound: str = ""
+    inbound_format: str = ""
+    outbound: str = ""
+    outbound_format: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectMetadata:
+    """`windows` by `query/window`, in evaluation order. `hash` is that of what determines the outputs."""
+
+    project: str
+    hash: str
+    bad: str
+    windows: Mapping[str, WindowMetadata]
+
+
+def describe(resolved: Resolved, prefix: str) -> ProjectMetadata:
+    name = resolved.project.name
+    windows = {}
+    for each in resolved.windows:
+        query, window = each.id.query, each.id.window
+        is_source, is_stream = each.id in resolved.sources, each.id in resolved.streams
+        windows[str(each.id)] = WindowMetadata(
+            schema=each.schema,
+            inbound=inbound_topic(prefix, name, query, window) if is_source else "",
+            inbound_format=inbound_format(each.window).header.decode() if is_source else "",
+            outbound=outbound_topic(prefix, name, query, window) if is_stream else "",
+            outbound_format=outbound_format(each.window).header.decode() if is_stream else "",
+        )
+    return ProjectMetadata(name, resolved_hash(resolved), bad_topic(prefix, name), windows)
+
+
+def publish_metadata(bus: Bus, prefix: str, metadata: ProjectMetadata) -> bool:
+    """Write the document if the newest one of the project says something else; whether it was written."""
+    partition = Partition(metadata_topic(prefix))
+    if partition.topic not in bus.topics():
+        bus.create_topic(partition.topic)
+    name = _prefix(metadata.project)
+    text = _text(metadata)
+    while True:
+        end = bus.end_offset(partition)
+        newest = bus.newest_with_header(partition, PROJECT_HEADER, name)
+        if newest is not None and newest.value == text:
+            return False
+        guard = HeaderGuard(PROJECT_HEADER, name, end)  # another engine may be about to write the same
+        if bus.append_guarded(partition, [Outgoing(text, ((PROJECT_HEADER, name),))], guard) is not None:
+            return True
+
+
+def read_metadata(bus: Bus, prefix: str, project: str) -> ProjectMetadata | None:
+    """The newest document of a project; None if there is none. BusError where it cannot be read."""
+    partition = Partition(metadata_topic(prefix))
+    if partition.topic not in bus.topics():
+        return None
+    message = bus.newest_with_header(partition, PROJECT_HEADER, _prefix(project))
+    return None if message is None else _metadata(message, partition.topic)
+
+
+def _prefix(project: str) -> bytes:
+    """The header's value; no project's begins another's."""
+    return project.encode() + b"@"
+
+
+def _text(metadata: ProjectMetadata) -> bytes:
+    windows = [
+        {
+            "window": name,
+            "schema": str(window.schema),
+            "inbound": window.inbound,
+            "inbound_format": window.inbound_format,
+            "outbound": window.outbound,
+            "outbound_format": window.outbound_format,
+        }
+        for name, window in metadata.windows.items()
+    ]
+    document = {
+        "version": _VERSION,
+        "project": metadata.project,
+        "hash": metadata.hash,
+        "bad": metadata.bad,
+        "windows": windows,
+    }
+    return json.dumps(document, indent=1).encode()
+
+
+def _metadata(message: Message, topic: str) -> ProjectMetadata:
+    try:
+        document = json.loads(message.value)
+        if document["version"] > _VERSION:
+            raise _unreadable(message, topic, f"it has version {document['version']}, this program knows {_VERSION}")
+        windows = {str(each["window"]): _window(each) for each in document["windows"]}
+        return ProjectMetadata(str(document["project"]), str(document["hash"]), str(document["bad"]), windows)
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unreadable(message, topic, f"{type(error).__name__}: {error}") from None
+
+
+def _window(document: Mapping[str, Any]) -> WindowMetadata:
+    names = ("inbound", "inbound_format", "outbound", "outbound_format")
+    return WindowMetadata(_schema(document["schema"]), *(str(document[name]) for name in names))
+
+
+def _schema(text: str) -> Schema:
+    """From the short form of `str(Schema)`."""
+    fields = []
+    for part in text.split(","):
+        name, _, type_ = part.partition(":")
+        role = KeyRole.KEY if name.endswith("*") else KeyRole.VALUE
+        fields.append(Field(name.removesuffix("*"), FieldType(type_), role))
+    return Schema(tuple(fields))
+
+
+def _unreadable(message: Message, topic: str, detail: str) -> BusError:
+    return BusError(
+        f"message {message.offset} of {topic} cannot be read as the metadata of a project",
+        detail=detail,
+        hint="name the project's file with --project",
+    )

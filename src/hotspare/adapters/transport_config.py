@@ -1,0 +1,175 @@
+"""Reads the transport configuration of the adapters that hotspare succeeds (SPEC I8), and says what of it counts here.
+
+    kafka { hostport = "..."  globalconfig = "name=value;..."  partition = "0"  initialoffset = "smallest"  metatopic = "..." }
+    sas { hotfailover = true  zookeeperhostport = "..."  failovergroup = "..."  dateformat = "..." }
+
+A file is read as it is. What has no effect, is misspelled or unknown is reported by name, with its line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from hotspare.errors import UsageError
+
+CONFIG_BYTES_MAX = 1 << 20
+_OPENING = re.compile(r"\s*([A-Za-z]+)?\s*(\{)?\s*")
+_SETTING = re.compile(r"""\s*([A-Za-z]+)\s*=\s*(?:"([^"]*)"|([^\s"#}]*))\s*""")
+_SECTIONS = ("kafka", "sas")
+_TRUE, _FALSE = ("true", "1", "yes"), ("", "false", "0", "no")
+_MISSPELLED = {"dataformat": "dateformat"}
+
+
+@dataclass(frozen=True, slots=True)
+class TransportConfig:
+    """`group` is "" where no other instance is to go on. `notes` are sentences about what has no effect or was mended."""
+
+    bus_url: str = ""
+    coordination_url: str = ""
+    group: str = ""
+    meta_topic: str = ""
+    partition: int = 0
+    date_format: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    section: str
+    name: str
+    value: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.name} of {self.section}"
+
+
+def load_transport_config(path: Path) -> TransportConfig:
+    """UsageError where the file cannot be read, or a value cannot be used."""
+    try:
+        data = path.read_bytes()
+        text = data.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"file {path} cannot be read", detail=str(error)) from error
+    if len(data) > CONFIG_BYTES_MAX:
+        raise UsageError(f"file {path} has {len(data)} bytes, {CONFIG_BYTES_MAX} are allowed")
+    return read_transport_config(text, str(path))
+
+
+def read_transport_config(text: str, name: str) -> TransportConfig:
+    """As `load_transport_config`; `name` is what mistakes call the text."""
+    notes: list[str] = []
+    known: dict[tuple[str, str], _Setting] = {}
+    for each in _settings(text, name):
+        meant = _MISSPELLED.get(each.name, each.name)
+        if meant != each.name:
+            notes.append(f"{each} is read as {meant}")
+        if (each.section, meant) not in _MEANINGS:
+            notes.append(f"{each} is unknown and has no effect")
+        elif (each.section, meant) in known:
+            raise _wrong(name, each, "stands there twice", "leave one out")
+        else:
+            known[each.section, meant] = each
+    values = {key: setting.value for key, setting in known.items()}
+    for key, setting in known.items():
+        note = _MEANINGS[key](setting.value)
+        if note:
+            notes.append(f"{setting} {note}")
+    is_hot = _switch(known.get(("sas", "hotfailover")), name)
+    return TransportConfig(
+        bus_url=_bus_url(values),
+        coordination_url=_url("zookeeper", values.get(("sas", "zookeeperhostport"), "")) if is_hot else "",
+        group=values.get(("sas", "failovergroup"), "") if is_hot else "",
+        meta_topic=values.get(("kafka", "metatopic"), ""),
+        partition=_partition(known.get(("kafka", "partition")), name),
+        date_format=values.get(("sas", "dateformat"), "").strip("'"),
+        notes=tuple(notes),
+    )
+
+
+def _settings(text: str, name: str) -> Iterator[_Setting]:
+    """Settings in order. A section begins with its name and a brace, in one line or two."""
+    section, pending = "", ""
+    for number, line in enumerate(text.splitlines(), 1):
+        rest = line
+        while rest.strip() and not rest.lstrip().startswith("#"):
+            setting = _SETTING.match(rest)
+            if section and rest.lstrip().startswith("}"):
+                section, rest = "", rest.lstrip()[1:]
+            elif section and setting is not None:
+                quoted, bare = setting.group(2), setting.group(3)
+                yield _Setting(section, setting.group(1).lower(), quoted if quoted is not None else bare, number)
+                rest = rest[setting.end() :]
+            elif not section and (opening := _OPENING.match(rest)) and opening.end():
+                pending = (opening.group(1) or pending).lower()
+                if pending not in _SECTIONS:
+                    raise UsageError(f"{name}:{number}: {pending or 'nothing'!r} is no section", hint="sections are kafka and sas")
+                section, rest = pending if opening.group(2) else "", rest[opening.end() :]
+            else:
+                raise UsageError(f"{name}:{number}: {rest.strip()[:60]!r} cannot be read", hint='write name = "value"')
+    if section:
+        raise UsageError(f"{name}: section {section} is not closed", hint="end it with }")
+
+
+def _wrong(name: str, setting: _Setting, what: str, hint: str) -> UsageError:
+    return UsageError(f"{name}: {setting} {what}", hint=hint)
+
+
+def _switch(setting: _Setting | None, name: str) -> bool:
+    text = "" if setting is None else setting.value.lower()
+    if setting is not None and text not in (*_TRUE, *_FALSE):
+        raise _wrong(name, setting, f"is {setting.value!r}", "use true or false")
+    return text in _TRUE
+
+
+def _partition(setting: _Setting | None, name: str) -> int:
+    """-1, which means all, is partition 0: a topic of these adapters has one."""
+    text = "0" if setting is None else setting.value.strip()
+    if setting is not None and not re.fullmatch(r"-1|[0-9]{1,6}", text):
+        raise _wrong(name, setting, f"is {setting.value!r}", "use the number of a partition")
+    return max(0, int(text))
+
+
+def _bus_url(values: dict[tuple[str, str], str]) -> str:
+    url = _url("kafka", values.get(("kafka", "hostport"), ""))
+    options = [part.partition("=") for part in values.get(("kafka", "globalconfig"), "").split(";") if part.strip()]
+    pairs = [f"{quote(option.strip())}={quote(value.strip())}" for option, _, value in options]
+    return f"{url}?{'&'.join(pairs)}" if url and pairs else url
+
+
+def _url(scheme: str, hosts: str) -> str:
+    return f"{scheme}://{hosts.strip()}" if hosts.strip() else ""
+
+
+def _silent(value: str) -> str:
+    return ""
+
+
+def _no_effect(reason: str) -> Callable[[str], str]:
+    return lambda value: f"has no effect: {reason}"
+
+
+def _initial_offset(value: str) -> str:
+    if value.strip().lower() in ("smallest", "earliest", "0", ""):
+        return ""
+    return f"is {value!r}, which has no effect: an adapter goes on where it stopped, at first with the oldest message"
+
+
+_MEANINGS: dict[tuple[str, str], Callable[[str], str]] = {
+    ("kafka", "hostport"): _silent,
+    ("kafka", "globalconfig"): _silent,
+    ("kafka", "partition"): _silent,
+    ("kafka", "initialoffset"): _initial_offset,
+    ("kafka", "metatopic"): _silent,
+    ("kafka", "groupid"): _no_effect("the position is kept with the messages or beside the file"),
+    ("sas", "hotfailover"): _silent,
+    ("sas", "zookeeperhostport"): _silent,
+    ("sas", "failovergroup"): _silent,
+    ("sas", "numbufferedmsgs"): _no_effect("nothing has to be buffered, since the successor asks the topic where to go on"),
+    ("sas", "dateformat"): _silent,
+}
+"""Every setting that is known, and what is to be said of its value."""

@@ -1,0 +1,63 @@
+"""The right of an adapter to work: asked to stop, or its lease over, it has none (SPEC C14).
+
+A turn is what ends an adapter's work, so it is an event like the one that Ctrl-C sets. It ends by itself on this process's own
+clock: an instance that was frozen past its lease finds it over with its first look, before anybody has told it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+LOCKED_S = 1.0
+"""How long a lock may hinder before something is done about its holder."""
+
+
+class Turn(threading.Event):
+    """Set once the right is over. `epoch` rises from turn to turn of a group; 0 stands for an adapter without a group.
+
+    `end_holder` ends the process that had the turn before, if it is frozen with a lock in its hands.
+    """
+
+    def __init__(
+        self,
+        epoch: int = 0,
+        end_holder: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self.epoch = epoch
+        self._end_holder = end_holder
+        self._clock = clock
+        self._until_s = float("inf")
+        self._locked_since_s: float | None = None
+
+    def extend(self, until_s: float) -> None:
+        """The right lasts until then, in seconds of the clock; a turn that is over stays over."""
+        if not self.is_set():
+            self._until_s = until_s
+
+    def is_set(self) -> bool:
+        if not super().is_set() and self._clock() >= self._until_s:
+            self.set()
+        return super().is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """As an event's, but never longer than the right lasts."""
+        left_s = self._until_s - self._clock()
+        limit_s = left_s if timeout is None else min(timeout, left_s)
+        super().wait(None if limit_s == float("inf") else max(0.0, limit_s))
+        return self.is_set()
+
+    def hindered(self) -> None:
+        """A lock that somebody else holds is in the way, again; call `unhindered` when it is not."""
+        now_s = self._clock()
+        if self._locked_since_s is None:
+            self._locked_since_s = now_s
+        elif now_s - self._locked_since_s >= LOCKED_S:
+            self._locked_since_s = now_s
+            self._end_holder()
+
+    def unhindered(self) -> None:
+        self._locked_since_s = None

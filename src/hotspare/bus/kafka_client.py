@@ -1,0 +1,138 @@
+"""How hotspare talks to Kafka: the URL, the settings of every client, and what each of the client's errors means here.
+
+Whatever the user put into the URL may be secret: it goes to the client, and never into a message.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl
+
+from confluent_kafka import KafkaError, KafkaException
+
+from hotspare.errors import BusError, BusUnavailable, HotspareError, UsageError
+
+TIMEOUT_MS = 5_000
+TIMEOUT_MS_MAX = 120_000
+WIRE_BYTES_MAX = 96 * 1024 * 1024
+"""Of one request or answer: the largest message, its headers, and what surrounds them."""
+
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
+_OPTION = re.compile(r"[a-z][a-z0-9.]*")
+_OUR_NAMES = """
+bootstrap.servers metadata.broker.list transactional.id enable.idempotence acks request.required.acks isolation.level
+enable.auto.commit enable.auto.offset.store enable.partition.eof plugin.library.paths
+"""
+_OURS = frozenset(_OUR_NAMES.split())
+"""What exactness rests on, and what would load code: not for a URL to set."""
+
+_REFUSAL_NAMES = """
+TOPIC_AUTHORIZATION_FAILED GROUP_AUTHORIZATION_FAILED CLUSTER_AUTHORIZATION_FAILED TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+SASL_AUTHENTICATION_FAILED _AUTHENTICATION _SSL SECURITY_DISABLED UNSUPPORTED_SASL_MECHANISM MSG_SIZE_TOO_LARGE INVALID_MSG
+INVALID_RECORD TOPIC_EXCEPTION INVALID_REQUEST UNSUPPORTED_VERSION POLICY_VIOLATION INVALID_CONFIG INVALID_PARTITIONS
+INVALID_TRANSACTION_TIMEOUT _INVALID_ARG _UNSUPPORTED_FEATURE _NOT_IMPLEMENTED
+"""
+_REFUSALS = frozenset(getattr(KafkaError, name) for name in _REFUSAL_NAMES.split())
+"""What will be so the next time, too; everything else may pass."""
+FENCED = frozenset((KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH))
+MISSING = frozenset((KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART))
+
+QUIET = logging.getLogger("hotspare.bus.kafka")
+"""The client's own log: it tells every failed attempt to connect, which is no news to whoever reads hotspare's."""
+QUIET.addHandler(logging.NullHandler())
+QUIET.propagate = False
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    """What a URL says. `options` go to every client as they are."""
+
+    bootstrap: str
+    timeout_ms: int = TIMEOUT_MS
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def timeout_s(self) -> float:
+        return self.timeout_ms / 1000
+
+
+def parse_kafka_url(url: str) -> KafkaSettings:
+    """Of `kafka://host:9092[,host:9092 ...][?option=value&...]`. UsageError, without what may be secret, for any other text.
+
+    `timeout_ms` is how long one call waits for the bus; all other options are those of librdkafka.
+    """
+    rest, _, query = url.removeprefix("kafka://").partition("?")
+    hosts = rest.rstrip("/").split(",")
+    if not all(_HOST.fullmatch(host) for host in hosts):
+        raise UsageError(
+            "a kafka bus is named by its brokers",
+            hint="use kafka://host:9092[,host:9092][?option=value]; a name and password go into sasl.username and sasl.password",
+        )
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    timeout_text = options.pop("timeout_ms", str(TIMEOUT_MS))
+    if not timeout_text.isdecimal() or not 100 <= int(timeout_text) <= TIMEOUT_MS_MAX:
+        raise UsageError("option timeout_ms of a kafka bus cannot be used", hint=f"use 100 to {TIMEOUT_MS_MAX}")
+    for name in options:
+        if not _OPTION.fullmatch(name):
+            raise UsageError("a kafka bus has an option whose name cannot be one", hint="options are those of librdkafka")
+        if name in _OURS:
+            raise UsageError(f"option {name} of a kafka bus is set by hotspare", hint="leave it out")
+    return KafkaSettings(",".join(hosts), int(timeout_text), options)
+
+
+def client_settings(settings: KafkaSettings) -> dict[str, Any]:
+    """What all clients have in common."""
+    return {
+        "client.id": "hotspare",
+        "socket.nagle.disable": True,
+        "socket.keepalive.enable": True,
+        "reconnect.backoff.ms": 20,
+        "reconnect.backoff.max.ms": 500,
+        "retry.backoff.ms": 20,
+        "retry.backoff.max.ms": 200,
+        "allow.auto.create.topics": False,
+        "message.max.bytes": WIRE_BYTES_MAX,
+        "receive.message.max.bytes": WIRE_BYTES_MAX + (1 << 20),
+        **settings.options,
+        "bootstrap.servers": settings.bootstrap,
+    }
+
+
+def producer_settings(settings: KafkaSettings) -> dict[str, Any]:
+    """Of every producer: nothing is written twice or out of order, and it counts when all replicas in sync have it."""
+    return {
+        **client_settings(settings),
+        "enable.idempotence": True,
+        "acks": "all",
+        "linger.ms": 0,
+        "queue.buffering.max.messages": 1_000_000,
+        "batch.size": WIRE_BYTES_MAX,
+        "batch.num.messages": 1_000_000,
+        "delivery.timeout.ms": settings.timeout_ms,
+    }
+
+
+def refused_options(settings: KafkaSettings) -> UsageError:
+    """The client does not take one of the options; which, it says only together with its value."""
+    names = ", ".join(sorted(settings.options)) or "none"
+    return UsageError(
+        "the kafka client refuses an option of the bus's url", detail=f"options: {names}", hint="see librdkafka's list"
+    )
+
+
+def error_of(raised: KafkaException) -> KafkaError:
+    error: KafkaError = raised.args[0]
+    return error
+
+
+def bus_error(raised: KafkaException, what: str) -> HotspareError:
+    """The error to raise for a call that wrote nothing. `what` completes "kafka cannot ..."."""
+    error = error_of(raised)
+    detail = f"{error.name()}: {error.str()}"
+    if error.code() in _REFUSALS:
+        return BusError(f"kafka cannot {what}", detail=detail, hint="see the broker's log for the reason")
+    return BusUnavailable(f"kafka cannot {what} now", detail=detail)

@@ -1,0 +1,90 @@
+"""Publishing for one engine: fencing by Kafka's own producer fencing, ordered by epochs that stand in the group's topic.
+
+The broker lets only the last writer that was opened commit, whoever opened it. An engine that won an old epoch and slept may open
+it last; so every fence writes its epoch as its first commit, and whoever finds a newer one there gives way. The newer engine, whose
+writer was taken by that, fences again (contract: the same epoch may).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hotspare.bus import limits
+from hotspare.bus.contract import Commit, Progress
+from hotspare.bus.kafka_progress import EPOCH_KEY, ProgressReader, encode_epoch, encode_progress, progress_topic, stream_key
+from hotspare.bus.kafka_writer import Record, Writer, Writers, records_of
+from hotspare.errors import BusError, Fenced, UnknownResult
+
+_FENCE_ATTEMPTS = 4
+
+
+class KafkaProducer:
+    """A `Producer` (contract)."""
+
+    def __init__(self, group: str, topics: tuple[str, ...], writers: Writers, record: ProgressReader) -> None:
+        self._group = group
+        self._topics = topics
+        self._writers = writers
+        self._record = record
+        self._writer: Writer | None = None
+        self._epoch = 0
+
+    def fence(self, epoch: int) -> None:
+        limits.check_epoch(epoch)
+        self._give_up()
+        self._check_newest(epoch)  # before it takes the right from an engine that has it rightly
+        for _ in range(_FENCE_ATTEMPTS):
+            writer = self._writers.open()
+            self._check_newest(epoch)
+            try:
+                writer.commit([Record(progress_topic(self._group), encode_epoch(epoch), EPOCH_KEY)])
+            except Fenced:
+                continue
+            self._writer, self._epoch = writer, epoch
+            self._writers.warm_up()
+            return
+        raise UnknownResult(
+            f"others fence group {self._group} at the same time", detail=f"epoch {epoch}", hint="fence again, a little later"
+        )
+
+    def progress(self) -> Mapping[str, Progress]:
+        return self._record.read().progress
+
+    def publish(self, epoch: int, commit: Commit) -> None:
+        limits.check_epoch(epoch)
+        limits.check_commit(self._group, self._topics, commit)
+        writer = self._writer
+        if writer is None or epoch != self._epoch:
+            raise limits.fenced(self._group, epoch, self._epoch)
+        records = [record for topic, messages in commit.messages.items() for record in records_of(topic, 0, messages)]
+        place = progress_topic(self._group)
+        records += [Record(place, encode_progress(each), stream_key(stream)) for stream, each in commit.progress.items()]
+        if not records:
+            return
+        try:
+            writer.commit(records)
+        except Fenced as error:
+            self._give_up()
+            raise self._fenced(epoch, error) from error
+        except UnknownResult:
+            self._give_up()
+            raise
+
+    def close(self) -> None:
+        self._give_up()
+
+    def _give_up(self) -> None:
+        self._writer, self._epoch = None, 0
+
+    def _check_newest(self, epoch: int) -> None:
+        newest = self._record.read().epoch
+        if newest > epoch:
+            raise limits.fenced(self._group, epoch, newest)
+
+    def _fenced(self, epoch: int, error: Fenced) -> Fenced:
+        """Under which epoch the other one publishes, where it says so already."""
+        try:
+            newest = self._record.read().epoch
+        except BusError:
+            return error
+        return limits.fenced(self._group, epoch, newest) if newest > epoch else error

@@ -1,0 +1,61 @@
+"""One partition of the bus in memory: messages in order of offset, with the holes that a bus may leave between them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hotspare.bus.contract import Message, Outgoing
+
+
+@dataclass(slots=True)
+class Log:
+    """`begin` is the oldest offset kept, `end` the next one to be given; `messages` rise in offset between them."""
+
+    begin: int = 0
+    end: int = 0
+    newest_us: int = 0
+    messages: list[Message] = field(default_factory=list)
+
+    def index(self, offset: int) -> int:
+        """Where in `messages` the first one at or after `offset` stands."""
+        messages = self.messages
+        if not messages or offset <= messages[0].offset:
+            return 0
+        if messages[-1].offset - messages[0].offset == len(messages) - 1:  # no hole
+            return min(offset - messages[0].offset, len(messages))
+        return bisect_left(messages, offset, key=lambda message: message.offset)
+
+    def append(self, outgoing: Sequence[Outgoing], now_us: int) -> int:
+        """Append with one time that never falls; returns the first offset."""
+        first = self.end
+        if outgoing:
+            self.newest_us = max(now_us, self.newest_us)
+        for index, message in enumerate(outgoing):
+            self.messages.append(Message(first + index, self.newest_us, bytes(message.value), tuple(message.headers)))
+        self.end = first + len(outgoing)
+        return first
+
+    def skip(self, count: int) -> None:
+        """Leave a hole, as control records, compaction and transactions that were aborted do."""
+        self.end += count
+
+    def trim(self, before_offset: int) -> None:
+        """Forget what stands before this offset."""
+        before_offset = min(before_offset, self.end)
+        if before_offset > self.begin:
+            del self.messages[: self.index(before_offset)]
+            self.begin = before_offset
+
+    def read(self, offset: int, messages_max: int, bytes_max: int) -> list[Message]:
+        """Messages from `offset` on within both limits, at least one where there is one."""
+        taken: list[Message] = []
+        total = 0
+        start = self.index(offset)
+        for message in self.messages[start : start + messages_max]:
+            total += len(message.value)
+            if taken and total > bytes_max:
+                break
+            taken.append(message)
+        return taken

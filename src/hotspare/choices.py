@@ -1,0 +1,43 @@
+"""Words among which a command line and a program choose alike. Loads nothing, so that `hotspare --help` stays quick."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class RunnerKind(Enum):
+    ORDERED = "ordered"
+    """Spark reads and runs the head; the core runs in the driver. The default."""
+    LOCAL = "local"
+    """No Spark: the reference runner, for tests."""
+
+
+class HeadPlace(Enum):
+    """Where the head runs; the outputs are the same."""
+
+    DRIVER = "driver"
+    """In the engine's process, which then has to decode too."""
+    WORKERS = "workers"
+    """In Spark's Python workers, beside the core."""
+
+
+class KafkaReader(Enum):
+    """How Spark reads a Kafka bus; the outputs are the same."""
+
+    SOURCE = "source"
+    """Spark's own Kafka source, in micro-batches. The default."""
+    SPAN = "span"
+    """A task that follows the topics (runners/spark/span.py): least latency, less throughput where messages are small."""
+
+
+class OnDivergence(Enum):
+    """What a spare does whose outputs alone differ from the committed ones."""
+
+    STOP = "stop"
+    CONTINUE = "continue"
+    """It stays a standby, goes on raising the alarm in its member record, and takes over only where nobody else can."""
+
+
+class LogFormat(Enum):
+    HUMAN = "human"
+    JSON = "json"

@@ -1,0 +1,70 @@
+"""Opens what must be there already: who only looks, or names a file wrongly, makes no file."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from hotspare.errors import UsageError
+
+if TYPE_CHECKING:
+    from hotspare.bus.contract import Bus
+    from hotspare.coordination.contract import Coordination
+    from hotspare.stores.contract import Store
+
+_MAKERS = "`hotspare run` and `hotspare publish` make it: is the name right?"
+
+
+def existing_bus(stack: ExitStack, url: str) -> Bus:
+    """Closed with `stack`. UsageError where it would be a file that does not exist."""
+    from hotspare.bus.open import open_bus
+
+    if not _is_there(url):
+        raise UsageError(f"no bus is at {url}", detail=f"there is no file {_path(url)}", hint=_MAKERS)
+    opened = open_bus(url)
+    stack.callback(opened.close)
+    return opened
+
+
+def existing_coordination(stack: ExitStack, url: str, bus_url: str) -> Coordination:
+    """Closed with `stack`. By its own URL, else beside an existing bus, where no engine may have been yet: then it is empty."""
+    from hotspare.coordination.memory import MemoryCoordination
+    from hotspare.coordination.open import default_coordination_url, open_coordination
+
+    if url and not _is_there(url):
+        raise UsageError(f"no coordination is at {url}", detail=f"there is no file {_path(url)}", hint="is the name right?")
+    chosen = url or default_coordination_url(bus_url)
+    if not _is_there(chosen):
+        return MemoryCoordination().client("nobody")
+    opened = open_coordination(chosen)
+    stack.callback(opened.close)
+    return opened
+
+
+def existing_store(stack: ExitStack, url: str, bus_url: str) -> Store | None:
+    """Closed with `stack`. None where no snapshot was ever written beside the bus, or where nothing says where they are."""
+    from hotspare.stores.open import default_store_url, open_store
+
+    if url and not _is_there(url):
+        raise UsageError(f"no snapshots are at {url}", detail=f"there is no folder {_path(url)}", hint="is the name right?")
+    chosen = url or (default_store_url(bus_url) if bus_url else "")
+    if not chosen or not _is_there(chosen):
+        return None
+    opened = open_store(chosen)
+    stack.callback(opened.close)
+    return opened
+
+
+def _path(url: str) -> Path | None:
+    """The file or folder that a URL names; None of one that names none, or is no right URL: who opens it says so."""
+    if url.startswith("sqlite:///"):
+        path = url.removeprefix("sqlite:///").partition("?")[0]
+        return Path(path) if path else None
+    return Path(unquote(urlsplit(url).path)) if url.startswith("file:///") else None
+
+
+def _is_there(url: str) -> bool:
+    path = _path(url)
+    return path is None or path.exists()

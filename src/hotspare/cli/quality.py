@@ -1,0 +1,93 @@
+"""`hotspare quality`: show the quality of service of a group's streams, or change one while the group runs (SPEC D1, Z16)."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hotspare.coordination.contract import Coordination, Member
+    from hotspare.ha.qualities import Qualities
+
+_POLL_S = 0.05
+_SILENT_MS_MAX = 2_000
+
+
+def command(
+    group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it, PREFIX.PROJECT, or its project alone.")],
+    stream: Annotated[str, typer.Argument(help="Output stream, QUERY/WINDOW.")] = "",
+    quality: Annotated[str, typer.Argument(help='New quality: precise, simple, "buffered 15 seconds", "trimmed 10 events".')] = "",
+    bus: Annotated[str, typer.Option(help="Bus of the group; tells where coordination is.")] = "",
+    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")] = "",
+    timeout_s: Annotated[float, typer.Option(help="How long to wait until the engines have read the change.")] = 5.0,
+) -> None:
+    """Show which quality each engine acts by; with STREAM and QUALITY, change it. No engine restarts."""
+    from hotspare.coordination.open import default_coordination_url, open_coordination
+    from hotspare.errors import UsageError
+    from hotspare.ha import qualities
+    from hotspare.model.quality import parse_quality
+
+    if not (bus or coordination):
+        raise UsageError("neither --bus nor --coordination was given")
+    if bool(stream) is not bool(quality):
+        raise UsageError("a stream and its new quality come together", hint="give both, or neither to see what is")
+    wanted = parse_quality(quality) if quality else None
+    service = open_coordination(coordination or default_coordination_url(bus))
+    try:
+        name = _group(service, group)
+        known = qualities.current(service, name)
+        if known is None:
+            raise UsageError(f"no engine of group {name} ever started", hint="`hotspare status` shows the groups")
+        if wanted is not None:
+            qualities.checked_stream(known, stream)
+            version = qualities.ask_for(service, name, stream, wanted)
+            typer.echo(f"asked for {wanted} of stream {stream}, as change {version}")
+            _wait(service, name, version, timeout_s)
+            known = qualities.current(service, name) or known
+        for line in lines(known, _present(service.members(name))):
+            typer.echo(line)
+    finally:
+        service.close()
+
+
+def lines(known: Qualities, members: Sequence[Member]) -> list[str]:
+    """What is asked for per stream, and where an engine does not act by it yet."""
+    found = []
+    for stream, quality in known.by_stream.items():
+        found.append(f"{stream}  {quality}")
+        for member in members:
+            acts_by = json.loads(member.detail.get("qualities", "{}")).get(stream, "unknown")
+            if acts_by != str(quality):
+                found.append(f"  {member.engine} still acts by {acts_by}")
+            elif stream in json.loads(member.detail.get("qualities_pending", "[]")):
+                found.append(f"  {member.engine} does not hold all that is not committed yet")
+    return found
+
+
+def _group(service: Coordination, name: str) -> str:
+    from hotspare.errors import UsageError
+
+    groups = service.groups()
+    found = [name] if name in groups else [g for g in groups if g.endswith(f".{name}")]
+    if len(found) != 1:
+        raise UsageError(f"{len(found)} groups are called {name!r}", hint="groups: " + ", ".join(groups) if groups else "")
+    return found[0]
+
+
+def _present(members: Sequence[Member]) -> list[Member]:
+    """The engines that gave word lately."""
+    newest_ms = max((m.seen_ms for m in members), default=0)
+    return [m for m in members if newest_ms - m.seen_ms < _SILENT_MS_MAX]
+
+
+def _wait(service: Coordination, group: str, version: int, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if all(int(m.detail.get("quality_version", "0")) >= version for m in _present(service.members(group))):
+            return
+        time.sleep(_POLL_S)

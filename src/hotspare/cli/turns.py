@@ -1,0 +1,135 @@
+"""What `publish` and `subscribe` share: work alone, or in turns with other instances of the same adapter (SPEC C14, E8, E9)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import typer
+
+from hotspare.errors import HotspareError, UsageError
+
+if TYPE_CHECKING:
+    from hotspare.adapters.adapter_group import AdapterRole
+    from hotspare.bus.contract import Bus
+    from hotspare.coordination.contract import Member
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOptions:
+    """`group` "" stands for an adapter that works alone. `meta_topic`: where roles are written down, "" for nowhere (SPEC B5)."""
+
+    group: str = ""
+    coordination_url: str = ""
+    lease_ms: int = 1000
+    meta_topic: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """Which bus, and with whom in turns: by options, else by a transport configuration file."""
+
+    bus_url: str
+    turns: TurnOptions
+    partition: int = 0
+    date_format: str = ""
+
+
+def transport(file: Path | None, bus_url: str, turns: TurnOptions) -> Transport:
+    """Options win over the file. What the file says without effect goes to standard error. UsageError without a bus."""
+    if file is None:
+        if not bus_url:
+            raise UsageError("no bus is named", hint="give --bus URL or --transport-config FILE")
+        return Transport(bus_url, turns)
+    from hotspare.adapters.transport_config import load_transport_config
+
+    config = load_transport_config(file)
+    for note in config.notes:
+        typer.echo(f"hotspare: {file}: {note}", err=True)
+    chosen = bus_url or config.bus_url
+    if not chosen:
+        raise UsageError(f"file {file} names no bus", hint="give --bus URL, or hostport in its section kafka")
+    group = turns.group or config.group
+    coordination_url = turns.coordination_url or (config.coordination_url if group else "")
+    options = TurnOptions(group, coordination_url, turns.lease_ms, config.meta_topic)
+    return Transport(chosen, options, config.partition, config.date_format)
+
+
+def in_turns(
+    options: TurnOptions, bus: Bus, bus_url: str, work: Callable[[threading.Event], _T], stop: threading.Event
+) -> _T | None:
+    """What `work` returned, once it ended by itself or by `stop`; None if it never had a turn."""
+    if not options.group:
+        if options.coordination_url:
+            raise UsageError("--coordination without --group has no effect", hint="name the group of this adapter with --group")
+        return work(stop)
+    from hotspare.adapters.adapter_group import AdapterGroup, AdapterSettings
+    from hotspare.coordination.open import default_coordination_url, open_coordination
+    from hotspare.host.frozen import end_frozen_process
+
+    member = _member()
+    coordination = open_coordination(options.coordination_url or default_coordination_url(bus_url))
+    try:
+        settings = AdapterSettings(options.group, options.lease_ms)
+        with _reported(options, member.engine, bus) as changed:
+            return AdapterGroup(coordination, settings, member, end_frozen_process, changed).run(work, stop)
+    finally:
+        coordination.close()
+
+
+def _member() -> Member:
+    import os
+    import platform
+    import socket
+
+    import hotspare
+    from hotspare.coordination.contract import Member
+    from hotspare.host.options import default_engine_name
+    from hotspare.processes import process_start
+
+    return Member(
+        engine=default_engine_name(),
+        address="",
+        process_id=os.getpid(),
+        process_start=process_start(os.getpid()),
+        host=socket.gethostname(),
+        project_hash="",
+        versions=f"hotspare {hotspare.__version__}",
+        cpu=platform.machine(),
+        role="adapter",
+        sequences={},
+        detail={},
+    )
+
+
+@contextlib.contextmanager
+def _reported(options: TurnOptions, instance: str, bus: Bus) -> Iterator[Callable[[AdapterRole, int], None]]:
+    """A listener that logs each new role, and writes it to the meta topic where there is one."""
+    from hotspare.bus.contract import Outgoing, Partition
+    from hotspare.telemetry.log import Log, LogEvent, configure_logging
+
+    configure_logging()
+    log = Log().bind(group=options.group, instance=instance)
+    if options.meta_topic and options.meta_topic not in bus.topics():
+        bus.create_topic(options.meta_topic)
+
+    def changed(role: AdapterRole, epoch: int) -> None:
+        log.event(LogEvent.ROLE_CHANGED, f"this adapter is {role.value}", role=role.value, epoch=epoch)
+        if options.meta_topic:
+            state = {"group": options.group, "instance": instance, "role": role.value, "epoch": epoch}
+            with contextlib.suppress(HotspareError):  # for people only; never in the way of the work
+                bus.append(Partition(options.meta_topic), [Outgoing(json.dumps(state, sort_keys=True).encode())])
+
+    yield changed
+
+
+def say_port(port: int) -> None:
+    """Tell whoever started an adapter where it listens."""
+    typer.echo(f"listening on port {port}", err=True)

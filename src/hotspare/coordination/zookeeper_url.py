@@ -1,0 +1,116 @@
+"""What `zookeeper://a:2181,b:2181/path?option=value` says, checked before anything is connected to."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote
+
+from hotspare.errors import UsageError
+
+PORT = 2181
+ROOT = "/hotspare"
+HOSTS_MAX = 20
+PATH_LENGTH_MAX = 500
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?")
+_NUMBERS = {"session_timeout_ms": (200, 60_000), "call_timeout_ms": (10, 60_000), "connect_timeout_ms": (10, 600_000)}
+_TEXTS = ("user", "password", "password_file")
+_HINT = "use zookeeper://host:port[,host:port ...][/path][?option=value&...]"
+_OPTIONS = f"options are {', '.join((*_NUMBERS, *_TEXTS))}"
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperTarget:
+    """`hosts` as the client takes them; `root` is the node below which everything is kept, "" for the top.
+
+    `session_timeout_ms`    how long the servers wait for a word of this client before they remove its members
+    `call_timeout_ms`       how long a call of an engine waits for an answer
+    `connect_timeout_ms`    how long opening waits for a connection
+    `user`, `password`      digest credentials; with them, what is created is for this user alone
+    """
+
+    hosts: str
+    root: str = ROOT
+    session_timeout_ms: int = 4_000
+    call_timeout_ms: int = 150
+    connect_timeout_ms: int = 10_000
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+    @property
+    def credential(self) -> str:
+        return f"{self.user}:{self.password}" if self.user else ""
+
+
+def parse_zookeeper_url(url: str) -> ZooKeeperTarget:
+    """UsageError, never with a secret in it, for a URL that cannot be used. Without a path everything is below `/hotspare`."""
+    rest, _, query = url.partition("://")[2].partition("?")
+    hosts, slash, path = rest.partition("/")
+    target: dict[str, str | int] = {"hosts": _hosts(hosts)}
+    if slash and path.strip("/"):
+        target["root"] = _root(path)
+    options = _options(query)
+    for name, (least, most) in _NUMBERS.items():
+        if name in options:
+            target[name] = _number(name, options[name], least, most)
+    target |= _credentials(options)
+    return ZooKeeperTarget(**target)  # type: ignore[arg-type]
+
+
+def _hosts(text: str) -> str:
+    if "@" in text:
+        raise UsageError("a zookeeper:// URL takes no user before the host", hint="use ?user=NAME&password=WORD")
+    names = text.split(",")
+    found = [_HOST.fullmatch(name) for name in names]
+    bad = next((name for name, match in zip(names, found, strict=True) if match is None or not _is_port(match["port"])), None)
+    if bad is not None or len(names) > HOSTS_MAX:
+        raise UsageError(f"{(bad if bad is not None else text)[:80]!r} is no zookeeper host", hint=_HINT)
+    return ",".join(f"{match['name']}:{match['port'] or PORT}" for match in found if match is not None)
+
+
+def _is_port(text: str | None) -> bool:
+    return text is None or 1 <= int(text) <= 65_535
+
+
+def _root(path: str) -> str:
+    parts = unquote(path).strip("/").split("/")
+    text = "/" + "/".join(parts)
+    is_usable = all(part not in ("", ".", "..") and part.isprintable() for part in parts)
+    if not is_usable or len(text) > PATH_LENGTH_MAX or parts[0] == "zookeeper":
+        raise UsageError(
+            f"zookeeper path {text[:80]!r} cannot be used", hint="use /name/name, and not /zookeeper, which is its own"
+        )
+    return text
+
+
+def _options(query: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name not in _NUMBERS and name not in _TEXTS:
+            raise UsageError(f"option {name[:40]!r} of a zookeeper:// URL is not known", hint=_OPTIONS)
+        if name in options:
+            raise UsageError(f"option {name!r} of a zookeeper:// URL is given twice", hint=_OPTIONS)
+        options[name] = value
+    return options
+
+
+def _number(name: str, text: str, least: int, most: int) -> int:
+    if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+        raise UsageError(f"option {name}={text[:20]!r} of a zookeeper:// URL cannot be used", hint=f"use {least} to {most}")
+    return int(text)
+
+
+def _credentials(options: dict[str, str]) -> dict[str, str]:
+    user, password, file = (options.get(name, "") for name in _TEXTS)
+    if file:
+        try:
+            password = Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            text = f"password_file {file[:200]} of a zookeeper:// URL cannot be read"
+            raise UsageError(text, detail=type(error).__name__, hint="name a file with the password in it") from error
+    if not user and not password:
+        return {}
+    if not user or not password or ":" in user:
+        raise UsageError("user and password of a zookeeper:// URL go together", hint="a user's name holds no colon")
+    return {"user": user, "password": password}

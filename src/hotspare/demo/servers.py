@@ -1,0 +1,51 @@
+"""The demo's site with real servers: three Kafka brokers and a ZooKeeper on this machine, for as long as the demo runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hotspare.demo.site import Site
+from hotspare.testing.kafka_server import KafkaServers
+from hotspare.testing.zookeeper_server import ZooKeeperServer
+
+BROKERS = 3
+
+
+class _OneBroker:
+    """Stops broker after broker, always one at a time."""
+
+    def __init__(self, servers: KafkaServers) -> None:
+        self._servers = servers
+        self._stopped = 0
+        self._next = 1
+
+    def stop_one(self) -> str:
+        self._stopped, self._next = self._next, self._next % len(self._servers.brokers) + 1
+        self._servers.kill(self._stopped)
+        return f"broker {self._stopped} of {len(self._servers.brokers)}"
+
+    def start_again(self) -> None:
+        self._servers.restart(self._stopped)
+
+
+class _ZooKeeper:
+    def __init__(self, server: ZooKeeperServer) -> None:
+        self._server = server
+
+    def stop_one(self) -> str:
+        self._server.stop()
+        return "zookeeper"
+
+    def start_again(self) -> None:
+        self._server.restart()
+
+
+@contextmanager
+def kafka_and_zookeeper(folder: Path, brokers: int = BROKERS) -> Iterator[Site]:
+    """Start the servers with their data in `folder`, and end them."""
+    with KafkaServers.start(folder, brokers) as kafka, ZooKeeperServer.start(folder / "zookeeper") as zookeeper:
+        stoppable = _OneBroker(kafka) if brokers > 1 else None
+        store = (folder / "snapshots").as_uri()
+        yield Site(kafka.url, zookeeper.url, store, stoppable, _ZooKeeper(zookeeper))

@@ -1,0 +1,213 @@
+"""Events as an Avro object container file per message: read by any Avro library, no registry needed.
+
+The schema follows from the window's: a record with `opcode` and `flags` and a field per field, each of which may be null. Dates and
+stamps are whole seconds and microseconds since 1970, money is `decimal(18, 4)`. Input may have been written with another schema
+of flat records: fields are taken by name, and a value is taken if it is exactly one of the field's type.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import io
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.engine.batch import ARROW_TYPE
+from hotspare.engine.codec.csv_decode import FLAG_WORDS, OPCODE_WORDS, DecodedRows, coded
+from hotspare.engine.codec.csv_split import BAD_TEXT_LENGTH_MAX, BadRow, RowReason
+from hotspare.engine.codec.json_plain import meta_names
+from hotspare.engine.letters import flag_letters, opcode_letters
+from hotspare.model.types import FieldType, Schema
+
+MAGIC = b"Obj\x01"
+_CODECS = ("null",)
+"""Packed blocks are refused: a small message could unpack to any size."""
+_FLAT = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_FLAT_COMPLEX = frozenset({"fixed", "enum"})
+_AVRO_TYPE: dict[FieldType, Any] = {
+    FieldType.INT32: "int",
+    FieldType.INT64: "long",
+    FieldType.DOUBLE: "double",
+    FieldType.STRING: "string",
+    FieldType.DATE: "long",
+    FieldType.STAMP: "long",
+    FieldType.MONEY: {"type": "bytes", "logicalType": "decimal", "precision": 18, "scale": 4},
+    FieldType.BLOB: "bytes",
+}
+_OPCODES, _FLAGS = frozenset(OPCODE_WORDS.texts.to_pylist()), frozenset(FLAG_WORDS.texts.to_pylist())
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+_MONEY_DIGITS_MAX = 10**18
+
+
+def avro_schema(schema: Schema) -> dict[str, Any]:
+    """The Avro schema of a window's events. Field names that Avro does not allow are kept: its libraries read them."""
+    opcode, flags = (name.replace(":", "_") for name in meta_names(schema))
+    fields: list[dict[str, Any]] = [{"name": opcode, "type": "string"}, {"name": flags, "type": "string"}]
+    fields += [{"name": f.name, "type": ["null", _AVRO_TYPE[f.type]], "default": None} for f in schema.fields]
+    return {"type": "record", "name": "event", "fields": fields}
+
+
+def encode_rows(rows: pa.RecordBatch, schema: Schema) -> bytes:
+    """A batch of outputs (`engine.batch.output_schema`) as a container file."""
+    import fastavro
+
+    opcode, flags = (name.replace(":", "_") for name in meta_names(schema))
+    columns: dict[str, list[Any]] = {
+        opcode: opcode_letters(rows.column("hs:opcode")).to_pylist(),
+        flags: flag_letters(rows.column("hs:flags")).to_pylist(),
+    }
+    for field in schema.fields:
+        column = rows.column(field.name)
+        columns[field.name] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+    records = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    sink = io.BytesIO()
+    fastavro.writer(sink, fastavro.parse_schema(avro_schema(schema)), records)
+    return sink.getvalue()
+
+
+def decode_events(value: bytes, message: int, schema: Schema, window: str) -> tuple[DecodedRows | None, list[BadRow]]:
+    """Events of a message of input, and bad rows. A message that is no container file of flat records is one bad row."""
+    bad: list[BadRow] = []
+    kept: list[int] = []
+    opcodes: list[str] = []
+    flags: list[str] = []
+    columns: list[list[Any]] = [[] for _ in schema.fields]
+    opcode_name, flags_name = (name.replace(":", "_") for name in meta_names(schema))
+    index = -1
+    try:
+        for index, record in enumerate(_records(value)):
+            try:
+                values = [_TAKEN[f.type](record.get(f.name), f.name) for f in schema.fields]
+                opcode, flag = _word(record.get(opcode_name), "i", opcode_name), _word(record.get(flags_name), "n", flags_name)
+            except _Refused as error:
+                bad.append(_bad(message, index, error.reason, f"window {window}, row {index}: {error.sentence}", record))
+                continue
+            kept.append(index)
+            opcodes.append(opcode)
+            flags.append(flag)
+            for column, taken in zip(columns, values, strict=True):
+                column.append(taken)
+    except Exception as error:  # a reader of damaged files may raise anything
+        sentence = f"window {window}, row {index + 1}: the message is no Avro file of flat records: {error}"[:500]
+        return None, [BadRow(message, 0, RowReason.FORMAT, sentence.partition("\n")[0], value[:200].hex())]
+    if not kept:
+        return None, bad
+    arrays = [pa.array(column, ARROW_TYPE[f.type]) for column, f in zip(columns, schema.fields, strict=True)]
+    opcode_codes, _ = coded(pa.array(opcodes), OPCODE_WORDS)
+    flag_codes, _ = coded(pa.array(flags), FLAG_WORDS)
+    numbers = np.array(kept, np.int32)
+    return DecodedRows(np.full(len(kept), message, np.int64), numbers, opcode_codes, flag_codes, arrays), bad
+
+
+class _Refused(Exception):
+    def __init__(self, reason: RowReason, sentence: str) -> None:
+        super().__init__(sentence)
+        self.reason = reason
+        self.sentence = sentence
+
+
+def _records(value: bytes) -> Iterator[dict[str, Any]]:
+    import fastavro
+
+    if not value.startswith(MAGIC):
+        raise ValueError("it does not begin as a container file")
+    reader = fastavro.reader(io.BytesIO(value))
+    if reader.codec not in _CODECS:
+        raise ValueError(f"its blocks are packed by {reader.codec}")
+    _check_flat(reader.writer_schema)
+    for number, record in enumerate(reader):
+        if number > len(value):
+            raise ValueError("it has more records than bytes")
+        if not isinstance(record, dict):
+            raise TypeError("it holds no records")
+        yield record
+
+
+def _check_flat(schema: Any) -> None:
+    """Only records of single values: what is nested could be of any size, whatever the size of the message."""
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise ValueError("it holds no records")
+    for field in schema["fields"]:
+        for type_ in field["type"] if isinstance(field["type"], list) else [field["type"]]:
+            name = type_.get("type") if isinstance(type_, dict) else type_
+            if name not in _FLAT and name not in _FLAT_COMPLEX:
+                raise ValueError(f"field {str(field['name'])[:80]} is nested")
+
+
+def _word(value: Any, otherwise: str, name: str) -> str:
+    words, reason = (_OPCODES, RowReason.OPCODE) if name.endswith("opcode") else (_FLAGS, RowReason.FLAG)
+    text = otherwise if value is None else value
+    if not isinstance(text, str) or text.strip().lower() not in words:
+        raise _Refused(reason, f"{str(value)[:80]!r} is no {'opcode' if reason is RowReason.OPCODE else 'flag'}")
+    return text
+
+
+def _wrong(value: Any, name: str, type_: FieldType) -> _Refused:
+    return _Refused(RowReason.FIELD_TYPE, f"{str(value)[:80]!r} is no {type_.value} for field {name}")
+
+
+def _whole(type_: FieldType, bits: int) -> Callable[[Any, str], Any]:
+    def take(value: Any, name: str) -> Any:
+        if isinstance(value, datetime.datetime) and type_ in (FieldType.DATE, FieldType.STAMP):
+            whole = (value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)) - _EPOCH
+            return whole // (_MICROSECOND if type_ is FieldType.STAMP else datetime.timedelta(seconds=1))
+        if value is not None and (type(value) is not int or not -(1 << bits - 1) <= value < 1 << bits - 1):
+            raise _wrong(value, name, type_)
+        return value
+
+    return take
+
+
+def _double(value: Any, name: str) -> Any:
+    if value is None or type(value) is float:
+        return value
+    if type(value) is not int or int(float(value)) != value:
+        raise _wrong(value, name, FieldType.DOUBLE)
+    return float(value)
+
+
+def _string(value: Any, name: str) -> Any:
+    if value is not None and not isinstance(value, str):
+        raise _wrong(value, name, FieldType.STRING)
+    return value
+
+
+def _blob(value: Any, name: str) -> Any:
+    if value is not None and not isinstance(value, bytes):
+        raise _wrong(value, name, FieldType.BLOB)
+    return value
+
+
+def _money(value: Any, name: str) -> Any:
+    if value is None:
+        return None
+    if type(value) is int:
+        value = decimal.Decimal(value)
+    if not isinstance(value, decimal.Decimal) or not value.is_finite():
+        raise _wrong(value, name, FieldType.MONEY)
+    units = int(value.scaleb(4, _WIDE))
+    if abs(units) >= _MONEY_DIGITS_MAX or decimal.Decimal(units).scaleb(-4, _WIDE) != value:
+        raise _wrong(value, name, FieldType.MONEY)
+    return decimal.Decimal(units).scaleb(-4, _WIDE)
+
+
+_WIDE = decimal.Context(prec=60)
+_TAKEN: dict[FieldType, Callable[[Any, str], Any]] = {
+    FieldType.INT32: _whole(FieldType.INT32, 32),
+    FieldType.INT64: _whole(FieldType.INT64, 64),
+    FieldType.DATE: _whole(FieldType.DATE, 64),
+    FieldType.STAMP: _whole(FieldType.STAMP, 64),
+    FieldType.DOUBLE: _double,
+    FieldType.STRING: _string,
+    FieldType.BLOB: _blob,
+    FieldType.MONEY: _money,
+}
+
+
+def _bad(message: int, index: int, reason: RowReason, sentence: str, record: dict[str, Any]) -> BadRow:
+    return BadRow(message, index, reason, sentence, str(record)[:BAD_TEXT_LENGTH_MAX])

@@ -1,0 +1,315 @@
+"""JSON messages to events, whole batches at a time (SPEC I4). What they mean is said in `json_plain`; this is its fast twin.
+
+Objects that stand one per line, and arrays of flat objects, are read from the bytes of all messages together by one call of
+Arrow's parser. What it takes is what the plain decoder takes, with equal values, because only messages go there in which events
+cannot run into each other: every line begins and ends with a brace, or one pair of square brackets encloses the whole; so a
+number of rows equal to that of lines means one row each. A batch that it refuses is halved until the messages that it refuses
+stand alone; these, and those of other shapes, are decoded plainly. So what comes of a message depends on that message alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from hotspare.engine.batch import ARROW_TYPE
+from hotspare.engine.codec.csv_decode import FLAG_WORDS, OPCODE_WORDS, DecodedRows, Words, coded, kept_rows, parsed
+from hotspare.engine.codec.csv_split import BadRow, is_utf8, joined, numbered
+from hotspare.engine.codec.json_plain import EVENT_MEMBER, decode_plainly, meta_names, text_members
+from hotspare.engine.elementwise import Rows, true_rows
+from hotspare.model.events import Flag, Opcode
+from hotspare.model.types import FieldType, Schema
+
+_Bytes = npt.NDArray[np.uint8]
+_Bools = npt.NDArray[np.bool_]
+_LIST = "hs:list"
+_BLANKS_MAX = 4
+"""How many blanks around a line are looked through; a line with more goes the plain way."""
+_IS_BLANK = np.isin(np.arange(256), list(b" \t\r"))
+_CALL_MESSAGES_MAX = 16_384
+_EXAMPLES = 8
+_ROW = re.compile(r"in row ([0-9]{1,9})$")
+"""Where Arrow's parser met the first mistake: a hint only, which saves halving."""
+_PLAIN_ONLY = (b"NaN", b"Inf", b"\x00")
+"""What Arrow's parser would take otherwise than a JSON reader does."""
+_TEXTS = (FieldType.STRING, FieldType.BLOB)
+_MONEY_LIMIT = pa.scalar(Decimal(10**14), pa.decimal128(19, 4))
+"""Arrow's parser gives amounts that have more digits than their type allows."""
+_TIMES = (FieldType.DATE, FieldType.STAMP)
+
+
+class _Refused(Exception):
+    """Something among these messages has to be decoded plainly. `place`: in which of them it was seen first, -1 if unknown."""
+
+    def __init__(self, place: int = -1) -> None:
+        super().__init__(place)
+        self.place = place
+
+
+def decode_json(values: pa.Array, schema: Schema, window: str = "") -> tuple[list[DecodedRows], list[BadRow]]:
+    """Events of an Arrow binary array of messages, and bad rows. `window` is named in what is said of these.
+
+    Order within a result is that of messages and rows.
+    """
+    shapes = _shapes(values)
+    events: list[DecodedRows] = []
+    plain: list[Rows] = [shapes.other]
+    for messages, read in ((shapes.lines, _read_lines), (shapes.arrays, _read_arrays)):
+        found, refused = _halving(values, messages, schema, read)
+        events += found
+        plain += refused
+    bad: list[BadRow] = []
+    rest = np.sort(np.concatenate(plain))
+    if len(rest):
+        rows, bad = decode_plainly(values.take(pa.array(rest)).to_pylist(), rest.tolist(), schema, window)
+        events += [] if rows is None else [rows]
+    return events, bad
+
+
+_Reader = Callable[[pa.Array, Rows, Schema], tuple[DecodedRows, Rows]]
+"""From the messages chosen, and their numbers: events, and numbers of messages that have to be decoded plainly. Or `_Refused`."""
+
+
+def _halving(values: pa.Array, messages: Rows, schema: Schema, read: _Reader) -> tuple[list[DecodedRows], list[Rows]]:
+    events: list[DecodedRows] = []
+    refused: list[Rows] = []
+    waiting = [messages[at : at + _CALL_MESSAGES_MAX] for at in range(0, len(messages), _CALL_MESSAGES_MAX)]
+    while waiting:
+        chosen = waiting.pop()
+        try:
+            rows, special = read(_chosen(values, chosen), chosen, schema)
+        except _Refused as error:
+            if len(chosen) == 1:
+                refused.append(chosen)
+            else:
+                waiting += _split(chosen, error.place)
+            continue
+        refused.append(special)
+        if len(rows.message):
+            events.append(rows)
+    return events, refused
+
+
+def _chosen(values: pa.Array, rows: Rows) -> pa.Array:
+    """The messages `rows`, rising; without a copy where they follow each other."""
+    begin, end = int(rows[0]), int(rows[-1]) + 1
+    return values.slice(begin, end - begin) if end - begin == len(rows) else values.take(pa.array(rows))
+
+
+def _split(chosen: Rows, place: int) -> list[Rows]:
+    """Fewer messages, the last part first: what is refused alone, or halves; and halves of the rest, where more may be."""
+    count = len(chosen)
+    cuts = (place, place + 1, (place + 1 + count) // 2) if 0 <= place < count else (count // 2,)
+    return [part for part in reversed(np.split(chosen, cuts)) if len(part)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shapes:
+    """Numbers of messages, rising: objects one per line, arrays, and all others but blank ones."""
+
+    lines: Rows
+    arrays: Rows
+    other: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """All messages, a line feed after each; where each message ends; the lines that are not blank, and whose they are."""
+
+    data: _Bytes
+    end: Rows
+    line_begin: Rows
+    line_end: Rows
+    line_parent: Rows
+
+
+def _text(values: pa.Array) -> _Text:
+    data = np.frombuffer(joined(values), np.uint8)
+    bounds = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
+    end = np.cumsum(np.diff(bounds).astype(np.int64) + 1) - 1
+    feeds = np.flatnonzero(data == ord("\n"))
+    begin = np.concatenate([np.zeros(1, np.int64), feeds[:-1] + 1])
+    parent = np.arange(len(end), dtype=np.int64) if len(feeds) == len(end) else np.searchsorted(end, begin)
+    begin, stop = _trimmed(data, begin, feeds)
+    kept = stop > begin
+    return _Text(data, end, begin[kept], stop[kept], parent[kept])
+
+
+def _trimmed(data: _Bytes, begin: Rows, end: Rows) -> tuple[Rows, Rows]:
+    """Lines without up to `_BLANKS_MAX` blanks on either side."""
+    for _ in range(_BLANKS_MAX):
+        head = (end > begin) & _IS_BLANK[data[begin]]
+        begin = begin + head
+        tail = (end > begin) & _IS_BLANK[data[end - 1]]
+        end = end - tail
+        if not (head.any() or tail.any()):
+            break
+    return begin, end
+
+
+def _shapes(values: pa.Array) -> _Shapes:
+    count = len(values)
+    if not count:
+        return _Shapes(*(np.empty(0, np.int64),) * 3)
+    text = _text(values)
+    first, last = text.data[text.line_begin], text.data[text.line_end - 1]
+    is_lines, blank = np.ones(count, np.bool_), np.ones(count, np.bool_)
+    blank[text.line_parent] = False
+    is_lines[text.line_parent[(first != ord("{")) | (last != ord("}"))]] = False
+    is_array = np.zeros(count, np.bool_) if is_lines.all() else _are_arrays(text, first, last, count)
+    special = _need_plain(values, text.data)
+    return _Shapes(
+        np.flatnonzero(is_lines & ~special & ~blank),
+        np.flatnonzero(is_array & ~is_lines & ~special),
+        np.flatnonzero((special | ~(is_lines | is_array)) & ~blank),
+    )
+
+
+def _are_arrays(text: _Text, first: _Bytes, last: _Bytes, count: int) -> _Bools:
+    """Messages that one pair of square brackets encloses, without another inside."""
+    once = np.ones(count, np.bool_)
+    for letter in "[]":
+        places = np.flatnonzero(text.data == ord(letter))
+        once &= np.bincount(np.searchsorted(text.end, places), minlength=count) == 1
+    parents, begin = np.unique(text.line_parent, return_index=True)
+    until = np.append(begin[1:], len(text.line_parent)) - 1
+    found = np.zeros(count, np.bool_)
+    found[parents] = (first[begin] == ord("[")) & (last[until] == ord("]"))
+    enclosed: _Bools = found & once
+    return enclosed
+
+
+def _need_plain(values: pa.Array, data: _Bytes) -> _Bools:
+    """Messages with what Arrow's parser is not asked about: special numbers, zero bytes, bytes that are not UTF-8."""
+    special = np.zeros(len(values), np.bool_)
+    for word in _PLAIN_ONLY:
+        if _occurs(word, data):
+            special |= np.array([word in (value or b"") for value in values.to_pylist()], np.bool_)
+    try:
+        values.cast(pa.string())
+    except pa.ArrowInvalid:
+        special |= np.array([not is_utf8(value) for value in values.to_pylist()], np.bool_)
+    return special
+
+
+def _occurs(word: bytes, data: _Bytes) -> bool:
+    places = np.flatnonzero(data[: len(data) - len(word) + 1] == word[0])
+    for offset, letter in enumerate(word[1:], 1):
+        places = places[data[places + offset] == letter]
+    return len(places) > 0
+
+
+def _read_lines(values: pa.Array, messages: Rows, schema: Schema) -> tuple[DecodedRows, Rows]:
+    raw = joined(values).to_pybytes()
+    is_one_each = np.count_nonzero(np.frombuffer(raw, np.uint8) == ord("\n")) == len(values)
+    parents = np.arange(len(values), dtype=np.int64) if is_one_each else _text(values).line_parent
+    wanted = _wanted(schema, values)
+    table = _parsed(raw, wanted.arrow, parents)
+    if table.num_rows != len(parents):
+        raise _Refused
+    columns = {name: table.column(name).combine_chunks() for name in table.schema.names}
+    return _rows(columns, parents, messages, schema, wanted)
+
+
+def _read_arrays(values: pa.Array, messages: Rows, schema: Schema) -> tuple[DecodedRows, Rows]:
+    wanted = _wanted(schema, values)
+    member = b'{"' + _LIST.encode() + b'":'
+    texts = pc.binary_join_element_wise(pa.scalar(member), values, pa.scalar(b"}"), pa.scalar(b""))
+    form = pa.schema([(_LIST, pa.list_(pa.struct(list(wanted.arrow))))])
+    table = _parsed(joined(texts).to_pybytes(), form, None)
+    if table.num_rows != len(values):
+        raise _Refused
+    lists = table.column(_LIST).combine_chunks()
+    events = lists.flatten()
+    if lists.null_count or events.null_count:
+        raise _Refused
+    parents = np.repeat(np.arange(len(values), dtype=np.int64), pc.list_value_length(lists).to_numpy())
+    columns = {field.name: events.field(number) for number, field in enumerate(wanted.arrow)}
+    return _rows(columns, parents, messages, schema, wanted)
+
+
+def _parsed(raw: bytes, schema: pa.Schema, parents: Rows | None) -> pa.Table:
+    """`parents` says to which message each row belongs; None: each to the next."""
+    try:
+        return pj.read_json(
+            pa.BufferReader(raw),
+            read_options=pj.ReadOptions(use_threads=False, block_size=len(raw) + 1),
+            parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        )
+    except pa.ArrowInvalid as error:
+        found = _ROW.search(str(error)[-100:])
+        row = int(found.group(1)) if found is not None else -1
+        if parents is not None:
+            row = int(parents[row]) if 0 <= row < len(parents) else -1
+        raise _Refused(row) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The columns asked for. `as_text`: fields that are to be strings, and are parsed here."""
+
+    arrow: pa.Schema
+    as_text: frozenset[str]
+
+
+def _wanted(schema: Schema, values: pa.Array) -> _Wanted:
+    """Columns as some examples write them, as numbers or as strings. A message that does it otherwise is refused."""
+    step = max(1, len(values) // _EXAMPLES)
+    examples = values.take(pa.array(range(0, len(values), step))).to_pylist()
+    written_as_text = frozenset[str]().union(*(text_members(example) for example in examples))
+    columns: list[tuple[str, pa.DataType]] = [(name, pa.string()) for name in meta_names(schema)]
+    as_text = set()
+    for field in schema.fields:
+        if field.type in _TEXTS or field.name in written_as_text:
+            as_text.add(field.name)
+            columns.append((field.name, pa.string()))
+        else:
+            columns.append((field.name, pa.int64() if field.type in _TIMES else ARROW_TYPE[field.type]))
+    if EVENT_MEMBER not in schema.index:
+        columns.append((EVENT_MEMBER, pa.struct([])))
+    return _Wanted(pa.schema(columns), frozenset(as_text))
+
+
+def _rows(
+    columns: Mapping[str, pa.Array], parents: Rows, messages: Rows, schema: Schema, wanted: _Wanted
+) -> tuple[DecodedRows, Rows]:
+    """Events out of columns of raw values; `parents` says of which of `messages`. Messages with any that is bad are left out."""
+    special: list[Rows] = []
+    if EVENT_MEMBER in columns and EVENT_MEMBER not in schema.index:
+        special.append(true_rows(columns[EVENT_MEMBER].is_valid()))
+    opcode_name, flags_name = meta_names(schema)
+    opcode, unknown = _coded(columns[opcode_name], OPCODE_WORDS, Opcode.INSERT)
+    special.append(unknown)
+    flags, unknown = _coded(columns[flags_name], FLAG_WORDS, Flag.NORMAL)
+    special.append(unknown)
+    values: list[pa.Array] = []
+    for field in schema.fields:
+        column = columns[field.name]
+        if field.name in wanted.as_text:
+            column, wrong = parsed(column, field.type)
+            special.append(wrong)
+        elif field.type is FieldType.MONEY:
+            special.append(true_rows(pc.greater_equal(pc.abs(column), _MONEY_LIMIT)))
+        values.append(column.cast(ARROW_TYPE[field.type]))
+    rows = DecodedRows(messages[parents], numbered(parents), opcode, flags, values)
+    odd = np.unique(parents[np.concatenate(special)])
+    return (kept_rows(rows, ~np.isin(parents, odd)) if len(odd) else rows), messages[odd]
+
+
+def _coded(column: pa.Array, words: Words, otherwise: int) -> tuple[npt.NDArray[np.uint8], Rows]:
+    if column.null_count == len(column):
+        return np.full(len(column), otherwise, np.uint8), np.empty(0, np.int64)
+    numbers, unknown = coded(column, words)
+    if not column.null_count:
+        return numbers, unknown
+    absent = column.is_null().to_numpy(zero_copy_only=False)
+    numbers = np.where(absent, np.uint8(otherwise), numbers)
+    return numbers, unknown[~absent[unknown]]

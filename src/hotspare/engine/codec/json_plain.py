@@ -1,0 +1,286 @@
+"""JSON messages to events one by one, in plain Python: what JSON input means, and what is said of input that is none.
+
+A message is an array of objects, or objects one after another, commonly one per line. Members with the names of fields are the
+fields; `opcode` and `flags` (`hs:opcode`, `hs:flags` where fields have these names) are what they say, by default insert and
+normal. An object may instead hold its fields in a member `event`, where no field has this name. Other members are ignored; a
+member of ours that comes twice makes the event bad. A number or string is read as its text would be in CSV (`values.parse`), so
+numbers stay exact; a string field takes strings only. `json_decode` does the same for whole batches at once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.engine.codec.csv_decode import FLAG_WORDS, OPCODE_WORDS, SHOWN_LENGTH_MAX, DecodedRows, coded, parsed
+from hotspare.engine.codec.csv_split import BAD_TEXT_LENGTH_MAX, BadRow, RowReason
+from hotspare.engine.elementwise import Rows
+from hotspare.model.types import FieldType, Schema
+
+EVENT_MEMBER = "event"
+DEPTH_MAX = 100
+"""Limit on objects and arrays inside each other, where a message has to be read plainly."""
+_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
+_BLANK = " \t\r\n"
+_GAP = re.compile(r"[ \t\r\n]*")
+_TEXT_TYPES = (FieldType.STRING, FieldType.BLOB)
+
+
+class _Number(str):
+    """A number as it is written."""
+
+    __slots__ = ()
+
+
+class _Members(list[tuple[str, Any]]):
+    """An object: its members in order, also those that come twice."""
+
+    __slots__ = ()
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_Members, parse_float=_Number, parse_int=_Number, parse_constant=_Number)
+
+
+def meta_names(schema: Schema) -> tuple[str, str]:
+    """What the members of opcode and flags are called beside these fields."""
+    names = schema.index
+    return "hs:opcode" if "opcode" in names else "opcode", "hs:flags" if "flags" in names else "flags"
+
+
+@dataclass(slots=True)
+class _Items:
+    """Objects found, with the message and index of each; what of a message is none is bad."""
+
+    message: list[int]
+    index: list[int]
+    members: list[_Members]
+    bad: list[BadRow]
+
+
+def decode_plainly(
+    values: Sequence[bytes | None], messages: Sequence[int], schema: Schema, window: str
+) -> tuple[DecodedRows | None, list[BadRow]]:
+    """Events of messages whose numbers are given, and what cannot be read, each with its index in the message."""
+    found = _Items([], [], [], [])
+    for value, message in zip(values, messages, strict=True):
+        for index, item in enumerate(_items(value or b"")):
+            if isinstance(item, _Members):
+                found.message.append(message)
+                found.index.append(index)
+                found.members.append(item)
+            else:
+                sentence = f"window {window}, row {index}: {item.sentence}"
+                found.bad.append(BadRow(message, index, item.reason, sentence, item.text[:BAD_TEXT_LENGTH_MAX]))
+    rows = _typed(found, schema, window) if found.members else None
+    return rows, found.bad
+
+
+@dataclass(frozen=True, slots=True)
+class _NoObject:
+    reason: RowReason
+    sentence: str
+    text: str
+
+
+def _items(value: bytes) -> Iterator[_Members | _NoObject]:
+    """What a message holds, in order."""
+    try:
+        text = value.decode().removeprefix("\ufeff").strip(_BLANK)
+    except UnicodeDecodeError:
+        yield _NoObject(RowReason.UTF8, "the message is not UTF-8", value.decode(errors="replace"))
+        return
+    if not text:
+        return
+    if text.startswith("["):
+        yield from _array(text)
+        return
+    lines = [line for line in (line.strip(_BLANK) for line in text.split("\n")) if line]
+    if all(line.startswith("{") for line in lines):
+        for line in lines:
+            yield from _documents(line)
+    else:
+        yield from _documents(text)
+
+
+def _array(text: str) -> Iterator[_Members | _NoObject]:
+    documents = _parsed_documents(text)
+    if isinstance(documents, _NoObject):
+        yield documents
+    elif len(documents) != 1:
+        yield _NoObject(RowReason.FORMAT, "more follows after an array", text)
+    else:
+        yield from (_object(item, text) for item in documents[0])
+
+
+def _documents(text: str) -> Iterator[_Members | _NoObject]:
+    documents = _parsed_documents(text)
+    if isinstance(documents, _NoObject):
+        yield documents
+    else:
+        yield from (_object(item, text) for item in documents)
+
+
+def _object(item: Any, text: str) -> _Members | _NoObject:
+    if isinstance(item, _Members):
+        return item
+    return _NoObject(RowReason.FORMAT, f"{_kind(item)} stands where an object is expected", text)
+
+
+def text_members(value: bytes) -> frozenset[str]:
+    """Names of the members of a message's first object that are strings; none if no object can be read."""
+    try:
+        item, _ = _DECODER.raw_decode(value[value.index(b"{") :].decode())
+    except (ValueError, RecursionError):
+        return frozenset()
+    return frozenset(name for name, member in item if type(member) is str)
+
+
+def _parsed_documents(text: str) -> list[Any] | _NoObject:
+    """All documents of a text, or why it is no JSON."""
+    if _is_deep(text):
+        return _NoObject(RowReason.FORMAT, f"the text is nested deeper than {DEPTH_MAX}", text)
+    documents = []
+    at = 0
+    try:
+        while at < len(text):
+            document, at = _DECODER.raw_decode(text, at)
+            documents.append(document)
+            gap = _GAP.match(text, at)
+            at = gap.end() if gap is not None else at
+    except ValueError as error:
+        reason = str(error).partition(": line")[0]
+        return _NoObject(RowReason.FORMAT, f"the text is no JSON: {reason}", text)
+    return documents
+
+
+def _is_deep(text: str) -> bool:
+    if text.count("[") + text.count("{") <= DEPTH_MAX:
+        return False
+    depth = 0
+    for match in _BRACKET.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(match.group(), 0)
+        if depth > DEPTH_MAX:
+            return True
+    return False
+
+
+def _kind(item: Any) -> str:
+    if item is None:
+        return "null"
+    if isinstance(item, bool):
+        return "true or false"
+    if isinstance(item, _Number):
+        return "a number"
+    if isinstance(item, str):
+        return "a string"
+    return "an object" if isinstance(item, _Members) else "an array"
+
+
+class _Columns:
+    """Texts of the members wanted, one list per column; `refused[row]` says why a row is bad."""
+
+    def __init__(self, count: int, schema: Schema) -> None:
+        opcode, flags = meta_names(schema)
+        self.names = [opcode, flags, *schema.names]
+        self.place = {name: number for number, name in enumerate(self.names)}
+        self.takes_numbers = [False, False, *(field.type not in _TEXT_TYPES for field in schema.fields)]
+        self.texts: list[list[str | None]] = [[None] * count for _ in self.names]
+        self.refused: dict[int, tuple[RowReason, str]] = {}
+
+    def put(self, row: int, members: _Members) -> None:
+        seen: set[int] = set()
+        for name, value in members:
+            place = self.place.get(name)
+            if place is None:
+                continue
+            if place in seen:
+                self.refused.setdefault(row, (RowReason.FORMAT, f"member {name} comes twice"))
+            seen.add(place)
+            if value is None:
+                continue
+            if not isinstance(value, str) or (isinstance(value, _Number) and not self.takes_numbers[place]):
+                self.refused.setdefault(row, (_reason(place), f"{_kind(value)} cannot be the value of {name}"))
+            elif not _is_unicode(value):
+                self.refused.setdefault(row, (RowReason.UTF8, f"the value of {name} is not Unicode"))
+            else:
+                self.texts[place][row] = value
+
+
+def _reason(place: int) -> RowReason:
+    return (RowReason.OPCODE, RowReason.FLAG)[place] if place < 2 else RowReason.FIELD_TYPE
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether the text has no half of a surrogate pair."""
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _typed(found: _Items, schema: Schema, window: str) -> DecodedRows | None:
+    count = len(found.members)
+    columns = _Columns(count, schema)
+    for row, members in enumerate(found.members):
+        nested = _event_members(members, schema)
+        if isinstance(nested, str):
+            columns.refused[row] = (RowReason.FORMAT, nested)
+        columns.put(row, nested if isinstance(nested, _Members) else members)
+    arrays = [pa.array(texts, pa.string()) for texts in columns.texts]
+    opcode, flags, values = typed_columns(arrays, schema, lambda row, reason, said: columns.refused.setdefault(row, (reason, said)))
+    for row, (reason, said) in columns.refused.items():
+        text = _shown(found.members[row])
+        sentence = f"window {window}, row {found.index[row]}: {said}"
+        found.bad.append(BadRow(found.message[row], found.index[row], reason, sentence, text))
+    kept = np.array([row for row in range(count) if row not in columns.refused], np.int64)
+    if not len(kept):
+        return None
+    message, index = np.array(found.message, np.int64)[kept], np.array(found.index, np.int32)[kept]
+    chosen = values if len(kept) == count else [value.take(pa.array(kept)) for value in values]
+    return DecodedRows(message, index, opcode[kept], flags[kept], chosen)
+
+
+def _event_members(members: _Members, schema: Schema) -> _Members | str:
+    """The members that count: those of `event` and what is beside it; or what is wrong."""
+    if EVENT_MEMBER in schema.index:
+        return members
+    events = [value for name, value in members if name == EVENT_MEMBER and value is not None]
+    if not events:
+        return members
+    if len(events) > 1 or not isinstance(events[0], _Members):
+        return "member event is no object, or comes twice"
+    beside = [(name, value) for name, value in members if name in meta_names(schema)]
+    return _Members([*beside, *events[0]])
+
+
+def typed_columns(arrays: Sequence[pa.Array], schema: Schema, refuse: Any) -> tuple[Any, Any, list[pa.Array]]:
+    """Opcodes, flags and values from columns of text: opcode, flags, then the fields. `refuse(row, reason, sentence)` is told."""
+
+    def tell(where: Rows, reason: RowReason, what: str, column: pa.Array) -> None:
+        for row in where.tolist():
+            refuse(row, reason, what.format(repr(column[row].as_py()[:SHOWN_LENGTH_MAX])))
+
+    opcode, unknown = coded(arrays[0].fill_null("i"), OPCODE_WORDS)
+    tell(unknown, RowReason.OPCODE, "{} is no opcode (i, u, p, d, sd)", arrays[0])
+    flags, unknown = coded(arrays[1].fill_null("n"), FLAG_WORDS)
+    tell(unknown, RowReason.FLAG, "{} is no flag (n, p, r)", arrays[1])
+    values = []
+    for field, column in zip(schema.fields, arrays[2:], strict=True):
+        value, wrong = parsed(column, field.type)
+        tell(wrong, RowReason.FIELD_TYPE, f"{{}} is no {field.type.value} for field {field.name}", column)
+        values.append(value)
+    return opcode, flags, values
+
+
+def _shown(members: _Members) -> str:
+    """A bad object, written again."""
+    return json.dumps(_plain(members), ensure_ascii=False)[:BAD_TEXT_LENGTH_MAX].encode(errors="replace").decode()
+
+
+def _plain(item: Any) -> Any:
+    if isinstance(item, _Members):
+        return {name: _plain(value) for name, value in item}
+    return [_plain(each) for each in item] if type(item) is list else item

@@ -1,0 +1,115 @@
+"""How much of which partition the Kafka query may read next: what keeps a batch, and what the merge stores, within bounds.
+
+Spark's Kafka source bounds a batch by the number of messages, and shares that number out by how far each partition is behind; both
+are fixed when a query starts. So the pace is decided here, from what the batches show, and a new pace means a new query.
+
+- A micro-batch costs about a tenth of a second however little it holds, so where much waits it is `BATCHES_AT_ONCE` batches long.
+- A micro-batch of `bytes_max` has as many messages as their mean size allows. The first guess is made from messages on the topic.
+- The merge goes on when every partition has a later head; what came from a partition ahead of the one furthest behind waits in
+  memory. A partition that is `AHEAD_MAX` full micro-batches ahead is not read until the others have caught up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hotspare.runners.contract import BatchLimits, Positions
+
+Key = tuple[int, int]
+
+BATCHES_AT_ONCE = 5
+AHEAD_MAX = 1
+"""So many micro-batches of the largest number of messages may wait in the merge for one partition that is behind."""
+_FULL = 0.75
+"""Spark rounds the shares of the partitions down: a batch counts as full where it has this part of what it may have."""
+_CHANGE_MIN = 4.0
+"""A new query costs about half a second: the number of messages is changed only where it is this many times too small, ..."""
+_OVER_MAX = 2.0
+"""... or this many times too large."""
+_SHRINK = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """At most `messages_max` messages a batch, none of the partitions `held`."""
+
+    messages_max: int
+    held: frozenset[Key] = frozenset()
+
+    def positions(self, positions: Positions) -> Positions:
+        """Those to read."""
+        return {key: offset for key, offset in positions.items() if key not in self.held}
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a batch brought of one partition: how many offsets, and the newest append time."""
+
+    messages: int
+    newest_us: int
+
+
+def shares_of(batches: Iterable[pa.RecordBatch], positions: Positions) -> dict[Key, Share]:
+    """Of batches, raw or decoded, each of one partition, in order; `positions` are those before the batch."""
+    shares: dict[Key, Share] = {}
+    for batch in batches:
+        key = batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
+        messages = batch.column("offset")[-1].as_py() + 1 - positions[key]
+        newest = pc.max(batch.column("time_us")).as_py()
+        shares[key] = Share(messages, max(newest, shares[key].newest_us) if key in shares else newest)
+    return shares
+
+
+class Pacer:
+    """Follows one runner's batches. `pace` is how to read now."""
+
+    def __init__(self, limits: BatchLimits, mean_bytes: float) -> None:
+        self._bytes_max = limits.bytes_max
+        self._messages_max = BATCHES_AT_ONCE * limits.messages_max
+        self.pace = Pace(self._fitting(mean_bytes))
+        self._newest: dict[Key, int] = {}
+        self._ahead: dict[Key, int] = {}
+
+    def note(self, shares: Mapping[Key, Share], size_bytes: int) -> bool:
+        """Take a batch into account; True where a new query should go on at a new pace."""
+        messages = sum(share.messages for share in shares.values())
+        fill = messages / self.pace.messages_max
+        pace = replace(
+            self.pace, messages_max=self._resized(size_bytes / max(1, messages), size_bytes, fill), held=self._held(shares, fill)
+        )
+        changed = pace != self.pace
+        self.pace = pace
+        return changed
+
+    def shrink(self) -> None:
+        """After a query that failed where it had failed before: perhaps what it was to read at once is too much."""
+        self.pace = replace(self.pace, messages_max=max(1, self.pace.messages_max // _SHRINK))
+
+    def _fitting(self, mean_bytes: float) -> int:
+        return max(1, min(self._messages_max, int(self._bytes_max / max(1.0, mean_bytes))))
+
+    def _resized(self, mean_bytes: float, size_bytes: int, fill: float) -> int:
+        now = self.pace.messages_max
+        fitting = self._fitting(mean_bytes)
+        too_large = size_bytes > _OVER_MAX * self._bytes_max
+        too_small = fill >= _FULL and fitting >= _CHANGE_MIN * now
+        return min(now, fitting) if too_large else fitting if too_small else now
+
+    def _held(self, shares: Mapping[Key, Share], fill: float) -> frozenset[Key]:
+        """Partitions to leave aside. Where a batch was not full, nothing waits on the topics, and nobody is behind."""
+        for key, share in shares.items():
+            self._newest[key] = max(share.newest_us, self._newest.get(key, 0))
+        if fill < _FULL or len(self._newest) < 2:
+            self._ahead.clear()
+            return frozenset()
+        behind = [newest for key, newest in self._newest.items() if key in shares and key not in self.pace.held]
+        horizon = min(behind, default=0)
+        for key, newest in self._newest.items():
+            more = shares[key].messages if key in shares else 0
+            self._ahead[key] = self._ahead.get(key, 0) + more if newest > horizon else 0
+        most = AHEAD_MAX * self._messages_max
+        return frozenset(key for key, waiting in self._ahead.items() if waiting > (0 if key in self.pace.held else most))

@@ -1,0 +1,192 @@
+"""Servers that stay up in the background for development: started, asked about and ended by what is written down in a folder.
+
+A keeper, a process of its own (`dev_keeper.py`), starts the servers, writes its record when they answer, and waits for SIGTERM. The
+servers end with it, however it ends. A process is named by its id together with its start, so that nothing else is ever ended.
+
+    FOLDER/<kind>/record.json     `DevRecord`
+    FOLDER/<kind>/keeper.log      what the keeper had to say
+    FOLDER/<kind>/data/           the servers' data and logs, gone with `take_down`
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import Enum
+from pathlib import Path
+
+from hotspare.errors import ClusterError, UsageError
+from hotspare.processes import is_process_gone, process_start
+from hotspare.testing.cluster import wait_until
+
+START_TIMEOUT_S = 180.0
+STOP_TIMEOUT_S = 30.0
+_LOG_TAIL_LENGTH = 2_000
+
+
+class DevKind(Enum):
+    KAFKA = "kafka"
+    ZOOKEEPER = "zookeeper"
+
+
+@dataclass(frozen=True, slots=True)
+class DevProcess:
+    """`process_start` with `process_id` names a process for good."""
+
+    name: str
+    process_id: int
+    process_start: int
+
+    @property
+    def is_gone(self) -> bool:
+        return is_process_gone(self.process_id, self.process_start)
+
+    def send(self, number: signal.Signals) -> None:
+        """To this very process, or to nobody."""
+        if not self.is_gone:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process_id, number)
+
+
+def process_called(name: str, process_id: int) -> DevProcess:
+    return DevProcess(name, process_id, process_start(process_id))
+
+
+@dataclass(frozen=True, slots=True)
+class DevRecord:
+    """What runs. `url` is what `--bus` or `--coordination` takes."""
+
+    url: str
+    keeper: DevProcess
+    servers: tuple[DevProcess, ...]
+
+
+def default_folder() -> Path:
+    """Where the records are if nothing was said: a folder of the user's, by the rules for state that outlives a login."""
+    home = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(home) if Path(home).is_absolute() else Path.home() / ".local" / "state") / "hotspare" / "dev"
+
+
+def record_path(folder: Path, kind: DevKind) -> Path:
+    return folder / kind.value / "record.json"
+
+
+def write_record(folder: Path, kind: DevKind, record: DevRecord) -> None:
+    """Whole or not at all."""
+    path = record_path(folder, kind)
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps(asdict(record)), encoding="utf-8")
+    fresh.replace(path)
+
+
+def read_record(folder: Path, kind: DevKind) -> DevRecord | None:
+    """What was started last; some or all of it may have ended since. None where there is nothing, or nothing readable."""
+    try:
+        values = json.loads(record_path(folder, kind).read_text(encoding="utf-8"))
+        servers = tuple(DevProcess(**server) for server in values["servers"])
+        return DevRecord(str(values["url"]), DevProcess(**values["keeper"]), servers)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def running(folder: Path, kind: DevKind) -> DevRecord | None:
+    """What runs now, by its keeper."""
+    record = read_record(folder, kind)
+    return None if record is None or record.keeper.is_gone else record
+
+
+def bring_up(folder: Path, kind: DevKind, count: int | None = None) -> DevRecord:
+    """Start `count` servers (None: one), or find them running, and return when they answer. ClusterError where they do not.
+
+    UsageError if another number than was asked for runs already.
+    """
+    with _alone(folder, kind) as place:
+        found = running(folder, kind)
+        if found is not None:
+            if count not in (None, len(found.servers)):
+                raise UsageError(f"{kind.value} is up with {len(found.servers)} servers", hint=f"hotspare dev {kind.value} down")
+            return found
+        _clear(folder, kind)
+        log = place / "keeper.log"
+        with log.open("wb") as out:
+            keeper = subprocess.Popen(  # noqa: S603 - our own command
+                [sys.executable, "-m", "hotspare.testing.dev_keeper", kind.value, str(folder), str(count or 1)],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+        try:
+            wait_until(lambda: keeper.poll() is not None or running(folder, kind) is not None, kind.value, START_TIMEOUT_S)
+        except BaseException:
+            keeper.terminate()
+            keeper.wait()
+            raise
+        record = running(folder, kind)
+        if record is None:
+            raise ClusterError(f"{kind.value} did not come up", detail=_tail(log))
+        keeper.returncode = 0  # it goes on without us, and that is meant
+        return record
+
+
+def take_down(folder: Path, kind: DevKind) -> DevRecord | None:
+    """End exactly what the record names, remove its data, and return what it was; None where there was nothing."""
+    with _alone(folder, kind):
+        record = read_record(folder, kind)
+        if record is not None:
+            everything = (record.keeper, *record.servers)
+            record.keeper.send(signal.SIGTERM)
+            with contextlib.suppress(ClusterError):
+                _wait_gone(everything)
+            for process in everything:
+                process.send(signal.SIGKILL)
+            _wait_gone(everything)
+        _clear(folder, kind)
+        return record
+
+
+def _wait_gone(processes: tuple[DevProcess, ...]) -> None:
+    wait_until(lambda: all(process.is_gone for process in processes), "the servers end", STOP_TIMEOUT_S)
+
+
+def _clear(folder: Path, kind: DevKind) -> None:
+    record_path(folder, kind).unlink(missing_ok=True)
+    shutil.rmtree(folder / kind.value / "data", ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path, kind: DevKind) -> Iterator[Path]:
+    """One command at a time on these servers. Gives their folder."""
+    place = folder / kind.value
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        lock = (place / "lock").open("w")
+    except OSError as error:
+        raise UsageError(f"folder {place} cannot be used", detail=str(error), hint="give another one by --folder") from error
+    with lock:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise ClusterError(f"another command is busy with {kind.value} in {folder}") from None
+                time.sleep(0.05)
+            else:
+                break
+        yield place
+
+
+def _tail(log: Path) -> str:
+    with contextlib.suppress(OSError):
+        return log.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL_LENGTH:].strip()
+    return ""

@@ -1,0 +1,98 @@
+"""The jars of a Kafka broker, for development and tests: a pinned list, each checked against its SHA-256, in the user's cache.
+
+Spark's own resolver fetches them, so no other download program is needed. `python -m hotspare.testing.kafka_jars` makes the cache
+complete and prints its folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from hotspare.errors import RunnerError
+from hotspare.runners.spark.jars import Jar, cache_folder, cached
+
+_LOCK = Path(__file__).with_name("kafka_jars.lock")
+_FOLDER = "kafka"
+_NOT_TRANSITIVE = (False, "")
+
+
+def pinned() -> tuple[Jar, ...]:
+    """What a broker needs besides Scala's library, which Spark brings along."""
+    lines = (line.split() for line in _LOCK.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
+    return tuple(Jar(coordinate, sha256) for coordinate, sha256 in lines)
+
+
+def class_path(folder: Path | None = None) -> str:
+    """The class path of a broker; fetches what the cache lacks. RunnerError where it cannot be had or is not what was pinned."""
+    folder = folder or cache_folder() / _FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "fetch.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        missing = [jar for jar in pinned() if cached(jar, folder) is None]
+        if missing:
+            _fetch(missing, folder)
+    return os.pathsep.join([*(str(folder / jar.file_name) for jar in pinned()), str(_scala_library())])
+
+
+def _fetch(jars: list[Jar], folder: Path) -> None:
+    """Let Spark's resolver fetch all of them at once, in a JVM that ends afterwards."""
+    from hotspare.runners.spark.session import Session, SessionOptions
+    from hotspare.runners.spark.settings import IVY
+
+    session = Session(SessionOptions(cores=1, heap_mib=512))
+    try:
+        jvm = session.spark.sparkContext._jvm
+        coordinates = ",".join(jar.coordinate for jar in jars)
+        nothing = jvm.scala.Option.empty()
+        ivy = session.scratch / IVY
+        resolve = jvm.org.apache.spark.util.DependencyUtils.resolveMavenDependencies
+        resolve(*_NOT_TRANSITIVE, coordinates, None, str(ivy), nothing)
+        for jar in jars:
+            _keep(jar, next((ivy / "jars").glob(f"*_{jar.file_name}")), folder)
+    except RunnerError:
+        raise
+    except Exception as error:
+        raise RunnerError(
+            "cannot fetch the jars of a kafka broker",
+            detail=str(error)[:500],
+            hint="try again when the maven repository can be reached: `python -m hotspare.testing.kafka_jars`",
+        ) from error
+    finally:
+        session.stop()
+
+
+def _keep(jar: Jar, found: Path, folder: Path) -> None:
+    """Into the cache, whole or not at all, after the check."""
+    with tempfile.TemporaryDirectory(dir=folder) as fresh:
+        copy = Path(fresh) / jar.file_name
+        shutil.copyfile(found, copy)
+        cached(jar, Path(fresh))
+        copy.replace(folder / jar.file_name)
+
+
+def _scala_library() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise RunnerError("pyspark is not installed", hint="run `make setup`")
+    return next((Path(spec.origin).parent / "jars").glob("scala-library-2.13.*.jar"))
+
+
+def main() -> int:
+    """Exit status 1, and why, where the cache cannot be made complete."""
+    try:
+        class_path()
+    except RunnerError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.write(f"{cache_folder() / _FOLDER}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

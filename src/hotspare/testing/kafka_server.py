@@ -1,0 +1,309 @@
+"""Real Kafka brokers on this machine (KRaft, one or three nodes), which can be killed, frozen, stopped and started one by one.
+
+Each broker is a JVM that this process starts and that ends with it, however this process ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotspare.errors import ClusterError
+from hotspare.runners.spark.jre import find_java
+from hotspare.testing.kafka_jars import class_path
+from hotspare.testing.kafka_secured import Secured
+from hotspare.testing.server_process import WATCHED, free_ports
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import ClusterMetadata  # type: ignore[attr-defined]
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+_START_ATTEMPTS = 3
+_POLL_S = 0.02
+_LOG_TAIL_LENGTH = 2_000
+_JVM_OPTIONS = ("-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+_CLUSTER_ID = "aG90c3BhcmUtdGVzdC1rYQ"
+
+_LOG_SETTINGS = """<Configuration status="error"><Appenders><Console name="out"><PatternLayout pattern="%d %p %c: %m%n"/></Console>
+</Appenders><Loggers><Root level="warn"><AppenderRef ref="out"/></Root></Loggers></Configuration>
+"""
+
+_SILENT = logging.getLogger("hotspare.testing.kafka")
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
+
+
+@dataclass
+class KafkaBroker:
+    """One node, broker and controller at once. `number` counts from 1."""
+
+    number: int
+    port: int
+    controller_port: int
+    folder: Path
+    secured: Secured | None = None
+    command: tuple[str, ...] = ()
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "broker.log"
+
+    def log_tail(self) -> str:
+        with contextlib.suppress(OSError), self.log.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL_LENGTH))
+            return log.read().decode(errors="replace").strip()
+        return ""
+
+    def launch(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(  # noqa: S603 - our own command
+                ["/bin/sh", "-c", WATCHED, "sh", *self.command],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd=self.folder,
+            )
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.process is not None:
+            self.process.send_signal(number)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for the end, with SIGKILL when the time is over; then let the watching shell go."""
+        if self.process is None:
+            return
+        try:
+            self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        with contextlib.suppress(OSError):
+            assert self.process.stdin is not None
+            self.process.stdin.write(b"\n")
+            self.process.stdin.close()
+        self.process = None
+
+
+class KafkaServers:
+    """One or three brokers. `bootstrap` is `host:port[,host:port ...]` and stays the same while brokers come and go."""
+
+    def __init__(self, brokers: tuple[KafkaBroker, ...], secured: Secured | None = None) -> None:
+        self.brokers = brokers
+        self._secured = secured
+        self.bootstrap = ",".join(f"127.0.0.1:{broker.port}" for broker in brokers)
+
+    @classmethod
+    def start(cls, folder: Path, brokers: int = 1, secured: Secured | None = None) -> KafkaServers:
+        """Start fresh brokers that keep their data in `folder`, and return when all of them answer. ClusterError otherwise.
+
+        If `secured`, they are reached by TLS and its password only.
+
+        With three, topics are replicated three times by default, and two replicas must have a message before it counts.
+        """
+        for attempt in range(_START_ATTEMPTS):
+            servers = cls(_layout(folder / f"kafka-{attempt}", brokers, secured), secured)
+            try:
+                for broker in servers.brokers:
+                    broker.launch()
+                servers.wait_ready()
+            except ClusterError as error:
+                servers.stop()
+                if attempt + 1 == _START_ATTEMPTS or "Address already in use" not in error.detail:
+                    raise
+            except BaseException:
+                servers.stop()
+                raise
+            else:
+                return servers
+        raise AssertionError
+
+    @property
+    def url(self) -> str:
+        """What `--bus` takes, secrets included."""
+        plain = f"kafka://{self.bootstrap}"
+        return plain if self._secured is None else f"{plain}?{self._secured.query()}"
+
+    def broker(self, number: int) -> KafkaBroker:
+        return self.brokers[number - 1]
+
+    def kill(self, number: int) -> None:
+        """SIGKILL, also of a frozen one."""
+        self.broker(number).signal(signal.SIGKILL)
+        self.broker(number).wait(STOP_TIMEOUT_S)
+
+    def freeze(self, number: int) -> None:
+        self.broker(number).signal(signal.SIGSTOP)
+
+    def thaw(self, number: int) -> None:
+        self.broker(number).signal(signal.SIGCONT)
+
+    def stop_broker(self, number: int) -> None:
+        """Controlled: it hands its partitions over first."""
+        self.broker(number).signal(signal.SIGTERM)
+        self.broker(number).wait(STOP_TIMEOUT_S)
+
+    def restart(self, number: int) -> None:
+        """Start one that was killed or stopped again, on its port and its data.
+
+        Returns when all that run answer and it has caught up: only then may another one be killed.
+        """
+        if self.broker(number).is_running:
+            raise ClusterError(f"broker {number} runs already")
+        self.broker(number).launch()
+        self.wait_ready()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._has_caught_up(number):
+            _check_starting(self.broker(number), deadline)
+            time.sleep(_POLL_S)
+
+    def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Wait until every broker that was started is in the cluster and answers. ClusterError, with its log, if one ended."""
+        deadline = time.monotonic() + timeout_s
+        started = [broker for broker in self.brokers if broker.process is not None]
+        for broker in started:
+            while not _listens(broker.port):
+                _check_starting(broker, deadline)
+                time.sleep(_POLL_S)
+        while any(self._known_to(broker) != {b.number for b in started} for broker in started):
+            for broker in started:
+                _check_starting(broker, deadline)
+            time.sleep(_POLL_S)
+
+    def _known_to(self, broker: KafkaBroker) -> set[int]:
+        """The brokers of which this one knows that they run."""
+        known = _metadata(broker)
+        return set() if known is None else set(known.brokers)
+
+    def _has_caught_up(self, number: int) -> bool:
+        """Whether every running broker counts it among the replicas in sync wherever it has one."""
+        seen = [_metadata(broker) for broker in self.brokers if broker.is_running]
+        partitions = [p for m in seen if m is not None for topic in m.topics.values() for p in topic.partitions.values()]
+        return None not in seen and all(number in p.isrs for p in partitions if number in p.replicas)
+
+    def stop(self) -> None:
+        """End all brokers at once; their data stays in the folder."""
+        for broker in self.brokers:
+            broker.signal(signal.SIGKILL)
+        for broker in self.brokers:
+            broker.wait(STOP_TIMEOUT_S)
+
+    def __enter__(self) -> KafkaServers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _metadata(broker: KafkaBroker) -> ClusterMetadata | None:
+    """What it knows of the cluster; None where it does not answer."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    options = {} if broker.secured is None else broker.secured.client_options()
+    with contextlib.suppress(KafkaException):
+        return AdminClient({"bootstrap.servers": f"127.0.0.1:{broker.port}", **options}, logger=_SILENT).list_topics(timeout=5)
+    return None
+
+
+def _check_starting(broker: KafkaBroker, deadline: float) -> None:
+    if not broker.is_running:
+        raise ClusterError(f"kafka broker {broker.number} ended while it started", detail=broker.log_tail())
+    if time.monotonic() > deadline:
+        raise ClusterError(f"kafka broker {broker.number} did not start in time", detail=broker.log_tail())
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _layout(folder: Path, count: int, secured: Secured | None) -> tuple[KafkaBroker, ...]:
+    """Settings and formatted data folders of a new cluster."""
+    if folder.exists():
+        raise ClusterError(f"{folder} exists already", hint="give a folder of its own to each cluster")
+    ports = free_ports(2 * count)
+    brokers = tuple(
+        KafkaBroker(number, ports[2 * number - 2], ports[2 * number - 1], folder / f"broker-{number}", secured)
+        for number in range(1, count + 1)
+    )
+    java = (str(find_java()), *_JVM_OPTIONS, "-cp", class_path())
+    for broker in brokers:
+        (broker.folder / "data").mkdir(parents=True)
+        (broker.folder / "log4j2.xml").write_text(_LOG_SETTINGS)
+        settings = broker.folder / "server.properties"
+        settings.touch(0o600)
+        settings.write_text("".join(f"{key}={value}\n" for key, value in _settings(broker, brokers).items()))
+        logging_file = f"-Dlog4j2.configurationFile={broker.folder / 'log4j2.xml'}"
+        broker.command = (java[0], logging_file, *java[1:], "kafka.Kafka", str(settings))
+    _format(java, brokers)
+    return brokers
+
+
+def _settings(broker: KafkaBroker, brokers: tuple[KafkaBroker, ...]) -> dict[str, str | int]:
+    copies = min(3, len(brokers))
+    in_sync = max(1, copies - 1)
+    kind = "PLAINTEXT" if broker.secured is None else broker.secured.listener
+    listener, controller = f"{kind}://127.0.0.1:{broker.port}", f"CONTROLLER://127.0.0.1:{broker.controller_port}"
+    return {
+        "process.roles": "broker,controller",
+        "node.id": broker.number,
+        "controller.quorum.voters": ",".join(f"{b.number}@127.0.0.1:{b.controller_port}" for b in brokers),
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"{listener},{controller}",
+        "advertised.listeners": listener,
+        "log.dirs": str(broker.folder / "data"),
+        "auto.create.topics.enable": "false",
+        "num.partitions": 1,
+        "default.replication.factor": copies,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": copies,
+        "offsets.topic.num.partitions": 1,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": in_sync,
+        "transaction.state.log.num.partitions": 4,
+        "group.initial.rebalance.delay.ms": 0,
+        "group.coordinator.threads": 1,
+        "log.cleaner.dedupe.buffer.size": 4 << 20,
+        "log.retention.check.interval.ms": 30_000,
+        # A dead broker's partitions move after this long; a busy machine of two cores must not lose a live one.
+        "broker.session.timeout.ms": 3_000,
+        "broker.heartbeat.interval.ms": 500,
+        "replica.lag.time.max.ms": 5_000,
+        **({} if broker.secured is None else broker.secured.broker_settings()),
+    }
+
+
+def _format(java: tuple[str, ...], brokers: tuple[KafkaBroker, ...]) -> None:
+    """Let Kafka's own tool format the first data folder, and copy it for the others: one JVM instead of three."""
+    first = brokers[0]
+    settings = str(first.folder / "server.properties")
+    done = subprocess.run(  # noqa: S603 - our own command
+        [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", settings],
+        capture_output=True,
+        text=True,
+        timeout=START_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ClusterError("kafka's data folder could not be formatted", detail=(done.stderr + done.stdout)[-_LOG_TAIL_LENGTH:])
+    for broker in brokers[1:]:
+        shutil.copyfile(first.folder / "data" / "bootstrap.checkpoint", broker.folder / "data" / "bootstrap.checkpoint")
+        properties = f"version=1\ncluster.id={_CLUSTER_ID}\nnode.id={broker.number}\n"
+        (broker.folder / "data" / "meta.properties").write_text(properties)

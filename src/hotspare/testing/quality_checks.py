@@ -1,0 +1,136 @@
+"""What a receiver may see of a stream under each quality of service, as pure functions (docs/qualities.md says it in words).
+
+The reference is the uninterrupted run: outputs 1, 2, 3 ... up to the newest. Delivered is what stands on the outbound topic, in its
+order. Values are not looked at here: that an output of some sequence is the reference's is what `verify.compare_stream` checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from hotspare.model.quality import Quality, QualityKind
+
+COMPLAINTS_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredOutput:
+    """One output on the topic: its sequence, the epoch under which it was published, and when, on the clock of the reference."""
+
+    sequence: int
+    epoch: int
+    time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The uninterrupted run of one stream.
+
+    `last`: its newest sequence by the time at which delivery is looked at.
+    `times_ms`: when each output could first be computed (of sequence n at index n - 1), to judge windows by time; may be empty.
+    `epochs_unwarmed`: epochs whose engine was restored less than a window before it was promoted: its buffer was not full yet.
+    """
+
+    last: int
+    times_ms: Sequence[int] = ()
+    epochs_unwarmed: frozenset[int] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """Outputs `first`..`last` that never came before `by` did."""
+
+    first: int
+    last: int
+    by: DeliveredOutput
+    is_takeover: bool
+
+
+def complaints(quality: Quality, delivered: Sequence[DeliveredOutput], reference: Reference) -> tuple[str, ...]:
+    """What contradicts the quality, as sentences; empty if the quality was kept. Delivery is complete: nothing more will come.
+
+    Under every quality: no epoch falls, nothing comes that the reference lacks, and what is new comes in order.
+
+    simple     nothing comes twice; a gap begins with a new epoch; the end may be missing
+    buffered   nothing comes twice; a gap begins with a new epoch, and only what was older than the window is in it
+    trimmed    no gap; what comes again begins fewer than `progress_events` before what came first
+    precise    every output once
+    """
+    found = [*_of_epochs(delivered), *_of_range(delivered, reference)]
+    gaps = list(_gaps(delivered))
+    found += _of_repeats(quality, delivered)
+    if quality.holds_all:
+        found += [f"{_span(g.first, g.last)} lost before {g.by.sequence} of epoch {g.by.epoch}" for g in gaps]
+        newest = max((d.sequence for d in delivered), default=0)
+        if newest < reference.last:
+            found.append(f"{_span(newest + 1, reference.last)} did not come")
+    else:
+        found += [f"{_span(g.first, g.last)} lost within epoch {g.by.epoch}" for g in gaps if not g.is_takeover]
+    if quality.kind is QualityKind.BUFFERED:
+        found += [c for g in gaps if g.by.epoch not in reference.epochs_unwarmed for c in _of_window(quality, g, reference)]
+    return tuple(found[:COMPLAINTS_MAX])
+
+
+def lost(delivered: Sequence[DeliveredOutput], reference: Reference) -> int:
+    """How many outputs of the reference never came."""
+    return reference.last - len({d.sequence for d in delivered if d.sequence <= reference.last})
+
+
+def doubled(delivered: Sequence[DeliveredOutput]) -> int:
+    """How many outputs came again: what a receiver drops that keeps the greatest sequence."""
+    return len(delivered) - len({d.sequence for d in delivered})
+
+
+def without_repeats(delivered: Sequence[DeliveredOutput]) -> list[DeliveredOutput]:
+    """What a receiver keeps that takes only greater sequences than before: all that it has to do to see nothing twice."""
+    kept: list[DeliveredOutput] = []
+    for output in delivered:
+        if not kept or output.sequence > kept[-1].sequence:
+            kept.append(output)
+    return kept
+
+
+def _span(first: int, last: int) -> str:
+    return f"output {first}" if first == last else f"outputs {first} to {last}"
+
+
+def _of_epochs(delivered: Sequence[DeliveredOutput]) -> Iterator[str]:
+    for before, after in pairwise(delivered):
+        if after.epoch < before.epoch:
+            yield f"output {after.sequence} of epoch {after.epoch} came after one of epoch {before.epoch}"
+
+
+def _of_range(delivered: Sequence[DeliveredOutput], reference: Reference) -> Iterator[str]:
+    for output in delivered:
+        if not 1 <= output.sequence <= reference.last:
+            yield f"output {output.sequence} came, the reference ends with {reference.last}"
+
+
+def _gaps(delivered: Sequence[DeliveredOutput]) -> Iterator[_Gap]:
+    newest, epoch = 0, 0
+    for output in delivered:
+        if output.sequence > newest + 1:
+            yield _Gap(newest + 1, output.sequence - 1, output, output.epoch > epoch)
+        newest, epoch = max(newest, output.sequence), output.epoch
+
+
+def _of_repeats(quality: Quality, delivered: Sequence[DeliveredOutput]) -> Iterator[str]:
+    """What comes again comes as a run that begins a little before the newest and goes on past it, output by output."""
+    allowed = quality.progress_events - 1 if quality.kind is QualityKind.TRIMMED else 0
+    newest, previous = 0, 0
+    for output in delivered:
+        if output.sequence <= newest and output.sequence != previous + 1 and newest - output.sequence + 1 > allowed:
+            yield f"output {output.sequence} of epoch {output.epoch} came after {newest}, {max(allowed, 0)} may come again"
+        newest, previous = max(newest, output.sequence), output.sequence
+
+
+def _of_window(quality: Quality, gap: _Gap, reference: Reference) -> Iterator[str]:
+    """An output is lost only if the spare that took over had put more than its window behind it."""
+    if quality.window_events and gap.last + quality.window_events > reference.last:
+        yield f"{_span(gap.first, gap.last)} lost, among the newest {quality.window_events} of {reference.last}"
+    if quality.window_ms and len(reference.times_ms) >= gap.last:
+        age_ms = gap.by.time_ms - reference.times_ms[gap.last - 1]
+        if age_ms < quality.window_ms:
+            yield f"output {gap.last} lost {age_ms} ms after it could be computed, the window is {quality.window_ms} ms"

@@ -1,0 +1,116 @@
+"""A server that a test or `hotspare dev` runs in the background: started, frozen, killed; it never outlives who started it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from hotspare.errors import ClusterError
+
+STOP_TIMEOUT_S = 20.0
+_LOG_TAIL_LENGTH = 2_000
+_PORTS = range(20_000, 32_000)
+"""Below those that Linux gives to outgoing connections, so that a server finds its port free when it comes back."""
+
+WATCHED = """
+trap "" INT
+exec 3<&0
+(read -r _ <&3 || kill -9 $$) &
+exec "$@" </dev/null 3<&-
+"""
+"""Becomes the command; a child of it reads the pipe from the parent, and kills it when the pipe closes without a word."""
+
+
+class ServerProcess:
+    """One server process; `launch` starts it, again after it ended. What it writes goes to `log`."""
+
+    def __init__(self, name: str, command: Sequence[str], folder: Path) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        self._command = tuple(command)
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def launch(self) -> None:
+        if self.is_running:
+            raise ClusterError(f"{self.name} runs already")
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own command
+                ["/bin/sh", "-c", WATCHED, "sh", *self._command],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd=self._folder,
+            )
+
+    @property
+    def process_id(self) -> int:
+        """0 where none runs."""
+        return self._process.pid if self._process is not None and self.is_running else 0
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def freeze(self) -> None:
+        """SIGSTOP; returns when all its threads stand still."""
+        self._signal(signal.SIGSTOP)
+        if self._process is not None:
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL, also of a frozen one; returns when it has ended."""
+        self._signal(signal.SIGKILL)
+        self._wait(STOP_TIMEOUT_S)
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """SIGTERM, and SIGKILL when the time is over; returns when it has ended."""
+        self._signal(signal.SIGTERM)
+        self._wait(timeout_s)
+
+    def log_tail(self) -> str:
+        with contextlib.suppress(OSError), self.log.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL_LENGTH))
+            return log.read().decode(errors="replace").strip()
+        return ""
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def _wait(self, timeout_s: float) -> None:
+        process = self._process
+        if process is None:
+            return
+        try:
+            process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):  # a word, so that the watching shell goes and kills nobody who has the id by now
+            process.stdin.write(b"\n")
+            process.stdin.close()
+        self._process = None
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback interface that nobody listens on now. Another process may be faster: be ready to try again."""
+    found: list[int] = []
+    for port in random.sample(_PORTS, len(_PORTS)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise ClusterError("no free port on the loopback interface")

@@ -1,0 +1,176 @@
+"""A real ZooKeeper on this machine for tests and development: the one in PySpark's own jars, on the loopback interface only.
+
+It is a JVM that this process starts and that ends with it, however this process ends. It can be killed, frozen, and started again
+on the same data and port, and it can be told to end somebody's session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import socket
+import struct
+import time
+from pathlib import Path
+
+import psutil
+
+from hotspare.errors import ClusterError
+from hotspare.runners.spark.jre import find_java
+from hotspare.testing.server_process import ServerProcess, free_ports
+
+START_TIMEOUT_S = 60.0
+_START_ATTEMPTS = 3
+_POLL_S = 0.02
+_ANSWER_TIMEOUT_S = 2.0
+_EXPIRE_ATTEMPTS = 20
+_SESSION_TIMEOUT_MS = 10_000
+_CLOSE = -11
+"""The type of a request that ends a session."""
+_JARS = ("zookeeper-", "slf4j-api-", "log4j-", "netty-", "metrics-core-", "snappy-java-", "commons-io-", "commons-lang3-")
+"""Beginnings of the names of the jars that it needs, out of PySpark's two hundred."""
+_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+_JVM_OPTIONS = (
+    "-Xmx128m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Djava.awt.headless=true",
+    "-Dzookeeper.jmx.log4j.disable=true",
+    # KiB by which its log file grows; the default writes 64 MiB at once.
+    "-Dzookeeper.preAllocSize=1024",
+)
+_SETTINGS = """tickTime={tick_ms}
+dataDir={data}
+clientPort={port}
+clientPortAddress=127.0.0.1
+admin.enableServer=false
+4lw.commands.whitelist=srvr
+maxClientCnxns=1000
+minSessionTimeout={session_timeout_ms_min}
+maxSessionTimeout=60000
+"""
+TICK_MS = 250
+"""How often it looks for sessions that are over."""
+SESSION_TIMEOUT_MS_MIN = 500
+
+
+class ZooKeeperServer:
+    """One server. `address` (`127.0.0.1:port`) stays the same while it is killed, stopped and started again."""
+
+    def __init__(self, process: ServerProcess, port: int) -> None:
+        self.process = process
+        self.port = port
+        self.address = f"127.0.0.1:{port}"
+
+    @classmethod
+    def start(cls, folder: Path) -> ZooKeeperServer:
+        """A server that keeps its data in `folder`, once it answers: fresh where there is none yet. ClusterError otherwise."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for attempt in range(_START_ATTEMPTS):
+            server = cls._with_settings(folder, free_ports(1)[0])
+            try:
+                server.restart()
+            except ClusterError as error:
+                if attempt + 1 == _START_ATTEMPTS or "already in use" not in error.detail:
+                    raise
+            else:
+                return server
+        raise AssertionError
+
+    @classmethod
+    def _with_settings(cls, folder: Path, port: int) -> ZooKeeperServer:
+        settings = folder / "zoo.cfg"
+        text = _SETTINGS.format(tick_ms=TICK_MS, data=folder / "data", port=port, session_timeout_ms_min=SESSION_TIMEOUT_MS_MIN)
+        settings.write_text(text, encoding="utf-8")
+        command = (str(find_java()), *_JVM_OPTIONS, "-cp", _class_path(), _MAIN, str(settings))
+        return cls(ServerProcess("zookeeper", command, folder), port)
+
+    @property
+    def url(self) -> str:
+        """What `--coordination` takes."""
+        return f"zookeeper://{self.address}"
+
+    def restart(self) -> None:
+        """Start it again after `stop` or `kill`, on its port and its data; returns when it answers."""
+        self.process.launch()
+        try:
+            self._wait_ready()
+        except BaseException:
+            self.process.kill()
+            raise
+
+    def _wait_ready(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not (self._listens() and self.answers()):
+            if not self.process.is_running:
+                raise ClusterError("zookeeper ended while it started", detail=self.process.log_tail())
+            if time.monotonic() > deadline:
+                raise ClusterError("zookeeper did not start in time", detail=self.process.log_tail())
+            time.sleep(_POLL_S)
+
+    def _listens(self) -> bool:
+        """Whether it is this very process that has the port."""
+        with contextlib.suppress(psutil.Error):
+            sockets = psutil.Process(self.process.process_id).net_connections("tcp")
+            return any(s.status == psutil.CONN_LISTEN and s.laddr.port == self.port for s in sockets)
+        return False
+
+    def answers(self) -> bool:
+        """Whether it serves requests."""
+        return b"Mode:" in self._asked(b"srvr")
+
+    def _asked(self, request: bytes) -> bytes:
+        """All that is answered until the server hangs up; b"" where none answers."""
+        address = ("127.0.0.1", self.port)
+        with contextlib.suppress(OSError), socket.create_connection(address, _ANSWER_TIMEOUT_S) as connection:
+            connection.sendall(request)
+            return connection.makefile("rb").read()
+        return b""
+
+    def expire_session(self, session: tuple[int, bytes]) -> None:
+        """End the session of another client at once, as if its time were over. `session`: id and password, as kazoo's client_id.
+
+        Both requests, to take the session over and to close it, go in one piece: the other client comes back within milliseconds.
+        """
+        number, password = session
+        take_over = struct.pack(">iqiqi", 0, 0, _SESSION_TIMEOUT_MS, number, len(password)) + password + b"\0"
+        close = struct.pack(">ii", 1, _CLOSE)
+        request = b"".join(struct.pack(">i", len(part)) + part for part in (take_over, close))
+        for _ in range(_EXPIRE_ATTEMPTS):
+            answer = self._asked(request)
+            if len(answer) >= 12 and struct.unpack_from(">iii", answer)[2] <= 0:  # a session without a timeout is over
+                return
+        raise ClusterError(f"zookeeper session {number:x} could not be ended")
+
+    def freeze(self) -> None:
+        """SIGSTOP: connections stay open, nothing is answered."""
+        self.process.freeze()
+
+    def thaw(self) -> None:
+        self.process.thaw()
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def stop(self) -> None:
+        """Ends it; its data stays."""
+        self.process.kill()
+
+    def __enter__(self) -> ZooKeeperServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _class_path() -> str:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ClusterError("pyspark is not installed, which brings zookeeper")
+    jars = sorted((Path(spec.origin).parent / "jars").glob("*.jar"))
+    needed = [str(jar) for jar in jars if jar.name.startswith(_JARS)]
+    if not any(Path(jar).name.startswith("zookeeper-") for jar in needed):
+        raise ClusterError("pyspark's jars hold no zookeeper", detail=str(Path(spec.origin).parent / "jars"))
+    return os.pathsep.join(needed)

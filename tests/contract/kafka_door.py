@@ -1,0 +1,67 @@
+"""The Kafka bus in the shared suite: one broker for all tests, emptied around each; a door that waits until commits can be read.
+
+The contract lets a commit be readable only a moment later; tests that look at once wait for that moment, by the broker's own word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from hotspare.bus.contract import Commit, HeaderGuard, Outgoing, Partition
+from hotspare.bus.kafka import KafkaBus
+from hotspare.bus.kafka_client import parse_kafka_url
+from hotspare.bus.kafka_producer import KafkaProducer
+from hotspare.testing.cluster import wait_until
+
+TIMEOUT_S = 30
+
+
+class KafkaDoor(KafkaBus):
+    def __init__(self, url: str) -> None:
+        super().__init__(parse_kafka_url(f"{url}?timeout_ms=20000"))
+        config = {"bootstrap.servers": url.removeprefix("kafka://"), "group.id": "settle", "isolation.level": "read_uncommitted"}
+        self._all = Consumer(config)
+
+    def settle(self, partitions: Sequence[Partition]) -> None:
+        """Wait until no transaction on them is open."""
+        wait_until(lambda: all(self._is_settled(partition) for partition in partitions), "transactions end", TIMEOUT_S)
+
+    def _is_settled(self, partition: Partition) -> bool:
+        place = TopicPartition(partition.topic, partition.number)
+        return self.end_offset(partition) == self._all.get_watermark_offsets(place, timeout=TIMEOUT_S)[1]
+
+    def append_guarded(self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard) -> int | None:
+        offset = super().append_guarded(partition, messages, guard)
+        self.settle([partition])
+        return offset
+
+    def producer(self, group: str, output_topics: Sequence[str]) -> KafkaProducer:
+        made = super().producer(group, output_topics)
+        inner = made.publish
+
+        def publish(epoch: int, commit: Commit) -> None:
+            inner(epoch, commit)
+            self.settle([Partition(topic) for topic in (*output_topics, f"{group}.progress")])
+
+        made.publish = publish  # type: ignore[method-assign]
+        return made
+
+    def close(self) -> None:
+        self._all.close()
+        super().close()
+
+
+def empty(bootstrap: str) -> None:
+    """Delete every topic but Kafka's own, and wait until they are gone."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def ours() -> list[str]:
+        return [name for name in admin.list_topics(timeout=TIMEOUT_S).topics if not name.startswith("__")]
+
+    if topics := ours():
+        for deleted in admin.delete_topics(topics).values():
+            deleted.result(TIMEOUT_S)
+    wait_until(lambda: not ours(), "topics are deleted", TIMEOUT_S)

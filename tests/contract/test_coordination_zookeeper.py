@@ -1,0 +1,475 @@
+"""ZooKeeper coordination where the shared suite cannot look: servers that die, hang or forget a session, several processes,
+leases without a common clock, and what stands in the nodes (SPEC C5-C7, E7)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from kazoo.client import KazooClient
+
+from hotspare.coordination.open import open_coordination
+from hotspare.coordination.zookeeper import ZooKeeperCoordination
+from hotspare.coordination.zookeeper_nodes import NODE_BYTES_MAX, GroupPaths
+from hotspare.coordination.zookeeper_session import monotonic_ms
+from hotspare.coordination.zookeeper_url import parse_zookeeper_url
+from hotspare.errors import CoordinationError, CoordinationLost, CoordinationSuspended, UsageError
+from hotspare.testing.cluster import wait_until
+from hotspare.testing.zookeeper_server import ZooKeeperServer
+from tests.contract.material import child, member
+
+LONG_MS = 3_600_000
+PATIENT = "call_timeout_ms=20000&session_timeout_ms=30000"
+WAIT_S = 60.0
+
+
+@dataclass
+class Clock:
+    """Milliseconds; each engine has one of its own, and they need not agree."""
+
+    now_ms: int
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+class Doors:
+    """Opens clients of one path and closes them all."""
+
+    def __init__(self, server: ZooKeeperServer) -> None:
+        self.server = server
+        self.url = f"{server.url}/test/{uuid4().hex}"
+        self._opened: list[ZooKeeperCoordination] = []
+
+    def open(self, options: str = PATIENT, clock: Callable[[], int] | None = None, url: str = "") -> ZooKeeperCoordination:
+        target = parse_zookeeper_url(f"{url or self.url}?{options}")
+        one = ZooKeeperCoordination(target) if clock is None else ZooKeeperCoordination(target, clock)
+        self._opened.append(one)
+        return one
+
+    def close(self) -> None:
+        for one in self._opened:
+            one.close()
+
+
+@pytest.fixture
+def doors(zookeeper: ZooKeeperServer) -> Iterator[Doors]:
+    found = Doors(zookeeper)
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """A server to be killed and frozen; it runs again when a test is over."""
+    with ZooKeeperServer.start(tmp_path_factory.mktemp("own")) as server:
+        yield server
+
+
+@pytest.fixture
+def own_doors(own_server: ZooKeeperServer) -> Iterator[Doors]:
+    if not own_server.process.is_running:
+        own_server.restart()
+    found = Doors(own_server)
+    yield found
+    own_server.thaw()
+    if not own_server.process.is_running:
+        own_server.restart()
+    found.close()
+
+
+def answers_again(coordination: ZooKeeperCoordination) -> None:
+    def answered() -> bool:
+        try:
+            coordination.leader("g")
+        except CoordinationSuspended:
+            return False
+        return True
+
+    wait_until(answered, "coordination answers again", WAIT_S)
+
+
+def is_lost(coordination: ZooKeeperCoordination) -> bool:
+    try:
+        coordination.switchover_asked("g")
+    except CoordinationSuspended:
+        return False
+    except CoordinationLost:
+        return True
+    return False
+
+
+# --- leases -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_lease_is_measured_by_the_onlookers_own_clock(doors: Doors) -> None:
+    """F5, Z-rows on clocks: no two clocks are ever compared."""
+    theirs, mine = Clock(5_000_000), Clock(17)
+    holder, onlooker = doors.open(clock=theirs), doors.open(clock=mine)
+    assert holder.campaign("g", 0, member("a"), 1_000) == 1
+    assert onlooker.leader("g").lease_left_ms == 1_000
+    mine.now_ms += 400
+    assert onlooker.leader("g").lease_left_ms == 600
+    theirs.now_ms -= 4_000_000
+    assert holder.renew("g", 1, "a", 1_000)
+    assert onlooker.leader("g").lease_left_ms == 1_000
+    mine.now_ms += 1_001
+    assert onlooker.leader("g").lease_left_ms == -1
+    assert holder.leader("g").lease_left_ms == 1_000
+    theirs.now_ms += 300
+    assert holder.leader("g").lease_left_ms == 700
+
+
+def test_asking_for_a_switchover_does_not_renew_the_lease(doors: Doors) -> None:
+    clock = Clock(0)
+    holder, onlooker = doors.open(), doors.open(clock=clock)
+    holder.campaign("g", 0, member("a"), 1_000)
+    onlooker.leader("g")
+    clock.now_ms += 900
+    onlooker.ask_switchover("g", "b")
+    assert onlooker.leader("g").lease_left_ms == 100
+    assert holder.renew("g", 1, "a", 1_000)
+    assert onlooker.switchover_asked("g") == "b"
+
+
+_RENEW_FOR_EVER = """
+import sys
+from hotspare.coordination.open import open_coordination
+from tests.contract.material import member
+coordination = open_coordination(sys.argv[1])
+coordination.join("g", member("a"))
+print(coordination.campaign("g", 0, member("a"), 300), flush=True)
+while coordination.renew("g", 1, "a", 300):
+    pass
+print("overtaken", flush=True)
+"""
+
+
+def test_a_frozen_holder_is_overtaken_and_learns_it(doors: Doors) -> None:
+    """Its session and its members stay: only the lease tells."""
+    onlooker = doors.open()
+    with child(_RENEW_FOR_EVER, f"{doors.url}?{PATIENT}") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "1\n"
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        wait_until(lambda: onlooker.leader("g").lease_left_ms <= 0, "the lease is over", WAIT_S)
+        assert [m.engine for m in onlooker.members("g")] == ["a"]
+        assert onlooker.campaign("g", 1, member("b"), LONG_MS) == 2
+        process.send_signal(signal.SIGCONT)
+        assert process.stdout.readline() == "overtaken\n"
+
+
+def test_a_lease_ends_with_the_holders_session_also_for_who_looks_first_then(doors: Doors) -> None:
+    holder = doors.open()
+    holder.campaign("g", 0, member("a"), LONG_MS)
+    assert doors.open().leader("g").lease_left_ms > 0
+    holder.close()
+    leader = doors.open().leader("g")
+    assert (leader.epoch, leader.holder, leader.lease_left_ms) == (1, "a", 0)
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_session_is_told_once_and_everything_goes_on_with_a_new_one(doors: Doors) -> None:
+    """What goes with it: members and lease. What stays: epoch and facts."""
+    one, other = doors.open("call_timeout_ms=20000&session_timeout_ms=6000"), doors.open()
+    one.join("g", member("a"))
+    other.join("g", member("b"))
+    one.campaign("g", 0, member("a"), LONG_MS)
+    one.set_fact_once("g", "origin", b"x")
+    doors.server.expire_session(one._session.client_id)
+    wait_until(lambda: is_lost(one), "the client is told that its session is over", WAIT_S)
+    assert [m.engine for m in other.members("g")] == ["b"]
+    assert other.leader("g").holder == "a"
+    assert other.leader("g").lease_left_ms <= 0
+    answers_again(one)  # and is not told again
+    assert one.renew("g", 1, "a", LONG_MS)
+    assert other.leader("g").lease_left_ms > 0
+    one.join("g", member("a"))
+    assert [m.engine for m in other.members("g")] == ["b", "a"]
+    assert one.fact("g", "origin") == b"x"
+
+
+def test_an_engine_that_comes_back_under_its_name_is_one_member(doors: Doors) -> None:
+    before, after = doors.open(), doors.open()
+    before.join("g", member("a", role="active"))
+    before.join("g", member("b"))
+    after.join("g", member("a", role="joining"))
+    assert [(m.engine, m.role) for m in before.members("g")] == [("b", "standby"), ("a", "joining")]
+    assert len(before._session.children(GroupPaths(before._root, "g").members)) == 2, "no node of it from before is left"
+    before.close()
+    assert [m.engine for m in after.members("g")] == ["a"]
+
+
+# --- servers ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_dead_server_suspends_at_once_and_nothing_is_lost(own_doors: Doors) -> None:
+    """E7: the engine's thread never waits for a service that is not there."""
+    one, server = own_doors.open(), own_doors.server
+    one.join("g", member("a"))
+    assert one.campaign("g", 0, member("a"), LONG_MS) == 1
+    server.kill()
+    wait_until(lambda: not one._session._client.connected, "the client sees the connection close", WAIT_S)
+    for call in (
+        lambda: one.leader("g"),
+        lambda: one.join("g", member("a")),
+        lambda: one.campaign("g", 1, member("a"), LONG_MS),
+        lambda: one.renew("g", 1, "a", LONG_MS),
+        lambda: one.release("g", 1, "a", ""),
+        lambda: one.fact("g", "origin"),
+        lambda: one.forget("g"),
+        one.groups,
+    ):
+        with pytest.raises(CoordinationSuspended, match="no connection"):
+            call()
+    server.restart()
+    answers_again(one)
+    assert one.renew("g", 1, "a", LONG_MS)
+    assert [m.engine for m in one.members("g")] == ["a"]
+
+
+def test_after_an_outage_a_lease_is_counted_anew(own_doors: Doors) -> None:
+    """The holder had no way to renew either; nobody takes its role for that."""
+    clock = Clock(0)
+    holder, onlooker = own_doors.open(), own_doors.open(clock=clock)
+    holder.campaign("g", 0, member("a"), 1_000)
+    assert onlooker.leader("g").lease_left_ms == 1_000
+    own_doors.server.kill()
+    wait_until(lambda: not onlooker._session._client.connected, "the client sees the connection close", WAIT_S)
+    clock.now_ms += 5_000
+    own_doors.server.restart()
+    answers_again(onlooker)
+    answers_again(holder)
+    assert onlooker.leader("g").lease_left_ms == 1_000
+    clock.now_ms += 1_000
+    assert onlooker.leader("g").lease_left_ms == 0
+
+
+def test_a_session_that_ended_in_an_outage_does_not_end_the_lease(own_doors: Doors) -> None:
+    """A server that was away for longer than a session lasts forgets them all; the holder gets a lease to come back."""
+    clock = Clock(0)
+    holder, onlooker = own_doors.open(), own_doors.open(clock=clock)
+    holder.campaign("g", 0, member("a"), 1_000)
+    onlooker.leader("g")
+    own_doors.server.kill()
+    wait_until(lambda: onlooker._session.contact and not onlooker._session._client.connected, "the connection closes", WAIT_S)
+    own_doors.server.restart()
+    answers_again(holder)
+    own_doors.server.expire_session(holder._session.client_id)
+    answers_again(onlooker)
+    assert onlooker.leader("g").lease_left_ms == 1_000
+    clock.now_ms += 1_000
+    assert onlooker.leader("g").lease_left_ms == 0
+
+
+def test_a_server_that_hangs_is_waited_for_once(own_doors: Doors) -> None:
+    one = own_doors.open("call_timeout_ms=50&session_timeout_ms=30000")
+    one.campaign("g", 0, member("a"), LONG_MS)
+    answers_again(one)
+    wait_until(lambda: joined(one), "the member is in", WAIT_S)
+    own_doors.server.freeze()
+    with pytest.raises(CoordinationSuspended, match="no answer within 50 ms"):
+        one.renew("g", 1, "a", LONG_MS)
+    for _ in range(1_000):  # would be 50 s
+        with pytest.raises(CoordinationSuspended, match="an earlier call has no answer yet"):
+            one.leader("g")
+    own_doors.server.thaw()
+    answers_again(one)
+    wait_until(lambda: renewed(one), "the holder still holds", WAIT_S)
+
+
+def test_the_time_in_which_a_server_hangs_is_not_counted(own_doors: Doors) -> None:
+    """A holder that could not renew is not overtaken for it."""
+    clock = Clock(0)
+    holder, onlooker = own_doors.open(), own_doors.open("call_timeout_ms=50&session_timeout_ms=30000", clock)
+    holder.campaign("g", 0, member("a"), LONG_MS)
+    wait_until(lambda: joined(onlooker), "the member is in", WAIT_S)
+    answers_again(onlooker)
+    before_ms = onlooker.leader("g").lease_left_ms
+    own_doors.server.freeze()
+    began_ms = monotonic_ms()
+    with pytest.raises(CoordinationSuspended, match="no answer within 50 ms"):
+        onlooker.leader("g")
+    wait_until(lambda: monotonic_ms() - began_ms >= 500, "a while", WAIT_S)
+    own_doors.server.thaw()
+    answers_again(onlooker)
+    clock.now_ms += monotonic_ms() - began_ms
+    assert before_ms - onlooker.leader("g").lease_left_ms <= monotonic_ms() - began_ms - 500
+
+
+def joined(coordination: ZooKeeperCoordination) -> bool:
+    try:
+        coordination.join("g", member("a"))
+    except CoordinationSuspended:
+        return False
+    return True
+
+
+def renewed(coordination: ZooKeeperCoordination) -> bool:
+    try:
+        return coordination.renew("g", 1, "a", LONG_MS)
+    except CoordinationSuspended:
+        return False
+
+
+def test_a_write_without_an_answer_takes_place_at_most_once(own_doors: Doors) -> None:
+    """The contract's unknown result: it may have happened, and nobody else can have won the same epoch."""
+    one, other = own_doors.open("call_timeout_ms=50&session_timeout_ms=30000"), own_doors.open()
+    assert one.campaign("g", 0, member("a"), LONG_MS) == 1
+    wait_until(lambda: joined(one), "the member is in", WAIT_S)
+    own_doors.server.freeze()
+    with pytest.raises(CoordinationSuspended):
+        one.campaign("g", 1, member("a"), LONG_MS)
+    own_doors.server.thaw()
+    answers_again(other)
+    won = other.campaign("g", 1, member("b"), LONG_MS)
+    leader = other.leader("g")
+    assert leader.epoch == 2
+    assert leader.holder == ("a" if won is None else "b")
+
+
+def test_no_server_no_coordination(free_port: Callable[[], int]) -> None:
+    with pytest.raises(CoordinationSuspended, match="no server of"):
+        open_coordination(f"zookeeper://127.0.0.1:{free_port()}?connect_timeout_ms=200")
+
+
+# --- processes --------------------------------------------------------------------------------------------------------------
+
+_CAMPAIGN_FOR_EVER = """
+import sys
+from hotspare.coordination.open import open_coordination
+from tests.contract.material import member
+coordination = open_coordination(sys.argv[1])
+me = member(sys.argv[2])
+while True:
+    leader = coordination.leader("g")
+    won = leader.holder != me.engine and coordination.campaign("g", leader.epoch, me, 1000)
+    if won:
+        print(won, flush=True)
+        coordination.join("g", me)
+        coordination.renew("g", won, me.engine, 1000)
+"""
+
+
+def test_processes_never_win_one_epoch_and_a_kill_loses_none(own_doors: Doors) -> None:
+    """Law 7 starts here. Of three, two always run for what the third one holds; the server is killed too, in the middle."""
+    url, said = f"{own_doors.url}?{PATIENT}", list[str]()
+    with ExitStack() as stack:
+        processes = [stack.enter_context(child(_CAMPAIGN_FOR_EVER, url, name)) for name in "abc"]
+        for process in processes:
+            assert process.stdout is not None
+            said += [process.stdout.readline() for _ in range(20)]
+        own_doors.server.kill()
+        for process in processes:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            rest, _ = process.communicate()
+            said += rest.splitlines()
+    own_doors.server.restart()
+    epochs = sorted(int(line) for line in said if line.strip())
+    assert len(epochs) == len(set(epochs))
+    assert own_doors.open().leader("g").epoch >= max(epochs)
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plain(zookeeper: ZooKeeperServer) -> Iterator[KazooClient]:
+    """A client of ZooKeeper that knows nothing of hotspare."""
+    client = KazooClient(zookeeper.address)
+    client.start(WAIT_S)
+    yield client
+    client.stop()
+    client.close()
+
+
+def test_the_nodes_can_be_looked_at(doors: Doors, plain: KazooClient) -> None:
+    """C5: members are ephemeral sequential nodes, by name and in order; the election has a path of its group's own (C7)."""
+    one = doors.open()
+    one.join("trading.trades", member("e1"))
+    one.join("trading.trades", member("e.2/ü"))
+    one.campaign("trading.trades", 0, member("e1"), LONG_MS)
+    base = f"{doors.url.removeprefix(doors.server.url)}/groups/trading%2Etrades"
+    names = sorted(plain.get_children(f"{base}/members"), key=lambda name: name[-10:])
+    assert names == ["e1-0000000000", "e%2E2%2F%C3%BC-0000000001"]
+    assert all(plain.exists(f"{base}/members/{name}").ephemeralOwner for name in names)
+    assert b'"epoch":1,"holder":"e1"' in plain.get(f"{base}/role")[0]
+
+
+def test_two_paths_never_meet(doors: Doors) -> None:
+    one, other = doors.open(url=f"{doors.url}/one"), doors.open(url=f"{doors.url}/other")
+    inside = doors.open(url=f"{doors.url}/one/groups/g")
+    one.join("g", member("a"))
+    assert one.campaign("g", 0, member("a"), LONG_MS) == 1
+    assert (list(other.groups()), list(other.members("g")), other.leader("g").epoch) == ([], [], 0)
+    assert other.campaign("g", 0, member("b"), LONG_MS) == 1
+    assert inside.campaign("g", 0, member("c"), LONG_MS) == 1
+    assert [c.leader("g").holder for c in (one, other, inside)] == ["a", "b", "c"]
+
+
+def test_only_the_user_reads_and_writes_and_no_log_tells_the_password(
+    doors: Doors, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2\n")
+    caplog.set_level(logging.NOTSET)
+    ours = doors.open(f"{PATIENT}&user=ops&password_file={secret}")
+    assert ours.campaign("g", 0, member("a"), LONG_MS) == 1
+    again = doors.open(f"{PATIENT}&user=ops&password=hunter2")
+    assert again.leader("g").holder == "a"
+    for options in (PATIENT, f"{PATIENT}&user=ops&password=wrong"):
+        stranger = doors.open(options)
+        for call in (
+            lambda: stranger.leader("g"),  # noqa: B023
+            lambda: stranger.campaign("g", 1, member("b"), LONG_MS),  # noqa: B023
+        ):
+            with pytest.raises(CoordinationError, match="zookeeper refuses access") as refused:
+                call()
+            assert not isinstance(refused.value, CoordinationSuspended)
+    neighbour = doors.open(f"{PATIENT}&user=dev&password=other", url=f"{doors.server.url}/test/{uuid4().hex}")
+    assert neighbour.campaign("g", 0, member("n"), LONG_MS) == 1
+    assert "hunter2" not in caplog.text
+    assert "hunter2" not in repr(parse_zookeeper_url("zookeeper://a?user=ops&password=hunter2"))
+
+
+def test_what_does_not_fit_into_a_node(doors: Doors) -> None:
+    one = doors.open()
+    text, noise = b"x" * (20 * NODE_BYTES_MAX), random.Random(1).randbytes(NODE_BYTES_MAX + 1)
+    assert one.set_fact_once("g", "long", text) == text
+    assert one.fact("g", "long") == text
+    with pytest.raises(UsageError, match="does not fit into zookeeper"):
+        one.set_fact_once("g", "noise", noise)
+    many = member("a", detail={str(n): "x" * 100 for n in range(10_000)})
+    one.join("g", many)
+    assert replace(one.members("g")[0], seen_ms=0) == replace(many, detail={})
+    with pytest.raises(UsageError, match="too long for zookeeper"):
+        one.ask_switchover("g", "x" * NODE_BYTES_MAX)
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\xff", b"[]", b'{"format":2}', b'{"format":1}', b'{"format":1,"epoch":"x","y":1}'])
+def test_nodes_that_others_wrote_are_not_believed(doors: Doors, plain: KazooClient, garbage: bytes) -> None:
+    one = doors.open()
+    one.join("g", member("a"))
+    base = f"{doors.url.removeprefix(doors.server.url)}/groups/g"
+    plain.create(f"{base}/role", garbage)
+    plain.create(f"{base}/facts/origin", garbage)
+    plain.create(f"{base}/members/strange", garbage)
+    with pytest.raises(CoordinationError, match="holds nothing that this version of hotspare wrote"):
+        one.leader("g")
+    with pytest.raises(CoordinationError, match="holds nothing"):
+        one.campaign("g", 0, member("a"), LONG_MS)
+    with pytest.raises(CoordinationError, match="holds nothing"):
+        one.fact("g", "origin")
+    assert [m.engine for m in one.members("g")] == ["a"]

@@ -1,0 +1,98 @@
+"""The long campaign: every scenario at random instants, each with a group of its own, on real servers or on the embedded bus.
+
+    make chaos                                   Kafka with three brokers, and ZooKeeper
+    make chaos ARGS="--site embedded --only E2 E16 --rounds 5 --seed 3"
+
+Exit status 0 only if after each scenario the delivered events are those of the uninterrupted run and no process is left over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+from hotspare.demo.scenario import Demo, DemoOptions, DemoReport
+from hotspare.demo.site import Site, embedded
+from tests.e2e.chaos.scenarios import SCENARIOS, Needs, Scenario
+
+EVENTS, RATE = 6_000, 300.0
+
+
+def play(
+    scenarios: Sequence[Scenario], site: Site, folder: Path, seed: int, say: Callable[[str], None]
+) -> tuple[DemoReport, list[str]]:
+    """Play scenarios one after another on one group; returns the verdict and the processes that were left over."""
+    folder.mkdir(parents=True, exist_ok=True)
+    options = DemoOptions(folder, site, EVENTS, RATE, spares=max(s.spares for s in scenarios))
+    demo = Demo(options, say)
+
+    def strikes(running: Demo) -> None:
+        for number, scenario in enumerate(scenarios):
+            running.cluster.wait_ready()
+            say(scenario.name)
+            scenario.run(running, random.Random(seed * 1_000 + number))
+
+    return demo.run(strikes), demo.cluster.leftovers()
+
+
+def playable(scenarios: Sequence[Scenario], site: Site) -> list[Scenario]:
+    """Those whose needs the site meets."""
+    has = Needs.NOTHING
+    if site.brokers is not None:
+        has |= Needs.BROKERS
+    if site.coordinators is not None:
+        has |= Needs.COORDINATORS
+    return [s for s in scenarios if s.needs in has]
+
+
+def _site(kind: str, folder: Path) -> AbstractContextManager[Site]:
+    if kind == "embedded":
+        return nullcontext(embedded(folder))
+    from hotspare.demo.servers import kafka_and_zookeeper
+
+    return kafka_and_zookeeper(folder)
+
+
+def _say(sentence: str) -> None:
+    print(f"   {sentence}", flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--site", choices=("kafka", "embedded"), default="kafka")
+    parser.add_argument("--only", nargs="+", metavar="ROW", help="rows of the specification, such as E2")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    chosen = [s for s in SCENARIOS if options.only is None or s.row.split()[0] in options.only]
+    failures = 0
+    for seed in range(options.seed, options.seed + options.rounds):
+        for number, scenario in enumerate(chosen):
+            folder = Path(tempfile.mkdtemp(prefix="hotspare-chaos-"))
+            with _site(options.site, folder) as site:
+                if not playable([scenario], site):
+                    print(f"{scenario.name}: left out, this site has no such servers", flush=True)
+                    continue
+                report, left = play(
+                    [scenario], site, folder / "run", seed * 100 + number, lambda text: print(f"   {text}", flush=True)
+                )
+            good = report.is_exact and not left
+            failures += not good
+            kept = "" if good else f"; look at {folder}, or repeat it with --only {scenario.row.split()[0]} --seed {seed}"
+            print(f"{'good' if good else 'BAD '} {scenario.name}, seed {seed}: {report.last_line()}{kept}", flush=True)
+            for line in left:
+                print(f"   left over: {line}")
+            if good:
+                shutil.rmtree(folder, ignore_errors=True)
+    print(f"{options.rounds * len(chosen)} runs, {failures} bad")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

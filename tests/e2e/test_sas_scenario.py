@@ -1,0 +1,86 @@
+"""The published high availability example on real servers: its project, both adapter files, its dfESP addresses (sources S2, S4).
+
+Only hosts are bound anew. The active engine is killed while lines are written to the growing input file; the sum over 20 rows and
+the event number go on where they were.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hotspare.bus.naming import group_name
+from hotspare.testing.cluster import Cluster, wait_until
+from hotspare.testing.kafka_server import KafkaServers
+from hotspare.testing.zookeeper_server import ZooKeeperServer
+
+EXAMPLE = Path(__file__).parents[2].parent / "shared" / "conformance" / "ha-kafka"
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.spark,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not EXAMPLE.is_dir(), reason=f"the example of others is not at {EXAMPLE}"),
+]
+
+PREFIX = "iotdemo.na.sas.com_61001"
+ADDRESS = "dfESP://iotdemo.na.sas.com:61001/kafka1/cq1"
+ROWS, ROWS_EACH = 600, 150
+TIMEOUT_S = 120
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, kafka: KafkaServers, zookeeper: ZooKeeperServer) -> Iterator[Cluster]:
+    project = EXAMPLE / "kafka1.xml"
+    options = ("--store", (tmp_path / "snapshots").as_uri(), "--snapshot-interval-ms", "1000")
+    cluster = Cluster(
+        project,
+        kafka.url,
+        group_name(PREFIX, "kafka1"),
+        PREFIX,
+        tmp_path,
+        options,
+        coordination_url=f"{zookeeper.url}/{tmp_path.name}",
+    )
+    yield cluster
+    cluster.stop()
+
+
+def lines(count: int) -> list[str]:
+    """As the example's input script makes them from a machine's processor: user and idle time in percent."""
+    load = random.Random(7)
+    return [f"{user}.00,{100 - user}.00" for user in (load.randint(0, 100) for _ in range(count))]
+
+
+def test_the_sum_goes_on_across_the_role_change(cluster: Cluster, tmp_path: Path) -> None:
+    for name in ("server1", "server2"):
+        cluster.start_engine(name)
+    cluster.wait_ready()
+    data, result = tmp_path / "dstat_in.csv", tmp_path / "dstat-out.csv"
+    given = lines(ROWS)
+    data.write_text('"Dstat output"\n"usr","idl"\n')
+    bus = ("--bus", cluster.bus_url)
+    columns = ("--header", "2", "--growing", "--addcsvopcode", "--addcsvflags", "normal", "--noautogenfield")
+    publisher = ("--window", f"{ADDRESS}/kafka_incoming", "--transport-config", str(EXAMPLE / "kafkapub.cfg"))
+    subscriber = ("--window", f"{ADDRESS}/kafka_outgoing", "--transport-config", str(EXAMPLE / "kafkasub.cfg"))
+    cluster.start_other("publisher", "publish", *bus, *publisher, *columns, str(data))
+    cluster.start_other("subscriber", "subscribe", *bus, *subscriber, str(result))
+
+    def written() -> int:
+        return len(result.read_text().splitlines()) if result.exists() else 0
+
+    for begin in range(0, ROWS, ROWS_EACH):
+        with data.open("a") as file:
+            file.write("".join(f"{line}\n" for line in given[begin : begin + ROWS_EACH]))
+        if begin == ROWS_EACH:
+            active = cluster.active()
+            assert active is not None
+            active.kill()
+        wait_until(lambda enough=begin + ROWS_EACH: written() >= enough, "the rows of the input so far", TIMEOUT_S)  # type: ignore[misc]
+
+    idle = [float(line.split(",")[1]) for line in given]
+    rows = [line.split(",") for line in result.read_text().splitlines()]
+    numbers = [(int(row[5]), int(row[6])) for row in rows if row[0] == "I"]
+    assert numbers == [(n, int(sum(idle[max(0, n - 20) : n]))) for n in range(1, ROWS + 1)]

@@ -1,0 +1,177 @@
+"""One voice on Kafka (law 7, SPEC E4, E16, Z21): what the broker does when engines die, sleep and wake while they publish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from hotspare.bus.contract import SOURCE_HEADER, Commit, HeaderGuard, Outgoing, Partition
+from hotspare.bus.kafka import KafkaBus, open_kafka_bus
+from hotspare.bus.kafka_progress import progress_topic
+from hotspare.bus.kafka_writer import Record, Writers, records_of
+from hotspare.errors import Fenced, TopicOwned
+from hotspare.testing.cluster import wait_until
+from hotspare.testing.kafka_server import KafkaServers
+from tests.contract.kafka_door import empty
+from tests.contract.material import outgoing, progress, values
+
+OUT = Partition("o")
+
+
+@pytest.fixture
+def door(kafka: KafkaServers) -> Iterator[Callable[[], KafkaBus]]:
+    opened: list[KafkaBus] = []
+
+    def one() -> KafkaBus:
+        opened.append(open_kafka_bus(f"{kafka.url}?timeout_ms=20000"))
+        opened[-1].create_topic(OUT.topic)
+        return opened[-1]
+
+    yield one
+    for bus in opened:
+        bus.close()
+    empty(kafka.bootstrap)
+
+
+def commit(text: str, sequence: int, epoch: int) -> Commit:
+    return Commit({OUT.topic: outgoing(text)}, {"s": progress(sequence, epoch)})
+
+
+def leave_open(writers: Writers, text: str) -> object:
+    """A transaction whose records stand on the broker, and whose engine stopped before the commit; returns its client."""
+    writer = writers.open()
+    client = writer._client
+    client.begin_transaction()
+    delivered: list[object] = []
+    client.produce(OUT.topic, text.encode(), partition=0, on_delivery=lambda error, _: delivered.append(error))
+    client.flush(20)
+    assert delivered == [None]
+    return client
+
+
+def test_what_a_dead_engine_left_open_is_never_seen(door: Callable[[], KafkaBus]) -> None:
+    old, new = door(), door()
+    first = old.producer("g", [OUT.topic])
+    first.fence(1)
+    first.publish(1, commit("a", 1, 1))
+    client = leave_open(old._writers_of("g"), "torn")
+    second = new.producer("g", [OUT.topic])
+    second.fence(2)
+    assert second.progress()["s"] == progress(1, 1), "after a fence everything that is committed can be read"
+    second.publish(2, commit("b", 2, 2))
+    with pytest.raises(Exception, match="FENCED"):
+        client.commit_transaction(20)  # type: ignore[attr-defined]
+    wait_until(lambda: len(values(new, OUT.topic)) == 2, "both commits can be read", 30)
+    assert values(new, OUT.topic) == ["a", "b"]
+
+
+def test_an_engine_that_slept_with_an_old_epoch_gives_way(door: Callable[[], KafkaBus]) -> None:
+    """It won epoch 5, slept, and fences after 6 did: the broker would let it publish, its group's topic does not."""
+    sleeper, newest = door().producer("g", [OUT.topic]), door().producer("g", [OUT.topic])
+    newest.fence(6)
+    newest.publish(6, commit("a", 1, 6))
+    with pytest.raises(Fenced, match="may publish only with epoch 6"):
+        sleeper.fence(5)
+    with pytest.raises(Fenced):
+        sleeper.publish(5, commit("wrong", 1, 5))
+    newest.publish(6, commit("b", 2, 6))
+
+
+def test_an_old_epoch_that_takes_the_right_at_the_broker_gives_it_back(door: Callable[[], KafkaBus]) -> None:
+    """The sleeper looked before 6 fenced, and asked the broker after it: it looks again, and 6 fences again and goes on."""
+    slept, bus = door(), door()
+    newest = bus.producer("g", [OUT.topic])
+    sleeper = slept.producer("g", [OUT.topic])
+    taken = sleeper._writers.open
+
+    def late_open() -> object:
+        newest.fence(6)
+        return taken()
+
+    sleeper._writers.open = late_open  # type: ignore[method-assign, assignment]
+    with pytest.raises(Fenced, match="may publish only with epoch 6"):
+        sleeper.fence(5)
+    with pytest.raises(Fenced):
+        newest.publish(6, commit("a", 1, 6))
+    newest.fence(6)
+    assert dict(newest.progress()) == {}
+    newest.publish(6, commit("a", 1, 6))
+    wait_until(lambda: values(bus, OUT.topic) == ["a"], "the commit can be read", 30)
+
+
+def test_a_fenced_engine_says_so_before_it_writes_the_next_time(door: Callable[[], KafkaBus]) -> None:
+    """`_FENCED` from the broker is Fenced, also where nobody has written a newer epoch (a late request of a dead process)."""
+    bus = door()
+    one = bus.producer("g", [OUT.topic])
+    one.fence(1)
+    bus._writers_of("g").open()
+    with pytest.raises(Fenced, match="taken by another engine"):
+        one.publish(1, commit("a", 1, 1))
+    with pytest.raises(Fenced):
+        one.publish(1, commit("a", 1, 1))
+    one.fence(1)
+    one.publish(1, commit("a", 1, 1))
+    wait_until(lambda: values(bus, OUT.topic) == ["a"], "the commit can be read", 30)
+
+
+def test_of_two_groups_that_claim_a_topic_at_once_one_gets_it(door: Callable[[], KafkaBus]) -> None:
+    buses = [door(), door()]
+
+    def claim(number: int) -> str:
+        try:
+            buses[number].producer(f"g{number}", [OUT.topic])
+        except TopicOwned:
+            return "refused"
+        return f"g{number}"
+
+    with ThreadPoolExecutor(2) as pool:
+        got = list(pool.map(claim, range(2)))
+    assert sorted(got)[1] == "refused"
+    assert dict(buses[0].owners()) == {OUT.topic: sorted(got)[0]}
+
+
+def test_a_claim_that_was_made_while_another_was_on_its_way_stands(door: Callable[[], KafkaBus]) -> None:
+    """The look before the turn said that the topic is free; the look within it says who has it."""
+    late, early = door(), door()
+    taken = late._owners._writers.open
+
+    def slow_open() -> object:
+        early.producer("early", [OUT.topic])
+        return taken()
+
+    late._owners._writers.open = slow_open  # type: ignore[method-assign, assignment]
+    with pytest.raises(TopicOwned, match="belongs to group early"):
+        late.producer("late", [OUT.topic])
+
+
+def test_a_publisher_that_was_frozen_after_its_look_writes_nothing(door: Callable[[], KafkaBus]) -> None:
+    """SPEC E8: the successor wrote between the look of the frozen one and its commit."""
+    frozen, successor = door(), door()
+    guard = HeaderGuard(SOURCE_HEADER, b"file@", 0)
+    piece = [Outgoing(b"piece", ((SOURCE_HEADER, b"file@1"),))]
+    appender = frozen._appender
+    looked = appender._stands_against
+    looks = 0
+
+    def look_then_freeze(partition: Partition, asked: HeaderGuard) -> bool:
+        nonlocal looks
+        looks += 1
+        found = looked(partition, asked)
+        if looks == 2:
+            assert successor.append_guarded(OUT, piece, guard) is not None
+        return found
+
+    appender._stands_against = look_then_freeze  # type: ignore[method-assign]
+    assert frozen.append_guarded(OUT, piece, guard) is None
+    wait_until(lambda: values(successor, OUT.topic) == ["piece"], "the successor's piece can be read", 30)
+
+
+def test_a_foreign_record_in_the_groups_topic_is_named(door: Callable[[], KafkaBus]) -> None:
+    bus = door()
+    producer = bus.producer("g", [OUT.topic])
+    producer.fence(1)
+    bus._writers_of("g").open().commit([Record(progress_topic("g"), b"?", b"stream/s"), *records_of(OUT.topic, 0, outgoing("a"))])
+    with pytest.raises(Exception, match=r"topic g.progress holds a record that hotspare did not write"):
+        producer.fence(2)

@@ -1,0 +1,130 @@
+"""Three brokers, of which one dies and comes back while an engine publishes; then two (SPEC B8, E6, Z21)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from hotspare.bus.contract import Commit, Partition, Producer
+from hotspare.bus.kafka import KafkaBus, open_kafka_bus
+from hotspare.errors import BusUnavailable, Fenced, UnknownResult
+from hotspare.testing.cluster import wait_until
+from hotspare.testing.kafka_server import KafkaServers
+from tests.contract.material import outgoing, progress, values
+
+OUT = Partition("o")
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServers]:
+    with KafkaServers.start(tmp_path_factory.mktemp("three"), 3) as servers:
+        yield servers
+
+
+class Engine:
+    """Publishes 1, 2, 3 ... as the driver does: what is not known to be committed is looked up after another fence."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self.committed = 0
+        self.stop = threading.Event()
+        self._is_fenced = False
+
+    def run(self) -> None:
+        while not self.stop.is_set():
+            self.step()
+
+    def step(self) -> None:
+        try:
+            if not self._is_fenced:
+                self._producer.fence(1)
+                known = self._producer.progress().get("s")
+                self.committed = 0 if known is None else known.sequence
+                self._is_fenced = True
+            sequence = self.committed + 1
+            self._producer.publish(1, Commit({OUT.topic: outgoing(str(sequence))}, {"s": progress(sequence, 1)}))
+            self.committed = sequence
+        except (Fenced, UnknownResult):
+            self._is_fenced = False
+        except BusUnavailable:
+            pass
+
+
+def committed(bus: KafkaBus) -> int:
+    """-1 while the bus cannot say."""
+    try:
+        known = bus.progress("g").get("s")
+    except BusUnavailable:
+        return -1
+    return 0 if known is None else known.sequence
+
+
+def commits(bus: KafkaBus) -> Callable[[int], None]:
+    newest = 0
+
+    def wait(more: int) -> None:
+        nonlocal newest
+        goal = newest + more
+
+        def reached() -> bool:
+            nonlocal newest
+            newest = max(newest, committed(bus))
+            return newest >= goal
+
+        wait_until(reached, f"{goal} commits", 90)
+
+    return wait
+
+
+@pytest.mark.timeout(400)
+def test_nothing_is_lost_or_doubled_while_brokers_come_and_go(three: KafkaServers) -> None:
+    bus = open_kafka_bus(f"{three.url}?timeout_ms=20000")
+    publishing = open_kafka_bus(f"{three.url}?timeout_ms=2000")
+    for each in (bus, publishing):  # as every engine does: a topic may be known to one broker a little before another
+        each.create_topic(OUT.topic)
+    bus.producer("g", [OUT.topic]).close()  # the first transaction of a cluster takes its time
+    engine = Engine(publishing.producer("g", [OUT.topic]))
+    assert bus.deviations([OUT.topic, "g.progress", "hotspare.owners"]) == []
+    engine.step()
+    engine.step()
+    thread = threading.Thread(target=engine.run)
+    thread.start()
+    try:
+        more = commits(bus)
+        more(10)
+        three.kill(1)
+        more(20)
+        three.restart(1)
+        more(20)
+    finally:
+        engine.stop.set()
+        thread.join()
+    engine.step()
+    last = engine.committed
+    wait_until(lambda: committed(bus) >= last, "the last commit can be read", 60)
+    written = values(bus, OUT.topic)
+    assert written == [str(number + 1) for number in range(len(written))]
+    assert len(written) == committed(bus)
+    publishing.close()
+    bus.close()
+
+
+@pytest.mark.timeout(400)
+def test_with_one_broker_of_three_nothing_is_acknowledged(three: KafkaServers) -> None:
+    """min.insync.replicas: what only one broker has is not committed, and comes out when another one is back."""
+    bus = open_kafka_bus(f"{three.url}?timeout_ms=3000")
+    bus.create_topic("in")
+    bus.append(Partition("in"), outgoing("a"))
+    three.kill(1)
+    three.kill(2)
+    with pytest.raises((BusUnavailable, UnknownResult)):
+        bus.append(Partition("in"), outgoing("b"))
+    three.broker(1).launch()
+    three.restart(2)
+    before = values(bus, "in")
+    assert before in (["a"], ["a", "b"])
+    bus.append(Partition("in"), outgoing("c"))
+    assert values(bus, "in") == [*before, "c"]
+    bus.close()

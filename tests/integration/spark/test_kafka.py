@@ -1,0 +1,141 @@
+"""The `ordered` runner on a real broker: where it starts, what it says of lost positions, and what an outage does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from hotspare.bus.contract import Bus, Outgoing, Partition
+from hotspare.bus.open import open_bus
+from hotspare.errors import BusUnavailable, PositionLost, RunnerError
+from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, InboundTopic, RunnerEnd, RunnerInput
+from hotspare.runners.spark.kafka_source import FAILURES_MAX, KafkaReading
+from hotspare.runners.spark.ordered import OrderedRunner
+from hotspare.testing.cluster import wait_until
+from hotspare.testing.kafka_server import KafkaServers
+from tests.integration.spark.subject import head
+from tests.integration.spark.test_processes import heard, subject
+
+pytestmark = pytest.mark.spark
+
+WAIT_S = 120
+LIMIT_BYTES = 400_000
+WAITING_MESSAGES = 200_000
+PEAK_GROWTH_KIB_MAX = 512 * 1024
+
+
+class Seen:
+    """What a runner brought, and how it ended."""
+
+    def __init__(self, url: str, topic: str) -> None:
+        self.offsets: list[int] = []
+        self.sizes: list[int] = []
+        self.ends: list[RunnerEnd] = []
+        self.over = threading.Event()
+        source = RunnerInput(url, (InboundTopic(topic),), head(), limits=BatchLimits(messages_max=300, bytes_max=LIMIT_BYTES))
+        self.runner = OrderedRunner(source, self._take, self._ended)
+
+    def _take(self, table: pa.Table) -> None:
+        self.sizes.append(table.nbytes)
+        self.offsets += table.column("offset").to_pylist()
+
+    def _ended(self, end: RunnerEnd) -> None:
+        self.ends.append(end)
+        self.over.set()
+
+
+@pytest.fixture
+def bus(kafka: KafkaServers) -> Iterator[Bus]:
+    bus = open_bus(kafka.url)
+    yield bus
+    bus.close()
+
+
+def fill(bus: Bus, topic: str, first: int, count: int) -> None:
+    bus.append(Partition(topic), [Outgoing(b"i,n,%d,1.5,a" % i) for i in range(first, first + count)])
+
+
+def reading(url: str, topic: str) -> KafkaReading:
+    return KafkaReading(RunnerInput(url, (InboundTopic(topic),), head()), tasks_max=2)
+
+
+def test_a_lost_position_is_refused_before_spark_starts(kafka: KafkaServers, bus: Bus) -> None:
+    bus.create_topic("lost.start")
+    fill(bus, "lost.start", 0, 20)
+    bus.trim(Partition("lost.start"), 9)
+    seen = Seen(kafka.url, "lost.start")
+    with pytest.raises(PositionLost, match="no longer holds offset 4") as said:
+        seen.runner.start({(0, 0): 4})
+    assert "5 messages are gone" in said.value.detail
+    with pytest.raises(PositionLost, match="ends before offset 21"):
+        seen.runner.start({(0, 0): 21})
+    assert seen.ends == []
+
+
+def test_a_failed_query_is_explained_by_the_topic_or_begins_again(kafka: KafkaServers, bus: Bus) -> None:
+    bus.create_topic("lost.later")
+    fill(bus, "lost.later", 0, 20)
+    kept = reading(kafka.url, "lost.later")
+    assert kept.ends("KafkaException: timed out", {(0, 0): 4}, lambda _: True) is None
+    bus.trim(Partition("lost.later"), 9)
+    lost = kept.ends("IllegalStateException: cannot fetch", {(0, 0): 4}, lambda _: True)
+    assert isinstance(lost, PositionLost)
+    assert kept.ends("something", {(0, 0): 9}, lambda _: True) is None
+
+
+def test_a_query_that_fails_for_no_fault_of_the_brokers_is_given_up(kafka: KafkaServers, bus: Bus) -> None:
+    bus.create_topic("hopeless")
+    kept = reading(kafka.url, "hopeless")
+    answers = [kept.ends("a fault of ours", {(0, 0): 0}, lambda _: True) for _ in range(FAILURES_MAX + 1)]
+    assert answers[:-1] == [None] * FAILURES_MAX
+    assert isinstance(answers[-1], RunnerError)
+    assert "a fault of ours" in answers[-1].detail
+
+
+@pytest.mark.timeout(600)
+def test_an_outage_of_the_broker_only_takes_time_and_a_start_is_where_it_is_told(tmp_path: Path) -> None:
+    with KafkaServers.start(tmp_path) as servers:
+        bus = open_bus(f"{servers.url}?timeout_ms=20000")
+        bus.create_topic("rows")
+        fill(bus, "rows", 0, 500)
+        bus.append(Partition("rows"), [Outgoing(b"i,n,%d,1.5," % i + b"x" * 20_000) for i in range(500, 700)])
+        fill(bus, "rows", 700, 300)
+        seen = Seen(servers.url, "rows")
+        seen.runner.start({(0, 0): 100})
+        try:
+            wait_until(lambda: len(seen.offsets) == 900, "what waited", WAIT_S)
+            # The messages in the middle are heavy: what the first ones weighed promised nothing of them.
+            assert sum(size > 2 * LIMIT_BYTES for size in seen.sizes) <= 2
+            wait_until(lambda: seen.runner._queries > 1, "another pace", WAIT_S)
+            servers.kill(1)
+            with pytest.raises(BusUnavailable):
+                open_bus(f"{servers.url}?timeout_ms=300").end_offset(Partition("rows"))
+            servers.restart(1)
+            fill(bus, "rows", 1000, 50)
+            wait_until(lambda: len(seen.offsets) >= 950 or seen.over.is_set(), "what came after the outage", WAIT_S)
+            # A query that ended for good is begun again behind what was handed over.
+            seen.runner._query.stop()
+            fill(bus, "rows", 1050, 50)
+            wait_until(lambda: len(seen.offsets) >= 1000 or seen.over.is_set(), "what came after the query ended", WAIT_S)
+        finally:
+            seen.runner.stop()
+            bus.close()
+    assert seen.offsets == list(range(100, 1100))
+    assert seen.ends == [RunnerEnd(EndCause.STOPPED)]
+
+
+@pytest.mark.timeout(600)
+def test_many_waiting_messages_are_caught_up_within_memory(tmp_path: Path, kafka: KafkaServers, bus: Bus) -> None:
+    bus.create_topic("rows")
+    value = b"i,n,1,1.5," + b"x" * 500
+    for _ in range(0, WAITING_MESSAGES, 20_000):
+        bus.append(Partition("rows"), [Outgoing(value)] * 20_000)
+    with subject(tmp_path, kafka.url, HeadPlace.WORKERS, WAITING_MESSAGES) as process:
+        started, seen = heard(process, "started"), heard(process, "rows")
+    assert (seen["rows"], seen["mistakes"]) == (WAITING_MESSAGES, 0)
+    assert seen["batches"] >= 10
+    assert seen["peak_kib"] - started["before_kib"] < PEAK_GROWTH_KIB_MAX

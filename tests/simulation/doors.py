@@ -1,0 +1,153 @@
+"""The doors of one simulated engine to the world, as unreliable as the contracts allow them to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from hotspare.bus.contract import Message, Partition, Progress
+from hotspare.bus.memory import MemoryBus, MemoryBusClient
+from hotspare.coordination.contract import Leader
+from hotspare.coordination.memory import MemoryCoordinationClient
+from hotspare.errors import CoordinationSuspended, StoreError
+from hotspare.ha.view import PeerStatus
+from hotspare.stores.contract import SnapshotInfo, StoredSnapshot
+from hotspare.stores.memory import MemoryStore
+from tests.simulation.faults import FaultKind, FaultPlan
+
+
+class Died(Exception):
+    """The process ends in the middle of a call."""
+
+
+@dataclass
+class EngineClock:
+    """A process's monotonic milliseconds: no two begin alike, and they need not run alike nor always run."""
+
+    now_ms: Callable[[], int]
+    value_ms: float
+    rate: float = 1.0
+    stalled_until_ms: int = 0
+    _seen_ms: int = -1
+
+    def __call__(self) -> int:
+        now_ms = self.now_ms()
+        if self._seen_ms >= 0 and now_ms >= self.stalled_until_ms:
+            self.value_ms += (now_ms - max(self._seen_ms, self.stalled_until_ms)) * self.rate
+        self._seen_ms = now_ms
+        return int(self.value_ms)
+
+
+class UnreliableBus(MemoryBusClient):
+    """Best-effort answers may be old, and a read may bring less than there is."""
+
+    def __init__(self, bus: MemoryBus, name: str, plan: FaultPlan) -> None:
+        super().__init__(bus, name)
+        self._plan = plan
+        self._known: Mapping[str, Progress] = {}
+
+    def progress(self, group: str) -> Mapping[str, Progress]:
+        before = self._known
+        self._known = super().progress(group)
+        return before if self._plan.happens(FaultKind.STALE_ANSWER, 0.3) else self._known
+
+    def read(self, partition: Partition, offset: int, *, messages_max: int, bytes_max: int, wait_ms: int = 0) -> Sequence[Message]:
+        messages = super().read(partition, offset, messages_max=messages_max, bytes_max=bytes_max, wait_ms=wait_ms)
+        return messages[:1] if self._plan.happens(FaultKind.STALE_ANSWER, 0.1) else messages
+
+
+_SENT = frozenset({"join", "leave", "campaign", "renew", "release", "set_fact_once"})
+_MAY_BE_OLD = frozenset({"members", "switchover_asked"})
+
+
+class UnreliableCoordination:
+    """A `Coordination` whose messages may arrive late or twice, and whose best-effort answers may be old."""
+
+    def __init__(self, inner: MemoryCoordinationClient, plan: FaultPlan) -> None:
+        self._inner = inner
+        self._plan = plan
+        self._known: dict[str, object] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._inner, name)
+        if name in _SENT:
+            return partial(self._send, call)
+        return partial(self._ask, name, call) if name in _MAY_BE_OLD else call
+
+    def _send(self, call: Callable[..., object], *arguments: object) -> object:
+        plan = self._plan
+        if plan.happens(FaultKind.LATE_MESSAGE, 0.04):
+            plan.late.append(partial(call, *arguments))
+            raise CoordinationSuspended("coordination gave no answer", detail="the message arrives later")
+        answer = call(*arguments)
+        if plan.happens(FaultKind.REPEATED_MESSAGE, 0.06):
+            plan.late.append(partial(call, *arguments))
+        return answer
+
+    def _ask(self, name: str, call: Callable[..., object], *arguments: object) -> object:
+        before = self._known.get(name)
+        self._known[name] = call(*arguments)
+        is_old = before is not None and self._plan.happens(FaultKind.STALE_ANSWER, 0.3)
+        return before if is_old else self._known[name]
+
+
+class UnreliableStore(MemoryStore):
+    """Shared by all engines. A write may fail, with or without effect, or the writer dies in the middle of it."""
+
+    def __init__(
+        self, clock: Callable[[], int], plan: FaultPlan, confirmed: Callable[[str, StoredSnapshot], None] = lambda *_: None
+    ) -> None:
+        super().__init__(clock)
+        self._plan = plan
+        self._confirmed = confirmed
+
+    def put(
+        self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes]]
+    ) -> SnapshotInfo:
+        outcome = self._plan.rng.randrange(3) if self._plan.happens(FaultKind.TORN_SNAPSHOT, 0.3) else -1
+        if outcome == 0:
+            raise StoreError("no space is left", detail="nothing was written")
+        if outcome == 1:
+            next(iter(pages))
+            raise Died("while it writes a snapshot")
+        info = super().put(group, name, engine, order, header, pages)
+        if outcome == 2:
+            raise StoreError("the store gave no answer", detail="everything was written")
+        return info
+
+    def confirm(self, group: str, name: str) -> None:
+        is_torn = self._plan.happens(FaultKind.TORN_SNAPSHOT, 0.1)
+        if not is_torn or self._plan.rng.random() < 0.5:
+            super().confirm(group, name)
+            self._confirmed(name, self._entry(group, name).stored)
+        if is_torn:
+            raise StoreError("the store gave no answer")
+
+    def lose_page(self, group: str, name: str) -> None:
+        """A page of the snapshot is gone, and the store does not notice."""
+        entry = self._entry(group, name)
+        self._groups[group][name] = replace(entry, stored=StoredSnapshot(entry.stored.header, {}))
+
+    def cut_page(self, group: str, name: str) -> None:
+        """A page of the snapshot ends early, and the store does not notice."""
+        entry = self._entry(group, name)
+        pages = {page: content[:-1] for page, content in entry.stored.pages.items()}
+        self._groups[group][name] = replace(entry, stored=StoredSnapshot(entry.stored.header, pages))
+
+
+@dataclass
+class SimulatedPeers:
+    """What a spare's connection to the holder says; `judge` is the world, which may lie."""
+
+    judge: Callable[[str, int], PeerStatus]
+    leader: Leader | None = None
+
+    def watch(self, leader: Leader) -> None:
+        self.leader = leader
+
+    def status(self) -> PeerStatus:
+        if self.leader is None or not self.leader.holder:
+            return PeerStatus.UNKNOWN
+        return self.judge(self.leader.holder, self.leader.process_start)

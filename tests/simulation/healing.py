@@ -1,0 +1,129 @@
+"""The end of a simulated run: faults cease; then what is due must come out soon, and nothing may be kept for ever (liveness)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hotspare.ha.roles import Role
+from tests.simulation.checkers import Violation
+from tests.simulation.engines import Process
+from tests.simulation.faults import FaultKind
+from tests.simulation.world import GROUP, World
+
+FOREVER_MS = 1 << 40
+STEPS_MAX = 1_500
+_EVENTS_AFTERWARDS = 3
+_ROUNDS_MAX = 20
+_STEPS_BETWEEN = 60
+
+
+@dataclass
+class Healing:
+    """`alone`: the one engine that is left, while the others sleep for ever; "" where all take part."""
+
+    world: World
+    clock_steps_ms: tuple[int, ...]
+    alone: str = ""
+    steps: int = 0
+    longest: int = 0
+    target: dict[str, int] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Violation unless everything due by now comes out, then what is due to a few more events, then held outputs are let go."""
+        self._end_faults()
+        self.target = self._due()
+        self.world.trace(f"{self.world.now_ms} the world heals; due: {self.target}; {self.alone or 'all'} must bring it out")
+        self._until(self._is_delivered)
+        self.world.check_end(self.target)
+        self._go_on()
+        self._until(self._is_let_go)
+        self._check_let_go()
+        self._check_store()
+
+    def _go_on(self) -> None:
+        """What comes after the healing comes out; of a stream that may lose outputs, sooner or later one does."""
+        world = self.world
+        before = world.due()
+        lossy = [stream for stream in before if not world.observer.holds_all(stream)]
+        for _ in range(_ROUNDS_MAX if lossy else 1):
+            for number in range(_EVENTS_AFTERWARDS):
+                world.publish(number % 2, 2 * world.rng.randrange(50) + number % 2)
+            self.target = self._due()
+            self._until(self._is_delivered)
+            world.check_end(self.target)
+            if all(world.observer.delivered()[stream] > before[stream] for stream in lossy):
+                return
+            for _ in range(_STEPS_BETWEEN if lossy else 0):
+                self._step()
+        if lossy:
+            raise Violation(f"liveness: nothing new of {lossy} came out; engines: {world.describe()}")
+
+    def _due(self) -> dict[str, int]:
+        """What has to come out of the streams that may lose nothing."""
+        return {stream: count for stream, count in self.world.due().items() if self.world.observer.holds_all(stream)}
+
+    def _end_faults(self) -> None:
+        world, rng = self.world, self.world.rng
+        world.plan.heal()
+        while world.bus.deliver():
+            pass
+        world.suspicion_until_ms = 0
+        self.alone = rng.choice(world.names) if rng.random() < 0.5 else ""
+        if self.alone in world.processes and world.processes[self.alone].door in world.wrong_from:
+            world.kill(self.alone)  # the engine that is left is a healthy one
+        are_right = not any(process.door in world.wrong_from for process in world.processes.values())
+        may_stick = len(world.names) > 1 and not self.alone and are_right and FaultKind.STUCK in world.plan.enabled
+        stuck = world.active() if may_stick else ""
+        for process in list(world.processes.values()):
+            process.idles, process.is_stuck = 0.0, process.name == stuck
+            process.paused_until_ms = FOREVER_MS if self.alone and process.name != self.alone else -1
+
+    def _until(self, condition: Callable[[], bool]) -> None:
+        begun = self.steps
+        while not condition() and self.steps - begun < STEPS_MAX:
+            self._step()
+        self.longest = max(self.longest, self.steps - begun)
+
+    def _step(self) -> None:
+        world, rng = self.world, self.world.rng
+        self.steps += 1
+        for name in world.names:
+            if name not in world.processes and name in (self.alone or name):
+                world.start(name)
+        world.advance(rng.choice(world.awake()))
+        world.now_ms += rng.choice(self.clock_steps_ms)
+
+    def _is_delivered(self) -> bool:
+        delivered = self.world.observer.delivered()
+        return all(delivered[s] >= self.target.get(s, 0) for s in delivered)
+
+    def _keepers(self) -> list[Process]:
+        """Who still keeps outputs, though everything is committed. Who differs keeps them as evidence."""
+        world = self.world
+        streams = [stream for stream in world.observer.topics if world.observer.holds_all(stream)]
+        return [p for p in world.awake() if not p.is_stuck and p.door not in world.wrong_from and _keeps(p, streams)]
+
+    def _is_let_go(self) -> bool:
+        return not self._keepers()
+
+    def _check_let_go(self) -> None:
+        keepers = self._keepers()
+        if keepers:
+            raise Violation(f"held: outputs are kept for ever by {', '.join(p.door for p in keepers)}; {self.world.describe()}")
+
+    def _check_store(self) -> None:
+        """Snapshots that nobody will restore do not pile up."""
+        kept, settings = len(self.world.store.list(GROUP)), self.world.settings
+        allowed = settings.confirmed_snapshots_max + len(self.world.names) * (settings.candidate_snapshots_max + 1) + 6
+        if kept > allowed:
+            raise Violation(f"snapshots: {kept} are kept, {allowed} would be enough")
+
+
+def _keeps(process: Process, streams: list[str]) -> bool:
+    """Of streams that may lose outputs a spare keeps its window, for as long as nothing new comes."""
+    state = process.state
+    if state is None or state.role not in (Role.ACTIVE, Role.STANDBY):
+        return True
+    is_file_left = len(streams) == len(state.held.streams) and any(process.folder.glob("*.arrow"))
+    return is_file_left or any(state.held.streams[stream].rows for stream in streams)

@@ -1,0 +1,294 @@
+"""Mistakes in the rules of failover and of what engines hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from hotspare.bus.contract import Progress
+from hotspare.ha import actions as do
+from hotspare.ha import committed, decide, driver, group_state, perform, publishing
+from hotspare.ha.group_state import GroupState
+from hotspare.ha.held import HeldStream
+from hotspare.ha.ports import Ports
+from hotspare.ha.qualities import Qualities
+from hotspare.ha.roles import Reason, Role, Step
+from hotspare.ha.view import Contact, View
+from hotspare.model.quality import Quality
+from tests.simulation.faults import FaultKind
+from tests.simulation.planting import planted
+
+FOREVER_MS = 1 << 60
+
+
+def _performer(kind: type[Any], function: Callable[[Any, GroupState, Ports], None]) -> Any:
+    return patch.dict(perform.PERFORMERS, {kind: function})
+
+
+@planted(FaultKind.ALL_DEAD, FaultKind.OLD_SNAPSHOT)
+def snapshot_ahead() -> Any:
+    """A snapshot may be restored before what stands before it was published."""
+    return patch.object(group_state, "_is_settled", lambda state, candidate: True)
+
+
+@planted(FaultKind.LAG, FaultKind.CRASH)
+def drop_held_only() -> Any:
+    """Outputs that a spare behind the active has not yet computed are not dropped at promotion."""
+    whole = committed.note_progress
+
+    def clipped(state: GroupState, ports: Ports, progress: Mapping[str, Progress]) -> None:
+        known = {}
+        for stream, news in progress.items():
+            held = state.held.streams[stream]
+            mark = held.mark_at(held.last_sequence)
+            behind = held.last_sequence < news.sequence and mark is not None and state.role is Role.PROMOTING
+            known[stream] = Progress(mark.sequence, mark.output_id, mark.digest, news.epoch) if behind and mark else news
+        whole(state, ports, known)
+
+    return patch.object(committed, "note_progress", clipped)
+
+
+def _no_recheck(_: do.Recheck, state: GroupState, ports: Ports) -> None:
+    state.step = Step.CHECKED
+
+
+@planted(FaultKind.PAUSE, FaultKind.FALSE_SUSPICION, FaultKind.LAG)
+def no_recheck() -> Any:
+    """The coordination epoch is not read again after fencing."""
+    return _performer(do.Recheck, _no_recheck)
+
+
+@planted(FaultKind.LATE_FENCE)
+def fenced_is_end() -> Any:
+    """Who is fenced never takes part again, though it may hold the newest epoch."""
+
+    def end(state: GroupState, ports: Ports, reason: Reason) -> None:
+        state.coordination_retry_ms = 1 << 60
+        state.leader = None
+        perform.move(state, ports, Role.STANDBY, Reason.NEWER_EPOCH)
+
+    return patch.object(perform, "_fence_again", end)
+
+
+@planted(FaultKind.PAUSE, FaultKind.FALSE_SUSPICION, FaultKind.LAG)
+@contextmanager
+def recheck_before_fence() -> Iterator[None]:
+    """The coordination epoch is read again before fencing instead of after."""
+    checked: set[tuple[str, int]] = set()
+    right = perform.PERFORMERS[do.Fence]
+
+    def fence(action: do.Fence, state: GroupState, ports: Ports) -> None:
+        key = (state.engine + str(state.identity.process_start), action.epoch)
+        if key in checked:
+            right(action, state, ports)
+        else:
+            checked.add(key)
+            perform.PERFORMERS[do.ReadLeader](do.ReadLeader(Reason.TIMER), state, ports)
+
+    with _performer(do.Fence, fence), no_recheck():
+        yield
+
+
+@planted(FaultKind.PROGRESS_LOST, FaultKind.CRASH)
+def publish_from_zero() -> Any:
+    """Without a progress record a stream is taken to be unpublished."""
+    return patch.object(publishing, "progress_from_tail", lambda bus, codec, stream, topic: None)
+
+
+@planted(FaultKind.STUCK)
+def renew_without_progress() -> Any:
+    """The lease is renewed by a living thread, though no batch passes."""
+    keep = decide._keep_lease
+
+    def renewed(view: View) -> Iterator[decide.Duty]:
+        return keep(replace(view, has_moved=True))
+
+    return patch.object(decide, "_keep_lease", renewed)
+
+
+@planted(FaultKind.CRASH, FaultKind.PAUSE)
+def ring_of_held() -> Any:
+    """A spare holds a fixed number of outputs (SPEC D15, Z10)."""
+    whole = HeldStream.append
+
+    def append(self: HeldStream, batch: Any) -> None:
+        whole(self, batch)
+        self.drop_through(self.last_sequence - 3)
+
+    return patch.object(HeldStream, "append", append)
+
+
+@planted(FaultKind.LATE_COMMIT)
+def reads_without_fence() -> Any:
+    """After an unknown result progress is read without fencing first: the commit may still arrive."""
+    right = perform._fence_again
+
+    def fence_again(state: GroupState, ports: Ports, reason: Reason) -> None:
+        right(state, ports, reason)
+        if reason is Reason.UNKNOWN_RESULT:
+            state.step = Step.FENCED
+
+    return patch.object(perform, "_fence_again", fence_again)
+
+
+def _silent_after(contact: Contact) -> Any:
+    right = perform.perform
+
+    def done(action: do.Action, state: GroupState, ports: Ports) -> None:
+        right(action, state, ports)
+        if state.contact is contact:
+            state.coordination_retry_ms = FOREVER_MS
+
+    return patch.object(perform, "perform", done)
+
+
+@planted(FaultKind.COORDINATION)
+def lost_is_end() -> Any:
+    """An engine whose session was lost never speaks to coordination again."""
+    return _silent_after(Contact.LOST)
+
+
+@planted(FaultKind.COORDINATION_OUTAGE)
+def suspended_is_end() -> Any:
+    """An engine that coordination did not answer never asks again."""
+    return _silent_after(Contact.SUSPENDED)
+
+
+@planted(FaultKind.CUT_OFF)
+def connection_only() -> Any:
+    """Only a closed connection makes the role free, and never the end of its lease."""
+    right = decide.vacancy
+
+    def vacancy(view: View) -> Reason | None:
+        reason = right(view)
+        return None if reason is Reason.LEASE_OVER else reason
+
+    return patch.object(decide, "vacancy", vacancy)
+
+
+@planted(FaultKind.SWITCHOVER, FaultKind.CRASH, FaultKind.STOP)
+def successor_for_ever() -> Any:
+    """A successor that was named is waited for without end."""
+    right = decide._campaign_due_ms
+
+    def campaign_due_ms(view: View) -> int:
+        waits = view.leader is not None and view.leader.successor not in ("", view.engine)
+        return FOREVER_MS if waits else right(view)
+
+    return patch.object(decide, "_campaign_due_ms", campaign_due_ms)
+
+
+@planted(FaultKind.SHORT_MEMORY)
+def spilled_out_of_order() -> Any:
+    """What was written to disk first comes back last."""
+    right = HeldStream.spill
+
+    def spill(self: HeldStream, path: Any) -> int:
+        written = right(self, path)
+        self._segments.reverse()
+        return written
+
+    return patch.object(HeldStream, "spill", spill)
+
+
+@planted(FaultKind.CLOCK_RATE, FaultKind.CLOCK_STALL, FaultKind.BUS_CLOCK)
+def clock_in_the_core() -> Any:
+    """Time is the engine's own clock, and not the input's."""
+    right = driver.take_batch
+
+    def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch) -> None:
+        state.core.time_us += ports.clock_ms() % 100 * 1_000  # type: ignore[misc]
+        right(state, ports, decoded)
+
+    return patch.object(driver, "take_batch", take_batch)
+
+
+@planted(FaultKind.SERVICE_CLOCK, FaultKind.PAUSE)
+def lease_is_a_fence() -> Any:
+    """A winner does not fence where the old lease is over: nobody can be publishing."""
+    right = perform.PERFORMERS[do.Fence]
+
+    def fence(action: do.Fence, state: GroupState, ports: Ports) -> None:
+        if state.predecessor is not None and ports.clock_ms() >= state.predecessor_lease_end_ms:
+            producer = ports.bus.producer(state.group, state.topics.output_topics)
+            producer._generation = producer._bus.generations.get(state.group, 0)  # type: ignore[attr-defined]
+            producer._bus.epochs[state.group] = action.epoch  # type: ignore[attr-defined]
+            state.producer, state.step = producer, Step.FENCED
+        else:
+            right(action, state, ports)
+
+    return _performer(do.Fence, fence)
+
+
+@planted(FaultKind.WRONG_ENGINE, FaultKind.CRASH)
+def difference_ignored() -> Any:
+    """An engine goes on although its outputs are not those committed."""
+
+    def compare(state: GroupState, ports: Ports, stream: str, progress: Progress) -> None:
+        state.verified[stream] = progress.sequence
+        state.held.streams[stream].drop_through(progress.sequence)
+
+    return patch.object(committed, "_compare", compare)
+
+
+@planted(FaultKind.CRASH, FaultKind.LAG)
+def quality_of_another() -> Any:
+    """A spare treats all streams by the weakest quality among them: a precise one loses what a simple one may."""
+    right = Qualities.of
+
+    def of(self: Qualities, stream: str) -> Quality:
+        weakest = [quality for quality in self.by_stream.values() if not quality.holds_all]
+        return weakest[0] if weakest else right(self, stream)
+
+    return patch.object(Qualities, "of", of)
+
+
+@planted(FaultKind.CRASH, FaultKind.PAUSE)
+def trimmed_without_progress() -> Any:
+    """Of a trimmed stream progress is written only when its time is up, however many outputs there were."""
+    right = publishing._is_progress_due
+
+    def is_due(state: GroupState, stream: str, sequence: int, now_ms: int) -> bool:
+        quality = state.qualities.of(stream)
+        later = {**state.qualities.by_stream, stream: replace(quality, progress_events=quality.progress_events and 10**9)}
+        with patch.object(state, "qualities", replace(state.qualities, by_stream=later)):
+            return right(state, stream, sequence, now_ms)
+
+    return patch.object(publishing, "_is_progress_due", is_due)
+
+
+@planted(FaultKind.CRASH, FaultKind.PAUSE)
+def window_of_half() -> Any:
+    """A buffered stream is kept for half as long, and half as many, as its window says."""
+    right = committed.let_go_by_quality
+
+    def let_go(state: GroupState, now_ms: int) -> None:
+        halves = {s: replace(q, window_events=q.window_events // 2 or q.window_events, window_ms=q.window_ms // 2)
+                  for s, q in state.qualities.by_stream.items()}  # fmt: skip
+        with patch.object(state, "qualities", replace(state.qualities, by_stream=halves)):
+            right(state, now_ms)
+
+    return patch.object(committed, "let_go_by_quality", let_go)
+
+
+@planted(FaultKind.SHORT_MEMORY)
+def held_for_ever() -> Any:
+    """A spare that reads progress compares it, and lets nothing go."""
+    right = HeldStream.drop_through
+
+    def drop(self: HeldStream, sequence: int) -> None:
+        if self.last_sequence % 2:
+            right(self, sequence)
+
+    return patch.object(HeldStream, "drop_through", drop)
+
+
+@planted(FaultKind.WRONG_ENGINE)
+def snapshot_unseen() -> Any:
+    """A snapshot does not wait for streams that may lose outputs, so a state that is wrong in those alone is restored."""
+    return patch.object(group_state, "_confirm_due_ms", lambda state, candidate: 0)

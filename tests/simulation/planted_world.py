@@ -1,0 +1,196 @@
+"""Mistakes at the doors of an engine: how it uses bus, coordination and store, and in those themselves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from hotspare.bus.contract import Bus, Commit, Partition
+from hotspare.bus.memory import MemoryProducer
+from hotspare.coordination import record as coordination_rules
+from hotspare.coordination.memory import MemoryCoordination
+from hotspare.coordination.record import RoleRecord
+from hotspare.errors import BusUnavailable, PositionLost, UnknownResult
+from hotspare.ha import joining
+from tests.simulation import doors, engines
+from tests.simulation.fast_core import FastCores
+from tests.simulation.faults import FaultKind
+from tests.simulation.kits import Raw
+from tests.simulation.planting import both, planted
+
+
+def _published(function: Callable[[Callable[..., None], MemoryProducer, int, Commit], None]) -> Any:
+    """`function` stands between an engine's commit and the bus; it gets the right way to publish, which takes the same."""
+    right = MemoryProducer.publish
+
+    def publish(self: MemoryProducer, epoch: int, commit: Commit) -> None:
+        function(right, self, epoch, commit)
+
+    return patch.object(MemoryProducer, "publish", publish)
+
+
+@planted(FaultKind.UNKNOWN_RESULT, FaultKind.CRASH)
+def separate_progress() -> Any:
+    """Outputs and progress are committed one after the other."""
+
+    def publish(right: Callable[..., None], producer: MemoryProducer, epoch: int, commit: Commit) -> None:
+        right(producer, epoch, Commit(commit.messages, {}))
+        right(producer, epoch, Commit({}, commit.progress))
+
+    return _published(publish)
+
+
+@planted(FaultKind.UNKNOWN_RESULT)
+def unknown_is_done() -> Any:
+    """An unknown commit result is taken as success."""
+
+    def publish(right: Callable[..., None], producer: MemoryProducer, epoch: int, commit: Commit) -> None:
+        try:
+            right(producer, epoch, commit)
+        except UnknownResult:
+            return
+
+    return _published(publish)
+
+
+@planted(FaultKind.UNKNOWN_RESULT)
+def unknown_is_repeated() -> Any:
+    """A commit with an unknown result is sent again as it is."""
+
+    def publish(right: Callable[..., None], producer: MemoryProducer, epoch: int, commit: Commit) -> None:
+        try:
+            right(producer, epoch, commit)
+        except UnknownResult as error:
+            raise BusUnavailable("the bus cannot be reached") from error
+
+    return _published(publish)
+
+
+@planted(FaultKind.PAUSE, FaultKind.FALSE_SUSPICION)
+def newest_epoch_for_all() -> Any:
+    """A thawed engine publishes under whatever epoch the bus has now."""
+
+    def publish(right: Callable[..., None], producer: MemoryProducer, epoch: int, commit: Commit) -> None:
+        producer._generation = max(producer._bus.generations.values())
+        right(producer, max(producer._bus.epochs.values()), commit)
+
+    return _published(publish)
+
+
+@planted(FaultKind.BUS_OUTAGE, FaultKind.BUS_DOWN)
+def unavailable_is_done() -> Any:
+    """A commit is forgotten when the broker is down."""
+
+    def publish(right: Callable[..., None], producer: MemoryProducer, epoch: int, commit: Commit) -> None:
+        try:
+            right(producer, epoch, commit)
+        except BusUnavailable:
+            return
+
+    return _published(publish)
+
+
+@planted(FaultKind.LATE_COMMIT, FaultKind.CRASH, FaultKind.PAUSE)
+def checked_when_sent() -> Any:
+    """The bus compares epochs when a commit is sent, and not when it takes place."""
+
+    def arrive(self: MemoryProducer, epoch: int, commit: Commit, generation: int) -> None:
+        with patch.object(MemoryProducer, "_check_fence", lambda *_: None):
+            self._commit(epoch, commit)
+
+    return patch.object(MemoryProducer, "_arrive", arrive)
+
+
+@planted(FaultKind.SESSION_EXPIRY, FaultKind.CRASH)
+def epoch_ends_with_its_session() -> Any:
+    """Coordination forgets the epoch together with the session of its holder."""
+
+    def end_session(self: MemoryCoordination, client: str) -> None:
+        for group in self.groups.values():
+            if group.holder_session == client:
+                group.role = RoleRecord()
+
+    return patch.object(MemoryCoordination, "end_session", end_session)
+
+
+@planted(FaultKind.LATE_MESSAGE, FaultKind.PAUSE, FaultKind.FALSE_SUSPICION)
+def renewed_without_compare() -> Any:
+    """A renewal that arrives late puts its sender back into the role."""
+
+    def renewed(record: RoleRecord, epoch: int, engine: str, lease_end_ms: int) -> RoleRecord:
+        return replace(record, epoch=epoch, holder=engine, lease_end_ms=lease_end_ms)
+
+    return patch.object(coordination_rules, "renewed", renewed)
+
+
+@planted(FaultKind.REPEATED_MESSAGE, FaultKind.SWITCHOVER, FaultKind.LATE_MESSAGE, FaultKind.STOP)
+def released_without_compare() -> Any:
+    """A message that gives the role up, and arrives once more, gives up the role of whoever has it then."""
+
+    def released(record: RoleRecord, epoch: int, engine: str, successor: str) -> RoleRecord:
+        return RoleRecord(epoch=epoch, successor=successor)
+
+    return patch.object(coordination_rules, "released", released)
+
+
+@planted(FaultKind.PAUSE, FaultKind.FALSE_SUSPICION)
+def campaign_without_compare() -> Any:
+    """Two engines that saw the same epoch both win the next one."""
+    right = coordination_rules.campaigned
+
+    def campaigned(record: RoleRecord, expected_epoch: int, *rest: Any) -> RoleRecord | None:
+        return right(replace(record, epoch=expected_epoch), expected_epoch, *rest)
+
+    return patch.object(coordination_rules, "campaigned", campaigned)
+
+
+@planted(FaultKind.STALE_ANSWER, FaultKind.PAUSE, FaultKind.FALSE_SUSPICION)
+def old_leader() -> Any:
+    """Coordination may answer with an old leader, as a follower does that nobody told to catch up."""
+    return patch.object(doors, "_MAY_BE_OLD", doors._MAY_BE_OLD | {"leader"})
+
+
+@planted(FaultKind.DAMAGE, FaultKind.ALL_DEAD)
+def torn_is_whole() -> Any:
+    """A snapshot that lacks a page is restored without it."""
+    right = FastCores._restored
+
+    def restore(self: FastCores, header: bytes, pages: Mapping[str, bytes]) -> Any:
+        try:
+            return right(self, json.loads(header), json.loads(pages["window"]))
+        except (KeyError, ValueError):
+            return right(self, json.loads(header), [])
+
+    return patch.object(FastCores, "restore", restore)
+
+
+@planted(FaultKind.TRIM_AT_START, FaultKind.TRIM)
+def skips_what_is_gone() -> Any:
+    """An engine whose input was trimmed goes on with what is left."""
+    right = engines.read_raw
+
+    def read_raw(bus: Bus, index: int, partition: Partition, offsets: dict[tuple[int, int], int], count: int) -> list[Raw]:
+        try:
+            return right(bus, index, partition, offsets, count)
+        except PositionLost:
+            offsets[index, partition.number] = bus.begin_offset(partition)
+            return []
+
+    return both(patch.object(joining, "check_positions", lambda *_: None), patch.object(engines, "read_raw", read_raw))
+
+
+@planted(FaultKind.HOLES)
+def offsets_without_holes() -> Any:
+    """A reader counts messages instead of looking at their offsets."""
+    right = engines.read_raw
+
+    def read_raw(bus: Bus, index: int, partition: Partition, offsets: dict[tuple[int, int], int], count: int) -> list[Raw]:
+        begin = offsets[index, partition.number]
+        messages = right(bus, index, partition, offsets, count)
+        offsets[index, partition.number] = begin + len(messages)
+        return messages
+
+    return patch.object(engines, "read_raw", read_raw)

@@ -1,0 +1,42 @@
+"""How a mistake is planted: a small patch, by name, with the faults around it.
+
+Runs with a mistake have more of the faults that it favours, at moments that the seed chooses as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tests.simulation.faults import FaultKind
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A mistake; called, it is a context in which the mistake is there."""
+
+    plant: Callable[[], Any]
+    favours: frozenset[FaultKind]
+
+    def __call__(self) -> Any:
+        return self.plant()
+
+
+PLANTED: dict[str, Planted] = {}
+"""Mistakes by name."""
+
+
+def planted(*favours: FaultKind) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+    def register(plant: Callable[[], Any]) -> Callable[[], Any]:
+        PLANTED[plant.__name__.replace("_", "-")] = Planted(plant, frozenset(favours))
+        return plant
+
+    return register
+
+
+@contextmanager
+def both(one: Any, other: Any) -> Iterator[None]:
+    with one, other:
+        yield

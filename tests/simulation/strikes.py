@@ -1,0 +1,208 @@
+"""Faults that strike from outside an engine's own calls: how likely each is at any step, and what it does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from hotspare.bus.contract import Partition
+from hotspare.engine.batch import BAD_STREAM
+from hotspare.ha import qualities
+from hotspare.ha.roles import Role
+from hotspare.model.quality import PRECISE, SIMPLE, Quality, QualityKind
+from hotspare.stores.contract import SnapshotStatus
+from tests.simulation.fast_core import FastCore
+from tests.simulation.faults import FaultKind, Reach
+from tests.simulation.world import GROUP, World
+
+Strike = Callable[[World, list[str]], None]
+_BUS_JUMP_MS_MAX = 50
+"""Where one partition's time jumps, the merge waits for the others as long as the jump: the delay is the jump's."""
+_SERVICE_JUMP_MS_MAX = 150
+
+
+def _crash(world: World, running: list[str]) -> None:
+    world.kill(world.rng.choice(running))
+
+
+def _all_dead(world: World, running: list[str]) -> None:
+    for name in running:
+        world.kill(name)
+
+
+def _pause(world: World, running: list[str]) -> None:
+    world.pause(world.rng.choice(running), world.rng.choice((5, 20, 60, 150)))
+
+
+def _lag(world: World, running: list[str]) -> None:
+    process = world.processes[world.rng.choice(running)]
+    process.idles = 0.0 if process.idles else world.rng.choice((0.5, 0.9, 0.98))
+
+
+def _suspect(world: World, _: list[str]) -> None:
+    world.suspicion_until_ms = world.now_ms + world.rng.choice((1, 5, 20))
+
+
+def _switch_over(world: World, _: list[str]) -> None:
+    world.coordination.client("world").ask_switchover(GROUP, world.rng.choice(("", *world.names)))
+
+
+def _stop(world: World, running: list[str]) -> None:
+    process = world.processes[world.rng.choice(running)]
+    if process.engine.role is not Role.JOINING:
+        process.engine.ask_stop()
+
+
+def _damage(world: World, _: list[str]) -> None:
+    infos = world.store.list(GROUP)
+    if infos:
+        damage = world.rng.choice((world.store.damage, world.store.lose_page, world.store.cut_page))
+        damage(GROUP, world.rng.choice(infos).name)
+
+
+def _old_snapshot(world: World, running: list[str]) -> None:
+    """Everything dies, and the newer snapshots are gone."""
+    _all_dead(world, running)
+    confirmed = [info for info in world.store.list(GROUP) if info.status is SnapshotStatus.CONFIRMED]
+    for info in confirmed[:-1]:
+        world.store.discard(GROUP, info.name)
+    world.trace(f"{world.now_ms} all snapshots but the oldest of {len(confirmed)} are gone")
+
+
+def _trim(world: World, _: list[str]) -> None:
+    world.trim_input()
+
+
+def _stick(world: World, running: list[str]) -> None:
+    world.processes[world.rng.choice(running)].is_stuck = True
+
+
+def _lose_progress(world: World, _: list[str]) -> None:
+    world.bus.progress.clear()
+
+
+def _bus_outage(world: World, _: list[str]) -> None:
+    world.plan.bus_down_until_ms = world.now_ms + world.rng.choice((10, 40, 120))
+    world.trace(f"{world.now_ms} the bus is down until {world.plan.bus_down_until_ms}")
+
+
+def _coordination_outage(world: World, _: list[str]) -> None:
+    world.plan.coordination_down_until_ms = world.now_ms + world.rng.choice((10, 40, 120))
+    world.trace(f"{world.now_ms} coordination is down until {world.plan.coordination_down_until_ms}")
+
+
+def _expire(world: World, running: list[str]) -> None:
+    """The service forgets a session; its client learns nothing."""
+    door = world.processes[world.rng.choice(running)].door
+    world.coordination.end_session(door)
+    world.trace(f"{world.now_ms} the session of {door} expires")
+
+
+def _cut_off(world: World, running: list[str]) -> None:
+    name, reach = world.rng.choice(running), world.rng.choice(list(Reach))
+    until_ms = world.now_ms + world.rng.choice((10, 40, 120))
+    world.plan.cut_off[name] = (until_ms, reach)
+    world.trace(f"{world.now_ms} {name} is cut off from {reach.value} until {until_ms}")
+
+
+def _flip(world: World, running: list[str]) -> None:
+    """From its next event on, a spare is in another state than it should be."""
+    process = world.processes[world.rng.choice(running)]
+    state = process.state
+    if state is None or state.role is not Role.STANDBY or not isinstance(state.core, FastCore) or process.door in world.wrong_from:
+        return
+    state.core.salt = len(world.wrong_from) + 1  # no two wrong engines agree
+    wrong_from = world.wrong_from[process.door] = {stream: sequence + 1 for stream, sequence in state.core.sequences.items()}
+    world.trace(f"{world.now_ms} the state of {process.door} flips: wrong from {wrong_from} on")
+
+
+def _leave_hole(world: World, _: list[str]) -> None:
+    topic = world.rng.choice(world.kit.topics.inbound).name
+    world.bus.log(Partition(topic)).skip(world.rng.choice((1, 2, 7)))
+
+
+def drawn_quality(rng: random.Random, stream: str) -> Quality:
+    """Precise more often than not; bad events always are."""
+    if stream == BAD_STREAM or rng.random() < 0.6:
+        return PRECISE
+    trimmed = Quality(QualityKind.TRIMMED, progress_events=rng.choice((2, 3, 8, 100)), progress_ms=rng.choice((5, 40, 500)))
+    by_count = Quality(QualityKind.BUFFERED, window_events=rng.choice((1, 3, 10)))
+    by_time = Quality(QualityKind.BUFFERED, window_ms=rng.choice((5, 20, 100)))
+    return rng.choice((SIMPLE, by_count, by_time, trimmed))
+
+
+def _change_quality(world: World, _: list[str]) -> None:
+    """At run time, of one of the streams, also to and from precise."""
+    streams = [output.stream for output in world.topics.outbound if output.stream != BAD_STREAM]
+    stream, quality = world.rng.choice(streams), drawn_quality(world.rng, "")
+    client, known = world.coordination.client("world"), world.observer.qualities.setdefault(stream, [PRECISE])
+    if "quality-0" in client.facts(GROUP) and quality not in known:
+        known.append(quality)
+        qualities.ask_for(client, GROUP, stream, quality)
+        world.trace(f"{world.now_ms} stream {stream} is to be {quality}")
+
+
+def _stall(world: World, running: list[str]) -> None:
+    clock = world.processes[world.rng.choice(running)].clock
+    clock.stalled_until_ms = world.now_ms + world.rng.choice((10, 50, 150))
+
+
+def _bus_jump(world: World, _: list[str]) -> None:
+    world.bus_jump_ms = world.rng.randint(-_BUS_JUMP_MS_MAX, _BUS_JUMP_MS_MAX)
+
+
+def _service_jump(world: World, _: list[str]) -> None:
+    world.service_jump_ms = world.rng.randint(-_SERVICE_JUMP_MS_MAX, _SERVICE_JUMP_MS_MAX)
+
+
+STRIKES: dict[FaultKind, tuple[float, Strike]] = {
+    FaultKind.CRASH: (0.015, _crash),
+    FaultKind.ALL_DEAD: (0.006, _all_dead),
+    FaultKind.PAUSE: (0.015, _pause),
+    FaultKind.LAG: (0.03, _lag),
+    FaultKind.FALSE_SUSPICION: (0.01, _suspect),
+    FaultKind.SWITCHOVER: (0.01, _switch_over),
+    FaultKind.STOP: (0.005, _stop),
+    FaultKind.DAMAGE: (0.015, _damage),
+    FaultKind.OLD_SNAPSHOT: (0.005, _old_snapshot),
+    FaultKind.TRIM: (0.01, _trim),
+    FaultKind.STUCK: (0.005, _stick),
+    FaultKind.PROGRESS_LOST: (0.003, _lose_progress),
+    FaultKind.BUS_OUTAGE: (0.006, _bus_outage),
+    FaultKind.COORDINATION_OUTAGE: (0.006, _coordination_outage),
+    FaultKind.SESSION_EXPIRY: (0.01, _expire),
+    FaultKind.CUT_OFF: (0.01, _cut_off),
+    FaultKind.WRONG_ENGINE: (0.02, _flip),
+    FaultKind.HOLES: (0.02, _leave_hole),
+    FaultKind.QUALITY_CHANGE: (0.01, _change_quality),
+    FaultKind.CLOCK_STALL: (0.01, _stall),
+    FaultKind.BUS_CLOCK: (0.015, _bus_jump),
+    FaultKind.SERVICE_CLOCK: (0.015, _service_jump),
+}
+_FAVOUR = 3.0
+
+
+class Striker:
+    """Lets at most one of a run's faults happen at a step."""
+
+    def __init__(self, world: World) -> None:
+        plan = world.plan
+        self._world = world
+        self._table = [
+            (probability * (_FAVOUR if kind in plan.favoured else 1.0), strike)
+            for kind, (probability, strike) in STRIKES.items()
+            if kind in plan.enabled
+        ]
+        self._total = sum(probability for probability, _ in self._table)
+
+    def strike(self) -> None:
+        drawn = self._world.rng.random()
+        if drawn >= self._total:
+            return
+        running = list(self._world.processes)
+        for probability, strike in self._table:
+            drawn -= probability
+            if drawn < 0:
+                if running:
+                    strike(self._world, running)
+                return

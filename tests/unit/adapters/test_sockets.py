@@ -1,0 +1,189 @@
+"""Lines from and to sockets: counted, acknowledged, and gone on with after a broken connection (SPEC I7, C14, C15)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from hotspare.adapters.canonical import RowForm
+from hotspare.adapters.line_socket import LINE_BYTES_MAX, Address, parse_address
+from hotspare.adapters.output_rows import FileStyle, OutputRows
+from hotspare.adapters.socket_publisher import LineOptions, publish_lines
+from hotspare.adapters.socket_subscriber import subscribe_lines
+from hotspare.bus.contract import FORMAT_HEADER, Bus, Outgoing, Partition
+from hotspare.bus.memory import MemoryBus
+from hotspare.engine.batch import MessageFormat
+from hotspare.engine.codec import arrow_block
+from hotspare.errors import UsageError
+from tests.unit.adapters.outputs import I, N, block
+
+IN = Partition("p.project.cq.source.I")
+OUT = Partition("p.project.cq.window.O")
+TIMEOUT_S = 30.0
+
+
+@pytest.fixture
+def bus() -> Bus:
+    bus = MemoryBus().client("c")
+    bus.create_topic(IN.topic)
+    bus.create_topic(OUT.topic)
+    return bus
+
+
+@contextlib.contextmanager
+def served(work: Callable[[threading.Event, Callable[[int], None]], None]) -> Iterator[int]:
+    """The port of an adapter that runs in a thread."""
+    stop, ports = threading.Event(), queue.Queue[int]()
+    thread = threading.Thread(target=work, args=(stop, ports.put))
+    thread.start()
+    try:
+        yield ports.get(timeout=TIMEOUT_S)
+    finally:
+        stop.set()
+        thread.join()
+
+
+def publisher(bus: Bus, options: LineOptions | None = None) -> contextlib.AbstractContextManager[int]:
+    return served(lambda stop, bound: publish_lines(bus, IN, Address("", 0), options or LineOptions(), stop, bound))
+
+
+def subscriber(bus: Bus, format_: MessageFormat) -> contextlib.AbstractContextManager[int]:
+    rows = OutputRows(FileStyle())
+    return served(lambda stop, bound: subscribe_lines(bus, OUT.topic, Address("", 0), rows, format_, stop, bound))
+
+
+class Client:
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
+        self.file = self.socket.makefile("rb")
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+        self.socket.close()
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def line(self) -> bytes:
+        return self.file.readline()
+
+    def until(self, line: bytes) -> None:
+        while (found := self.line()) != line:
+            assert found, f"closed before {line!r}"
+
+
+def published(bus: Bus) -> list[bytes]:
+    messages = bus.read(IN, 0, messages_max=10_000, bytes_max=1 << 24)
+    return [row for message in messages for row in message.value.split(b"\n")]
+
+
+def test_a_client_that_counts_loses_and_doubles_nothing(bus: Bus) -> None:
+    """The connection breaks, the adapter is another one: the client sends again from where it is told."""
+    lines = [b"i,n,%d,x" % number for number in range(1000)]
+    sent = 0
+    for upto in (300, 777, 1000):
+        with publisher(bus) as port, Client(port) as client:
+            client.send(b"source sensor 1\n")
+            answer = client.line()
+            assert answer == b"at %d\n" % sent
+            client.send(b"".join(line + b"\n" for line in lines[sent:upto]) + b"i,n,torn")
+            client.until(b"at %d\n" % upto)
+            sent = upto
+    assert published(bus) == lines
+
+
+def test_two_connections_of_one_source_write_no_line_twice(bus: Bus) -> None:
+    with publisher(bus) as port, Client(port) as first, Client(port) as second:
+        for client in (first, second):
+            client.send(b"source s\n")
+            assert client.line() == b"at 0\n"
+        first.send(b"i,n,1,a\n")
+        assert first.line() == b"at 1\n"
+        second.send(b"i,n,1,a\n")
+        assert second.line().startswith(b"error this source is published by another connection")
+        assert second.line() == b""
+    assert published(bus) == [b"i,n,1,a"]
+
+
+def test_a_client_that_does_not_count(bus: Bus) -> None:
+    options = LineOptions(RowForm(delimiter=";"))
+    with publisher(bus, options) as port, Client(port) as client:
+        client.send(b"i;n;1;a,b\r\ni;n;2;c\n")
+        client.socket.shutdown(socket.SHUT_WR)
+        assert client.line() == b""
+    assert published(bus) == [b'i,n,1,"a,b"', b"i,n,2,c"]
+
+
+def test_json_lines(bus: Bus) -> None:
+    with publisher(bus, LineOptions(format=MessageFormat.JSON)) as port, Client(port) as client:
+        client.send(b'source s\n{"id":1}\n{"id":2}\n')
+        client.until(b"at 2\n")
+    (message,) = bus.read(IN, 0, messages_max=10, bytes_max=1 << 20)
+    assert (message.value, message.header(FORMAT_HEADER)) == (b'{"id":1}\n{"id":2}', b"json")
+
+
+def test_what_a_client_may_not_do(bus: Bus) -> None:
+    with publisher(bus) as port:
+        with Client(port) as client:
+            client.send(b"source \n")
+            assert client.line().startswith(b"error source name ''")
+        with Client(port) as client, contextlib.suppress(ConnectionError):
+            client.send(b"x" * (LINE_BYTES_MAX + 100_000))
+            assert client.line().startswith(b"error a line is longer")
+    assert published(bus) == []
+
+
+def put_outputs(bus: Bus, first: int, count: int) -> None:
+    for sequence in range(first, first + count, 3):
+        bus.append(OUT, [Outgoing(arrow_block.encode(block([(I, N, s, s / 2) for s in range(sequence, sequence + 3)], sequence)))])
+
+
+def test_a_subscriber_gets_each_output_once_from_where_it_says(bus: Bus) -> None:
+    put_outputs(bus, 1, 3000)
+    with subscriber(bus, MessageFormat.CSV) as port:
+        for after in (0, 1, 1500, 2999):
+            with Client(port) as client:
+                client.send(b"after %d\n" % after)
+                assert client.line() == b"%d,I,N, %d,%.6f\n" % (after + 1, after + 1, (after + 1) / 2)
+        with Client(port) as client:
+            client.send(b"after 2998\n")
+            assert [client.line()[:4] for _ in range(2)] == [b"2999", b"3000"]
+            put_outputs(bus, 3001, 3)
+            assert client.line()[:4] == b"3001"
+
+
+def test_a_subscriber_in_json(bus: Bus) -> None:
+    put_outputs(bus, 1, 3)
+    with subscriber(bus, MessageFormat.JSON) as port, Client(port) as client:
+        client.send(b"after 1\n")
+        assert [json.loads(client.line())["hs:sequence"] for _ in range(2)] == [2, 3]
+
+
+def test_a_subscriber_is_told_what_the_topic_no_longer_holds(bus: Bus) -> None:
+    put_outputs(bus, 1, 9)
+    bus.trim(OUT, 1)
+    with subscriber(bus, MessageFormat.CSV) as port:
+        with Client(port) as client:
+            client.send(b"after 0\n")
+            assert client.line() == b"error the topic begins with sequence 4\n"
+        with Client(port) as client:
+            client.send(b"hello\n")
+            assert client.line() == b"error begin with: after SEQUENCE\n"
+
+
+def test_addresses() -> None:
+    assert parse_address("tcp://:7000") == Address("", 7000)
+    assert parse_address("tcp://0.0.0.0:7000") == Address("0.0.0.0", 7000)
+    assert parse_address("tcp://[::1]:7000") == Address("::1", 7000)
+    assert parse_address("a.csv") is None
+    with pytest.raises(UsageError, match="port 70000"):
+        parse_address("tcp://:70000")

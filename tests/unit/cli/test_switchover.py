@@ -1,0 +1,69 @@
+"""`hotspare switchover` against a real coordination file: a request ends with the command that made it (SPEC C3)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hotspare.bus.open import open_bus
+from hotspare.coordination.contract import Coordination
+from hotspare.coordination.open import default_coordination_url, open_coordination
+from hotspare.testing.cluster import command, wait_until
+from tests.unit.cli.running import TIMEOUT_S, hotspare_here
+from tests.unit.cli.test_status import GROUP, member
+
+
+@pytest.fixture
+def bus_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'demo.db'}"
+
+
+@pytest.fixture
+def coordination(bus_url: str) -> Iterator[Coordination]:
+    """An active engine e1 and two spares, none of which ever answers."""
+    open_bus(bus_url).close()
+    service = open_coordination(default_coordination_url(bus_url))
+    for engine in ("e1", "e2", "e3"):
+        service.join(GROUP, member(engine, "active" if engine == "e1" else "standby", os.getpid()))
+    assert service.campaign(GROUP, 0, member("e1", "active", os.getpid()), 60_000) == 1
+    yield service
+    service.close()
+
+
+def test_a_switch_over_that_failed_is_not_asked_for_any_more(coordination: Coordination, bus_url: str) -> None:
+    done = hotspare_here("switchover", GROUP, "--bus", bus_url, "--timeout-s", "0.2")
+    assert done.returncode == 2
+    assert "HS-0100 no other engine became active within 0.2 s" in done.stderr
+    assert coordination.switchover_asked(GROUP) is None
+
+
+def test_only_the_engine_that_was_named_counts(coordination: Coordination, bus_url: str) -> None:
+    for winner, status in (("e3", 2), ("e2", 0)):
+        epoch = coordination.leader(GROUP).epoch
+        arguments = command("switchover", GROUP, "--bus", bus_url, "--to", "e2", "--timeout-s", str(TIMEOUT_S))
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            wait_until(lambda: coordination.switchover_asked(GROUP) == "e2", "the request", TIMEOUT_S)
+            assert coordination.campaign(GROUP, epoch, member(winner, "active", os.getpid()), 60_000) == epoch + 1
+            out, err = process.communicate(timeout=TIMEOUT_S)
+        assert process.returncode == status, (out, err)
+        assert winner in (out if status == 0 else err)
+
+
+@pytest.mark.parametrize(("asked", "text"), [("e2", "a switch-over to e2 is asked for"), ("", "to any spare is asked for")])
+def test_status_shows_a_standing_request(coordination: Coordination, bus_url: str, asked: str, text: str) -> None:
+    assert "switch-over" not in hotspare_here("status", "--bus", bus_url).stdout
+    coordination.ask_switchover(GROUP, asked)
+    assert text in hotspare_here("status", "--bus", bus_url).stdout
+    (group,) = json.loads(hotspare_here("status", "--bus", bus_url, "--json").stdout)["groups"]
+    assert group["switchover_asked"] == asked
+
+
+def test_where_coordination_is_named_the_bus_is_not_asked(coordination: Coordination, bus_url: str) -> None:
+    where = ("--bus", "kafka://127.0.0.1:9", "--coordination", default_coordination_url(bus_url))
+    assert "no other engine became active" in hotspare_here("switchover", GROUP, *where, "--timeout-s", "0.2").stderr
+    assert coordination.switchover_asked(GROUP) is None

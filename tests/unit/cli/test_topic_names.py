@@ -1,0 +1,99 @@
+"""`publish` and `subscribe` with names that nobody knows, and a subscriber whose stream was forgotten (SPEC B4, C9, F15)."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hotspare.adapters.metadata import describe, publish_metadata
+from hotspare.bus.contract import Commit, Outgoing, OutputId, Partition, Progress
+from hotspare.bus.naming import bad_topic
+from hotspare.bus.open import open_bus
+from hotspare.bus.sqlite import SqliteBus
+from hotspare.model.load import load_text
+from hotspare.testing.cluster import command
+from tests.unit.cli.running import TIMEOUT_S, hotspare_here
+
+PROJECT = """
+project: shop
+queries:
+  q:
+    windows:
+      orders: {type: source, schema: 'id*:int64'}
+      all: {type: copy}
+    edges: [orders -> all]
+"""
+
+
+@pytest.fixture
+def bus_url(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path / 'demo.db'}"
+    open_bus(url).close()
+    return url
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "in.csv"
+    path.write_text("i,n,1\n")
+    return path
+
+
+def topics(bus_url: str) -> set[str]:
+    bus = open_bus(bus_url)
+    try:
+        return set(bus.topics())
+    finally:
+        bus.close()
+
+
+@pytest.mark.parametrize("window", ["shop/q/ordres", "shop/q/all"])
+def test_a_window_that_is_no_source_gets_no_topic(bus_url: str, rows: Path, window: str) -> None:
+    bus = open_bus(bus_url)
+    publish_metadata(bus, "hotspare", describe(load_text(PROJECT).resolved, "hotspare"))
+    bus.close()
+    before = topics(bus_url)
+    done = hotspare_here("publish", rows, "--bus", bus_url, "--window", window)
+    assert done.returncode == 2
+    assert window in done.stderr
+    assert "it has shop/q/orders" in done.stderr
+    assert topics(bus_url) == before
+
+
+def test_a_topic_that_no_engine_reads_is_told(bus_url: str, rows: Path) -> None:
+    done = hotspare_here("publish", rows, "--bus", bus_url, "--window", "shop/q/orders")
+    assert done.returncode == 0, done.stderr
+    assert "topic hotspare.shop.q.orders.I is new: no engine reads it yet\n" in done.stderr
+    again = hotspare_here("publish", rows, "--bus", bus_url, "--window", "shop/q/orders")
+    assert "no engine" not in again.stderr
+
+
+def test_a_subscriber_says_that_it_waits(bus_url: str, tmp_path: Path) -> None:
+    arguments = command("subscribe", str(tmp_path / "out.csv"), "--bus", bus_url, "--bad", "shop")
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        process.terminate()
+        process.communicate(timeout=TIMEOUT_S)
+    assert line == "topic hotspare.shop.B does not exist yet: waiting for an engine to create it\n"
+
+
+def test_after_a_reset_a_subscriber_is_told_to_begin_anew(bus_url: str, tmp_path: Path) -> None:
+    topic, file = bad_topic("hotspare", "shop"), tmp_path / "out.csv"
+    bus = open_bus(bus_url)
+    assert isinstance(bus, SqliteBus)
+    bus.create_topic(topic)
+    arguments = ("subscribe", file, "--bus", bus_url, "--bad", "shop", "--to-end")
+    assert hotspare_here(*arguments).returncode == 0
+    producer = bus.producer("hotspare.shop", [topic])
+    producer.fence(1)
+    producer.publish(1, Commit({topic: [Outgoing(b"x")]}, {"bad": Progress(1, OutputId(0, 0, 1, 0, 0), 1, 1)}))
+    assert bus.end_offset(Partition(topic)) == 1
+    bus.forget("hotspare.shop")
+    bus.close()
+    done = hotspare_here(*arguments)
+    assert done.returncode != 0
+    assert "HS-0303" in done.stderr
+    assert f"remove {file} and {file}.position" in done.stderr

@@ -1,0 +1,26 @@
+"""`hotspare validate --topic-retention-ms`: a topic that forgets sooner than a window does, told without a bus (SPEC H10, Z7)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.running import hotspare
+
+KAFKA1 = Path(__file__).parents[3].parent / "shared" / "conformance" / "ha-kafka" / "kafka1.xml"
+pytestmark = pytest.mark.skipif(not KAFKA1.is_file(), reason=f"the project of others is not at {KAFKA1}")
+
+
+@pytest.mark.parametrize(("retention_ms", "warns"), [("30000", True), ("1800000", False)])
+def test_thirty_seconds_against_thirty_minutes_h10(retention_ms: str, warns: bool) -> None:
+    done = hotspare("validate", KAFKA1, "--topic-retention-ms", retention_ms)
+    assert done.returncode == 0
+    warnings = [line for line in done.stderr.splitlines() if line.startswith("warning: the topic")]
+    assert len(warnings) == warns
+    assert all("30 seconds" in line and "30 minutes" in line and "cq1/Save_30_Min" in line for line in warnings)
+    assert f"no mistakes and {2 + warns} warnings" in done.stdout, "the file itself has two"
+
+
+def test_a_retention_that_is_no_time_is_refused() -> None:
+    assert hotspare("validate", KAFKA1, "--topic-retention-ms", "0").returncode == 2

@@ -1,0 +1,290 @@
+"""JSON messages to events: forms, exact values, bad ones with their reasons; the fast decoder equals the plain one (law Twin)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from hotspare.engine.codec import json_decode
+from hotspare.engine.codec.csv_decode import decode_rows
+from hotspare.engine.codec.json_decode import decode_json
+from hotspare.engine.codec.json_plain import DEPTH_MAX, decode_plainly
+from hotspare.model.types import Field, FieldType, KeyRole, Schema
+
+SCHEMA = Schema(
+    (
+        Field("id", FieldType.INT64, KeyRole.KEY),
+        Field("n", FieldType.INT32),
+        Field("x", FieldType.DOUBLE),
+        Field("s", FieldType.STRING),
+        Field("m", FieldType.MONEY),
+        Field("t", FieldType.STAMP),
+        Field("d", FieldType.DATE),
+        Field("b", FieldType.BLOB),
+    )
+)
+Event = tuple[int, int, int, int, tuple[object, ...]]
+Bad = tuple[int, int, str]
+
+
+def lists(parts: list[Any], bad: list[Any]) -> tuple[list[Event], list[Bad]]:
+    events: list[Event] = []
+    for part in parts:
+        values = list(zip(*(column.cast(_plain(column)).to_pylist() for column in part.columns), strict=True))
+        numbers = zip(part.message.tolist(), part.index.tolist(), part.opcode.tolist(), part.flags.tolist(), strict=True)
+        events += [(*each, tuple(map(_shown, row))) for each, row in zip(numbers, values, strict=True)]
+    return sorted(events, key=lambda e: e[:2]), sorted((b.message, b.index, str(b.reason)) for b in bad)
+
+
+def _plain(column: pa.Array) -> pa.DataType:
+    return pa.int64() if pa.types.is_timestamp(column.type) else column.type
+
+
+def _shown(value: object) -> object:
+    return repr(value) if isinstance(value, float) else value
+
+
+def decoded(messages: list[bytes | None], schema: Schema = SCHEMA) -> tuple[list[Event], list[Bad]]:
+    return lists(*decode_json(pa.array(messages, pa.binary()), schema, "cq/w"))
+
+
+def plainly(messages: list[bytes | None], schema: Schema = SCHEMA) -> tuple[list[Event], list[Bad]]:
+    rows, bad = decode_plainly(messages, list(range(len(messages))), schema, "cq/w")
+    return lists([] if rows is None else [rows], bad)
+
+
+def field(name: str, text: str) -> object:
+    """The value of a field that is written as `text`, by the fast and by the plain way."""
+    message = f'{{"{name}": {text}}}'.encode()
+    fast, slow = decoded([message]), plainly([message])
+    assert fast == slow
+    ((_, _, _, _, values),), _ = fast
+    return values[SCHEMA.index[name]]
+
+
+def test_forms_of_a_message() -> None:
+    """One object, one per line, objects one after another, spread over lines, an array; blank messages hold nothing."""
+    messages = [
+        b'{"id":1}',
+        b'{"id":2}\r\n\n  {"id":3}\n',
+        b'{"id":4}{"id":5}',
+        b'{\n  "id": 6\n}',
+        b'[{"id":7}, {"id":8}]',
+        b"[]",
+        b" \n ",
+        None,
+        b'\xef\xbb\xbf{"id":9}',
+    ]
+    events, bad = decoded(messages)
+    assert [(message, index, values[0]) for message, index, _, _, values in events] == [
+        (0, 0, 1),
+        (1, 0, 2),
+        (1, 1, 3),
+        (2, 0, 4),
+        (2, 1, 5),
+        (3, 0, 6),
+        (4, 0, 7),
+        (4, 1, 8),
+        (8, 0, 9),
+    ]
+    assert bad == []
+
+
+def test_opcode_and_flags_and_the_nested_event() -> None:
+    """SPEC J: `{"opcode": ..., "event": {...}}` is the form of the REST interface; I4."""
+    messages: list[bytes | None] = [
+        b'{"id":1}',
+        b'{"opcode":"U","flags":"P","id":1}',
+        b'{"opcode":"insert","event":{"id":1}}',
+        b'{"event":{"id":1,"opcode":"safedelete","flags":"normal"}}',
+        b'{"opcode":"x","id":1}',
+        b'{"opcode":1,"id":1}',
+        b'{"flags":"x","id":1}',
+        b'{"event":5}',
+    ]
+    events, bad = decoded(messages)
+    assert [(opcode, flags) for _, _, opcode, flags, _ in events] == [(1, 1), (2, 2), (1, 1), (5, 1)]
+    assert bad == [(4, 0, "opcode"), (5, 0, "opcode"), (6, 0, "flag"), (7, 0, "format")]
+    own = Schema((Field("opcode", FieldType.STRING, KeyRole.KEY), Field("event", FieldType.INT32)))
+    events, bad = decoded([b'{"opcode":"x","hs:opcode":"d","event":3}'], own)
+    assert (events, bad) == ([(0, 0, 4, 1, ("x", 3))], [])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("id", "9223372036854775807", 2**63 - 1),
+        ("id", "-9223372036854775808", -(2**63)),
+        ("id", '"12"', 12),
+        ("n", "-2147483648", -(2**31)),
+        ("x", "0.1", "0.1"),
+        ("x", "1", "1.0"),
+        ("x", "-0.0", "-0.0"),
+        ("x", "NaN", "nan"),
+        ("x", "-Infinity", "-inf"),
+        ("x", '"1e3"', "1000.0"),
+        ("s", '"a\\u0000\\n\\u00e9\\ud83d\\ude00"', "a\0\n\xe9\U0001f600"),
+        ("s", '""', ""),
+        ("s", "null", None),
+        ("t", "1600000000123456", 1600000000123456),
+        ("t", '"2020-09-13T12:26:40.123456"', 1600000000123456),
+        ("d", '"2020-09-13"', 1599955200),
+        ("b", '"AAH/"', b"\0\1\xff"),
+        ("n", '" "', None),
+    ],
+)
+def test_values(name: str, text: str, value: object) -> None:
+    assert field(name, text) == value
+
+
+def test_money_is_exact() -> None:
+    assert str(field("m", "99999999999999.9999")) == "99999999999999.9999"
+    assert str(field("m", '"-0.1"')) == "-0.1000"
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (b'{"id":9223372036854775808}', "field-type"),
+        (b'{"id":12.12}', "field-type"),
+        (b'{"n":2147483648}', "field-type"),
+        (b'{"id":true}', "field-type"),
+        (b'{"id":{"a":1}}', "field-type"),
+        (b'{"id":[1]}', "field-type"),
+        (b'{"s":5}', "field-type"),
+        (b'{"m":1.23456}', "field-type"),
+        (b'{"b":"%"}', "field-type"),
+        (b'{"id":1,"id":1}', "format"),
+        (b'{"id":1', "format"),
+        (b'{"id":1}}', "format"),
+        (b'{"id":Inf}', "format"),
+        (b'{"x":Inf}', "format"),
+        (b'{"id":01}', "format"),
+        (b'{"id":1}\x00}', "format"),
+        (b'{"s":"a\nb"}', "format"),
+        (b'{"s":"\\ud800"}', "utf8"),
+        (b'{"s":"\xff"}', "utf8"),
+        (b"5", "format"),
+        (b"[null]", "format"),
+        (b'[{"id":1}],"z":[2]', "format"),
+        (b'[{"id":1}] [{"id":2}]', "format"),
+        (b'{"id":1,"z":' + b"[" * (DEPTH_MAX + 1) + b"]" * (DEPTH_MAX + 1) + b"} x", "format"),
+    ],
+)
+def test_bad_messages_leave_their_neighbours_alone(message: bytes, reason: str) -> None:
+    events, bad = decoded([b'{"id":1}', message, b'{"id":2}'])
+    assert [(each[0], each[4][0]) for each in events] == [(0, 1), (2, 2)]
+    assert bad == [(1, 0, reason)]
+
+
+def test_a_bad_line_of_a_block_is_one_bad_row() -> None:
+    events, bad = decoded([b'{"id":1}\n{"id":x}\n{"id":3}', b'[{"id":4},7,{"id":5}]'])
+    assert [(m, i, v[0]) for m, i, _, _, v in events] == [(0, 0, 1), (0, 2, 3), (1, 0, 4), (1, 2, 5)]
+    assert bad == [(0, 1, "format"), (1, 1, "format")]
+
+
+def test_messages_cannot_complete_each_other() -> None:
+    """Two halves of an object are two bad messages, although together they are one object."""
+    events, bad = decoded([b'{"id":1,"z":{}', b"}", b'{"s":"a}', b'{","id":2}', b'{"id":3}{"id":4}', b'{"id":'])
+    assert [(m, i, v[0]) for m, i, _, _, v in events] == [(4, 0, 3), (4, 1, 4)]
+    assert sorted({b[0] for b in bad}) == [0, 1, 2, 3, 5]
+
+
+def test_as_many_objects_as_messages_are_not_one_each() -> None:
+    events, bad = decoded([b'{"id":1,"z":[', b']}{"id":2}'])
+    assert (events, bad) == ([], [(0, 0, "format"), (1, 0, "format")])
+
+
+def test_nesting_in_unknown_members_harms_nobody() -> None:
+    deep = b'{"id":1,"z":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+    events, bad = decoded([deep, b'{"id":2,"z":{"id":7,"y":[1,{"id":8}]}}'])
+    assert [v[0] for *_, v in events] == [1, 2]
+    assert not bad
+
+
+def test_what_is_said_of_a_bad_event() -> None:
+    _, bad = decode_json(pa.array([b'{"id":1}', b'{"id":"abc"}'], pa.binary()), SCHEMA, "cq/w")
+    (row,) = bad
+    assert row.sentence == "window cq/w, row 0: 'abc' is no int64 for field id"
+    assert row.text == '{"id": "abc"}'
+
+
+NAMES = st.sampled_from(["id", "n", "x", "s", "m", "t", "d", "b", "opcode", "flags", "other", "event"])
+NUMBERS = st.one_of(
+    st.integers(-(2**64), 2**64),
+    st.floats(),
+    st.sampled_from([0, 1, -1, 2**31, 2**63 - 1, 2**63]),
+    st.decimals(allow_nan=False, allow_infinity=False, places=5, min_value=-(10**15), max_value=10**15).map(float),
+)
+TEXTS = st.one_of(st.text(max_size=5), st.sampled_from(["i", "D", "n", "1", "1.5", "x", "2020-01-01", "AA==", "NaN", "", " "]))
+SCALARS = st.one_of(st.none(), NUMBERS, TEXTS, st.booleans())
+GOOD = st.fixed_dictionaries(
+    {"id": st.integers(-(2**63), 2**63 - 1)},
+    optional={
+        "n": st.one_of(st.integers(-(2**31), 2**31 - 1), st.none()),
+        "x": st.floats(allow_nan=False, allow_infinity=False),
+        "s": st.text(max_size=4),
+        "m": st.integers(-(10**13), 10**13),
+        "t": st.one_of(st.integers(-(2**60), 2**60), st.just("2020-01-01 10:00:00.5")),
+        "opcode": st.sampled_from(["i", "update", "sd"]),
+        "extra": st.one_of(SCALARS, st.lists(SCALARS, max_size=2)),
+    },
+)
+OBJECTS = st.one_of(
+    GOOD, GOOD, GOOD, st.dictionaries(NAMES, st.one_of(SCALARS, st.dictionaries(NAMES, SCALARS, max_size=3)), max_size=5)
+)
+
+
+def _message(objects: list[dict[str, Any]], form: str, indent: int | None) -> bytes:
+    texts = [json.dumps(each, indent=indent, ensure_ascii=form == "lines") for each in objects]
+    text = "[" + ",".join(texts) + "]" if form == "array" else "\n".join(texts)
+    return text.encode(errors="surrogatepass")
+
+
+MESSAGES = st.builds(
+    _message,
+    st.lists(OBJECTS, min_size=1, max_size=4),
+    st.sampled_from(["lines", "array", "raw"]),
+    st.sampled_from([None, None, 1]),
+)
+DAMAGE = st.tuples(st.integers(0, 200), st.binary(max_size=2), st.integers(0, 3))
+
+
+def _damaged(message: bytes, damage: tuple[int, bytes, int]) -> bytes:
+    at, put, cut = damage
+    at %= len(message) + 1
+    return message[:at] + put + message[at + cut :]
+
+
+ANY_MESSAGE = st.one_of(MESSAGES, MESSAGES, MESSAGES, st.builds(_damaged, MESSAGES, DAMAGE))
+
+
+@given(st.lists(ANY_MESSAGE, max_size=8))
+@example([b'{"id":1,"m":100000000000000.0}', b'{"id":2,"m":-1e14}', b'{"id":3,"m":99999999999999.9999}', b'{"id":4,"m":null}'])
+def test_law_twin_fast_equals_plain(messages: list[bytes]) -> None:
+    """Whatever stands beside a message: the same events with the same bits, the same bad ones with the same reasons."""
+    assert decoded(list(messages)) == plainly(list(messages))
+
+
+@given(st.lists(GOOD, min_size=1, max_size=30))
+def test_law_twin_good_batches_take_the_fast_way(objects: list[dict[str, Any]]) -> None:
+    messages: list[bytes | None] = [json.dumps(each).encode() for each in objects]
+    values = pa.array(messages, pa.binary())
+    shapes = json_decode._shapes(values)
+    assert len(shapes.other) == 0 or any(b"Inf" in m or b"NaN" in m for m in messages if m)
+    assert decoded(messages) == plainly(messages)
+
+
+def test_numbers_are_read_as_in_csv() -> None:
+    """The same text gives the same bits in both formats."""
+    texts = ["1e-320", "123456789.123456789", "4.9e-324", "0.30000000000000004", "1e22", "-1.7976931348623157e308"]
+    schema = Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("x", FieldType.DOUBLE)))
+    rows, _ = decode_rows(pa.array([f"i,n,1,{text}".encode() for text in texts], pa.binary()), schema)
+    found, _ = decode_json(pa.array([f'{{"id":1,"x":{text}}}'.encode() for text in texts], pa.binary()), schema)
+    assert np.array_equal(rows[0].columns[1].to_numpy().view(np.int64), found[0].columns[1].to_numpy().view(np.int64))

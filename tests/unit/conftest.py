@@ -1,0 +1,19 @@
+"""What unit tests of several areas share."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pytest
+
+from hotspare.telemetry.log import LogFormat, configure_logging
+
+
+@pytest.fixture
+def lines() -> Iterator[io.StringIO]:
+    """What is logged meanwhile, a JSON object per line."""
+    out = io.StringIO()
+    configure_logging(LogFormat.JSON, stream=out)
+    yield out
+    configure_logging()

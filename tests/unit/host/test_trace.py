@@ -1,0 +1,38 @@
+"""Traced events of an engine are lines of its log (SPEC A40)."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pyarrow as pa
+
+from hotspare.engine.head import Head
+from hotspare.engine.plan import compile_plan
+from hotspare.host.process import PipelineFactory
+from hotspare.model.load import load_text
+from hotspare.telemetry.log import Log
+from tests.cases.case import Case, Message, raw_batches
+
+PROJECT = """
+project: p
+queries:
+  q:
+    trace: [s]
+    windows: {s: {type: source, schema: "id*:int64,name:string"}, c: {type: copy}}
+    edges: [s -> c]
+"""
+
+
+def test_each_event_of_a_traced_window_is_a_line_also_after_a_restore(lines: io.StringIO) -> None:
+    plan = compile_plan(load_text(PROJECT).resolved)
+    messages = (Message(1, "s", "I,N,1,a"), Message(2, "s", "U,N,1,b"))
+    decoded = Head.of(plan).decode(pa.concat_batches(raw_batches(Case(plan, messages, ()))))
+    factory = PipelineFactory(plan, Log().bind(engine="e1"))
+    core = factory.fresh()
+    core.feed(pa.Table.from_batches([decoded.slice(0, 1)]))
+    frozen = core.freeze()
+    factory.restore(frozen.header, dict(frozen.pages())).feed(pa.Table.from_batches([decoded.slice(1, 1)]))
+    found = [json.loads(line) for line in lines.getvalue().splitlines()]
+    assert {(line["event"], line["engine"], line["window"]) for line in found} == {("trace", "e1", "q/s")}
+    assert [line["row"] for line in found] == ["I,N,1,a", "UB,N,1,b", "D,N,1,a"]
