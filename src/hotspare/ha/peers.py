@@ -30,6 +30,7 @@ class PeerServer:
         self._greeting = f"hotspare {engine}\n".encode()
         self._listener = socket.create_server((host, 0), backlog=64)
         self._connections: list[socket.socket] = []
+        self._lock = threading.Lock()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._stopped = threading.Event()
@@ -52,10 +53,14 @@ class PeerServer:
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             connection, _ = self._listener.accept()
-            connection.sendall(self._greeting)
+            with self._lock:
+                if self._stopped.is_set():
+                    connection.close()
+                    return
+                self._connections.append(connection)  # before the greeting: who was greeted is told of the end
             connection.settimeout(0)
-            self._connections.append(connection)
             self._selector.register(connection, selectors.EVENT_READ)
+            connection.sendall(self._greeting)
 
     def _drop_if_closed(self, connection: socket.socket) -> None:
         try:
@@ -66,12 +71,16 @@ class PeerServer:
         except OSError:
             pass
         self._selector.unregister(connection)
-        self._connections.remove(connection)
+        with self._lock:
+            self._connections.remove(connection)
         connection.close()
 
     def hang_up(self) -> None:
         """Tell all spares at once that this engine is dead: for a process that is about to end, which takes the system a while."""
-        for connection in (self._listener, *self._connections):
+        with self._lock:
+            self._stopped.set()
+            connections = list(self._connections)
+        for connection in (self._listener, *connections):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 

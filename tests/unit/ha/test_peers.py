@@ -80,6 +80,17 @@ def test_a_holder_that_hangs_up_is_noticed_before_its_process_has_ended_e2(watch
     server.close()
 
 
+def test_whoever_was_greeted_is_told_of_the_end() -> None:
+    for _ in range(50):  # the greeting and the hanging up race each other
+        server = PeerServer("other")
+        host, _, port = server.address.rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=20) as spare:
+            assert spare.recv(100) == b"hotspare other\n"
+            server.hang_up()
+            assert spare.recv(100) == b""
+        server.close()
+
+
 def test_a_frozen_holder_stays_connected_e16(watcher: Watcher, other: tuple[subprocess.Popen[str], Leader]) -> None:
     process, holder = other
     watcher.link.watch(holder)
