@@ -10,7 +10,7 @@ import pyarrow as pa
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.open import open_bus
 from hotspare.runners.contract import BatchLimits, EndCause, Head, InboundTopic, OnBatch, OnEnd, Positions, RunnerEnd, RunnerInput
-from hotspare.runners.reading import Part, all_partitions, complete_positions, next_positions, raw_batch, read_parts
+from hotspare.runners.reading import Part, all_partitions, complete_positions, next_positions, raw_batch, read_parts, steps
 
 
 class LocalRunner:
@@ -50,9 +50,7 @@ class LocalRunner:
         while not self._stopping.is_set():
             parts = read_parts(bus, source.topics, positions, source.limits)
             positions = next_positions(positions, parts)
-            table = _decode(source.head, source.topics, parts)
-            if table is not None:
-                yield table
+            yield from steps(_raw(source.topics, parts), source.head, source.limits)
 
     def wait(self, timeout_s: float | None = None) -> RunnerEnd | None:
         if self._thread is not None:
@@ -76,9 +74,8 @@ def read_recorded(
         if not read:
             return  # the rest are holes
         positions = next_positions(positions, read)
-        table = _decode(head, topics, [part for part in (_before(p, ends[p.key]) for p in read) if part.messages])
-        if table is not None:
-            yield table
+        parts = [part for part in (_before(p, ends[p.key]) for p in read) if part.messages]
+        yield from steps(_raw(topics, parts), head, limits)
 
 
 def _before(part: Part, end: int) -> Part:
@@ -96,7 +93,5 @@ def decode_iterable(raw: Iterable[pa.RecordBatch], head: Head, messages_max: int
                 yield pa.Table.from_batches([decoded])
 
 
-def _decode(head: Head, topics: tuple[InboundTopic, ...], parts: list[Part]) -> pa.Table | None:
-    decoded = [head(raw_batch(part, topics[part.topic].format)) for part in parts]
-    decoded = [batch for batch in decoded if batch.num_rows]
-    return pa.Table.from_batches(decoded) if decoded else None
+def _raw(topics: tuple[InboundTopic, ...], parts: list[Part]) -> list[pa.RecordBatch]:
+    return [raw_batch(part, topics[part.topic].format) for part in parts]

@@ -13,7 +13,12 @@ from hotspare.bus.contract import FORMAT_HEADER, Bus, Message, Partition
 from hotspare.bus.limits import position_lost
 from hotspare.engine.batch import FORMAT_OF_HEADER, RAW_SCHEMA, MessageFormat
 from hotspare.errors import PositionLost
-from hotspare.runners.contract import BatchLimits, InboundTopic, Positions
+from hotspare.runners.contract import BatchLimits, Head, InboundTopic, Positions
+
+STEP_ROWS_MAX = 100_000
+"""An engine works on so many rows in some hundredths of a second."""
+STEP_BYTES_MAX = 2 * 1024 * 1024
+"""And it decodes so much in some tens of milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +146,33 @@ def _format(message: Message, default: MessageFormat) -> int:
     return int(default if header is None else FORMAT_OF_HEADER.get(header, default))
 
 
-def pieces(decoded: pa.Table, messages_max: int) -> Iterator[pa.Table]:
-    """Decoded rows in order, cut evenly into so few parts that none holds many more than `messages_max` messages."""
+def steps(read: Sequence[pa.RecordBatch], head: Head | None, limits: BatchLimits) -> Iterator[pa.Table]:
+    """What one read brought, decoded, in order, in steps that are short beside a lease: an engine counts as alive by the batches
+    that it has worked on. `read` is raw, or decoded where `head` is None. No step is empty."""
+    for batches in [read] if head is None else _portions(read, STEP_BYTES_MAX):
+        decoded = [batch for batch in (batches if head is None else map(head, batches)) if batch.num_rows]
+        if decoded:
+            yield from pieces(pa.Table.from_batches(decoded), limits.messages_max, STEP_ROWS_MAX)
+
+
+def _portions(raw: Sequence[pa.RecordBatch], bytes_max: int) -> Iterator[Sequence[pa.RecordBatch]]:
+    """Each of about `bytes_max`, or of one message: how many rows blocks hold is not known before they are decoded."""
+    if sum(batch.nbytes for batch in raw) <= bytes_max:
+        yield raw
+        return
+    for batch in filter(len, raw):
+        messages = -(-batch.num_rows // -(-batch.nbytes // bytes_max))
+        yield from ([batch.slice(at, messages)] for at in range(0, batch.num_rows, messages))
+
+
+def pieces(decoded: pa.Table, messages_max: int, rows_max: int) -> Iterator[pa.Table]:
+    """Decoded rows in order, cut evenly into so few parts that none holds more than `rows_max` rows, nor many more than
+    `messages_max` messages."""
     messages = sum(_messages(batch.column("offset").to_numpy()) for batch in decoded.to_batches())
-    rows_max = -(-decoded.num_rows // max(1, -(-messages // messages_max)))
-    for at in range(0, decoded.num_rows, max(1, rows_max)):
-        yield decoded.slice(at, rows_max)
+    parts = max(1, -(-messages // messages_max), -(-decoded.num_rows // rows_max))
+    rows = -(-decoded.num_rows // parts)
+    for at in range(0, decoded.num_rows, max(1, rows)):
+        yield decoded.slice(at, rows)
 
 
 def _messages(offsets: npt.NDArray[np.int64]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -11,8 +12,10 @@ from hotspare.bus.contract import FORMAT_HEADER, TICK_HEADER, Message, Outgoing,
 from hotspare.bus.memory import MemoryBus
 from hotspare.engine.batch import RAW_SCHEMA, MessageFormat
 from hotspare.errors import PositionLost
-from hotspare.runners.contract import BatchLimits, InboundTopic
+from hotspare.runners.contract import BatchLimits, HeadPlace, InboundTopic
 from hotspare.runners.reading import (
+    STEP_BYTES_MAX,
+    STEP_ROWS_MAX,
     Part,
     complete_positions,
     next_positions,
@@ -21,6 +24,7 @@ from hotspare.runners.reading import (
     positions_to_json,
     raw_batch,
     read_parts,
+    steps,
 )
 
 TOPICS = (InboundTopic("a", 2), InboundTopic("b", 1))
@@ -128,15 +132,51 @@ def test_limits_that_would_never_advance_are_refused(wrong: tuple[int, int, int]
         BatchLimits(*wrong)
 
 
-@given(st.lists(st.integers(1, 5), min_size=1, max_size=40), st.integers(1, 50), st.integers(1, 3))
-def test_pieces_hold_the_whole_in_order_and_not_many_more_messages_than_asked(rows: list[int], most: int, batches: int) -> None:
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=40), st.integers(1, 50), st.integers(1, 100), st.integers(1, 3))
+def test_pieces_hold_the_whole_in_order_within_the_limits(rows: list[int], most: int, rows_max: int, batches: int) -> None:
     """`rows` is the number of rows of each message."""
     offsets = [offset for offset, count in enumerate(rows) for _ in range(count)]
     table = pa.concat_tables([pa.table({"offset": pa.array(offsets, pa.int64())})] * batches)
-    found = list(pieces(table, most))
+    found = list(pieces(table, most, rows_max))
     assert pa.concat_tables(found).to_pydict() == table.to_pydict()
     messages = len(rows) * batches
-    assert len(found) <= -(-messages // most)
-    assert all(piece.num_rows for piece in found)
+    assert len(found) <= max(-(-messages // most), -(-table.num_rows // rows_max))
+    assert all(0 < piece.num_rows <= rows_max for piece in found)
     if set(rows) == {1}:
         assert all(piece.num_rows <= most for piece in found)
+
+
+def twice(raw: pa.RecordBatch) -> pa.RecordBatch:
+    """A head: two rows for each message with a value, none for the others."""
+    return raw.take(pa.array([row for row, value in enumerate(raw.column("value")) if value.as_py() for _ in range(2)], pa.int64()))
+
+
+@given(appends, st.integers(1, 50))
+def test_steps_hold_every_row_in_order(plan: Appends, messages_max: int) -> None:
+    bus = filled(plan).client("reader")
+    parts = read_parts(bus, TOPICS, complete_positions(bus, TOPICS, {}), BatchLimits(wait_ms=0))
+    raw = [raw_batch(part, MessageFormat.CSV) for part in parts]
+    decoded = [twice(batch) for batch in raw]
+    for read, head in ((raw, twice), (decoded, None)):
+        found = list(steps(read, head, BatchLimits(messages_max=messages_max)))
+        assert all(step.num_rows for step in found)
+        assert [row for step in found for row in step.to_pylist()] == [row for batch in decoded for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("place", HeadPlace)
+def test_a_step_is_short_however_much_one_read_brings(place: HeadPlace) -> None:
+    """Blocks of 1,000 rows, 16 MiB of them: an engine that worked on them in one go would lose its lease."""
+    message = Message(0, 0, b"x" * 16_384)
+    raw = raw_batch(Part(0, 0, [message._replace(offset=offset) for offset in range(1_024)]), MessageFormat.ARROW)
+    decoded_at_once = []
+
+    def blocks(some: pa.RecordBatch) -> pa.RecordBatch:
+        decoded_at_once.append(some.num_rows)
+        return pa.RecordBatch.from_pydict({"offset": np.repeat(some.column("offset").to_numpy(), 1_000)})
+
+    read, head = ([raw], blocks) if place is HeadPlace.DRIVER else ([blocks(raw)], None)
+    found = list(steps(read, head, BatchLimits()))
+    assert sum(step.num_rows for step in found) == 1_024_000
+    assert max(step.num_rows for step in found) <= STEP_ROWS_MAX
+    if place is HeadPlace.DRIVER:
+        assert max(decoded_at_once) * 16_384 <= STEP_BYTES_MAX

@@ -23,7 +23,7 @@ from hotspare.bus.contract import Bus
 from hotspare.bus.open import open_bus
 from hotspare.errors import HotspareError, RunnerError
 from hotspare.runners.contract import EndCause, HeadPlace, KafkaReader, OnBatch, OnEnd, Positions, RunnerEnd, RunnerInput
-from hotspare.runners.reading import complete_positions, pieces
+from hotspare.runners.reading import complete_positions, steps
 from hotspare.runners.spark.archive import existing_archive
 from hotspare.runners.spark.failure import unpack
 from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, HINT, available, cache_folder, cached_kafka_source, ensure_kafka_source
@@ -204,23 +204,18 @@ class OrderedRunner:
             self._report(RunnerEnd(EndCause.FAILED, error))
 
     def _hand_over(self, batches: list[pa.RecordBatch]) -> None:
-        """Call `on_batch` with what has rows, within the limits."""
-        table = self._decoded(batches)
-        if table is not None:
-            for piece in pieces(table, self._source.limits.messages_max):
-                self._on_batch(piece)
+        """Call `on_batch` with what has rows, step by step."""
+        head = self._source.head if self._source.head_place is HeadPlace.DRIVER else None
+        for step in steps(batches, head, self._source.limits):
+            if self._is_over():
+                return
+            self._on_batch(step)
 
     def _advance(self, batches: list[pa.RecordBatch]) -> None:
         """What the relay was given is not read again, should the query have to be started again."""
         for batch in batches:  # each of one partition, in order
             key = batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
             self._positions[key] = batch.column("offset")[-1].as_py() + 1
-
-    def _decoded(self, batches: list[pa.RecordBatch]) -> pa.Table | None:
-        if self._source.head_place is HeadPlace.DRIVER:
-            batches = [self._source.head(batch) for batch in batches]
-        batches = [batch for batch in batches if batch.num_rows]
-        return pa.Table.from_batches(batches) if batches else None
 
     def _watch_jvm(self) -> None:
         if self._session is not None:
