@@ -1,4 +1,4 @@
-"""The published high availability example on real servers: its project, both adapter files, its dfESP addresses (sources S2, S4).
+"""The published high availability example on real servers: its project, adapter files and scripts (S2, S4; SPEC I7, I8).
 
 Only hosts are bound anew. The active engine is killed while lines are written to the growing input file; the sum over 20 rows and
 the event number go on where they were.
@@ -62,11 +62,13 @@ def test_the_sum_goes_on_across_the_role_change(cluster: Cluster, tmp_path: Path
     given = lines(ROWS)
     data.write_text('"Dstat output"\n"usr","idl"\n')
     bus = ("--bus", cluster.bus_url)
-    columns = ("--header", "2", "--growing", "--addcsvopcode", "--addcsvflags", "normal", "--noautogenfield")
-    publisher = ("--window", f"{ADDRESS}/kafka_incoming", "--transport-config", str(EXAMPLE / "kafkapub.cfg"))
-    subscriber = ("--window", f"{ADDRESS}/kafka_outgoing", "--transport-config", str(EXAMPLE / "kafkasub.cfg"))
-    cluster.start_other("publisher", "publish", *bus, *publisher, *columns, str(data))
-    cluster.start_other("subscriber", "subscribe", *bus, *subscriber, str(result))
+    common = "fstype=csv,dateformat=%Y-%m-%d %H:%M:%S,loglevel=trace,transport=kafka"
+    columns = "header=2,growinginputfile=true,addcsvopcode=true,addcsvflags=normal,noautogenfield=true"
+    config = f"transportconfigfile={EXAMPLE}"
+    publisher = f"type=pub,url={ADDRESS}/kafka_incoming,fsname={data},{common},{columns},{config}/kafkapub.cfg"
+    subscriber = f"type=sub,url={ADDRESS}/kafka_outgoing?snapshot=false,fsname={result},{common},{config}/kafkasub.cfg"
+    cluster.start_other("publisher", "adapter", *bus, "-C", publisher)
+    cluster.start_other("subscriber", "adapter", *bus, "-C", subscriber)
 
     def written() -> int:
         return len(result.read_text().splitlines()) if result.exists() else 0

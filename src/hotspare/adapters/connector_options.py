@@ -41,7 +41,7 @@ def connector_file(connector: Connector, home: Path) -> Path:
     return flat if path.parent.name == _TEST_FOLDER and not path.exists() and flat.exists() else path
 
 
-def publish_options(connector: Connector, schema: Schema, source_name: str = "") -> PublishOptions:
+def publish_options(connector: Connector, schema: Schema | None, source_name: str = "") -> PublishOptions:
     """Options of a publishing fs connector. UsageError for a value that cannot be used, naming the connector."""
     _check_type(connector)
     form = RowForm(

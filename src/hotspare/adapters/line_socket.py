@@ -1,4 +1,7 @@
-"""A listening socket whose clients talk in lines: bounded in lines, clients and time, and gone when the turn is over."""
+"""Sockets whose other side talks in lines: bounded in lines, connections and time, and gone when the turn is over.
+
+Which side connects makes no difference to what is said: the other side is called the client either way.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 
 from hotspare.errors import UsageError
 
@@ -17,25 +21,39 @@ _RECEIVE_BYTES = 1 << 16
 _POLL_S = 0.1
 SEND_TIMEOUT_S = 30.0
 """How long a client may leave what is sent to it unread before it is left."""
-_ADDRESS = re.compile(r"tcp:/{1,2}(\[[0-9a-fA-F:.]+\]|[^/:]*):([0-9]{1,5})")
+CONNECT_TIMEOUT_S = 5.0
+RECONNECT_S = 0.5
+"""How long to wait before a connection that broke, or that nobody took, is tried again."""
+_ADDRESS = re.compile(r"(tcp|tcp-connect):/{1,2}(\[[0-9a-fA-F:.]+\]|[^/:]*):([0-9]{1,5})")
+
+
+class Opening(Enum):
+    """How a connection comes about."""
+
+    LISTEN = "tcp"
+    CONNECT = "tcp-connect"
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`host` "" stands for this machine alone. Port 0 lets the system choose."""
+    """`host` "" stands for this machine alone. Port 0 lets the system choose one to listen on."""
 
     host: str
     port: int
+    opening: Opening = Opening.LISTEN
 
 
 def parse_address(text: str) -> Address | None:
-    """`tcp://HOST:PORT` or `tcp://:PORT`; None for anything else."""
+    """`tcp://HOST:PORT` or `tcp://:PORT` to listen, `tcp-connect://HOST:PORT` to connect; None for anything else."""
     match = _ADDRESS.fullmatch(text)
     if match is None:
         return None
-    if int(match.group(2)) > 65_535:
-        raise UsageError(f"port {match.group(2)} of {text} is none", hint="use 1 to 65535")
-    return Address(match.group(1).strip("[]"), int(match.group(2)))
+    opening, host, port = Opening(match.group(1)), match.group(2).strip("[]"), int(match.group(3))
+    if port > 65_535 or (port == 0 and opening is Opening.CONNECT):
+        raise UsageError(f"port {port} of {text} is none", hint="use 1 to 65535")
+    if not host and opening is Opening.CONNECT:
+        raise UsageError(f"{text} names no host", hint="write tcp-connect://HOST:PORT, or tcp://:PORT to listen")
+    return Address(host, port, opening)
 
 
 class ClientGone(Exception):
@@ -74,10 +92,18 @@ class LineClient:
                 return [line.removesuffix(b"\r") for line in lines]
         return []
 
-    @property
-    def is_line_open(self) -> bool:
-        """Whether a line has begun that has not ended."""
-        return bool(self._rest)
+    def heed(self) -> None:
+        """For one who only sends: ClientGone where the other side has closed. What it says is passed over."""
+        self._connection.settimeout(0)
+        try:
+            if not self._connection.recv(_RECEIVE_BYTES):
+                raise ClientGone
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            raise ClientGone from error
+        finally:
+            self._connection.settimeout(_POLL_S)
 
     def send(self, data: bytes) -> None:
         """All of it; ClientGone where the client does not take it."""
@@ -93,25 +119,40 @@ class LineClient:
 def serve_lines(
     address: Address, serve: Callable[[LineClient], None], stop: threading.Event, bound: Callable[[int], None] = lambda port: None
 ) -> None:
-    """Serve every client in a thread of its own until `stop`; `bound` is told the port. UsageError where it cannot listen.
+    """Serve clients until `stop`. What `serve` raises but ClientGone and BadLine ends all and is raised here.
 
-    What `serve` raises but ClientGone and BadLine ends all and is raised here.
+    Where it listens, each client has a thread of its own, and `bound` is told the port; UsageError where it cannot. Where it
+    connects, there is one client at a time; a connection that breaks, or does not come about, is made again.
     """
+    if address.opening is Opening.LISTEN:
+        _serve_all(address, serve, stop, bound)
+        return
+    while not stop.is_set():
+        with contextlib.suppress(OSError), socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S) as connection:
+            _serve_one(connection, serve, stop)
+        stop.wait(RECONNECT_S)
+
+
+def _serve_one(connection: socket.socket, serve: Callable[[LineClient], None], stop: threading.Event) -> None:
+    """Until the client is gone, or was told what is wrong."""
+    client = LineClient(connection, stop)
+    with contextlib.closing(connection), contextlib.suppress(ClientGone):
+        try:
+            serve(client)
+        except BadLine as error:
+            client.send(f"error {error}\n".encode())
+
+
+def _serve_all(address: Address, serve: Callable[[LineClient], None], stop: threading.Event, bound: Callable[[int], None]) -> None:
     failed: list[BaseException] = []
     over = threading.Event()
     threads: list[threading.Thread] = []
 
     def run(connection: socket.socket) -> None:
-        client = LineClient(connection, _Either(stop, over))
-        with contextlib.closing(connection), contextlib.suppress(ClientGone):
-            try:
-                serve(client)
-            except BadLine as error:
-                client.send(f"error {error}\n".encode())
-            except ClientGone:
-                raise
-            except BaseException as error:
-                failed.append(error)
+        try:
+            _serve_one(connection, serve, _Either(stop, over))
+        except BaseException as error:
+            failed.append(error)
 
     with _listening(address) as listener:
         bound(listener.getsockname()[1])

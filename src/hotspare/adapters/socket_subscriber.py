@@ -67,6 +67,7 @@ class _Stream:
         is_first = True
         while not self._stop.is_set():
             messages = self._read(offset)
+            self._client.heed()
             for message in messages:
                 batch = self._after(self._rows.decode(message), after)
                 if len(batch) and is_first and int(batch.column("hs:sequence")[0].as_py()) != after + 1:

@@ -21,6 +21,7 @@ COMMANDS: tuple[str, ...] = (
     "replay",
     "publish",
     "subscribe",
+    "adapter",
     "validate",
     "status",
     "switchover",

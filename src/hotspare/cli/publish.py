@@ -66,7 +66,7 @@ def command(
 
     flags = {None: FlagColumn.PRESENT, _Flags.normal: FlagColumn.NORMAL, _Flags.partialupdate: FlagColumn.PARTIAL}
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
-    target = _Target(chosen.bus_url, prefix_of(window, prefix), window, partition or chosen.partition, format_)
+    target = Target(chosen.bus_url, prefix_of(window, prefix), window, partition or chosen.partition, format_)
     with contextlib.closing(open_bus(target.bus_url)) as opened:
         form = RowForm(
             opcode=OpcodeColumn.ABSENT if addcsvopcode else OpcodeColumn.PRESENT,
@@ -87,19 +87,22 @@ def command(
             block_rows=blocksize,
             source_name=source,
         )
-        _publish(opened, target, file, options, chosen.turns)
+        publish_rows(opened, target, file, options, chosen.turns)
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
+class Target:
+    """`window` is `PROJECT/CQ/WINDOW` or an adapter URL; `format` that of a socket's lines."""
+
     bus_url: str
     prefix: str
     window: str
     partition: int
-    format: _Lines
+    format: _Lines = _Lines.csv
 
 
-def _publish(bus: Bus, target: _Target, file: str, options: PublishOptions, turns: TurnOptions) -> None:
+def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, turns: TurnOptions) -> None:
+    """Publish `file`, or the lines of the socket that it is the address of, alone or in turns, until the end or Ctrl-C."""
     from hotspare.adapters.file_publisher import PublishProgress, publish_file
     from hotspare.adapters.line_socket import parse_address
     from hotspare.bus.contract import Partition
@@ -126,7 +129,7 @@ def _publish(bus: Bus, target: _Target, file: str, options: PublishOptions, turn
     typer.echo(f"published {0 if done is None else done.events} events to {topic}", err=True)
 
 
-def _listen(bus: Bus, target: _Target, where: Partition, address: Address, options: PublishOptions, turns: TurnOptions) -> None:
+def _listen(bus: Bus, target: Target, where: Partition, address: Address, options: PublishOptions, turns: TurnOptions) -> None:
     from hotspare.adapters.socket_publisher import LineOptions, publish_lines
     from hotspare.cli.interrupt import stop_on_signal
     from hotspare.engine.batch import MessageFormat

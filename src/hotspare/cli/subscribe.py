@@ -82,23 +82,24 @@ def command(
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
     doubles_style = CsvStyle.EXACT if doubles is _Doubles.exact else CsvStyle.FILE
     style = FileStyle(HeaderLine(header.value), doubles_style, dateformat or chosen.date_format)
-    stream = _Stream(prefix_of(window, prefix), window, bad, project, tuple(set_ or ()), format_)
-    _run(chosen, stream, file, style, options)
+    stream = Stream(prefix_of(window, prefix), window, bad, project, tuple(set_ or ()), format_)
+    subscribe_rows(chosen, stream, file, style, options)
 
 
 @dataclass(frozen=True, slots=True)
-class _Stream:
+class Stream:
     """The outputs of `window`, or the bad events of the project `bad`."""
 
     prefix: str
     window: str
-    bad: str
-    project: Path | None
-    properties: tuple[str, ...]
-    format: _Lines
+    bad: str = ""
+    project: Path | None = None
+    properties: tuple[str, ...] = ()
+    format: _Lines = _Lines.csv
 
 
-def _run(chosen: Transport, stream: _Stream, file: str, style: FileStyle, options: SubscribeOptions) -> None:
+def subscribe_rows(chosen: Transport, stream: Stream, file: str, style: FileStyle, options: SubscribeOptions) -> None:
+    """Write the outputs to `file`, or serve those who come by the socket that it is the address of, alone or in turns."""
     from hotspare.adapters.line_socket import parse_address
     from hotspare.adapters.output_rows import BadRows, OutputRows
     from hotspare.bus.naming import bad_topic, checked_name, checked_prefix, outbound_topic

@@ -58,10 +58,11 @@ def check_connectors(window: Window, found: Mistakes) -> None:
                 f"connector {connector.name} publishes into window {window.name}, which is not a source",
                 "publish into a source window, or let the connector subscribe",
             )
-        _check_properties(connector, found)
+        check_properties(connector, found)
 
 
-def _check_properties(connector: Connector, found: Mistakes) -> None:
+def check_properties(connector: Connector, found: Mistakes) -> None:
+    """Class and properties of one connector, wherever it comes from."""
     directions = CONNECTOR_PROPERTIES.get(connector.kind)
     if directions is None:
         hint = did_you_mean(connector.kind, CONNECTOR_PROPERTIES) or one_of(CONNECTOR_PROPERTIES)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from hotspare.adapters.canonical import RowForm
-from hotspare.adapters.line_socket import LINE_BYTES_MAX, Address, parse_address
+from hotspare.adapters.line_socket import CLIENTS_MAX, LINE_BYTES_MAX, Address, Opening, parse_address
 from hotspare.adapters.output_rows import FileStyle, OutputRows
 from hotspare.adapters.socket_publisher import LineOptions, publish_lines
 from hotspare.adapters.socket_subscriber import subscribe_lines
@@ -20,7 +20,7 @@ from hotspare.bus.contract import FORMAT_HEADER, Bus, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
 from hotspare.engine.batch import MessageFormat
 from hotspare.engine.codec import arrow_block
-from hotspare.errors import UsageError
+from hotspare.errors import TopicMissing, UsageError
 from tests.unit.adapters.outputs import I, N, block
 
 IN = Partition("p.project.cq.source.I")
@@ -161,6 +161,15 @@ def test_a_subscriber_gets_each_output_once_from_where_it_says(bus: Bus) -> None
             assert client.line()[:4] == b"3001"
 
 
+def test_clients_that_left_make_room_though_nothing_comes(bus: Bus) -> None:
+    put_outputs(bus, 1, 3)
+    with subscriber(bus, MessageFormat.CSV) as port:
+        for _ in range(CLIENTS_MAX + 1):
+            with Client(port) as client:
+                client.send(b"after 0\n")
+                assert client.line()[:2] == b"1,"
+
+
 def test_a_subscriber_in_json(bus: Bus) -> None:
     put_outputs(bus, 1, 3)
     with subscriber(bus, MessageFormat.JSON) as port, Client(port) as client:
@@ -184,6 +193,86 @@ def test_addresses() -> None:
     assert parse_address("tcp://:7000") == Address("", 7000)
     assert parse_address("tcp://0.0.0.0:7000") == Address("0.0.0.0", 7000)
     assert parse_address("tcp://[::1]:7000") == Address("::1", 7000)
+    assert parse_address("tcp-connect://far:7000") == Address("far", 7000, Opening.CONNECT)
     assert parse_address("a.csv") is None
+    for text in ("tcp-connect://:7000", "tcp-connect://far:0"):
+        with pytest.raises(UsageError):
+            parse_address(text)
     with pytest.raises(UsageError, match="port 70000"):
         parse_address("tcp://:70000")
+
+
+@contextlib.contextmanager
+def accepting() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(TIMEOUT_S)
+        yield listener
+
+
+@contextlib.contextmanager
+def connecting(work: Callable[[Address, threading.Event], None], listener: socket.socket) -> Iterator[None]:
+    """An adapter that connects to `listener`, in a thread."""
+    stop = threading.Event()
+    thread = threading.Thread(target=work, args=(Address("127.0.0.1", listener.getsockname()[1], Opening.CONNECT), stop))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_publisher_that_connects_comes_back_and_goes_on_where_it_was(bus: Bus) -> None:
+    lines = [b"i,n,%d,x" % number for number in range(100)]
+    with accepting() as listener, connecting(lambda address, stop: publish_lines(bus, IN, address, LineOptions(), stop), listener):
+        for begin, end in ((0, 60), (60, 100)):
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rb") as file:
+                connection.settimeout(TIMEOUT_S)
+                connection.sendall(b"source s\n")
+                assert file.readline() == b"at %d\n" % begin
+                connection.sendall(b"".join(line + b"\n" for line in lines[begin:end]))
+                while file.readline() != b"at %d\n" % end:
+                    pass
+    assert published(bus) == lines
+
+
+def test_a_subscriber_that_connects_is_told_where_to_begin(bus: Bus) -> None:
+    put_outputs(bus, 1, 6)
+
+    def work(address: Address, stop: threading.Event) -> None:
+        subscribe_lines(bus, OUT.topic, address, OutputRows(FileStyle()), MessageFormat.CSV, stop)
+
+    with accepting() as listener, connecting(work, listener):
+        for after in (0, 4):
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rb") as file:
+                connection.settimeout(TIMEOUT_S)
+                connection.sendall(b"after %d\n" % after)
+                assert [file.readline().split(b",")[0] for _ in range(6 - after)] == [b"%d" % n for n in range(after + 1, 7)]
+
+
+def test_an_adapter_that_connects_to_nobody_stops_when_it_is_asked_to(bus: Bus) -> None:
+    with accepting() as listener:
+        port = listener.getsockname()[1]
+    stop = threading.Event()
+    stop.set()
+    publish_lines(bus, IN, Address("127.0.0.1", port, Opening.CONNECT), LineOptions(), stop)
+
+
+def test_what_is_wrong_with_the_bus_ends_an_adapter_that_connects() -> None:
+    nothing = MemoryBus().client("c")
+    with accepting() as listener:
+        address = Address("127.0.0.1", listener.getsockname()[1], Opening.CONNECT)
+
+        def talk() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(b"source s\n")
+                assert connection.recv(100) == b""
+
+        thread = threading.Thread(target=talk)
+        thread.start()
+        with pytest.raises(TopicMissing):
+            publish_lines(nothing, IN, address, LineOptions(), threading.Event())
+        thread.join()

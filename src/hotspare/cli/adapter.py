@@ -1,0 +1,64 @@
+"""`hotspare adapter`: a file adapter by the option text of the systems that hotspare succeeds (SPEC I7)."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hotspare.cli import publish, subscribe
+from hotspare.cli.turns import Transport, TurnOptions, transport
+from hotspare.cli.values import prefix_of
+
+if TYPE_CHECKING:
+    from hotspare.adapters.adapter_line import AdapterLine
+
+
+def command(
+    settings: Annotated[str, typer.Option("-C", metavar="NAME=VALUE,...", help="As file adapters of SAS ESP take it.")],
+    *,
+    bus: Annotated[str, typer.Option(help="Bus; wins over the transport configuration file.")] = "",
+    project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.")] = None,
+    group: Annotated[str, typer.Option(help="Several instances with this name take turns: one works, another goes on.")] = "",
+    coordination: Annotated[str, typer.Option(help="Where the instances of the group meet; by default beside the bus.")] = "",
+    lease_ms: Annotated[int, typer.Option(min=1, help="After so long without a sign another instance goes on.")] = 1000,
+) -> None:
+    """Publish or subscribe as an option text says: type, url, fsname, transportconfigfile and the options of a file."""
+    from hotspare.adapters.adapter_line import read_adapter_line
+    from hotspare.model.project import ConnectorDirection
+
+    line = read_adapter_line(settings)
+    for note in line.notes:
+        typer.echo(f"hotspare: {note}", err=True)
+    config = Path(line.transport_config) if line.transport_config else None
+    chosen = transport(config, bus, TurnOptions(group, coordination, lease_ms))
+    if chosen.date_format and not line.connector.get("dateformat"):
+        properties = (*line.connector.properties, ("dateformat", chosen.date_format))
+        line = dataclasses.replace(line, connector=dataclasses.replace(line.connector, properties=properties))
+    if line.connector.direction is ConnectorDirection.PUBLISH:
+        _publish(line, chosen, project)
+    else:
+        _subscribe(line, chosen, project)
+
+
+def _publish(line: AdapterLine, chosen: Transport, project: Path | None) -> None:
+    from hotspare.adapters.connector_options import publish_options
+    from hotspare.bus.open import open_bus
+    from hotspare.cli.project_file import Side, window_schema
+
+    target = publish.Target(chosen.bus_url, prefix_of(line.url, ""), line.url, chosen.partition)
+    with contextlib.closing(open_bus(chosen.bus_url)) as bus:
+        schema = window_schema(bus, target.prefix, project, None, line.url, Side.SOURCE)
+        publish.publish_rows(bus, target, line.file, publish_options(line.connector, schema), chosen.turns)
+
+
+def _subscribe(line: AdapterLine, chosen: Transport, project: Path | None) -> None:
+    from hotspare.adapters.connector_options import header_property, subscribe_options
+    from hotspare.adapters.output_rows import FileStyle, HeaderLine
+
+    style = FileStyle(header=HeaderLine(header_property(line.connector)), date_format=line.connector.get("dateformat"))
+    stream = subscribe.Stream(prefix_of(line.url, ""), line.url, project=project)
+    subscribe.subscribe_rows(chosen, stream, line.file, style, subscribe_options(line.connector))
