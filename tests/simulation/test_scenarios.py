@@ -276,6 +276,12 @@ def test_a_wrong_spare_takes_over_when_nobody_else_can_and_it_was_told_to(tmp_pa
     assert script.told("nobody else")
 
 
+def confirmed_by(script: Script, engine: str) -> list[str]:
+    """The engine's snapshots of a state that has moved, which others would restore."""
+    infos = [i for i in script.world.store.list(GROUP) if i.engine == engine and i.order > 0]
+    return [i.name for i in infos if i.status is SnapshotStatus.CONFIRMED]
+
+
 def _with_wrong_spare(folder: Path, policy: OnDivergence) -> Script:
     script = Script(folder, "e0", "e1", settings=replace(SETTINGS, on_divergence=policy))
     script.world.cores["e1"] = FastCores(salt=1)
@@ -299,8 +305,7 @@ def test_a_wrong_engines_snapshot_is_never_restored(tmp_path: Path) -> None:
     script.finish()
     for _ in range(4 * SETTINGS.snapshot_interval_ms):
         script.turn()
-    wrong = [i for i in script.world.store.list(GROUP) if i.engine == "e1" and i.order > 0]
-    assert not [i for i in wrong if i.status is SnapshotStatus.CONFIRMED]
+    assert not confirmed_by(script, "e1")
 
 
 def test_lost_progress_is_rebuilt_from_the_topics_tail(tmp_path: Path) -> None:

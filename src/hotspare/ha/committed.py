@@ -45,6 +45,7 @@ def _compare(state: GroupState, ports: Ports, stream: str, progress: Progress) -
         return  # the state begins after it, which `decide` refuses where it matters, or too much was let go of since
     if digest == progress.digest and (mark is None or mark.output_id == progress.output_id):
         state.verified[stream] = progress.sequence
+        state.unproven.discard(stream)
         state.differences.pop(stream, None)
         held.drop_through(progress.sequence)
         held.forget_digests(progress.sequence)
@@ -59,8 +60,11 @@ def _compare(state: GroupState, ports: Ports, stream: str, progress: Progress) -
 
 
 def accept_committed(state: GroupState) -> None:
-    """Go on from what is committed although it differs: two spares agree against the engine that committed it."""
+    """Go on from what is committed although it differs: another spare agrees against the engine that committed it, or nobody else
+    can. What differs, or was not computed yet, is no proof of this engine's state."""
     for stream, progress in state.committed.items():
+        if state.verified.get(stream, 0) < progress.sequence:
+            state.unproven.add(stream)
         state.verified[stream] = progress.sequence
         state.held.streams[stream].drop_through(progress.sequence)
     state.differences.clear()
@@ -77,6 +81,7 @@ def note_own_commit(state: GroupState, published: Mapping[str, Progress], sent: 
     for stream, progress in published.items():
         state.committed[stream] = progress
         state.verified[stream] = progress.sequence
+        state.unproven.discard(stream)
         state.unrecorded_since_ms.pop(stream, None)
         state.held.streams[stream].drop_through(progress.sequence)
 

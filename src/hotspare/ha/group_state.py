@@ -118,7 +118,9 @@ class GroupState:
     progress_read_ms: int = LONG_AGO_MS
     committed: dict[str, Progress] = field(default_factory=dict)
     verified: dict[str, int] = field(default_factory=dict)
-    """Per stream, the highest committed sequence at which this engine's digest was compared and equal."""
+    """Per stream, the highest committed sequence at which this engine's digest was compared and equal, or was overruled."""
+    unproven: set[str] = field(default_factory=set)
+    """Streams of which this engine overruled what is committed, and nothing was committed since that it computed too."""
     sent: dict[str, int] = field(default_factory=dict)
     """Per stream, the newest sequence that this engine committed since it read progress; progress may lag behind it."""
     unrecorded_since_ms: dict[str, int] = field(default_factory=dict)
@@ -246,7 +248,7 @@ def _inbound_views(inbound: list[InboundState]) -> tuple[InboundView, ...]:
 def _is_settled(state: GroupState, candidate: Candidate) -> bool:
     """Streams of which nothing may be lost are waited for, however long it takes."""
     waited_for = {s: n for s, n in candidate.sequences.items() if state.qualities.of(s).holds_all}
-    return all(state.verified.get(stream, 0) >= sequence for stream, sequence in waited_for.items())
+    return all(state.verified.get(s, 0) >= sequence and s not in state.unproven for s, sequence in waited_for.items())
 
 
 def _confirm_due_ms(state: GroupState, candidate: Candidate) -> int:

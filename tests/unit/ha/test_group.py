@@ -219,9 +219,9 @@ def test_a_stop_leaves_the_group_and_the_next_start_begins_from_a_snapshot(hosts
         lambda: first.engine.status().snapshots_confirmed > 0 and len(published(first)) == 10, "a snapshot is confirmed", WAIT_S
     )
     first.engine.ask_stop()
-    wait_until(lambda: first.engine.role is Role.STOPPED, "e0 stopped", WAIT_S)
+    wait_until(lambda: first.coordination.members("g") == (), "e0 left", WAIT_S)
+    assert first.engine.role is Role.STOPPED
     assert first.engine.stopped_reason == "stop asked for"
-    assert first.coordination.members("g") == ()
     assert first.coordination.leader("g").holder == ""
     plan = second.engine.start()
     assert plan.restored_from

@@ -302,6 +302,22 @@ def test_snapshots_wait_for_streams_of_which_nothing_may_be_lost(quality: Qualit
     assert view_of(made, ports(_Told())).candidates[0].settled
 
 
+@pytest.mark.parametrize("computed", [2, 4])
+def test_who_overruled_what_is_committed_confirms_no_snapshot_before_its_own_outputs_are(computed: int) -> None:
+    """DESIGN section 4: what differs from what is committed, or was not compared with it, is nobody's to restore."""
+    made, told = state(PRECISE), ports(_Told())
+    compute(made, 1, computed)
+    committed.note_progress(made, told, {"a": Progress(4, OutputId(0, 0, 4, 0, 0), digest(4) + 1, 3)})
+    assert bool(made.differences) is (computed == 4)
+    committed.accept_committed(made)
+    made.candidates.append(Candidate("s", 1, {"a": computed}))
+    assert not made.differences
+    assert not view_of(made, told).candidates[0].settled
+    compute(made, computed + 1, 6)
+    committed.note_own_commit(made, {"a": Progress(6, OutputId(0, 0, 6, 0, 0), digest(6), 4)}, {"a": 6}, 0)
+    assert view_of(made, told).candidates[0].settled
+
+
 @pytest.mark.parametrize("quality", [SIMPLE, THREE])
 def test_a_snapshot_waits_a_while_for_the_other_streams(quality: Quality) -> None:
     """A state that is wrong in them alone would be confirmed otherwise, and restored for ever; what is lost of them never comes."""
