@@ -102,9 +102,11 @@ class Healing:
         return all(delivered[s] >= self.target.get(s, 0) for s in delivered)
 
     def _keepers(self) -> list[Process]:
-        """Who still keeps outputs, though everything is committed. Who differs keeps them as evidence."""
+        """Who still keeps outputs, though everything is committed. Who differs keeps them as evidence; of a stream whose record the
+        bus lost under a living active they are kept until its next output."""
         world = self.world
-        streams = [stream for stream in world.observer.topics if world.observer.holds_all(stream)]
+        known = world.bus.progress.get(GROUP, {})
+        streams = [stream for stream in world.observer.topics if world.observer.holds_all(stream) and stream in known]
         return [p for p in world.awake() if not p.is_stuck and p.door not in world.wrong_from and _keeps(p, streams)]
 
     def _is_let_go(self) -> bool:

@@ -79,6 +79,9 @@ def note_own_commit(state: GroupState, published: Mapping[str, Progress], sent: 
         state.unrecorded_since_ms.setdefault(stream, now_ms)
         state.may_repeat.discard(stream)
     for stream, progress in published.items():
+        state.unrecorded.pop(stream, None)
+        if progress.sequence <= committed_sequence(state, stream):
+            continue  # a lost record, written again: it says nothing about this engine's outputs
         state.committed[stream] = progress
         state.verified[stream] = progress.sequence
         state.unproven.discard(stream)

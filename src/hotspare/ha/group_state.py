@@ -127,6 +127,8 @@ class GroupState:
     """Per stream, when the first output was committed that is not in its progress."""
     may_repeat: set[str] = field(default_factory=set)
     """Streams of which no output was committed since progress was read: what follows it may have come before."""
+    unrecorded: dict[str, Progress] = field(default_factory=dict)
+    """Progress that was found in a topic because its record is lost; until it is written again, spares let go of nothing."""
     arrivals: dict[str, deque[tuple[int, int]]] = field(default_factory=dict)
     """Per stream that a spare keeps for a time: (sequence, when it was computed), oldest first."""
     lost: dict[str, int] = field(default_factory=dict)
@@ -171,6 +173,8 @@ def has_pending(state: GroupState) -> bool:
 
 def progress_due_ms(state: GroupState) -> int | None:
     """When progress has to be written of what is on the topic already; None while all of it is recorded."""
+    if state.unrecorded:
+        return LONG_AGO_MS
     due = [progress_due_of_ms(state, name) for name in state.sent if state.sent[name] > committed_sequence(state, name)]
     return min(due, default=None)
 

@@ -141,11 +141,12 @@ def _end_frozen_holder(action: do.EndFrozenHolder, state: GroupState, ports: Por
 def _read_committed(_: do.ReadCommitted, state: GroupState, ports: Ports) -> None:
     assert state.producer is not None
     progress = dict(state.producer.progress())
+    state.unrecorded = {}
     for output in state.topics.outbound:
         if output.stream not in progress:
             rebuilt = publishing.progress_from_tail(ports.bus, ports.codec, output.stream, output.topic)
             if rebuilt is not None:
-                progress[output.stream] = rebuilt
+                progress[output.stream] = state.unrecorded[output.stream] = rebuilt
                 sentence = f"progress of stream {output.stream} was rebuilt from topic {output.topic}"
                 report(state, ports, HaEventKind.PROGRESS_REBUILT, sentence, sequence=rebuilt.sequence)
     committed.forget_sent(state)

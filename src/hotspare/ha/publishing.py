@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -47,6 +47,8 @@ def next_commit(state: GroupState, codec: BlockCodec, now_ms: int) -> NextCommit
             sent[output.stream] = last.sequence
         if last is not None and _is_progress_due(state, output.stream, last.sequence, now_ms):
             progress[output.stream] = Progress(last.sequence, last.output_id, last.digest, state.epoch)
+        elif output.stream in state.unrecorded:
+            progress[output.stream] = replace(state.unrecorded[output.stream], epoch=state.epoch)
     return NextCommit(Commit(messages, progress), sent)
 
 

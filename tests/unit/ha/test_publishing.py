@@ -1,5 +1,6 @@
 """From held outputs to one transaction, and back from a topic's tail to progress."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,8 @@ from hotspare.bus.contract import Commit, Outgoing, OutputId, Partition, Progres
 from hotspare.bus.memory import MemoryBus
 from hotspare.engine.codec import arrow_block
 from hotspare.errors import StateError
-from hotspare.ha.group_state import GroupState
+from hotspare.ha.committed import note_own_commit
+from hotspare.ha.group_state import GroupState, progress_due_ms
 from hotspare.ha.held import NO_OUTPUT, HeldOutputs
 from hotspare.ha.publishing import next_commit, progress_from_tail
 from hotspare.ha.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
@@ -57,6 +59,20 @@ def test_a_commit_is_what_follows_the_committed_within_its_limits(
             assert commit.progress[stream] == Progress(last, OutputId(0, 0, last, 0, 0), digest(last), 4)
         else:
             assert stream not in commit.progress
+
+
+def test_a_lost_record_of_progress_is_written_again_though_nothing_new_comes() -> None:
+    """Spares let go of nothing without it; and it is no proof of this engine's own outputs."""
+    made = state({"a": 2}, {"a": 5}, GroupSettings())
+    found = Progress(5, OutputId(0, 0, 5, 0, 0), digest(5), 0)
+    made.unrecorded = {"a": found}
+    assert progress_due_ms(made) is not None
+    following = next_commit(made, arrow_block, 0)
+    assert following.commit == Commit({}, {"a": replace(found, epoch=4)})
+    note_own_commit(made, following.commit.progress, following.sent, 0)
+    assert made.verified == {}
+    assert progress_due_ms(made) is None
+    assert next_commit(made, arrow_block, 0).commit == Commit({}, {})
 
 
 def bus_with(*values: bytes) -> MemoryBus:
