@@ -108,7 +108,9 @@ class Ours:
         self._left = events
         self._ended = threading.Event()
         topics = (InboundTopic(topic, 1, format_),)
-        self._source = RunnerInput(url, topics, Head.of(plan), HeadPlace.WORKERS, kafka_reader=reader)
+        # a block is decoded in no time, and its rows take more room than it does: better not sent through Spark
+        place = HeadPlace.DRIVER if format_ is MessageFormat.ARROW else HeadPlace.WORKERS
+        self._source = RunnerInput(url, topics, Head.of(plan), place, kafka_reader=reader)
         self.batches = 0
 
     def seconds(self) -> float:

@@ -105,6 +105,7 @@ def client_settings(settings: KafkaSettings) -> dict[str, Any]:
 def producer_settings(settings: KafkaSettings) -> dict[str, Any]:
     """Of every producer: nothing is written twice or out of order, and it counts when all replicas in sync have it."""
     return {
+        "compression.type": "lz4",  # most of an output block is columns that hardly change; a URL may choose another
         **client_settings(settings),
         "enable.idempotence": True,
         "acks": "all",
