@@ -68,10 +68,12 @@ def test_what_a_dead_engine_left_open_is_never_seen(door: Callable[[], KafkaBus]
 
 
 def test_an_engine_that_slept_with_an_old_epoch_gives_way(door: Callable[[], KafkaBus]) -> None:
-    """It won epoch 5, slept, and fences after 6 did: the broker would let it publish, its group's topic does not."""
-    sleeper, newest = door().producer("g", [OUT.topic]), door().producer("g", [OUT.topic])
+    """It won epoch 5, slept, and fences after 6 published: the broker would let it publish, its group's topic does not."""
+    bus = door()
+    sleeper, newest = door().producer("g", [OUT.topic]), bus.producer("g", [OUT.topic])
     newest.fence(6)
     newest.publish(6, commit("a", 1, 6))
+    wait_until(lambda: "s" in bus.progress("g"), "the commit can be read", 30)
     with pytest.raises(Fenced, match="may publish only with epoch 6"):
         sleeper.fence(5)
     with pytest.raises(Fenced):
@@ -80,7 +82,7 @@ def test_an_engine_that_slept_with_an_old_epoch_gives_way(door: Callable[[], Kaf
 
 
 def test_an_old_epoch_that_takes_the_right_at_the_broker_gives_it_back(door: Callable[[], KafkaBus]) -> None:
-    """The sleeper looked before 6 fenced, and asked the broker after it: it looks again, and 6 fences again and goes on."""
+    """The sleeper looked before 6 published, and asked the broker after it: it looks again, and 6 fences again and goes on."""
     slept, bus = door(), door()
     newest = bus.producer("g", [OUT.topic])
     sleeper = slept.producer("g", [OUT.topic])
@@ -88,17 +90,33 @@ def test_an_old_epoch_that_takes_the_right_at_the_broker_gives_it_back(door: Cal
 
     def late_open() -> object:
         newest.fence(6)
+        newest.publish(6, commit("a", 1, 6))
         return taken()
 
     sleeper._writers.open = late_open  # type: ignore[method-assign, assignment]
     with pytest.raises(Fenced, match="may publish only with epoch 6"):
         sleeper.fence(5)
     with pytest.raises(Fenced):
+        newest.publish(6, commit("b", 2, 6))
+    newest.fence(6)
+    assert dict(newest.progress()) == {"s": progress(1, 6)}
+    newest.publish(6, commit("b", 2, 6))
+    wait_until(lambda: values(bus, OUT.topic) == ["a", "b"], "the commits can be read", 30)
+
+
+def test_an_old_epoch_may_take_the_right_before_a_newer_one_has_published(door: Callable[[], KafkaBus]) -> None:
+    """What the engine is asked to ask coordination for; the newer one notices, and goes on after what was committed meanwhile."""
+    newest, sleeper = door().producer("g", [OUT.topic]), door().producer("g", [OUT.topic])
+    newest.fence(6)
+    sleeper.fence(5)
+    sleeper.publish(5, commit("a", 1, 5))
+    with pytest.raises(Fenced):
         newest.publish(6, commit("a", 1, 6))
     newest.fence(6)
-    assert dict(newest.progress()) == {}
-    newest.publish(6, commit("a", 1, 6))
-    wait_until(lambda: values(bus, OUT.topic) == ["a"], "the commit can be read", 30)
+    assert dict(newest.progress()) == {"s": progress(1, 5)}
+    newest.publish(6, commit("b", 2, 6))
+    with pytest.raises(Fenced, match="may publish only with epoch 6"):
+        sleeper.fence(5)
 
 
 def test_a_fenced_engine_says_so_before_it_writes_the_next_time(door: Callable[[], KafkaBus]) -> None:
