@@ -171,8 +171,8 @@ class World:
         raise Excused(landed.client)
 
     def _published(self, landed: Landed) -> dict[str, int]:
-        """The newest output of each stream in a commit; progress of a trimmed stream may lag behind it."""
-        newest = {stream: progress.sequence for stream, progress in landed.commit.progress.items()}
+        """The newest output of each stream in a commit; progress alone may be of another's outputs, whose record was lost."""
+        newest: dict[str, int] = {}
         for output in self.topics.outbound:
             for message in landed.appended.get(output.topic, ()):
                 newest[output.stream] = self.codec.decode(message.value).column(0)[-1].as_py()
