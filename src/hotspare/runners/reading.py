@@ -148,7 +148,7 @@ def _format(message: Message, default: MessageFormat) -> int:
 
 def steps(read: Sequence[pa.RecordBatch], head: Head | None, limits: BatchLimits) -> Iterator[pa.Table]:
     """What one read brought, decoded, in order, in steps that are short beside a lease: an engine counts as alive by the batches
-    that it has worked on. `read` is raw, or decoded where `head` is None. No step is empty."""
+    that it has worked on. `read` is raw, or decoded where `head` is None. A step is of whole messages, and not empty."""
     for batches in [read] if head is None else _portions(read, STEP_BYTES_MAX):
         decoded = [batch for batch in (batches if head is None else map(head, batches)) if batch.num_rows]
         if decoded:
@@ -166,17 +166,21 @@ def _portions(raw: Sequence[pa.RecordBatch], bytes_max: int) -> Iterator[Sequenc
 
 
 def pieces(decoded: pa.Table, messages_max: int, rows_max: int) -> Iterator[pa.Table]:
-    """Decoded rows in order, cut evenly into so few parts that none holds more than `rows_max` rows, nor many more than
-    `messages_max` messages."""
-    messages = sum(_messages(batch.column("offset").to_numpy()) for batch in decoded.to_batches())
-    parts = max(1, -(-messages // messages_max), -(-decoded.num_rows // rows_max))
-    rows = -(-decoded.num_rows // parts)
-    for at in range(0, decoded.num_rows, max(1, rows)):
-        yield decoded.slice(at, rows)
+    """Decoded rows in order, in pieces of whole messages: an engine's state stands between two messages. Each is within both
+    limits, or one message."""
+    bounds = np.append(_first_rows(decoded), decoded.num_rows)
+    first = 0
+    while first < len(bounds) - 1:
+        within = int(np.searchsorted(bounds, bounds[first] + rows_max, side="right")) - 1
+        end = max(first + 1, min(within, first + messages_max))
+        yield decoded.slice(bounds[first], bounds[end] - bounds[first])
+        first = end
 
 
-def _messages(offsets: npt.NDArray[np.int64]) -> int:
-    return 1 + int(np.count_nonzero(np.diff(offsets)))
+def _first_rows(decoded: pa.Table) -> npt.NDArray[np.int64]:
+    """Where each message begins."""
+    offsets = decoded.column("offset").to_numpy()
+    return np.flatnonzero(np.diff(offsets, prepend=-1 if len(offsets) else 0)).astype(np.int64)
 
 
 def positions_to_json(positions: Positions) -> Mapping[str, int]:

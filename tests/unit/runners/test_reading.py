@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -133,17 +135,20 @@ def test_limits_that_would_never_advance_are_refused(wrong: tuple[int, int, int]
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=40), st.integers(1, 50), st.integers(1, 100), st.integers(1, 3))
-def test_pieces_hold_the_whole_in_order_within_the_limits(rows: list[int], most: int, rows_max: int, batches: int) -> None:
-    """`rows` is the number of rows of each message."""
+def test_pieces_are_whole_messages_in_order_within_the_limits(rows: list[int], most: int, rows_max: int, batches: int) -> None:
+    """`rows` is the number of rows of each message. A state that stood within a message would lose its rest."""
     offsets = [offset for offset, count in enumerate(rows) for _ in range(count)]
     table = pa.concat_tables([pa.table({"offset": pa.array(offsets, pa.int64())})] * batches)
     found = list(pieces(table, most, rows_max))
     assert pa.concat_tables(found).to_pydict() == table.to_pydict()
-    messages = len(rows) * batches
-    assert len(found) <= max(-(-messages // most), -(-table.num_rows // rows_max))
-    assert all(0 < piece.num_rows <= rows_max for piece in found)
-    if set(rows) == {1}:
-        assert all(piece.num_rows <= most for piece in found)
+    seen = 0
+    for piece in found:
+        own = piece.column("offset").to_pylist()
+        assert own == (offsets * batches)[seen : seen + len(own)]
+        assert len(own) <= rows_max or len(set(own)) == 1
+        assert sum(1 for before, after in pairwise([None, *own]) if before != after) <= most
+        seen += len(own)
+    assert all(one.column("offset")[-1] != two.column("offset")[0] or len(rows) == 1 for one, two in pairwise(found))
 
 
 def twice(raw: pa.RecordBatch) -> pa.RecordBatch:
