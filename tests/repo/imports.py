@@ -15,7 +15,9 @@ from collections.abc import Iterator
 
 from tests.repo.tree import Source, Violation, dotted, nodes
 
-_LEAVES = frozenset({"choices", "errors", "positions", "processes", "scratch", "bus", "coordination", "stores", "telemetry"})
+_LEAVES = frozenset(
+    {"choices", "errors", "positions", "processes", "scratch", "stop_signals", "bus", "coordination", "stores", "telemetry"}
+)
 _BELOW_HOST = _LEAVES | {"model", "engine", "ha", "runners", "adapters"}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
@@ -24,6 +26,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "positions": frozenset(),
     "processes": frozenset(),
     "scratch": frozenset({"processes"}),
+    "stop_signals": frozenset(),
     "sqlite_file": frozenset({"errors"}),
     "bus": frozenset({"errors", "positions", "sqlite_file"}),
     "coordination": frozenset({"errors", "sqlite_file"}),

@@ -10,11 +10,10 @@ import contextlib
 import os
 import platform
 import shutil
-import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
@@ -58,6 +57,7 @@ from hotspare.processes import process_start
 from hotspare.runners import contract as runner_contract
 from hotspare.runners.contract import EndCause, Runner, RunnerEnd, RunnerInput
 from hotspare.scratch import make_scratch
+from hotspare.stop_signals import stop_asked
 from hotspare.stores.open import default_store_url, open_store
 from hotspare.telemetry.log import Log, LogEvent
 
@@ -211,7 +211,7 @@ class EngineProcess:
         warn_of_deviations(self._bus, [each.name for each in self.topics.inbound] + list(self.topics.output_topics), self._log)
         runner = self._runner()
         try:
-            with _stop_on_signal(self._ask_stop):
+            with stop_asked(self._ask_stop):
                 runner.start(start.next_offsets)
                 if runner.notice:
                     self._log.event(LogEvent.RUNNER_WARNING, runner.notice)
@@ -287,22 +287,3 @@ class EngineProcess:
 
     def _report(self, event: HaEvent) -> None:
         self._log.event(_HA_LOG.get(event.kind, LogEvent.HA_NOTICE), event.sentence, kind=event.kind.value, **event.numbers)
-
-
-@contextlib.contextmanager
-def _stop_on_signal(ask_stop: Callable[[], None]) -> Iterator[None]:
-    """SIGINT and SIGTERM ask for a clean stop; a second one ends the process at once."""
-    asked: list[int] = []
-
-    def handle(number: int, _frame: object) -> None:
-        if asked:
-            os._exit(128 + number)
-        asked.append(number)
-        ask_stop()
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

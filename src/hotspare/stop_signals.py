@@ -1,0 +1,43 @@
+"""SIGINT and SIGTERM as a request to stop, taken where no lock can stand in the way.
+
+A handler runs between any two instructions of the main thread, also while that holds the lock of an event: whoever sets the event
+in the handler waits for ever. So the handler puts a word into a queue that may be interrupted anywhere, and a thread does the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+
+
+@contextlib.contextmanager
+def stop_asked(ask: Callable[[], None]) -> Iterator[None]:
+    """The first signal calls `ask`, in a thread of its own; a second one ends the process at once. From the main thread; the
+    handlers from before are put back."""
+    requests: SimpleQueue[bool] = SimpleQueue()
+    asked: list[int] = []
+
+    def work() -> None:
+        while requests.get():
+            ask()
+
+    def handle(number: int, _frame: object) -> None:
+        if asked:
+            os._exit(128 + number)
+        asked.append(number)
+        requests.put(True)  # noqa: FBT003 - SimpleQueue takes it by place only
+
+    worker = threading.Thread(target=work, name="stop-signals", daemon=True)
+    worker.start()
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        requests.put(False)  # noqa: FBT003
+        worker.join()
