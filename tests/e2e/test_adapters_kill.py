@@ -124,26 +124,28 @@ def test_a_killed_publisher_of_a_growing_file_goes_on(tmp_path: Path, bus: Bus, 
     assert published(bus) == rows
 
 
+def publish_outputs(bus: Bus, instants: random.Random, expected: list[bytes], messages: int) -> None:
+    """Messages of 1 to 5 outputs each, in sequence; `expected` gets the rows that a file should have of each."""
+    for _ in range(messages):
+        first = sum(text.count(b"\n") for text in expected) + 1
+        rows: list[Row] = [(I, N, first + i, first / 7) for i in range(instants.randint(1, 5))]
+        outputs = block(rows, first)
+        bus.append(OUTBOUND, [Outgoing(arrow_block.encode(outputs))])
+        expected.append(rows_to_csv(outputs, CsvStyle.FILE))
+
+
 def test_a_killed_subscriber_writes_each_output_once(tmp_path: Path, bus: Bus, bus_url: str) -> None:
     instants = random.Random(22)
     bus.create_topic(OUTBOUND.topic)
     path, log = tmp_path / "out.csv", tmp_path / "log"
     expected: list[bytes] = []
 
-    def publish(messages: int) -> None:
-        for _ in range(messages):
-            first = sum(text.count(b"\n") for text in expected) + 1
-            rows: list[Row] = [(I, N, first + i, first / 7) for i in range(instants.randint(1, 5))]
-            outputs = block(rows, first)
-            bus.append(OUTBOUND, [Outgoing(arrow_block.encode(outputs))])
-            expected.append(rows_to_csv(outputs, CsvStyle.FILE))
-
     arguments = ["subscribe", "--bus", bus_url, "--window", "project/cq/window", str(path)]
     for _ in range(KILLS):
         before = path.stat().st_size if path.exists() else 0
         process = start(tmp_path, *arguments)
         wait_until(lambda: path.exists() and load_position(path) is not None, f"a position; {log.read_text()}", TIMEOUT_S)
-        writer = threading.Thread(target=publish, args=(30,))
+        writer = threading.Thread(target=publish_outputs, args=(bus, instants, expected, 30))
         writer.start()
         size = before + instants.randint(1, 800)
         kill_when(process, lambda size=size: path.stat().st_size >= size, log)  # type: ignore[misc]
@@ -242,18 +244,10 @@ def test_another_subscriber_goes_on_in_the_same_file(tmp_path: Path, bus: Bus, b
     path = tmp_path / "out.csv"
     expected: list[bytes] = []
 
-    def publish(messages: int) -> None:
-        for _ in range(messages):
-            first = sum(text.count(b"\n") for text in expected) + 1
-            rows: list[Row] = [(I, N, first + i, first / 7) for i in range(instants.randint(1, 5))]
-            outputs = block(rows, first)
-            bus.append(OUTBOUND, [Outgoing(arrow_block.encode(outputs))])
-            expected.append(rows_to_csv(outputs, CsvStyle.FILE))
-
     arguments = ["subscribe", "--bus", bus_url, "--window", "project/cq/window", str(path)]
     with Instances(tmp_path, coordination, *arguments) as group:
         for number in (signal.SIGSTOP, signal.SIGKILL, signal.SIGSTOP):
-            writer = threading.Thread(target=publish, args=(60,))
+            writer = threading.Thread(target=publish_outputs, args=(bus, instants, expected, 60))
             writer.start()
             process, _ = group.strike(number)
             writer.join()
@@ -261,7 +255,7 @@ def test_another_subscriber_goes_on_in_the_same_file(tmp_path: Path, bus: Bus, b
             wait_until(lambda text=text: path.read_bytes() == text, f"the rows; {group.log.read_text()}", TIMEOUT_S)  # type: ignore[misc]
             if number == signal.SIGSTOP and process.poll() is None:  # one that was frozen with the lock was ended
                 process.send_signal(signal.SIGCONT)
-        publish(20)
+        publish_outputs(bus, instants, expected, 20)
         wait_until(lambda: path.read_bytes() == b"".join(expected), f"the last rows; {group.log.read_text()}", TIMEOUT_S)
         group.stop()
     assert path.read_bytes() == b"".join(expected)

@@ -12,13 +12,17 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
-from hotspare.errors import UsageError
+from hotspare.errors import BusError, UsageError
+
+_T = TypeVar("_T")
 
 LINE_BYTES_MAX = 1 << 20
 CLIENTS_MAX = 64
 _RECEIVE_BYTES = 1 << 16
 _POLL_S = 0.1
+_RETRY_S = 0.05
 SEND_TIMEOUT_S = 30.0
 """How long a client may leave what is sent to it unread before it is left."""
 CONNECT_TIMEOUT_S = 5.0
@@ -114,6 +118,18 @@ class LineClient:
             raise ClientGone from error
         finally:
             self._connection.settimeout(_POLL_S)
+
+
+def retried(call: Callable[[], _T], stop: threading.Event, passes: Callable[[BusError], bool]) -> _T:
+    """The call's result; tried again as long as what is wrong with the bus passes, while the client waits. BadLine at `stop`."""
+    while True:
+        try:
+            return call()
+        except BusError as error:
+            if not passes(error):
+                raise
+        if stop.wait(_RETRY_S):
+            raise BadLine("this instance stops: connect again")
 
 
 def serve_lines(

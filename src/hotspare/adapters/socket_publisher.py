@@ -15,17 +15,16 @@ from typing import TypeVar
 from uuid import uuid4
 
 from hotspare.adapters.canonical import RowForm
-from hotspare.adapters.line_socket import Address, BadLine, LineClient, serve_lines
+from hotspare.adapters.line_socket import Address, BadLine, LineClient, retried, serve_lines
 from hotspare.adapters.source_position import SourcePosition, newest_position, source_headers, source_prefix
 from hotspare.bus.contract import FORMAT_HEADER, SOURCE_HEADER, Bus, HeaderGuard, Outgoing, Partition
 from hotspare.engine.batch import MessageFormat
-from hotspare.errors import BusError, UnknownResult, UsageError
+from hotspare.errors import UnknownResult, UsageError
 
 _T = TypeVar("_T")
 
 GREETING = b"source "
 BLOCK_LINES_MAX = 256
-_RETRY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +106,4 @@ class _Source:
 
     def _retried(self, call: Callable[[], _T]) -> _T:
         """The call's result; tried again as long as the bus is out of reach, while the client waits."""
-        while True:
-            try:
-                return call()
-            except BusError as error:
-                if not error.retryable:
-                    raise
-            if self._stop.wait(_RETRY_S):
-                raise BadLine("this instance stops: connect again")
+        return retried(call, self._stop, lambda error: error.retryable)

@@ -13,12 +13,12 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from hotspare.adapters.line_socket import Address, BadLine, LineClient, serve_lines
+from hotspare.adapters.line_socket import Address, BadLine, LineClient, retried, serve_lines
 from hotspare.adapters.output_rows import OutputRows
 from hotspare.bus.contract import Bus, Message, Partition
 from hotspare.engine.batch import MessageFormat
 from hotspare.engine.codec.outputs import encode_outputs
-from hotspare.errors import BusError, PositionLost, TopicMissing
+from hotspare.errors import PositionLost, TopicMissing
 
 _T = TypeVar("_T")
 
@@ -26,7 +26,6 @@ GREETING = b"after "
 _READ_MESSAGES_MAX = 500
 _READ_BYTES_MAX = 4 << 20
 _READ_WAIT_MS = 100
-_RETRY_S = 0.05
 
 
 def subscribe_lines(
@@ -124,11 +123,4 @@ class _Stream:
 
     def _retried(self, call: Callable[[], _T]) -> _T:
         """The call's result, once the bus is in reach and the topic exists."""
-        while True:
-            try:
-                return call()
-            except BusError as error:
-                if not (error.retryable or isinstance(error, TopicMissing)):
-                    raise
-            if self._stop.wait(_RETRY_S):
-                raise BadLine("this instance stops: connect again")
+        return retried(call, self._stop, lambda error: error.retryable or isinstance(error, TopicMissing))

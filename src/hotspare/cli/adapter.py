@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.cli import publish, subscribe
-from hotspare.cli.turns import Transport, TurnOptions, transport
+from hotspare.cli.turns import CoordinationOption, GroupOption, LeaseOption, Transport, TurnOptions, transport
 from hotspare.cli.values import prefix_of
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ def command(
     *,
     bus: Annotated[str, typer.Option(help="Bus; wins over the transport configuration file.")] = "",
     project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.")] = None,
-    group: Annotated[str, typer.Option(help="Several instances with this name take turns: one works, another goes on.")] = "",
-    coordination: Annotated[str, typer.Option(help="Where the instances of the group meet; by default beside the bus.")] = "",
-    lease_ms: Annotated[int, typer.Option(min=1, help="After so long without a sign another instance goes on.")] = 1000,
+    group: GroupOption = "",
+    coordination: CoordinationOption = "",
+    lease_ms: LeaseOption = 1000,
 ) -> None:
     """Publish or subscribe as an option text says: type, url, fsname, transportconfigfile and the options of a file."""
     from hotspare.adapters.adapter_line import read_adapter_line

@@ -10,18 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.cli.turns import TurnOptions, in_turns, say_port, transport
+from hotspare.cli.turns import CoordinationOption, GroupOption, LeaseOption, Lines, TurnOptions, in_turns, say_port, transport
 from hotspare.cli.values import prefix_of, window_path
 
 if TYPE_CHECKING:
     from hotspare.adapters.file_publisher import PublishOptions
     from hotspare.adapters.line_socket import Address
     from hotspare.bus.contract import Bus, Partition
-
-
-class _Lines(StrEnum):
-    csv = "csv"
-    json = "json"
 
 
 class _Flags(StrEnum):
@@ -51,10 +46,10 @@ def command(
     dateformat: Annotated[str, typer.Option(help="How dates and stamps are written (strptime); needs the schema.")] = "",
     source: Annotated[str, typer.Option(help="Name under which the position is kept; by default the file's path.")] = "",
     partition: Annotated[int, typer.Option(min=0, help="Partition of the topic.")] = 0,
-    group: Annotated[str, typer.Option(help="Several instances with this name take turns: one works, another goes on.")] = "",
-    coordination: Annotated[str, typer.Option(help="Where the instances of the group meet; by default beside the bus.")] = "",
-    lease_ms: Annotated[int, typer.Option(min=1, help="After so long without a sign another instance goes on.")] = 1000,
-    format_: Annotated[_Lines, typer.Option("--format", help="What the lines that a socket gets are.")] = _Lines.csv,
+    group: GroupOption = "",
+    coordination: CoordinationOption = "",
+    lease_ms: LeaseOption = 1000,
+    format_: Annotated[Lines, typer.Option("--format", help="What the lines that a socket gets are.")] = Lines.csv,
     transport_config: Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.")] = None,
 ) -> None:
     """Publish a CSV file. Start the same command again after a crash: it goes on with the next row."""
@@ -98,7 +93,7 @@ class Target:
     prefix: str
     window: str
     partition: int
-    format: _Lines = _Lines.csv
+    format: Lines = Lines.csv
 
 
 def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, turns: TurnOptions) -> None:

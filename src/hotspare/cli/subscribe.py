@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.cli.turns import Transport, TurnOptions, in_turns, say_port, transport
+from hotspare.cli.turns import (
+    CoordinationOption,
+    GroupOption,
+    LeaseOption,
+    Lines,
+    Transport,
+    TurnOptions,
+    in_turns,
+    say_port,
+    transport,
+)
 from hotspare.cli.values import prefix_of, window_path
 
 if TYPE_CHECKING:
@@ -24,11 +34,6 @@ class _Header(StrEnum):
     false = "false"
     true = "true"
     full = "full"
-
-
-class _Lines(StrEnum):
-    csv = "csv"
-    json = "json"
 
 
 class _Doubles(StrEnum):
@@ -54,10 +59,10 @@ def command(
     to_end: Annotated[bool, typer.Option("--to-end", help="Stop at what is the end of the topic now.")] = False,
     maxfilesize: Annotated[int, typer.Option(min=0, help="Begin a new file after so many bytes; 0 never.")] = 0,
     periodicity: Annotated[int, typer.Option(min=0, help="Begin a new file after so many seconds; 0 never.")] = 0,
-    group: Annotated[str, typer.Option(help="Several instances with this name take turns: one works, another goes on.")] = "",
-    coordination: Annotated[str, typer.Option(help="Where the instances of the group meet; by default beside the bus.")] = "",
-    lease_ms: Annotated[int, typer.Option(min=1, help="After so long without a sign another instance goes on.")] = 1000,
-    format_: Annotated[_Lines, typer.Option("--format", help="What the clients of a socket get.")] = _Lines.csv,
+    group: GroupOption = "",
+    coordination: CoordinationOption = "",
+    lease_ms: LeaseOption = 1000,
+    format_: Annotated[Lines, typer.Option("--format", help="What the clients of a socket get.")] = Lines.csv,
     transport_config: Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.")] = None,
 ) -> None:
     """Write an output stream to a CSV file. Start the same command again after a crash: it goes on where it was."""
@@ -95,7 +100,7 @@ class Stream:
     bad: str = ""
     project: Path | None = None
     properties: tuple[str, ...] = ()
-    format: _Lines = _Lines.csv
+    format: Lines = Lines.csv
 
 
 def subscribe_rows(chosen: Transport, stream: Stream, file: str, style: FileStyle, options: SubscribeOptions) -> None:
@@ -122,7 +127,7 @@ def subscribe_rows(chosen: Transport, stream: Stream, file: str, style: FileStyl
             _serve(bus, chosen, topic, address, rows, stream.format)
 
 
-def _serve(bus: Bus, chosen: Transport, topic: str, address: Address, rows: OutputRows, format_: _Lines) -> None:
+def _serve(bus: Bus, chosen: Transport, topic: str, address: Address, rows: OutputRows, format_: Lines) -> None:
     from hotspare.adapters.socket_subscriber import subscribe_lines
     from hotspare.cli.interrupt import stop_on_signal
     from hotspare.engine.batch import MessageFormat

@@ -7,8 +7,9 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -20,6 +21,17 @@ if TYPE_CHECKING:
     from hotspare.coordination.contract import Member
 
 _T = TypeVar("_T")
+
+GroupOption = Annotated[str, typer.Option(help="Several instances with this name take turns: one works, another goes on.")]
+CoordinationOption = Annotated[str, typer.Option(help="Where the instances of the group meet; by default beside the bus.")]
+LeaseOption = Annotated[int, typer.Option(min=1, help="After so long without a sign another instance goes on.")]
+
+
+class Lines(StrEnum):
+    """What the lines of a socket are."""
+
+    csv = "csv"
+    json = "json"
 
 
 @dataclass(frozen=True, slots=True)

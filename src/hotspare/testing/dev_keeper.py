@@ -26,8 +26,7 @@ def _servers(kind: DevKind, data: Path, count: int) -> Iterator[tuple[str, tuple
         from hotspare.testing.kafka_server import KafkaServers
 
         with KafkaServers.start(data, count) as servers:
-            started = ((broker.number, broker.process) for broker in servers.brokers)
-            yield servers.url, tuple(process_called(f"broker {n}", p.pid) for n, p in started if p is not None)
+            yield servers.url, tuple(process_called(f"broker {each.number}", each.process_id) for each in servers.brokers)
 
 
 def _end(number: int, _frame: FrameType | None) -> None:

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,13 +18,12 @@ from hotspare.errors import ClusterError
 from hotspare.runners.spark.jre import find_java
 from hotspare.testing.kafka_jars import class_path
 from hotspare.testing.kafka_secured import Secured
-from hotspare.testing.server_process import WATCHED, free_ports
+from hotspare.testing.server_process import ServerProcess, free_ports
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata  # type: ignore[attr-defined]
 
 START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 20.0
 _START_ATTEMPTS = 3
 _POLL_S = 0.02
 _LOG_TAIL_LENGTH = 2_000
@@ -43,61 +39,16 @@ _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
 
 
-@dataclass
-class KafkaBroker:
+class KafkaBroker(ServerProcess):
     """One node, broker and controller at once. `number` counts from 1."""
 
-    number: int
-    port: int
-    controller_port: int
-    folder: Path
-    secured: Secured | None = None
-    command: tuple[str, ...] = ()
-    process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def is_running(self) -> bool:
-        return self.process is not None and self.process.poll() is None
-
-    @property
-    def log(self) -> Path:
-        return self.folder / "broker.log"
-
-    def log_tail(self) -> str:
-        with contextlib.suppress(OSError), self.log.open("rb") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL_LENGTH))
-            return log.read().decode(errors="replace").strip()
-        return ""
-
-    def launch(self) -> None:
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(  # noqa: S603 - our own command
-                ["/bin/sh", "-c", WATCHED, "sh", *self.command],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                cwd=self.folder,
-            )
-
-    def signal(self, number: signal.Signals) -> None:
-        if self.process is not None:
-            self.process.send_signal(number)
-
-    def wait(self, timeout_s: float) -> None:
-        """Wait for the end, with SIGKILL when the time is over; then let the watching shell go."""
-        if self.process is None:
-            return
-        try:
-            self.process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        with contextlib.suppress(OSError):
-            assert self.process.stdin is not None
-            self.process.stdin.write(b"\n")
-            self.process.stdin.close()
-        self.process = None
+    def __init__(self, number: int, port: int, controller_port: int, folder: Path, secured: Secured | None = None) -> None:
+        super().__init__("broker", (), folder)
+        self.number = number
+        self.port = port
+        self.controller_port = controller_port
+        self.folder = folder
+        self.secured = secured
 
 
 class KafkaServers:
@@ -144,27 +95,19 @@ class KafkaServers:
 
     def kill(self, number: int) -> None:
         """SIGKILL, also of a frozen one."""
-        self.broker(number).signal(signal.SIGKILL)
-        self.broker(number).wait(STOP_TIMEOUT_S)
+        self.broker(number).kill()
 
     def freeze(self, number: int) -> None:
-        self.broker(number).signal(signal.SIGSTOP)
+        self.broker(number).freeze()
 
     def thaw(self, number: int) -> None:
-        self.broker(number).signal(signal.SIGCONT)
-
-    def stop_broker(self, number: int) -> None:
-        """Controlled: it hands its partitions over first."""
-        self.broker(number).signal(signal.SIGTERM)
-        self.broker(number).wait(STOP_TIMEOUT_S)
+        self.broker(number).thaw()
 
     def restart(self, number: int) -> None:
         """Start one that was killed or stopped again, on its port and its data.
 
         Returns when all that run answer and it has caught up: only then may another one be killed.
         """
-        if self.broker(number).is_running:
-            raise ClusterError(f"broker {number} runs already")
         self.broker(number).launch()
         self.wait_ready()
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -175,7 +118,7 @@ class KafkaServers:
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Wait until every broker that was started is in the cluster and answers. ClusterError, with its log, if one ended."""
         deadline = time.monotonic() + timeout_s
-        started = [broker for broker in self.brokers if broker.process is not None]
+        started = [broker for broker in self.brokers if broker.was_launched]
         for broker in started:
             while not _listens(broker.port):
                 _check_starting(broker, deadline)
@@ -197,11 +140,9 @@ class KafkaServers:
         return None not in seen and all(number in p.isrs for p in partitions if number in p.replicas)
 
     def stop(self) -> None:
-        """End all brokers at once; their data stays in the folder."""
+        """End all brokers; their data stays in the folder."""
         for broker in self.brokers:
-            broker.signal(signal.SIGKILL)
-        for broker in self.brokers:
-            broker.wait(STOP_TIMEOUT_S)
+            broker.kill()
 
     def __enter__(self) -> KafkaServers:
         return self

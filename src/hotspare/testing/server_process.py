@@ -33,7 +33,7 @@ class ServerProcess:
     def __init__(self, name: str, command: Sequence[str], folder: Path) -> None:
         self.name = name
         self.log = folder / f"{name}.log"
-        self._command = tuple(command)
+        self.command = tuple(command)
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -42,13 +42,18 @@ class ServerProcess:
             raise ClusterError(f"{self.name} runs already")
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own command
-                ["/bin/sh", "-c", WATCHED, "sh", *self._command],
+                ["/bin/sh", "-c", WATCHED, "sh", *self.command],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
                 cwd=self._folder,
             )
+
+    @property
+    def was_launched(self) -> bool:
+        """Whether it runs, or ended without being told to."""
+        return self._process is not None
 
     @property
     def process_id(self) -> int:

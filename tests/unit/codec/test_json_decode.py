@@ -16,19 +16,8 @@ from hotspare.engine.codec.csv_decode import decode_rows
 from hotspare.engine.codec.json_decode import decode_json
 from hotspare.engine.codec.json_plain import DEPTH_MAX, decode_plainly
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from tests.unit.codec.every_type import EVERY_TYPE
 
-SCHEMA = Schema(
-    (
-        Field("id", FieldType.INT64, KeyRole.KEY),
-        Field("n", FieldType.INT32),
-        Field("x", FieldType.DOUBLE),
-        Field("s", FieldType.STRING),
-        Field("m", FieldType.MONEY),
-        Field("t", FieldType.STAMP),
-        Field("d", FieldType.DATE),
-        Field("b", FieldType.BLOB),
-    )
-)
 Event = tuple[int, int, int, int, tuple[object, ...]]
 Bad = tuple[int, int, str]
 
@@ -50,11 +39,11 @@ def _shown(value: object) -> object:
     return repr(value) if isinstance(value, float) else value
 
 
-def decoded(messages: list[bytes | None], schema: Schema = SCHEMA) -> tuple[list[Event], list[Bad]]:
+def decoded(messages: list[bytes | None], schema: Schema = EVERY_TYPE) -> tuple[list[Event], list[Bad]]:
     return lists(*decode_json(pa.array(messages, pa.binary()), schema, "cq/w"))
 
 
-def plainly(messages: list[bytes | None], schema: Schema = SCHEMA) -> tuple[list[Event], list[Bad]]:
+def plainly(messages: list[bytes | None], schema: Schema = EVERY_TYPE) -> tuple[list[Event], list[Bad]]:
     rows, bad = decode_plainly(messages, list(range(len(messages))), schema, "cq/w")
     return lists([] if rows is None else [rows], bad)
 
@@ -65,7 +54,7 @@ def field(name: str, text: str) -> object:
     fast, slow = decoded([message]), plainly([message])
     assert fast == slow
     ((_, _, _, _, values),), _ = fast
-    return values[SCHEMA.index[name]]
+    return values[EVERY_TYPE.index[name]]
 
 
 def test_forms_of_a_message() -> None:
@@ -209,7 +198,7 @@ def test_nesting_in_unknown_members_harms_nobody() -> None:
 
 
 def test_what_is_said_of_a_bad_event() -> None:
-    _, bad = decode_json(pa.array([b'{"id":1}', b'{"id":"abc"}'], pa.binary()), SCHEMA, "cq/w")
+    _, bad = decode_json(pa.array([b'{"id":1}', b'{"id":"abc"}'], pa.binary()), EVERY_TYPE, "cq/w")
     (row,) = bad
     assert row.sentence == "window cq/w, row 0: 'abc' is no int64 for field id"
     assert row.text == '{"id": "abc"}'

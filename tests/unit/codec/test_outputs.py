@@ -20,20 +20,9 @@ from hotspare.engine.codec import avro_block
 from hotspare.engine.codec.outputs import decode_outputs, encode_outputs
 from hotspare.errors import BusError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from tests.unit.codec.every_type import EVERY_TYPE
 
-SCHEMA = Schema(
-    (
-        Field("id", FieldType.INT64, KeyRole.KEY),
-        Field("n", FieldType.INT32),
-        Field("x", FieldType.DOUBLE),
-        Field("s", FieldType.STRING),
-        Field("m", FieldType.MONEY),
-        Field("t", FieldType.STAMP),
-        Field("d", FieldType.DATE),
-        Field("b", FieldType.BLOB),
-        Field("opcode", FieldType.STRING),
-    )
-)
+SCHEMA = Schema((*EVERY_TYPE.fields, Field("opcode", FieldType.STRING)))
 OTHERS = [MessageFormat.CSV, MessageFormat.JSON, MessageFormat.AVRO]
 VALUES = st.tuples(
     st.integers(-(2**63), 2**63 - 1),

@@ -1,0 +1,16 @@
+"""A schema with a field of every type, for tests of what events are written in."""
+
+from hotspare.model.types import Field, FieldType, KeyRole, Schema
+
+EVERY_TYPE = Schema(
+    (
+        Field("id", FieldType.INT64, KeyRole.KEY),
+        Field("n", FieldType.INT32),
+        Field("x", FieldType.DOUBLE),
+        Field("s", FieldType.STRING),
+        Field("m", FieldType.MONEY),
+        Field("t", FieldType.STAMP),
+        Field("d", FieldType.DATE),
+        Field("b", FieldType.BLOB),
+    )
+)
