@@ -1,7 +1,8 @@
 """A Spark session with a JVM of its own: started here, watched here, gone when this process is gone.
 
 The JVM is started without spark-submit, whose launcher is a JVM of its own and whose Python side forks with code between fork
-and exec. The JVM reads a pipe from this process and exits when the pipe closes, however this process ended.
+and exec. On Linux the kernel kills the JVM when this process dies (bound_process.py); elsewhere it reads a pipe from this process
+and exits when the pipe closes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pyspark.sql import SparkSession
 
 import hotspare
 from hotspare.errors import RunnerError
+from hotspare.runners.spark.bound_process import start_bound
 from hotspare.runners.spark.jre import find_java
 from hotspare.runners.spark.settings import jvm_options, session_conf
 from hotspare.scratch import make_scratch
@@ -112,11 +114,6 @@ def _start_jvm(options: SessionOptions, conf: dict[str, str], scratch: Path) -> 
     if options.bare_file_system is not None:
         class_path.insert(0, str(options.bare_file_system))
     command = [
-        # The JVM shares the engine's process group, so that a signal for all reaches it, but leaves Ctrl-C to Python.
-        "/bin/sh",
-        "-c",
-        'trap "" INT; exec "$@"',
-        "sh",
         str(find_java()),
         *jvm_options(options.heap_mib, options.archive, options.archive_to_write),
         f"-Djava.io.tmpdir={scratch / 'local'}",
@@ -127,10 +124,7 @@ def _start_jvm(options: SessionOptions, conf: dict[str, str], scratch: Path) -> 
         "org.apache.spark.api.python.PythonGatewayServer",
     ]
     with (scratch / "jvm.log").open("wb") as log:
-        jvm = subprocess.Popen(  # noqa: S603 - every part of the command is ours
-            command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=_environment(scratch / "home", info)
-        )
-    return jvm, info
+        return start_bound(command, log, _environment(scratch / "home", info)), info
 
 
 def _environment(home: Path, info: Path) -> dict[str, str]:
