@@ -27,8 +27,8 @@ from hotspare.demo.servers import kafka_and_zookeeper
 from hotspare.demo.site import Site, embedded
 
 _PARTS = ("detection_ms", "election_ms", "fencing_ms", "reading_ms", "first_output_ms")
-_SECONDS_PER_FAULT = {"embedded": 14.0, "kafka": 22.0}
-"""So long there are readings; where they run out before the faults do, a gap is the time to the next reading."""
+_SECONDS_PER_FAULT = {"embedded": 12.0, "kafka": 20.0}
+"""So long there are readings, beside the pauses; where they run out before the faults do, a gap is the time to the next reading."""
 
 
 def promotions(logs: Iterable[Path]) -> dict[int, dict[str, int]]:
@@ -73,12 +73,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jvm", type=int, default=5)
     parser.add_argument("--freezes", type=int, default=5)
     parser.add_argument("--spares", type=int, default=1)
+    parser.add_argument("--pause", type=float, nargs=2, default=(0.0, 2.0), metavar=("MIN", "MAX"), help="seconds before a fault")
     parser.add_argument("--kafka-reader", choices=[r.value for r in KafkaReader], default=KafkaReader.SOURCE.value)
     parser.add_argument("--rate", type=float, default=500.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true")
     options = parser.parse_args(arguments)
     rng = random.Random(options.seed)
+    shortest_s, longest_s = options.pause
     faults = [Fault.KILL] * options.kills + [Fault.KILL_JVM] * options.jvm + [Fault.FREEZE] * options.freezes
     rng.shuffle(faults)
     folder = Path(tempfile.mkdtemp(prefix="hotspare-chaos-"))
@@ -87,11 +89,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         demo = DemoOptions(
             folder,
             site,
-            events=int(options.rate * _SECONDS_PER_FAULT[options.site] * (len(faults) + 1)),
+            events=int(options.rate * (_SECONDS_PER_FAULT[options.site] + longest_s) * (len(faults) + 1)),
             rate=options.rate,
             faults=tuple(faults),
             spares=options.spares,
-            pause_s=lambda number: rng.uniform(0.0, 2.0),
+            pause_s=lambda number: rng.uniform(shortest_s, longest_s),
             engine_options=("--log-format", "json", "--kafka-reader", options.kafka_reader),
         )
         run = Demo(demo, lambda sentence: print(sentence, flush=True))

@@ -1,7 +1,8 @@
 """One transactional writer: whoever opens it last is the only one of its id that can commit (Kafka's producer fencing).
 
-Opening it is the fence. If the one before left a transaction open, the broker aborts it and answers "later" to the first who asks;
-the client would ask again after half a second. So clients that were connected beforehand ask one after the other.
+Opening it is the fence. If the one before left a transaction open, the broker aborts it and answers "later" until that is done; a
+client that got this answer asks again after half a second. So clients that were connected beforehand ask one after the other, the
+next one as soon as the one before was told to come later.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -19,9 +21,13 @@ from hotspare.bus.contract import Outgoing
 from hotspare.bus.kafka_client import FENCED, QUIET, KafkaSettings, bus_error, error_of, producer_settings, refused_options
 from hotspare.errors import BusUnavailable, Fenced, HotspareError, UnknownResult
 
-_PATIENCE_S = (0.005, 0.06, 0.06, 0.15, 0.3)
-"""How long each client is waited for; the last one gets as long as a call may take."""
-_WARM = 3
+_PATIENCE_S = (0.06, 0.06, 0.15, 0.3)
+"""How long each client that gets no answer is waited for; the last one gets as long as a call may take."""
+_LOOK_S = 0.004
+_LATER_S = 0.003
+"""So much longer than the last time before the next client asks, after one was told to come later."""
+_LATER_S_MAX = 0.1
+_WARM = 5
 _WARM_FOR_S = 60.0
 _BATCH_BYTES = 512 * 1024
 """Of several messages; a larger message goes alone. Topics that others made take a batch of 1 MiB by default."""
@@ -72,17 +78,18 @@ class Writers:
         """Fence whoever wrote under this id. When it returns, no commit of theirs can take place any more, and those that did can
         be read. BusUnavailable: whether they are fenced is not known."""
         deadline = time.monotonic() + self._settings.timeout_s
-        for patience_s in (*_PATIENCE_S, self._settings.timeout_s):
-            if (left_s := deadline - time.monotonic()) <= 0:
-                break
+        unanswered, told_later = 0, 0
+        while (left_s := deadline - time.monotonic()) > 0:
+            patience_s = _PATIENCE_S[unanswered] if unanswered < len(_PATIENCE_S) else left_s
             client = self._take(left_s)
-            try:
-                client.init_transactions(max(_PATIENCE_S[0], min(patience_s, deadline - time.monotonic())))
-                return Writer(self._settings, client)
-            except KafkaException as raised:
-                failure = bus_error(raised, "give the right to publish")
-                if not failure.retryable:
-                    raise failure from raised
+            match _ask(client, min(deadline, time.monotonic() + patience_s)):
+                case Answer.GRANTED:
+                    return Writer(self._settings, client)
+                case Answer.LATER:
+                    time.sleep(min(_LATER_S_MAX, _LATER_S * told_later))
+                    told_later += 1
+                case Answer.NONE:
+                    unanswered += 1
         raise BusUnavailable("kafka does not give the right to publish now", detail=f"transactional id {self._id}")
 
     def close(self) -> None:
@@ -128,6 +135,32 @@ class Writers:
             return Producer(config, logger=QUIET)
         except KafkaException as error:
             raise refused_options(self._settings) from error
+
+
+class Answer(Enum):
+    """What the broker said to a client that asked for the right to publish."""
+
+    GRANTED = "granted"
+    LATER = "later"
+    """The transaction of the one before is being aborted."""
+    NONE = "none"
+
+
+def _ask(client: Any, deadline: float) -> Answer:
+    """Wait for the answer. BusError where there will be no other."""
+    while True:
+        try:
+            client.init_transactions(_LOOK_S)  # called again, it goes on waiting
+        except KafkaException as raised:
+            if error_of(raised).code() == KafkaError.CONCURRENT_TRANSACTIONS:
+                return Answer.LATER
+            failure = bus_error(raised, "give the right to publish")
+            if not failure.retryable:
+                raise failure from raised
+            if time.monotonic() >= deadline:
+                return Answer.NONE
+        else:
+            return Answer.GRANTED
 
 
 class Writer:
