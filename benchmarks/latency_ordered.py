@@ -22,6 +22,7 @@ from benchmarks._latency import now_us as now_us_
 
 from hotspare.bus.contract import Commit, Outgoing, Partition, Progress
 from hotspare.bus.open import open_bus
+from hotspare.engine.batch import NextInput
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.head import Head
 from hotspare.engine.pipeline import Pipeline
@@ -88,7 +89,7 @@ class Engine:
         runner.stop()
         print(self._latencies.report(self._name), flush=True)
 
-    def _take(self, decoded: pa.Table) -> None:
+    def _take(self, decoded: pa.Table, _: NextInput) -> None:
         outputs = self._pipeline.feed(decoded)
         made = outputs.get(STREAM)
         if made is None:

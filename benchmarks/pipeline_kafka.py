@@ -18,12 +18,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from benchmarks._collected import Collected, blocks_of
 from benchmarks._plain import environment
 from confluent_kafka import Producer
 
 from hotspare.bus.contract import Commit, Message, Outgoing, Progress
 from hotspare.bus.open import open_bus
-from hotspare.engine.batch import MessageFormat
+from hotspare.engine.batch import MessageFormat, NextInput
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.head import Head
 from hotspare.engine.pipeline import Pipeline
@@ -102,6 +103,7 @@ class Ours:
         plan = compile_plan(load_text(PROJECT).resolved)
         _warm(plan)
         self._pipeline = Pipeline.fresh(plan)
+        self._collected = Collected()
         self._producer = self._bus.producer(f"bench-{topic}", [f"{OUT}-{topic}"])
         self._out = f"{OUT}-{topic}"
         self._producer.fence(1)
@@ -124,12 +126,12 @@ class Ours:
         runner.stop()
         return passed
 
-    def _take(self, decoded: pa.Table) -> None:
-        made = self._pipeline.feed(decoded).get(STREAM)
+    def _take(self, decoded: pa.Table, next_input: NextInput) -> None:
+        made = self._collected.due(self._pipeline.feed(decoded).get(STREAM), next_input)
         if made is None:
             return
         progress = Progress(self._pipeline.sequences[STREAM], self._pipeline.last_ids[STREAM], self._pipeline.digests[STREAM], 1)
-        blocks = [Outgoing(arrow_block.encode(made.slice(at, 8_000))) for at in range(0, len(made), 8_000)]
+        blocks = [Outgoing(arrow_block.encode(block)) for block in blocks_of(made, 8_000)]
         self._producer.publish(1, Commit({self._out: blocks}, {STREAM: progress}))
         self.batches += 1
         self._left -= len(made)

@@ -1,8 +1,8 @@
 """What each quality of service costs: throughput and latency of simple, buffered, trimmed and precise against no HA at all.
 
 Every arm has the same number of engines, once one and once two, each with a Spark of its own on the same bus. Without HA the first
-engine appends its outputs with no transaction, epoch or progress, and the second computes and throws away; the others are
-`hotspare run`.
+engine appends its outputs with no transaction, epoch or progress, as many at once as an engine with HA publishes together, and the
+second computes and throws away; the others are `hotspare run`.
 
 Throughput: a topic with blocks of 1,000 events waits; rows per second from the first fifth of the outputs to the last, by the
 append times of the bus. Latency: 1,000 events a second, from the creation of an event to the append time of its output.
@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from benchmarks._collected import Collected, blocks_of
 from benchmarks._latency import start_feeder
 
 from hotspare.bus.contract import Outgoing, Partition
@@ -30,6 +31,7 @@ from hotspare.bus.naming import inbound_topic, outbound_topic
 from hotspare.bus.open import open_bus
 from hotspare.demo.servers import kafka_and_zookeeper
 from hotspare.demo.site import Site, embedded
+from hotspare.engine.batch import NextInput
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.head import Head
 from hotspare.engine.pipeline import Pipeline
@@ -85,6 +87,7 @@ class WithoutHa:
         self._bus, self._publishes = open_bus(url), publishes
         plan = compile_plan(load_text(project("precise")).resolved)
         self._pipeline = Pipeline.fresh(plan)
+        self._collected = Collected()
         self._source = RunnerInput(url, (InboundTopic(IN),), Head.of(plan), HeadPlace.DRIVER)
 
     def run(self) -> None:
@@ -95,11 +98,10 @@ class WithoutHa:
         sys.stdin.readline()  # until the parent closes it
         runner.stop()
 
-    def _take(self, decoded: pa.Table) -> None:
-        made = self._pipeline.feed(decoded).get(STREAM)
+    def _take(self, decoded: pa.Table, next_input: NextInput) -> None:
+        made = self._collected.due(self._pipeline.feed(decoded).get(STREAM), next_input)
         if made is not None and self._publishes:
-            blocks = [Outgoing(arrow_block.encode(made.slice(at, OUT_BLOCK))) for at in range(0, len(made), OUT_BLOCK)]
-            self._bus.append(Partition(OUT), blocks)
+            self._bus.append(Partition(OUT), [Outgoing(arrow_block.encode(block)) for block in blocks_of(made, OUT_BLOCK)])
 
     def _end(self, end: RunnerEnd) -> None:
         if end.cause is not EndCause.STOPPED:

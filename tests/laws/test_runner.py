@@ -10,6 +10,7 @@ import pytest
 
 from hotspare.bus.contract import FORMAT_HEADER, TICK_HEADER, Bus, Outgoing, Partition
 from hotspare.bus.open import open_bus
+from hotspare.engine.batch import NextInput
 from hotspare.engine.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
@@ -108,7 +109,7 @@ class Collected:
         self.complete = threading.Event()
         self.end: RunnerEnd | None = None
 
-    def take(self, table: pa.Table) -> None:
+    def take(self, table: pa.Table, _: NextInput = NextInput.AWAITED) -> None:
         self.batches += 1
         for row in table.to_pylist():
             self.rows[row["topic"], row["partition"]].append(row)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from hotspare.bus.contract import Bus, Partition
 from hotspare.coordination.contract import Member
+from hotspare.engine.batch import NextInput
 from hotspare.errors import BusError, BusUnavailable, CoordinationError, StoreError
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.group_state import GroupState
@@ -89,10 +90,16 @@ class Process:
             batch = None if waits else self._read(offsets)
             if batch is not None:
                 yield f"takes {batch.num_rows} messages"
-                yield from self.engine.batch_steps(batch)
+                yield from self.engine.batch_steps(batch, self._next_input())
             else:
                 yield from self.engine.steps()
                 yield "idles"
+
+    def _next_input(self) -> NextInput:
+        """What the runner says of the next batch; it may be wrong, which costs `commit_wait_ms` at most."""
+        if not self.definition.settings.commit_wait_ms:
+            return NextInput.AWAITED
+        return self.rng.choice((NextInput.AWAITED, NextInput.AT_HAND))
 
     def _read(self, offsets: dict[tuple[int, int], int]) -> pa.RecordBatch | None:
         """A batch cut at random places."""

@@ -11,6 +11,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from hotspare.bus.contract import Progress
+from hotspare.engine.batch import NextInput
 from hotspare.ha import actions as do
 from hotspare.ha import committed, decide, driver, group_state, perform, publishing
 from hotspare.ha.group_state import GroupState
@@ -201,9 +202,9 @@ def clock_in_the_core() -> Any:
     """Time is the engine's own clock, and not the input's."""
     right = driver.take_batch
 
-    def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch) -> None:
+    def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch, next_input: NextInput) -> None:
         state.core.time_us += ports.clock_ms() % 100 * 1_000  # type: ignore[misc]
-        right(state, ports, decoded)
+        right(state, ports, decoded, next_input)
 
     return patch.object(driver, "take_batch", take_batch)
 

@@ -90,6 +90,7 @@ def _world(
     settings = replace(
         SETTINGS,
         commit_rows_max=rng.choice((2, 2, 16)),
+        commit_wait_ms=rng.choice((0, 0, 25)),
         on_divergence=rng.choice(list(OnDivergence)),
         held_bytes_max=_SHORT_MEMORY_BYTES if FaultKind.SHORT_MEMORY in enabled else SETTINGS.held_bytes_max,
     )

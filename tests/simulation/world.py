@@ -43,6 +43,7 @@ SETTINGS = GroupSettings(
     divergence_wait_ms=90,
     message_rows_max=4,
     commit_rows_max=16,
+    commit_wait_ms=0,
     confirmed_snapshots_max=2,
 )
 DETECTION_MS = 3

@@ -21,7 +21,7 @@ from hotspare.adapters.output_rows import BadRows, OutputRows
 from hotspare.adapters.recording import RecordingProgress, ReplayFile, record
 from hotspare.bus.contract import TICK_HEADER, Outgoing, Partition
 from hotspare.bus.sqlite import SqliteBus
-from hotspare.engine.batch import BAD_STREAM
+from hotspare.engine.batch import BAD_STREAM, NextInput
 from hotspare.engine.head import Head
 from hotspare.engine.pipeline import OnTrace, Pipeline
 from hotspare.engine.plan import Plan
@@ -146,7 +146,7 @@ class _Collector:
         self._done = threading.Event()
         self._end: RunnerEnd | None = None
 
-    def take(self, decoded: pa.Table) -> None:
+    def take(self, decoded: pa.Table, _: NextInput) -> None:
         for piece in _pieces(decoded, self._replay.messages_max):
             self._writers.write(self._pipeline.feed(piece))
         for topic, offset in zip(decoded.column("topic").to_pylist(), decoded.column("offset").to_pylist(), strict=True):

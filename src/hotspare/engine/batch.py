@@ -9,7 +9,7 @@ project field can contain.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
+from enum import Enum, IntEnum
 
 import pyarrow as pa
 
@@ -44,6 +44,14 @@ class RowKind(IntEnum):
     EVENT = 0
     TICK = 1
     BAD = 2
+
+
+class NextInput(Enum):
+    """What is known of the batch after this one."""
+
+    AT_HAND = "at hand"
+    """It was read together with this one, and follows at once."""
+    AWAITED = "awaited"
 
 
 RAW_SCHEMA = pa.schema(

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.batch import RowKind
+from hotspare.engine.batch import NextInput, RowKind
 from hotspare.ha import actions as do
 from hotspare.ha import committed, decide, perform, snapshots
 from hotspare.ha.events import HaEvent, HaEventKind
@@ -43,11 +43,12 @@ def become_standby(state: GroupState, ports: Ports) -> None:
     perform.move(state, ports, Role.STANDBY, Reason.STATE_COMPLETE)
 
 
-def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Table) -> None:
+def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Table, next_input: NextInput) -> None:
     """Let the core compute a batch and hold its outputs. The batch is the sign of life that the lease asks for."""
     outputs = state.core.feed(decoded)
     _hold(state, ports, outputs)
     state.has_moved = True
+    state.next_input = next_input
     _note_arrivals(state, ports.clock_ms(), decoded)
 
 

@@ -2,7 +2,7 @@
 
     engine = GroupEngine(...)
     plan = engine.start()                 # joins; the runner reads from plan.next_offsets
-    engine.on_batch(decoded)              # from the runner's thread, batch after batch
+    engine.on_batch(decoded, next_input)  # from the runner's thread, batch after batch
     engine.cycle()                        # from a timer at next_due_ms(), and when a peer's connection closes
 
 Every call is serialised by one lock, so a host needs no order between its threads. Nothing here decides: `decide` does.
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from hotspare.bus.contract import OutputId
 from hotspare.coordination.contract import Member
+from hotspare.engine.batch import NextInput
 from hotspare.errors import StateError
 from hotspare.ha import actions as do
 from hotspare.ha import driver
@@ -99,21 +100,22 @@ class GroupEngine:
             snapshot_order=sum(core.next_offsets.values()),
         )
 
-    def on_batch(self, decoded: pa.RecordBatch | pa.Table) -> None:
-        """Compute a batch (`engine.batch.decoded_schema`), then do what is due; an active publishes before this returns.
+    def on_batch(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> None:
+        """Compute a batch (`engine.batch.decoded_schema`), then do what is due. An active publishes before this returns; where more
+        input is at hand, at the latest `commit_wait_ms` after it last published.
 
         Errors of the core end the engine: they are raised. An engine that has ended ignores its batches.
         """
         with self._lock:
-            for _ in self.batch_steps(decoded):
+            for _ in self.batch_steps(decoded, next_input):
                 pass
 
-    def batch_steps(self, decoded: pa.RecordBatch | pa.Table) -> Iterator[do.Action]:
+    def batch_steps(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> Iterator[do.Action]:
         """`on_batch`, yielding before every action; not serialised."""
         state = self._started()
         if state.role in ENDS:
             return
-        driver.take_batch(state, self._ports, decoded)
+        driver.take_batch(state, self._ports, decoded, next_input)
         yield from driver.steps(state, self._ports)
 
     def cycle(self) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from hotspare.bus.contract import Partition, Producer, Progress
 from hotspare.coordination.contract import Leader, Member
+from hotspare.engine.batch import NextInput
 from hotspare.ha.core import Core
 from hotspare.ha.held import HeldOutputs
 from hotspare.ha.ports import Ports
@@ -121,6 +122,9 @@ class GroupState:
     """Per stream, the highest committed sequence at which this engine's digest was compared and equal, or was overruled."""
     unproven: set[str] = field(default_factory=set)
     """Streams of which this engine overruled what is committed, and nothing was committed since that it computed too."""
+    next_input: NextInput = NextInput.AWAITED
+    published_ms: int = LONG_AGO_MS
+    """When this engine last committed something."""
     sent: dict[str, int] = field(default_factory=dict)
     """Per stream, the newest sequence that this engine committed since it read progress; progress may lag behind it."""
     unrecorded_since_ms: dict[str, int] = field(default_factory=dict)
@@ -171,6 +175,22 @@ def has_pending(state: GroupState) -> bool:
     return any(held.last_sequence > sent_sequence(state, name) for name, held in state.held.streams.items())
 
 
+def publish_due_ms(state: GroupState) -> int:
+    """When held outputs have to be published. While more input is at hand they wait for those that come of it: a transaction takes
+    its time however little is in it. The first of a promotion never wait, nor those that a hand-over waits for."""
+    is_leaving = state.stop_asked or state.switchover is not None
+    is_urgent = state.next_input is NextInput.AWAITED or is_leaving or state.marks.is_first_commit_due
+    if is_urgent or any(_fills_a_commit(state, name) for name in state.held.streams):
+        return LONG_AGO_MS
+    return state.published_ms + state.settings.commit_wait_ms
+
+
+def _fills_a_commit(state: GroupState, stream: str) -> bool:
+    held, settings = state.held.streams[stream], state.settings
+    is_long = held.last_sequence - sent_sequence(state, stream) >= settings.commit_rows_max
+    return is_long or held.memory_bytes + held.spilled_bytes >= settings.commit_bytes_max
+
+
 def progress_due_ms(state: GroupState) -> int | None:
     """When progress has to be written of what is on the topic already; None while all of it is recorded."""
     if state.unrecorded:
@@ -219,6 +239,7 @@ def view_of(state: GroupState, ports: Ports) -> View:
         predecessor=state.predecessor,
         predecessor_lease_end_ms=state.predecessor_lease_end_ms,
         has_pending=has_pending(state),
+        publish_due_ms=publish_due_ms(state),
         progress_due_ms=progress_due_ms(state) if state.role is Role.ACTIVE else None,
         qualities_read_ms=state.qualities_read_ms,
         progress_read_ms=state.progress_read_ms,

@@ -134,16 +134,20 @@ class HeldStream:
         while self._segments and self._segments[0].last <= sequence:
             self._discard(self._segments.popleft())
 
-    def after(self, sequence: int, rows_max: int) -> Iterator[pa.RecordBatch]:
-        """At most `rows_max` held outputs that follow `sequence`, in order, without letting them go."""
+    def after(self, sequence: int, rows_max: int, bytes_max: int) -> Iterator[pa.RecordBatch]:
+        """Held outputs that follow `sequence`, in order, without letting them go: at most `rows_max`, and of about `bytes_max`."""
         for segment in self._segments:
-            if rows_max <= 0:
-                return
             skipped = max(0, sequence + 1 - segment.first)
-            count = min(segment.last - segment.first + 1 - skipped, rows_max)
-            if count > 0:
-                yield segment.load().slice(skipped, count)
-                rows_max -= count
+            if segment.last - segment.first + 1 <= skipped:
+                continue
+            batch = segment.load()
+            row_bytes = max(1, batch.nbytes // batch.num_rows)
+            rows = batch.slice(skipped, min(rows_max, -(-bytes_max // row_bytes)))
+            yield rows
+            rows_max -= rows.num_rows
+            bytes_max -= rows.num_rows * row_bytes
+            if min(rows_max, bytes_max) <= 0:
+                return
 
     def spill(self, path: Path) -> int:
         """Move what is in memory to one new file; returns its bytes. StoreError if it cannot be written; nothing is lost then."""

@@ -203,7 +203,8 @@ def _publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
     state.bus_locked = False
     if commit.messages:
         state.has_moved = True  # held outputs come to an end: behind a pipeline that hangs this does too
-    committed.note_own_commit(state, commit.progress, following.sent, ports.clock_ms())
+    state.published_ms = ports.clock_ms()
+    committed.note_own_commit(state, commit.progress, following.sent, state.published_ms)
     if state.marks.is_first_commit_due:
         _report_promotion(state, ports)
 

@@ -40,7 +40,7 @@ def next_commit(state: GroupState, codec: BlockCodec, now_ms: int) -> NextCommit
         before = sent_sequence(state, output.stream)
         last = held.mark_at(before)
         if held.last_sequence > before:
-            batches = list(held.after(before, state.settings.commit_rows_max))
+            batches = list(held.after(before, state.settings.commit_rows_max, state.settings.commit_bytes_max))
             last = mark_of(batches[-1], batches[-1].num_rows - 1)
             blocks = _blocks(batches, state.settings.message_rows_max)
             messages[output.topic] = [output_message(block, output.format, state.epoch, codec) for block in blocks]

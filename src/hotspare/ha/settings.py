@@ -44,7 +44,7 @@ class GroupTopics:
         return tuple(o.topic for o in self.outbound)
 
 
-_MAY_BE_0 = ("snapshot_interval_ms", "candidate_wait_ms", "divergence_wait_ms")
+_MAY_BE_0 = ("snapshot_interval_ms", "candidate_wait_ms", "divergence_wait_ms", "commit_wait_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,9 @@ class GroupSettings:
     `divergence_wait_ms`     how long a spare that differs waits for another one that agrees with it, or that can take over; and a
                              snapshot for streams that may lose outputs
     `held_bytes_max`         memory for held outputs; beyond it they spill to disk
-    `commit_rows_max`        rows of one stream in one publishing transaction; `message_rows_max` in one message
+    `commit_wait_ms`         while more input is at hand, how long outputs are collected for one publishing transaction; 0: no time
+    `commit_rows_max`        rows of one stream in one publishing transaction; they take about `commit_bytes_max` of memory at most
+    `message_rows_max`       rows in one message
     """
 
     lease_ms: int = 1_000
@@ -81,7 +83,9 @@ class GroupSettings:
     coordination_retry_ms: int = 100
     divergence_wait_ms: int = 2_000
     held_bytes_max: int = 256 << 20
-    commit_rows_max: int = 100_000
+    commit_wait_ms: int = 400
+    commit_rows_max: int = 400_000
+    commit_bytes_max: int = 24 << 20
     message_rows_max: int = 10_000
     confirmed_snapshots_max: int = 3
     candidate_snapshots_max: int = 2

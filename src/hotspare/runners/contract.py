@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from hotspare.choices import HeadPlace as HeadPlace
 from hotspare.choices import KafkaReader as KafkaReader
-from hotspare.engine.batch import MessageFormat
+from hotspare.engine.batch import MessageFormat, NextInput
 
 Positions = Mapping[tuple[int, int], int]
 """(topic index, partition) to the offset to read next. A partition that is absent is read from its oldest message."""
@@ -83,9 +83,10 @@ class RunnerEnd:
     error: BaseException | None = None
 
 
-OnBatch = Callable[[pa.Table], None]
+OnBatch = Callable[[pa.Table, NextInput], None]
 """Gets every batch with rows, decoded, one at a time and in order: within a partition by offset and index, partitions of one
-batch one after the other by (topic, partition). An exception ends the runner."""
+batch one after the other by (topic, partition). Of what one read brought, all batches but the last say AT_HAND; it may happen that
+nothing comes of what was at hand. An exception ends the runner."""
 OnEnd = Callable[[RunnerEnd], None]
 """Called once, at once, from whichever thread noticed. May end the process."""
 

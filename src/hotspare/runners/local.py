@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.open import open_bus
+from hotspare.engine.batch import NextInput
 from hotspare.runners.contract import BatchLimits, EndCause, Head, InboundTopic, OnBatch, OnEnd, Positions, RunnerEnd, RunnerInput
 from hotspare.runners.reading import Part, all_partitions, complete_positions, next_positions, raw_batch, read_parts, steps
 
@@ -33,8 +34,8 @@ class LocalRunner:
         try:
             bus = open_bus(self._source.bus_url)
             try:
-                for table in self._batches(bus, start_offsets):
-                    self._on_batch(table)
+                for table, next_input in self._batches(bus, start_offsets):
+                    self._on_batch(table, next_input)
             finally:
                 bus.close()
         except Exception as error:
@@ -44,7 +45,7 @@ class LocalRunner:
         self._end = end
         self._on_end(end)
 
-    def _batches(self, bus: Bus, start_offsets: Positions) -> Iterator[pa.Table]:
+    def _batches(self, bus: Bus, start_offsets: Positions) -> Iterator[tuple[pa.Table, NextInput]]:
         source = self._source
         positions = complete_positions(bus, source.topics, start_offsets)
         while not self._stopping.is_set():
@@ -75,7 +76,7 @@ def read_recorded(
             return  # the rest are holes
         positions = next_positions(positions, read)
         parts = [part for part in (_before(p, ends[p.key]) for p in read) if part.messages]
-        yield from steps(_raw(topics, parts), head, limits)
+        yield from (table for table, _ in steps(_raw(topics, parts), head, limits))
 
 
 def _before(part: Part, end: int) -> Part:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from hotspare.bus.contract import FORMAT_HEADER, Bus, Message, Partition
 from hotspare.bus.limits import position_lost
-from hotspare.engine.batch import FORMAT_OF_HEADER, RAW_SCHEMA, MessageFormat
+from hotspare.engine.batch import FORMAT_OF_HEADER, RAW_SCHEMA, MessageFormat, NextInput
 from hotspare.errors import PositionLost
 from hotspare.runners.contract import BatchLimits, Head, InboundTopic, Positions
 
@@ -146,13 +146,17 @@ def _format(message: Message, default: MessageFormat) -> int:
     return int(default if header is None else FORMAT_OF_HEADER.get(header, default))
 
 
-def steps(read: Sequence[pa.RecordBatch], head: Head | None, limits: BatchLimits) -> Iterator[pa.Table]:
+def steps(read: Sequence[pa.RecordBatch], head: Head | None, limits: BatchLimits) -> Iterator[tuple[pa.Table, NextInput]]:
     """What one read brought, decoded, in order, in steps that are short beside a lease: an engine counts as alive by the batches
     that it has worked on. `read` is raw, or decoded where `head` is None. A step is of whole messages, and not empty."""
-    for batches in [read] if head is None else _portions(read, STEP_BYTES_MAX):
+    portions = [read] if head is None else list(_portions(read, STEP_BYTES_MAX))
+    for left, batches in zip(reversed(range(len(portions))), portions, strict=True):
         decoded = [batch for batch in (batches if head is None else map(head, batches)) if batch.num_rows]
         if decoded:
-            yield from pieces(pa.Table.from_batches(decoded), limits.messages_max, STEP_ROWS_MAX)
+            found = list(pieces(pa.Table.from_batches(decoded), limits.messages_max, STEP_ROWS_MAX))
+            for piece in found:
+                is_last = not left and piece is found[-1]
+                yield piece, NextInput.AWAITED if is_last else NextInput.AT_HAND
 
 
 def _portions(raw: Sequence[pa.RecordBatch], bytes_max: int) -> Iterator[Sequence[pa.RecordBatch]]:

@@ -11,7 +11,7 @@ import pytest
 
 from hotspare.bus.contract import Commit, Outgoing, Partition
 from hotspare.bus.kafka import open_kafka_bus
-from hotspare.engine.batch import MessageFormat
+from hotspare.engine.batch import MessageFormat, NextInput
 from hotspare.errors import BusError
 from hotspare.runners.contract import InboundTopic, RunnerEnd, RunnerInput
 from hotspare.testing.kafka_secured import Secured
@@ -75,7 +75,7 @@ def test_sparks_own_source_gets_in_too(servers: KafkaServers) -> None:
     bus.close()
     seen, whole = [], threading.Event()
 
-    def take(table: pa.Table) -> None:
+    def take(table: pa.Table, _: NextInput) -> None:
         seen.extend(table.column("offset").to_pylist())
         if len(seen) >= 20:
             whole.set()

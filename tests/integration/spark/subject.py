@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
+from hotspare.engine.batch import NextInput
 from hotspare.engine.head import Head
 from hotspare.engine.plan import compile_plan
 from hotspare.model.load import load_text
@@ -56,7 +57,7 @@ class Tally:
         self.mistakes = 0
         self._wanted = rows_wanted
 
-    def take(self, table: pa.Table) -> None:
+    def take(self, table: pa.Table, _: NextInput) -> None:
         offsets = table.column("offset").combine_chunks()
         runs = pa.compute.run_end_encode(offsets)
         seen = runs.values.to_pylist()

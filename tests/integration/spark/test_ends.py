@@ -10,6 +10,7 @@ import pytest
 
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.open import open_bus
+from hotspare.engine.batch import NextInput
 from hotspare.errors import HotspareError, PositionLost, TopicMissing
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, InboundTopic, OnBatch, RunnerEnd, RunnerInput
 from tests.integration.spark.subject import head
@@ -54,7 +55,7 @@ def url(tmp_path: Path) -> str:
 def test_a_lost_position_ends_the_query_with_the_words_of_the_bus(url: str, place: HeadPlace) -> None:
     """When the first batch is handed over, the second may have been read or not; what follows is gone."""
     bus = open_bus(url)
-    end = run_to_its_end(url, place, lambda _: bus.trim(Partition("rows"), 19), {})
+    end = run_to_its_end(url, place, lambda *_: bus.trim(Partition("rows"), 19), {})
     said = []
     for offset in (5, 10):
         with pytest.raises(PositionLost) as lost:
@@ -71,15 +72,15 @@ def test_a_position_that_is_lost_or_not_there_yet_is_refused_before_spark_starts
     bus.trim(Partition("rows"), 9)
     bus.close()
     with pytest.raises(PositionLost, match="no longer holds offset 4"):
-        run_to_its_end(url, HeadPlace.DRIVER, lambda _: None, {(0, 0): 4})
+        run_to_its_end(url, HeadPlace.DRIVER, lambda *_: None, {(0, 0): 4})
     with pytest.raises(PositionLost, match="ends before offset 21"):
-        run_to_its_end(url, HeadPlace.DRIVER, lambda _: None, {(0, 0): 21})
+        run_to_its_end(url, HeadPlace.DRIVER, lambda *_: None, {(0, 0): 21})
 
 
 def test_an_exception_of_the_callback_is_reported_as_it_is(url: str) -> None:
     wrong = HotspareError("enough", hint="stop")
 
-    def on_batch(_table: pa.Table) -> None:
+    def on_batch(_table: pa.Table, _next: NextInput) -> None:
         raise wrong
 
     end = run_to_its_end(url, HeadPlace.DRIVER, on_batch, {})
@@ -90,4 +91,4 @@ def test_a_missing_topic_is_named_before_anything_runs(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'empty.db'}"
     open_bus(url).close()
     with pytest.raises(TopicMissing, match="rows"):
-        run_to_its_end(url, HeadPlace.DRIVER, lambda _: None, {})
+        run_to_its_end(url, HeadPlace.DRIVER, lambda *_: None, {})

@@ -11,6 +11,7 @@ import pytest
 
 from hotspare.bus.contract import Bus, Outgoing, Partition
 from hotspare.bus.open import open_bus
+from hotspare.engine.batch import NextInput
 from hotspare.errors import BusUnavailable, PositionLost, RunnerError
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, InboundTopic, RunnerEnd, RunnerInput
 from hotspare.runners.spark.kafka_source import FAILURES_MAX, KafkaReading
@@ -39,7 +40,7 @@ class Seen:
         source = RunnerInput(url, (InboundTopic(topic),), head(), limits=BatchLimits(messages_max=300, bytes_max=LIMIT_BYTES))
         self.runner = OrderedRunner(source, self._take, self._ended)
 
-    def _take(self, table: pa.Table) -> None:
+    def _take(self, table: pa.Table, _: NextInput) -> None:
         self.sizes.append(table.nbytes)
         self.offsets += table.column("offset").to_pylist()
 

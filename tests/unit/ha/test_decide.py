@@ -87,6 +87,7 @@ views = st.builds(
     bus_locked=st.booleans(),
     predecessor=st.one_of(st.none(), st.just(HELD)),
     has_pending=st.booleans(),
+    publish_due_ms=times,
     inbound=st.just((InboundView(0, NOW_MS, NOW_MS, True), InboundView(1, NOW_MS, NOW_MS, False))),
     difference=st.one_of(st.none(), st.builds(Difference, st.just("s"), st.just(3), st.just(4), st.integers(0, 9), times)),
     overrules=st.booleans(),
@@ -240,6 +241,12 @@ def test_publishing_comes_before_handing_over_and_renewing() -> None:
     assert isinstance(decide(view)[0], do.Publish)
     assert not [a for a in decide(view) if isinstance(a, do.GiveUp)]
     assert decide(replace(view, has_pending=False))[0] == do.GiveUp("", Reason.STOP_ASKED)
+
+
+def test_outputs_that_may_wait_are_published_when_they_are_due_and_nothing_is_handed_over_before() -> None:
+    waiting = active(has_pending=True, publish_due_ms=NOW_MS + 1, switchover="b")
+    assert not [a for a in decide(waiting) if isinstance(a, (do.Publish, do.GiveUp))]
+    assert do.Publish() in decide(replace(waiting, now_ms=NOW_MS + 1))
 
 
 def test_a_backlog_of_outputs_does_not_cost_the_lease() -> None:

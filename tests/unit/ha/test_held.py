@@ -38,7 +38,7 @@ def test_it_holds_exactly_what_was_appended_and_not_dropped(operations: list[tup
                 held.spill(Path(folder) / f"{number}.arrow")
         first = max(after, dropped) + 1
         expected = list(range(first, appended + 1))[:rows_max]
-        assert sequences(list(held.after(max(after, dropped), rows_max))) == expected
+        assert sequences(list(held.after(max(after, dropped), rows_max, 1 << 30))) == expected
         assert (held.last_sequence, held.base.sequence, held.rows) == (appended, dropped, appended - dropped)
         for sequence in range(appended + 2):
             mark = held.mark_at(sequence)
@@ -70,7 +70,7 @@ def test_beyond_its_memory_it_goes_to_disk_and_comes_back(tmp_path: Path) -> Non
         spilled += held.append({"a": outputs(i * 100 + 1, i * 100 + 100), "b": outputs(i + 1, i + 1)})
         assert held.memory_bytes <= one * 2
     assert spilled > 5 * one
-    whole = pa.Table.from_batches(list(held.streams["a"].after(0, 10_000)))
+    whole = pa.Table.from_batches(list(held.streams["a"].after(0, 10_000, 1 << 30)))
     assert whole.equals(pa.Table.from_batches([outputs(1, 1000)]))
     held.streams["a"].drop_through(1000)
     held.close()
@@ -82,7 +82,7 @@ def test_a_disk_that_fails_loses_nothing(tmp_path: Path) -> None:
     held = HeldOutputs({"a": NO_OUTPUT}, 1, tmp_path / "held")
     with pytest.raises(StoreError, match="cannot write held outputs"):
         held.append({"a": outputs(1, 5)})
-    assert sequences(list(held.streams["a"].after(0, 10))) == [1, 2, 3, 4, 5]
+    assert sequences(list(held.streams["a"].after(0, 10, 1 << 30))) == [1, 2, 3, 4, 5]
 
 
 def test_a_spilled_file_that_was_cut_short_is_an_error_with_its_name(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_spilled_file_that_was_cut_short_is_an_error_with_its_name(tmp_path: P
     held.spill(tmp_path / "x.arrow")
     (tmp_path / "x.arrow").write_bytes(b"ARROW1")
     with pytest.raises(StoreError, match=r"x\.arrow"):
-        list(held.after(0, 10))
+        list(held.after(0, 10, 1 << 30))
 
 
 @given(steps=st.lists(st.tuples(st.sampled_from(["append", "let go", "drop", "compared"]), st.integers(1, 9)), max_size=25))

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from hotspare.bus.contract import Commit, Outgoing, OutputId, Partition, Progress
 from hotspare.bus.memory import MemoryBus
+from hotspare.engine.batch import NextInput
 from hotspare.engine.codec import arrow_block
 from hotspare.errors import StateError
 from hotspare.ha.committed import note_own_commit
-from hotspare.ha.group_state import GroupState, progress_due_ms
+from hotspare.ha.group_state import GroupState, Marks, progress_due_ms, publish_due_ms
 from hotspare.ha.held import NO_OUTPUT, HeldOutputs
 from hotspare.ha.publishing import next_commit, progress_from_tail
 from hotspare.ha.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
@@ -36,6 +37,37 @@ def state(rows: dict[str, int], committed: dict[str, int], settings: GroupSettin
 
 def rows_of(commit: Commit, topic: str) -> list[int]:
     return [s for m in commit.messages.get(topic, ()) for s in arrow_block.decode(m.value).column(0).to_pylist()]
+
+
+def test_outputs_wait_for_others_only_while_more_input_is_at_hand() -> None:
+    """A transaction takes its time however little is in it (docs/qualities.md)."""
+    made = state({"a": 6}, {"a": 3}, GroupSettings(commit_wait_ms=400, commit_rows_max=4))
+    made.published_ms, made.next_input = 1_000, NextInput.AT_HAND
+    assert publish_due_ms(made) == 1_400
+    for name, value in (("next_input", NextInput.AWAITED), ("stop_asked", True), ("switchover", "")):
+        urgent = replace(made, **{name: value})  # type: ignore[arg-type]
+        assert publish_due_ms(urgent) < 1_000, name
+    assert publish_due_ms(replace(made, marks=Marks(is_first_commit_due=True))) < 1_000, "a promotion is not over before"
+    made.held.streams["a"].append(outputs(7, 7))
+    assert publish_due_ms(made) < 1_000, "it would fill a transaction"
+    small = state({"a": 6}, {}, GroupSettings(commit_bytes_max=1))
+    small.published_ms, small.next_input = 1_000, NextInput.AT_HAND
+    assert publish_due_ms(small) < 1_000
+
+
+@given(rows=st.integers(1, 20), bytes_max=st.integers(1, 3_000))
+def test_a_commit_of_limited_memory_goes_on_where_the_last_one_ended(rows: int, bytes_max: int) -> None:
+    made = state({"a": rows}, {}, GroupSettings(commit_bytes_max=bytes_max))
+    row_bytes = outputs(1, 3).nbytes / 3
+    seen: list[int] = []
+    while len(seen) < rows:
+        following = next_commit(made, arrow_block, 0)
+        found = rows_of(following.commit, "out-a")
+        assert found
+        assert len(found) == 1 or len(found) * row_bytes <= 2 * bytes_max + 3 * row_bytes
+        seen += found
+        note_own_commit(made, following.commit.progress, following.sent, 0)
+    assert seen == [*range(1, rows + 1)]
 
 
 @given(

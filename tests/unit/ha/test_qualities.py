@@ -130,7 +130,7 @@ def compute(made: GroupState, first: int, last: int, now_ms: int = 0) -> None:
 
 def holds(made: GroupState) -> list[int]:
     base = made.held.streams["a"].base.sequence
-    return [s for b in made.held.streams["a"].after(base, 1_000) for s in b.column(0).to_pylist()]
+    return [s for b in made.held.streams["a"].after(base, 1_000, 1 << 30) for s in b.column(0).to_pylist()]
 
 
 def test_a_spare_holds_what_the_quality_says() -> None:

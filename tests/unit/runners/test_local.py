@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hotspare.bus.contract import Bus, Outgoing, Partition
 from hotspare.bus.open import open_bus
+from hotspare.engine.batch import NextInput
 from hotspare.errors import PositionLost
 from hotspare.runners.contract import BatchLimits, EndCause, InboundTopic, RunnerEnd, RunnerInput
 from hotspare.runners.local import LocalRunner, decode_iterable, read_recorded
@@ -72,7 +73,7 @@ def test_it_follows_the_topic_until_it_is_stopped() -> None:
     enough = threading.Semaphore(0)
     ends: list[RunnerEnd] = []
 
-    def on_batch(table: pa.Table) -> None:
+    def on_batch(table: pa.Table, _: NextInput) -> None:
         seen.append(table)
         for _ in range(table.num_rows):
             enough.release()
@@ -93,7 +94,7 @@ def test_an_exception_in_the_callback_ends_it_and_is_reported() -> None:
     wrong = RuntimeError("no")
     ends: list[RunnerEnd] = []
 
-    def on_batch(_table: pa.Table) -> None:
+    def on_batch(_table: pa.Table, _: NextInput) -> None:
         raise wrong
 
     runner = LocalRunner(RunnerInput(url, TOPICS, same), on_batch, ends.append)
@@ -105,7 +106,7 @@ def test_an_exception_in_the_callback_ends_it_and_is_reported() -> None:
 def test_a_lost_position_ends_it_with_the_words_of_the_bus() -> None:
     url, bus = filled(20)
     bus.trim(Partition("a", 0), 5)
-    runner = LocalRunner(RunnerInput(url, TOPICS, same), lambda _: None, lambda _: None)
+    runner = LocalRunner(RunnerInput(url, TOPICS, same), lambda *_: None, lambda _: None)
     runner.start({(0, 0): 2})
     end = runner.wait(30)
     assert end is not None

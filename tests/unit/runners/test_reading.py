@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hotspare.bus.contract import FORMAT_HEADER, TICK_HEADER, Message, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
-from hotspare.engine.batch import RAW_SCHEMA, MessageFormat
+from hotspare.engine.batch import RAW_SCHEMA, MessageFormat, NextInput
 from hotspare.errors import PositionLost
 from hotspare.runners.contract import BatchLimits, HeadPlace, InboundTopic
 from hotspare.runners.reading import (
@@ -163,7 +163,9 @@ def test_steps_hold_every_row_in_order(plan: Appends, messages_max: int) -> None
     raw = [raw_batch(part, MessageFormat.CSV) for part in parts]
     decoded = [twice(batch) for batch in raw]
     for read, head in ((raw, twice), (decoded, None)):
-        found = list(steps(read, head, BatchLimits(messages_max=messages_max)))
+        told = list(steps(read, head, BatchLimits(messages_max=messages_max)))
+        found = [step for step, _ in told]
+        assert [next_input for _, next_input in told] == [NextInput.AT_HAND] * (len(told) - 1) + [NextInput.AWAITED] * bool(told)
         assert all(step.num_rows for step in found)
         assert [row for step in found for row in step.to_pylist()] == [row for batch in decoded for row in batch.to_pylist()]
 
@@ -180,7 +182,7 @@ def test_a_step_is_short_however_much_one_read_brings(place: HeadPlace) -> None:
         return pa.RecordBatch.from_pydict({"offset": np.repeat(some.column("offset").to_numpy(), 1_000)})
 
     read, head = ([raw], blocks) if place is HeadPlace.DRIVER else ([blocks(raw)], None)
-    found = list(steps(read, head, BatchLimits()))
+    found = [step for step, _ in steps(read, head, BatchLimits())]
     assert sum(step.num_rows for step in found) == 1_024_000
     assert max(step.num_rows for step in found) <= STEP_ROWS_MAX
     if place is HeadPlace.DRIVER:

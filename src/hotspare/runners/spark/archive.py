@@ -92,7 +92,7 @@ def _train(folder: Path, written: Path, bare_file_system: Path | None, kafka_sou
         cores=os.cpu_count() or 1, bare_file_system=bare_file_system, kafka_source=kafka_source, archive_to_write=written
     )
     source = RunnerInput(url, (InboundTopic("in"),), same, limits=_LIMITS)
-    runner = OrderedRunner(source, lambda _table: seen.release(), on_end, options)
+    runner = OrderedRunner(source, lambda _table, _next: seen.release(), on_end, options)
     try:
         runner.start({})
         if not all(seen.acquire(timeout=TRAINING_TIMEOUT_S) for _ in range(_TRAINING_BATCHES)) or ended.is_set():

@@ -206,10 +206,10 @@ class OrderedRunner:
     def _hand_over(self, batches: list[pa.RecordBatch]) -> None:
         """Call `on_batch` with what has rows, step by step."""
         head = self._source.head if self._source.head_place is HeadPlace.DRIVER else None
-        for step in steps(batches, head, self._source.limits):
+        for step, next_input in steps(batches, head, self._source.limits):
             if self._is_over():
                 return
-            self._on_batch(step)
+            self._on_batch(step, next_input)
 
     def _advance(self, batches: list[pa.RecordBatch]) -> None:
         """What the relay was given is not read again, should the query have to be started again."""

@@ -1,0 +1,38 @@
+"""What a benchmark's own loop publishes at once: as much as an engine, which collects outputs while more input is at hand."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+
+from hotspare.engine.batch import NextInput
+from hotspare.ha.settings import GroupSettings
+
+_SETTINGS = GroupSettings()
+
+
+class Collected:
+    """What came out and is not published yet."""
+
+    def __init__(self) -> None:
+        self._waiting: list[pa.Table | pa.RecordBatch] = []
+        self._rows = 0
+        self._published_s = 0.0
+
+    def due(self, made: pa.RecordBatch | None, next_input: NextInput) -> pa.Table | None:
+        """Take what a batch brought; what has to be published now, or None."""
+        if made is not None and len(made):
+            self._waiting.append(made)
+            self._rows += len(made)
+        has_waited = time.monotonic() - self._published_s >= _SETTINGS.commit_wait_ms / 1000
+        if not self._rows or not (next_input is NextInput.AWAITED or has_waited or self._rows >= _SETTINGS.commit_rows_max):
+            return None
+        whole = pa.Table.from_batches(self._waiting).combine_chunks()
+        self._waiting, self._rows, self._published_s = [], 0, time.monotonic()
+        return whole
+
+
+def blocks_of(rows: pa.Table, rows_max: int) -> list[pa.RecordBatch]:
+    """For one message each."""
+    return rows.to_batches(max_chunksize=rows_max)  # type: ignore[no-any-return]
