@@ -1,8 +1,7 @@
 """One transactional writer: whoever opens it last is the only one of its id that can commit (Kafka's producer fencing).
 
-Opening it is the fence. If the one before left a transaction open, the broker aborts it and answers "later" until that is done; a
-client that got this answer asks again after half a second. So clients that were connected beforehand ask one after the other, the
-next one as soon as the one before was told to come later.
+Opening it is the fence. If the one before left a transaction open, the broker aborts it and answers "later" until that is done. A
+client that is left alone with this answer asks again after half a second; one that is called again asks at once.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -24,10 +22,7 @@ from hotspare.errors import BusUnavailable, Fenced, HotspareError, UnknownResult
 _PATIENCE_S = (0.06, 0.06, 0.15, 0.3)
 """How long each client that gets no answer is waited for; the last one gets as long as a call may take."""
 _LOOK_S = 0.004
-_LATER_S = 0.003
-"""So much longer than the last time before the next client asks, after one was told to come later."""
-_LATER_S_MAX = 0.1
-_WARM = 5
+_WARM = 3
 _WARM_FOR_S = 60.0
 _BATCH_BYTES = 512 * 1024
 """Of several messages; a larger message goes alone. Topics that others made take a batch of 1 MiB by default."""
@@ -78,18 +73,12 @@ class Writers:
         """Fence whoever wrote under this id. When it returns, no commit of theirs can take place any more, and those that did can
         be read. BusUnavailable: whether they are fenced is not known."""
         deadline = time.monotonic() + self._settings.timeout_s
-        unanswered, told_later = 0, 0
-        while (left_s := deadline - time.monotonic()) > 0:
-            patience_s = _PATIENCE_S[unanswered] if unanswered < len(_PATIENCE_S) else left_s
+        for patience_s in (*_PATIENCE_S, self._settings.timeout_s):
+            if (left_s := deadline - time.monotonic()) <= 0:
+                break
             client = self._take(left_s)
-            match _ask(client, min(deadline, time.monotonic() + patience_s)):
-                case Answer.GRANTED:
-                    return Writer(self._settings, client)
-                case Answer.LATER:
-                    time.sleep(min(_LATER_S_MAX, _LATER_S * told_later))
-                    told_later += 1
-                case Answer.NONE:
-                    unanswered += 1
+            if _is_granted(client, patience_s, deadline):
+                return Writer(self._settings, client)
         raise BusUnavailable("kafka does not give the right to publish now", detail=f"transactional id {self._id}")
 
     def close(self) -> None:
@@ -137,30 +126,23 @@ class Writers:
             raise refused_options(self._settings) from error
 
 
-class Answer(Enum):
-    """What the broker said to a client that asked for the right to publish."""
-
-    GRANTED = "granted"
-    LATER = "later"
-    """The transaction of the one before is being aborted."""
-    NONE = "none"
-
-
-def _ask(client: Any, deadline: float) -> Answer:
-    """Wait for the answer. BusError where there will be no other."""
+def _is_granted(client: Any, patience_s: float, deadline: float) -> bool:
+    """Ask for the right to publish: as long as the broker answers "later", else for `patience_s`. BusError where it is refused."""
+    until = time.monotonic() + patience_s
     while True:
         try:
-            client.init_transactions(_LOOK_S)  # called again, it goes on waiting
+            client.init_transactions(_LOOK_S)
         except KafkaException as raised:
-            if error_of(raised).code() == KafkaError.CONCURRENT_TRANSACTIONS:
-                return Answer.LATER
+            error, now = error_of(raised), time.monotonic()
             failure = bus_error(raised, "give the right to publish")
             if not failure.retryable:
                 raise failure from raised
-            if time.monotonic() >= deadline:
-                return Answer.NONE
+            if error.code() == KafkaError.CONCURRENT_TRANSACTIONS:
+                until = now + patience_s
+            if not error.retriable() or now >= min(until, deadline):
+                return False
         else:
-            return Answer.GRANTED
+            return True
 
 
 class Writer:

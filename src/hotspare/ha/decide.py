@@ -216,7 +216,8 @@ def _active(view: View) -> Iterator[Duty]:
         return
     yield from _keep_lease_in_backlog(view)
     if view.has_pending:
-        yield Duty(max(view.publish_due_ms, view.bus_retry_ms), do.Publish())
+        due_ms = view.publish_due_ms if view.progress_due_ms is None else min(view.publish_due_ms, view.progress_due_ms)
+        yield Duty(max(due_ms, view.bus_retry_ms), do.Publish())
     elif view.progress_due_ms is not None:
         yield Duty(max(view.progress_due_ms, view.bus_retry_ms), do.Publish())
     else:

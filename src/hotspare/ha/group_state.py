@@ -177,18 +177,21 @@ def has_pending(state: GroupState) -> bool:
 
 def publish_due_ms(state: GroupState) -> int:
     """When held outputs have to be published. While more input is at hand they wait for those that come of it: a transaction takes
-    its time however little is in it. The first of a promotion never wait, nor those that a hand-over waits for."""
+    its time however little is in it. The first of a promotion never wait, nor those that a hand-over waits for, nor any of which a
+    spare may hold less than this engine."""
     is_leaving = state.stop_asked or state.switchover is not None
     is_urgent = state.next_input is NextInput.AWAITED or is_leaving or state.marks.is_first_commit_due
-    if is_urgent or any(_fills_a_commit(state, name) for name in state.held.streams):
+    if is_urgent or any(_fills_a_commit(state, s) or not state.qualities.of(s).holds_all for s in state.held.streams):
         return LONG_AGO_MS
     return state.published_ms + state.settings.commit_wait_ms
 
 
 def _fills_a_commit(state: GroupState, stream: str) -> bool:
     held, settings = state.held.streams[stream], state.settings
-    is_long = held.last_sequence - sent_sequence(state, stream) >= settings.commit_rows_max
-    return is_long or held.memory_bytes + held.spilled_bytes >= settings.commit_bytes_max
+    pending = held.last_sequence - sent_sequence(state, stream)
+    bytes_max = min(settings.commit_bytes_max, settings.held_bytes_max // 2)
+    pending_bytes = (held.memory_bytes + held.spilled_bytes) * pending // max(1, held.rows)
+    return pending >= settings.commit_rows_max or pending_bytes >= bytes_max
 
 
 def progress_due_ms(state: GroupState) -> int | None:

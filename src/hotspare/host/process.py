@@ -220,6 +220,7 @@ class EngineProcess:
                 self._log.event(LogEvent.ENGINE_STOPPING)
                 self._connectors.stop()
                 self.group.ask_stop()
+                self.group.cycle()  # also where the runner has failed: what it brought out before is right
                 deadline_ms = monotonic_ms() + _STOP_MS_MAX
                 self._beat_until(lambda: monotonic_ms() > deadline_ms or self._end is not None)
         finally:

@@ -247,6 +247,7 @@ def test_outputs_that_may_wait_are_published_when_they_are_due_and_nothing_is_ha
     waiting = active(has_pending=True, publish_due_ms=NOW_MS + 1, switchover="b")
     assert not [a for a in decide(waiting) if isinstance(a, (do.Publish, do.GiveUp))]
     assert do.Publish() in decide(replace(waiting, now_ms=NOW_MS + 1))
+    assert do.Publish() in decide(replace(waiting, progress_due_ms=NOW_MS)), "progress that is due takes them along"
 
 
 def test_a_backlog_of_outputs_does_not_cost_the_lease() -> None:

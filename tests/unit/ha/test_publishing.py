@@ -17,7 +17,9 @@ from hotspare.ha.committed import note_own_commit
 from hotspare.ha.group_state import GroupState, Marks, progress_due_ms, publish_due_ms
 from hotspare.ha.held import NO_OUTPUT, HeldOutputs
 from hotspare.ha.publishing import next_commit, progress_from_tail
+from hotspare.ha.qualities import Qualities
 from hotspare.ha.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
+from hotspare.model.quality import Quality, QualityKind
 from tests.simulation.fast_core import FastCore
 from tests.unit.ha.outputs import digest, outputs
 
@@ -48,6 +50,8 @@ def test_outputs_wait_for_others_only_while_more_input_is_at_hand() -> None:
         urgent = replace(made, **{name: value})  # type: ignore[arg-type]
         assert publish_due_ms(urgent) < 1_000, name
     assert publish_due_ms(replace(made, marks=Marks(is_first_commit_due=True))) < 1_000, "a promotion is not over before"
+    lossy = replace(made, qualities=Qualities({"b": Quality(QualityKind.SIMPLE)}))
+    assert publish_due_ms(lossy) < 1_000, "a spare holds nothing of a simple stream"
     made.held.streams["a"].append(outputs(7, 7))
     assert publish_due_ms(made) < 1_000, "it would fill a transaction"
     small = state({"a": 6}, {}, GroupSettings(commit_bytes_max=1))

@@ -37,13 +37,13 @@ def start_bound(command: Sequence[str], log: IO[bytes], environment: Mapping[str
     It leaves Ctrl-C to this process, whose process group it shares. RunnerError where it cannot be started.
     """
     whole = [sys.executable, "-I", "-S", "-c", _BECOME, str(os.getpid()), *command]
-    started: queue.SimpleQueue[subprocess.Popen[bytes] | OSError] = queue.SimpleQueue()
+    started: queue.SimpleQueue[subprocess.Popen[bytes] | Exception] = queue.SimpleQueue()
 
     def hold() -> None:
         # The kernel kills it when the thread that started it ends, so that one waits for it.
         try:
             process = subprocess.Popen(whole, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment)  # noqa: S603 - ours
-        except OSError as error:
+        except Exception as error:
             started.put(error)
             return
         started.put(process)
@@ -51,6 +51,6 @@ def start_bound(command: Sequence[str], log: IO[bytes], environment: Mapping[str
 
     threading.Thread(target=hold, name="bound-process", daemon=True).start()
     outcome = started.get()
-    if isinstance(outcome, OSError):
+    if isinstance(outcome, Exception):
         raise RunnerError(f"{command[0]} cannot be started", detail=str(outcome)) from outcome
     return outcome
