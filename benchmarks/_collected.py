@@ -31,8 +31,3 @@ class Collected:
         whole = pa.Table.from_batches(self._waiting).combine_chunks()
         self._waiting, self._rows, self._published_s = [], 0, time.monotonic()
         return whole
-
-
-def blocks_of(rows: pa.Table, rows_max: int) -> list[pa.RecordBatch]:
-    """For one message each."""
-    return rows.to_batches(max_chunksize=rows_max)  # type: ignore[no-any-return]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from benchmarks._collected import Collected, blocks_of
+from benchmarks._collected import Collected
 from benchmarks._plain import environment
 from confluent_kafka import Producer
 
@@ -131,7 +131,7 @@ class Ours:
         if made is None:
             return
         progress = Progress(self._pipeline.sequences[STREAM], self._pipeline.last_ids[STREAM], self._pipeline.digests[STREAM], 1)
-        blocks = [Outgoing(arrow_block.encode(block)) for block in blocks_of(made, 8_000)]
+        blocks = [Outgoing(arrow_block.encode(block)) for block in made.to_batches(max_chunksize=8_000)]
         self._producer.publish(1, Commit({self._out: blocks}, {STREAM: progress}))
         self.batches += 1
         self._left -= len(made)

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from benchmarks._collected import Collected, blocks_of
+from benchmarks._collected import Collected
 from benchmarks._latency import start_feeder
 
 from hotspare.bus.contract import Outgoing, Partition
@@ -101,7 +101,9 @@ class WithoutHa:
     def _take(self, decoded: pa.Table, next_input: NextInput) -> None:
         made = self._collected.due(self._pipeline.feed(decoded).get(STREAM), next_input)
         if made is not None and self._publishes:
-            self._bus.append(Partition(OUT), [Outgoing(arrow_block.encode(block)) for block in blocks_of(made, OUT_BLOCK)])
+            self._bus.append(
+                Partition(OUT), [Outgoing(arrow_block.encode(block)) for block in made.to_batches(max_chunksize=OUT_BLOCK)]
+            )
 
     def _end(self, end: RunnerEnd) -> None:
         if end.cause is not EndCause.STOPPED:

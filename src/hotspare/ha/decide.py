@@ -215,11 +215,9 @@ def _active(view: View) -> Iterator[Duty]:
         yield Duty(0, do.Diverge())
         return
     yield from _keep_lease_in_backlog(view)
-    if view.has_pending:
-        due_ms = view.publish_due_ms if view.progress_due_ms is None else min(view.publish_due_ms, view.progress_due_ms)
-        yield Duty(max(due_ms, view.bus_retry_ms), do.Publish())
-    elif view.progress_due_ms is not None:
-        yield Duty(max(view.progress_due_ms, view.bus_retry_ms), do.Publish())
+    owed_ms = [due_ms for due_ms in (view.publish_due_ms, view.progress_due_ms) if due_ms is not None]
+    if owed_ms:
+        yield Duty(max(min(owed_ms), view.bus_retry_ms), do.Publish())
     else:
         yield from _hand_over(view)
     yield from _keep_lease(view)
@@ -234,7 +232,7 @@ def _active(view: View) -> Iterator[Duty]:
 
 def _keep_lease_in_backlog(view: View) -> Iterator[Duty]:
     """Outputs go first, but a long backlog of them must not cost the lease: who takes over has the same backlog."""
-    if view.has_pending:
+    if view.publish_due_ms is not None:
         half_over_ms = view.renewed_ms + view.settings.lease_ms // 2
         for duty in _keep_lease(view):
             yield Duty(max(duty.due_ms, half_over_ms), duty.action)

@@ -175,10 +175,12 @@ def has_pending(state: GroupState) -> bool:
     return any(held.last_sequence > sent_sequence(state, name) for name, held in state.held.streams.items())
 
 
-def publish_due_ms(state: GroupState) -> int:
-    """When held outputs have to be published. While more input is at hand they wait for those that come of it: a transaction takes
-    its time however little is in it. The first of a promotion never wait, nor those that a hand-over waits for, nor any of which a
-    spare may hold less than this engine."""
+def publish_due_ms(state: GroupState) -> int | None:
+    """When held outputs have to be published; None if there are none. While more input is at hand they wait for those that come of
+    it: a transaction takes its time however little is in it. The first of a promotion never wait, nor those that a hand-over waits
+    for, nor any of which a spare may hold less than this engine."""
+    if not has_pending(state):
+        return None
     is_leaving = state.stop_asked or state.switchover is not None
     is_urgent = state.next_input is NextInput.AWAITED or is_leaving or state.marks.is_first_commit_due
     if is_urgent or any(_fills_a_commit(state, s) or not state.qualities.of(s).holds_all for s in state.held.streams):
@@ -241,8 +243,7 @@ def view_of(state: GroupState, ports: Ports) -> View:
         bus_locked=state.bus_locked,
         predecessor=state.predecessor,
         predecessor_lease_end_ms=state.predecessor_lease_end_ms,
-        has_pending=has_pending(state),
-        publish_due_ms=publish_due_ms(state),
+        publish_due_ms=publish_due_ms(state) if state.role is Role.ACTIVE else None,
         progress_due_ms=progress_due_ms(state) if state.role is Role.ACTIVE else None,
         qualities_read_ms=state.qualities_read_ms,
         progress_read_ms=state.progress_read_ms,

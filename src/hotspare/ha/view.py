@@ -95,7 +95,7 @@ class View:
     """Times are the engine's own monotonic milliseconds. `leader` is None when it must be read before anything follows from it.
 
     `rank` and `others` are from the same reading of descriptions. `retry`: earliest next call after a failure, 0 for at once.
-    `publish_due_ms`: when what is pending has to be published, if anything is.
+    `publish_due_ms`: when held outputs that are not known to be committed have to be published; None if there are none.
     `progress_due_ms`: when progress of outputs that are on the topic already has to be written; None if none is owed.
     `committed_ahead`: this engine's state begins after what is committed, so it can never bring out what lies between.
     """
@@ -129,8 +129,7 @@ class View:
     bus_locked: bool = False
     predecessor: Leader | None = None
     predecessor_lease_end_ms: int = 0
-    has_pending: bool = False
-    publish_due_ms: int = 0
+    publish_due_ms: int | None = None
     progress_due_ms: int | None = None
     progress_read_ms: int = 0
     inbound: tuple[InboundView, ...] = ()

@@ -150,12 +150,12 @@ def steps(read: Sequence[pa.RecordBatch], head: Head | None, limits: BatchLimits
     """What one read brought, decoded, in order, in steps that are short beside a lease: an engine counts as alive by the batches
     that it has worked on. `read` is raw, or decoded where `head` is None. A step is of whole messages, and not empty."""
     portions = [read] if head is None else list(_portions(read, STEP_BYTES_MAX))
-    for left, batches in zip(reversed(range(len(portions))), portions, strict=True):
+    for number, batches in enumerate(portions, 1):
         decoded = [batch for batch in (batches if head is None else map(head, batches)) if batch.num_rows]
         if decoded:
             found = list(pieces(pa.Table.from_batches(decoded), limits.messages_max, STEP_ROWS_MAX))
             for piece in found:
-                is_last = not left and piece is found[-1]
+                is_last = number == len(portions) and piece is found[-1]
                 yield piece, NextInput.AWAITED if is_last else NextInput.AT_HAND
 
 

@@ -86,8 +86,7 @@ views = st.builds(
     bus_retry_ms=times,
     bus_locked=st.booleans(),
     predecessor=st.one_of(st.none(), st.just(HELD)),
-    has_pending=st.booleans(),
-    publish_due_ms=times,
+    publish_due_ms=st.one_of(st.none(), times),
     inbound=st.just((InboundView(0, NOW_MS, NOW_MS, True), InboundView(1, NOW_MS, NOW_MS, False))),
     difference=st.one_of(st.none(), st.builds(Difference, st.just("s"), st.just(3), st.just(4), st.integers(0, 9), times)),
     overrules=st.booleans(),
@@ -236,15 +235,15 @@ def test_the_frozen_holder_is_ended_only_past_its_lease_and_only_if_the_bus_is_l
 
 
 def test_publishing_comes_before_handing_over_and_renewing() -> None:
-    view = active(has_pending=True, stop_asked=True, renewed_ms=NOW_MS - SETTINGS.renew_interval_ms)
+    view = active(publish_due_ms=NOW_MS, stop_asked=True, renewed_ms=NOW_MS - SETTINGS.renew_interval_ms)
     assert do.Renew() in decide(view)
     assert isinstance(decide(view)[0], do.Publish)
     assert not [a for a in decide(view) if isinstance(a, do.GiveUp)]
-    assert decide(replace(view, has_pending=False))[0] == do.GiveUp("", Reason.STOP_ASKED)
+    assert decide(replace(view, publish_due_ms=None))[0] == do.GiveUp("", Reason.STOP_ASKED)
 
 
 def test_outputs_that_may_wait_are_published_when_they_are_due_and_nothing_is_handed_over_before() -> None:
-    waiting = active(has_pending=True, publish_due_ms=NOW_MS + 1, switchover="b")
+    waiting = active(publish_due_ms=NOW_MS + 1, switchover="b")
     assert not [a for a in decide(waiting) if isinstance(a, (do.Publish, do.GiveUp))]
     assert do.Publish() in decide(replace(waiting, now_ms=NOW_MS + 1))
     assert do.Publish() in decide(replace(waiting, progress_due_ms=NOW_MS)), "progress that is due takes them along"
@@ -252,7 +251,7 @@ def test_outputs_that_may_wait_are_published_when_they_are_due_and_nothing_is_ha
 
 def test_a_backlog_of_outputs_does_not_cost_the_lease() -> None:
     """Once half of it is over, keeping it goes first; a coordination that does not answer holds up nothing."""
-    half_over = active(has_pending=True, renewed_ms=NOW_MS - SETTINGS.lease_ms // 2)
+    half_over = active(publish_due_ms=NOW_MS, renewed_ms=NOW_MS - SETTINGS.lease_ms // 2)
     assert decide(half_over)[:2] == (do.Renew(), do.Publish())
     assert decide(replace(half_over, leader=None))[:2] == (do.ReadLeader(Reason.UNKNOWN_LEADER), do.Publish())
     assert decide(replace(half_over, leader=None, coordination_retry_ms=NOW_MS + 1))[0] == do.Publish()
@@ -294,7 +293,7 @@ def test_a_snapshot_is_confirmed_when_settled_and_discarded_when_this_engine_dif
 def test_a_difference_is_an_end_for_the_active_and_after_a_while_for_a_lone_spare() -> None:
     """Z9."""
     difference = Difference("s", 3, 4, 7, NOW_MS)
-    assert decide(active(difference=difference, has_pending=True)) == (do.Diverge(),)
+    assert decide(active(difference=difference, publish_due_ms=NOW_MS)) == (do.Diverge(),)
     assert decide(promoting(Step.CHECKED, difference=difference)) == (do.Diverge(),)
     alone = standby(difference=difference)
     late = {"now_ms": NOW_MS + SETTINGS.divergence_wait_ms}

@@ -14,7 +14,7 @@ from hotspare.engine.batch import NextInput
 from hotspare.engine.codec import arrow_block
 from hotspare.errors import StateError
 from hotspare.ha.committed import note_own_commit
-from hotspare.ha.group_state import GroupState, Marks, progress_due_ms, publish_due_ms
+from hotspare.ha.group_state import LONG_AGO_MS, GroupState, Marks, progress_due_ms, publish_due_ms
 from hotspare.ha.held import NO_OUTPUT, HeldOutputs
 from hotspare.ha.publishing import next_commit, progress_from_tail
 from hotspare.ha.qualities import Qualities
@@ -48,15 +48,15 @@ def test_outputs_wait_for_others_only_while_more_input_is_at_hand() -> None:
     assert publish_due_ms(made) == 1_400
     for name, value in (("next_input", NextInput.AWAITED), ("stop_asked", True), ("switchover", "")):
         urgent = replace(made, **{name: value})  # type: ignore[arg-type]
-        assert publish_due_ms(urgent) < 1_000, name
-    assert publish_due_ms(replace(made, marks=Marks(is_first_commit_due=True))) < 1_000, "a promotion is not over before"
+        assert publish_due_ms(urgent) == LONG_AGO_MS, name
+    assert publish_due_ms(replace(made, marks=Marks(is_first_commit_due=True))) == LONG_AGO_MS, "a promotion is not over before"
     lossy = replace(made, qualities=Qualities({"b": Quality(QualityKind.SIMPLE)}))
-    assert publish_due_ms(lossy) < 1_000, "a spare holds nothing of a simple stream"
+    assert publish_due_ms(lossy) == LONG_AGO_MS, "a spare holds nothing of a simple stream"
     made.held.streams["a"].append(outputs(7, 7))
-    assert publish_due_ms(made) < 1_000, "it would fill a transaction"
+    assert publish_due_ms(made) == LONG_AGO_MS, "it would fill a transaction"
     small = state({"a": 6}, {}, GroupSettings(commit_bytes_max=1))
     small.published_ms, small.next_input = 1_000, NextInput.AT_HAND
-    assert publish_due_ms(small) < 1_000
+    assert publish_due_ms(small) == LONG_AGO_MS
 
 
 @given(rows=st.integers(1, 20), bytes_max=st.integers(1, 3_000))

@@ -9,9 +9,9 @@ import sys
 import threading
 from pathlib import Path
 
-import psutil
 import pytest
 
+from hotspare.processes import is_process_gone, process_start
 from hotspare.runners.spark.bound_process import start_bound
 from hotspare.testing.cluster import wait_until
 
@@ -34,22 +34,16 @@ def said(log: Path) -> int:
     return int(log.read_text())
 
 
-def is_gone(process_id: int) -> bool:
-    try:
-        return psutil.Process(process_id).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's doing")
 def test_it_dies_when_its_starter_is_killed(tmp_path: Path) -> None:
     log = tmp_path / "log"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     with subprocess.Popen([sys.executable, "-c", STARTER, str(log)], env=environment) as starter:
         sleeper = said(log)
-        assert not is_gone(sleeper)
+        started = process_start(sleeper)
+        assert not is_process_gone(sleeper, started)
         starter.kill()
-    wait_until(lambda: is_gone(sleeper), "the sleeper's end", 30)
+    wait_until(lambda: is_process_gone(sleeper, started), "the sleeper's end", 30)
 
 
 def test_it_outlives_the_thread_that_asked_for_it_and_heeds_no_ctrl_c(tmp_path: Path) -> None:
