@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from itertools import cycle, islice
 
 from hotspare.testing.cluster import Cluster, EngineProcess, wait_until
@@ -17,6 +18,7 @@ class Fault(Enum):
     KILL = "kill -9 of the active engine"
     KILL_JVM = "kill -9 of the active engine's JVM"
     FREEZE = "SIGSTOP of the active engine"
+    HOST_GONE = "loss, without a sign, of the host of the active engine"
 
 
 DEMO_ORDER = (Fault.KILL, Fault.KILL, Fault.KILL_JVM, Fault.FREEZE)
@@ -40,7 +42,7 @@ class Gap:
     epoch: int
     fault_time_us: int
     first_output_time_us: int
-    way_back: str
+    way_back: str = ""
 
     @property
     def gap_ms(self) -> float:
@@ -56,32 +58,40 @@ def _strike(fault: Fault, victim: EngineProcess) -> None:
         victim.freeze()
 
 
-def inject(cluster: Cluster, fault: Fault, first_output_after: Callable[[int], int | None]) -> Gap:
-    """Strike the active engine, wait for the first output under a newer epoch, then restart or thaw the victim.
+def gap_after(
+    cluster: Cluster, fault: Fault, strike: Callable[[EngineProcess], None], first_output_after: Callable[[int], int | None]
+) -> tuple[EngineProcess, Gap]:
+    """Strike the active engine and wait for the first output under a newer epoch: (the victim, the pause in the output).
 
-    `first_output_after(epoch)` gives the append time of the first output message of an epoch newer than `epoch`, or None. The
-    replacement starts only after that output, so that its start does not take part in the gap. A frozen engine that kept the
-    bus locked has been ended by its successor, and is restarted like a killed one. Returns when the victim's process is running
-    again; `cluster.wait_ready` tells when it is a spare.
+    `first_output_after(epoch)` gives the append time of the first output message of an epoch newer than `epoch`, or None.
     """
     wait_until(lambda: cluster.active() is not None, "an active engine to strike", _RECOVERY_TIMEOUT_S)
     victim = cluster.active()
     assert victim is not None
     epoch = cluster.leader().epoch
     struck_us = time.time_ns() // 1000
-    _strike(fault, victim)
+    strike(victim)
     wait_until(lambda: first_output_after(epoch) is not None, f"output after {fault.value}", _RECOVERY_TIMEOUT_S)
     first_us = first_output_after(epoch)
     assert first_us is not None
     leader = cluster.leader()
+    return victim, Gap(fault, victim.name, leader.holder, leader.epoch, struck_us, first_us)
+
+
+def inject(cluster: Cluster, fault: Fault, first_output_after: Callable[[int], int | None]) -> Gap:
+    """Strike the active engine, wait for the first output under a newer epoch, then restart or thaw the victim.
+
+    The replacement starts only after that output, so that its start does not take part in the gap. A frozen engine that kept the
+    bus locked has been ended by its successor, and is restarted like a killed one. Returns when the victim's process is running
+    again; `cluster.wait_ready` tells when it is a spare.
+    """
+    victim, gap = gap_after(cluster, fault, partial(_strike, fault), first_output_after)
     if fault is Fault.FREEZE and victim.is_running:
         victim.thaw()
-        way_back = "thawed"
-    else:
-        way_back = "had the bus locked, was ended and restarted" if fault is Fault.FREEZE else "restarted"
-        victim.wait_stopped()
-        cluster.start_engine(victim.name)
-    return Gap(fault, victim.name, leader.holder, leader.epoch, struck_us, first_us, way_back)
+        return replace(gap, way_back="thawed")
+    victim.wait_stopped()
+    cluster.start_engine(victim.name)
+    return replace(gap, way_back="had the bus locked, was ended and restarted" if fault is Fault.FREEZE else "restarted")
 
 
 def quantile(values: list[float], share: float) -> float:

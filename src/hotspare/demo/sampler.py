@@ -31,6 +31,7 @@ class Sampler:
     def __init__(self, path: Path, events: int, rate: float, is_spread: Callable[[], bool]) -> None:
         self._path, self._events, self._rate, self._is_spread = path, events, rate, is_spread
         self._stopped = threading.Event()
+        self._held = threading.Event()
         self.written = 0
         self._thread = threading.Thread(target=self._run, name="demo-sampler", daemon=True)
 
@@ -43,6 +44,9 @@ class Sampler:
         with self._path.open("a") as file:
             while self.written < self._events and not self._stopped.wait(_SLICE_S):
                 now = time.monotonic()
+                if self._held.is_set():
+                    last = now
+                    continue
                 left = self._events - self.written
                 in_reserve = left <= self._events * _RESERVE_SHARE and self._is_spread()
                 due += (now - last) * (min(self._rate, left / _RESERVE_S) if in_reserve else self._rate)
@@ -52,6 +56,13 @@ class Sampler:
                 file.write("".join(reading() for _ in range(count)))
                 file.flush()
                 self.written += count
+
+    def hold(self) -> None:
+        """No reading is written until `go_on`."""
+        self._held.set()
+
+    def go_on(self) -> None:
+        self._held.clear()
 
     @property
     def is_done(self) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hotspare.bus.naming import bad_topic, group_name, inbound_topic, outbound_topic
 from hotspare.bus.open import open_bus
-from hotspare.demo.faults import Fault, Gap, inject, plan_faults, quantile
+from hotspare.demo.faults import Fault, Gap, gap_after, inject, plan_faults, quantile
 from hotspare.demo.sampler import Sampler
 from hotspare.demo.site import Site
 from hotspare.engine.batch import BAD_STREAM, output_schema
@@ -100,7 +100,7 @@ class Demo:
         self.bus = open_bus(site.bus_url)
         engine_options = ("--store", site.store_url, *options.engine_options)
         self.cluster = Cluster(
-            self.project_file, site.bus_url, self.group, PREFIX, options.folder, engine_options, site.coordination_url
+            self.project_file, site.bus_url, self.group, PREFIX, options.folder, engine_options, site.coordination_url, site.places
         )
         self.readings = options.folder / "readings.csv"
         self.results = options.folder / "totals.csv"
@@ -196,6 +196,14 @@ class Demo:
             f"{len(self.report.gaps)}. {fault.value} {gap.victim}: {gap.successor} published {gap.gap_ms:.0f} ms later; "
             f"{gap.victim} {gap.way_back}"
         )
+        return gap
+
+    def strike_by(self, fault: Fault, strike: Callable[[EngineProcess], None]) -> Gap:
+        """Strike the active engine of a whole group in a way of the caller's, who brings it back, too."""
+        self.cluster.wait_ready()
+        victim, gap = gap_after(self.cluster, fault, strike, self.first_output_after)
+        self.report.gaps.append(gap)
+        self.say(f"{len(self.report.gaps)}. {fault.value} {victim.name}: {gap.successor} published {gap.gap_ms:.0f} ms later")
         return gap
 
     def _settle(self) -> None:

@@ -1,4 +1,4 @@
-"""The demo's site with real servers: three Kafka brokers and a ZooKeeper on this machine, for as long as the demo runs."""
+"""Sites with real servers, for as long as a demo runs: Kafka brokers and a ZooKeeper, on this machine or on hosts of their own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hotspare.demo.site import Site
+from hotspare.testing.hosts import Network
 from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 
@@ -49,3 +50,24 @@ def kafka_and_zookeeper(folder: Path, brokers: int = BROKERS) -> Iterator[Site]:
         stoppable = _OneBroker(kafka) if brokers > 1 else None
         store = (folder / "snapshots").as_uri()
         yield Site(kafka.url, zookeeper.url, store, stoppable, _ZooKeeper(zookeeper))
+
+
+BUS_HOST, COORDINATION_HOST = "bus", "coord"
+
+
+@contextmanager
+def on_hosts(folder: Path, engines: int) -> Iterator[Site]:
+    """A broker, a ZooKeeper and engines `engine-1` and so on, each on a host of its own of one network; the store is shared.
+
+    ClusterError where hosts cannot be made (`hosts.why_not`).
+    """
+    with Network(folder) as network:
+        names = [f"engine-{number}" for number in range(1, engines + 1)]
+        places = {name: network.host(name) for name in names}
+        bus, coordination = network.host(BUS_HOST), network.host(COORDINATION_HOST)
+        with (
+            KafkaServers.start(folder, places=(bus,)) as kafka,
+            ZooKeeperServer.start(folder / "zookeeper", coordination) as zookeeper,
+        ):
+            store = (folder / "snapshots").as_uri()
+            yield Site(kafka.url, zookeeper.url, store, None, _ZooKeeper(zookeeper), network, places)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from hotspare.coordination.open import default_coordination_url
 from hotspare.stores.open import default_store_url
+from hotspare.testing.hosts import Host, Network
 
 
 class Stoppable(Protocol):
@@ -22,13 +24,18 @@ class Stoppable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """URLs as `hotspare run` takes them. `brokers` and `coordinators` are None where the service is a file."""
+    """URLs as `hotspare run` takes them. `brokers` and `coordinators` are None where the service is a file.
+
+    `network` is None where everything runs on this machine; otherwise `places` says on which of its hosts an engine runs.
+    """
 
     bus_url: str
     coordination_url: str
     store_url: str
     brokers: Stoppable | None = None
     coordinators: Stoppable | None = None
+    network: Network | None = None
+    places: Mapping[str, Host] = field(default_factory=dict)
 
 
 def embedded(folder: Path, name: str = "demo.db") -> Site:

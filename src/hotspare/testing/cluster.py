@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import psutil
 from hotspare.coordination.contract import Leader, Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.errors import ClusterError
+from hotspare.testing.server_process import LOOPBACK, Place
 
 _POLL_S = 0.01
 _STOP_TIMEOUT_S = 20.0
@@ -46,6 +47,7 @@ class EngineProcess:
     name: str
     process: subprocess.Popen[bytes]
     log: Path
+    place: Place = LOOPBACK
 
     @property
     def is_running(self) -> bool:
@@ -95,7 +97,7 @@ class EngineProcess:
 
 @dataclass
 class Cluster:
-    """The engines of one group on this machine. `folder` gets their logs."""
+    """The engines of one group, on this machine or on hosts of a test network. `folder` gets their logs."""
 
     project: Path
     bus_url: str
@@ -104,6 +106,8 @@ class Cluster:
     folder: Path
     run_options: Sequence[str] = ()
     coordination_url: str = ""
+    places: Mapping[str, Place] = field(default_factory=dict)
+    """Where engines run that do not run on this machine itself, by their names."""
     engines: dict[str, EngineProcess] = field(default_factory=dict)
     others: list[EngineProcess] = field(default_factory=list)
     session_ids: list[int] = field(default_factory=list)
@@ -113,25 +117,34 @@ class Cluster:
         self.coordination = open_coordination(self.coordination_url or default_coordination_url(self.bus_url))
 
     def start_engine(self, name: str, *options: str) -> EngineProcess:
-        """Start `hotspare run`; `options` come after the cluster's own, so they win."""
-        arguments = ["run", str(self.project), "--bus", self.bus_url, "--prefix", self.prefix, "--engine", name]
-        if self.coordination_url:
-            arguments += ["--coordination", self.coordination_url]
-        engine = self._spawn(name, command(*arguments, *self.run_options, *options))
+        """Start `hotspare run` at its place; `options` come after the cluster's own, so they win."""
+        engine = self._spawn_engine(name, options, self.places.get(name, LOOPBACK))
         self.engines[name] = engine
         return engine
 
-    def start_other(self, name: str, *arguments: str) -> EngineProcess:
+    def start_twin(self, name: str, place: Place) -> EngineProcess:
+        """Start an engine of a name that is taken, somewhere else; it does not count as the engine of that name."""
+        twin = self._spawn_engine(name, (), place)
+        self.others.append(twin)
+        return twin
+
+    def _spawn_engine(self, name: str, options: Sequence[str], place: Place) -> EngineProcess:
+        arguments = ["run", str(self.project), "--bus", self.bus_url, "--prefix", self.prefix, "--engine", name]
+        if self.coordination_url:
+            arguments += ["--coordination", self.coordination_url]
+        return self._spawn(name, command(*arguments, *self.run_options, *options), place)
+
+    def start_other(self, name: str, *arguments: str, place: Place = LOOPBACK) -> EngineProcess:
         """Start another hotspare command (an adapter) beside the engines."""
-        other = self._spawn(name, command(*arguments))
+        other = self._spawn(name, command(*arguments), place)
         self.others.append(other)
         return other
 
-    def _spawn(self, name: str, arguments: Sequence[str]) -> EngineProcess:
+    def _spawn(self, name: str, arguments: Sequence[str], place: Place) -> EngineProcess:
         log = self.folder / f"{len(self.session_ids) + 1:03d}-{name}.log"
         with log.open("wb") as out:
             process = subprocess.Popen(  # noqa: S603 - our own command
-                list(arguments),
+                place.command(arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -139,7 +152,7 @@ class Cluster:
                 cwd=self.folder,
             )
         self.session_ids.append(process.pid)
-        return EngineProcess(name, process, log)
+        return EngineProcess(name, process, log, place)
 
     def leader(self) -> Leader:
         return self.coordination.leader(self.group)

@@ -1,6 +1,7 @@
-"""Real Kafka brokers on this machine (KRaft, one or three nodes), which can be killed, frozen, stopped and started one by one.
+"""Real Kafka brokers (KRaft, one or three nodes), which can be killed, frozen, stopped and started one by one.
 
-Each broker is a JVM that this process starts and that ends with it, however this process ends.
+They run on this machine or on hosts of a test network. Each is a JVM that this process starts and that ends with it, however this
+process ends.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,7 @@ from hotspare.errors import ClusterError
 from hotspare.runners.spark.jre import find_java
 from hotspare.testing.kafka_jars import class_path
 from hotspare.testing.kafka_secured import Secured
-from hotspare.testing.server_process import ServerProcess, free_ports
+from hotspare.testing.server_process import LOOPBACK, Place, ServerProcess, free_ports
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata  # type: ignore[attr-defined]
@@ -42,13 +44,17 @@ _SILENT.propagate = False
 class KafkaBroker(ServerProcess):
     """One node, broker and controller at once. `number` counts from 1."""
 
-    def __init__(self, number: int, port: int, controller_port: int, folder: Path, secured: Secured | None = None) -> None:
+    def __init__(self, number: int, place: Place, ports: tuple[int, int], folder: Path, secured: Secured | None = None) -> None:
         super().__init__("broker", (), folder)
+        self.place = place
         self.number = number
-        self.port = port
-        self.controller_port = controller_port
+        self.port, self.controller_port = ports
         self.folder = folder
         self.secured = secured
+
+    @property
+    def address(self) -> str:
+        return f"{self.place.address}:{self.port}"
 
 
 class KafkaServers:
@@ -57,18 +63,18 @@ class KafkaServers:
     def __init__(self, brokers: tuple[KafkaBroker, ...], secured: Secured | None = None) -> None:
         self.brokers = brokers
         self._secured = secured
-        self.bootstrap = ",".join(f"127.0.0.1:{broker.port}" for broker in brokers)
+        self.bootstrap = ",".join(broker.address for broker in brokers)
 
     @classmethod
-    def start(cls, folder: Path, brokers: int = 1, secured: Secured | None = None) -> KafkaServers:
+    def start(cls, folder: Path, brokers: int = 1, secured: Secured | None = None, places: Sequence[Place] = ()) -> KafkaServers:
         """Start fresh brokers that keep their data in `folder`, and return when all of them answer. ClusterError otherwise.
 
-        If `secured`, they are reached by TLS and its password only.
+        If `secured`, they are reached by TLS and its password only. `places` says where each runs; on this machine by default.
 
         With three, topics are replicated three times by default, and two replicas must have a message before it counts.
         """
         for attempt in range(_START_ATTEMPTS):
-            servers = cls(_layout(folder / f"kafka-{attempt}", brokers, secured), secured)
+            servers = cls(_layout(folder / f"kafka-{attempt}", tuple(places) or (LOOPBACK,) * brokers, secured), secured)
             try:
                 for broker in servers.brokers:
                     broker.launch()
@@ -120,7 +126,7 @@ class KafkaServers:
         deadline = time.monotonic() + timeout_s
         started = [broker for broker in self.brokers if broker.was_launched]
         for broker in started:
-            while not _listens(broker.port):
+            while not _listens(broker):
                 _check_starting(broker, deadline)
                 time.sleep(_POLL_S)
         while any(self._known_to(broker) != {b.number for b in started} for broker in started):
@@ -158,7 +164,7 @@ def _metadata(broker: KafkaBroker) -> ClusterMetadata | None:
 
     options = {} if broker.secured is None else broker.secured.client_options()
     with contextlib.suppress(KafkaException):
-        return AdminClient({"bootstrap.servers": f"127.0.0.1:{broker.port}", **options}, logger=_SILENT).list_topics(timeout=5)
+        return AdminClient({"bootstrap.servers": broker.address, **options}, logger=_SILENT).list_topics(timeout=5)
     return None
 
 
@@ -169,20 +175,20 @@ def _check_starting(broker: KafkaBroker, deadline: float) -> None:
         raise ClusterError(f"kafka broker {broker.number} did not start in time", detail=broker.log_tail())
 
 
-def _listens(port: int) -> bool:
+def _listens(broker: KafkaBroker) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        return probe.connect_ex((broker.place.address, broker.port)) == 0
 
 
-def _layout(folder: Path, count: int, secured: Secured | None) -> tuple[KafkaBroker, ...]:
+def _layout(folder: Path, places: Sequence[Place], secured: Secured | None) -> tuple[KafkaBroker, ...]:
     """Settings and formatted data folders of a new cluster."""
     if folder.exists():
         raise ClusterError(f"{folder} exists already", hint="give a folder of its own to each cluster")
-    ports = free_ports(2 * count)
+    ports = free_ports(2 * len(places))
     brokers = tuple(
-        KafkaBroker(number, ports[2 * number - 2], ports[2 * number - 1], folder / f"broker-{number}", secured)
-        for number in range(1, count + 1)
+        KafkaBroker(number, place, (ports[2 * number - 2], ports[2 * number - 1]), folder / f"broker-{number}", secured)
+        for number, place in enumerate(places, 1)
     )
     java = (str(find_java()), *_JVM_OPTIONS, "-cp", class_path())
     for broker in brokers:
@@ -192,7 +198,7 @@ def _layout(folder: Path, count: int, secured: Secured | None) -> tuple[KafkaBro
         settings.touch(0o600)
         settings.write_text("".join(f"{key}={value}\n" for key, value in _settings(broker, brokers).items()))
         logging_file = f"-Dlog4j2.configurationFile={broker.folder / 'log4j2.xml'}"
-        broker.command = (java[0], logging_file, *java[1:], "kafka.Kafka", str(settings))
+        broker.command = tuple(broker.place.command((java[0], logging_file, *java[1:], "kafka.Kafka", str(settings))))
     _format(java, brokers)
     return brokers
 
@@ -201,11 +207,11 @@ def _settings(broker: KafkaBroker, brokers: tuple[KafkaBroker, ...]) -> dict[str
     copies = min(3, len(brokers))
     in_sync = max(1, copies - 1)
     kind = "PLAINTEXT" if broker.secured is None else broker.secured.listener
-    listener, controller = f"{kind}://127.0.0.1:{broker.port}", f"CONTROLLER://127.0.0.1:{broker.controller_port}"
+    listener, controller = f"{kind}://{broker.address}", f"CONTROLLER://{broker.place.address}:{broker.controller_port}"
     return {
         "process.roles": "broker,controller",
         "node.id": broker.number,
-        "controller.quorum.voters": ",".join(f"{b.number}@127.0.0.1:{b.controller_port}" for b in brokers),
+        "controller.quorum.voters": ",".join(f"{b.number}@{b.place.address}:{b.controller_port}" for b in brokers),
         "controller.listener.names": "CONTROLLER",
         "listeners": f"{listener},{controller}",
         "advertised.listeners": listener,

@@ -8,12 +8,15 @@ import random
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from hotspare.errors import ClusterError
 
 STOP_TIMEOUT_S = 20.0
+_POLL_S = 0.02
 _LOG_TAIL_LENGTH = 2_000
 _PORTS = range(20_000, 32_000)
 """Below those that Linux gives to outgoing connections, so that a server finds its port free when it comes back."""
@@ -25,6 +28,28 @@ exec 3<&0
 exec "$@" </dev/null 3<&-
 """
 """Becomes the command; a child of it reads the pipe from the parent, and kills it when the pipe closes without a word."""
+
+
+class Place(Protocol):
+    """Where a process runs: this machine, or a host of a test network (`hosts.Host`)."""
+
+    @property
+    def address(self) -> str:
+        """Where others reach what listens there."""
+
+    def command(self, arguments: Sequence[str]) -> list[str]:
+        """The command that runs `arguments` there."""
+
+
+class _Loopback:
+    address = "127.0.0.1"
+
+    def command(self, arguments: Sequence[str]) -> list[str]:
+        return list(arguments)
+
+
+LOOPBACK: Place = _Loopback()
+"""This machine, reached by itself only."""
 
 
 class ServerProcess:
@@ -82,6 +107,14 @@ class ServerProcess:
         """SIGTERM, and SIGKILL when the time is over; returns when it has ended."""
         self._signal(signal.SIGTERM)
         self._wait(timeout_s)
+
+    def wait_for_word(self, word: str, timeout_s: float) -> None:
+        """Wait until its log has the word. ClusterError, with the log, where it ends before or the time is over."""
+        deadline = time.monotonic() + timeout_s
+        while word not in self.log_tail():
+            if not self.is_running or time.monotonic() > deadline:
+                raise ClusterError(f"{self.name} did not start", detail=self.log_tail())
+            time.sleep(_POLL_S)
 
     def log_tail(self) -> str:
         with contextlib.suppress(OSError), self.log.open("rb") as log:

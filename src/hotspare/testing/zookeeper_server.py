@@ -1,4 +1,4 @@
-"""A real ZooKeeper on this machine for tests and development: the one in PySpark's own jars, on the loopback interface only.
+"""A real ZooKeeper for tests and development: the one in PySpark's own jars, on the loopback interface or on a test network's host.
 
 It is a JVM that this process starts and that ends with it, however this process ends. It can be killed, frozen, and started again
 on the same data and port, and it can be told to end somebody's session.
@@ -18,7 +18,7 @@ import psutil
 
 from hotspare.errors import ClusterError
 from hotspare.runners.spark.jre import find_java
-from hotspare.testing.server_process import ServerProcess, free_ports
+from hotspare.testing.server_process import LOOPBACK, Place, ServerProcess, free_ports
 
 START_TIMEOUT_S = 60.0
 _START_ATTEMPTS = 3
@@ -44,7 +44,7 @@ _JVM_OPTIONS = (
 _SETTINGS = """tickTime={tick_ms}
 dataDir={data}
 clientPort={port}
-clientPortAddress=127.0.0.1
+clientPortAddress={address}
 admin.enableServer=false
 4lw.commands.whitelist=srvr
 maxClientCnxns=1000
@@ -57,19 +57,20 @@ SESSION_TIMEOUT_MS_MIN = 500
 
 
 class ZooKeeperServer:
-    """One server. `address` (`127.0.0.1:port`) stays the same while it is killed, stopped and started again."""
+    """One server. `address` (`host:port`) stays the same while it is killed, stopped and started again."""
 
-    def __init__(self, process: ServerProcess, port: int) -> None:
+    def __init__(self, process: ServerProcess, place: Place, port: int) -> None:
         self.process = process
         self.port = port
-        self.address = f"127.0.0.1:{port}"
+        self.address = f"{place.address}:{port}"
+        self._place = place
 
     @classmethod
-    def start(cls, folder: Path) -> ZooKeeperServer:
+    def start(cls, folder: Path, place: Place = LOOPBACK) -> ZooKeeperServer:
         """A server that keeps its data in `folder`, once it answers: fresh where there is none yet. ClusterError otherwise."""
         folder.mkdir(parents=True, exist_ok=True)
         for attempt in range(_START_ATTEMPTS):
-            server = cls._with_settings(folder, free_ports(1)[0])
+            server = cls._with_settings(folder, place, free_ports(1)[0])
             try:
                 server.restart()
             except ClusterError as error:
@@ -80,12 +81,13 @@ class ZooKeeperServer:
         raise AssertionError
 
     @classmethod
-    def _with_settings(cls, folder: Path, port: int) -> ZooKeeperServer:
+    def _with_settings(cls, folder: Path, place: Place, port: int) -> ZooKeeperServer:
         settings = folder / "zoo.cfg"
-        text = _SETTINGS.format(tick_ms=TICK_MS, data=folder / "data", port=port, session_timeout_ms_min=SESSION_TIMEOUT_MS_MIN)
+        data, least = folder / "data", SESSION_TIMEOUT_MS_MIN
+        text = _SETTINGS.format(tick_ms=TICK_MS, data=data, address=place.address, port=port, session_timeout_ms_min=least)
         settings.write_text(text, encoding="utf-8")
         command = (str(find_java()), *_JVM_OPTIONS, "-cp", _class_path(), _MAIN, str(settings))
-        return cls(ServerProcess("zookeeper", command, folder), port)
+        return cls(ServerProcess("zookeeper", place.command(command), folder), place, port)
 
     @property
     def url(self) -> str:
@@ -111,7 +113,9 @@ class ZooKeeperServer:
             time.sleep(_POLL_S)
 
     def _listens(self) -> bool:
-        """Whether it is this very process that has the port."""
+        """Whether it is this very process that has the port; on another host nobody else can have it."""
+        if self._place is not LOOPBACK:
+            return True
         with contextlib.suppress(psutil.Error):
             sockets = psutil.Process(self.process.process_id).net_connections("tcp")
             return any(s.status == psutil.CONN_LISTEN and s.laddr.port == self.port for s in sockets)
@@ -123,7 +127,7 @@ class ZooKeeperServer:
 
     def _asked(self, request: bytes) -> bytes:
         """All that is answered until the server hangs up; b"" where none answers."""
-        address = ("127.0.0.1", self.port)
+        address = (self._place.address, self.port)
         with contextlib.suppress(OSError), socket.create_connection(address, _ANSWER_TIMEOUT_S) as connection:
             connection.sendall(request)
             return connection.makefile("rb").read()

@@ -1,6 +1,6 @@
 """The long campaign: every scenario at random instants, each with a group of its own, on real servers or on the embedded bus.
 
-    make chaos                                   Kafka with three brokers, and ZooKeeper
+    make chaos                                   Kafka with three brokers, and ZooKeeper; then engines on hosts of their own
     make chaos ARGS="--site embedded --only E2 E16 --rounds 5 --seed 3"
 
 Exit status 0 only if after each scenario the delivered events are those of the uninterrupted run and no process is left over.
@@ -19,17 +19,24 @@ from pathlib import Path
 
 from hotspare.demo.scenario import Demo, DemoOptions, DemoReport
 from hotspare.demo.site import Site, embedded
+from hotspare.testing.hosts import why_not
+from tests.e2e.chaos.host_scenarios import HOST_SCENARIOS
 from tests.e2e.chaos.scenarios import SCENARIOS, Needs, Scenario
 
 EVENTS, RATE = 6_000, 300.0
 
 
 def play(
-    scenarios: Sequence[Scenario], site: Site, folder: Path, seed: int, say: Callable[[str], None]
+    scenarios: Sequence[Scenario],
+    site: Site,
+    folder: Path,
+    seed: int,
+    say: Callable[[str], None],
+    engine_options: tuple[str, ...] = (),
 ) -> tuple[DemoReport, list[str]]:
     """Play scenarios one after another on one group; returns the verdict and the processes that were left over."""
     folder.mkdir(parents=True, exist_ok=True)
-    options = DemoOptions(folder, site, EVENTS, RATE, spares=max(s.spares for s in scenarios))
+    options = DemoOptions(folder, site, EVENTS, RATE, spares=max(s.spares for s in scenarios), engine_options=engine_options)
     demo = Demo(options, say)
 
     def strikes(running: Demo) -> None:
@@ -48,15 +55,24 @@ def playable(scenarios: Sequence[Scenario], site: Site) -> list[Scenario]:
         has |= Needs.BROKERS
     if site.coordinators is not None:
         has |= Needs.COORDINATORS
+    if site.network is not None:
+        has |= Needs.HOSTS
     return [s for s in scenarios if s.needs in has]
 
 
-def _site(kind: str, folder: Path) -> AbstractContextManager[Site]:
+def _site(kind: str, scenario: Scenario, folder: Path) -> AbstractContextManager[Site]:
     if kind == "embedded":
         return nullcontext(embedded(folder))
-    from hotspare.demo.servers import kafka_and_zookeeper
+    from hotspare.demo.servers import kafka_and_zookeeper, on_hosts
 
-    return kafka_and_zookeeper(folder)
+    return on_hosts(folder, 1 + scenario.spares) if Needs.HOSTS in scenario.needs else kafka_and_zookeeper(folder)
+
+
+def _left_out(kind: str, scenario: Scenario) -> str:
+    """Why a scenario cannot be played, or ""."""
+    if Needs.HOSTS in scenario.needs:
+        return "the embedded bus is one host's" if kind == "embedded" else why_not()
+    return "the embedded bus has no servers" if kind == "embedded" and scenario.needs is not Needs.NOTHING else ""
 
 
 def _say(sentence: str) -> None:
@@ -70,15 +86,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
-    chosen = [s for s in SCENARIOS if options.only is None or s.row.split()[0] in options.only]
+    everything = (*SCENARIOS, *HOST_SCENARIOS)
+    chosen = [s for s in everything if options.only is None or s.row.split()[0] in options.only]
     failures = 0
     for seed in range(options.seed, options.seed + options.rounds):
         for number, scenario in enumerate(chosen):
+            reason = _left_out(options.site, scenario)
+            if reason:
+                print(f"{scenario.name}: left out, {reason}", flush=True)
+                continue
             folder = Path(tempfile.mkdtemp(prefix="hotspare-chaos-"))
-            with _site(options.site, folder) as site:
-                if not playable([scenario], site):
-                    print(f"{scenario.name}: left out, this site has no such servers", flush=True)
-                    continue
+            with _site(options.site, scenario, folder) as site:
                 report, left = play(
                     [scenario], site, folder / "run", seed * 100 + number, lambda text: print(f"   {text}", flush=True)
                 )

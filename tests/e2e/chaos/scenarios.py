@@ -33,6 +33,7 @@ class Needs(Flag):
     NOTHING = 0
     BROKERS = auto()
     COORDINATORS = auto()
+    HOSTS = auto()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from kazoo.client import KazooClient
 
 from hotspare.errors import ClusterError
 from hotspare.testing.cluster import wait_until
+from hotspare.testing.server_process import LOOPBACK
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 from tests.contract.material import child
 
@@ -68,7 +69,7 @@ def test_it_ends_when_its_starter_is_killed(tmp_path: Path) -> None:
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     with ZooKeeperServer.start(tmp_path / "one") as server:
-        other = ZooKeeperServer._with_settings(tmp_path / "one", server.port)
+        other = ZooKeeperServer._with_settings(tmp_path / "one", LOOPBACK, server.port)
         with pytest.raises(ClusterError, match="ended while it started") as refused:
             other.restart()
         assert "already in use" in refused.value.detail
