@@ -15,11 +15,8 @@ from hotspare.errors import CoordinationSuspended, StoreError
 from hotspare.ha.view import PeerStatus
 from hotspare.stores.contract import SnapshotInfo, StoredSnapshot
 from hotspare.stores.memory import MemoryStore
+from tests.simulation.calls import Died
 from tests.simulation.faults import FaultKind, FaultPlan
-
-
-class Died(Exception):
-    """The process ends in the middle of a call."""
 
 
 @dataclass

@@ -17,7 +17,8 @@ from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
 from hotspare.ha.roles import ENDS
-from tests.simulation.doors import Died, EngineClock
+from tests.simulation.calls import Died, Fiber
+from tests.simulation.doors import EngineClock
 from tests.simulation.kits import Kit, Raw
 
 _BYTES_MAX = 1 << 20
@@ -46,13 +47,14 @@ class Process:
     """Per stream that is kept for a time: (sequence, when it was computed by the engine's clock), rising."""
     jobs: list[Callable[[], None]] = field(default_factory=list)
     engine: GroupEngine = field(init=False)
-    steps: Iterator[object] = field(init=False)
     ended: str = ""
+    _main: Fiber = field(init=False)
+    _jobs_running: list[Fiber] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         member = Member(self.name, f"{self.name}:1", 1, self.life, "host", self.definition.project.hash, "", "", "", {}, {})
         self.engine = GroupEngine(self.definition, member, self.ports, self.folder)
-        self.steps = self._live()
+        self._main = Fiber(self._run)
 
     @property
     def door(self) -> str:
@@ -64,16 +66,25 @@ class Process:
         """What it keeps in memory, to look at; None while it joins."""
         return self.engine._state
 
-    def advance(self) -> str:
+    def is_ready(self, now_ms: int) -> bool:
+        """Whether it can do a step: it is not stopped, and a thread of it is not in the middle of a call."""
+        if self.paused_until_ms > now_ms:
+            return False
+        return self._main.ready_ms <= now_ms or any(job.ready_ms <= now_ms for job in self._jobs_running)
+
+    def advance(self, now_ms: int) -> str:
         """Do one step and say which comes next; `ended` is set when the process is over."""
         try:
-            if self.jobs and self.rng.random() < 0.3:
-                self.jobs.pop(0)()
+            job = self._job(now_ms)
+            if job is not None:
+                job.switch()
+                if job.dead:
+                    self._jobs_running.remove(job)
                 return "background job"
-            step = next(self.steps)
-        except StopIteration:
-            self.ended = self.engine.stopped_reason or "ended"
-            return self.ended
+            step = self._main.switch()
+            if self._main.dead:
+                self.ended = self.engine.stopped_reason or "ended"
+                return self.ended
         except Died as death:
             self.ended = f"dies {death}"
             return self.ended
@@ -81,6 +92,26 @@ class Process:
             self.ended = f"dies of {error.message}"
             return self.ended
         return getattr(step, "sentence", str(step))
+
+    def _job(self, now_ms: int) -> Fiber | None:
+        """The background job that goes on in this step, if one does."""
+        ready = [job for job in self._jobs_running if job.ready_ms <= now_ms]
+        if (ready or self.jobs) and (self._main.ready_ms > now_ms or self.rng.random() < 0.3):
+            if not ready:
+                self._jobs_running.append(Fiber(self.jobs.pop(0)))
+                return self._jobs_running[-1]
+            return ready[0]
+        return None
+
+    def end(self) -> None:
+        """SIGKILL: no thread of it does anything any more."""
+        for fiber in (self._main, *self._jobs_running):
+            fiber.end()
+        self.ended = self.ended or "killed"
+
+    def _run(self) -> None:
+        for step in self._live():
+            self._main.parent.switch(step)  # type: ignore[union-attr]
 
     def _live(self) -> Iterator[object]:
         plan = yield from self.engine.start_steps()

@@ -94,8 +94,10 @@ class Healing:
         for name in world.names:
             if name not in world.processes and name in (self.alone or name):
                 world.start(name)
-        world.advance(rng.choice(world.awake()))
-        world.now_ms += rng.choice(self.clock_steps_ms)
+        awake = world.awake()
+        if awake:
+            world.advance(rng.choice(awake))
+        world.pass_time(rng.choice(self.clock_steps_ms))
 
     def _is_delivered(self) -> bool:
         delivered = self.world.observer.delivered()

@@ -216,10 +216,11 @@ def lease_is_a_fence() -> Any:
 
     def fence(action: do.Fence, state: GroupState, ports: Ports) -> None:
         if state.predecessor is not None and ports.clock_ms() >= state.predecessor_lease_end_ms:
-            producer = ports.bus.producer(state.group, state.topics.output_topics)
-            producer._generation = producer._bus.generations.get(state.group, 0)  # type: ignore[attr-defined]
-            producer._bus.epochs[state.group] = action.epoch  # type: ignore[attr-defined]
-            state.producer, state.step = producer, Step.FENCED
+            state.producer = ports.bus.producer(state.group, state.topics.output_topics)
+            producer = state.producer.inner  # type: ignore[attr-defined]
+            producer._generation = producer._bus.generations.get(state.group, 0)
+            producer._bus.epochs[state.group] = action.epoch
+            state.step = Step.FENCED
         else:
             right(action, state, ports)
 

@@ -22,7 +22,7 @@ from hotspare.ha.settings import OnDivergence
 from hotspare.model.quality import PRECISE
 from tests.simulation.checkers import Violation
 from tests.simulation.engines import Process
-from tests.simulation.faults import DAMAGES, TRIMS, FaultKind, FaultPlan
+from tests.simulation.faults import DAMAGES, PENDING, TRIMS, FaultKind, FaultPlan
 from tests.simulation.healing import Healing
 from tests.simulation.kits import Kit, fast_kit, real_kit
 from tests.simulation.strikes import Striker, drawn_quality
@@ -71,6 +71,7 @@ def run_seed(
     except Exception as error:
         failure = f"broke: {type(error).__name__}: {error}"
         trace(failure)
+    world.close()
     shutil.rmtree(world.folder, ignore_errors=True)
     delivered = sum(world.observer.delivered().values())
     return Outcome(seed, failure, steps + healing.steps, world.observer.commits, delivered, healing.longest)
@@ -98,6 +99,7 @@ def _world(
     kit = kit or fast_kit()
     qualities = {o.stream: quality for o in kit.topics.outbound if (quality := drawn_quality(rng, o.stream)) != PRECISE}
     world = World(rng, names, plan, folder / str(seed), trace, rng.choice(list(Fencing)), settings, kit, qualities)
+    world.pace.draw()
     kinds = ", ".join(sorted(kind.value for kind in enabled)) or "none"
     told = "".join(f"; {stream} {quality}" for stream, quality in qualities.items())
     trace(f"seed {seed}: engines {', '.join(names)}; fencing {world.fencing.value}{told}; faults: {kinds}")
@@ -107,7 +109,7 @@ def _world(
 def _drawn(rng: random.Random, favoured: frozenset[FaultKind]) -> set[FaultKind]:
     """The faults of a run."""
     share = rng.choice((0.1, 0.25, 0.5, 0.75))
-    enabled = {kind for kind in FaultKind if rng.random() < share} | favoured
+    enabled = {kind for kind in FaultKind if rng.random() < share and kind not in PENDING} | favoured
     if enabled & TRIMS and enabled & DAMAGES:
         enabled -= DAMAGES if favoured & TRIMS or (rng.random() < 0.5 and not favoured & DAMAGES) else TRIMS
     return enabled
@@ -133,7 +135,7 @@ def _wild(world: World) -> int:
         awake = world.awake()
         if awake:
             _advance(world, rng.choices(awake, [speed[p.name] for p in awake])[0])
-        world.now_ms += rng.choice(_CLOCK_STEPS_MS)
+        world.pass_time(rng.choice(_CLOCK_STEPS_MS))
     return steps
 
 

@@ -52,7 +52,7 @@ class Script:
         for process in self.world.awake():
             if (not names or process.name in names) and process.name in self.world.processes:
                 self.world.advance(process)
-        self.world.now_ms += clock_ms
+        self.world.pass_time(clock_ms)
 
     def until(self, condition: Callable[[], bool], *names: str, clock_ms: int = 1) -> int:
         """Turns until the condition holds; how many it took. AssertionError with the story where it never does."""

@@ -21,6 +21,7 @@ from hotspare.ha.settings import GroupSettings
 from hotspare.ha.view import PeerStatus
 from hotspare.model.quality import PRECISE, Quality
 from hotspare.stores.contract import SnapshotStatus, StoredSnapshot
+from tests.simulation.calls import COORDINATION, STORE, Calls, Pace, Timed, TimedBus
 from tests.simulation.checkers import Gap, Observer, Violation
 from tests.simulation.codec import StreamCodec
 from tests.simulation.doors import EngineClock, SimulatedPeers, UnreliableBus, UnreliableCoordination, UnreliableStore
@@ -93,6 +94,8 @@ class World:
 
     def __post_init__(self) -> None:
         self.plan.now_ms = lambda: self.now_ms
+        self.pace = Pace(self.plan)
+        self.calls = Calls(lambda: self.now_ms, self.pace)
         faults = BusFaultSource(self.plan, lambda: self.bus.fence_late(GROUP))
         self.bus = MemoryBus(lambda: (self.now_ms + self.bus_jump_ms) * 1000, faults, self.fencing, self._landed)
         self.coordination = MemoryCoordination(lambda: self.now_ms + self.service_jump_ms, CoordinationFaultSource(self.plan))
@@ -113,10 +116,11 @@ class World:
         rate = self.rng.choice(_CLOCK_RATES) if FaultKind.CLOCK_RATE in self.plan.enabled else 1.0
         clock = EngineClock(lambda: self.now_ms, 7919.0 * len(self.lives) + 13 * life, rate)
         door = f"{name}#{life}"
+        coordination = UnreliableCoordination(self.coordination.client(door), self.plan)
         ports = Ports(
-            bus=UnreliableBus(self.bus, door, self.plan),
-            coordination=UnreliableCoordination(self.coordination.client(door), self.plan),  # type: ignore[arg-type]
-            store=self.store,
+            bus=TimedBus(UnreliableBus(self.bus, door, self.plan), self.calls, door),  # type: ignore[arg-type]
+            coordination=Timed(coordination, self.calls, door, COORDINATION),  # type: ignore[arg-type]
+            store=Timed(self.store, self.calls, door, STORE),  # type: ignore[arg-type]
             peers=SimulatedPeers(lambda holder, holder_life: self._judge(name, holder, holder_life)),
             codec=self.codec,
             clock_ms=clock,
@@ -225,7 +229,8 @@ class World:
         """SIGKILL: what was in memory is gone, what was durable stays."""
         process = self.processes.pop(name)
         self.died_ms[name, process.life] = self.now_ms
-        process.steps = iter(())
+        process.end()
+        self.calls.forget(process.door, self.rng)
         if self.plan.lock_holder == name:
             self.plan.lock_holder = ""
         self.trace(f"{self.now_ms} {name} is killed")
@@ -243,11 +248,22 @@ class World:
             holder = self.processes.get(self.plan.lock_holder)
             if holder is None or holder.paused_until_ms <= self.now_ms:
                 self.plan.lock_holder = ""
-        return [p for p in self.processes.values() if p.paused_until_ms <= self.now_ms]
+        return [p for p in self.processes.values() if p.is_ready(self.now_ms)]
+
+    def pass_time(self, ms: int) -> None:
+        """Time goes on, and calls that are under way take effect in it."""
+        until_ms = self.now_ms + ms
+        while self.calls.underway and (call := self.calls.next_due(until_ms)):
+            self.now_ms = max(self.now_ms, call.due_ms)
+            commits = self.observer.commits
+            call.take_effect()
+            if self.observer.commits != commits:
+                self._wake_at_commit()
+        self.now_ms = until_ms
 
     def advance(self, process: Process) -> str:
         commits = self.observer.commits
-        step = process.advance()
+        step = process.advance(self.now_ms)
         if self.observer.commits != commits:
             self._wake_at_commit()
         self._note_computed(process)
@@ -258,9 +274,15 @@ class World:
         if step != "idles":
             self.trace(f"{self.now_ms} {process.name} {step}")
         if process.ended:
+            process.end()
             self.processes.pop(process.name, None)
             self.died_ms[process.name, process.life] = self.now_ms
         return step
+
+    def close(self) -> None:
+        """The end of the run: no engine goes on."""
+        for process in self.processes.values():
+            process.end()
 
     def _note_computed(self, process: Process) -> None:
         """When an engine computed the outputs of streams that are kept for a time."""

@@ -23,14 +23,21 @@ ACTIONS_PER_CYCLE_MAX = 200
 
 
 def steps(state: GroupState, ports: Ports) -> Iterator[do.Action]:
-    """Yield each action that is due before it is performed, until nothing is due."""
+    """Yield each action that is due before it is performed, until nothing is due that this cycle has not done before.
+
+    What falls due again while slow calls are under way waits for the next cycle: the next batch comes first, or it never would.
+    Publishing is repeated, as what is held comes to an end.
+    """
+    done: list[do.Action] = []
     for _ in range(ACTIONS_PER_CYCLE_MAX):
         snapshots.take_note_of_written(state, ports)
         due = decide.decide(view_of(state, ports))
-        if not due:
+        action = next((each for each in due if isinstance(each, do.Publish) or each not in done), None)
+        if action is None:
             return
-        yield due[0]
-        perform.perform(due[0], state, ports)
+        done.append(action)
+        yield action
+        perform.perform(action, state, ports)
 
 
 def next_due_ms(state: GroupState, ports: Ports) -> int | None:

@@ -1,0 +1,196 @@
+"""Calls that take time: while one is under way its engine is busy with it, and everything else goes on.
+
+A call reaches the other side after a while, takes effect there, and its answer takes a while to come back. An engine that is
+stopped meanwhile gets the answer when it goes on; of one that is killed, the call may take effect all the same.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from typing import Any
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+from hotspare.errors import HotspareError
+from tests.simulation.faults import FaultKind, FaultPlan
+
+
+class CallKind(Enum):
+    """What a call is to; scripts and runs set how long each kind takes."""
+
+    READ = "read"
+    APPEND = "append"
+    FENCE = "fence"
+    PROGRESS = "progress"
+    PUBLISH = "publish"
+    COORDINATION = "coordination"
+    STORE = "store"
+
+
+class Died(Exception):
+    """The process ends in the middle of a call."""
+
+
+class Fiber(greenlet):
+    """One thread of a simulated process. It can be left in the middle of a call, and ended there."""
+
+    ready_ms: int = -1
+    """Until when its call is under way, by the world's time."""
+
+    def end(self) -> None:
+        """Nothing of it happens any more; callable from another fiber."""
+        if self and self is not getcurrent():
+            self.parent = getcurrent()
+            self.throw(GreenletExit)
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call under way: when it takes effect, and what came of it."""
+
+    due_ms: int
+    number: int
+    caller: str
+    effect: Callable[[], Any]
+    answer: Any = None
+    error: Exception | None = None
+
+    def take_effect(self) -> None:
+        try:
+            self.answer = self.effect()
+        except (HotspareError, Died) as error:  # any other is a finding, and not for the engine
+            self.error = error
+
+
+@dataclass
+class Calls:
+    """The calls of all engines. `duration` says of an engine's call how many ms pass before it takes effect, and then until its
+    answer is there."""
+
+    now_ms: Callable[[], int]
+    duration: Callable[[str, CallKind], tuple[int, int]]
+    underway: list[_Call] = field(default_factory=list)
+    made: int = 0
+    slow: int = 0
+
+    def make(self, caller: str, kind: CallKind, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        fiber = getcurrent()
+        self.made += 1
+        before_ms, after_ms = self.duration(caller, kind) if isinstance(fiber, Fiber) else (0, 0)
+        if not before_ms and not after_ms:
+            return call(*arguments, **options)
+        self.slow += 1
+        now_ms = self.now_ms()
+        fiber.ready_ms = now_ms + before_ms + after_ms  # type: ignore[attr-defined]
+        made = _Call(now_ms + before_ms, self.slow, caller, partial(call, *arguments, **options))
+        if before_ms:
+            self.underway.append(made)
+        else:
+            made.take_effect()
+        fiber.parent.switch(f"waits until {fiber.ready_ms} for {kind.value}")  # type: ignore[attr-defined, union-attr]
+        if made.error is not None:
+            raise made.error
+        return made.answer
+
+    def next_due(self, until_ms: int) -> _Call | None:
+        """The next call that takes effect by then, taken out."""
+        due = min((c for c in self.underway if c.due_ms <= until_ms), key=lambda c: (c.due_ms, c.number), default=None)
+        if due is not None:
+            self.underway.remove(due)
+        return due
+
+    def forget(self, caller: str, rng: random.Random) -> None:
+        """The caller is dead: what it asked for happens, or does not."""
+        self.underway = [c for c in self.underway if c.caller != caller or rng.random() < 0.5]
+
+
+class Timed:
+    """A door of an engine whose calls take time; `kinds` says which are of what kind, the others are at once."""
+
+    def __init__(self, inner: Any, calls: Calls, caller: str, kinds: Mapping[str, CallKind]) -> None:
+        self.inner = inner
+        self._calls = calls
+        self._caller = caller
+        self._kinds = kinds
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self.inner, name)
+        kind = self._kinds.get(name)
+        return call if kind is None else partial(self._calls.make, self._caller, kind, call)
+
+
+def _kinds(**names: Iterable[str]) -> dict[str, CallKind]:
+    return {name: CallKind[kind] for kind, group in names.items() for name in group}
+
+
+PRODUCER = _kinds(FENCE=("fence",), PROGRESS=("progress",), PUBLISH=("publish",))
+BUS = _kinds(
+    READ=("read", "begin_offset", "end_offset", "newest_with_header", "retention_ms", "topics"),
+    APPEND=("append", "append_guarded", "create_topic"),
+    PROGRESS=("progress",),
+)
+COORDINATION = _kinds(
+    COORDINATION=(
+        *("join", "leave", "members", "leader", "campaign", "renew", "release"),
+        *("switchover_asked", "withdraw_switchover", "fact", "set_fact_once"),
+    )
+)
+STORE = _kinds(STORE=("put", "confirm", "keep", "list", "discard", "get"))
+
+
+class TimedBus(Timed):
+    """A bus whose producers' calls take time too."""
+
+    def __init__(self, inner: Any, calls: Calls, caller: str) -> None:
+        super().__init__(inner, calls, caller, BUS)
+
+    def producer(self, group: str, output_topics: Any) -> Timed:
+        return Timed(self.inner.producer(group, output_topics), self._calls, self._caller, PRODUCER)
+
+
+_SPIKES_MS = (2, 5, 20, 60, 130, 200)
+"""Up to some leases; most are short."""
+_STEADY_MS: dict[CallKind, tuple[int, ...]] = {
+    CallKind.READ: (0, 0, 1),
+    CallKind.APPEND: (0, 1, 3),
+    CallKind.FENCE: (0, 3, 10),
+    CallKind.PROGRESS: (0, 1, 4),
+    CallKind.PUBLISH: (0, 2, 6),
+    CallKind.COORDINATION: (0, 1, 2),
+    CallKind.STORE: (0, 3, 30),
+}
+_SLOW_FENCES_MS = (40, 80, 140)
+
+
+@dataclass
+class Pace:
+    """How long the calls of a run take. What is steady stays when the world heals."""
+
+    plan: FaultPlan
+    steady_ms: dict[CallKind, int] = field(default_factory=dict)
+    set_ms: dict[tuple[str, CallKind], int] = field(default_factory=dict)
+    """By a script: per engine, "" for all."""
+
+    def draw(self) -> None:
+        """The steady part of a run."""
+        rng, enabled = self.plan.rng, self.plan.enabled
+        if FaultKind.SLOW_WORLD in enabled:
+            self.steady_ms = {kind: rng.choice(most) for kind, most in _STEADY_MS.items()}
+        if FaultKind.SLOW_FENCE in enabled:
+            self.steady_ms[CallKind.FENCE] = rng.choice(_SLOW_FENCES_MS)
+
+    def __call__(self, caller: str, kind: CallKind) -> tuple[int, int]:
+        if self.set_ms:
+            engine = caller.partition("#")[0]
+            total_ms = self.set_ms.get((engine, kind), self.set_ms.get(("", kind), 0))
+            return total_ms - total_ms // 2, total_ms // 2
+        rng, most_ms = self.plan.rng, self.steady_ms.get(kind, 0)
+        total_ms = rng.randint((most_ms + 1) // 2, most_ms) if most_ms else 0
+        if self.plan.happens(FaultKind.SLOW_CALLS, 0.02):
+            total_ms += rng.choice(_SPIKES_MS)
+        before_ms = rng.randint(0, total_ms) if total_ms else 0
+        return before_ms, total_ms - before_ms
