@@ -10,6 +10,7 @@ from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import LONG_AGO_MS, GroupState, committed_sequence
 from hotspare.ha.held import HeldStream
 from hotspare.ha.ports import Ports
+from hotspare.ha.progress_points import ProgressPoints
 from hotspare.ha.roles import Role
 from hotspare.ha.view import Difference
 from hotspare.model.quality import QualityKind
@@ -20,24 +21,30 @@ def note_progress(state: GroupState, ports: Ports, progress: Mapping[str, Progre
     for stream, news in progress.items():
         if stream in state.held.streams and news.sequence >= committed_sequence(state, stream):
             state.committed[stream] = news
+            state.ahead.setdefault(stream, ProgressPoints()).add(news)
     settle(state, ports)
 
 
 def settle(state: GroupState, ports: Ports) -> None:
-    """Let go of every held output that is known to be committed, held or not yet computed, after comparing it.
+    """Compare every output at which progress was read, once it is computed, and let go of all that are known to be committed.
 
     An engine that has not come as far as what is committed lets go of all it has; it is compared when it gets there.
     """
     for stream, progress in state.committed.items():
         held = state.held.streams[stream]
-        if held.last_sequence < progress.sequence:
-            held.drop_through(held.last_sequence)
-        elif progress.sequence > state.verified.get(stream, 0):
-            _compare(state, ports, stream, progress)
+        for point in state.ahead[stream].take_through(held.last_sequence) if stream in state.ahead else ():
+            if point.sequence > state.verified.get(stream, 0):
+                _compare(state, ports, stream, point)
+        through = min(progress.sequence, held.last_sequence)
+        if stream in state.differences:
+            held.let_go(through)  # another spare may show that its digests are the same
+        else:
+            held.drop_through(through)
+            held.forget_digests(through)
 
 
 def _compare(state: GroupState, ports: Ports, stream: str, progress: Progress) -> None:
-    """The same sequence with another id or digest: these are not the group's outputs, and nothing is let go."""
+    """The same sequence with another id or digest: these are not the group's outputs."""
     held = state.held.streams[stream]
     mark = held.mark_at(progress.sequence)
     digest = held.digest_at(progress.sequence) if mark is None else mark.digest
@@ -47,8 +54,6 @@ def _compare(state: GroupState, ports: Ports, stream: str, progress: Progress) -
         state.verified[stream] = progress.sequence
         state.unproven.discard(stream)
         state.differences.pop(stream, None)
-        held.drop_through(progress.sequence)
-        held.forget_digests(progress.sequence)
         return
     known = state.differences.get(stream)
     if known is not None and known.epoch == progress.epoch:
@@ -67,6 +72,7 @@ def accept_committed(state: GroupState) -> None:
             state.unproven.add(stream)
         state.verified[stream] = progress.sequence
         state.held.streams[stream].drop_through(progress.sequence)
+    state.ahead.clear()
     state.differences.clear()
     state.overrules = False
 

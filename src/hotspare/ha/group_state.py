@@ -14,6 +14,7 @@ from hotspare.engine.batch import NextInput
 from hotspare.ha.core import Core
 from hotspare.ha.held import HeldOutputs
 from hotspare.ha.ports import Ports
+from hotspare.ha.progress_points import ProgressPoints
 from hotspare.ha.qualities import Qualities
 from hotspare.ha.roles import Role, Step
 from hotspare.ha.settings import GroupSettings, GroupTopics
@@ -118,6 +119,8 @@ class GroupState:
     predecessor_lease_end_ms: int = 0
     progress_read_ms: int = LONG_AGO_MS
     committed: dict[str, Progress] = field(default_factory=dict)
+    ahead: dict[str, ProgressPoints] = field(default_factory=dict)
+    """Per stream, progress that was read and that this engine's outputs have not reached."""
     verified: dict[str, int] = field(default_factory=dict)
     """Per stream, the highest committed sequence at which this engine's digest was compared and equal, or was overruled."""
     unproven: set[str] = field(default_factory=set)

@@ -1,0 +1,48 @@
+"""Committed progress that an engine has still to reach: the points at which its outputs are compared when it gets there.
+
+A spare reads progress several times a second and may be minutes behind it. What it reads must not replace what it has read
+before: the newest point alone would move away as fast as the spare comes on, and nothing would ever be compared.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from hotspare.bus.contract import Progress
+
+POINTS_MAX = 256
+"""About 25 s of lag at ten readings a second are kept point by point; a longer lag is compared at fewer places."""
+
+
+class ProgressPoints:
+    """Points of one stream, rising. Not thread-safe."""
+
+    def __init__(self, points_max: int = POINTS_MAX) -> None:
+        self._points_max = points_max
+        self._points: deque[Progress] = deque()
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def add(self, point: Progress) -> None:
+        """The newest point. Beyond the limit one between the oldest and the newest goes, where the others stand closest."""
+        if self._points and point == self._points[-1]:
+            return
+        self._points.append(point)
+        if len(self._points) > max(2, self._points_max):
+            del self._points[self._closest()]
+
+    def take_through(self, sequence: int) -> list[Progress]:
+        """Take out the points at or before `sequence`, oldest first."""
+        taken = []
+        while self._points and self._points[0].sequence <= sequence:
+            taken.append(self._points.popleft())
+        return taken
+
+    def clear(self) -> None:
+        self._points.clear()
+
+    def _closest(self) -> int:
+        """The place of the inner point without which the widest gap between two points grows least."""
+        sequences = [point.sequence for point in self._points]
+        return min(range(1, len(sequences) - 1), key=lambda i: sequences[i + 1] - sequences[i - 1])
