@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hotspare.engine.batch import BAD_TYPE, HEAD_COLUMNS, MessageFormat, RowKind, arrow_fields, decoded_schema
 from hotspare.engine.codec import arrow_block, avro_block
@@ -27,7 +28,7 @@ from hotspare.engine.elementwise import Rows
 from hotspare.engine.stateless import Chain, compile_chain
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
-from hotspare.model.types import Schema
+from hotspare.model.types import FieldType, Schema
 
 if TYPE_CHECKING:
     from hotspare.engine.plan import Plan
@@ -165,7 +166,7 @@ def _decoded(
         rows = np.flatnonzero(mine & (format_ == number))
         chosen = values if len(rows) == len(values) else values.take(pa.array(rows))
         found, refused = _by_format(head, int(number), chosen)
-        events += [_renumbered(e, rows) for e in found]
+        events += [_with_plain_keys(_renumbered(e, rows), head.schema) for e in found]
         bad += [BadRow(int(rows[b.message]), b.index, b.reason, b.sentence, b.text) for b in refused]
     bad = _without_numbers(bad, events, head.window)
     if head.chain is not None:
@@ -219,6 +220,18 @@ def _by_format(head: TopicHead, number: int, values: pa.Array) -> tuple[list[Dec
 
 def _renumbered(rows: DecodedRows, messages: Rows) -> DecodedRows:
     return DecodedRows(messages[rows.message], rows.index, rows.opcode, rows.flags, rows.columns)
+
+
+def _with_plain_keys(rows: DecodedRows, schema: Schema) -> DecodedRows:
+    """Keys that are equal get equal bits: -0.0 is 0.0, and every NaN the same one."""
+    doubles = [i for i in schema.key_indexes if schema.fields[i].type is FieldType.DOUBLE]
+    if not doubles:
+        return rows
+    columns = list(rows.columns)
+    for i in doubles:
+        key = columns[i]
+        columns[i] = pc.if_else(pc.equal(key, 0.0), 0.0, pc.if_else(pc.is_nan(key), float("nan"), key))
+    return DecodedRows(rows.message, rows.index, rows.opcode, rows.flags, columns)
 
 
 def _event_piece(head: TopicHead, topic: int, rows: DecodedRows) -> _Piece:

@@ -3,7 +3,8 @@
 Semantics (SPEC A8-A13, A19-A23), where the sources leave a choice open:
 
 - An update block on an unknown key inserts: retention may have forgotten the row that its window still had. One whose old values
-  stand under another key inserts or updates the new one and deletes the old one.
+  stand under another key inserts or updates the new one and deletes the old one. One that is refused deletes the row: where it
+  came from, its old values are no more.
 - With retention, deleting an unknown key is no mistake, for the same reason; without, it is refused.
 - Outputs of resolved events carry the flags of their event without PARTIAL, because the stored row is whole; retention deletes
   carry RETENTION alone, and the rank of the row or heartbeat that caused them, after what that row itself put out.
@@ -94,7 +95,7 @@ class Relation:
         self.shape = shape
         self.policy = policy
         self._keys = np.array(shape.keys, np.int64)
-        self._twin: weakref.ref[Relation] | None = None
+        self._twins: list[weakref.ref[Relation]] = []
         self._queue: RowQueue | None = None
         self._scratch = _output(0, 0, 0)
         self._rows = self._fresh(0)
@@ -174,10 +175,11 @@ class Relation:
 
     def freeze(self) -> Relation:
         twin = Relation.__new__(Relation)
-        twin.shape, twin.policy, twin._keys, twin._twin = self.shape, self.policy, self._keys, None
+        twin.shape, twin.policy, twin._keys, twin._twins = self.shape, self.policy, self._keys, []
         twin._queue = None if self._queue is None else self._queue.freeze()
         twin._rows = self._rows._replace(state=self._rows.state.copy())
-        self._twin = weakref.ref(twin)
+        self._twins = [ref for ref in self._twins if ref() is not None]
+        self._twins.append(weakref.ref(twin))
         return twin
 
     def columns(self) -> Columns:
@@ -210,7 +212,7 @@ class Relation:
         state = expect(columns, "state", np.dtype(np.int64), (len(_PERSISTED),)).array
         if not valid[:, list(self.shape.keys)].all():
             raise SnapshotDamaged("a page holds a row without a key")
-        self._twin, self._queue = None, None
+        self._twins, self._queue = [], None
         self._rows = self._fresh(0)
         self._rows.state[list(_PERSISTED)] = state
         self._begin_queue(count)
@@ -227,7 +229,7 @@ class Relation:
     def _end_queue(self) -> None:
         assert self._queue is not None
         lanes, valid, times = self._queue.rows()
-        self._queue, self._twin = None, None
+        self._queue, self._twins = None, []
         self._fill(lanes, valid, times if len(times) else np.zeros(len(lanes), np.int64))
 
     def _fill(self, lanes: Int64s, valid: Bools, times: Int64s) -> None:
@@ -269,11 +271,11 @@ class Relation:
             k.boundary_passed(self._rows.state, self.policy, np.int64(timeline.time_us[0]))
 
     def _own(self) -> None:
-        """Stop sharing with a snapshot that is still being written."""
-        if self._twin is not None and self._twin() is not None:
+        """Stop sharing with snapshots that are still being written."""
+        if any(ref() is not None for ref in self._twins):
             rows = self._rows
             self._rows = rows._replace(lanes=rows.lanes.copy(), valid=rows.valid.copy(), meta=rows.meta.copy())
-        self._twin = None
+        self._twins = []
 
     def _room(self, outputs: int, count: int, live: int) -> k.Output:
         """Where the kernel writes; kept from call to call, because fresh memory is slow to touch."""

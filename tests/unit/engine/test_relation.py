@@ -82,6 +82,9 @@ class Model:
         partial = bool(event.flags & PARTIAL) and old is not None
         time = event.event_time if self.policy.by_event else event.time
         if time is None and not partial:
+            if event.opcode == UPDATE_BLOCK and old is not None:
+                self.rows.remove(old)
+                self.outputs.append((rank, DELETE, flags, old[0]))
             return self._refuse(rank, k.REFUSED_NULL_TIME)
         values: tuple[int | None, ...] = event.values
         if old is None:
@@ -262,6 +265,20 @@ def test_frozen_relation_stays() -> None:
     relation.freeze()
     relation.settle(relation.apply(*chunk_of([])[:2]))
     assert relation.lanes is own
+
+
+def test_of_two_frozen_twins_the_second_may_go_first() -> None:
+    """Two snapshots may be written at once; when one is done, the other still holds what was there."""
+    relation = Relation(SHAPE)
+    relation.settle(relation.apply(*chunk_of([Event(INSERT, NORMAL, (i, 0, i), None, 0) for i in range(5)])[:2]))
+    first, second = relation.freeze(), relation.freeze()
+    before = {name: column.array.tolist() for name, column in first.columns().items()}
+    del second
+    relation.settle(
+        relation.apply(*chunk_of([Event(UPDATE, NORMAL, (1, 0, 9), None, 0), Event(DELETE, NORMAL, (0, 0, 0), None, 0)])[:2])
+    )
+    relation.settle(relation.apply(*chunk_of([Event(INSERT, NORMAL, (7, 0, 7), None, 0)])[:2]))
+    assert {name: column.array.tolist() for name, column in first.columns().items()} == before
 
 
 def test_damaged_columns_are_refused() -> None:

@@ -98,6 +98,14 @@ def test_a_branch_that_is_not_taken_does_not_fail(text: str) -> None:
     assert failures == []
 
 
+@pytest.mark.parametrize("text", ["if(b = 0, t, d)", "coalesce(if(b = 0, t, null), d)", "case when b <> 0 then d else t end"])
+def test_a_date_that_no_stamp_holds_fails_only_where_it_is_taken(text: str) -> None:
+    """A date becomes a stamp by itself, and may be too far away to."""
+    rows = rows_of((7, 0, 1.0, "", 5, 10**15, "0"), (7, 1, 1.0, "", 5, 7, "0"), (7, 1, 1.0, "", 5, 10**15, "0"))
+    _, failures = evaluated(text, SQL, STAMP, rows)
+    assert [failure.row for failure in failures] == [2]
+
+
 def test_a_failure_names_window_field_reason_and_expression() -> None:
     values, failures = evaluated("a /\n b", SQL, F64, rows_of((7, 0, 1.0, "", 0, 0, "0"), (7, 2, 1.0, "", 0, 0, "0")))
     assert values == [None, 3.5]

@@ -153,7 +153,9 @@ def converted(node: Typed, target: ValueType) -> Typed:
         if target in (ValueType.INT64, ValueType.DOUBLE) and node.type in (ValueType.INT32, ValueType.INT64):
             assert isinstance(node.value, int)
             return TypedLiteral(float(node.value) if target is ValueType.DOUBLE else node.value, target)
-    checked = target is ValueType.MONEY and node.type in (ValueType.INT32, ValueType.INT64)
+    checked = (target is ValueType.MONEY and node.type in (ValueType.INT32, ValueType.INT64)) or (
+        target is ValueType.STAMP and node.type is ValueType.DATE
+    )
     if node.type is ValueType.NULL:
         return TypedLiteral(None, target)
     return TypedCall("convert_checked" if checked else "convert", (node,), target)

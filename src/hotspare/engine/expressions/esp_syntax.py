@@ -234,10 +234,17 @@ class _Reader:
         return esp_call(token.text, tuple(arguments), token.column)
 
 
+def check_one_argument(written: str, count: int, column: int) -> None:
+    """Refuse a conversion that is called with another number of arguments."""
+    if count != 1:
+        raise ExpressionRefused(column, f"{written} takes one argument, {count} are given", f"write {written}(x)")
+
+
 def esp_call(written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
     """The tree that a call by this name means; unknown names are left for the checker."""
     name = written.lower()
-    if name in CAST_NAMES[Dialect.ESP] and len(arguments) == 1:
+    if name in CAST_NAMES[Dialect.ESP]:
+        check_one_argument(written, len(arguments), column)
         return Call("cast_stored", written, (*arguments, Literal(CAST_NAMES[Dialect.ESP][name], ValueType.STRING)), column)
     if name in _FOLDED and arguments:
         if len(arguments) > DEPTH_MAX:

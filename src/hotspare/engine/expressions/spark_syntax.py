@@ -5,21 +5,46 @@ A number with a point is a double here (Spark makes it a decimal). Names of fiel
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import sqlglot
 from sqlglot import errors as sqlglot_errors
 from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.parsers.spark import SparkParser
 
-from hotspare.engine.expressions.esp_syntax import INT64_MAX, number_literal
+from hotspare.engine.expressions.esp_syntax import INT64_MAX, check_one_argument, number_literal
 from hotspare.engine.expressions.functions import CAST_NAMES, NAMES
 from hotspare.engine.expressions.tree import DEPTH_MAX, Call, ExpressionRefused, FieldRef, Literal, Tree, ValueType
 from hotspare.model.project import Dialect
 
 _SELECT = "SELECT "
 Node: TypeAlias = Any
+Builder: TypeAlias = Callable[..., Any]
+"""Makes the node of a function call from its arguments."""
+
+
+def _whole(name: str, builder: Builder) -> Builder:
+    """`builder`, but a call of which it would drop an argument stays a call by name, whose arguments are counted later."""
+    takes_dialect = "dialect" in builder.__code__.co_varnames if hasattr(builder, "__code__") else False
+
+    def build(args: list[Any], dialect: Any) -> Any:
+        node = builder(args, dialect=dialect) if takes_dialect else builder(args)
+        if all(argument.parent is not None for argument in args if not isinstance(argument, exp.Literal)):
+            return node
+        return exp.Anonymous(this=name.lower(), expressions=args)
+
+    return build
+
+
+class _Row(Spark):
+    """Spark SQL in which no argument is dropped silently."""
+
+    class Parser(SparkParser):
+        FUNCTIONS: ClassVar[dict[str, Builder]] = {name: _whole(name, builder) for name, builder in SparkParser.FUNCTIONS.items()}
+
 
 _BINARY = MappingProxyType(
     {
@@ -118,14 +143,14 @@ _TYPES = MappingProxyType(
         "DATE": "date",
     }
 )
-_IGNORED_ARGUMENTS = frozenset({"safe", "coalesce", "ignore_nulls", "typed", "negate", "position", "flatten", "to", "is_null"})
+_IGNORED_ARGUMENTS = frozenset({"safe", "coalesce", "ignore_nulls", "typed", "negate", "flatten", "to", "is_null"})
 _TRIM = MappingProxyType({"LEADING": "ltrim", "TRAILING": "rtrim", "BOTH": "trim", "": "trim"})
 
 
 def parse_spark(text: str) -> Tree:
     """ExpressionRefused with the column of the first mistake."""
     try:
-        statements = sqlglot.parse(_SELECT + text, read="spark")
+        statements = sqlglot.parse(_SELECT + text, read=_Row)
     except sqlglot_errors.ParseError as error:
         found = error.errors[0] if error.errors else {}
         column = max(1, int(found.get("col") or 1) - len(_SELECT)) if int(found.get("line") or 1) == 1 else 1
@@ -158,6 +183,8 @@ def _column(node: Node) -> int:
 
 
 def _tree(node: Node, depth: int) -> Tree:
+    if node is None:
+        raise ExpressionRefused(1, "not Spark SQL: something is missing", "check operators, quotes and parentheses")
     if depth > DEPTH_MAX:
         raise ExpressionRefused(_column(node), f"nested more than {DEPTH_MAX} deep", "use two windows")
     reader = _READERS.get(type(node))
@@ -166,6 +193,7 @@ def _tree(node: Node, depth: int) -> Tree:
     if type(node) in _BINARY:
         return _binary(node, depth + 1)
     if type(node) in _UNARY:
+        _check_form(node, _UNARY[type(node)], ("this",))
         return _call(_UNARY[type(node)], node, [node.this], depth + 1)
     if type(node) in _OPTIONAL:
         return _optional(node, depth + 1)
@@ -202,6 +230,7 @@ def _call(function: str, node: Node, arguments: list[Node], depth: int, written:
 
 def _binary(node: Node, depth: int) -> Tree:
     function, sign = _BINARY[type(node)]
+    _check_form(node, function, ("this", "expression"))
     tree = _call(function, node, [node.this, node.expression], depth, sign)
     if node.args.get("negate"):
         return Call("not", f"not {sign}", (tree,), tree.column)
@@ -210,10 +239,15 @@ def _binary(node: Node, depth: int) -> Tree:
 
 def _optional(node: Node, depth: int) -> Tree:
     function, names = _OPTIONAL[type(node)]
+    _check_form(node, function, names)
+    return _call(function, node, [node.args[n] for n in names if node.args.get(n) is not None], depth)
+
+
+def _check_form(node: Node, function: str, names: Sequence[str]) -> None:
+    """Refuse a call with arguments beside those that are read."""
     more = [n for n, v in node.args.items() if v is not None and v is not False and n not in names and n not in _IGNORED_ARGUMENTS]
     if more:
         raise ExpressionRefused(_column(node), f"{function}: this form is not supported", "write it as a plain call with arguments")
-    return _call(function, node, [node.args[n] for n in names if node.args.get(n) is not None], depth)
 
 
 def _literal(node: Node, _depth: int) -> Tree:
@@ -297,6 +331,7 @@ def _log(node: Node, depth: int) -> Tree:
 
 
 def _date_trunc(node: Node, depth: int) -> Tree:
+    _check_form(node, "date_trunc", ("this", "unit"))
     unit = Literal(str(node.args["unit"].name).lower(), ValueType.STRING, _column(node))
     return Call("date_trunc", "date_trunc", (unit, _tree(node.this, depth)), _column(node))
 
@@ -304,13 +339,16 @@ def _date_trunc(node: Node, depth: int) -> Tree:
 def _named(node: Node, depth: int) -> Tree:
     name = str(node.this).lower()
     arguments = tuple(_tree(a, depth) for a in node.expressions)
-    if name in CAST_NAMES[Dialect.SPARK_SQL] and len(arguments) == 1:
+    if name in CAST_NAMES[Dialect.SPARK_SQL]:
+        check_one_argument(name, len(arguments), _column(node))
         return Call("cast", name, (*arguments, Literal(CAST_NAMES[Dialect.SPARK_SQL][name], ValueType.STRING)), _column(node))
     return Call(NAMES[Dialect.SPARK_SQL].get(name, ""), str(node.this), arguments, _column(node))
 
 
 def _through(node: Node, depth: int) -> Tree:
     """A node that only wraps: parentheses, and sqlglot's remark that a date function takes a date."""
+    if isinstance(node, exp.TsOrDsToDate):
+        _check_form(node, "to_date", ("this",))
     if isinstance(node, exp.TsOrDsToDate) and node.args.get("safe"):
         return _cast(exp.Cast(this=node.this, to=exp.DataType.build("date")), depth)
     return _tree(node.this, depth)

@@ -37,10 +37,11 @@ def fold(h: np.uint64, value: np.uint64) -> np.uint64:
 
 @kernel
 def due_heartbeats(ticks: Int64s, time_us: Int64s, last: Whole, interval: int, out: Int64s) -> int:
-    """Of the rows `ticks`, those that are heartbeats: `interval` or more after the one before. Returns how many were written."""
+    """Of the rows `ticks`, those that are heartbeats: the first in each interval, counted from 1970 on, so that they do not drift
+    however far ticks are apart. `last`: the heartbeat before. Returns how many were written."""
     count = 0
     for i in range(len(ticks)):
-        if time_us[ticks[i]] - last >= interval:
+        if time_us[ticks[i]] // interval > last // interval:
             last = time_us[ticks[i]]
             out[count] = ticks[i]
             count += 1

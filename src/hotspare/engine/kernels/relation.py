@@ -270,6 +270,9 @@ def resolve_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole)
     why = why_refused(rows, policy, chunk, i, slot)
     if why >= 0:
         refuse(out, i, why)
+        if slot >= 0 and chunk.opcode[i] == UPDATE_BLOCK:
+            give_up(rows, out, policy, slot, place)
+            emit(out, chunk.rank[i], DELETE, whole_flags(chunk.flags[i]), slot, NONE)
         return NONE
     if DELETE <= chunk.opcode[i] <= SAFE_DELETE:
         if slot >= 0:
