@@ -17,8 +17,8 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,12 +43,17 @@ class Sync(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """What makes a file ours: the number in its head, the version of its tables, and how they are made."""
+    """What makes a file ours: the number in its head, the version of its tables, and how they are made.
+
+    `additions` are tables that came later, by name: a file of the same version that lacks one gets it when it is opened, and an
+    older hotspare passes them over.
+    """
 
     name: str
     application_id: int
     version: int
     schema: tuple[str, ...]
+    additions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +241,7 @@ class SqliteFile:
             if not self.path.exists():
                 _make(self.path, self._kind)
             self._check()
+            self._add_tables()
         except OSError as error:
             raise UsageError(f"{self._kind.name} {self.path} cannot be made", detail=error.strerror or str(error)) from error
         except BaseException:
@@ -259,6 +265,14 @@ class SqliteFile:
                 hint="use the hotspare that wrote it, or a new file",
             )
 
+    def _add_tables(self) -> None:
+        present = {row[0] for row in self.query("SELECT name FROM sqlite_master WHERE type='table'")}
+        missing = [statement for name, statement in self._kind.additions.items() if name not in present]
+        if missing:
+            with self.writing() as connection:
+                for statement in missing:
+                    connection.execute(statement)
+
     def _foreign(self) -> UsageError:
         return UsageError(
             f"{self.path} is not a {self._kind.name} of hotspare", hint="give the name of a file that does not exist yet"
@@ -279,7 +293,7 @@ def _make(path: Path, kind: FileKind) -> None:
                     hint="use a folder on a disk of this machine",
                 )
             connection.execute("BEGIN IMMEDIATE")
-            for statement in kind.schema:
+            for statement in (*kind.schema, *kind.additions.values()):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version={kind.version}")
             connection.execute(f"PRAGMA application_id={kind.application_id}")

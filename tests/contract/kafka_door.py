@@ -14,6 +14,7 @@ from hotspare.bus.contract import Commit, HeaderGuard, Outgoing, Partition
 from hotspare.bus.kafka import KafkaBus
 from hotspare.bus.kafka_client import parse_kafka_url
 from hotspare.bus.kafka_producer import KafkaProducer
+from hotspare.bus.naming import records_topic
 from hotspare.testing.cluster import wait_until
 
 TIMEOUT_S = 30
@@ -33,10 +34,17 @@ class KafkaDoor(KafkaBus):
         place = TopicPartition(partition.topic, partition.number)
         return self.end_offset(partition) == self._all.get_watermark_offsets(place, timeout=TIMEOUT_S)[1]
 
-    def append_guarded(self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard) -> int | None:
-        offset = super().append_guarded(partition, messages, guard)
-        self.settle([partition])
+    def append_guarded(
+        self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard, record: bytes | None = None
+    ) -> int | None:
+        offset = super().append_guarded(partition, messages, guard, record)
+        self.settle([partition] if record is None else [partition, Partition(records_topic(partition.topic))])
         return offset
+
+    def forget_record(self, partition: Partition, key: bytes) -> None:
+        super().forget_record(partition, key)
+        if (records := records_topic(partition.topic)) in self.topics():
+            self.settle([Partition(records)])
 
     def producer(self, group: str, output_topics: Sequence[str]) -> KafkaProducer:
         made = super().producer(group, output_topics)

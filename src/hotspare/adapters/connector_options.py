@@ -66,6 +66,7 @@ def publish_options(connector: Connector, schema: Schema | None, source_name: st
         repeats=_count(connector, "repeatcount"),
         block_rows=_count(connector, "blocksize"),
         source_name=source_name,
+        begin=_count(connector, "begin") if connector.get("begin").strip() else None,
     )
 
 

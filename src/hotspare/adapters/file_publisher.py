@@ -1,7 +1,7 @@
 """Publishes the rows of a CSV file to an inbound topic, each exactly once, whenever it is killed (SPEC I5, E8).
 
-Every message says in its header up to which byte of the file it goes. A publisher begins by asking the topic for the newest one, so
-there is no second place that could disagree.
+Every message says in its header up to which byte of the file it goes, and so does a record that the bus writes in the same
+transaction and keeps for good. A publisher begins by asking for it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from hotspare.adapters.canonical import RowForm
 from hotspare.adapters.csv_file import CsvFile, Growth
 from hotspare.adapters.pace import Pace
 from hotspare.adapters.rows import QuoteRule, Quotes, Row
-from hotspare.adapters.source_position import SourcePosition, newest_position, source_headers, source_prefix
+from hotspare.adapters.source_position import PublishedSource, SourcePosition
 from hotspare.adapters.turn import Turn
-from hotspare.bus.contract import FORMAT_HEADER, SOURCE_HEADER, Bus, HeaderGuard, Outgoing, Partition
+from hotspare.bus.contract import Bus, Partition
 from hotspare.errors import BusError, BusLocked, UnknownResult, UsageError
 
 _T = TypeVar("_T")
-_FORMAT = (FORMAT_HEADER, b"csv")
+_FORMAT = b"csv"
 
 BLOCK_ROWS_DEFAULT = 256
 BLOCK_ROWS_MAX = 65_536
@@ -42,6 +42,8 @@ class PublishOptions:
     `header_rows`  rows to leave out at the beginning      `rate`         events per second
     `events_max`   events in all, over restarts             `repeats`      how often to begin again after the first pass
     `block_rows`   rows per message at most                 `source_name`  the file's stable name; "" for its absolute path
+    `begin`        byte, the end of a row, behind which to begin where nothing is known of the source; None for at 0, if that
+                   loses and doubles nothing
     """
 
     form: RowForm = field(default_factory=RowForm)
@@ -52,11 +54,14 @@ class PublishOptions:
     repeats: int = 0
     block_rows: int = 0
     source_name: str = ""
+    begin: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("header_rows", "rate", "events_max", "repeats", "block_rows"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} is {getattr(self, name)}, it cannot be negative")
+        if self.begin is not None and self.begin < 0:
+            raise UsageError(f"begin is {self.begin}, it cannot be negative")
         if self.block_rows > BLOCK_ROWS_MAX:
             raise UsageError(f"{self.block_rows} rows per message are too many", hint=f"use at most {BLOCK_ROWS_MAX}")
         if self.growth is Growth.GROWING and self.repeats:
@@ -112,17 +117,14 @@ class _Publication:
         stop: threading.Event,
         report: Callable[[PublishProgress], None],
     ) -> None:
-        self._bus = bus
-        self._partition = partition
         self._path = path
         self._options = options
         self._stop = stop
         self._report = report
-        self._prefix = source_prefix(options.source_name or str(path.absolute()))
+        self._source = PublishedSource(bus, partition, options.source_name or str(path.absolute()), options.begin)
         self._file = self._open()
         self._pass = 0
         self._published_bytes = 0
-        self._since_offset = 0
         self._events = 0
         self._events_before = 0
         self._first_row_checked = False
@@ -169,10 +171,8 @@ class _Publication:
         self._file = self._open()
 
     def _resume(self) -> None:
-        """Take up the file where the topic says that its publisher stopped."""
-        # what is written to the topic after this look is seen by the guard of the next append
-        self._since_offset = self._retried(lambda: self._bus.end_offset(self._partition))
-        position = self._retried(lambda: newest_position(self._bus, self._partition, self._prefix))
+        """Take up the file where the bus says that its publisher stopped."""
+        position = self._retried(self._source.look)
         size = self._file.bytes_total
         self._pass, offset = 0, position.published_bytes
         if self._options.repeats and size and offset:
@@ -217,28 +217,22 @@ class _Publication:
         positions = [SourcePosition(begin + each[-1].end) for each in blocks]
         positions[-1] = SourcePosition(begin + rows[-1].end, self._file.check())
         canonical = self._options.form.canonical
-        messages = [
-            Outgoing(b"\n".join(canonical([row.text for row in each])), (*source_headers(self._prefix, position), _FORMAT))
-            for each, position in zip(blocks, positions, strict=True)
-        ]
-        self._append_once(messages)
+        self._append_once([b"\n".join(canonical([row.text for row in each])) for each in blocks], positions)
         self._published_bytes = positions[-1].published_bytes
         self._events += len(rows)
 
-    def _append_once(self, messages: Sequence[Outgoing]) -> None:
+    def _append_once(self, values: Sequence[bytes], positions: Sequence[SourcePosition]) -> None:
         """Append unless the topic holds more of this source than this publisher knows: then _Overtaken, as where no answer came.
 
         Somebody else has the file where an engine that was frozen with its role goes on before it knows that it lost it.
         """
-        guard = HeaderGuard(SOURCE_HEADER, self._prefix, self._since_offset)
         try:
-            first = self._retried(lambda: self._bus.append_guarded(self._partition, messages, guard))
+            is_written = self._retried(lambda: self._source.append(values, positions, _FORMAT))
         except UnknownResult:
-            first = None  # the topic knows
+            is_written = False  # the bus knows
             self._stop.wait(_RETRY_S)
-        if first is None:
+        if not is_written:
             raise _Overtaken
-        self._since_offset = first + len(messages)
 
     def _retried(self, call: Callable[[], _T]) -> _T:
         """The call's result; tried again as long as the bus says that nothing was written."""

@@ -11,15 +11,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TypeVar
-from uuid import uuid4
 
 from hotspare.adapters.canonical import RowForm
 from hotspare.adapters.line_socket import Address, BadLine, LineClient, retried, serve_lines
-from hotspare.adapters.source_position import SourcePosition, newest_position, source_headers, source_prefix
-from hotspare.bus.contract import FORMAT_HEADER, SOURCE_HEADER, Bus, HeaderGuard, Outgoing, Partition
+from hotspare.adapters.source_position import PublishedSource, SourcePosition
+from hotspare.bus.contract import FORMAT_HEADER, Bus, Outgoing, Partition
 from hotspare.engine.batch import MessageFormat
-from hotspare.errors import UnknownResult, UsageError
+from hotspare.errors import PositionLost, UnknownResult, UsageError
 
 _T = TypeVar("_T")
 
@@ -29,10 +29,12 @@ BLOCK_LINES_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class LineOptions:
-    """`format`: CSV lines are of `form`, JSON ones hold an object each."""
+    """`format`: CSV lines are of `form`, JSON ones hold an object each. `begin`: how many lines of a source of which nothing is
+    known count as published; None for 0, if that loses and doubles nothing."""
 
     form: RowForm = field(default_factory=RowForm)
     format: MessageFormat = MessageFormat.CSV
+    begin: int | None = None
 
     def __post_init__(self) -> None:
         if self.format not in (MessageFormat.CSV, MessageFormat.JSON):
@@ -48,10 +50,10 @@ def publish_lines(
     bound: Callable[[int], None] = lambda port: None,
 ) -> None:
     """Listen and publish until `stop`. UsageError where it cannot listen, BusError where the bus refuses."""
-    serve_lines(address, lambda client: _Source(bus, partition, options, stop, client).run(), stop, bound)
+    serve_lines(address, lambda client: _Lines(bus, partition, options, stop, client).run(), stop, bound)
 
 
-class _Source:
+class _Lines:
     """One client's lines."""
 
     def __init__(self, bus: Bus, partition: Partition, options: LineOptions, stop: threading.Event, client: LineClient) -> None:
@@ -61,45 +63,49 @@ class _Source:
         self._stop = stop
         self._client = client
         self._published = 0
-        self._since_offset = 0
+        self._source: PublishedSource | None = None
 
     def run(self) -> None:
         lines = self._client.lines()
-        if not lines:
-            return
-        counts = lines[0].startswith(GREETING)
-        name = lines.pop(0)[len(GREETING) :].decode(errors="replace").strip() if counts else f"socket:{uuid4()}"
-        try:
-            self._prefix = source_prefix(name)
-        except UsageError as error:
-            raise BadLine(error.message) from error
-        self._since_offset = self._retried(lambda: self._bus.end_offset(self._partition))
-        self._published = self._retried(lambda: newest_position(self._bus, self._partition, self._prefix)).published_bytes
-        if counts:
-            self._client.send(b"at %d\n" % self._published)
+        if lines and lines[0].startswith(GREETING):
+            self._begin(lines.pop(0)[len(GREETING) :].decode(errors="replace").strip())
         while not self._stop.is_set():
             if lines:
                 self._append(lines)
-                if counts:
-                    self._client.send(b"at %d\n" % self._published)
+                self._say_where()
             lines = self._client.lines()
+
+    def _begin(self, name: str) -> None:
+        try:
+            self._source = PublishedSource(self._bus, self._partition, name, self._options.begin)
+            self._published = self._retried(self._source.look).published_bytes
+        except (UsageError, PositionLost) as error:
+            raise BadLine(error.message) from error
+        self._say_where()
+
+    def _say_where(self) -> None:
+        if self._source is not None:
+            self._client.send(b"at %d\n" % self._published)
 
     def _append(self, lines: Sequence[bytes]) -> None:
         """BadLine where another connection publishes this source, or no answer came: the client asks anew where to go on."""
-        messages, at = [], self._published
-        for begin in range(0, len(lines), BLOCK_LINES_MAX):
-            block = lines[begin : begin + BLOCK_LINES_MAX]
-            at += len(block)
-            headers = (*source_headers(self._prefix, SourcePosition(at)), (FORMAT_HEADER, self._options.format.header))
-            messages.append(Outgoing(b"\n".join(self._rows(block)), headers))
-        guard = HeaderGuard(SOURCE_HEADER, self._prefix, self._since_offset)
+        blocks = [lines[begin : begin + BLOCK_LINES_MAX] for begin in range(0, len(lines), BLOCK_LINES_MAX)]
+        values = [b"\n".join(self._rows(block)) for block in blocks]
+        ends = list(accumulate((len(block) for block in blocks), initial=self._published))[1:]
         try:
-            first = self._retried(lambda: self._bus.append_guarded(self._partition, messages, guard))
+            is_written = self._retried(lambda: self._write(values, ends))
         except UnknownResult as error:
             raise BadLine("the bus did not answer: connect again") from error
-        if first is None:
+        if not is_written:
             raise BadLine("this source is published by another connection: connect again")
-        self._since_offset, self._published = first + len(messages), at
+        self._published = ends[-1]
+
+    def _write(self, values: Sequence[bytes], ends: Sequence[int]) -> bool:
+        message_format = self._options.format.header
+        if self._source is not None:
+            return self._source.append(values, [SourcePosition(end) for end in ends], message_format)
+        self._bus.append(self._partition, [Outgoing(value, ((FORMAT_HEADER, message_format),)) for value in values])
+        return True
 
     def _rows(self, lines: Sequence[bytes]) -> Sequence[bytes]:
         return self._options.form.canonical(lines) if self._options.format is MessageFormat.CSV else lines

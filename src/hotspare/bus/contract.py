@@ -51,11 +51,13 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class HeaderGuard:
-    """Stands against a message at or after `since_offset` whose header `name` begins with `prefix`."""
+    """What a publisher knows of its source. It stands against a message at or after `since_offset` whose header `name` begins with
+    `prefix`, and against another record of `prefix` than `record` (None: none)."""
 
     name: str
     prefix: bytes
     since_offset: int
+    record: bytes | None = None
 
 
 class Message(NamedTuple):
@@ -127,11 +129,23 @@ class Bus(Protocol):
         TopicMissing, BusUnavailable, BusLocked; UnknownResult if the answer was lost: look at the topic before repeating it.
         """
 
-    def append_guarded(self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard) -> int | None:
-        """Compare-and-set: `append`, unless a message kept on the partition is one that `guard` stands against; then None.
+    def append_guarded(
+        self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard, record: bytes | None = None
+    ) -> int | None:
+        """Compare-and-set: `append`, unless `guard` stands against what the partition holds; then None.
 
-        So of two publishers of one source, also one that was frozen in the middle, none writes what the other wrote.
+        So of two publishers of one source, also one that was frozen in the middle, none writes what the other wrote. In the same
+        transaction `record` becomes the record of `guard.prefix`; None leaves it as it is.
         """
+
+    def record(self, partition: Partition, key: bytes) -> bytes | None:
+        """Best effort: the newest record that was written under `key`; neither retention nor `trim` takes it. TopicMissing."""
+
+    def records(self, partition: Partition) -> Mapping[bytes, bytes]:
+        """Best effort: all of them, in order of their keys. TopicMissing."""
+
+    def forget_record(self, partition: Partition, key: bytes) -> None:
+        """Atomic: remove a record; no error if there is none. TopicMissing."""
 
     def read(self, partition: Partition, offset: int, *, messages_max: int, bytes_max: int, wait_ms: int = 0) -> Sequence[Message]:
         """Best effort: messages from `offset` on, in order, at least one where there is one, within both limits after the first.
@@ -145,8 +159,8 @@ class Bus(Protocol):
     def end_offset(self, partition: Partition) -> int:
         """Best effort: the offset that the next append gets, or a greater one."""
 
-    def newest_with_header(self, partition: Partition, name: str, prefix: bytes) -> Message | None:
-        """Best effort: the newest message whose header `name` begins with `prefix`."""
+    def newest_with_header(self, partition: Partition, name: str, prefix: bytes, since_offset: int = 0) -> Message | None:
+        """Best effort: the newest message at or after `since_offset` whose header `name` begins with `prefix`."""
 
     def retention_ms(self, topic: str) -> int | None:
         """Best effort: after how long the bus may forget a message of the topic by itself, in milliseconds; None where age

@@ -18,8 +18,10 @@ from hotspare.bus.kafka_owners import OWNERS_TOPIC, KafkaOwners
 from hotspare.bus.kafka_producer import KafkaProducer
 from hotspare.bus.kafka_progress import ProgressReader, encode_progress, progress_topic, stream_key
 from hotspare.bus.kafka_read import KafkaReader, Reading
+from hotspare.bus.kafka_records import KafkaRecords
 from hotspare.bus.kafka_topics import KafkaTopics, TopicKind
 from hotspare.bus.kafka_writer import Record, Writers
+from hotspare.bus.naming import records_topic
 from hotspare.errors import BusUnavailable, Fenced
 
 _SCAN_FIRST = 256
@@ -36,7 +38,8 @@ class KafkaBus:
         self._topics = KafkaTopics(settings)
         self._reader = KafkaReader(settings, Reading.FOLLOW)
         self._looker = KafkaReader(settings, Reading.LOOK)
-        self._appender = KafkaAppender(settings, self._topics, self._looker)
+        self._publisher_records = KafkaRecords(self._topics, self._looker)
+        self._appender = KafkaAppender(settings, self._topics, self._looker, self._publisher_records)
         self._owners = KafkaOwners(settings, self._topics, self._looker)
         self._lock = threading.Lock()
         self._writers: dict[str, Writers] = {}
@@ -54,10 +57,24 @@ class KafkaBus:
         self._topics.check(partition)
         return self._appender.append(partition, messages) if messages else self._looker.offsets(partition)[1]
 
-    def append_guarded(self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard) -> int | None:
+    def append_guarded(
+        self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard, record: bytes | None = None
+    ) -> int | None:
         limits.check_messages(messages)
+        limits.check_record(guard.prefix, record)
         self._topics.check(partition)
-        return self._appender.append_guarded(partition, messages, guard)
+        return self._appender.append_guarded(partition, messages, guard, record)
+
+    def record(self, partition: Partition, key: bytes) -> bytes | None:
+        return self.records(partition).get(key)
+
+    def records(self, partition: Partition) -> Mapping[bytes, bytes]:
+        self._topics.check(partition)
+        return self._publisher_records.all(partition)
+
+    def forget_record(self, partition: Partition, key: bytes) -> None:
+        if key in self.records(partition):
+            self._appender.forget_record(partition, key)
 
     def read(self, partition: Partition, offset: int, *, messages_max: int, bytes_max: int, wait_ms: int = 0) -> Sequence[Message]:
         limits.check_read(partition, offset, messages_max, bytes_max)
@@ -73,12 +90,12 @@ class KafkaBus:
         self._topics.check(partition)
         return self._looker.offsets(partition)[1]
 
-    def newest_with_header(self, partition: Partition, name: str, prefix: bytes) -> Message | None:
+    def newest_with_header(self, partition: Partition, name: str, prefix: bytes, since_offset: int = 0) -> Message | None:
         """Scans backwards in growing steps: messages written by a publisher are found near the end."""
         self._topics.check(partition)
         guard = HeaderGuard(name, prefix, 0)
         begin, high = self._looker.offsets(partition)
-        step = _SCAN_FIRST
+        begin, step = max(begin, since_offset), _SCAN_FIRST
         while high > begin:
             low = max(begin, high - step)
             found = self._newest(partition, guard, low, high)
@@ -161,7 +178,7 @@ class KafkaBus:
         configs, copies = self._topics.configs(topics), self._topics.replicas(topics)
         for topic in topics:
             if topic in configs and topic in copies:
-                is_state = topic == OWNERS_TOPIC or topic.endswith(progress_topic(""))
+                is_state = topic == OWNERS_TOPIC or topic.endswith((progress_topic(""), records_topic("")))
                 found += topic_deviations(TopicFacts(topic, is_state, copies[topic], configs[topic]), brokers)
         return found
 

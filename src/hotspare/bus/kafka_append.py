@@ -21,6 +21,7 @@ from hotspare.bus import limits
 from hotspare.bus.contract import HeaderGuard, Outgoing, Partition
 from hotspare.bus.kafka_client import MISSING, QUIET, KafkaSettings, bus_error, producer_settings, refused_options
 from hotspare.bus.kafka_read import KafkaReader
+from hotspare.bus.kafka_records import KafkaRecords, OpenTransactions
 from hotspare.bus.kafka_topics import KafkaTopics
 from hotspare.bus.kafka_writer import Writer, Writers, records_of
 from hotspare.errors import BusUnavailable, Fenced, HotspareError, UnknownResult, UsageError
@@ -37,10 +38,12 @@ _REFUSED = frozenset((KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZAT
 class KafkaAppender:
     """Thread-safe; one append at a time."""
 
-    def __init__(self, settings: KafkaSettings, topics: KafkaTopics, reader: KafkaReader) -> None:
+    def __init__(self, settings: KafkaSettings, topics: KafkaTopics, reader: KafkaReader, records: KafkaRecords) -> None:
         self._settings = settings
         self._topics = topics
         self._reader = reader
+        self._records = records
+        self._open_transactions = OpenTransactions(settings, reader)
         self._lock = threading.Lock()
         self._client: Any = None
         self._writers = Writers(settings, f"hotspare.append.{uuid.uuid4().hex}")
@@ -53,7 +56,9 @@ class KafkaAppender:
         with self._lock:
             return self._in_one_batch(partition, messages) if whole else self._in_a_transaction(partition, messages)
 
-    def append_guarded(self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard) -> int | None:
+    def append_guarded(
+        self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard, record: bytes | None
+    ) -> int | None:
         """As `Bus.append_guarded`, among all who append with a guard of this name and prefix; whatever others append counts if it
         stands there when this one takes its turn."""
         self._fits(partition.topic, messages)
@@ -62,7 +67,13 @@ class KafkaAppender:
             guarded = self._guards.get(key)
             if guarded is None:
                 guarded = self._guards[key] = _Guarded(Writers(self._settings, _guard_id(partition, guard)))
-            return self._append_guarded(guarded, partition, messages, guard)
+            return self._append_guarded(guarded, partition, messages, guard, record)
+
+    def forget_record(self, partition: Partition, key: bytes) -> None:
+        """As `Bus.forget_record`, of a record that exists."""
+        with self._lock:
+            taken_back = self._records.outgoing(partition, self._records.scope(partition), key, None)
+            self._writers.open().commit([taken_back])
 
     def warm_up(self) -> None:
         """Get the client ready in the background: the broker takes half a second to admit a new one."""
@@ -81,6 +92,7 @@ class KafkaAppender:
                 guarded.writer = None
                 guarded.writers.close()
             self._writers.close()
+            self._open_transactions.close()
 
     def _fits(self, topic: str, messages: Sequence[Outgoing]) -> bool:
         """Whether all of it goes into one batch. UsageError for a message that the topic does not take."""
@@ -140,14 +152,19 @@ class KafkaAppender:
     def _in_a_transaction(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
         writer, self._writer = self._writer or self._writers.open(), None
         try:
-            first = writer.commit(records_of(partition.topic, partition.number, messages))[0]
+            first = writer.commit(records_of(partition.topic, partition.number, messages))[partition.topic][0]
         except Fenced as error:  # nobody else knows the id: a late request of our own
             raise BusUnavailable("kafka refused a transaction", detail=error.detail) from error
         self._writer = writer
         return first
 
     def _append_guarded(
-        self, guarded: _Guarded, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard
+        self,
+        guarded: _Guarded,
+        partition: Partition,
+        messages: Sequence[Outgoing],
+        guard: HeaderGuard,
+        record: bytes | None,
     ) -> int | None:
         deadline = time.monotonic() + self._settings.timeout_s
         for _ in range(_GUARD_ATTEMPTS):
@@ -155,24 +172,38 @@ class KafkaAppender:
             if guarded.newest >= guard.since_offset or self._stands_against(partition, guard):
                 return None
             if guarded.writer is None:
-                guarded.writer = guarded.writers.open()
+                guarded.writer = self._opened(guarded, partition, guard)
                 if self._stands_against(partition, guard):
                     return None
-            writer = guarded.writer
-            if not messages:
+            if guarded.record != guard.record:
+                return None
+            writer, rows = guarded.writer, records_of(partition.topic, partition.number, messages)
+            if record is not None:
+                rows.append(self._records.outgoing(partition, guarded.scope, guard.prefix, record))
+            if not rows:
                 return self._reader.offsets(partition)[1]
             guarded.writer = None
             try:
-                offsets = writer.commit(records_of(partition.topic, partition.number, messages))
+                offsets = writer.commit(rows).get(partition.topic, [])
             except Fenced:
                 if time.monotonic() > deadline:
                     break
                 continue
-            guarded.writer = writer
+            guarded.writer, guarded.record = writer, guard.record if record is None else record
             if any(_has(message, guard) for message in messages):
                 guarded.newest = max(offsets)
-            return offsets[0]
+            return offsets[0] if offsets else self._reader.offsets(partition)[1]
         raise BusUnavailable(f"others append to topic {partition.topic} with the same guard all the time")
+
+    def _opened(self, guarded: _Guarded, partition: Partition, guard: HeaderGuard) -> Writer:
+        """The turn, and the record as whoever had it before left it."""
+        writer = guarded.writers.open()
+        self._open_transactions.wait(partition)
+        if (place := self._records.place(partition)) is not None:
+            self._open_transactions.wait(place)
+        guarded.scope = self._records.scope(partition)
+        guarded.record = self._records.all(partition).get(guard.prefix)
+        return writer
 
     def _stands_against(self, partition: Partition, guard: HeaderGuard) -> bool:
         begin, end = self._reader.offsets(partition)
@@ -188,11 +219,13 @@ class KafkaAppender:
 @dataclass
 class _Guarded:
     """The turn of one guard; `writer` while nobody else is known to have it. `newest` is the last offset that was written here,
-    which readers see a little later."""
+    which readers see a little later; `record` is the record that stands there, under `scope`."""
 
     writers: Writers
     writer: Writer | None = None
     newest: int = -1
+    record: bytes | None = None
+    scope: bytes = b""
 
 
 def _flush(client: Any, timeout_s: float) -> None:

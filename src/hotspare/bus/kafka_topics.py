@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from enum import Enum
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from hotspare.bus import limits
@@ -103,6 +103,17 @@ class KafkaTopics:
         """After an answer that it does not exist."""
         with self._lock:
             self._known.pop(topic, None)
+
+    def topic_id(self, topic: str) -> str:
+        """Of this very topic: another one of the same name, made after it was deleted, has another id. TopicMissing."""
+        future = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._settings.timeout_s)[topic]
+        try:
+            return str(self._result(future).topic_id)
+        except KafkaException as error:
+            if error_of(error).code() in MISSING:
+                self.forget_known(topic)
+                raise limits.topic_missing(topic) from error
+            raise bus_error(error, f"describe topic {topic}") from error
 
     def brokers(self) -> int:
         return len(self._listing(None, "be reached").brokers)

@@ -152,12 +152,12 @@ class Writer:
         self._settings = settings
         self._client = client
         self._first_failure: KafkaError | None = None
-        self._offsets: list[int] = []
+        self._offsets: dict[str, list[int]] = {}
 
-    def commit(self, records: Sequence[Record]) -> list[int]:
-        """Write all or nothing; the offset of each. BusUnavailable or BusError: nothing was written. Fenced: nothing was written,
-        for somebody opened the writer anew. UnknownResult: the answer was lost."""
-        self._offsets, self._first_failure = [], None
+    def commit(self, records: Sequence[Record]) -> dict[str, list[int]]:
+        """Write all or nothing; the offsets per topic. BusUnavailable or BusError: nothing was written. Fenced: nothing was
+        written, for somebody opened the writer anew. UnknownResult: the answer was lost."""
+        self._offsets, self._first_failure = {}, None
         deadline = time.monotonic() + self._settings.timeout_s
         try:
             self._client.begin_transaction()
@@ -190,7 +190,7 @@ class Writer:
 
     def _delivered(self, error: KafkaError | None, message: Any) -> None:
         if error is None:
-            self._offsets.append(message.offset())
+            self._offsets.setdefault(message.topic(), []).append(message.offset())
         elif self._first_failure is None:
             self._first_failure = error
 

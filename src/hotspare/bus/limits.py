@@ -14,6 +14,8 @@ TRANSACTION_BYTES_MAX = 512 * 1024 * 1024
 HEADERS_MAX = 64
 HEADER_NAME_BYTES_MAX = 255
 HEADER_VALUE_BYTES_MAX = 64 * 1024
+RECORD_KEY_BYTES_MAX = 2048
+RECORD_BYTES_MAX = 1 << 20
 DIGEST_MAX = 2**64 - 1
 EPOCH_MAX = 2**62
 
@@ -67,6 +69,15 @@ def check_read(partition: Partition, offset: int, messages_max: int, bytes_max: 
         raise UsageError(
             f"cannot read {partition.topic}[{partition.number}] from offset {offset}, {messages_max} messages, {bytes_max} bytes",
             hint="the offset is 0 or more, both limits are 1 or more",
+        )
+
+
+def check_record(key: bytes, record: bytes | None) -> None:
+    """UsageError for a record that cannot be kept."""
+    if record is not None and (len(key) > RECORD_KEY_BYTES_MAX or len(record) > RECORD_BYTES_MAX):
+        raise UsageError(
+            f"a record of {len(record)} bytes under a key of {len(key)} bytes cannot be kept",
+            hint=f"keys have at most {RECORD_KEY_BYTES_MAX} bytes, records {RECORD_BYTES_MAX}",
         )
 
 

@@ -27,7 +27,7 @@ class BusOperation(Enum):
 
     CREATE_TOPIC = "create_topic"
     LOOK = "look"
-    """topics, begin_offset, end_offset, newest_with_header, retention_ms"""
+    """topics, begin_offset, end_offset, newest_with_header, record, records, retention_ms"""
     READ = "read"
     APPEND = "append"
     TRIM = "trim"
@@ -119,6 +119,7 @@ class MemoryBus:
         self.in_flight: deque[Callable[[], object]] = deque()
         """Writes whose senders were told that the result is unknown, and which have yet to arrive."""
         self.progress: dict[str, dict[str, Progress]] = {}
+        self.records: dict[Partition, dict[bytes, bytes]] = {}
         self.retentions_ms: dict[str, int] = {}
         """Per topic what `retention_ms` answers. Nothing is forgotten by it; `trim` does what such a bus would do."""
 
@@ -203,17 +204,23 @@ class MemoryBusClient:
             self._bus.changed.notify_all()
         return first
 
-    def append_guarded(self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard) -> int | None:
+    def append_guarded(
+        self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard, record: bytes | None = None
+    ) -> int | None:
         limits.check_messages(messages)
+        limits.check_record(guard.prefix, record)
         fault = _strike(self._bus, self._name, BusOperation.APPEND)
         if fault is BusFault.UNKNOWN_LATE:  # what it must stand against is not known before it arrives
             raise _unknown(self._name, BusOperation.APPEND)
         with self._bus.changed:
             log = self._bus.log(partition)
+            records = self._bus.records.setdefault(partition, {})
             later = log.messages[log.index(guard.since_offset) :]
-            first = (
-                None if any(limits.stands_against(guard, message) for message in later) else log.append(messages, self._bus.clock())
-            )
+            first: int | None = None
+            if records.get(guard.prefix) == guard.record and not any(limits.stands_against(guard, each) for each in later):
+                first = log.append(messages, self._bus.clock())
+                if record is not None:
+                    records[guard.prefix] = bytes(record)
             self._bus.changed.notify_all()
         if fault is BusFault.UNKNOWN_WRITTEN:
             raise _unknown(self._name, BusOperation.APPEND)
@@ -240,10 +247,26 @@ class MemoryBusClient:
         with self._bus.changed:
             return self._bus.log(partition).end
 
-    def newest_with_header(self, partition: Partition, name: str, prefix: bytes) -> Message | None:
+    def record(self, partition: Partition, key: bytes) -> bytes | None:
+        return self.records(partition).get(key)
+
+    def records(self, partition: Partition) -> Mapping[bytes, bytes]:
         _strike(self._bus, self._name, BusOperation.LOOK)
         with self._bus.changed:
-            for message in reversed(self._bus.log(partition).messages):
+            self._bus.log(partition)
+            return dict(sorted(self._bus.records.get(partition, {}).items()))
+
+    def forget_record(self, partition: Partition, key: bytes) -> None:
+        _strike(self._bus, self._name, BusOperation.FORGET)
+        with self._bus.changed:
+            self._bus.log(partition)
+            self._bus.records.get(partition, {}).pop(key, None)
+
+    def newest_with_header(self, partition: Partition, name: str, prefix: bytes, since_offset: int = 0) -> Message | None:
+        _strike(self._bus, self._name, BusOperation.LOOK)
+        with self._bus.changed:
+            log = self._bus.log(partition)
+            for message in reversed(log.messages[log.index(since_offset) :]):
                 value = message.header(name)
                 if value is not None and value.startswith(prefix):
                     return message

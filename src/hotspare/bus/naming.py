@@ -1,4 +1,7 @@
-"""Topic names (SPEC B1, B2): `<prefix>.<project>.<query>.<window>.I` and `.O`, one `.B` per project, one `<prefix>.M`."""
+"""Topic names (SPEC B1, B2): `<prefix>.<project>.<query>.<window>.I` and `.O`, one `.B` per project, one `<prefix>.M`.
+
+Beside a topic `.I` stands `.R` where a bus has no other place for the records of its publishers.
+"""
 
 from __future__ import annotations
 
@@ -48,6 +51,11 @@ def bad_topic(prefix: str, project: str) -> str:
 def metadata_topic(prefix: str) -> str:
     """Where clients learn the schemas of the projects under a prefix (SPEC B4)."""
     return _checked(f"{prefix}.M")
+
+
+def records_topic(topic: str) -> str:
+    """Where the records of those who publish to `topic` are kept."""
+    return _checked(f"{topic.removesuffix('.I')}.R")
 
 
 def group_name(prefix: str, project: str) -> str:

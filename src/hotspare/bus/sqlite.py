@@ -68,13 +68,21 @@ class SqliteBus:
         with self._file.writing() as connection:
             return _insert(connection, statements, messages, self._clock())
 
-    def append_guarded(self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard) -> int | None:
+    def append_guarded(
+        self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard, record: bytes | None = None
+    ) -> int | None:
         limits.check_messages(messages)
+        limits.check_record(guard.prefix, record)
         statements = self._statements(partition)
         with self._file.writing() as connection:
             end = connection.execute(sql.OFFSETS, (statements.id,)).fetchone()[1]
+            known = connection.execute(sql.FIND_RECORD, (statements.id, guard.prefix)).fetchone()
+            if (None if known is None else known[0]) != guard.record:
+                return None
             if _newest(connection, statements, (guard.since_offset, end), guard.name, guard.prefix) is not None:
                 return None
+            if record is not None:
+                connection.execute(sql.SET_RECORD, (statements.id, guard.prefix, record))
             return _insert(connection, statements, messages, self._clock()) if messages else int(end)
 
     def read(self, partition: Partition, offset: int, *, messages_max: int, bytes_max: int, wait_ms: int = 0) -> Sequence[Message]:
@@ -97,10 +105,23 @@ class SqliteBus:
     def end_offset(self, partition: Partition) -> int:
         return self._offsets(self._statements(partition))[1]
 
-    def newest_with_header(self, partition: Partition, name: str, prefix: bytes) -> Message | None:
+    def record(self, partition: Partition, key: bytes) -> bytes | None:
+        found = self._file.query(sql.FIND_RECORD, (self._statements(partition).id, key))
+        return bytes(found[0][0]) if found else None
+
+    def records(self, partition: Partition) -> Mapping[bytes, bytes]:
+        return dict(self._file.query(sql.LIST_RECORDS, (self._statements(partition).id,)))
+
+    def forget_record(self, partition: Partition, key: bytes) -> None:
+        statements = self._statements(partition)
+        with self._file.writing() as connection:
+            connection.execute(sql.FORGET_RECORD, (statements.id, key))
+
+    def newest_with_header(self, partition: Partition, name: str, prefix: bytes, since_offset: int = 0) -> Message | None:
         """Scans backwards in short reads, by the headers alone: messages written by a publisher are found near the end."""
         statements = self._statements(partition)
         begin, end, _ = self._offsets(statements)
+        begin = max(begin, since_offset)
         while end > begin:
             low = max(begin, end - _SCAN_OFFSETS)
             scan = partial(_newest, statements=statements, between=(low, end), name=name, prefix=prefix)

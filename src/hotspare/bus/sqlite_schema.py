@@ -28,6 +28,10 @@ KIND = FileKind(
         " topic INTEGER, partition INTEGER, offset INTEGER, position INTEGER, ordinal INTEGER,"
         " digest INTEGER NOT NULL, epoch INTEGER NOT NULL, PRIMARY KEY(group_name, stream)) WITHOUT ROWID",
     ),
+    additions={
+        "records": "CREATE TABLE IF NOT EXISTS records(partition_id INTEGER NOT NULL, key BLOB NOT NULL, record BLOB NOT NULL,"
+        " PRIMARY KEY(partition_id, key)) WITHOUT ROWID",
+    },
 )
 
 FIND_TOPIC = "SELECT partitions FROM topics WHERE topic=?"
@@ -58,6 +62,10 @@ SET_PROGRESS = (
     "INSERT OR REPLACE INTO progress(stream, sequence, topic, partition, offset, position, ordinal, digest, epoch, group_name)"
     " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+FIND_RECORD = "SELECT record FROM records WHERE partition_id=? AND key=?"
+LIST_RECORDS = "SELECT key, record FROM records WHERE partition_id=? ORDER BY key"
+SET_RECORD = "INSERT OR REPLACE INTO records(partition_id, key, record) VALUES(?, ?, ?)"
+FORGET_RECORD = "DELETE FROM records WHERE partition_id=? AND key=?"
 
 _CREATE = "CREATE TABLE messages_#(offset INTEGER PRIMARY KEY, append_us INTEGER NOT NULL, headers BLOB, value BLOB NOT NULL)"
 _INSERT = "INSERT INTO messages_#(offset, append_us, headers, value) VALUES(?, ?, ?, ?)"

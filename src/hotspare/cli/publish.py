@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from hotspare.bus.contract import Bus, Partition
 
 
+_BeginOption = Annotated[
+    int | None, typer.Option(min=0, help="Byte (of a socket: line) behind which to begin where nothing is known of the source.")
+]
+
+
 class _Flags(StrEnum):
     normal = "normal"
     partialupdate = "partialupdate"
@@ -45,6 +50,7 @@ def command(
     delimiter: Annotated[str, typer.Option(help="What separates the columns.")] = ",",
     dateformat: Annotated[str, typer.Option(help="How dates and stamps are written (strptime); needs the schema.")] = "",
     source: Annotated[str, typer.Option(help="Name under which the position is kept; by default the file's path.")] = "",
+    begin: _BeginOption = None,
     partition: Annotated[int, typer.Option(min=0, help="Partition of the topic.")] = 0,
     group: GroupOption = "",
     coordination: CoordinationOption = "",
@@ -59,13 +65,12 @@ def command(
     from hotspare.bus.open import open_bus
     from hotspare.cli.project_file import Side, window_schema
 
-    flags = {None: FlagColumn.PRESENT, _Flags.normal: FlagColumn.NORMAL, _Flags.partialupdate: FlagColumn.PARTIAL}
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
     target = Target(chosen.bus_url, prefix_of(window, prefix), window, partition or chosen.partition, format_)
     with contextlib.closing(open_bus(target.bus_url)) as opened:
         form = RowForm(
             opcode=OpcodeColumn.ABSENT if addcsvopcode else OpcodeColumn.PRESENT,
-            flag=flags[addcsvflags],
+            flag={None: FlagColumn.PRESENT, "normal": FlagColumn.NORMAL, "partialupdate": FlagColumn.PARTIAL}[addcsvflags],
             insert=InsertOpcode.UPSERT if publishwithupsert else InsertOpcode.INSERT,
             key=KeyColumn.ABSENT if noautogenfield else KeyColumn.PRESENT,
             delimiter=delimiter,
@@ -81,6 +86,7 @@ def command(
             repeats=repeatcount,
             block_rows=blocksize,
             source_name=source,
+            begin=begin,
         )
         publish_rows(opened, target, file, options, chosen.turns)
 
@@ -129,6 +135,6 @@ def _listen(bus: Bus, target: Target, where: Partition, address: Address, option
     from hotspare.cli.interrupt import stop_on_signal
     from hotspare.engine.batch import MessageFormat
 
-    lines = LineOptions(options.form, MessageFormat[target.format.value.upper()])
+    lines = LineOptions(options.form, MessageFormat[target.format.value.upper()], options.begin)
     with stop_on_signal() as stop:
         in_turns(turns, bus, target.bus_url, lambda turn: publish_lines(bus, where, address, lines, turn, say_port), stop)

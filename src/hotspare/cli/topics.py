@@ -1,33 +1,47 @@
-"""`hotspare topics`: what stands on a bus, and whether it is safe there (SPEC B9, B16, B17, Z20, Z21)."""
+"""`hotspare topics`: what stands on a bus, and whether it is safe there; what is published of each source, which can be forgotten
+(SPEC B9, B16, B17, Z20, Z21)."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from hotspare.bus.contract import Bus, Deviation
+    from hotspare.bus.contract import Bus, Deviation, Partition
 
 
 def command(
     *,
     bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db")],
     prefix: Annotated[str, typer.Option(help="Only topics whose name begins with this.")] = "",
+    sources: Annotated[bool, typer.Option("--sources", help="Instead: the sources that were published, and how far.")] = False,
+    forget_source: Annotated[str, typer.Option(metavar="SOURCE", help="Forget how far this one was published.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")] = False,
 ) -> None:
     """List the topics of a bus: owners, offsets, when the newest message came, and which settings are unlike hotspare's wishes."""
     from contextlib import ExitStack
 
+    from hotspare.cli.display import print_table
     from hotspare.cli.existing import existing_bus
 
     with ExitStack() as stack:
         opened = existing_bus(stack, bus)
         topics = {topic: partitions for topic, partitions in opened.topics().items() if topic.startswith(prefix)}
+        if forget_source:
+            return _forget_source(opened, topics, forget_source)
+        if sources:
+            columns = ("topic", "partition", "source", "published")
+            found = [(place.topic, place.number, name, published) for place, name, published in _sources(opened, topics)]
+            if as_json:
+                typer.echo(json.dumps({"sources": [dict(zip(columns, row, strict=True)) for row in found]}, indent=2))
+            else:
+                print_table("Sources", columns, found)
+            return None
         owners, deviations = opened.owners(), opened.deviations(list(topics))
         rows = [row for topic, partitions in topics.items() for row in _rows(opened, topic, partitions, owners.get(topic, ""))]
     reading = _reading(bus)
@@ -36,6 +50,29 @@ def command(
         typer.echo(json.dumps(document, indent=2, sort_keys=True))
     else:
         _print(rows, deviations, reading)
+    return None
+
+
+def _sources(bus: Bus, topics: Mapping[str, int]) -> list[tuple[Partition, str, int]]:
+    """Where each source was published, and how far."""
+    from hotspare.adapters.source_position import published_sources
+    from hotspare.bus.contract import Partition
+
+    places = [Partition(topic, number) for topic, count in topics.items() for number in range(count)]
+    return [(place, name, position.published_bytes) for place in places for name, position in published_sources(bus, place).items()]
+
+
+def _forget_source(bus: Bus, topics: Mapping[str, int], source: str) -> None:
+    """On all of these topics. UsageError where none has a record of it."""
+    from hotspare.adapters.source_position import source_prefix
+    from hotspare.errors import UsageError
+
+    found = [(place, published) for place, name, published in _sources(bus, topics) if name == source]
+    if not found:
+        raise UsageError(f"no topic has a record of source {source!r}", hint="`hotspare topics --sources` lists them")
+    for place, published in found:
+        bus.forget_record(place, source_prefix(source))
+        typer.echo(f"source {source} is forgotten on {place.topic}[{place.number}], where {published} of it were published")
 
 
 def _print(rows: Sequence[dict[str, Any]], deviations: Sequence[Deviation], reading: str) -> None:
@@ -88,9 +125,14 @@ def _rows(bus: Bus, topic: str, partitions: int, owner: str) -> list[dict[str, A
 def _kind(topic: str) -> str:
     if topic == "hotspare.owners":
         return "owners"
-    return {"I": "input", "O": "output", "B": "bad events", "M": "project metadata", "progress": "progress"}.get(
-        topic.rpartition(".")[2], "other"
-    )
+    return {
+        "I": "input",
+        "O": "output",
+        "B": "bad events",
+        "M": "project metadata",
+        "R": "records of publishers",
+        "progress": "progress",
+    }.get(topic.rpartition(".")[2], "other")
 
 
 def time_text(time_us: int) -> str:

@@ -1,20 +1,31 @@
-"""Says at start what is unlike hotspare's wishes in the settings of the bus's topics (SPEC B9, Z20, Z21)."""
+"""At start: says what is unlike hotspare's wishes in the settings of the bus's topics (SPEC B9, Z20, Z21), and notes of inbound
+topics that nothing was published to them before sources had records."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
-from hotspare.bus.contract import Bus
+from hotspare.adapters.source_position import note_all_sources
+from hotspare.bus.contract import Bus, Partition
+from hotspare.bus.naming import records_topic
 from hotspare.errors import BusError
 from hotspare.telemetry.log import Log, LogEvent
 
 
-def warn_of_deviations(bus: Bus, topics: Sequence[str], log: Log) -> None:
+def warn_of_deviations(bus: Bus, inbound: Sequence[str], outbound: Sequence[str], log: Log) -> None:
     """One line each. A bus that does not tell its settings stops nobody."""
     try:
-        found = bus.deviations(topics)
+        found = bus.deviations([*inbound, *outbound, *(records_topic(topic) for topic in inbound)])
     except BusError as error:
         log.event(LogEvent.TOPIC_WARNING, f"the settings of the topics could not be looked at: {error.message}")
         return
     for deviation in found:
         log.event(LogEvent.TOPIC_WARNING, str(deviation), topic=deviation.topic, setting=deviation.setting)
+
+
+def note_sources(bus: Bus, inbound: Sequence[Partition]) -> None:
+    """Here, since an engine mostly comes before the first publisher, and long before retention. A publisher does it else."""
+    for partition in inbound:
+        with contextlib.suppress(BusError):
+            note_all_sources(bus, partition)

@@ -29,7 +29,7 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
     "fs": {
         PUBLISH: _table(
             "fsname fstype header growinginputfile rate blocksize repeatcount maxevents addcsvopcode addcsvflags noautogenfield "
-            "dateformat csvfielddelimiter publishwithupsert",
+            "dateformat csvfielddelimiter publishwithupsert begin",
             "transactional prebuffer ignorecsvparseerrors snapshot configfilesection",
             "cefsyslogprefix",
         ),

@@ -55,11 +55,11 @@ class StopsAfter:
     def __getattr__(self, name: str) -> object:
         return getattr(self._bus, name)
 
-    def append_guarded(self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard) -> int | None:
+    def append_guarded(self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard, *record: bytes) -> int | None:
         self._left -= 1
         if self._left < 0 and not self._after:
             raise self.Killed
-        first = self._bus.append_guarded(partition, messages, guard)
+        first = self._bus.append_guarded(partition, messages, guard, *record)
         if self._left < 0:
             raise self.Killed
         return first
@@ -150,11 +150,11 @@ class FrozenWhileAnother:
     def __getattr__(self, name: str) -> object:
         return getattr(self._bus, name)
 
-    def append_guarded(self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard) -> int | None:
+    def append_guarded(self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard, *record: bytes) -> int | None:
         self._left -= 1
         if self._left == -1:
             self._other()
-        return self._bus.append_guarded(partition, messages, guard)
+        return self._bus.append_guarded(partition, messages, guard, *record)
 
 
 @given(at=st.integers(0, 4), events=st.integers(1, 9), block=st.integers(1, 3), limit=st.sampled_from([0, 7]))

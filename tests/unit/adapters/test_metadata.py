@@ -63,9 +63,11 @@ def test_the_same_is_written_once_and_a_change_again() -> None:
 class _Raced(MemoryBusClient):
     """Another engine writes the same document between the look and the append."""
 
-    def append_guarded(self, partition: Partition, messages: list[Outgoing], guard: HeaderGuard) -> int | None:  # type: ignore[override]
+    def append_guarded(
+        self, partition: Partition, messages: list[Outgoing], guard: HeaderGuard, record: bytes | None = None
+    ) -> int | None:  # type: ignore[override]
         self.append(partition, messages)
-        return super().append_guarded(partition, messages, guard)
+        return super().append_guarded(partition, messages, guard, record)
 
 
 def test_two_engines_that_start_together_write_one_document() -> None:
