@@ -1,17 +1,42 @@
 """Whether a process of this machine lives: asked by a spare about the active, and by whoever finds a folder that a process left.
 
-An id together with its start time names a process for good; an id alone may have been given to another one.
+An id together with its start time names a process for good; an id alone may have been given to another one. Both mean something
+only within one process space: one boot of one machine, one namespace of ids. Host names prove nothing: containers choose theirs.
 """
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import psutil
 
+_BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
+_ID_NAMESPACE = Path("/proc/self/ns/pid")
+
 _FLAGS_FIELD = 6
 """Of /proc/ID/stat, counted behind the name in brackets: the kernel's flags of the main thread."""
 _EXITING = 0x4
+
+
+def boot_id() -> str:
+    """Names this run of the machine; differs after every restart."""
+    try:
+        return _BOOT_ID_FILE.read_text().strip()
+    except OSError:
+        return str(round(psutil.boot_time()))
+
+
+def process_space() -> str:
+    """Names where this process's id means something. Two processes that have the same one see each other by their ids.
+
+    The host's name is part of it: machines that were copied while they ran have one boot id, and are told apart by it.
+    """
+    try:
+        ids = str(_ID_NAMESPACE.readlink())
+    except OSError:
+        ids = ""
+    return f"{socket.gethostname()} {boot_id()} {ids}".rstrip()
 
 
 def process_start(process_id: int) -> int:

@@ -3,7 +3,7 @@
     cli, server -> demo -> testing -> host -> adapters, runners -> ha -> engine -> model
 
 bus, coordination, stores and telemetry are leaves: they know none of those, nor each other; `sqlite_file` is what the SQLite bus
-and the SQLite coordination share.
+and the SQLite coordination share, `addresses` and `processes` what several parts know of machines.
 
 An import inside a function or under TYPE_CHECKING is knowledge too, and counts.
 """
@@ -16,11 +16,24 @@ from collections.abc import Iterator
 from tests.repo.tree import Source, Violation, dotted, nodes
 
 _LEAVES = frozenset(
-    {"choices", "errors", "positions", "processes", "scratch", "stop_signals", "bus", "coordination", "stores", "telemetry"}
+    {
+        "addresses",
+        "choices",
+        "errors",
+        "positions",
+        "processes",
+        "scratch",
+        "stop_signals",
+        "bus",
+        "coordination",
+        "stores",
+        "telemetry",
+    }
 )
 _BELOW_HOST = _LEAVES | {"model", "engine", "ha", "runners", "adapters"}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
+    "addresses": frozenset({"errors"}),
     "choices": frozenset(),
     "errors": frozenset(),
     "positions": frozenset(),
@@ -28,8 +41,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "scratch": frozenset({"processes"}),
     "stop_signals": frozenset(),
     "sqlite_file": frozenset({"errors"}),
-    "bus": frozenset({"errors", "positions", "sqlite_file"}),
-    "coordination": frozenset({"errors", "sqlite_file"}),
+    "bus": frozenset({"addresses", "errors", "positions", "sqlite_file"}),
+    "coordination": frozenset({"addresses", "errors", "processes", "sqlite_file"}),
     "stores": frozenset({"errors"}),
     "telemetry": frozenset({"choices", "errors"}),
     "model": frozenset({"errors"}),

@@ -1,10 +1,9 @@
-"""Whether the process of a member record lives: another one, also frozen, until it ends; on another machine by its socket."""
+"""Whether the process of a member record lives: another one, also frozen, until it ends; one that cannot be seen by its socket."""
 
 from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,13 +11,12 @@ from collections.abc import Iterator
 import pytest
 
 from hotspare.coordination.contract import Member
-from hotspare.ha.peers import PeerServer
 from hotspare.host.alive import is_alive
-from hotspare.processes import process_start
+from hotspare.processes import process_space, process_start
 
 
-def member(process_id: int, started: int, host: str = "", address: str = "127.0.0.1:1") -> Member:
-    return Member("e", address, process_id, started, host or socket.gethostname(), "", "", "", "", {}, {})
+def member(process_id: int, started: int, space: str = "", address: str = "127.0.0.1:1") -> Member:
+    return Member("e", address, process_id, started, "host", "", "", "", "", {}, {}, process_space=space or process_space())
 
 
 @pytest.fixture
@@ -46,14 +44,6 @@ def test_this_very_process_is_no_other() -> None:
     assert not is_alive(member(os.getpid(), process_start(os.getpid())))
 
 
-def test_a_process_of_another_machine_greets() -> None:
-    server, other = PeerServer("e"), PeerServer("f")
-    address = server.address
-    try:
-        assert is_alive(member(1, 1, "elsewhere", address))
-        assert not is_alive(member(1, 1, "elsewhere", other.address))
-    finally:
-        server.close()
-        other.close()
-    assert not is_alive(member(1, 1, "elsewhere", address))
-    assert not is_alive(member(1, 1, "elsewhere", "nonsense"))
+def test_a_process_that_cannot_be_seen_is_not_known_to_live_without_an_answer(process: subprocess.Popen[bytes]) -> None:
+    """Its id may be given to anyone here."""
+    assert not is_alive(member(process.pid, process_start(process.pid), "elsewhere"))

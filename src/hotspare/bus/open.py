@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hotspare.addresses import HostPort, parse_host_port
 from hotspare.bus.contract import Bus
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.sqlite import BUSY_TIMEOUT_MS, SqliteBus
@@ -27,3 +28,13 @@ def open_bus(url: str) -> Bus:
         f"{scheme[:20]!r} is no kind of bus",
         hint="use sqlite:///relative.db, sqlite:////absolute.db, kafka://host:9092 or memory://name",
     )
+
+
+def bus_servers(url: str) -> tuple[HostPort, ...]:
+    """Where the servers are that a URL of `open_bus` names; empty where the bus is a part of this machine."""
+    if not url.startswith("kafka://"):
+        return ()
+    from hotspare.bus.kafka_client import parse_kafka_url  # the client library is loaded by those who use it
+
+    named = (parse_host_port(text) for text in parse_kafka_url(url).bootstrap.split(","))
+    return tuple(server for server in named if server is not None)

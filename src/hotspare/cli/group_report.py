@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +24,7 @@ from typing import Any
 from hotspare.bus.contract import Bus, Partition
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.errors import BusError
-from hotspare.processes import is_process_gone
+from hotspare.processes import is_process_gone, process_space
 from hotspare.stores.contract import Store
 
 Document = dict[str, Any]
@@ -68,8 +67,8 @@ def group_document(sources: GroupSources, group: str) -> Document:
 
 
 def is_running(member: Member) -> bool | None:
-    """Whether an engine's process lives; None where it is on another machine."""
-    if member.host != socket.gethostname():
+    """Whether an engine's process lives; None where it cannot be seen from here, as on another machine."""
+    if member.process_space != process_space():
         return None
     return not is_process_gone(member.process_id, member.process_start)
 

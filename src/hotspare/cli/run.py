@@ -9,6 +9,15 @@ import typer
 
 from hotspare.choices import HeadPlace, KafkaReader, LogFormat, OnDivergence, RunnerKind
 
+AddressOption = Annotated[
+    str,
+    typer.Option(
+        metavar="HOST[:PORT]",
+        help="Where the group's other engines reach this one; by default this machine's address towards coordination and bus.",
+    ),
+]
+ListenOption = Annotated[str, typer.Option(metavar="HOST[:PORT]", help="What to listen on for them, where it is not --address.")]
+
 
 def command(
     project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.")],
@@ -17,6 +26,8 @@ def command(
     coordination: Annotated[str, typer.Option(help="Coordination; by default beside the bus.")] = "",
     store: Annotated[str, typer.Option(help="Store for snapshots; by default beside the bus.")] = "",
     engine: Annotated[str, typer.Option(help="Name of this engine in its group; by default host and process id.")] = "",
+    address: AddressOption = "",
+    listen: ListenOption = "",
     runner: Annotated[RunnerKind, typer.Option(help="What moves the batches; local does without Spark.")] = RunnerKind.ORDERED,
     head: Annotated[
         HeadPlace, typer.Option(help="Where events are decoded: the engine's process, or Spark's Python workers.")
@@ -52,6 +63,8 @@ def command(
         coordination_url=coordination,
         store_url=store,
         engine=engine or default_engine_name(),
+        address=address,
+        listen=listen,
         runner=runner,
         head_place=head,
         kafka_reader=kafka_reader,

@@ -104,7 +104,7 @@ def _member() -> Member:
     import hotspare
     from hotspare.coordination.contract import Member
     from hotspare.host.options import default_engine_name
-    from hotspare.processes import process_start
+    from hotspare.processes import process_space, process_start
 
     return Member(
         engine=default_engine_name(),
@@ -118,6 +118,7 @@ def _member() -> Member:
         role="adapter",
         sequences={},
         detail={},
+        process_space=process_space(),
     )
 
 

@@ -18,8 +18,9 @@ from typing import Protocol
 class Member:
     """An engine of a group as it describes itself. `address` is `host:port` of its liveness socket.
 
-    `process_start` with `process_id` names a process for good (ids are used again). `sequences` are its output sequences,
-    which rank candidates. `role` is for people and `status`. `seen_ms` is the service's clock at its last word.
+    `process_start` with `process_id` names a process for good (ids are used again), but only for those of the same
+    `process_space` (`processes.process_space`); `host` is for people. `sequences` are its output sequences, which rank
+    candidates. `role` is for people and `status`. `seen_ms` is the service's clock at its last word.
     """
 
     engine: str
@@ -34,6 +35,7 @@ class Member:
     sequences: Mapping[str, int]
     detail: Mapping[str, str]
     seen_ms: int = 0
+    process_space: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ class Leader:
     """Who holds the newest epoch. `holder` is "" when the role was given up or never taken; then `successor` may name one.
 
     `lease_left_ms`: how much of the holder's lease was left when this was read; 0 or less means that it is over.
-    `process_id`, `process_start`, `host`, `address`: the holder's, so that it can be probed, or ended when it is frozen.
+    `process_id`, `process_start`, `process_space`, `host`, `address`: the holder's, so that it can be probed, or ended when it is
+    frozen.
     """
 
     epoch: int
@@ -52,6 +55,7 @@ class Leader:
     host: str = ""
     process_id: int = 0
     process_start: int = 0
+    process_space: str = ""
 
 
 NOBODY = Leader(epoch=0, holder="", successor="", lease_left_ms=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
+from hotspare.addresses import HostPort, parse_host_port
 from hotspare.coordination.contract import Coordination
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.sqlite import BUSY_TIMEOUT_MS, SqliteCoordination
@@ -34,6 +35,14 @@ def open_coordination(url: str) -> Coordination:
     raise UsageError(
         f"{scheme[:20]!r} is no kind of coordination", hint="use sqlite:///file.db, zookeeper://host:port/path or memory://name"
     )
+
+
+def coordination_servers(url: str) -> tuple[HostPort, ...]:
+    """Where the servers are that a URL of `open_coordination` names; empty where coordination is a part of this machine."""
+    if not url.startswith("zookeeper://"):
+        return ()
+    named = (parse_host_port(text) for text in parse_zookeeper_url(url).hosts.split(","))
+    return tuple(server for server in named if server is not None)
 
 
 def default_coordination_url(bus_url: str) -> str:

@@ -31,6 +31,7 @@ class RoleRecord:
     process_id: int = 0
     process_start: int = 0
     asked: str | None = None
+    process_space: str = ""
 
 
 def leader_of(record: RoleRecord, now_ms: int) -> Leader:
@@ -43,6 +44,7 @@ def leader_of(record: RoleRecord, now_ms: int) -> Leader:
         host=record.host,
         process_id=record.process_id,
         process_start=record.process_start,
+        process_space=record.process_space,
     )
 
 
@@ -58,6 +60,7 @@ def campaigned(record: RoleRecord, expected_epoch: int, member: Member, lease_en
         host=member.host,
         process_id=member.process_id,
         process_start=member.process_start,
+        process_space=member.process_space,
     )
 
 

@@ -16,39 +16,37 @@ from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from hotspare.coordination import record as rules
 from hotspare.coordination.contract import Leader, Member
 from hotspare.coordination.record import RoleRecord
 from hotspare.errors import CoordinationSuspended
+from hotspare.processes import boot_id
 from hotspare.sqlite_file import FileErrors, FileKind, SqliteFile, Sync
 
 BUSY_TIMEOUT_MS = 300
-_BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _ERRORS = FileErrors(locked=CoordinationSuspended, failed=CoordinationSuspended, unknown=CoordinationSuspended)
 
 _KIND = FileKind(
     name="coordination file",
     application_id=0x6873434F,
-    version=1,
+    version=2,
     schema=(
         "CREATE TABLE roles(group_name TEXT PRIMARY KEY, epoch INTEGER NOT NULL, holder TEXT NOT NULL, successor TEXT NOT NULL,"
         " lease_end_ms INTEGER NOT NULL, address TEXT NOT NULL, host TEXT NOT NULL, process_id INTEGER NOT NULL,"
-        " process_start INTEGER NOT NULL, asked TEXT, boot TEXT NOT NULL) WITHOUT ROWID",
+        " process_start INTEGER NOT NULL, asked TEXT, process_space TEXT NOT NULL, boot TEXT NOT NULL) WITHOUT ROWID",
         "CREATE TABLE members(joined INTEGER PRIMARY KEY, group_name TEXT NOT NULL, engine TEXT NOT NULL,"
         " description TEXT NOT NULL, seen_ms INTEGER NOT NULL, boot TEXT NOT NULL, UNIQUE(group_name, engine))",
         "CREATE TABLE facts(group_name TEXT NOT NULL, name TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY(group_name, name))",
     ),
 )
 _FIND_ROLE = (
-    "SELECT epoch, holder, successor, lease_end_ms, address, host, process_id, process_start, asked, boot"
+    "SELECT epoch, holder, successor, lease_end_ms, address, host, process_id, process_start, asked, process_space, boot"
     " FROM roles WHERE group_name=?"
 )
 _SET_ROLE = (
-    "INSERT OR REPLACE INTO roles(epoch, holder, successor, lease_end_ms, address, host, process_id, process_start, asked, boot,"
-    " group_name) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT OR REPLACE INTO roles(epoch, holder, successor, lease_end_ms, address, host, process_id, process_start, asked,"
+    " process_space, boot, group_name) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _LIST_GROUPS = (
     "SELECT group_name FROM roles UNION SELECT group_name FROM members UNION SELECT group_name FROM facts ORDER BY group_name"
@@ -63,14 +61,6 @@ _LEAVE_OLD_BOOTS = "DELETE FROM members WHERE group_name=? AND boot<>?"
 _FIND_FACT = "SELECT value FROM facts WHERE group_name=? AND name=?"
 _ADD_FACT = "INSERT INTO facts(group_name, name, value) VALUES(?, ?, ?)"
 _FORGET_FACTS = "DELETE FROM facts WHERE group_name=?"
-
-
-def boot_id() -> str:
-    """Names this run of the machine; differs after every restart."""
-    try:
-        return _BOOT_ID_FILE.read_text().strip()
-    except OSError:
-        return str(round(psutil.boot_time()))
 
 
 def clock_ms() -> int:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote
 
+from hotspare.addresses import HOST_PORT, PORT_MAX
 from hotspare.errors import UsageError
 
 PORT = 2181
 ROOT = "/hotspare"
 HOSTS_MAX = 20
 PATH_LENGTH_MAX = 500
-_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?")
 _NUMBERS = {"session_timeout_ms": (200, 60_000), "call_timeout_ms": (10, 60_000), "connect_timeout_ms": (10, 600_000)}
 _TEXTS = ("user", "password", "password_file")
 _HINT = "use zookeeper://host:port[,host:port ...][/path][?option=value&...]"
@@ -62,15 +61,15 @@ def _hosts(text: str) -> str:
     if "@" in text:
         raise UsageError("a zookeeper:// URL takes no user before the host", hint="use ?user=NAME&password=WORD")
     names = text.split(",")
-    found = [_HOST.fullmatch(name) for name in names]
+    found = [HOST_PORT.fullmatch(name) for name in names]
     bad = next((name for name, match in zip(names, found, strict=True) if match is None or not _is_port(match["port"])), None)
     if bad is not None or len(names) > HOSTS_MAX:
         raise UsageError(f"{(bad if bad is not None else text)[:80]!r} is no zookeeper host", hint=_HINT)
-    return ",".join(f"{match['name']}:{match['port'] or PORT}" for match in found if match is not None)
+    return ",".join(f"{match['host']}:{match['port'] or PORT}" for match in found if match is not None)
 
 
 def _is_port(text: str | None) -> bool:
-    return text is None or 1 <= int(text) <= 65_535
+    return text is None or 1 <= int(text) <= PORT_MAX
 
 
 def _root(path: str) -> str:

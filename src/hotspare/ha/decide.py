@@ -60,6 +60,8 @@ def vacancy(view: View) -> Reason | None:
         return Reason.NAMED_SUCCESSOR if leader.successor == view.engine else Reason.GIVEN_UP
     if leader.holder == view.engine:
         return Reason.OWN_EPOCH
+    if view.peer is PeerStatus.ENDED:
+        return Reason.PROCESS_ENDED
     if view.peer is PeerStatus.CLOSED:
         return Reason.CONNECTION_CLOSED
     return Reason.LEASE_OVER if leader.lease_left_ms <= 0 else None
@@ -88,14 +90,27 @@ def _outranks(other: OtherMember, view: View) -> bool:
     return other.role == Role.STANDBY.value and (-other.rank, other.engine) < (-view.rank, view.engine)
 
 
-def _campaign_due_ms(view: View) -> int:
-    """A better candidate may go first for a short time, a named successor for the lease time; then anyone."""
+def _waits_for_lease(view: View) -> bool:
+    """Whether a closed connection is no reason to campaign before the lease is over: the holder has had the role for less than one.
+
+    Connections that close for other reasons than the holder's end would move the epoch again and again.
+    """
+    vacant, leader = view.vacancy, view.leader
+    if vacant is None or leader is None or vacant.reason is not Reason.CONNECTION_CLOSED:
+        return False
+    return vacant.since_ms < view.leader_since_ms + view.settings.lease_ms and leader.lease_left_ms > 0
+
+
+def _campaign_due_ms(view: View) -> int | None:
+    """A better candidate may go first for a short time, a named successor for the lease time; then anyone. None: not yet."""
     vacant, leader = view.vacancy, view.leader
     assert vacant is not None and leader is not None
     if vacant.reason in (Reason.NAMED_SUCCESSOR, Reason.SPARES_AGREE):
         return vacant.since_ms
     if vacant.reason is Reason.NOBODY_ELSE:
         return vacant.since_ms + max(view.settings.divergence_wait_ms, view.settings.lease_ms)
+    if _waits_for_lease(view):
+        return None
     if vacant.reason is Reason.GIVEN_UP and (leader.successor or view.gave_up_epoch == leader.epoch):
         return view.free_since_ms + view.settings.lease_ms
     outranked = any(_outranks(other, view) for other in view.others)
@@ -112,8 +127,8 @@ def _standby(view: View) -> Iterator[Duty]:
         known = view.vacancy
         if (known.reason if known else None) is not reason or (known is not None and known.epoch != leader.epoch):
             yield Duty(0, do.NoteVacancy(leader.epoch, reason))
-        elif reason is not None:
-            yield Duty(max(_campaign_due_ms(view), view.coordination_retry_ms), do.Campaign(leader.epoch, reason))
+        elif reason is not None and (due_ms := _campaign_due_ms(view)) is not None:
+            yield Duty(max(due_ms, view.coordination_retry_ms), do.Campaign(leader.epoch, reason))
     yield from _lone_difference(view)
     yield from _watch_leader(view)
     yield from _refresh_member(view)

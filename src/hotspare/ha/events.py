@@ -24,6 +24,8 @@ class HaEventKind(Enum):
     SNAPSHOT_FAILED = "snapshot failed"
     MEMBERS_CHANGED = "members changed"
     """Engines came or went (SPEC C10)."""
+    NAMESAKE_AWAITED = "namesake awaited"
+    """Before it joins, an engine waits whether another one of its name still gives word."""
     MEMBER_UNLIKE = "member unlike"
     """Another engine runs other versions or another processor; its outputs are compared all the same."""
     COORDINATION_CHANGED = "coordination changed"

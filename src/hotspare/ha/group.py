@@ -71,7 +71,15 @@ class GroupEngine:
         if self._state is not None:
             raise StateError("this engine has already started")
         definition, ports = self._definition, self._ports
-        joining = Joining(definition.group, self._identity.engine, definition.topics, definition.project, definition.cores, ports)
+        joining = Joining(
+            group=definition.group,
+            identity=self._identity,
+            stale_ms=definition.settings.member_stale_ms,
+            topics=definition.topics,
+            project=definition.project,
+            cores=definition.cores,
+            ports=ports,
+        )
         joined = yield from joining.steps()
         state = self._new_state(joined)
         origin = joined.plan.restored_from or "the group's origin"

@@ -99,12 +99,17 @@ class GroupState:
     coordination_retry_ms: int = LONG_AGO_MS
     leader: Leader | None = None
     leader_read_ms: int = LONG_AGO_MS
+    leader_epoch: int = -1
+    """The newest epoch that was read, and when it was first."""
+    leader_since_ms: int = LONG_AGO_MS
     free_since_ms: int = 0
     free_epoch: int = -1
     gave_up_epoch: int = -1
     vacancy: Vacancy | None = None
     rank: int = 0
     news: tuple[MemberNews, ...] = ()
+    namesake: Member | None = None
+    """The record of another process under this engine's name, as it was last read."""
     unlike: tuple[str, ...] = ()
     """In what other engines were reported to be unlike this one."""
     switchover: str | None = None
@@ -231,6 +236,7 @@ def view_of(state: GroupState, ports: Ports) -> View:
         coordination_retry_ms=state.coordination_retry_ms,
         leader=state.leader,
         leader_read_ms=state.leader_read_ms,
+        leader_since_ms=state.leader_since_ms,
         free_since_ms=state.free_since_ms,
         gave_up_epoch=state.gave_up_epoch,
         peer=ports.peers.status(),

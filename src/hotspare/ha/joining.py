@@ -11,11 +11,11 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hotspare.bus.contract import Bus, Partition, Producer
-from hotspare.coordination.contract import Coordination
+from hotspare.coordination.contract import Coordination, Member
 from hotspare.errors import PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError
 from hotspare.ha.core import Core, CoreFactory
 from hotspare.ha.events import HaEvent, HaEventKind
-from hotspare.ha.member_record import name_taken
+from hotspare.ha.member_record import name_taken, namesake, process_of
 from hotspare.ha.ports import Ports
 from hotspare.ha.qualities import Qualities, agree_on_qualities
 from hotspare.ha.settings import GroupTopics
@@ -24,6 +24,7 @@ from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 _ORIGIN = "origin"
 _PROJECT = "project"
 _LISTINGS_MAX = 3
+_NAMESAKE_LOOK_MS = 50
 _NEWEST_BYTES_MAX = 1 << 20
 
 
@@ -55,19 +56,28 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """One engine's way into one group. `steps` yields before every effect outside, like a cycle does."""
+    """One engine's way into one group. `steps` yields before every effect outside, like a cycle does.
+
+    `stale_ms`: a member record that nobody wrote again for so long is of no living engine.
+    """
 
     group: str
-    engine: str
+    identity: Member
+    stale_ms: int
     topics: GroupTopics
     project: ProjectIdentity
     cores: CoreFactory
     ports: Ports
 
+    @property
+    def engine(self) -> str:
+        return self.identity.engine
+
     def steps(self) -> Generator[str, None, Joined]:
         """Returns `Joined`. UsageError, TopicOwned, ProjectChanged, PositionLost, and what bus, coordination and store raise."""
         yield "look for an engine of the same name"
         refuse_namesake(self.ports, self.group, self.engine)
+        yield from self._outwait_namesake()
         yield "create topics"
         create_topics(self.ports.bus, self.topics)
         yield "claim output topics"
@@ -86,6 +96,30 @@ class Joining:
         yield "check that the bus holds what is to be read"
         check_positions(self.ports.bus, self.topics, offsets, core.time_us)
         return Joined(core, producer, StartPlan(offsets, restored_from, tuple(unusable)), qualities)
+
+    def _outwait_namesake(self) -> Generator[str, None, None]:
+        """UsageError where the record of an engine of this name is written again while this one looks on.
+
+        Of a process that this one cannot see nothing else is certain: it may live without answering here.
+        """
+        known = self._unseen_namesake()
+        if known is None:
+            return
+        other = f"process {known.process_id} on {known.host}"
+        sentence = f"engine {self.engine} took part as {other}: waits {self.stale_ms} ms for a sign of it"
+        self.ports.report(HaEvent(HaEventKind.NAMESAKE_AWAITED, self.group, self.engine, sentence))
+        until_ms = self.ports.clock_ms() + self.stale_ms
+        while self.ports.clock_ms() < until_ms:
+            yield "look whether an engine of the same name gives a sign"
+            self.ports.pause(_NAMESAKE_LOOK_MS)
+            found = self._unseen_namesake()
+            if found is not None and (found.seen_ms, process_of(found)) != (known.seen_ms, process_of(known)):
+                raise name_taken(self.group, found)
+
+    def _unseen_namesake(self) -> Member | None:
+        own, other = self.identity, namesake(self.ports.coordination.members(self.group), self.identity)
+        is_seen = other is not None and (other.process_space, other.host) == (own.process_space, own.host)
+        return None if is_seen else other
 
     def _report_other_qualities(self, qualities: Qualities) -> None:
         for output in self.topics.outbound:

@@ -89,12 +89,12 @@ def unlike(members: Sequence[Member], own: Member) -> tuple[str, ...]:
 
 def namesake(members: Sequence[Member], own: Member) -> Member | None:
     """Another process, living or dead, that described itself under this engine's name."""
-    return next((m for m in members if m.engine == own.engine and _process(m) != _process(own)), None)
+    return next((m for m in members if m.engine == own.engine and process_of(m) != process_of(own)), None)
 
 
 def started_later(member: Member, other: Member) -> bool:
     """Of two processes under one name the later one gives way; on two machines this is arbitrary, and the same for both."""
-    return (member.process_start, _process(member)) > (other.process_start, _process(other))
+    return (member.process_start, process_of(member)) > (other.process_start, process_of(other))
 
 
 def name_taken(group: str, other: Member) -> UsageError:
@@ -104,8 +104,14 @@ def name_taken(group: str, other: Member) -> UsageError:
     )
 
 
-def _process(member: Member) -> tuple[str, int, int]:
-    return member.host, member.process_id, member.process_start
+def process_of(member: Member) -> tuple[str, str, int, int]:
+    """Names the process of a record."""
+    return member.host, member.process_space, member.process_id, member.process_start
+
+
+def gave_word(member: Member, before: Member | None) -> bool:
+    """Whether the process of a record wrote it again since `before` was read."""
+    return before is not None and process_of(before) == process_of(member) and member.seen_ms > before.seen_ms
 
 
 def _evidence(text: str) -> Difference | None:

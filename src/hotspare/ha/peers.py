@@ -1,35 +1,116 @@
 """The socket side of detection: a spare holds a connection to the active engine and notices its closing at once.
 
-Detection is fast and allowed to be wrong (DESIGN section 5): a mistake costs a needless promotion, never an event. A frozen
-process keeps its connections open, so this says nothing about it; the lease does.
+Detection is fast and allowed to be wrong (DESIGN section 5): a mistake costs a needless promotion, never an event. What a spare
+knows, from the surest:
+
+    ENDED      the holder's process, in this spare's own process space, has ended or is ending: certain
+    CLOSED     this spare was connected to that very process, and is refused now
+    CONNECTED  the connection stands; of a frozen process it does, too, and the lease decides
+    UNKNOWN    everything else: never connected, no answer in time. A link that is down looks like this, and the lease decides
+
+Whoever connects is told the engine's name and which process it is, and says nothing. A connection whose other end has vanished
+without a word is given up by the system after some seconds of silence; that makes it UNKNOWN.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import selectors
 import socket
 import threading
+import time
 from collections.abc import Callable
+from os import getpid
 
-from hotspare.coordination.contract import Leader
+from hotspare.addresses import LOOPBACK, HostPort, parse_host_port
+from hotspare.coordination.contract import Leader, Member
+from hotspare.errors import UsageError
 from hotspare.ha.view import PeerStatus
-from hotspare.processes import is_process_ending, is_process_gone
+from hotspare.processes import is_process_ending, is_process_gone, process_space, process_start
 
-_GREETING_BYTES_MAX = 256
+CONNECTIONS_MAX = 1_024
+"""More than a group's engines. Who comes after them is not served; a spare among those has the lease to go by."""
+_LOOPBACK = HostPort(LOOPBACK)
+_GREETING_BYTES_MAX = 1_024
 _CONNECT_TIMEOUT_S = 0.25
 _LOOK_S = 0.005
-"""How often a spare on the active's machine looks whether its process has begun to end."""
-_LOOPBACK = "127.0.0.1"
+"""How often a spare looks whether the active's process has begun to end, where it can see it."""
+_RETRIES_AT_ONCE = 2
+_RETRY_SOON_S = 0.02
+_RETRY_S = 0.5
+_ACCEPT_PAUSE_S = 0.1
+_KEEP_ALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
+"""Seconds of silence before the other end is asked, between two questions, and how many stay unanswered."""
+
+
+def greeting(engine: str, space: str, process_id: int, started: int) -> bytes:
+    """What an engine tells whoever connects: its name, and which process it is, as a digest."""
+    process = hashlib.blake2b(f"{space} {process_id} {started}".encode(), digest_size=8).hexdigest()
+    return f"hotspare {engine} {process}\n".encode()
+
+
+def answers(member: Member) -> bool:
+    """Whether at a member's address the very process answers that the record names. False proves nothing."""
+    address = parse_host_port(member.address)
+    if address is None:
+        return False
+    expected = greeting(member.engine, member.process_space, member.process_id, member.process_start)
+    try:
+        with socket.create_connection((address.host, address.port), timeout=_CONNECT_TIMEOUT_S) as connection:
+            return _heard(connection) == expected
+    except OSError:
+        return False
+
+
+def _heard(connection: socket.socket) -> bytes:
+    """The first line that the other side says, or what it said before it hung up. OSError where it takes too long."""
+    said, deadline_s = b"", time.monotonic() + _CONNECT_TIMEOUT_S
+    while not said.endswith(b"\n") and len(said) < _GREETING_BYTES_MAX:
+        connection.settimeout(max(0.001, deadline_s - time.monotonic()))
+        part = connection.recv(_GREETING_BYTES_MAX - len(said))
+        if not part:
+            break
+        said += part
+    return said
+
+
+def _keep_alive(connection: socket.socket) -> None:
+    """Let the system notice that the other end has vanished."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEP_ALIVE:
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _listening(listen: HostPort) -> socket.socket:
+    try:
+        family, *_, target = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[0]
+        both = listen.host == "::" and socket.has_dualstack_ipv6()
+        return socket.create_server((str(target[0]), int(target[1])), family=family, backlog=64, dualstack_ipv6=both)
+    except OSError as error:
+        raise UsageError(
+            f"{listen} cannot be listened on for the group's other engines",
+            detail=error.strerror or str(error),
+            hint="--address is where they reach this engine; where that is no address of this machine, --listen is one",
+        ) from error
 
 
 class PeerServer:
-    """Accepts connections of spares, greets each with the engine's name, and keeps them open until the process ends."""
+    """Accepts connections of spares, greets each as this process, and keeps them open until the process ends.
 
-    def __init__(self, engine: str, host: str = _LOOPBACK) -> None:
-        self._greeting = f"hotspare {engine}\n".encode()
-        self._listener = socket.create_server((host, 0), backlog=64)
-        self._connections: list[socket.socket] = []
+    It listens on `listen` and says that it is reached at `advertised`, by default the same; a port of 0 there is the one it listens
+    on. UsageError where it cannot listen.
+    """
+
+    def __init__(self, engine: str, listen: HostPort = _LOOPBACK, advertised: HostPort | None = None) -> None:
+        self._greeting = greeting(engine, process_space(), getpid(), process_start(getpid()))
+        self._listener = _listening(listen)
+        self._listener.settimeout(0)
+        port = int(self._listener.getsockname()[1])
+        reached = advertised or listen
+        self.address = str(HostPort(reached.host, reached.port or port))
+        self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
@@ -37,42 +118,41 @@ class PeerServer:
         self._thread = threading.Thread(target=self._serve, name="hotspare-peers", daemon=True)
         self._thread.start()
 
-    @property
-    def address(self) -> str:
-        host, port = self._listener.getsockname()[:2]
-        return f"{host}:{port}"
-
     def _serve(self) -> None:
         while not self._stopped.is_set():
             for key, _ in self._selector.select(timeout=0.5):
                 if key.fileobj is self._listener:
                     self._accept()
                 else:
-                    self._drop_if_closed(key.fileobj)  # type: ignore[arg-type]
+                    self._drop(key.fileobj)  # type: ignore[arg-type]
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            connection, _ = self._listener.accept()
-            with self._lock:
-                if self._stopped.is_set():
-                    connection.close()
-                    return
-                self._connections.append(connection)  # before the greeting: who was greeted is told of the end
-            connection.settimeout(0)
-            self._selector.register(connection, selectors.EVENT_READ)
-            connection.sendall(self._greeting)
-
-    def _drop_if_closed(self, connection: socket.socket) -> None:
         try:
-            if connection.recv(_GREETING_BYTES_MAX):
-                return
-        except BlockingIOError:
-            return
+            connection, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionError):
+            return  # who came has left
         except OSError:
-            pass
-        self._selector.unregister(connection)
+            self._stopped.wait(_ACCEPT_PAUSE_S)  # no descriptor is left; who came waits
+            return
         with self._lock:
-            self._connections.remove(connection)
+            if self._stopped.is_set() or len(self._connections) >= CONNECTIONS_MAX:
+                connection.close()
+                return
+            self._connections.add(connection)  # before the greeting: who was greeted is told of the end
+        try:
+            connection.settimeout(0)
+            _keep_alive(connection)
+            self._selector.register(connection, selectors.EVENT_READ)
+            connection.sendall(self._greeting)  # fits into the buffer of a new connection, so it never waits
+        except OSError:
+            self._drop(connection)
+
+    def _drop(self, connection: socket.socket) -> None:
+        """Of one that closed, or that says something, which no spare does."""
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(connection)
+        with self._lock:
+            self._connections.discard(connection)
         connection.close()
 
     def hang_up(self) -> None:
@@ -95,12 +175,12 @@ class PeerServer:
 class PeerLink:
     """A `PeerPort` over sockets: watches the newest leader that it was given, in one thread of its own.
 
-    `changed` is called from that thread whenever the status changes.
+    `space` is this engine's process space. `changed` is called from that thread whenever the status changes.
     """
 
-    def __init__(self, engine: str, host: str, changed: Callable[[], None]) -> None:
+    def __init__(self, engine: str, space: str, changed: Callable[[], None]) -> None:
         self._engine = engine
-        self._host = host
+        self._space = space
         self._changed = changed
         self._lock = threading.Lock()
         self._leader: Leader | None = None
@@ -113,8 +193,7 @@ class PeerLink:
 
     def watch(self, leader: Leader) -> None:
         with self._lock:
-            known = self._leader
-            if known is not None and (known.epoch, known.holder, known.address) == (leader.epoch, leader.holder, leader.address):
+            if self._is_same(leader):
                 return
             self._leader = leader
             self._status = PeerStatus.UNKNOWN
@@ -149,74 +228,85 @@ class PeerLink:
                 self._follow(leader)
 
     def _follow(self, leader: Leader) -> None:
-        """Hold a connection until it closes for good or another leader is to be watched."""
-        attempts_left = 2
-        while attempts_left and self._is_current(leader):
-            attempts_left -= 1
-            connection = self._connect(leader)
-            if connection is None:
+        """Hold a connection, again and again, until the holder has ended or another leader is to be watched."""
+        was_connected, tries = False, 0
+        while self._is_current(leader):
+            if self._has_ended(leader):
+                self._set(leader, PeerStatus.ENDED)
+                return
+            tries += 1
+            try:
+                connection = self._connect(leader)
+            except ConnectionError:
+                self._set(leader, PeerStatus.CLOSED if was_connected else PeerStatus.UNKNOWN)
+            except OSError:
+                self._set(leader, PeerStatus.UNKNOWN)
+            else:
+                was_connected, tries = True, 0
+                self._set(leader, PeerStatus.CONNECTED)
+                self._wait_until_closed(connection, leader)
                 continue
-            attempts_left = 1  # a connection that stood and closed is retried once
-            self._set(leader, PeerStatus.CONNECTED)
-            self._wait_until_closed(connection, leader)
-        if self._is_current(leader):
-            self._set(leader, PeerStatus.CLOSED if self._is_gone(leader) else PeerStatus.UNKNOWN)
+            self._pause(leader, _RETRY_SOON_S if tries <= _RETRIES_AT_ONCE else _RETRY_S)
 
-    def _is_gone(self, leader: Leader) -> bool:
-        if leader.host != self._host or self._is_ending(leader):
-            return True
-        return is_process_gone(leader.process_id, leader.process_start) or not self._answers(leader)
+    def _has_ended(self, leader: Leader) -> bool:
+        return self._sees(leader) and (
+            is_process_ending(leader.process_id) or is_process_gone(leader.process_id, leader.process_start)
+        )
 
-    def _is_ending(self, leader: Leader) -> bool:
-        return leader.host == self._host and is_process_ending(leader.process_id)
+    def _sees(self, leader: Leader) -> bool:
+        return leader.process_space == self._space
 
-    def _connect(self, leader: Leader) -> socket.socket | None:
-        host, _, port = leader.address.rpartition(":")
+    def _connect(self, leader: Leader) -> socket.socket:
+        """A connection to the very process. ConnectionError where it is refused, or another process is there; OSError where
+        nothing can be told."""
+        address = parse_host_port(leader.address)
+        if address is None:
+            raise OSError(f"{leader.address[:80]!r} is no address")
+        connection = socket.create_connection((address.host, address.port), timeout=_CONNECT_TIMEOUT_S)
         try:
-            connection = socket.create_connection((host, int(port)), timeout=_CONNECT_TIMEOUT_S)
-        except (OSError, ValueError):
-            return None
-        try:
-            greeting = connection.recv(_GREETING_BYTES_MAX)
+            self._check_greeting(connection, leader)
+            _keep_alive(connection)
+            with self._lock:
+                if self._stopped or not self._is_same(leader):
+                    raise TimeoutError("another leader is to be watched")
+                self._socket = connection
         except OSError:
-            greeting = b""
-        if greeting != f"hotspare {leader.holder}\n".encode():
             connection.close()
-            return None
-        with self._lock:
-            self._socket = connection
-            if not self._is_same(leader):
-                connection.close()
-                self._socket = None
-                return None
+            raise
         return connection
 
+    def _check_greeting(self, connection: socket.socket, leader: Leader) -> None:
+        said = _heard(connection)
+        if not said:
+            raise TimeoutError("the other side hung up without a word")
+        if said != greeting(leader.holder, leader.process_space, leader.process_id, leader.process_start):
+            raise ConnectionResetError("another process is there")
+
     def _wait_until_closed(self, connection: socket.socket, leader: Leader) -> None:
-        """Until the other side hangs up, or its process, if it is on this machine, has begun to end."""
-        connection.settimeout(_LOOK_S if leader.host == self._host else None)
+        """Until the other side hangs up, is silent for too long, or its process, where it can be seen, has begun to end."""
+        sees = self._sees(leader)
+        connection.settimeout(_LOOK_S if sees else None)
         with contextlib.suppress(OSError):
-            while not self._is_ending(leader):
-                with contextlib.suppress(TimeoutError):
-                    if not connection.recv(_GREETING_BYTES_MAX):
-                        break
+            while not (sees and is_process_ending(leader.process_id)):
+                try:
+                    connection.recv(1)
+                    break  # nothing is ever said after the greeting
+                except TimeoutError as error:
+                    if error.errno is not None:
+                        break  # the system gave the connection up
         with self._lock:
             self._socket = None
         connection.close()
 
-    def _answers(self, leader: Leader) -> bool:
-        """Whether anything still listens there: a frozen process does (its kernel accepts), a dead one does not."""
-        host, _, port = leader.address.rpartition(":")
-        try:
-            socket.create_connection((host, int(port)), timeout=_CONNECT_TIMEOUT_S).close()
-        except ConnectionRefusedError:
-            return False
-        except (OSError, ValueError):
-            return True
-        return True
+    def _pause(self, leader: Leader, pause_s: float) -> None:
+        """Until it is time to try again, the holder has ended, or another leader is to be watched."""
+        until_s, look_s = time.monotonic() + pause_s, _RETRY_SOON_S if self._sees(leader) else pause_s
+        while not self._wanted.wait(look_s) and time.monotonic() < until_s and not self._has_ended(leader):
+            pass
 
     def _is_same(self, leader: Leader) -> bool:
         known = self._leader
-        return known is not None and (known.epoch, known.holder, known.address) == (leader.epoch, leader.holder, leader.address)
+        return known is not None and _watched(known) == _watched(leader)
 
     def _is_current(self, leader: Leader) -> bool:
         with self._lock:
@@ -228,3 +318,7 @@ class PeerLink:
                 return
             self._status = status
         self._changed()
+
+
+def _watched(leader: Leader) -> tuple[int, str, str]:
+    return leader.epoch, leader.holder, leader.address

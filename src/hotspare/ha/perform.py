@@ -24,7 +24,7 @@ from hotspare.ha import actions as do
 from hotspare.ha import committed, publishing, qualities, snapshots
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import LONG_AGO_MS, GroupState, MemberNews, committed_sequence
-from hotspare.ha.member_record import member_of, name_taken, namesake, news_of, rank_of, started_later, unlike
+from hotspare.ha.member_record import gave_word, member_of, name_taken, namesake, news_of, rank_of, started_later, unlike
 from hotspare.ha.ports import Ports
 from hotspare.ha.roles import Reason, Role, Step, moved
 from hotspare.ha.view import Contact, Vacancy
@@ -73,6 +73,8 @@ def _note_leader(state: GroupState, ports: Ports, leader: Leader) -> None:
     known = state.leader
     state.leader, state.leader_read_ms = leader, ports.clock_ms()
     _note_contact(state, ports, Contact.CONNECTED)
+    if state.leader_epoch != leader.epoch:
+        state.leader_epoch, state.leader_since_ms = leader.epoch, state.leader_read_ms
     if leader.holder == "" and state.free_epoch != leader.epoch:
         state.free_epoch, state.free_since_ms = leader.epoch, state.leader_read_ms
     if known is None or (known.epoch, known.holder) != (leader.epoch, leader.holder):
@@ -259,7 +261,8 @@ def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> Non
     member = member_of(state)
     members = ports.coordination.members(state.group)
     twin = namesake(members, member)
-    if twin is not None and started_later(member, twin) and ports.is_alive(twin):
+    before, state.namesake = state.namesake, twin
+    if twin is not None and started_later(member, twin) and (gave_word(twin, before) or ports.is_alive(twin)):
         state.refusal = name_taken(state.group, twin).message
         return
     ports.coordination.join(state.group, member)

@@ -27,14 +27,18 @@ def _is_never_alive(_: Member) -> bool:
     return False
 
 
+def _pause(_: int) -> None:
+    """Time passes by itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
     """`clock_ms`: this process's monotonic milliseconds.
 
     `background` runs a job that may take long, now or in another thread, once. `end_process` ends the frozen process that a leader
     record names, after checking that it is that very process on this machine; False when it is not. `report` must not raise.
-    `is_alive`: whether the other process that a member record names still runs, also frozen; where nothing but this process exists,
-    none does.
+    `is_alive`: whether the other process that a member record names is known to run, also frozen; where nothing but this process
+    exists, none does. `pause` lets milliseconds pass while an engine joins.
     """
 
     bus: Bus
@@ -47,3 +51,4 @@ class Ports:
     background: Callable[[Callable[[], None]], None]
     end_process: Callable[[Leader], bool]
     is_alive: Callable[[Member], bool] = _is_never_alive
+    pause: Callable[[int], None] = _pause

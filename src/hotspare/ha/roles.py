@@ -42,6 +42,7 @@ class Reason(Enum):
     NEVER_HELD = "never held"
     OWN_EPOCH = "own epoch of an earlier life"
     LEASE_OVER = "lease over"
+    PROCESS_ENDED = "process ended"
     CONNECTION_CLOSED = "connection closed"
     NAMED_SUCCESSOR = "named as successor"
     GIVEN_UP = "given up"
@@ -70,6 +71,7 @@ VACANT = (
     Reason.NEVER_HELD,
     Reason.OWN_EPOCH,
     Reason.LEASE_OVER,
+    Reason.PROCESS_ENDED,
     Reason.CONNECTION_CLOSED,
     Reason.NAMED_SUCCESSOR,
     Reason.GIVEN_UP,

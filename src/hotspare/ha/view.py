@@ -12,10 +12,13 @@ from hotspare.ha.settings import GroupSettings
 
 
 class PeerStatus(Enum):
-    """What a connection to the holder of the role says. It may be wrong; a mistake costs delay only."""
+    """What a connection to the holder of the role says. CLOSED may be wrong; a mistake costs delay only."""
 
     CONNECTED = "connected"
     CLOSED = "closed"
+    """There was a connection to the holder, and it cannot be had again."""
+    ENDED = "ended"
+    """The holder's process is seen to have ended: certain."""
     UNKNOWN = "unknown"
 
 
@@ -94,6 +97,7 @@ class CandidateView:
 class View:
     """Times are the engine's own monotonic milliseconds. `leader` is None when it must be read before anything follows from it.
 
+    `leader_since_ms`: when this engine first read of the newest epoch.
     `rank` and `others` are from the same reading of descriptions. `retry`: earliest next call after a failure, 0 for at once.
     `publish_due_ms`: when held outputs that are not known to be committed have to be published; None if there are none.
     `progress_due_ms`: when progress of outputs that are on the topic already has to be written; None if none is owed.
@@ -112,6 +116,7 @@ class View:
     coordination_retry_ms: int = 0
     leader: Leader | None = None
     leader_read_ms: int = 0
+    leader_since_ms: int = 0
     free_since_ms: int = 0
     gave_up_epoch: int = 0
     peer: PeerStatus = PeerStatus.UNKNOWN

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import os
-import socket
 
 from hotspare.coordination.contract import Member
-from hotspare.processes import is_process_ending, is_process_gone
-
-_TIMEOUT_S = 0.25
-_GREETING_BYTES_MAX = 256
+from hotspare.ha.peers import answers
+from hotspare.processes import is_process_ending, is_process_gone, process_space
 
 
 def is_alive(member: Member) -> bool:
-    """True for another process of this machine until it begins to end, also while it is frozen; for one of another machine as long
-    as its liveness socket greets with its name."""
-    if member.host == socket.gethostname():
+    """True for another process that this one can see until it begins to end, also while it is frozen; for one elsewhere where that
+    very process answers at its address. False of one elsewhere proves nothing."""
+    if member.process_space == process_space():
         if member.process_id == os.getpid() or is_process_gone(member.process_id, member.process_start):
             return False
         return not is_process_ending(member.process_id)
-    host, _, port = member.address.rpartition(":")
-    try:
-        with socket.create_connection((host, int(port)), timeout=_TIMEOUT_S) as connection:
-            connection.settimeout(_TIMEOUT_S)
-            return connection.recv(_GREETING_BYTES_MAX) == f"hotspare {member.engine}\n".encode()
-    except (OSError, ValueError):
-        return False
+    return answers(member)

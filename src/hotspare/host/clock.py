@@ -1,4 +1,4 @@
-"""The one clock of an engine process: monotonic, for differences only."""
+"""The one clock of an engine process: monotonic, for differences only; and what lets it run on."""
 
 from __future__ import annotations
 
@@ -7,3 +7,7 @@ import time
 
 def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
+
+
+def pause(duration_ms: int) -> None:
+    time.sleep(duration_ms / 1000)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hotspare.addresses import checked_host_port
 from hotspare.choices import HeadPlace, KafkaReader, RunnerKind
 from hotspare.errors import UsageError
 from hotspare.ha.settings import GroupSettings
@@ -27,6 +28,9 @@ class EngineOptions:
 
     `coordination_url` and `store_url` default to places beside an embedded bus. `properties` are those of the project (SPEC A4),
     `bindings` override connector properties from outside. `home` is where `@ESP_PROJECT_HOME@` points to.
+
+    `address`, `HOST` or `HOST:PORT`, is where the group's other engines reach this one; "" leaves it to `host.address`. `listen` is
+    what it listens on, by default the same; they differ behind a translation of addresses.
     """
 
     project: Path
@@ -35,6 +39,8 @@ class EngineOptions:
     coordination_url: str = ""
     store_url: str = ""
     engine: str = field(default_factory=default_engine_name)
+    address: str = ""
+    listen: str = ""
     runner: RunnerKind = RunnerKind.ORDERED
     head_place: HeadPlace = HeadPlace.DRIVER
     kafka_reader: KafkaReader = KafkaReader.SOURCE
@@ -47,3 +53,6 @@ class EngineOptions:
     def __post_init__(self) -> None:
         if not _ENGINE_NAME.fullmatch(self.engine):
             raise UsageError(f"engine name {self.engine!r} cannot be used", hint="use up to 64 letters, digits, '_', '-' and '.'")
+        for text, option in ((self.address, "--address"), (self.listen, "--listen")):
+            if text:
+                checked_host_port(text, option)

@@ -43,9 +43,10 @@ from hotspare.ha.peers import PeerLink, PeerServer
 from hotspare.ha.ports import Ports
 from hotspare.ha.roles import ENDS
 from hotspare.ha.settings import GroupTopics, InboundTopic, OutputStream
+from hotspare.host.address import peer_addresses
 from hotspare.host.alive import is_alive
 from hotspare.host.background import Background
-from hotspare.host.clock import monotonic_ms
+from hotspare.host.clock import monotonic_ms, pause
 from hotspare.host.frozen import end_frozen_process
 from hotspare.host.options import EngineOptions
 from hotspare.host.retention import check_at_start
@@ -53,7 +54,7 @@ from hotspare.host.topic_settings import note_sources, warn_of_deviations
 from hotspare.model.fingerprint import differences, from_document, to_document
 from hotspare.model.load import LoadedProject, load_project
 from hotspare.model.project import Project
-from hotspare.processes import process_start
+from hotspare.processes import process_space, process_start
 from hotspare.runners import contract as runner_contract
 from hotspare.runners.contract import EndCause, Runner, RunnerEnd, RunnerInput
 from hotspare.scratch import make_scratch
@@ -154,13 +155,14 @@ class EngineProcess:
         self._log = log.bind(group=group)
         self._bus = open_bus(options.bus_url)
         stack.callback(self._bus.close)
-        coordination = open_coordination(options.coordination_url or default_coordination_url(options.bus_url))
+        coordination_url = options.coordination_url or default_coordination_url(options.bus_url)
+        coordination = open_coordination(coordination_url)
         stack.callback(coordination.close)
         self._store = open_store(options.store_url or default_store_url(options.bus_url))
         stack.callback(self._store.close)
-        self._server = PeerServer(options.engine)
+        self._server = PeerServer(options.engine, *peer_addresses(options, coordination_url))
         stack.callback(self._server.close)
-        peers = PeerLink(options.engine, socket.gethostname(), self._wake.set)
+        peers = PeerLink(options.engine, process_space(), self._wake.set)
         stack.callback(peers.close)
         self._background = Background()
         stack.callback(self._background.close)
@@ -177,6 +179,7 @@ class EngineProcess:
             background=self._background.run,
             end_process=end_frozen_process,
             is_alive=is_alive,
+            pause=pause,
         )
         cores = PipelineFactory(self._plan, self._log)
         identity = project_identity(self._project, self._plan)
@@ -201,6 +204,7 @@ class EngineProcess:
             role="joining",
             sequences={},
             detail={},
+            process_space=process_space(),
         )
 
     def run(self) -> int:
@@ -216,7 +220,7 @@ class EngineProcess:
                 runner.start(start.next_offsets)
                 if runner.notice:
                     self._log.event(LogEvent.RUNNER_WARNING, runner.notice)
-                self._log.event(LogEvent.ENGINE_STARTED)
+                self._log.event(LogEvent.ENGINE_STARTED, address=self._server.address)
                 self._beat_until(self._stop.is_set)
                 self._log.event(LogEvent.ENGINE_STOPPING)
                 self._connectors.stop()

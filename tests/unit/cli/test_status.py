@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,7 +17,7 @@ from hotspare.cli.status import open_sources
 from hotspare.coordination.contract import Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.errors import UsageError
-from hotspare.processes import process_start
+from hotspare.processes import process_space, process_start
 from hotspare.stores.open import default_store_url, open_store
 from tests.unit.cli.running import hotspare, hotspare_here
 
@@ -38,7 +37,7 @@ queries:
 """
 
 
-def member(engine: str, role: str, process_id: int, host: str = "") -> Member:
+def member(engine: str, role: str, process_id: int, space: str = "") -> Member:
     detail = {
         "step": "none",
         "epoch": "3",
@@ -56,13 +55,14 @@ def member(engine: str, role: str, process_id: int, host: str = "") -> Member:
         address="127.0.0.1:1",
         process_id=process_id,
         process_start=process_start(process_id),
-        host=host or socket.gethostname(),
+        host="host",
         project_hash="abc",
         versions="hotspare 0.1",
         cpu="x86_64",
         role=role,
         sequences={STREAM: 9},
         detail=detail,
+        process_space=space or process_space(),
     )
 
 
@@ -120,7 +120,7 @@ def test_the_document_has_every_fact_under_its_key(sources: GroupSources) -> Non
 
 
 def test_an_engines_words_that_cannot_be_read_are_left_out(sources: GroupSources) -> None:
-    odd = member("e3", "standby", os.getpid(), host="elsewhere")
+    odd = member("e3", "standby", os.getpid(), space="elsewhere")
     detail = {"positions": "[1", "held": "7", "epoch": "x", "committed": '{"q/sums": null}'}
     sources.coordination.join(GROUP, Member(**{**{f: getattr(odd, f) for f in odd.__slots__}, "detail": detail}))
     engine = report(sources)["groups"][0]["engines"][2]
@@ -175,7 +175,7 @@ def test_reset_forgets_but_for_the_epoch(sources: GroupSources, bus_url: str) ->
 def test_reset_asks_about_engines_that_it_cannot_see(sources: GroupSources, bus_url: str) -> None:
     sources.coordination.release(GROUP, 1, "e1", "")
     sources.coordination.leave(GROUP, "e1")
-    sources.coordination.join(GROUP, member("far", "standby", 1, host="elsewhere"))
+    sources.coordination.join(GROUP, member("far", "standby", 1, space="elsewhere"))
     done = hotspare("reset", "--group", GROUP, "--bus", bus_url, "--yes")
     assert done.returncode == 2
     assert "far" in done.stderr

@@ -45,6 +45,12 @@ def promoting(step: Step, **changes: object) -> View:
     return replace(active(), role=Role.PROMOTING, step=step, **changes)  # type: ignore[arg-type]
 
 
+def later(view: View, ms: int) -> View:
+    """The same, so much later: everything that was read was read again."""
+    moved = {name: getattr(view, name) + ms for name in ("now_ms", *RECENT)}
+    return replace(view, **moved)  # type: ignore[arg-type]
+
+
 def vacant(reason: Reason, since_ms: int = NOW_MS, epoch: int = 7) -> Vacancy:
     return Vacancy(epoch, reason, since_ms)
 
@@ -167,6 +173,7 @@ def test_a_healthy_group_leaves_a_standby_nothing_to_do() -> None:
         ({"leader": replace(HELD, holder="", successor="me")}, Reason.NAMED_SUCCESSOR),
         ({"leader": replace(HELD, holder="me")}, Reason.OWN_EPOCH),
         ({"peer": PeerStatus.CLOSED}, Reason.CONNECTION_CLOSED),
+        ({"peer": PeerStatus.ENDED}, Reason.PROCESS_ENDED),
         ({"leader": replace(HELD, lease_left_ms=0)}, Reason.LEASE_OVER),
         ({}, None),
     ],
@@ -182,6 +189,23 @@ def test_when_the_role_is_free(changes: dict[str, object], reason: Reason | None
 def test_a_single_caught_up_candidate_campaigns_without_waiting() -> None:
     view = standby(peer=PeerStatus.CLOSED, vacancy=vacant(Reason.CONNECTION_CLOSED))
     assert decide(view)[0] == do.Campaign(7, Reason.CONNECTION_CLOSED)
+
+
+def test_a_connection_that_closes_within_the_first_lease_waits_for_it_c6() -> None:
+    """The holder just took the role over: what closed the connection before it may close this one, too."""
+    lease_ms, seen = SETTINGS.lease_ms, vacant(Reason.CONNECTION_CLOSED)
+    young = standby(peer=PeerStatus.CLOSED, vacancy=seen, leader_since_ms=NOW_MS - lease_ms + 1)
+    assert not any(isinstance(action, do.Campaign) for action in decide(young))
+    assert not any(isinstance(action, do.Campaign) for action in decide(later(young, 10 * lease_ms)))
+    over = replace(young, leader=replace(HELD, lease_left_ms=0))
+    assert do.Campaign(7, Reason.CONNECTION_CLOSED) in decide(over)
+    old = replace(young, leader_since_ms=NOW_MS - lease_ms)
+    assert do.Campaign(7, Reason.CONNECTION_CLOSED) in decide(old)
+
+
+def test_an_ended_process_is_certain_however_young_its_epoch_is_e2() -> None:
+    view = standby(peer=PeerStatus.ENDED, vacancy=vacant(Reason.PROCESS_ENDED), leader_since_ms=NOW_MS)
+    assert do.Campaign(7, Reason.PROCESS_ENDED) in decide(view)
 
 
 @pytest.mark.parametrize(("rank", "engine", "wait_ms"), [(5, "a", 150), (5, "z", 0), (6, "z", 150), (4, "a", 0)])

@@ -1,5 +1,6 @@
 """The group engine as a host uses it: real threads, the SQLite bus and coordination, a folder of snapshots (E2, E5, C9, M5)."""
 
+import contextlib
 import json
 import threading
 import time
@@ -14,7 +15,7 @@ from hotspare.bus.open import open_bus
 from hotspare.coordination.contract import Leader, Member
 from hotspare.coordination.open import open_coordination
 from hotspare.engine.codec import arrow_block
-from hotspare.errors import StateError
+from hotspare.errors import StateError, UsageError
 from hotspare.ha import qualities
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group import GroupDefinition, GroupEngine
@@ -49,7 +50,7 @@ class Peers:
 class Host:
     """One engine with a runner thread and a timer thread of its own."""
 
-    def __init__(self, folder: Path, name: str, settings: GroupSettings = SETTINGS) -> None:
+    def __init__(self, folder: Path, name: str, settings: GroupSettings = SETTINGS, machine: str = "host") -> None:
         self.kit, self.peers, self.name = fast_kit(), Peers(), name
         self.events: list[HaEvent] = []
         self.bus = open_bus(f"sqlite:///{folder / 'bus.db'}")
@@ -65,9 +66,9 @@ class Host:
             background=lambda job: job(),
             end_process=lambda leader: False,
         )
-        identity = Member(name, "127.0.0.1:1", 1, 1, "host", "", "", "", "", {}, {})
+        identity = Member(name, "127.0.0.1:1", 1, 1, machine, "", "", "", "", {}, {})
         definition = GroupDefinition("g", self.kit.topics, project(), self.kit.cores, settings)
-        self.engine = GroupEngine(definition, identity, ports, folder / name)
+        self.engine = GroupEngine(definition, identity, ports, folder / machine / name)
         self._dead = threading.Event()
         self._threads = [threading.Thread(target=self._run), threading.Thread(target=self._beat)]
         self._offsets: dict[tuple[int, int], int] = {}
@@ -116,7 +117,7 @@ def hosts(tmp_path: Path) -> Iterator[list[Host]]:
 
 @pytest.fixture
 def patient_hosts(tmp_path: Path) -> Iterator[list[Host]]:
-    """The role moves only when the test closes a connection."""
+    """The role moves only when the test ends a process."""
     made = [Host(tmp_path, name, replace(SETTINGS, lease_ms=600_000)) for name in ("e0", "e1")]
     yield made
     for host in made:
@@ -152,12 +153,47 @@ def test_two_engines_on_the_embedded_default_and_a_takeover(hosts: list[Host]) -
     assert second.engine.status().streams["q/a"].held == 0
     first.kill()
     publish(second, *range(20))
-    second.peers.answer = PeerStatus.CLOSED
+    second.peers.answer = PeerStatus.ENDED
     wait_until(lambda: published(second) == list(range(1, 41)), "40 outputs", WAIT_S)
     assert second.engine.role is Role.ACTIVE
     promoted = [e for e in second.events if e.kind is HaEventKind.PROMOTED]
     assert len(promoted) == 1
     assert set(promoted[0].numbers) >= {"election_ms", "fencing_ms", "first_output_ms", "total_ms"}
+
+
+def test_connections_that_always_close_do_not_move_the_role_again_and_again(hosts: list[Host]) -> None:
+    """C6: each engine is told that the other one's connection is closed, as where a firewall ends them; both are healthy."""
+    for host in hosts:
+        host.peers.status = lambda: PeerStatus.CLOSED  # type: ignore[method-assign]
+        host.start()
+    wait_until(lambda: any(h.engine.role is Role.ACTIVE for h in hosts), "one is active", WAIT_S)
+    publish(hosts[0], 1)
+    end_us = 0
+
+    def later() -> bool:
+        nonlocal end_us
+        now_us = max(h.engine.status().time_us for h in hosts)
+        end_us = end_us or (now_us + 5_000 * SETTINGS.lease_ms if now_us > 0 else 0)
+        return 0 < end_us <= now_us
+
+    wait_until(later, "five leases are over", WAIT_S)
+    assert hosts[0].coordination.leader("g").epoch <= 2
+    assert published(hosts[0]) == [1]
+
+
+def test_a_second_engine_of_a_name_is_refused_from_another_machine_until_the_first_is_silent(tmp_path: Path) -> None:
+    """C4, C10: from there neither its process nor its address tells whether it lives; its member record does."""
+    first, second, third = (Host(tmp_path, "e0", machine=machine) for machine in ("host", "far", "farther"))
+    first.start()
+    wait_until(lambda: len(first.coordination.members("g")) == 1, "e0 is a member", WAIT_S)
+    with contextlib.ExitStack() as stack:
+        for host in (first, second, third):
+            stack.callback(host.close)
+        with pytest.raises(UsageError, match="engine e0 already takes part in group g, as process 1 on host"):
+            second.engine.start()
+        first.kill()
+        third.start()
+        wait_until(lambda: third.engine.role is Role.ACTIVE, "it came back on another machine", WAIT_S)
 
 
 def test_a_quality_changes_while_the_group_runs(patient_hosts: list[Host]) -> None:
@@ -184,7 +220,7 @@ def test_a_quality_changes_while_the_group_runs(patient_hosts: list[Host]) -> No
     publish(second, *range(20))
     tick(second)
     wait_until(lambda: second.engine.status().streams["q/a"].held == 20, "the spare holds what nobody published", WAIT_S)
-    second.peers.answer = PeerStatus.CLOSED
+    second.peers.answer = PeerStatus.ENDED
     wait_until(lambda: published(second) == list(range(1, 61)), "60 outputs", WAIT_S)
     assert not any(e.kind is HaEventKind.OUTPUTS_LOST for e in second.events)
 
@@ -202,7 +238,7 @@ def test_a_simple_stream_goes_on_from_what_is_computed_then(patient_hosts: list[
     publish(second, *range(5))
     tick(second)
     wait_until(lambda: second.engine.status().streams["q/a"].sequence == 15, "the spare computed", WAIT_S)
-    second.peers.answer = PeerStatus.CLOSED
+    second.peers.answer = PeerStatus.ENDED
     wait_until(lambda: second.engine.role is Role.ACTIVE, "e1 is active", WAIT_S)
     publish(second, *range(5))
     wait_until(lambda: published(second)[-1:] == [20], "the newest output", WAIT_S)

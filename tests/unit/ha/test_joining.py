@@ -8,10 +8,10 @@ import pytest
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
 from hotspare.coordination.contract import Member
-from hotspare.coordination.memory import MemoryCoordination
+from hotspare.coordination.memory import MemoryCoordination, MemoryCoordinationClient
 from hotspare.errors import PositionLost, ProjectChanged, StateError, TopicOwned, UsageError
 from hotspare.ha import actions as do
-from hotspare.ha.joining import ProjectIdentity, agree_on_origin, agree_on_project, check_positions, refuse_namesake
+from hotspare.ha.joining import Joining, ProjectIdentity, agree_on_origin, agree_on_project, check_positions, refuse_namesake
 from hotspare.ha.perform import perform
 from hotspare.ha.settings import GroupTopics, InboundTopic, OutputStream
 from tests.simulation.script import Script
@@ -135,6 +135,64 @@ def test_a_living_process_under_the_same_name_is_refused_and_a_dead_one_is_not(t
         refuse_namesake(process.ports, GROUP, "e0")
     refuse_namesake(process.ports, GROUP, "e1")
     refuse_namesake(replace(process.ports, is_alive=lambda other: False), GROUP, "e0")
+
+
+def joining(script: Script, space: str) -> tuple[Joining, MemoryCoordinationClient]:
+    """An engine `e0` on a machine of its own, on its way into a scripted group; and another session of coordination."""
+    process = script.world.start("e0")
+    own = replace(member("e0", 1), process_space=space)
+    way = Joining(GROUP, own, 40, script.world.topics, project("p"), script.world.kit.cores, process.ports)
+    return way, script.world.coordination.client("other")
+
+
+def test_a_namesake_elsewhere_that_gives_word_is_refused(tmp_path: Path) -> None:
+    """It cannot be seen from here, and need not answer: its record, written again, tells."""
+    script = Script(tmp_path, "e0")
+    way, other = joining(script, "here")
+    namesake = replace(member("e0", 77, host="far"), process_space="far away")
+    other.join(GROUP, namesake)
+    with pytest.raises(UsageError, match=r"engine e0 already takes part in group .* as process 77 on far"):
+        for turn, _ in enumerate(way.steps()):
+            script.world.now_ms += 1
+            if turn == 20:
+                other.join(GROUP, namesake)
+    assert script.told("waits 40 ms for a sign of it")
+
+
+def test_the_record_of_a_dead_namesake_elsewhere_is_waited_out(tmp_path: Path) -> None:
+    """A killed engine comes back under its own name on another machine."""
+    script = Script(tmp_path, "e0")
+    way, other = joining(script, "here")
+    other.join(GROUP, replace(member("e0", 77, host="far"), process_space="far away"))
+    began_ms = script.world.now_ms
+    steps = []
+    for step in way.steps():
+        steps.append(step)
+        script.world.now_ms += 1
+    assert steps[-1].startswith("check that the bus")
+    assert script.world.now_ms - began_ms >= 40
+
+
+def test_the_record_of_a_dead_namesake_that_could_be_seen_is_no_hindrance(tmp_path: Path) -> None:
+    script = Script(tmp_path, "e0")
+    way, other = joining(script, "here")
+    other.join(GROUP, replace(member("e0", 77), process_space="here"))
+    assert not any("gives a sign" in step for step in way.steps())
+
+
+def test_of_two_that_cannot_see_each_other_the_later_one_ends(tmp_path: Path) -> None:
+    """Neither was there when the other looked; the other's record is written again and again."""
+    script = Script(tmp_path, "e0")
+    script.start("e0")
+    script.until_active("e0")
+    state, ports = script.process("e0").state, script.process("e0").ports
+    assert state is not None
+    twin = replace(state.identity, process_id=77, process_start=state.identity.process_start - 1, process_space="far away")
+    for is_refused in (False, True):
+        script.world.now_ms += 1
+        ports.coordination.join(GROUP, twin)
+        perform(do.RefreshMember(), state, ports)
+        assert bool(state.refusal) is is_refused
 
 
 def test_of_two_that_started_at_once_the_later_one_ends(tmp_path: Path) -> None:

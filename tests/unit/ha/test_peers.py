@@ -1,5 +1,9 @@
-"""The socket side of detection, against real processes: closing is noticed, freezing is not mistaken for it (C6, E2, E16)."""
+"""The socket side of detection, against real processes: closing is noticed, freezing is not mistaken for it (C6, E2, E16).
 
+Of a holder on another machine only a connection that stood and is refused now is proof; all else is for the lease to decide.
+"""
+
+import contextlib
 import os
 import signal
 import socket
@@ -7,15 +11,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from hotspare.coordination.contract import Leader
-from hotspare.ha.peers import PeerLink, PeerServer
+from hotspare.addresses import HostPort, parse_host_port
+from hotspare.coordination.contract import Leader, Member
+from hotspare.errors import UsageError
+from hotspare.ha.peers import CONNECTIONS_MAX, PeerLink, PeerServer, answers, greeting
 from hotspare.ha.view import PeerStatus
-from hotspare.processes import process_start
+from hotspare.processes import process_space, process_start
 
-HOST = socket.gethostname()
+HERE = process_space()
+ELSEWHERE = "another machine"
+OWN_GREETING = greeting("other", HERE, os.getpid(), process_start(os.getpid()))
 CHILD = """
 import sys
 from hotspare.ha.peers import PeerServer
@@ -30,7 +39,7 @@ class Watcher:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._count = 0
-        self.link = PeerLink("me", HOST, self._note)
+        self.link = PeerLink("me", HERE, self._note)
 
     def _note(self) -> None:
         with self._changed:
@@ -59,8 +68,31 @@ def other() -> Iterator[tuple[subprocess.Popen[str], Leader]]:
             process.kill()
 
 
-def leader(address: str, process_id: int, epoch: int = 1) -> Leader:
-    return Leader(epoch, "other", "", 1000, address, HOST, process_id, process_start(process_id))
+def leader(address: str, process_id: int, epoch: int = 1, space: str = HERE) -> Leader:
+    return Leader(epoch, "other", "", 1000, address, "host", process_id, process_start(process_id), space)
+
+
+class Remote:
+    """A holder on another machine, as far as a spare can tell: a port that the test opens and closes."""
+
+    def __init__(self, address: str = "127.0.0.1:0") -> None:
+        host, _, port = address.rpartition(":")
+        self.listener = socket.create_server((host, int(port)))
+        self.listener.settimeout(20)
+        self.port = self.listener.getsockname()[1]
+        self.leader = leader(f"127.0.0.1:{self.port}", 77, space=ELSEWHERE)
+
+    def accept(self, said: bytes = greeting("other", ELSEWHERE, 77, 0)) -> socket.socket:
+        connection, _ = self.listener.accept()
+        connection.sendall(said)
+        return connection
+
+
+@pytest.fixture
+def remote() -> Iterator[Remote]:
+    remote = Remote()
+    yield remote
+    remote.listener.close()
 
 
 def test_a_killed_holder_is_noticed_e2(watcher: Watcher, other: tuple[subprocess.Popen[str], Leader]) -> None:
@@ -68,7 +100,7 @@ def test_a_killed_holder_is_noticed_e2(watcher: Watcher, other: tuple[subprocess
     watcher.link.watch(holder)
     watcher.wait_for(PeerStatus.CONNECTED)
     process.send_signal(signal.SIGKILL)
-    watcher.wait_for(PeerStatus.CLOSED)
+    watcher.wait_for(PeerStatus.ENDED)
 
 
 def test_a_holder_that_hangs_up_is_noticed_before_its_process_has_ended_e2(watcher: Watcher) -> None:
@@ -85,7 +117,7 @@ def test_whoever_was_greeted_is_told_of_the_end() -> None:
         server = PeerServer("other")
         host, _, port = server.address.rpartition(":")
         with socket.create_connection((host, int(port)), timeout=20) as spare:
-            assert spare.recv(100) == b"hotspare other\n"
+            assert spare.recv(100) == OWN_GREETING
             server.hang_up()
             assert spare.recv(100) == b""
         server.close()
@@ -106,7 +138,7 @@ def test_a_holder_that_was_dead_before_is_noticed(watcher: Watcher, other: tuple
     process.kill()
     process.wait()
     watcher.link.watch(holder)
-    watcher.wait_for(PeerStatus.CLOSED)
+    watcher.wait_for(PeerStatus.ENDED)
 
 
 def test_the_next_holder_is_watched_instead_e3(watcher: Watcher, other: tuple[subprocess.Popen[str], Leader]) -> None:
@@ -114,11 +146,132 @@ def test_the_next_holder_is_watched_instead_e3(watcher: Watcher, other: tuple[su
     watcher.link.watch(holder)
     watcher.wait_for(PeerStatus.CONNECTED)
     process.kill()
-    watcher.wait_for(PeerStatus.CLOSED)
+    watcher.wait_for(PeerStatus.ENDED)
     server = PeerServer("other")
     watcher.link.watch(leader(server.address, os.getpid(), epoch=2))
     watcher.wait_for(PeerStatus.CONNECTED)
     server.close()
+
+
+def test_a_connection_that_stood_and_is_refused_now_is_closed_e2(watcher: Watcher, remote: Remote) -> None:
+    watcher.link.watch(remote.leader)
+    with remote.accept():
+        watcher.wait_for(PeerStatus.CONNECTED)
+        remote.listener.close()
+    watcher.wait_for(PeerStatus.CLOSED)
+
+
+def test_a_connection_that_can_be_had_again_is_not_closed(watcher: Watcher, remote: Remote) -> None:
+    watcher.link.watch(remote.leader)
+    remote.accept().close()
+    with remote.accept():
+        watcher.wait_for(PeerStatus.CONNECTED)
+        remote.listener.close()
+    watcher.wait_for(PeerStatus.CLOSED)
+    again = Remote(f"127.0.0.1:{remote.port}")
+    with again.accept():
+        watcher.wait_for(PeerStatus.CONNECTED)
+    again.listener.close()
+
+
+def test_a_holder_that_no_longer_answers_is_unknown(watcher: Watcher, remote: Remote) -> None:
+    """It accepts and says nothing, as a frozen process does, or one that is full."""
+    watcher.link.watch(remote.leader)
+    remote.accept().close()
+    watcher.wait_for(PeerStatus.CONNECTED)
+    with remote.accept(b""):
+        watcher.wait_for(PeerStatus.UNKNOWN)
+
+
+def test_another_process_on_the_holders_address_is_not_the_holder(watcher: Watcher, remote: Remote) -> None:
+    """The same name does not make it the same process."""
+    watcher.link.watch(remote.leader)
+    remote.accept().close()
+    watcher.wait_for(PeerStatus.CONNECTED)
+    with remote.accept(greeting("other", ELSEWHERE, 77, 1)):
+        watcher.wait_for(PeerStatus.CLOSED)
+
+
+def test_a_greeting_may_come_in_pieces_and_may_be_no_greeting(watcher: Watcher, remote: Remote) -> None:
+    watcher.link.watch(remote.leader)
+    with contextlib.suppress(OSError):
+        remote.accept(b"x" * (1 << 20)).close()
+    assert watcher.link.status() is PeerStatus.UNKNOWN
+    whole = greeting("other", ELSEWHERE, 77, 0)
+    with remote.accept(whole[:5]) as connection:
+        connection.sendall(whole[5:])
+        watcher.wait_for(PeerStatus.CONNECTED)
+
+
+def test_a_member_answers_as_the_very_process() -> None:
+    server = PeerServer("other")
+    started = process_start(os.getpid())
+    member = Member("other", server.address, os.getpid(), started, "host", "", "", "", "", {}, {}, process_space=HERE)
+    try:
+        assert answers(member)
+        assert not answers(replace(member, engine="third"))
+        assert not answers(replace(member, process_start=started + 1))
+        assert not answers(replace(member, address="nonsense:"))
+    finally:
+        server.close()
+    assert not answers(member)
+
+
+def test_a_client_that_talks_is_left_and_the_others_stay() -> None:
+    server = PeerServer("other")
+    target = parse_host_port(server.address)
+    assert target is not None
+    with (
+        socket.create_connection((target.host, target.port), 20) as spare,
+        socket.create_connection((target.host, target.port), 20) as talker,
+    ):
+        assert spare.recv(100) == talker.recv(100) == OWN_GREETING
+        talker.sendall(b"hello")
+        with contextlib.suppress(ConnectionResetError):
+            assert talker.recv(100) == b""
+        spare.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            spare.recv(1)
+    server.close()
+
+
+def test_connections_are_bounded() -> None:
+    server = PeerServer("other")
+    target = parse_host_port(server.address)
+    assert target is not None
+    with contextlib.ExitStack() as stack:
+        for _ in range(CONNECTIONS_MAX):
+            spare = stack.enter_context(socket.create_connection((target.host, target.port), 20))
+            assert spare.recv(100) == OWN_GREETING
+        late = stack.enter_context(socket.create_connection((target.host, target.port), 20))
+        assert late.recv(100) == b""
+    server.close()
+
+
+def test_the_address_that_is_told_may_be_another_than_the_one_listened_on() -> None:
+    """Behind a translation of addresses; a port that is not given is the one that is listened on."""
+    server = PeerServer("other", HostPort("127.0.0.1"), HostPort("engine.example"))
+    told = parse_host_port(server.address)
+    assert told is not None
+    assert told.host == "engine.example"
+    with socket.create_connection(("127.0.0.1", told.port), 20) as spare:
+        assert spare.recv(100) == OWN_GREETING
+    server.close()
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
+def test_an_ipv6_address_is_written_in_brackets(watcher: Watcher) -> None:
+    server = PeerServer("other", HostPort("::1"))
+    assert server.address.startswith("[::1]:")
+    watcher.link.watch(leader(server.address, os.getpid()))
+    watcher.wait_for(PeerStatus.CONNECTED)
+    server.close()
+
+
+def test_what_cannot_be_listened_on_is_refused_with_a_hint() -> None:
+    with pytest.raises(UsageError, match=r"192\.0\.2\.77:0 cannot be listened on") as refused:
+        PeerServer("other", HostPort("192.0.2.77"))
+    assert "--listen" in refused.value.hint
 
 
 def test_somebody_else_on_the_address_is_not_the_holder(watcher: Watcher, other: tuple[subprocess.Popen[str], Leader]) -> None:
@@ -127,5 +280,5 @@ def test_somebody_else_on_the_address_is_not_the_holder(watcher: Watcher, other:
     process.kill()
     process.wait()
     watcher.link.watch(leader(stranger.address, 0))
-    watcher.wait_for(PeerStatus.CLOSED)
+    watcher.wait_for(PeerStatus.ENDED)
     stranger.close()
