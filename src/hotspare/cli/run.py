@@ -18,6 +18,14 @@ AddressOption = Annotated[
 ]
 ListenOption = Annotated[str, typer.Option(metavar="HOST[:PORT]", help="What to listen on for them, where it is not --address.")]
 
+HeadOption = Annotated[HeadPlace, typer.Option(help="Where events are decoded: the engine's process, or Spark's Python workers.")]
+KafkaReaderOption = Annotated[
+    KafkaReader, typer.Option(help="How Spark reads Kafka: its own source, or a task that follows the topics for less latency.")
+]
+BindOption = Annotated[
+    list[str] | None, typer.Option("--bind", metavar="CONNECTOR:NAME=VALUE", help="Override a connector's property.")
+]
+
 
 def command(
     project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.")],
@@ -29,21 +37,15 @@ def command(
     address: AddressOption = "",
     listen: ListenOption = "",
     runner: Annotated[RunnerKind, typer.Option(help="What moves the batches; local does without Spark.")] = RunnerKind.ORDERED,
-    head: Annotated[
-        HeadPlace, typer.Option(help="Where events are decoded: the engine's process, or Spark's Python workers.")
-    ] = HeadPlace.DRIVER,
-    kafka_reader: Annotated[
-        KafkaReader, typer.Option(help="How Spark reads Kafka: its own source, or a task that follows the topics for less latency.")
-    ] = KafkaReader.SOURCE,
+    head: HeadOption = HeadPlace.DRIVER,
+    kafka_reader: KafkaReaderOption = KafkaReader.SOURCE,
     lease_ms: Annotated[int, typer.Option(help="How long the active engine may show no progress.")] = 1000,
     snapshot_interval_ms: Annotated[int, typer.Option(help="Time between snapshots; 0 takes none.")] = 5000,
     held_bytes_max: Annotated[int, typer.Option(help="Memory for held outputs; beyond it they go to disk.")] = 256 << 20,
     messages_max: Annotated[int, typer.Option(help="Most messages in one batch.")] = 20_000,
     on_divergence: Annotated[OnDivergence, typer.Option(help="When this engine's outputs alone differ.")] = OnDivergence.STOP,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
-    bind: Annotated[
-        list[str] | None, typer.Option("--bind", metavar="CONNECTOR:NAME=VALUE", help="Override a connector's property.")
-    ] = None,
+    bind: BindOption = None,
     home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.")] = None,
     log_format: Annotated[LogFormat, typer.Option(help="Form of the log on standard error.")] = LogFormat.HUMAN,
 ) -> None:
