@@ -31,7 +31,7 @@ class CallKind(Enum):
     STORE = "store"
 
 
-class Died(Exception):
+class Died(BaseException):
     """The process ends in the middle of a call."""
 
 
@@ -57,7 +57,7 @@ class _Call:
     caller: str
     effect: Callable[[], Any]
     answer: Any = None
-    error: Exception | None = None
+    error: BaseException | None = None
 
     def take_effect(self) -> None:
         try:

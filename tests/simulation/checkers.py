@@ -16,7 +16,7 @@ from hotspare.model.quality import PRECISE, Quality, QualityKind
 from hotspare.testing.quality_checks import DeliveredOutput, Reference, complaints
 
 
-class Violation(Exception):
+class Violation(BaseException):
     """Something that must never happen, has."""
 
 

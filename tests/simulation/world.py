@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -51,7 +52,7 @@ DETECTION_MS = 3
 _CLOCK_RATES = (0.6, 1.0, 1.7)
 
 
-class Excused(Exception):
+class Excused(BaseException):
     """A wrong engine published before anybody could know that it is wrong: nothing can be said about the rest of the run."""
 
 
@@ -137,6 +138,8 @@ class World:
 
     def _report(self, name: str, event: HaEvent) -> None:
         self.events.append((name, event))
+        if event.kind is HaEventKind.SNAPSHOT_FAILED and re.search(r": \w+(Error|Exception): ", event.sentence):
+            raise Violation(f"broke: {event.sentence}")
         if event.kind is HaEventKind.ROLE_CHANGED and event.sentence.endswith(Reason.NOBODY_ELSE.value):
             self.told_to_go_on.add(self.processes[name].door)
         self.trace(f"{self.now_ms} {name}   ({event.kind.value}: {event.sentence})")

@@ -3,20 +3,25 @@
     {"groups": [{"group", "epoch", "active", "successor", "switchover_asked", "lease_left_ms",
                  "engines": [{"engine", "role", "step", "epoch", "host", "process_id", "address", "is_running", "silent_ms",
                               "project_hash", "versions", "cpu", "coordination", "ended_because", "held_bytes", "spilled_bytes",
+                              "stalled_ms",
                               "positions": [{"topic", "partition", "next_offset", "end_offset", "lag"}],
                               "streams": [{"stream", "sequence", "committed", "held", "digest"}]}],
                  "progress": [{"stream", "sequence", "digest", "epoch"}],
+                 "newest_snapshot": {"engine", "order", "age_ms"},
                  "snapshots": [{"name", "engine", "status", "order", "bytes_total", "written_time_us"}]}]}
 
 Numbers are numbers; digests are 16 hexadecimal digits; what is not known is null. `lag` counts messages still to be read, `held`
-outputs computed but not known to be committed, `silent_ms` the time since an engine's last word, seen from the group's newest.
-`switchover_asked` is the engine that a standing request names, "" for any. `is_running` is known for engines of this machine only.
+outputs computed but not known to be committed, `silent_ms` the time since an engine's last word, seen from the group's newest,
+`stalled_ms` for how long an engine's runner has not brought input that is known to be there. `newest_snapshot` is the newest that
+may be restored, with the engine that took it. `switchover_asked` is the engine that a standing request names, "" for any.
+`is_running` is known for engines of this machine only.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +30,7 @@ from hotspare.bus.contract import Bus, Partition
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.errors import BusError
 from hotspare.processes import is_process_gone, process_space
-from hotspare.stores.contract import Store
+from hotspare.stores.contract import SnapshotInfo, SnapshotStatus, Store
 
 Document = dict[str, Any]
 _ORIGIN = "origin"
@@ -52,6 +57,7 @@ def group_document(sources: GroupSources, group: str) -> Document:
     members = sources.coordination.members(group)
     topics = _topics(sources.coordination, group)
     ends = _end_offsets(sources.bus, topics)
+    snapshots = [] if sources.store is None else sources.store.list(group)
     newest_ms = max((member.seen_ms for member in members), default=0)
     return {
         "group": group,
@@ -62,7 +68,8 @@ def group_document(sources: GroupSources, group: str) -> Document:
         "lease_left_ms": leader.lease_left_ms if leader.holder else None,
         "engines": [{**_engine(member, topics, ends), "silent_ms": newest_ms - member.seen_ms} for member in members],
         "progress": _progress(sources.bus, group),
-        "snapshots": _snapshots(sources.store, group),
+        "newest_snapshot": _newest(snapshots),
+        "snapshots": [_snapshot(info) for info in snapshots],
     }
 
 
@@ -110,6 +117,7 @@ def _engine(member: Member, topics: Sequence[str], ends: Mapping[tuple[str, int]
         "ended_because": detail.get("ended_because") or None,
         "held_bytes": _number(detail.get("held_bytes")),
         "spilled_bytes": _number(detail.get("spilled_bytes")),
+        "stalled_ms": _number(detail.get("stalled_ms")),
         "positions": _positions(_mapping(detail.get("positions")), topics, ends),
         "streams": _streams(member),
     }
@@ -154,20 +162,25 @@ def _progress(bus: Bus | None, group: str) -> list[Document]:
     return []
 
 
-def _snapshots(store: Store | None, group: str) -> list[Document]:
-    if store is None:
-        return []
-    return [
-        {
-            "name": info.name,
-            "engine": info.engine,
-            "status": _DAMAGED if info.is_damaged else info.status.value,
-            "order": info.order,
-            "bytes_total": None if info.is_damaged else info.bytes_total,
-            "written_time_us": None if info.is_damaged else info.written_time_us,
-        }
-        for info in store.list(group)
-    ]
+def _newest(snapshots: Sequence[SnapshotInfo]) -> Document | None:
+    """The newest that may be restored; its age by this machine's clock and the writer's."""
+    confirmed = [info for info in snapshots if info.status is SnapshotStatus.CONFIRMED and not info.is_damaged]
+    if not confirmed:
+        return None
+    newest = max(confirmed, key=lambda info: info.order)
+    age_ms = max(0, time.time_ns() // 1000 - newest.written_time_us) // 1000
+    return {"engine": newest.engine, "order": newest.order, "age_ms": age_ms}
+
+
+def _snapshot(info: SnapshotInfo) -> Document:
+    return {
+        "name": info.name,
+        "engine": info.engine,
+        "status": _DAMAGED if info.is_damaged else info.status.value,
+        "order": info.order,
+        "bytes_total": None if info.is_damaged else info.bytes_total,
+        "written_time_us": None if info.is_damaged else info.written_time_us,
+    }
 
 
 def _mapping(text: str | None) -> dict[str, Any]:

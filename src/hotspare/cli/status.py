@@ -81,6 +81,9 @@ def _show(document: Document) -> None:
             (*_values(s, "name engine status bytes_total"), "" if s["written_time_us"] is None else _time(s["written_time_us"]))
             for s in group["snapshots"]
         ]
+        newest = group["newest_snapshot"]
+        if newest is not None:
+            typer.echo(f"newest snapshot that may be restored: {newest['age_ms'] / 1000:.1f} s old, by {newest['engine']}")
         print_table("Snapshots", ("name", "engine", "status", "bytes_total", "written"), snapshots)
 
 
@@ -107,10 +110,16 @@ def _engines(group: Document) -> list[tuple[Any, ...]]:
                 process,
                 running,
                 *numbers,
-                *_values(engine, "held_bytes ended_because"),
+                *_values(engine, "held_bytes"),
+                engine["ended_because"] or _stall(engine),
             )
         )
     return rows
+
+
+def _stall(engine: Document) -> str:
+    stalled_ms = engine["stalled_ms"]
+    return f"no input for {stalled_ms / 1000:.1f} s, though some is there" if stalled_ms else ""
 
 
 def _streams(group: Document) -> list[tuple[Any, ...]]:

@@ -216,6 +216,17 @@ class DiscardSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveUpStore:
+    """No longer wait for work on the store that takes too long."""
+
+    reason: Reason = Reason.NO_ANSWER
+
+    @property
+    def sentence(self) -> str:
+        return "no longer waits for the store"
+
+
+@dataclass(frozen=True, slots=True)
 class Diverge:
     """End as diverged, giving the role up if it is held."""
 
@@ -259,6 +270,7 @@ Action: TypeAlias = (
     | TakeSnapshot
     | ConfirmSnapshot
     | DiscardSnapshot
+    | GiveUpStore
     | Diverge
     | Leave
 )

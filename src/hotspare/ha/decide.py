@@ -13,6 +13,11 @@ from hotspare.ha.roles import ENDS, Reason, Role, Step
 from hotspare.ha.settings import OnDivergence
 from hotspare.ha.view import OtherMember, PeerStatus, View
 
+LATE_INTERVALS = 3
+"""A newest confirmed snapshot that is older than so many intervals shows that those whose turn it is take none."""
+STORE_STUCK_MAX = 2
+"""So many calls to the store without an answer, and no further one begins until one of them ends."""
+
 
 @dataclass(frozen=True, slots=True)
 class Duty:
@@ -37,8 +42,11 @@ def duties(view: View) -> Iterator[Duty]:
     """What this engine has to do, most urgent first, each with its time."""
     if view.role in ENDS or view.role is Role.JOINING:
         return
+    yield from _give_up_store(view)
     if view.refusal:
         yield Duty(0, do.Leave(Reason.REFUSED, view.refusal))
+    elif _is_stalled(view):
+        yield Duty(0, do.Leave(Reason.PIPELINE_STALLED))
     elif view.role is Role.STANDBY:
         yield from _standby(view)
     elif view.role is Role.PROMOTING:
@@ -135,8 +143,7 @@ def _standby(view: View) -> Iterator[Duty]:
     yield from _read_qualities(view)
     yield Duty(max(view.progress_read_ms + view.settings.progress_poll_ms, view.bus_retry_ms), do.ReadProgress())
     yield from _candidates(view)
-    if not any(_takes_snapshots(o) and o.engine < view.engine for o in view.others):
-        yield from _take_snapshot(view)
+    yield from _take_snapshot(view)
 
 
 def _lone_difference(view: View) -> Iterator[Duty]:
@@ -166,7 +173,19 @@ def _read_qualities(view: View) -> Iterator[Duty]:
     yield Duty(max(view.qualities_read_ms + view.settings.quality_poll_ms, view.coordination_retry_ms), do.ReadQualities())
 
 
+def _is_stalled(view: View) -> bool:
+    """Whether the runner hangs. Who holds the role then loses it by its lease; this ends the process, for another one to begin."""
+    return 0 < view.settings.pipeline_stall_ms <= view.stalled_ms
+
+
+def _give_up_store(view: View) -> Iterator[Duty]:
+    if view.store_begun_ms is not None:
+        yield Duty(view.store_begun_ms + view.settings.store_wait_ms, do.GiveUpStore())
+
+
 def _candidates(view: View) -> Iterator[Duty]:
+    if view.is_store_marking or view.store_stuck >= STORE_STUCK_MAX:
+        return
     for candidate in view.candidates:
         if view.difference is not None:
             yield Duty(0, do.DiscardSnapshot(candidate.name))
@@ -178,16 +197,33 @@ def _takes_snapshots(other: OtherMember) -> bool:
     return other.role == Role.STANDBY.value and not other.differs
 
 
+def _snapshot_turn(view: View) -> int:
+    """How many engines go before this one in taking snapshots: first the spare that confirmed the newest one, then the others by
+    name, then the active, whose work it would delay."""
+    spares = [o.engine for o in view.others if _takes_snapshots(o)]
+    if view.role is Role.ACTIVE:
+        return len(spares)
+    return sum((o != view.newest_snapshot_by, o) < (view.engine != view.newest_snapshot_by, view.engine) for o in spares)
+
+
+def _snapshot_due_ms(view: View) -> int:
+    """Whose turn it is takes one each interval; of the others one after the other, when the newest confirmed one gets too old."""
+    interval_ms, turn = view.settings.snapshot_interval_ms, _snapshot_turn(view)
+    late_ms = view.newest_snapshot_ms + (LATE_INTERVALS + turn - 1) * interval_ms
+    return max(view.snapshot_ms + interval_ms, late_ms if turn else view.snapshot_ms)
+
+
 def _take_snapshot(view: View) -> Iterator[Duty]:
     settings = view.settings
     if (
         settings.snapshot_interval_ms
         and view.has_new_state
         and not view.is_snapshot_running
+        and view.store_stuck < STORE_STUCK_MAX
         and view.difference is None
         and len(view.candidates) < settings.candidate_snapshots_max
     ):
-        yield Duty(view.snapshot_ms + settings.snapshot_interval_ms, do.TakeSnapshot())
+        yield Duty(_snapshot_due_ms(view), do.TakeSnapshot())
 
 
 def _promoting(view: View) -> Iterator[Duty]:
@@ -212,7 +248,7 @@ def _promoting(view: View) -> Iterator[Duty]:
         yield Duty(0, do.Leave(Reason.REFUSED, view.committed_ahead))
     elif view.difference is not None and not view.overrules:
         yield Duty(0, do.Diverge())
-    else:
+    elif view.step is Step.CHECKED:
         yield Duty(0, do.BecomeActive())
 
 
@@ -241,8 +277,7 @@ def _active(view: View) -> Iterator[Duty]:
     yield from _refresh_member(view)
     yield from _read_qualities(view)
     yield from _candidates(view)
-    if not any(_takes_snapshots(o) for o in view.others):
-        yield from _take_snapshot(view)
+    yield from _take_snapshot(view)
 
 
 def _keep_lease_in_backlog(view: View) -> Iterator[Duty]:

@@ -54,7 +54,7 @@ def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Tab
     """Let the core compute a batch and hold its outputs. The batch is the sign of life that the lease asks for."""
     outputs = state.core.feed(decoded)
     _hold(state, ports, outputs)
-    state.has_moved = True
+    state.has_moved, state.stalled_ms = True, 0
     state.next_input = next_input
     _note_arrivals(state, ports.clock_ms(), decoded)
 

@@ -21,6 +21,7 @@ class HaEventKind(Enum):
     DIFFERENCE_SEEN = "difference seen"
     PROGRESS_REBUILT = "progress rebuilt"
     SNAPSHOT_WRITTEN = "snapshot written"
+    SNAPSHOT_CONFIRMED = "snapshot confirmed"
     SNAPSHOT_FAILED = "snapshot failed"
     MEMBERS_CHANGED = "members changed"
     """Engines came or went (SPEC C10)."""

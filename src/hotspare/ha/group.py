@@ -26,11 +26,11 @@ from hotspare.ha import actions as do
 from hotspare.ha import driver
 from hotspare.ha.core import Core, CoreFactory
 from hotspare.ha.events import HaEvent, HaEventKind
-from hotspare.ha.group_state import GroupState, InboundState
+from hotspare.ha.group_state import GroupState, InboundState, NewestSnapshot
 from hotspare.ha.held import NO_OUTPUT, HeldOutputs, Mark
 from hotspare.ha.joining import Joined, Joining, ProjectIdentity, StartPlan
 from hotspare.ha.ports import Ports
-from hotspare.ha.roles import ENDS, Role
+from hotspare.ha.roles import ENDS, Reason, Role
 from hotspare.ha.settings import GroupSettings, GroupTopics
 from hotspare.ha.status import GroupStatus, status_of
 
@@ -92,7 +92,7 @@ class GroupEngine:
     def _new_state(self, joined: Joined) -> GroupState:
         definition, core = self._definition, joined.core
         bases = {output.stream: _base(core, output.stream) for output in definition.topics.outbound}
-        now_ms = self._ports.clock_ms()
+        now_ms, order = self._ports.clock_ms(), sum(core.next_offsets.values())
         return GroupState(
             group=definition.group,
             identity=self._identity,
@@ -105,7 +105,8 @@ class GroupEngine:
             producer=joined.producer,
             verified={name: mark.sequence for name, mark in bases.items()},
             snapshot_ms=now_ms,
-            snapshot_order=sum(core.next_offsets.values()),
+            snapshot_order=order,
+            newest_snapshot=NewestSnapshot(order if joined.plan.restored_from else -1, "", now_ms),
         )
 
     def on_batch(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> None:
@@ -158,6 +159,11 @@ class GroupEngine:
     def stopped_reason(self) -> str:
         """Why the engine ended (DIVERGED or STOPPED), "" while it takes part."""
         return self._state.ended_because if self._state is not None else ""
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the engine ended because its runner hangs."""
+        return self._state is not None and self._state.ended_by is Reason.PIPELINE_STALLED
 
     def close(self) -> None:
         """Let go of held outputs' files; says nothing to the group."""

@@ -16,8 +16,10 @@ from hotspare.ha.held import HeldOutputs
 from hotspare.ha.ports import Ports
 from hotspare.ha.progress_points import ProgressPoints
 from hotspare.ha.qualities import Qualities
-from hotspare.ha.roles import Role, Step
+from hotspare.ha.roles import Reason, Role, Step
 from hotspare.ha.settings import GroupSettings, GroupTopics
+from hotspare.ha.store_jobs import Candidate as Candidate
+from hotspare.ha.store_jobs import StoreJobs
 from hotspare.ha.view import CandidateView, Contact, Difference, InboundView, OtherMember, Vacancy, View
 from hotspare.model.quality import QualityKind
 
@@ -35,6 +37,8 @@ class InboundState:
     event_time_us: int = -1
     arrived_ms: int = LONG_AGO_MS
     ticked_ms: int = LONG_AGO_MS
+    ticked_offset: int = -1
+    """Of the newest tick that this engine appended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +49,19 @@ class MemberNews:
     role: str
     rank: int
     evidence: Difference | None
+    order: int = -1
+    """How far its input positions are; -1 where it does not say."""
+    confirmed_order: int = -1
+    """Of the newest snapshot that it confirmed itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A snapshot of this engine's that is written but not confirmed."""
+class NewestSnapshot:
+    """The newest confirmed snapshot that this engine knows of: who confirmed it, and when this engine learned of it."""
 
-    name: str
-    order: int
-    sequences: dict[str, int]
-    taken_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotDone:
-    """What a background write came to."""
-
-    candidate: Candidate
-    bytes_total: int
-    failure: str = ""
+    order: int = -1
+    engine: str = ""
+    seen_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -95,6 +93,7 @@ class GroupState:
     stop_asked: bool = False
     refusal: str = ""
     ended_because: str = ""
+    ended_by: Reason | None = None
     contact: Contact = Contact.CONNECTED
     coordination_retry_ms: int = LONG_AGO_MS
     leader: Leader | None = None
@@ -150,12 +149,14 @@ class GroupState:
     differences: dict[str, Difference] = field(default_factory=dict)
     overrules: bool = False
     candidates: list[Candidate] = field(default_factory=list)
-    done: deque[SnapshotDone] = field(default_factory=deque)
-    """Filled by background jobs, which may run in other threads; everything else here has one thread at a time."""
-    is_snapshot_running: bool = False
+    store_jobs: StoreJobs = field(default_factory=StoreJobs)
     snapshot_ms: int = LONG_AGO_MS
     snapshot_order: int = -1
     snapshots_confirmed: int = 0
+    confirmed_order: int = -1
+    newest_snapshot: NewestSnapshot = field(default_factory=NewestSnapshot)
+    stalled_ms: int = 0
+    """For how long input is known to be there that the runner does not bring, as far as this was watched."""
     marks: Marks = field(default_factory=Marks)
 
     @property
@@ -166,6 +167,10 @@ class GroupState:
     def order(self) -> int:
         """Rises with the input positions."""
         return sum(self.core.next_offsets.values())
+
+    @property
+    def is_snapshot_running(self) -> bool:
+        return self.store_jobs.is_writing
 
 
 def committed_sequence(state: GroupState, stream: str) -> int:
@@ -263,6 +268,12 @@ def view_of(state: GroupState, ports: Ports) -> View:
         candidates=tuple(CandidateView(c.name, _is_settled(state, c), _confirm_due_ms(state, c)) for c in state.candidates),
         snapshot_ms=state.snapshot_ms,
         is_snapshot_running=state.is_snapshot_running,
+        is_store_marking=state.store_jobs.is_marking,
+        store_begun_ms=state.store_jobs.oldest_ms,
+        store_stuck=len(state.store_jobs.stuck),
+        newest_snapshot_ms=state.newest_snapshot.seen_ms,
+        newest_snapshot_by=state.newest_snapshot.engine,
+        stalled_ms=state.stalled_ms,
         has_new_state=state.order != state.snapshot_order,
     )
 

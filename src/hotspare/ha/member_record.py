@@ -13,6 +13,8 @@ from hotspare.ha.held import HeldStream
 from hotspare.ha.view import Difference
 
 _DIFFERS = "differs"
+_POSITIONS = "positions"
+_CONFIRMED = "snapshot_confirmed"
 
 
 def member_of(state: GroupState) -> Member:
@@ -21,7 +23,7 @@ def member_of(state: GroupState) -> Member:
     detail = {
         "step": state.step.value,
         "epoch": str(state.epoch),
-        "positions": _json({f"{topic}/{number}": offset for (topic, number), offset in state.core.next_offsets.items()}),
+        _POSITIONS: _json({f"{topic}/{number}": offset for (topic, number), offset in state.core.next_offsets.items()}),
         "time_us": str(state.core.time_us),
         "digests": _json({name: f"{digest:016x}" for name, digest in state.core.digests.items()}),
         "held": _json({name: _pending(state, name, stream) for name, stream in held.items()}),
@@ -34,6 +36,8 @@ def member_of(state: GroupState) -> Member:
         "lost": _json(state.lost),
         "coordination": state.contact.value,
         "ended_because": state.ended_because,
+        "stalled_ms": str(state.stalled_ms),
+        _CONFIRMED: str(state.confirmed_order),
     }
     if state.differences:
         first = min(state.differences.values(), key=lambda d: d.stream)
@@ -71,10 +75,24 @@ def news_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[
     """The other engines that gave word lately: not `stale_ms` before the newest word of any."""
     newest_ms = max((m.seen_ms for m in members), default=0)
     return tuple(
-        MemberNews(m.engine, m.role, rank_of(m), _evidence(m.detail.get(_DIFFERS, "")))
+        MemberNews(m.engine, m.role, rank_of(m), _evidence(m.detail.get(_DIFFERS, "")), _order_of(m), _confirmed_by(m))
         for m in members
         if m.engine != own_engine and newest_ms - m.seen_ms < stale_ms
     )
+
+
+def _order_of(member: Member) -> int:
+    """How far another engine's input positions are; -1 where it does not say it in a way that makes sense."""
+    try:
+        return sum(json.loads(member.detail.get(_POSITIONS, "")).values())
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return -1
+
+
+def _confirmed_by(member: Member) -> int:
+    """The order of the newest snapshot that another engine confirmed; -1 for none."""
+    text = member.detail.get(_CONFIRMED, "")
+    return int(text) if text.isdecimal() else -1
 
 
 def unlike(members: Sequence[Member], own: Member) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from hotspare.errors import (
     UnknownResult,
 )
 from hotspare.ha import actions as do
-from hotspare.ha import committed, publishing, qualities, snapshots
+from hotspare.ha import committed, pipeline_watch, publishing, qualities, snapshots
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import LONG_AGO_MS, GroupState, MemberNews, committed_sequence
 from hotspare.ha.member_record import gave_word, member_of, name_taken, namesake, news_of, rank_of, started_later, unlike
@@ -238,7 +238,7 @@ def _tick(action: do.Tick, state: GroupState, ports: Ports) -> None:
     inbound = state.inbound[action.index]
     inbound.ticked_ms = ports.clock_ms()
     try:
-        ports.bus.append(inbound.partition, _TICK)
+        inbound.ticked_offset = ports.bus.append(inbound.partition, _TICK)
     except UnknownResult:
         return  # one tick more or less changes nothing: it is part of the input where it is
 
@@ -268,9 +268,12 @@ def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> Non
     ports.coordination.join(state.group, member)
     news = news_of(members, state.engine, state.settings.member_stale_ms)
     _report_members(state, ports, news, unlike(members, state.identity))
+    now_ms = ports.clock_ms()
+    snapshots.note_others(state, news, now_ms)
+    pipeline_watch.note_stall(state, news, now_ms)
     state.news = news
     state.rank = rank_of(member)
-    state.member_refreshed_ms = ports.clock_ms()
+    state.member_refreshed_ms = now_ms
     _note_contact(state, ports, Contact.CONNECTED)
 
 
@@ -326,7 +329,7 @@ def _diverge(action: do.Diverge, state: GroupState, ports: Ports) -> None:
 
 def _leave(action: do.Leave, state: GroupState, ports: Ports) -> None:
     held_role = state.role in (Role.PROMOTING, Role.ACTIVE)
-    state.ended_because = action.detail or action.reason.value
+    state.ended_because, state.ended_by = action.detail or action.reason.value, action.reason
     _close_producer(state)
     move(state, ports, Role.STOPPED, action.reason)
     if held_role:
@@ -344,6 +347,10 @@ def _confirm_snapshot(action: do.ConfirmSnapshot, state: GroupState, ports: Port
 
 def _discard_snapshot(action: do.DiscardSnapshot, state: GroupState, ports: Ports) -> None:
     snapshots.discard(state, ports, action.name)
+
+
+def _give_up_store(_: do.GiveUpStore, state: GroupState, ports: Ports) -> None:
+    snapshots.give_up(state, ports)
 
 
 PERFORMERS: dict[type[do.Action], Callable[[Any, GroupState, Ports], None]] = {
@@ -367,6 +374,7 @@ PERFORMERS: dict[type[do.Action], Callable[[Any, GroupState, Ports], None]] = {
     do.TakeSnapshot: _take_snapshot,
     do.ConfirmSnapshot: _confirm_snapshot,
     do.DiscardSnapshot: _discard_snapshot,
+    do.GiveUpStore: _give_up_store,
     do.Diverge: _diverge,
     do.Leave: _leave,
 }

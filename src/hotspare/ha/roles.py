@@ -59,12 +59,14 @@ class Reason(Enum):
     SWITCHOVER = "switch-over asked for"
     DIFFERS = "outputs differ from those committed"
     REFUSED = "refused"
+    PIPELINE_STALLED = "input is there and the runner does not bring it"
     # routine
     OUTPUTS_DUE = "outputs due"
     TIMER = "timer"
     UNKNOWN_LEADER = "leader not known"
     IDLE_PARTITION = "idle partition holds up the merge"
     COMMITTED = "committed with the same digest"
+    NO_ANSWER = "no answer"
 
 
 VACANT = (
@@ -89,11 +91,13 @@ MOVES: frozenset[tuple[Role, Role, Reason]] = frozenset(
         (Role.STANDBY, Role.DIVERGED, Reason.DIFFERS),
         (Role.STANDBY, Role.STOPPED, Reason.STOP_ASKED),
         (Role.STANDBY, Role.STOPPED, Reason.REFUSED),
+        (Role.STANDBY, Role.STOPPED, Reason.PIPELINE_STALLED),
         (Role.PROMOTING, Role.ACTIVE, Reason.PROMOTED),
         (Role.PROMOTING, Role.STANDBY, Reason.NEWER_EPOCH),
         (Role.PROMOTING, Role.STANDBY, Reason.STOP_ASKED),
         (Role.PROMOTING, Role.DIVERGED, Reason.DIFFERS),
         (Role.PROMOTING, Role.STOPPED, Reason.REFUSED),
+        (Role.PROMOTING, Role.STOPPED, Reason.PIPELINE_STALLED),
         (Role.ACTIVE, Role.PROMOTING, Reason.FENCED),
         (Role.ACTIVE, Role.PROMOTING, Reason.UNKNOWN_RESULT),
         (Role.ACTIVE, Role.STANDBY, Reason.NEWER_EPOCH),
@@ -101,6 +105,7 @@ MOVES: frozenset[tuple[Role, Role, Reason]] = frozenset(
         (Role.ACTIVE, Role.STANDBY, Reason.STOP_ASKED),
         (Role.ACTIVE, Role.DIVERGED, Reason.DIFFERS),
         (Role.ACTIVE, Role.STOPPED, Reason.REFUSED),
+        (Role.ACTIVE, Role.STOPPED, Reason.PIPELINE_STALLED),
     ]
 )
 """Every legal move. DIVERGED and STOPPED are ends: a restarted engine begins anew as JOINING, eligible like any other (Z1)."""

@@ -44,7 +44,7 @@ class GroupTopics:
         return tuple(o.topic for o in self.outbound)
 
 
-_MAY_BE_0 = ("snapshot_interval_ms", "candidate_wait_ms", "divergence_wait_ms", "commit_wait_ms")
+_MAY_BE_0 = ("snapshot_interval_ms", "candidate_wait_ms", "divergence_wait_ms", "commit_wait_ms", "pipeline_stall_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,8 @@ class GroupSettings:
     `coordination_retry_ms`  pause after a coordination service that did not answer; publishing goes on meanwhile
     `divergence_wait_ms`     how long a spare that differs waits for another one that agrees with it, or that can take over; and a
                              snapshot for streams that may lose outputs
+    `store_wait_ms`          how long one call to the store may take; then it is given up, and other work may begin
+    `pipeline_stall_ms`      how long a runner may not bring input that is known to be there; then the engine ends. 0: for ever
     `held_bytes_max`         memory for held outputs; beyond it they spill to disk
     `commit_wait_ms`         while more input is at hand, how long outputs are collected for one publishing transaction; 0: no time
     `commit_rows_max`        rows of one stream in one publishing transaction; they take about `commit_bytes_max` of memory at most
@@ -82,6 +84,8 @@ class GroupSettings:
     retry_ms: int = 10
     coordination_retry_ms: int = 100
     divergence_wait_ms: int = 2_000
+    store_wait_ms: int = 300_000
+    pipeline_stall_ms: int = 180_000
     held_bytes_max: int = 256 << 20
     commit_wait_ms: int = 400
     commit_rows_max: int = 400_000

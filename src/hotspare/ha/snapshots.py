@@ -1,15 +1,19 @@
 """Snapshots of a group: candidates first, confirmed once everything before them is known to be published (DESIGN section 4).
 
-So no snapshot stands ahead of what was published, and a wrong engine's snapshot harms nobody.
+So no snapshot stands ahead of what was published, and a wrong engine's snapshot harms nobody. Every call to the store is made in
+the background: one that hangs must not keep the engine from its lease.
 """
 
 from __future__ import annotations
 
-from hotspare.errors import StoreError
+from collections.abc import Callable, Sequence
+
+from hotspare.errors import HotspareError
 from hotspare.ha.events import HaEvent, HaEventKind
-from hotspare.ha.group_state import Candidate, GroupState, SnapshotDone
+from hotspare.ha.group_state import GroupState, MemberNews, NewestSnapshot
 from hotspare.ha.ports import Ports
-from hotspare.stores.contract import SnapshotStatus
+from hotspare.ha.store_jobs import Candidate, StoreDone, StoreJob, StoreWork
+from hotspare.stores.contract import SnapshotStatus, Store
 
 
 def take(state: GroupState, ports: Ports) -> None:
@@ -19,54 +23,102 @@ def take(state: GroupState, ports: Ports) -> None:
     sequences = {name: stream.last_sequence for name, stream in state.held.streams.items()}
     name = f"{order:016d}-{state.engine}-{state.identity.process_start:x}"
     now_ms = ports.clock_ms()
-    candidate = Candidate(name, order, sequences, now_ms)
-    state.is_snapshot_running, state.snapshot_ms, state.snapshot_order = True, now_ms, order
-    group, engine, store, done = state.group, state.engine, ports.store, state.done
+    state.snapshot_ms, state.snapshot_order = now_ms, order
+    group, engine, store = state.group, state.engine, ports.store
 
     def write() -> None:
-        try:
-            info = store.put(group, name, engine, order, frozen.header, frozen.pages())
-        except StoreError as error:
-            done.append(SnapshotDone(candidate, 0, error.message))
-        else:
-            done.append(SnapshotDone(candidate, info.bytes_total))
+        store.put(group, name, engine, order, frozen.header, frozen.pages())
 
-    ports.background(write)
-
-
-def take_note_of_written(state: GroupState, ports: Ports) -> None:
-    """Take what background writes came to into the state; called at the start of a cycle."""
-    while state.done:
-        result = state.done.popleft()
-        state.is_snapshot_running = False
-        if result.failure:
-            state.snapshot_order = -1
-            _report(state, ports, HaEventKind.SNAPSHOT_FAILED, f"snapshot {result.candidate.name} failed: {result.failure}")
-        else:
-            state.candidates.append(result.candidate)
-            _report(state, ports, HaEventKind.SNAPSHOT_WRITTEN, f"snapshot {result.candidate.name} is a candidate")
+    _begin(state, ports, StoreWork.WRITE, Candidate(name, order, sequences, now_ms), write)
 
 
 def confirm(state: GroupState, ports: Ports, name: str) -> None:
-    """Make a settled candidate restorable; older candidates, whoever wrote them, are of no use then."""
-    candidate = _take_out(state, name)
-    try:
-        ports.store.confirm(state.group, name)
-        state.snapshots_confirmed += 1
-        ports.store.keep(state.group, state.settings.confirmed_snapshots_max)
-        for info in ports.store.list(state.group):
-            if info.status is SnapshotStatus.CANDIDATE and info.order < candidate.order:
-                ports.store.discard(state.group, info.name)
-    except StoreError as error:
-        _report(state, ports, HaEventKind.SNAPSHOT_FAILED, f"snapshot {name} is not confirmed: {error.message}")
+    """Make a settled candidate restorable."""
+    group, store = state.group, ports.store
+    _begin(state, ports, StoreWork.CONFIRM, _take_out(state, name), lambda: store.confirm(group, name))
 
 
 def discard(state: GroupState, ports: Ports, name: str) -> None:
-    _take_out(state, name)
+    group, store = state.group, ports.store
+    _begin(state, ports, StoreWork.DISCARD, _take_out(state, name), lambda: store.discard(group, name))
+
+
+def give_up(state: GroupState, ports: Ports) -> None:
+    """No longer wait for work on the store that takes too long. What it comes to still counts if it ends after all."""
+    for job in state.store_jobs.give_up(ports.clock_ms() - state.settings.store_wait_ms):
+        if job.work is StoreWork.WRITE:
+            state.snapshot_order = -1
+        sentence = (
+            f"the store gives no answer for {state.settings.store_wait_ms} ms: {job.work.value} snapshot {job.candidate.name}"
+        )
+        _report(state, ports, HaEventKind.SNAPSHOT_FAILED, sentence)
+
+
+def take_note_of_written(state: GroupState, ports: Ports) -> None:
+    """Take what background work came to into the state; called at the start of a cycle."""
+    while (done := state.store_jobs.take_ended()) is not None:
+        if done.failure:
+            _note_failed(state, ports, done)
+        elif done.job.work is StoreWork.WRITE:
+            state.candidates.append(done.job.candidate)
+            _report(state, ports, HaEventKind.SNAPSHOT_WRITTEN, f"snapshot {done.job.candidate.name} is a candidate")
+        elif done.job.work is StoreWork.CONFIRM:
+            _note_confirmed(state, ports, done.job.candidate)
+
+
+def note_others(state: GroupState, news: Sequence[MemberNews], now_ms: int) -> None:
+    """The newest snapshot that any engine tells to have confirmed, and since when this is known here."""
+    for other in news:
+        if other.confirmed_order > state.newest_snapshot.order:
+            state.newest_snapshot = NewestSnapshot(other.confirmed_order, other.engine, now_ms)
+
+
+def _note_failed(state: GroupState, ports: Ports, done: StoreDone) -> None:
+    work, name = done.job.work, done.job.candidate.name
+    if work is StoreWork.WRITE:
+        state.snapshot_order = -1
+    _report(state, ports, HaEventKind.SNAPSHOT_FAILED, f"cannot {work.value} snapshot {name}: {done.failure}")
+
+
+def _note_confirmed(state: GroupState, ports: Ports, candidate: Candidate) -> None:
+    """Older candidates, whoever wrote them, are of no use any more."""
+    state.snapshots_confirmed += 1
+    state.confirmed_order = max(state.confirmed_order, candidate.order)
+    if candidate.order > state.newest_snapshot.order:
+        state.newest_snapshot = NewestSnapshot(candidate.order, state.engine, ports.clock_ms())
+    _report(state, ports, HaEventKind.SNAPSHOT_CONFIRMED, f"snapshot {candidate.name} may be restored")
+    group, store, confirmed_max = state.group, ports.store, state.settings.confirmed_snapshots_max
+    _begin(state, ports, StoreWork.TIDY, candidate, lambda: _tidy(store, group, candidate.order, confirmed_max))
+
+
+def _tidy(store: Store, group: str, order: int, confirmed_max: int) -> None:
+    store.keep(group, confirmed_max)
+    for info in store.list(group):
+        if info.status is SnapshotStatus.CANDIDATE and info.order < order:
+            store.discard(group, info.name)
+
+
+def _begin(state: GroupState, ports: Ports, work: StoreWork, candidate: Candidate, call: Callable[[], object]) -> None:
+    """Start work in the background. Whatever goes wrong there, its end is told."""
+    job, jobs = StoreJob(work, candidate, ports.clock_ms()), state.store_jobs
+    jobs.running.append(job)
+
+    def run() -> None:
+        failure = "it ended without a result"
+        try:
+            call()
+            failure = ""
+        except HotspareError as error:
+            failure = error.message
+        except Exception as error:
+            failure = f"{type(error).__name__}: {error}"
+        finally:
+            jobs.ended.append(StoreDone(job, failure))
+
     try:
-        ports.store.discard(state.group, name)
-    except StoreError as error:
-        _report(state, ports, HaEventKind.SNAPSHOT_FAILED, f"snapshot {name} is not discarded: {error.message}")
+        ports.background(run)
+    except RuntimeError as error:  # no thread can be started
+        jobs.ended.append(StoreDone(job, str(error)))
 
 
 def _take_out(state: GroupState, name: str) -> Candidate:

@@ -101,6 +101,9 @@ class View:
     `rank` and `others` are from the same reading of descriptions. `retry`: earliest next call after a failure, 0 for at once.
     `publish_due_ms`: when held outputs that are not known to be committed have to be published; None if there are none.
     `progress_due_ms`: when progress of outputs that are on the topic already has to be written; None if none is owed.
+    `store_begun_ms`: when the oldest work on the store under way began; `store_stuck`: how much was given up and has not ended.
+    `newest_snapshot_ms`: when this engine learned of the newest confirmed snapshot, which `newest_snapshot_by` confirmed.
+    `stalled_ms`: for how long the runner has not brought input that is known to be there.
     `committed_ahead`: this engine's state begins after what is committed, so it can never bring out what lies between.
     """
 
@@ -145,4 +148,11 @@ class View:
     candidates: tuple[CandidateView, ...] = ()
     snapshot_ms: int = 0
     is_snapshot_running: bool = False
+    is_store_marking: bool = False
+    store_begun_ms: int | None = None
+    store_stuck: int = 0
+    newest_snapshot_ms: int = 0
+    newest_snapshot_by: str = ""
     has_new_state: bool = False
+    # the runner
+    stalled_ms: int = 0

@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from typing import NoReturn
 
 import pyarrow as pa
 
@@ -73,6 +74,7 @@ _HA_LOG: dict[HaEventKind, LogEvent] = {
     HaEventKind.ROLE_CHANGED: LogEvent.ROLE_CHANGED,
     HaEventKind.DIFFERENCE_SEEN: LogEvent.DIVERGED,
     HaEventKind.SNAPSHOT_WRITTEN: LogEvent.SNAPSHOT_WRITTEN,
+    HaEventKind.SNAPSHOT_CONFIRMED: LogEvent.SNAPSHOT_CONFIRMED,
     HaEventKind.SNAPSHOT_FAILED: LogEvent.HA_ALARM,
     HaEventKind.BUS_TROUBLE: LogEvent.HA_ALARM,
     HaEventKind.OUTPUTS_LOST: LogEvent.HA_ALARM,
@@ -222,6 +224,8 @@ class EngineProcess:
                     self._log.event(LogEvent.RUNNER_WARNING, runner.notice)
                 self._log.event(LogEvent.ENGINE_STARTED, address=self._server.address)
                 self._beat_until(self._stop.is_set)
+                if self.group.is_stalled:
+                    self._abandon_runner(self.group.stopped_reason)
                 self._log.event(LogEvent.ENGINE_STOPPING)
                 self._connectors.stop()
                 self.group.ask_stop()
@@ -284,12 +288,16 @@ class EngineProcess:
         """The runner is gone: without it this engine is dead, and the sooner its sockets close, the sooner a spare goes on."""
         self._end = end
         if end.cause is EndCause.PROCESS_DIED:
-            self._server.hang_up()
-            self._log.event(LogEvent.RUNNER_ENDED, str(end.error))
-            sys.stderr.flush()
-            os._exit(EXIT_RUNNER_DIED)
+            self._abandon_runner(str(end.error))
         self._stop.set()
         self._wake.set()
+
+    def _abandon_runner(self, why: str) -> NoReturn:
+        """End at once: a runner that died or hangs may hang when it is stopped, too. Its JVM ends with this process."""
+        self._server.hang_up()
+        self._log.event(LogEvent.RUNNER_ENDED, why)
+        sys.stderr.flush()
+        os._exit(EXIT_RUNNER_DIED)
 
     def _report(self, event: HaEvent) -> None:
         self._log.event(_HA_LOG.get(event.kind, LogEvent.HA_NOTICE), event.sentence, kind=event.kind.value, **event.numbers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -49,6 +50,7 @@ def member(engine: str, role: str, process_id: int, space: str = "") -> Member:
         "spilled_bytes": "0",
         "coordination": "connected",
         "ended_because": "",
+        "stalled_ms": "2500" if role == "active" else "0",
     }
     return Member(
         engine=engine,
@@ -99,6 +101,7 @@ def sources(bus_url: str) -> Iterator[GroupSources]:
 
 
 def test_the_document_has_every_fact_under_its_key(sources: GroupSources) -> None:
+    begun_ns = time.time_ns()
     (group,) = report(sources)["groups"]
     lease_left_ms = group.pop("lease_left_ms")
     assert 0 < lease_left_ms <= 60_000
@@ -116,6 +119,10 @@ def test_the_document_has_every_fact_under_its_key(sources: GroupSources) -> Non
     assert group["progress"] == [{"stream": STREAM, "sequence": 7, "digest": "00000000000000ff", "epoch": 3}]
     (snapshot,) = group["snapshots"]
     assert (snapshot["name"], snapshot["status"], snapshot["order"]) == ("s1", "confirmed", 4)
+    newest = group["newest_snapshot"]
+    assert (newest["engine"], newest["order"]) == ("e2", 4)
+    assert 0 <= newest["age_ms"] <= (time.time_ns() - begun_ns) // 1_000_000 + 60_000
+    assert (first["stalled_ms"], second["stalled_ms"]) == (2_500, 0)
     json.dumps(group)
 
 

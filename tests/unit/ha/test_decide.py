@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hotspare.coordination.contract import Leader
 from hotspare.ha import actions as do
-from hotspare.ha.decide import decide, next_due_ms, vacancy
+from hotspare.ha.decide import LATE_INTERVALS, STORE_STUCK_MAX, decide, duties, next_due_ms, vacancy
 from hotspare.ha.roles import ENDS, VACANT, Reason, Role, Step
 from hotspare.ha.settings import GroupSettings, OnDivergence
 from hotspare.ha.view import CandidateView, Difference, InboundView, OtherMember, PeerStatus, Vacancy, View
@@ -23,6 +23,7 @@ RECENT = {
     "switchover_read_ms": NOW_MS,
     "renewed_ms": NOW_MS,
     "snapshot_ms": NOW_MS,
+    "newest_snapshot_ms": NOW_MS,
 }
 HELD = Leader(7, "other", "", 800, "127.0.0.1:1", "host", 11, 12)
 OWN = replace(HELD, holder="me")
@@ -98,6 +99,10 @@ views = st.builds(
     overrules=st.booleans(),
     candidates=st.sampled_from([(), (CandidateView("x", True),), (CandidateView("x", False),)]),
     has_new_state=st.booleans(),
+    store_begun_ms=st.one_of(st.none(), times),
+    newest_snapshot_ms=times,
+    newest_snapshot_by=st.sampled_from(["", "me", "a", "b"]),
+    stalled_ms=st.sampled_from([0, 0, 0, SETTINGS.pipeline_stall_ms]),
 )
 
 
@@ -302,6 +307,49 @@ def test_one_spare_of_all_takes_the_snapshots_and_the_active_only_without_spares
     wrong = replace(lower, differs=True)
     assert do.TakeSnapshot() in decide(standby(others=(wrong,), **due))
     assert do.TakeSnapshot() in decide(active(others=(wrong,), **due))
+
+
+@given(names=st.lists(st.sampled_from("abcdef"), min_size=1, unique=True), by=st.sampled_from("abcdefg"))
+def test_every_engine_takes_snapshots_in_its_turn_when_the_newest_gets_too_old(names: list[str], by: str) -> None:
+    """H3, DESIGN section 4: one takes them, the rest one interval after the other, the active last; all know whose turn it is."""
+    interval_ms = SETTINGS.snapshot_interval_ms
+
+    def due_ms(name: str, role: Role) -> int:
+        spares = tuple(OtherMember(e, Role.STANDBY.value, 1, agrees=False) for e in names if e != name)
+        view = replace(STANDBY if role is Role.STANDBY else ACTIVE, engine=name, others=spares, newest_snapshot_by=by)
+        leader = replace(HELD, holder=name if role is Role.ACTIVE else "z")
+        view = replace(view, leader=leader, has_new_state=True, snapshot_ms=NOW_MS - interval_ms)
+        (due,) = [duty.due_ms for duty in duties(view) if isinstance(duty.action, do.TakeSnapshot)]
+        return (due - NOW_MS) // interval_ms
+
+    turns = {name: due_ms(name, Role.STANDBY) for name in names} | {"z": due_ms("z", Role.ACTIVE)}
+    first = by if by in names else min(names)
+    others = [name for name in sorted(names) if name != first]
+    assert turns == {first: 0} | {name: LATE_INTERVALS + i for i, name in enumerate([*others, "z"])}
+
+
+def test_who_holds_the_role_alone_takes_the_snapshots() -> None:
+    assert do.TakeSnapshot() in decide(active(has_new_state=True, snapshot_ms=0, newest_snapshot_by="gone"))
+
+
+def test_a_store_that_does_not_answer_is_given_up_and_not_asked_for_ever() -> None:
+    waits = standby(store_begun_ms=NOW_MS, is_snapshot_running=True, has_new_state=True)
+    assert (decide(waits), next_due_ms(waits)) != ((), None)
+    late = replace(waits, now_ms=NOW_MS + SETTINGS.store_wait_ms)
+    assert do.GiveUpStore() in decide(late)
+    due = {"has_new_state": True, "snapshot_ms": 0, "candidates": (CandidateView("x", settled=True),)}
+    assert {do.TakeSnapshot(), do.ConfirmSnapshot("x")} <= set(decide(standby(store_stuck=1, **due)))
+    assert decide(standby(store_stuck=STORE_STUCK_MAX, **due)) == ()
+    assert do.ConfirmSnapshot("x") not in decide(standby(is_store_marking=True, **due))
+
+
+@pytest.mark.parametrize("view", [STANDBY, ACTIVE, replace(ACTIVE, role=Role.PROMOTING, step=Step.WON)])
+def test_an_engine_whose_runner_hangs_ends_with_the_reason(view: View) -> None:
+    end = do.Leave(Reason.PIPELINE_STALLED)
+    assert decide(replace(view, stalled_ms=SETTINGS.pipeline_stall_ms))[0] == end
+    assert end not in decide(replace(view, stalled_ms=SETTINGS.pipeline_stall_ms - 1))
+    patient = replace(SETTINGS, pipeline_stall_ms=0)
+    assert end not in decide(replace(view, settings=patient, stalled_ms=1 << 40))
 
 
 def test_a_snapshot_is_confirmed_when_settled_and_discarded_when_this_engine_differs() -> None:

@@ -1,0 +1,86 @@
+"""Work on the store under way in the background: what was begun, what ended, and what was given up because no answer came.
+
+A call to a store may hang for ever. It costs a thread then and nothing else: it no longer counts as under way, and other work may
+begin as long as few are stuck.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class StoreWork(Enum):
+    WRITE = "write"
+    CONFIRM = "confirm"
+    DISCARD = "discard"
+    TIDY = "tidy up after"
+    """Discard what a newly confirmed snapshot makes useless."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A snapshot of this engine's that is written but not confirmed."""
+
+    name: str
+    order: int
+    sequences: dict[str, int]
+    taken_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoreJob:
+    """Work for one snapshot, known by its identity."""
+
+    work: StoreWork
+    candidate: Candidate
+    begun_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreDone:
+    """`failure` is "" where the work was done."""
+
+    job: StoreJob
+    failure: str = ""
+
+
+@dataclass(slots=True)
+class StoreJobs:
+    """`ended` is filled by background threads; everything else has one thread at a time."""
+
+    running: list[StoreJob] = field(default_factory=list)
+    stuck: list[StoreJob] = field(default_factory=list)
+    ended: deque[StoreDone] = field(default_factory=deque)
+
+    @property
+    def is_writing(self) -> bool:
+        return any(job.work is StoreWork.WRITE for job in self.running)
+
+    @property
+    def is_marking(self) -> bool:
+        """Whether anything but a write is under way."""
+        return any(job.work is not StoreWork.WRITE for job in self.running)
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """When the oldest work under way began."""
+        return min((job.begun_ms for job in self.running), default=None)
+
+    def take_ended(self) -> StoreDone | None:
+        """The next result, also of work that was given up."""
+        if not self.ended:
+            return None
+        done = self.ended.popleft()
+        for jobs in (self.running, self.stuck):
+            if done.job in jobs:
+                jobs.remove(done.job)
+        return done
+
+    def give_up(self, begun_ms: int) -> list[StoreJob]:
+        """Count as stuck what began at or before `begun_ms`."""
+        late = [job for job in self.running if job.begun_ms <= begun_ms]
+        self.running = [job for job in self.running if job not in late]
+        self.stuck += late
+        return late

@@ -1,0 +1,151 @@
+"""Work on the store in the background: whatever becomes of it, the engine goes on and snapshots are taken again (SPEC H3, G4)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hotspare.coordination.contract import Member
+from hotspare.engine.codec import arrow_block
+from hotspare.errors import StoreError
+from hotspare.ha import snapshots
+from hotspare.ha.events import HaEvent, HaEventKind
+from hotspare.ha.group_state import GroupState
+from hotspare.ha.held import NO_OUTPUT, HeldOutputs
+from hotspare.ha.ports import Ports
+from hotspare.ha.roles import Role
+from hotspare.ha.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
+from hotspare.stores.contract import SnapshotStatus
+from hotspare.stores.memory import MemoryStore
+from tests.simulation.fast_core import FastCore
+
+TOPICS = GroupTopics((InboundTopic("in"),), (OutputStream("a", "out-a"),))
+
+
+class FailingStore(MemoryStore):
+    """Its calls fail once with `error`."""
+
+    error: Exception | None = None
+
+    def _fail(self) -> None:
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+
+    def put(self, *arguments: object) -> object:  # type: ignore[override]
+        self._fail()
+        return super().put(*arguments)  # type: ignore[arg-type]
+
+    def confirm(self, group: str, name: str) -> None:
+        self._fail()
+        super().confirm(group, name)
+
+
+class Rig:
+    """One engine's state; its background work is done when the test says so, as a thread does it: an exception ends there."""
+
+    def __init__(self) -> None:
+        self.store, self.now_ms = FailingStore(), 1_000
+        self.jobs: list[Callable[[], None]] = []
+        self.events: list[HaEvent] = []
+        identity = Member("e", "127.0.0.1:1", 1, 1, "host", "", "", "", "", {}, {})
+        held = HeldOutputs({"a": NO_OUTPUT}, 1 << 30, Path())
+        self.core = FastCore()
+        self.state = GroupState("g", identity, GroupSettings(), TOPICS, self.core, held, [], role=Role.STANDBY)
+        nothing: object = None
+        self.ports = Ports(
+            bus=nothing,  # type: ignore[arg-type]
+            coordination=nothing,  # type: ignore[arg-type]
+            store=self.store,
+            peers=nothing,  # type: ignore[arg-type]
+            codec=arrow_block,
+            clock_ms=lambda: self.now_ms,
+            report=self.events.append,
+            background=self.jobs.append,
+            end_process=lambda leader: False,
+        )
+
+    def work(self) -> None:
+        while self.jobs:
+            with contextlib.suppress(Exception):
+                self.jobs.pop(0)()
+        snapshots.take_note_of_written(self.state, self.ports)
+
+    def take(self) -> str:
+        self.core.positions[0, 0] = self.core.positions.get((0, 0), 0) + 1
+        snapshots.take(self.state, self.ports)
+        return f"{self.state.order:016d}-e-1"
+
+    def told(self, kind: HaEventKind) -> list[str]:
+        return [event.sentence for event in self.events if event.kind is kind]
+
+    def confirmed(self) -> list[str]:
+        return [info.name for info in self.store.list("g") if info.status is SnapshotStatus.CONFIRMED]
+
+
+@pytest.mark.parametrize("error", [StoreError("no space"), OSError(5, "gone"), RuntimeError("a bug"), MemoryError()])
+def test_a_write_that_fails_in_any_way_is_told_and_another_may_begin(error: Exception) -> None:
+    rig = Rig()
+    rig.store.error = error
+    rig.take()
+    assert rig.state.is_snapshot_running
+    rig.work()
+    assert not rig.state.is_snapshot_running
+    (sentence,) = rig.told(HaEventKind.SNAPSHOT_FAILED)
+    assert str(error.args[-1] if error.args else "MemoryError") in sentence
+    name = rig.take()
+    rig.work()
+    assert [c.name for c in rig.state.candidates] == [name]
+
+
+def test_a_confirmation_is_made_in_the_background_and_told() -> None:
+    """A store that hangs must not keep the engine from its lease."""
+    rig = Rig()
+    older, name = rig.take(), ""
+    rig.work()
+    name = rig.take()
+    rig.work()
+    snapshots.confirm(rig.state, rig.ports, name)
+    assert rig.confirmed() == []
+    rig.work()
+    rig.work()
+    assert rig.confirmed() == [name]
+    assert older not in [info.name for info in rig.store.list("g")], "an older candidate is of no use"
+    assert rig.told(HaEventKind.SNAPSHOT_CONFIRMED) == [f"snapshot {name} may be restored"]
+    assert (rig.state.newest_snapshot.engine, rig.state.confirmed_order) == ("e", rig.state.order)
+
+
+def test_work_without_an_answer_is_given_up_and_counts_if_it_ends_after_all() -> None:
+    rig = Rig()
+    name = rig.take()
+    slow = rig.jobs.pop()
+    rig.now_ms += rig.state.settings.store_wait_ms - 1
+    snapshots.give_up(rig.state, rig.ports)
+    assert rig.state.is_snapshot_running
+    rig.now_ms += 1
+    snapshots.give_up(rig.state, rig.ports)
+    assert not rig.state.is_snapshot_running
+    assert len(rig.state.store_jobs.stuck) == 1
+    assert "gives no answer" in rig.told(HaEventKind.SNAPSHOT_FAILED)[0]
+    newer = rig.take()
+    rig.work()
+    slow()
+    rig.work()
+    assert sorted(c.name for c in rig.state.candidates) == [name, newer]
+    assert not rig.state.store_jobs.stuck
+
+
+def test_where_no_thread_can_be_had_the_work_has_failed() -> None:
+    rig = Rig()
+
+    def no_thread(job: Callable[[], None]) -> None:
+        raise RuntimeError("can't start new thread")
+
+    object.__setattr__(rig.ports, "background", no_thread)
+    rig.take()
+    rig.work()
+    assert not rig.state.is_snapshot_running
+    assert "can't start new thread" in rig.told(HaEventKind.SNAPSHOT_FAILED)[0]
