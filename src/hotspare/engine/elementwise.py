@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,8 @@ import pyarrow.compute as pc
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 """Row numbers, rising."""
+_Result = TypeVar("_Result")
+_MICROS = pa.scalar(1_000_000, pa.int64())
 
 
 def true_rows(mask: pa.Array) -> Rows:
@@ -29,23 +32,54 @@ def with_nulls(array: pa.Array, rows: Rows) -> pa.Array:
     return pc.if_else(pa.array(keep), array, pa.scalar(None, array.type))
 
 
-def attempt_rows(kernel: Callable[..., Any], arrays: Sequence[pa.Array], type_: pa.DataType) -> tuple[pa.Array, Rows]:
-    """Result of an elementwise kernel, null in the rows for which it raises ArrowInvalid; and those rows.
+def whole_seconds(stamps: Any) -> Any:
+    """Stamps (us) rounded down to dates (s). Arrow's own rounding leaves int64 near its end."""
+    micros = pc.cast(stamps, pa.int64())
+    seconds = pc.divide(micros, _MICROS)
+    below = pc.cast(pc.less(pc.subtract(micros, pc.multiply(seconds, _MICROS)), 0), pa.int64())
+    return pc.cast(pc.subtract(seconds, below), pa.timestamp("s"))
 
-    Bad rows are found by halving: a batch without them costs one call.
-    """
-    pieces: list[pa.Array] = []
-    bad: list[int] = []
-    waiting = [(0, len(arrays[0]))]
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[_Result]):
+    """What came of the rows from `begin` on: a result of them all, or the error that the one row meets alone."""
+
+    begin: int
+    result: _Result | None
+    error: Exception | None = None
+
+
+def comes_of_rows(error: Exception) -> bool:
+    """Whether fewer rows, or other ones, may not meet it: want of memory and errors of input and output say nothing of rows."""
+    return not isinstance(error, MemoryError | OSError)
+
+
+def halved(
+    attempt: Callable[[int, int], _Result], count: int, is_tried_again: Callable[[Exception], bool] = comes_of_rows
+) -> Iterator[Part[_Result]]:
+    """`attempt(begin, end)` over the rows from 0 to `count`, in order; where it raises, the rows are halved. A batch in which
+    nothing is wrong costs one call."""
+    waiting = [(0, count)] if count else []
     while waiting:
         begin, end = waiting.pop()
         try:
-            pieces.append(kernel(*(a.slice(begin, end - begin) for a in arrays)))
-        except pa.ArrowInvalid:
+            yield Part(begin, attempt(begin, end))
+        except Exception as error:
+            if not is_tried_again(error):
+                raise
             if end - begin == 1:
-                bad.append(begin)
-                pieces.append(pa.nulls(1, type_))
+                yield Part(begin, None, error)
             else:
                 middle = (begin + end) // 2
                 waiting += [(middle, end), (begin, middle)]
-    return pa.concat_arrays(pieces), np.array(bad, np.int64)
+
+
+def attempt_rows(kernel: Callable[..., Any], arrays: Sequence[pa.Array], type_: pa.DataType) -> tuple[pa.Array, Rows]:
+    """Result of an elementwise kernel, null in the rows for which it raises ArrowInvalid; and those rows."""
+
+    def attempt(begin: int, end: int) -> Any:
+        return kernel(*(a.slice(begin, end - begin) for a in arrays))
+
+    parts = list(halved(attempt, len(arrays[0]), lambda error: isinstance(error, pa.ArrowInvalid)))
+    pieces = [pa.nulls(1, type_) if part.error else part.result for part in parts]
+    return pa.concat_arrays([pa.nulls(0, type_), *pieces]), np.array([part.begin for part in parts if part.error], np.int64)

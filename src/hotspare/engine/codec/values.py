@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.engine.batch import ARROW_TYPE
-from hotspare.engine.elementwise import Rows, attempt_rows, true_rows, with_nulls
+from hotspare.engine.elementwise import Rows, attempt_rows, true_rows, whole_seconds, with_nulls
 from hotspare.errors import UsageError
 from hotspare.model.types import FieldType
 
@@ -95,7 +95,7 @@ def _iso(texts: pa.Array, target: pa.DataType) -> tuple[pa.Array, Rows]:
 
 def _to_unit(micros: pa.Array, target: pa.DataType) -> pa.Array:
     """Timestamps in microseconds as `target`, the fraction dropped downwards."""
-    return pc.floor_temporal(micros, unit="second").cast(target) if target.unit == "s" else micros
+    return whole_seconds(micros) if target.unit == "s" else micros
 
 
 def _blobs(texts: pa.Array) -> tuple[pa.Array, Rows]:

@@ -29,6 +29,9 @@ from hotspare.engine.expressions.tree import TypedCall, ValueType
 from hotspare.model.project import Dialect
 
 _INT64_END = 2.0**63
+_DIGITS = {INT32: (0, 10), INT64: (0, 19), MONEY: (4, 14)}
+"""Digits behind and before the point."""
+_DOUBLE_EXPONENT_MAX = 308
 
 
 def _checked(kernel: Callable[..., Value], what: str) -> Evaluate:
@@ -103,14 +106,33 @@ def _to_whole_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
     return Signature((inside,), INT64)
 
 
-def _round(_frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
-    if call.type in (INT32, INT64):
-        return arguments[0]
-    digits = arguments[1].as_py() if len(arguments) > 1 else 0
-    rounded = pc.round(arguments[0], ndigits=digits or 0, round_mode="half_towards_infinity")
-    if call.type is DOUBLE:
-        return pc.add(rounded, 0.0)  # no negative zero
-    return rounded.cast(call.type.arrow)
+def _round(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
+    """Digits beyond those that a type has change nothing; Arrow refuses some of them, and takes for ever over others."""
+    (value, *_), type_ = arguments, call.type
+    digits = (arguments[1].as_py() or 0) if len(arguments) > 1 else 0
+    if type_ is DOUBLE:
+        return _round_double(frame, value, digits)
+    decimals, whole_digits = _DIGITS[type_]
+    if digits >= decimals:
+        return value
+    wide = pc.cast(value, pa.decimal128(38, decimals))
+    rounded = pc.round(wide, ndigits=max(digits, -whole_digits - 1), round_mode="half_towards_infinity")
+    return frame.attempt(lambda v: pc.cast(v, type_.arrow), [rounded], f"round: the result exceeds {type_.value}", type_.arrow)
+
+
+def _round_double(frame: Frame, value: Value, digits: int) -> Value:
+    if digits > _DOUBLE_EXPONENT_MAX:
+        return pc.add(value, 0.0)
+    if digits < -_DOUBLE_EXPONENT_MAX:
+        return pc.if_else(pc.is_finite(value), 0.0, value)
+    whole = pc.greater_equal(pc.abs(value), _INT64_END / 10.0**digits)
+    rounded = frame.attempt(
+        lambda number: pc.round(number, ndigits=digits, round_mode="half_towards_infinity"),
+        [pc.if_else(whole, 0.0, value)],
+        "round: the result exceeds double",
+        DOUBLE.arrow,
+    )
+    return pc.if_else(whole, value, pc.add(rounded, 0.0))  # no negative zero
 
 
 def _round_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
@@ -169,7 +191,14 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function("floor", _to_whole_rule, _to_whole(pc.floor, "floor"), "greatest int64 not above", ("floor",), ("floor",), ROW),
     Function(
-        "round", _round_rule, eager(_round), "round(x[, digits]), halves away from zero", ("round",), ("round",), literals=(1,)
+        "round",
+        _round_rule,
+        eager(_round),
+        "round(x[, digits]), halves away from zero; overflow fails",
+        ("round",),
+        ("round",),
+        ROW,
+        (1,),
     ),
     Function("sqrt", _ONE_DOUBLE, _real(pc.sqrt), "square root; NaN below zero", ("sqrt",), ("sqrt",)),
     Function("exp", _ONE_DOUBLE, _real(pc.exp), "e to the power", ("exp",), ("exp",)),

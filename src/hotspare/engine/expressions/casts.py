@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.engine.codec.values import parse
-from hotspare.engine.elementwise import with_nulls
+from hotspare.engine.elementwise import whole_seconds, with_nulls
 from hotspare.engine.expressions.frame import FailureReason, Frame, Value
 from hotspare.engine.expressions.function import (
     BOOLEAN,
@@ -90,7 +91,7 @@ def _text_to_boolean(frame: Frame, value: Value, _target: ValueType, reason: Fai
 
 
 def _number_to_boolean(_frame: Frame, value: Value, _target: ValueType, _reason: FailureReason) -> Value:
-    return pc.not_equal(value, pa.scalar(0).cast(value.type))
+    return pc.not_equal(value, pa.scalar(Decimal(0) if value.type == MONEY.arrow else 0, value.type))
 
 
 def _boolean_to_number(frame: Frame, value: Value, target: ValueType, reason: FailureReason) -> Value:
@@ -127,12 +128,12 @@ def _time_to_text(frame: Frame, value: Value, target: ValueType, reason: Failure
 
 
 def _stamp_to_date(_frame: Frame, value: Value, _target: ValueType, _reason: FailureReason) -> Value:
-    return pc.cast(pc.floor_temporal(value, unit="second"), DATE.arrow)
+    return whole_seconds(value)
 
 
 def _seconds_of(frame: Frame, value: Value, target: ValueType, reason: FailureReason) -> Value:
-    seconds = pc.cast(pc.cast(pc.floor_temporal(value, unit="second"), DATE.arrow), INT64.arrow)
-    return _arrow_cast(frame, seconds, target, reason)
+    dates = value if value.type == DATE.arrow else whole_seconds(value)
+    return _arrow_cast(frame, pc.cast(dates, INT64.arrow), target, reason)
 
 
 def _time_of_seconds(frame: Frame, value: Value, target: ValueType, reason: FailureReason) -> Value:
@@ -142,6 +143,10 @@ def _time_of_seconds(frame: Frame, value: Value, target: ValueType, reason: Fail
 
 def _stored_number(frame: Frame, value: Value, target: ValueType, reason: FailureReason) -> Value:
     return _arrow_cast(frame, pc.cast(value, INT64.arrow), target, reason)
+
+
+def _stored_money(frame: Frame, value: Value, target: ValueType, reason: FailureReason) -> Value:
+    return _integer_to_money(frame, pc.cast(value, INT64.arrow), target, reason)
 
 
 def _time_of_stored(_frame: Frame, value: Value, target: ValueType, _reason: FailureReason) -> Value:
@@ -177,6 +182,7 @@ _CAST |= {(time, number): _seconds_of for time in (DATE, STAMP) for number in (I
 _CAST |= {(number, time): _time_of_seconds for time in (DATE, STAMP) for number in (INT32, INT64)}
 _STORED = _table()
 _STORED |= {(time, number): _stored_number for time in (DATE, STAMP) for number in (INT32, INT64, DOUBLE)}
+_STORED |= {(time, MONEY): _stored_money for time in (DATE, STAMP)}
 _STORED |= {(number, time): _time_of_stored for time in (DATE, STAMP) for number in (INT32, INT64)}
 
 

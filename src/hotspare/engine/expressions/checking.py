@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from hotspare.engine.expressions.casts import assignable, castable
 from hotspare.engine.expressions.function import TypeMismatch, converts
 from hotspare.engine.expressions.functions import CAST_NAMES, EVENT_COUNTER, NAMES, REFUSED, lookup
+from hotspare.engine.expressions.text import replacement
 from hotspare.engine.expressions.times import TRUNC_UNITS
 from hotspare.engine.expressions.tree import (
     Call,
@@ -129,16 +130,20 @@ class Checker:
                     node.column, f"{node.written}: argument {place + 1} must be a constant", "write the value itself, not a field"
                 )
         if node.function in _REGEX and isinstance(arguments[1], TypedLiteral):
-            _check_regex(node, arguments[1].value)
+            _check_regex(node, [argument.value for argument in arguments[1:] if isinstance(argument, TypedLiteral)])
         if node.function == "date_trunc" and isinstance(arguments[0], TypedLiteral):
             unit = str(arguments[0].value).lower()
             if unit not in TRUNC_UNITS:
                 raise ExpressionRefused(node.column, f"unknown unit {unit}", did_you_mean(unit, TRUNC_UNITS))
 
 
-def _check_regex(node: Call, pattern: Constant) -> None:
+def _check_regex(node: Call, constants: Sequence[Constant]) -> None:
+    """The pattern and, where there is one, what it is replaced by."""
+    pattern, *new = (str(constant) for constant in constants)
     try:
-        pc.match_substring_regex(pa.array([""]), str(pattern))
+        pc.match_substring_regex(pa.array([""]), pattern)
+        for text in new:
+            pc.replace_substring_regex(pa.array([""]), pattern, replacement(text))
     except pa.ArrowInvalid as error:
         raise ExpressionRefused(node.column, f"{node.written}: {error}", "the syntax is that of RE2") from None
 
@@ -153,7 +158,7 @@ def converted(node: Typed, target: ValueType) -> Typed:
         if target in (ValueType.INT64, ValueType.DOUBLE) and node.type in (ValueType.INT32, ValueType.INT64):
             assert isinstance(node.value, int)
             return TypedLiteral(float(node.value) if target is ValueType.DOUBLE else node.value, target)
-    checked = (target is ValueType.MONEY and node.type in (ValueType.INT32, ValueType.INT64)) or (
+    checked = (target is ValueType.MONEY and node.type is not ValueType.BOOLEAN) or (
         target is ValueType.STAMP and node.type is ValueType.DATE
     )
     if node.type is ValueType.NULL:

@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from hotspare.engine.elementwise import with_nulls
+from hotspare.engine.elementwise import halved, true_rows, with_nulls
 from hotspare.engine.expressions.checking import COUNTER_FIELD, Checker
 from hotspare.engine.expressions.esp_syntax import parse_esp
 from hotspare.engine.expressions.evaluate import EVALUATOR
-from hotspare.engine.expressions.frame import Failure, Frame
+from hotspare.engine.expressions.frame import Failure, FailureReason, Frame
 from hotspare.engine.expressions.spark_syntax import parse_spark
 from hotspare.engine.expressions.tree import (
     TEXT_LENGTH_MAX,
@@ -32,6 +34,10 @@ from hotspare.model.types import Field, Schema
 
 OPCODE_FIELD, FLAGS_FIELD = "ESP_OPCODE", "ESP_FLAGS"
 EVENT_FIELDS = (OPCODE_FIELD, FLAGS_FIELD)
+VALUE_BYTES_MAX = 1 << 24
+"""Limit on the text that an expression makes of one row, in bytes: a message, which holds a whole row, has 64 MiB at most."""
+
+_Failures: TypeAlias = dict[int, tuple[FailureReason, str]]
 
 
 class Counting(Enum):
@@ -53,23 +59,46 @@ class CompiledExpression:
     label: str
     tree: Typed
     fields: tuple[str, ...]
-
-    @property
-    def passed_field(self) -> str:
-        return self.tree.name if isinstance(self.tree, TypedField) else ""
+    passed_field: str = ""
 
     def evaluate(self, columns: Mapping[str, pa.Array], length: int) -> tuple[pa.Array, list[Failure]]:
         """Values of type `tree.type.arrow`, one per row, and the rows that failed (null there), rising.
 
-        Elementwise: what comes of a row depends on that row alone.
+        Elementwise: what comes of a row depends on that row alone. No value makes it raise: where a kernel does, or gives another
+        number of rows or another type, the rows are halved, and one that meets it alone has failed. ArrowInvalid where the texts
+        of all rows together are more than one array holds (2 GiB): give it fewer rows.
         """
-        frame = Frame(columns, length)
-        values = frame.array(EVALUATOR.value(self.tree, frame))
-        failures = [
-            Failure(row, reason, f"{self.label}: {message} in {self.text}")
-            for row, (reason, message) in sorted(frame.failures.items())
+        read = {name: columns[name] for name in self.fields}
+
+        def attempt(begin: int, end: int) -> tuple[pa.Array, _Failures]:
+            rows = read if end - begin == length else {n: c.slice(begin, end - begin) for n, c in read.items()}
+            frame = Frame(rows, end - begin)
+            values = frame.array(EVALUATOR.value(self.tree, frame))
+            _check_sizes(frame, values)
+            return with_nulls(values, frame.failed_rows()), frame.failures
+
+        pieces: list[pa.Array] = []
+        failed: _Failures = {}
+        for part in halved(attempt, length):
+            values, failures = part.result or (pa.nulls(1, self.tree.type.arrow), {0: _raised(part.error)})
+            pieces.append(values)
+            failed |= {part.begin + row: why for row, why in failures.items()}
+        said = [
+            Failure(row, reason, f"{self.label}: {message} in {self.text}") for row, (reason, message) in sorted(failed.items())
         ]
-        return with_nulls(values, frame.failed_rows()), failures
+        return pieces[0] if len(pieces) == 1 else pa.concat_arrays([pa.nulls(0, self.tree.type.arrow), *pieces]), said
+
+
+def _raised(error: Exception | None) -> tuple[FailureReason, str]:
+    """By its class alone: what else an error says may differ between engines."""
+    return FailureReason.EXPRESSION, f"the value cannot be computed ({type(error).__name__})"
+
+
+def _check_sizes(frame: Frame, values: pa.Array) -> None:
+    """A text that no message could carry fails, before it does harm."""
+    if not pa.types.is_string(values.type) or values.buffers()[2] is None or values.buffers()[2].size <= VALUE_BYTES_MAX:
+        return
+    frame.fail(true_rows(pc.greater(pc.binary_length(values), VALUE_BYTES_MAX)), f"the text has more than {VALUE_BYTES_MAX} bytes")
 
 
 def parse(text: str, dialect: Dialect) -> Tree:
@@ -116,7 +145,8 @@ def _compiled(
         place = _place(expression, refused.column)
         raise ProjectError(label, [Mistake(place, f"{label}: {refused.message}", refused.hint)]) from None
     text = " ".join(expression.text.split())
-    return CompiledExpression(text if len(text) <= 200 else text[:197] + "...", label, typed, fields_used(typed))
+    passed = typed.name if isinstance(typed, TypedField) and typed.name in schema.index else ""
+    return CompiledExpression(text if len(text) <= 200 else text[:197] + "...", label, typed, fields_used(typed), passed)
 
 
 def _place(expression: Expression, column: int) -> Place:

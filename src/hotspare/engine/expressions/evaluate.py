@@ -22,13 +22,27 @@ class TreeEvaluator:
             return _constant(repr(node.value), node.type)
         if isinstance(node, TypedField):
             return frame.column(node.name)
-        return lookup(node.function).evaluate(self, frame, node)
+        return _checked(lookup(node.function).evaluate(self, frame, node), node, frame)
 
     def can_fail(self, node: Typed) -> bool:
         """Whether a row can fail in this node or below."""
         if not isinstance(node, TypedCall):
             return False
         return lookup(node.function).fallibility is Fallibility.ROW or any(self.can_fail(a) for a in node.arguments)
+
+
+class WrongShape(Exception):
+    """A function gave something else than one value per row, of its type."""
+
+
+def _checked(value: Value, node: TypedCall, frame: Frame) -> Value:
+    """Kernels of a library are trusted no further: one that drops a row would move the values of all rows behind it."""
+    whole = isinstance(value, pa.Scalar) or (isinstance(value, pa.Array) and len(value) == frame.length)
+    if not whole or value.type != node.type.arrow:
+        raise WrongShape(
+            f"{node.function} gave {type(value).__name__} of {value.type}, not {frame.length} rows of {node.type.value}"
+        )
+    return value
 
 
 @lru_cache(maxsize=4096)

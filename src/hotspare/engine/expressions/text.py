@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -111,7 +112,9 @@ def _replace(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
 
 def _concat_with(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
     separator, *parts = (frame.array(a) for a in arguments)
-    joined = pc.binary_join_element_wise(*parts, separator, null_handling="skip")
+    absent = reduce(pc.and_, [pc.is_null(part) for part in parts], pa.scalar(value=True))
+    first = pc.if_else(absent, "", parts[0] if parts else "")  # Arrow leaves out a row of which every part is null
+    joined = pc.binary_join_element_wise(first, *parts[1:], pc.fill_null(separator, ""), null_handling="skip")
     return pc.if_else(pc.is_valid(separator), joined, pa.scalar(None, pa.string()))
 
 
@@ -162,7 +165,12 @@ def _regex_replace(_frame: Frame, _call: TypedCall, arguments: list[Value]) -> V
     pattern, new = (a.as_py() for a in arguments[1:])
     if pattern is None or new is None:
         return pa.scalar(None, pa.string())
-    return pc.replace_substring_regex(arguments[0], pattern, re.sub(r"\$(\d)", r"\\\1", new))
+    return pc.replace_substring_regex(arguments[0], pattern, replacement(new))
+
+
+def replacement(text: str) -> str:
+    """A replacement with groups $1, $2 ... as RE2 writes it."""
+    return re.sub(r"\$(\d)", r"\\\1", text)
 
 
 def _any_text(types: Sequence[ValueType], dialect: Dialect) -> Signature:

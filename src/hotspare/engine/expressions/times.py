@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.engine.elementwise import whole_seconds
 from hotspare.engine.expressions.frame import Frame, Value
 from hotspare.engine.expressions.function import (
-    DATE,
     INT32,
     INT64,
     STAMP,
@@ -41,7 +41,7 @@ def _micros(stamp: Value) -> Value:
 
 
 def _seconds(stamp: Value) -> Value:
-    return pc.cast(pc.cast(pc.floor_temporal(stamp, unit="second"), DATE.arrow), INT64.arrow)
+    return pc.cast(whole_seconds(stamp), INT64.arrow)
 
 
 def _from_number(factor: int) -> Evaluate:
@@ -57,9 +57,10 @@ def _from_number(factor: int) -> Evaluate:
     return eager(evaluate)
 
 
-def _truncate(_frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
-    unit = str(arguments[0].as_py()).lower()
-    return pc.floor_temporal(arguments[1], unit=unit, week_starts_monday=True)
+def _truncate(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
+    unit, stamp = str(arguments[0].as_py()).lower(), arguments[1]
+    begin = pc.floor_temporal(stamp, unit=unit, week_starts_monday=True)
+    return frame.refuse(begin, pc.greater(begin, stamp), "date_trunc: the result exceeds stamp")
 
 
 _PART = fixed(INT32, STAMP)
@@ -107,9 +108,10 @@ FUNCTIONS: tuple[Function, ...] = (
         "date_trunc",
         fixed(STAMP, STRING, STAMP),
         eager(_truncate),
-        f"date_trunc(unit, t): the beginning of the {', '.join(TRUNC_UNITS)}",
+        f"date_trunc(unit, t): the beginning of the {', '.join(TRUNC_UNITS)}; what lies before the least stamp fails",
         ("date_trunc",),
         ("date_trunc",),
-        literals=(0,),
+        Fallibility.ROW,
+        (0,),
     ),
 )

@@ -120,4 +120,4 @@ def _taken(window: ResolvedWindow, given: Schema, field: Field) -> CompiledExpre
         hint = f"its input has {given}"
         raise ProjectError(label, [Mistake(window.window.place, message, hint)])
     tree = TypedField(field.name, ValueType.of(field.type))
-    return CompiledExpression(field.name, label, tree, fields_used(tree))
+    return CompiledExpression(field.name, label, tree, fields_used(tree), field.name)

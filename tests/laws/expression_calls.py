@@ -1,0 +1,163 @@
+"""Calls of every function and operator over every type that it takes, and the extreme values to call them with.
+
+Functions, operators, casts and conversions are taken from the table of functions, so that a new one is covered by being there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from hotspare.engine.expressions.checking import Checker
+from hotspare.engine.expressions.compiled import EVENT_FIELDS, CompiledExpression
+from hotspare.engine.expressions.functions import TABLE
+from hotspare.engine.expressions.times import TRUNC_UNITS
+from hotspare.engine.expressions.tree import Call, ExpressionRefused, FieldRef, Literal, Tree, Typed, ValueType, fields_used
+from hotspare.model.project import Dialect
+from hotspare.model.types import FieldType
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+LONG_TEXT = "a,b;c " * 2_000
+
+_INT64S = [None, 0, 1, -1, 2, 19, -20, 400, 2**31, -(2**31) - 1, 10**12, INT64_MAX, INT64_MIN, INT64_MIN + 1]
+_DOUBLES = [None, 0.0, -0.0, 1.5, -2.5, 0.005, 1e15, 2.0**63, 1e307, 1e308, -1.7976931348623157e308, 5e-324, -2.5e-320]
+_TEXTS = [None, "", " ", "1", " -7 ", "1e999", "true", "no", "1970-01-01 00:00:00", "9999-02-30", "ä*ö?ü", "\x00", "%_", LONG_TEXT]
+_STAMPS = [
+    None,
+    0,
+    -1,
+    1_729_154_425_123_456,
+    -62_135_596_800_000_001,
+    253_402_300_800_000_000,
+    INT64_MAX,
+    INT64_MIN,
+    INT64_MIN + 1,
+]
+_MONEYS = [None, "0", "1.5", "-2.0001", "0.0001", "99999999999999.9999", "-99999999999999.9999", "50000000000000"]
+
+VALUES: dict[ValueType, list[object]] = {
+    ValueType.INT32: [None, 0, 1, -1, 3, -20, 400, 2**31 - 1, -(2**31)],
+    ValueType.INT64: [*_INT64S],
+    ValueType.DOUBLE: [*_DOUBLES, float("nan"), float("inf"), float("-inf")],
+    ValueType.STRING: [*_TEXTS],
+    ValueType.DATE: [*_STAMPS, 1_729_154_425, 2**63 // 1_000_000, -(2**63) // 1_000_000 - 1],
+    ValueType.STAMP: [*_STAMPS],
+    ValueType.MONEY: [*_MONEYS],
+    ValueType.BLOB: [None, b"", b"\x00\xff", b"a" * 10_000],
+    ValueType.BOOLEAN: [None, True, False],
+}
+"""Per type: null, the ends of the range, and what lies beside them. Times as the numbers that are stored, money as text."""
+
+_LITERALS = [
+    *(Literal(value, ValueType.INT32) for value in (0, 1, 2, -1, -20, 400)),
+    *(Literal(value, ValueType.STRING) for value in ("", "a", "%b_", "(a|b)+", "$1x", "\\", *TRUNC_UNITS)),
+    Literal(INT64_MAX, ValueType.INT64),
+    Literal(INT64_MIN, ValueType.INT64),
+    Literal(1e308, ValueType.DOUBLE),
+    Literal(True, ValueType.BOOLEAN),
+    Literal(None, ValueType.NULL),
+]
+"""What stands in the place of an argument now and then, and always where a constant is wanted."""
+_CONVERSIONS = ("cast", "try_cast", "cast_stored")
+_BY_THEMSELVES = ("convert", "convert_checked", "assign")
+FIELDS = {f"{type_.value}{letter}": type_ for type_ in VALUES for letter in "abc"}
+NAMES = {**FIELDS, **dict.fromkeys(EVENT_FIELDS, ValueType.STRING)}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An expression, how it reads, and its dialect."""
+
+    what: str
+    expression: CompiledExpression
+
+    def __str__(self) -> str:
+        return self.what
+
+
+def column(type_: ValueType, values: Sequence[object]) -> pa.Array:
+    """Values as `VALUES` writes them."""
+    if type_ in (ValueType.DATE, ValueType.STAMP):
+        return pa.array(values, pa.int64()).cast(type_.arrow)
+    if type_ is ValueType.MONEY:
+        return pa.array(values, pa.string()).cast(type_.arrow)
+    return pa.array(values, type_.arrow)
+
+
+EXTREMES = {type_: column(type_, values) for type_, values in VALUES.items()}
+
+
+def columns_for(fields: Sequence[str], rows_max: int) -> tuple[dict[str, pa.Array], int]:
+    """Columns with each combination of the extreme values of these fields, thinned out to about `rows_max` rows."""
+    names = [name for name in fields if name not in EVENT_FIELDS]
+    sizes = [len(VALUES[FIELDS[name]]) for name in names]
+    total = math.prod(sizes)
+    step = -(-total // rows_max) | 1
+    rows = [index * step % total for index in range(-(-total // step))]
+    columns: dict[str, pa.Array] = {}
+    for name, size in zip(names, sizes, strict=True):
+        total //= size
+        columns[name] = EXTREMES[FIELDS[name]].take(pa.array([row // total % size for row in rows]))
+    return {**columns, **{name: pa.array(["I"] * len(rows)) for name in EVENT_FIELDS}}, len(rows)
+
+
+def every_call(name: str, dialect: Dialect) -> Iterator[Asked]:
+    """Every call of one entry of the function table that the checker lets pass, of up to three arguments."""
+    checker = Checker(NAMES, dialect)
+    if name in _BY_THEMSELVES:
+        yield from _converted(checker, dialect)
+        return
+    for tree in _conversions(name) if name in _CONVERSIONS else _calls(name):
+        with contextlib.suppress(ExpressionRefused):
+            yield _asked(checker.typed(tree), f"{dialect.value} {_shown(tree)}")
+
+
+def _calls(name: str) -> Iterator[Call]:
+    """Of one argument each type, of two each pair, of three those of which two types are equal; and constants among them."""
+    constants = TABLE[name].literals
+    for count in (1, 2, 3):
+        fields = [[FieldRef(f"{type_.value}{'abc'[place]}") for type_ in VALUES] for place in range(count)]
+        places: list[Sequence[Tree]] = [_LITERALS if place in constants else fields[place] for place in range(count)]
+        for arguments in itertools.product(*places):
+            if count < 3 or constants or len({a.name[:-1] for a in arguments if isinstance(a, FieldRef)}) < 3:
+                yield Call(name, name, arguments, 1)
+        if count == 2 and not constants:
+            for literal, field in itertools.product(_LITERALS, fields[0]):
+                yield Call(name, name, (field, literal), 1)
+                yield Call(name, name, (literal, field), 1)
+
+
+def _conversions(name: str) -> Iterator[Call]:
+    if name in _CONVERSIONS:
+        for source, target in itertools.product(VALUES, VALUES):
+            yield Call(name, name, (FieldRef(f"{source.value}a"), Literal(target.value, ValueType.STRING)), 1)
+
+
+def _converted(checker: Checker, dialect: Dialect) -> Iterator[Asked]:
+    """What becomes another type without being asked: assigned to a field, or taken as a condition."""
+    for source, target in itertools.product(VALUES, FieldType):
+        for tree in (FieldRef(f"{source.value}a"), Call("coalesce", "coalesce", (FieldRef(f"{source.value}a"),), 1)):
+            with contextlib.suppress(ExpressionRefused):
+                yield _asked(
+                    checker.assigned(tree, ValueType.of(target), "f"), f"{dialect.value} {_shown(tree)} into {target.value}"
+                )
+    for name in (*(f"{source.value}a" for source in VALUES), *EVENT_FIELDS):
+        with contextlib.suppress(ExpressionRefused):
+            yield _asked(checker.condition(FieldRef(name)), f"{dialect.value} {name} as condition")
+
+
+def _asked(typed: Typed, what: str) -> Asked:
+    return Asked(what, CompiledExpression(what[:200], "window q/w, field f", typed, fields_used(typed)))
+
+
+def _shown(tree: Tree) -> str:
+    if isinstance(tree, Literal):
+        return repr(tree.value)
+    if isinstance(tree, FieldRef):
+        return tree.name
+    return f"{tree.function}({', '.join(_shown(a) for a in tree.arguments)})"

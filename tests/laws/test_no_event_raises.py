@@ -1,0 +1,113 @@
+"""No event ends an engine, seen where expressions are evaluated: for each row a value or a bad event, never an exception.
+
+And law Cut with it: what becomes of a row is the same together with others, in any cut, and alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hotspare.engine.expressions.compiled import CompiledExpression
+from hotspare.engine.expressions.functions import TABLE
+from hotspare.engine.expressions.tree import Typed, TypedCall, TypedField, ValueType, fields_used
+from hotspare.model.project import Dialect
+from tests.laws.expression_calls import EXTREMES, FIELDS, Asked, columns_for, every_call
+
+ROWS_MAX = 60
+ALONE_EVERY = 7
+Told = tuple[list[object], list[tuple[int, str, str]]]
+
+
+@cache
+def asked_of(name: str) -> tuple[Asked, ...]:
+    """Every call of a function, in both dialects; those that mean the same in both once."""
+    found = {asked.expression.tree: asked for dialect in Dialect for asked in every_call(name, dialect)}
+    return tuple(found.values())
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_every_function_gives_each_row_a_value_or_a_reason_in_any_cut(name: str) -> None:
+    calls = asked_of(name)
+    assert calls, f"{name} takes nothing"
+    for asked in calls:
+        columns, count = columns_for(asked.expression.fields, ROWS_MAX)
+        whole = told(asked, columns, 0, count)
+        middle = count // 3
+        assert joined(told(asked, columns, 0, middle), told(asked, columns, middle, count), middle) == whole, asked.what
+        for row in range(0, count, ALONE_EVERY):
+            assert told(asked, columns, row, row + 1) == taken(whole, row), f"{asked.what}, row {row}"
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_nested_calls_give_each_row_a_value_or_a_reason_in_any_cut(data: st.DataObject) -> None:
+    outer, inner = (data.draw(st.sampled_from(asked_of(data.draw(st.sampled_from(sorted(TABLE)))))) for _ in range(2))
+    tree = with_inner(outer.expression.tree, inner.expression.tree)
+    asked = Asked(f"{inner} within {outer}", dataclasses.replace(outer.expression, tree=tree, fields=fields_used(tree)))
+    rows = data.draw(st.lists(st.integers(0, 10**6), min_size=1, max_size=12))
+    columns = {
+        name: EXTREMES[FIELDS[name]].take(pa.array([row // (7**i) % len(EXTREMES[FIELDS[name]]) for row in rows]))
+        for i, name in enumerate(FIELDS)
+    }
+    columns |= {name: pa.array(["D"] * len(rows)) for name in asked.expression.fields if name not in FIELDS}
+    whole = told(asked, columns, 0, len(rows))
+    for row in range(len(rows)):
+        assert told(asked, columns, row, row + 1) == taken(whole, row)
+
+
+def with_inner(outer: Typed, inner: Typed) -> Typed:
+    """`outer` with `inner` in place of the fields of its type."""
+    if isinstance(outer, TypedField) and outer.type is inner.type:
+        return inner
+    if isinstance(outer, TypedCall):
+        return dataclasses.replace(outer, arguments=tuple(with_inner(a, inner) for a in outer.arguments))
+    return outer
+
+
+def told(asked: Asked, columns: Mapping[str, pa.Array], begin: int, end: int) -> Told:
+    """The bits of the values of some rows, and the failures among them: (row, reason, message)."""
+    expression: CompiledExpression = asked.expression
+    chosen = {name: columns[name].slice(begin, end - begin) for name in expression.fields}
+    try:
+        values, failures = expression.evaluate(chosen, end - begin)
+    except Exception as error:
+        raise AssertionError(f"{asked.what}: {error!r}") from error
+    assert isinstance(values, pa.Array) and values.type == expression.tree.type.arrow, f"{asked.what}: {values.type}"
+    assert len(values) == end - begin, f"{asked.what}: {len(values)} values of {end - begin} rows"
+    failed = [failure.row for failure in failures]
+    assert failed == sorted(set(failed)) and not any(values[row].is_valid for row in failed), asked.what
+    return bits(values), [(f.row, str(f.reason), f.message) for f in failures]
+
+
+def bits(values: pa.Array) -> list[object]:
+    """NaN equals itself, the two zeros differ, and a stamp may lie beyond what Python knows."""
+    if pa.types.is_floating(values.type):
+        doubles = values.fill_null(0.0).to_numpy()
+        doubles = np.where(np.isnan(doubles), np.nan, doubles)
+        return [
+            bit if valid else None
+            for bit, valid in zip(doubles.view(np.int64).tolist(), values.is_valid().to_pylist(), strict=True)
+        ]
+    if pa.types.is_timestamp(values.type):
+        return list(values.cast(pa.int64()).to_pylist())
+    return list(values.to_pylist())
+
+
+def taken(whole: Told, row: int) -> Told:
+    return [whole[0][row]], [(0, reason, message) for failed, reason, message in whole[1] if failed == row]
+
+
+def joined(first: Told, second: Told, count: int) -> Told:
+    return first[0] + second[0], first[1] + [(row + count, reason, message) for row, reason, message in second[1]]
+
+
+def test_every_type_of_value_is_asked_for() -> None:
+    assert set(EXTREMES) == set(ValueType) - {ValueType.NULL}
