@@ -117,8 +117,11 @@ class BusUnavailable(BusError):
 
 
 class BusLocked(BusError):
+    """`holder`: id and start (`processes.process_start`) of the process that holds the lock, where that is known."""
+
     code = "HS-0302"
     retryable = True
+    holder: tuple[int, int] | None = None
 
 
 class PositionLost(BusError):

@@ -1,4 +1,6 @@
-"""Whether a process of this machine lives: asked by a spare about the active, and by whoever finds a folder that a process left.
+"""Processes of this machine: whether one lives or is stopped, what it runs, and ending it.
+
+Asked by a spare about the active, by whoever finds a folder that a process left, and by whoever is hindered by a lock.
 
 An id together with its start time names a process for good; an id alone may have been given to another one. Both mean something
 only within one process space: one boot of one machine, one namespace of ids. Host names prove nothing: containers choose theirs.
@@ -6,6 +8,9 @@ only within one process space: one boot of one machine, one namespace of ids. Ho
 
 from __future__ import annotations
 
+import itertools
+import os
+import signal
 import socket
 from pathlib import Path
 
@@ -17,6 +22,8 @@ _ID_NAMESPACE = Path("/proc/self/ns/pid")
 _FLAGS_FIELD = 6
 """Of /proc/ID/stat, counted behind the name in brackets: the kernel's flags of the main thread."""
 _EXITING = 0x4
+_COMMAND_WORDS_MAX = 3
+_COMMAND_LENGTH_MAX = 80
 
 
 def boot_id() -> str:
@@ -69,3 +76,42 @@ def is_process_ending(process_id: int) -> bool:
         return bool(int(fields[_FLAGS_FIELD]) & _EXITING)
     except (OSError, ValueError, IndexError):
         return False
+
+
+def is_process_stopped(process_id: int) -> bool:
+    """Whether it was stopped (SIGSTOP, a debugger, a frozen container) and does nothing until somebody lets it go on."""
+    try:
+        return psutil.Process(process_id).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP) or _is_frozen(process_id)
+    except psutil.Error:
+        return False
+
+
+def _is_frozen(process_id: int) -> bool:
+    """By the freezer of its control group, which the state of a process does not show."""
+    try:
+        group = Path(f"/proc/{process_id}/cgroup").read_text().partition("0::")[2].splitlines()[0]
+        return "frozen 1" in Path(f"/sys/fs/cgroup{group}/cgroup.events").read_text()
+    except (OSError, IndexError):
+        return False
+
+
+def process_command(process_id: int) -> str:
+    """What it runs, without what may be secret: the program and what stands before its first option, addresses left out."""
+    try:
+        words = psutil.Process(process_id).cmdline()
+    except psutil.Error:
+        return "unknown"
+    plain = itertools.takewhile(lambda word: not word.startswith("-"), words)
+    names = [Path(word).name for word in plain if "=" not in word and "://" not in word]
+    return " ".join(names[:_COMMAND_WORDS_MAX])[:_COMMAND_LENGTH_MAX] or "unknown"
+
+
+def end_process(process_id: int, started: int) -> bool:
+    """SIGKILL, if it is still that very process and not this one; whether it was sent."""
+    if process_id in (0, os.getpid()) or is_process_gone(process_id, started):
+        return False
+    try:
+        os.kill(process_id, signal.SIGKILL)
+    except OSError:
+        return False
+    return True

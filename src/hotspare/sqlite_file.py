@@ -23,13 +23,16 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hotspare.errors import HotspareError, UsageError
+from hotspare.errors import BusLocked, HotspareError, UsageError
+from hotspare.file_locks import lock_holder
 
 _PAUSE_FIRST_S = 0.0002
 _PAUSE_MAX_S = 0.002
 _BUSY_CODES = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED))
 _PRIMARY_CODE_MASK = 0xFF
 BUSY_TIMEOUT_MS_MAX = 60_000
+_WRITE_LOCK_BYTE = 120
+"""Of the file `-shm`, by the format of SQLite's WAL: who writes locks it."""
 
 T = TypeVar("T")
 
@@ -224,11 +227,15 @@ class SqliteFile:
             self._local.session = None
 
     def _locked(self) -> HotspareError:
-        return self._errors.locked(
+        holder = lock_holder(self.path.with_name(self.path.name + "-shm"), _WRITE_LOCK_BYTE) or lock_holder(self.path)
+        error = self._errors.locked(
             f"{self._kind.name} {self.path.name} is locked by another process",
-            detail=f"waited {self._busy_timeout_s * 1000:.0f} ms for its write lock",
-            hint="a frozen process may hold it",
+            detail=f"waited {self._busy_timeout_s * 1000:.0f} ms for its write lock" + (f"; {holder} holds it" if holder else ""),
+            hint="end it, or let it go on" if holder and holder.is_stopped else "",
         )
+        if holder is not None and isinstance(error, BusLocked):
+            error.holder = holder.process_id, holder.start
+        return error
 
     def _failure(self, error: sqlite3.Error) -> HotspareError:
         if _is_busy(error):

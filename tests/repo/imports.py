@@ -15,21 +15,8 @@ from collections.abc import Iterator
 
 from tests.repo.tree import Source, Violation, dotted, nodes
 
-_LEAVES = frozenset(
-    {
-        "addresses",
-        "choices",
-        "errors",
-        "positions",
-        "processes",
-        "scratch",
-        "stop_signals",
-        "bus",
-        "coordination",
-        "stores",
-        "telemetry",
-    }
-)
+_PLAIN = frozenset({"addresses", "choices", "errors", "file_locks", "positions", "processes", "scratch", "stop_signals"})
+_LEAVES = _PLAIN | {"bus", "coordination", "stores", "telemetry"}
 _BELOW_HOST = _LEAVES | {"model", "engine", "ha", "runners", "adapters"}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
@@ -38,9 +25,10 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "positions": frozenset(),
     "processes": frozenset(),
+    "file_locks": frozenset({"processes"}),
     "scratch": frozenset({"processes"}),
     "stop_signals": frozenset(),
-    "sqlite_file": frozenset({"errors"}),
+    "sqlite_file": frozenset({"errors", "file_locks"}),
     "bus": frozenset({"addresses", "errors", "positions", "sqlite_file"}),
     "coordination": frozenset({"addresses", "errors", "processes", "sqlite_file"}),
     "stores": frozenset({"errors"}),

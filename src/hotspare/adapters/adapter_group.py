@@ -19,7 +19,7 @@ from enum import Enum
 from typing import TypeVar
 
 from hotspare.adapters.turn import Turn
-from hotspare.coordination.contract import Coordination, Leader, Member
+from hotspare.coordination.contract import Coordination, Member
 from hotspare.errors import CoordinationError, UsageError
 
 LEASE_MS_DEFAULT = 1000
@@ -54,24 +54,19 @@ class AdapterSettings:
 
 
 class AdapterGroup:
-    """One instance. `member` describes it (`Member.engine` is its name, unique in the group).
-
-    `end_process` ends a frozen process that a leader record names (as `ha.ports.Ports` has it); `changed` is told role and epoch.
-    """
+    """One instance. `member` describes it (`Member.engine` is its name, unique in the group). `changed` is told role and epoch."""
 
     def __init__(
         self,
         coordination: Coordination,
         settings: AdapterSettings,
         member: Member,
-        end_process: Callable[[Leader], bool] = lambda leader: False,
         changed: Callable[[AdapterRole, int], None] = lambda role, epoch: None,
     ) -> None:
         self._coordination = coordination
         self._settings = settings
         self._group = GROUP_PREFIX + settings.group
         self._member = member
-        self._end_process = end_process
         self._changed = changed
 
     def run(self, work: Callable[[Turn], _T], stop: threading.Event) -> _T | None:
@@ -121,17 +116,13 @@ class AdapterGroup:
                     asked_s = time.monotonic()
                     epoch = self._coordination.campaign(self._group, leader.epoch, self._member, lease_ms)
                     if epoch is not None:
-                        turn = Turn(epoch, lambda leader=leader: self._end_frozen(leader))  # type: ignore[misc]
+                        turn = Turn(epoch)
                         turn.extend(asked_s + lease_ms / 1000)
                         return turn
             except CoordinationError:
                 pass  # nobody gets a turn as long as there is no contact
             stop.wait(lease_ms / 1000 / _POLLS_PER_LEASE)
         return None
-
-    def _end_frozen(self, before: Leader) -> None:
-        if before.holder and before.process_id:
-            self._end_process(before)
 
     def _keep(self, turn: Turn, stop: threading.Event, done: threading.Event, lost: threading.Event) -> None:
         """Renew the lease until the work is done; end the turn if it is lost, if it ran out, or if `stop` is asked for."""

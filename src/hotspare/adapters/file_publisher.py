@@ -243,7 +243,7 @@ class _Publication:
                 if not error.retryable:
                     raise
                 if isinstance(error, BusLocked) and isinstance(self._stop, Turn):
-                    self._stop.hindered()
+                    self._stop.hindered(lambda error=error: error.holder)  # type: ignore[misc]
             else:
                 if isinstance(self._stop, Turn):
                     self._stop.unhindered()

@@ -2,7 +2,7 @@
 
 Alone, a subscriber holds the file's lock as long as it runs. In a group it takes the lock for each write only, and looks before it
 writes whether the record is still the one that it left: an instance that was frozen and wakes finds the record of its successor and
-writes nothing. One that is frozen inside a write holds the lock; its successor ends it, which it can on the same machine only.
+writes nothing. One that is frozen inside a write holds the lock; whoever needs it ends it, on the same machine only.
 On a network file system this is as good as the locks of that file system are.
 """
 
@@ -20,6 +20,7 @@ from pathlib import Path
 from hotspare.adapters.subscriber_position import SubscriberPosition, load_position, position_path, save_position, sync_folder
 from hotspare.adapters.turn import Turn
 from hotspare.errors import FileInUse, UsageError
+from hotspare.file_locks import lock_holder
 
 LOCK_SUFFIX = ".lock"
 LOCK_WAIT_S = 15.0
@@ -66,6 +67,7 @@ class OutputFile:
         self._rotation = rotation or Rotation()
         self._wall_clock = wall_clock
         self._lock = -1
+        self._locked_path = path.with_name(path.name + LOCK_SUFFIX) if self._rotation.is_wanted else path
         self._depth = 0
         self._file: FileIO | None = None
         self._recorded: SubscriberPosition | None = None
@@ -73,13 +75,12 @@ class OutputFile:
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
         """FileInUse where another process has the file; UsageError where it cannot be written."""
-        target = self.path.with_name(self.path.name + LOCK_SUFFIX) if self._rotation.is_wanted else self.path
         with contextlib.ExitStack() as stack:
-            self._lock = _open(target)
+            self._lock = _open(self._locked_path)
             stack.callback(os.close, self._lock)
             stack.callback(self._close_part)
             if not self._turn.epoch:
-                _lock_at_once(self._lock, self.path)
+                self._lock_at_once()
             sync_folder(self.path.parent)
             yield
 
@@ -189,18 +190,33 @@ class OutputFile:
         return self._file
 
     def _acquire(self) -> None:
-        """The file's lock, as long as the turn lasts; whoever keeps it too long is ended, if that is possible."""
+        """The file's lock, as long as the turn lasts; whoever is stopped with it for long is ended, if that is possible."""
         deadline_s = time.monotonic() + LOCK_WAIT_S
         while True:
             with contextlib.suppress(OSError):
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 self._turn.unhindered()
                 return
-            self._turn.hindered()
+            self._turn.hindered(self._holder)
             if time.monotonic() > deadline_s:
-                raise FileInUse(f"file {self.path} is being written by another subscriber")
+                raise self._in_use()
             if self._turn.wait(_LOCK_POLL_S):
                 raise TurnOver
+
+    def _lock_at_once(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise self._in_use() from error
+
+    def _holder(self) -> tuple[int, int] | None:
+        holder = lock_holder(self._locked_path)
+        return None if holder is None else (holder.process_id, holder.start)
+
+    def _in_use(self) -> FileInUse:
+        holder = lock_holder(self._locked_path)
+        detail = f"{holder} holds its lock" if holder else ""
+        return FileInUse(f"file {self.path} is being written by another subscriber", detail=detail)
 
 
 def _open(path: Path) -> int:
@@ -209,10 +225,3 @@ def _open(path: Path) -> int:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise UsageError(f"file {path} cannot be written", detail=error.strerror or str(error)) from error
-
-
-def _lock_at_once(descriptor: int, path: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise FileInUse(f"file {path} is being written by another subscriber") from error

@@ -10,25 +10,19 @@ import threading
 import time
 from collections.abc import Callable
 
+from hotspare.file_locks import end_if_stopped
+from hotspare.telemetry.log import Log, LogEvent
+
 LOCKED_S = 1.0
 """How long a lock may hinder before something is done about its holder."""
 
 
 class Turn(threading.Event):
-    """Set once the right is over. `epoch` rises from turn to turn of a group; 0 stands for an adapter without a group.
+    """Set once the right is over. `epoch` rises from turn to turn of a group; 0 stands for an adapter without a group."""
 
-    `end_holder` ends the process that had the turn before, if it is frozen with a lock in its hands.
-    """
-
-    def __init__(
-        self,
-        epoch: int = 0,
-        end_holder: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, epoch: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self.epoch = epoch
-        self._end_holder = end_holder
         self._clock = clock
         self._until_s = float("inf")
         self._locked_since_s: float | None = None
@@ -50,14 +44,17 @@ class Turn(threading.Event):
         super().wait(None if limit_s == float("inf") else max(0.0, limit_s))
         return self.is_set()
 
-    def hindered(self) -> None:
-        """A lock that somebody else holds is in the way, again; call `unhindered` when it is not."""
+    def hindered(self, holder: Callable[[], tuple[int, int] | None]) -> None:
+        """A lock is in the way, again; call `unhindered` when it is not. `holder` tells who holds it (process id, start), if that
+        is known. Whoever is stopped with it is ended after a while: it may never go on, and nobody else gets the lock."""
         now_s = self._clock()
         if self._locked_since_s is None:
             self._locked_since_s = now_s
         elif now_s - self._locked_since_s >= LOCKED_S:
             self._locked_since_s = now_s
-            self._end_holder()
+            found = holder()
+            if found is not None and end_if_stopped(*found):
+                Log().event(LogEvent.LOCK_HOLDER_ENDED, process_id=found[0])
 
     def unhindered(self) -> None:
         self._locked_since_s = None

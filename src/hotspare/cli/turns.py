@@ -84,14 +84,13 @@ def in_turns(
         return work(stop)
     from hotspare.adapters.adapter_group import AdapterGroup, AdapterSettings
     from hotspare.coordination.open import default_coordination_url, open_coordination
-    from hotspare.host.frozen import end_frozen_process
 
     member = _member()
     coordination = open_coordination(options.coordination_url or default_coordination_url(bus_url))
     try:
         settings = AdapterSettings(options.group, options.lease_ms)
         with _reported(options, member.engine, bus) as changed:
-            return AdapterGroup(coordination, settings, member, end_frozen_process, changed).run(work, stop)
+            return AdapterGroup(coordination, settings, member, changed).run(work, stop)
     finally:
         coordination.close()
 

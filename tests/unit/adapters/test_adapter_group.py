@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
+import signal
 import threading
 from pathlib import Path
 
 import pytest
 
-from hotspare.adapters import adapter_group
+from hotspare.adapters import adapter_group, output_file
 from hotspare.adapters import turn as turn_module
 from hotspare.adapters.adapter_group import GROUP_PREFIX, AdapterGroup, AdapterRole, AdapterSettings
 from hotspare.adapters.file_subscriber import SubscribeOptions, Until, subscribe_file
@@ -19,12 +19,13 @@ from hotspare.adapters.subscriber_position import SubscriberPosition, load_posit
 from hotspare.adapters.turn import Turn
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
-from hotspare.coordination.contract import Leader, Member
+from hotspare.coordination.contract import Member
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.engine.codec import arrow_block
-from hotspare.errors import UsageError
+from hotspare.errors import FileInUse, UsageError
 from hotspare.testing.cluster import wait_until
 from tests.unit.adapters.outputs import I, N, block
+from tests.unit.test_file_locks import FLOCK, locking, stop
 
 TOPIC = "p.project.cq.window.O"
 TIMEOUT_S = 30.0
@@ -130,19 +131,22 @@ def test_a_turn_ends_by_its_own_clock() -> None:
     assert turn.wait(0)
 
 
-def test_whoever_holds_a_lock_too_long_is_ended() -> None:
-    clock, ended = _Clock(), [0]
-    turn = Turn(1, lambda: ended.append(1), clock)
-    turn.hindered()
+def test_a_locks_holder_is_looked_for_when_it_is_in_the_way_for_long() -> None:
+    clock, asked = _Clock(), list[float]()
+    turn = Turn(1, clock)
+
+    def hinder() -> None:
+        turn.hindered(lambda: asked.append(clock.now_s))
+
+    hinder()
     clock.now_s = turn_module.LOCKED_S - 0.1
-    turn.hindered()
-    assert ended == [0]
+    hinder()
     turn.unhindered()
-    turn.hindered()
-    assert ended == [0]
+    hinder()
+    assert not asked
     clock.now_s += 2 * turn_module.LOCKED_S
-    turn.hindered()
-    assert ended == [0, 1]
+    hinder()
+    assert asked == [clock.now_s]
 
 
 def new_bus(rows: int) -> MemoryBusClient:
@@ -214,13 +218,24 @@ def test_alone_and_in_a_group_a_file_is_continued_alike(tmp_path: Path) -> None:
     assert path.read_text().splitlines(keepends=True)[1:] == lines(range(1, 7)).splitlines(keepends=True)
 
 
-def test_a_holder_of_the_files_lock_is_ended_and_the_file_taken_over(tmp_path: Path) -> None:
+def test_who_is_stopped_with_the_files_lock_is_ended_and_the_file_taken_over(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
-    path.touch()
-    frozen = path.open("r+b")
-    fcntl.flock(frozen, fcntl.LOCK_EX)
-    subscribe(new_bus(3), path, Turn(1, end_holder=frozen.close))
+    with locking(path, FLOCK) as frozen:
+        stop(frozen)
+        subscribe(new_bus(3), path, Turn(1))
+        assert frozen.wait(TIMEOUT_S) == -signal.SIGKILL
     assert path.read_text().endswith(lines(range(1, 4)))
+
+
+def test_who_works_with_the_files_lock_is_waited_for_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn_module, "LOCKED_S", 0.0)
+    monkeypatch.setattr(output_file, "LOCK_WAIT_S", 0.2)
+    path = tmp_path / "out.csv"
+    with locking(path, FLOCK) as busy:
+        for turn in (Turn(1), Turn()):
+            with pytest.raises(FileInUse, match=f"process {busy.pid} "):
+                subscribe(new_bus(3), path, turn)
+        assert busy.poll() is None
 
 
 def test_parts_of_a_limited_size(tmp_path: Path) -> None:
@@ -297,20 +312,3 @@ def test_a_changed_record_ends_the_turn(tmp_path: Path) -> None:
             output.write(b"never")
     assert turn.is_set()
     assert path.read_bytes() == b""
-
-
-def test_ending_a_holder_uses_the_leader_before(tmp_path: Path) -> None:
-    coordination = MemoryCoordination()
-    client = coordination.client("a")
-    client.campaign(GROUP_PREFIX + "g", 0, dataclasses.replace(member("old"), process_id=77), 1)
-    ended: list[Leader] = []
-
-    def work(turn: Turn) -> None:
-        turn.hindered()
-        turn._locked_since_s = -10.0
-        turn.hindered()
-
-    wait(lambda: client.leader(GROUP_PREFIX + "g").lease_left_ms <= 0, "the end of a lease")
-    group = AdapterGroup(client, AdapterSettings("g"), member("a"), lambda leader: bool(ended.append(leader)) or True)
-    group.run(work, threading.Event())
-    assert [(leader.holder, leader.process_id) for leader in ended] == [("old", 77)]
