@@ -38,6 +38,14 @@ class OnDivergence(Enum):
     """It stays a standby, goes on raising the alarm in its member record, and takes over only where nobody else can."""
 
 
+class OtherStore(Enum):
+    """What an engine does whose store is not the one in which its group's snapshots are."""
+
+    REFUSE = "refuse"
+    ACCEPT = "accept"
+    """From then on this is the group's store: the one before is gone for good, or its snapshots were moved here."""
+
+
 class LogFormat(Enum):
     HUMAN = "human"
     JSON = "json"

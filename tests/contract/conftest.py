@@ -89,5 +89,11 @@ def coordination(open_coordination_door: Callable[[], Coordination]) -> Coordina
 
 
 @pytest.fixture(params=["memory", "directory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return MemoryStore() if request.param == "memory" else DirectoryStore(tmp_path / "snapshots")
+def open_store_door(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
+    shared = MemoryStore()
+    return lambda: shared if request.param == "memory" else DirectoryStore(tmp_path / "snapshots")
+
+
+@pytest.fixture
+def store(open_store_door: Callable[[], Store]) -> Store:
+    return open_store_door()

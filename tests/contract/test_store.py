@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.errors import StoreError, UsageError
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus, Store
+from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore
 
 PAGES = {"q/w#0": b"first", "q/w#1": b"", "q/ü v#0": bytes(range(256)) * 40}
@@ -29,6 +33,20 @@ def test_bytes_come_back_as_they_were_put(store: Store) -> None:
     assert info.bytes_total == sum(map(len, PAGES.values()))
     assert list(store.list("g")) == [info]
     store.close()
+
+
+def test_a_store_has_one_identity_for_everybody_and_for_good(open_store_door: Callable[[], Store]) -> None:
+    store = open_store_door()
+    identity = store.identity()
+    put(store, "one")
+    store.forget("g")
+    assert len(bytes.fromhex(identity)) == 16
+    assert store.identity() == open_store_door().identity() == identity
+
+
+def test_two_stores_differ(tmp_path: Path) -> None:
+    stores = [MemoryStore(), MemoryStore(), DirectoryStore(tmp_path / "a"), DirectoryStore(tmp_path / "b")]
+    assert len({store.identity() for store in stores}) == len(stores)
 
 
 def test_a_snapshot_may_have_no_pages(store: Store) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -228,3 +229,33 @@ def test_kill_while_writing_shows_only_whole_snapshots(tmp_path: Path) -> None:
     store.keep("g", 1)
     store.forget("g")
     assert files(tmp_path) == []
+
+
+def test_a_store_of_before_gets_an_identity_and_one_that_was_being_made_is_made_anew(tmp_path: Path) -> None:
+    """What a crash left of it names no store."""
+    DirectoryStore(tmp_path).put("g", "one", "e", 1, b"head", PAGES.items())
+    identity = DirectoryStore(tmp_path).identity()
+    (path,) = [path for path in tmp_path.iterdir() if path.is_file()]
+    assert path.read_text() == identity
+    for torn in (b"", identity[:7].encode(), b"\xff" * 32):
+        path.write_bytes(torn)
+        assert DirectoryStore(tmp_path).identity() == path.read_text() != identity
+    assert [info.name for info in DirectoryStore(tmp_path).list("g")] == ["one"]
+
+
+def test_all_who_ask_first_at_once_get_the_same_identity(tmp_path: Path) -> None:
+    found: list[str] = []
+    threads = [threading.Thread(target=lambda: found.append(DirectoryStore(tmp_path).identity())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(set(found)) == 1
+
+
+def test_a_folder_that_is_gone_has_no_identity(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path / "there")
+    (tmp_path / "there").rmdir()
+    with pytest.raises(StoreError, match="cannot identify there"):
+        store.identity()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hotspare.choices import HeadPlace, KafkaReader, LogFormat, OnDivergence, RunnerKind
+from hotspare.choices import HeadPlace, KafkaReader, LogFormat, OnDivergence, OtherStore, RunnerKind
 
 AddressOption = Annotated[
     str,
@@ -22,6 +22,7 @@ HeadOption = Annotated[HeadPlace, typer.Option(help="Where events are decoded: t
 KafkaReaderOption = Annotated[
     KafkaReader, typer.Option(help="How Spark reads Kafka: its own source, or a task that follows the topics for less latency.")
 ]
+OtherStoreOption = Annotated[OtherStore, typer.Option(help="When the group's snapshots are in another store than this one.")]
 BindOption = Annotated[
     list[str] | None, typer.Option("--bind", metavar="CONNECTOR:NAME=VALUE", help="Override a connector's property.")
 ]
@@ -44,6 +45,7 @@ def command(
     held_bytes_max: Annotated[int, typer.Option(help="Memory for held outputs; beyond it they go to disk.")] = 256 << 20,
     messages_max: Annotated[int, typer.Option(help="Most messages in one batch.")] = 20_000,
     on_divergence: Annotated[OnDivergence, typer.Option(help="When this engine's outputs alone differ.")] = OnDivergence.STOP,
+    other_store: OtherStoreOption = OtherStore.REFUSE,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
     bind: BindOption = None,
     home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.")] = None,
@@ -76,6 +78,7 @@ def command(
             snapshot_interval_ms=snapshot_interval_ms,
             held_bytes_max=held_bytes_max,
             on_divergence=on_divergence,
+            other_store=other_store,
         ),
         properties=properties(set_ or ()),
         bindings=bindings(bind or ()),

@@ -79,6 +79,7 @@ class GroupEngine:
             project=definition.project,
             cores=definition.cores,
             ports=ports,
+            other_store=definition.settings.other_store,
         )
         joined = yield from joining.steps()
         state = self._new_state(joined)
@@ -106,6 +107,7 @@ class GroupEngine:
             verified={name: mark.sequence for name, mark in bases.items()},
             snapshot_ms=now_ms,
             snapshot_order=order,
+            store_id=joined.store_id,
             newest_snapshot=NewestSnapshot(order if joined.plan.restored_from else -1, "", now_ms),
         )
 

@@ -149,6 +149,8 @@ class GroupState:
     differences: dict[str, Difference] = field(default_factory=dict)
     overrules: bool = False
     candidates: list[Candidate] = field(default_factory=list)
+    store_id: str = ""
+    """Of the store that the group agreed on."""
     store_jobs: StoreJobs = field(default_factory=StoreJobs)
     snapshot_ms: int = LONG_AGO_MS
     snapshot_order: int = -1

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hotspare.bus.contract import Bus, Partition, Producer
+from hotspare.choices import OtherStore
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.errors import PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError
 from hotspare.ha.core import Core, CoreFactory
@@ -19,6 +20,7 @@ from hotspare.ha.member_record import name_taken, namesake, process_of
 from hotspare.ha.ports import Ports
 from hotspare.ha.qualities import Qualities, agree_on_qualities
 from hotspare.ha.settings import GroupTopics
+from hotspare.ha.store_agreement import agree_on_store
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 
 _ORIGIN = "origin"
@@ -52,6 +54,7 @@ class Joined:
     producer: Producer
     plan: StartPlan
     qualities: Qualities
+    store_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +71,15 @@ class Joining:
     project: ProjectIdentity
     cores: CoreFactory
     ports: Ports
+    other_store: OtherStore = OtherStore.REFUSE
 
     @property
     def engine(self) -> str:
         return self.identity.engine
 
     def steps(self) -> Generator[str, None, Joined]:
-        """Returns `Joined`. UsageError, TopicOwned, ProjectChanged, PositionLost, and what bus, coordination and store raise."""
+        """Returns `Joined`. UsageError, TopicOwned, ProjectChanged, PositionLost, StateError, and what bus,
+        coordination and store raise."""
         yield "look for an engine of the same name"
         refuse_namesake(self.ports, self.group, self.engine)
         yield from self._outwait_namesake()
@@ -84,6 +89,8 @@ class Joining:
         producer = self.ports.bus.producer(self.group, self.topics.output_topics)
         yield "agree on the project"
         agree_on_project(self.ports.coordination, self.group, self.project)
+        yield "agree on the store"
+        store_id = agree_on_store(self.ports.coordination, self.ports.store, self.group, self.other_store)
         yield "agree on the qualities"
         qualities = agree_on_qualities(self.ports.coordination, self.group, self.topics)
         self._report_other_qualities(qualities)
@@ -95,7 +102,7 @@ class Joining:
         offsets.update(core.next_offsets)
         yield "check that the bus holds what is to be read"
         check_positions(self.ports.bus, self.topics, offsets, core.time_us)
-        return Joined(core, producer, StartPlan(offsets, restored_from, tuple(unusable)), qualities)
+        return Joined(core, producer, StartPlan(offsets, restored_from, tuple(unusable)), qualities, store_id)
 
     def _outwait_namesake(self) -> Generator[str, None, None]:
         """UsageError where the record of an engine of this name is written again while this one looks on.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hotspare.bus.contract import Partition
 from hotspare.choices import OnDivergence as OnDivergence
+from hotspare.choices import OtherStore
 from hotspare.engine.batch import MessageFormat
 from hotspare.errors import UsageError
 from hotspare.model.quality import PRECISE, Quality
@@ -94,6 +95,7 @@ class GroupSettings:
     confirmed_snapshots_max: int = 3
     candidate_snapshots_max: int = 2
     on_divergence: OnDivergence = OnDivergence.STOP
+    other_store: OtherStore = OtherStore.REFUSE
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

@@ -12,6 +12,7 @@ from hotspare.errors import HotspareError
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState, MemberNews, NewestSnapshot
 from hotspare.ha.ports import Ports
+from hotspare.ha.store_agreement import check_same
 from hotspare.ha.store_jobs import Candidate, StoreDone, StoreJob, StoreWork
 from hotspare.stores.contract import SnapshotStatus, Store
 
@@ -24,9 +25,10 @@ def take(state: GroupState, ports: Ports) -> None:
     name = f"{order:016d}-{state.engine}-{state.identity.process_start:x}"
     now_ms = ports.clock_ms()
     state.snapshot_ms, state.snapshot_order = now_ms, order
-    group, engine, store = state.group, state.engine, ports.store
+    group, engine, store, store_id = state.group, state.engine, ports.store, state.store_id
 
     def write() -> None:
+        check_same(store, store_id)
         store.put(group, name, engine, order, frozen.header, frozen.pages())
 
     _begin(state, ports, StoreWork.WRITE, Candidate(name, order, sequences, now_ms), write)

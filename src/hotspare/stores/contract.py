@@ -48,6 +48,10 @@ class StoredSnapshot:
 class Store(Protocol):
     """Safe to use from several processes at once. `group` separates groups. Bytes come back as they were put or not at all."""
 
+    def identity(self) -> str:
+        """Compare-and-set: the store's random id, 32 hexadecimal digits, made when it is first asked for; the same for everybody
+        who shares the store, and for its whole life. StoreError where it cannot be read or made."""
+
     def put(
         self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes]]
     ) -> SnapshotInfo:

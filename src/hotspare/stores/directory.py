@@ -23,6 +23,7 @@ from hotspare.stores.directory_layout import (
     Manifest,
     manifest_text,
     parse_manifest,
+    store_identity,
     sync_folder,
     write_whole,
 )
@@ -35,6 +36,10 @@ class DirectoryStore:
         self._root = root.absolute()
         with _as_store_error("create", self._root):
             self._root.mkdir(parents=True, exist_ok=True)
+
+    def identity(self) -> str:
+        with _as_store_error("identify", self._root):
+            return store_identity(self._root)
 
     def put(
         self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes]]

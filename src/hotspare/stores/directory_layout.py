@@ -1,5 +1,6 @@
 """The files of a snapshot folder: content-addressed blobs, manifests, markers, and the lock that keeps collectors off writers.
 
+    <root>/.store-id                                   the store's random id
     <root>/<group>/lock                                shared while a snapshot is written, exclusive while pages are collected
     <root>/<group>/pages/<xxh3-128 of the content>     a page or header; one that is there is not written again
     <root>/<group>/<order>,<engine>,<name>.snapshot    a manifest: what the snapshot consists of; its presence makes it one
@@ -44,6 +45,8 @@ _ORDER_DIGITS = 19
 _MANIFEST = ".snapshot"
 _MARKER = ".confirmed"
 _TEMPORARY = "tmp-"
+_IDENTITY_FILE = ".store-id"
+"""No group's folder begins with a dot."""
 
 
 class Lock(Enum):
@@ -185,6 +188,42 @@ def _entry_of(path: Path) -> Entry | None:
     return Entry(path, int(parts[0]), unquote(parts[1]), unquote(parts[2]))
 
 
+@contextlib.contextmanager
+def _locked(path: Path, mode: int, wait_s: float, what: str) -> Iterator[int]:
+    """The lock of a file, which is made if need be; gives its handle. StoreError where it is not to be had within `wait_s`."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        deadline = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(handle, mode | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise StoreError(f"{what} are locked by another process") from None
+            time.sleep(_LOCK_PAUSE_S)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def store_identity(root: Path) -> str:
+    """The id of the store at `root`, made under a lock if there is none; what a crash left of one that was being made is none."""
+    path = root / _IDENTITY_FILE
+    with contextlib.suppress(FileNotFoundError):
+        if limits.is_identity(known := path.read_text("ascii", "replace")):
+            return known
+    with _locked(path, fcntl.LOCK_EX, LOCK_WAIT_S, "the store's files"):
+        if not limits.is_identity(known := path.read_text("ascii", "replace")):
+            known = limits.new_identity()
+            with path.open("w", encoding="ascii") as file:
+                file.write(known)
+                file.flush()
+                os.fsync(file.fileno())
+            sync_folder(root)
+    return known
+
+
 class GroupFolder:
     """The folder of one group: its paths, its lock, its entries and blobs."""
 
@@ -224,20 +263,9 @@ class GroupFolder:
     @contextlib.contextmanager
     def locked(self, lock: Lock) -> Iterator[None]:
         """StoreError if the lock is not to be had: at once for a collector, after LOCK_WAIT_S for a writer."""
-        handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            deadline = time.monotonic() + (LOCK_WAIT_S if lock is Lock.WRITE else 0.0)
-            while True:
-                try:
-                    fcntl.flock(handle, lock.value | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() >= deadline:
-                        raise StoreError(f"the snapshots of group {self.group} are locked by another process") from None
-                time.sleep(_LOCK_PAUSE_S)
+        wait_s = LOCK_WAIT_S if lock is Lock.WRITE else 0.0
+        with _locked(self.folder / "lock", lock.value, wait_s, f"the snapshots of group {self.group}"):
             yield
-        finally:
-            os.close(handle)
 
     def write_blob(self, content: bytes) -> Blob:
         """Written unless a file of that name and size is there. Only under Lock.WRITE."""

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from uuid import uuid4
+
 from hotspare.errors import SnapshotDamaged, StoreError, UsageError
 
 NAME_LENGTH_MAX = 200
 PAGES_MAX = 1_000_000
 PAGE_BYTES_MAX = 2**40
 ORDER_MAX = 2**63 - 1
+_IDENTITY = re.compile(r"[0-9a-f]{32}")
+
+
+def new_identity() -> str:
+    return uuid4().hex
+
+
+def is_identity(text: str) -> bool:
+    return _IDENTITY.fullmatch(text) is not None
 
 
 def check_name(what: str, name: str) -> None:

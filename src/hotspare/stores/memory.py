@@ -30,6 +30,10 @@ class MemoryStore:
         self._clock = clock
         self._lock = threading.Lock()
         self._groups: dict[str, dict[str, _Entry]] = {}
+        self._identity = limits.new_identity()
+
+    def identity(self) -> str:
+        return self._identity
 
     def put(
         self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes]]

@@ -50,7 +50,14 @@ class Peers:
 class Host:
     """One engine with a runner thread and a timer thread of its own."""
 
-    def __init__(self, folder: Path, name: str, settings: GroupSettings = SETTINGS, machine: str = "host") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        settings: GroupSettings = SETTINGS,
+        machine: str = "host",
+        snapshots: str = "snapshots",
+    ) -> None:
         self.kit, self.peers, self.name = fast_kit(), Peers(), name
         self.events: list[HaEvent] = []
         self.bus = open_bus(f"sqlite:///{folder / 'bus.db'}")
@@ -58,7 +65,7 @@ class Host:
         ports = Ports(
             bus=self.bus,
             coordination=self.coordination,
-            store=open_store((folder / "snapshots").as_uri()),
+            store=open_store((folder / snapshots).as_uri()),
             peers=self.peers,
             codec=arrow_block,
             clock_ms=lambda: time.monotonic_ns() // 1_000_000,
@@ -262,6 +269,19 @@ def test_a_stop_leaves_the_group_and_the_next_start_begins_from_a_snapshot(hosts
     plan = second.engine.start()
     assert plan.restored_from
     assert sum(plan.next_offsets.values()) > 0
+
+
+def test_an_engine_with_a_store_of_its_own_does_not_join(hosts: list[Host], tmp_path: Path) -> None:
+    """G4: a folder that is not shared is noticed at once, not when a spare finds no snapshot."""
+    first, second = hosts
+    first.engine.start()
+    other = Host(tmp_path, "e2", snapshots="not mounted")
+    try:
+        with pytest.raises(StateError, match="keeps its snapshots in another store"):
+            other.engine.start()
+    finally:
+        other.close()
+    second.engine.start()
 
 
 def test_status_says_what_the_member_record_says(hosts: list[Host]) -> None:

@@ -1,0 +1,47 @@
+"""All engines of a group keep their snapshots in one store: its random id is a fact of the group, compared when an engine joins.
+
+A folder that is not shared, or whose file system is not mounted today, would else go unnoticed until a spare finds no snapshot.
+Like every fact it is never changed; a group that moved to another store has a newer one (`store-1`, `store-2` ...).
+"""
+
+from __future__ import annotations
+
+from hotspare.choices import OtherStore
+from hotspare.coordination.contract import Coordination
+from hotspare.errors import StateError, StoreError
+from hotspare.stores.contract import Store
+
+_FACT = "store-"
+
+
+def agree_on_store(coordination: Coordination, store: Store, group: str, other: OtherStore) -> str:
+    """The id of the group's store, which is this one. StateError where the group's snapshots are in another one."""
+    own = store.identity()
+    version = 0
+    while (known := coordination.fact(group, f"{_FACT}{version}")) is not None:
+        version += 1
+        newest = known.decode("utf-8", "replace")
+    if version and newest == own:
+        return own
+    if version and other is OtherStore.REFUSE:
+        raise _refused(group, newest, own, len(store.list(group)))
+    stands = coordination.set_fact_once(group, f"{_FACT}{version}", own.encode()).decode("utf-8", "replace")
+    if stands != own:
+        raise _refused(group, stands, own, len(store.list(group)))
+    return own
+
+
+def check_same(store: Store, expected: str) -> None:
+    """StoreError where the store is no longer the one that the group agreed on: a file system was mounted or taken away."""
+    if expected and (found := store.identity()) != expected:
+        sentence = f"the store is another one than at the start: {found}, it was {expected}"
+        raise StoreError(sentence, hint="is its file system mounted?")
+
+
+def _refused(group: str, stands: str, own: str, snapshots: int) -> StateError:
+    return StateError(
+        f"group {group} keeps its snapshots in another store",
+        detail=f"the group's store is {stands}; this engine's is {own}, with {snapshots} snapshots of the group",
+        hint="give all engines the same --store, which all their machines reach (a folder must be mounted); "
+        "if the group's store is gone for good, stop its engines and start one with --other-store accept",
+    )
