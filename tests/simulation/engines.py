@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -52,6 +53,7 @@ class Process:
     _jobs_running: list[Fiber] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.ports = replace(self.ports, meanwhile=self._meanwhile)
         member = Member(self.name, f"{self.name}:1", 1, self.life, "host", self.definition.project.hash, "", "", "", {}, {})
         self.engine = GroupEngine(self.definition, member, self.ports, self.folder)
         self._main = Fiber(self._run)
@@ -108,6 +110,29 @@ class Process:
         for fiber in (self._main, *self._jobs_running):
             fiber.end()
         self.ended = self.ended or "killed"
+
+    @contextlib.contextmanager
+    def _meanwhile(self, task: Callable[[], bool], every_ms: int) -> Iterator[None]:
+        """Of `Ports`: another thread of this process, which goes on while the main one is in the middle of a call."""
+        wait_ms = max(1, round(every_ms / self.clock.rate))
+
+        def repeat() -> None:
+            go_on = True
+            while go_on:
+                thread.ready_ms = self.clock.now_ms() + wait_ms
+                thread.parent.switch()  # type: ignore[union-attr]
+                go_on = task()
+
+        thread = Fiber(repeat)
+        thread.parent = self._main.parent
+        thread.ready_ms = self.clock.now_ms()
+        self._jobs_running.append(thread)
+        try:
+            yield
+        finally:
+            if thread in self._jobs_running:
+                self._jobs_running.remove(thread)
+                thread.end()
 
     def _run(self) -> None:
         for step in self._live():

@@ -38,3 +38,14 @@ def bus_servers(url: str) -> tuple[HostPort, ...]:
 
     named = (parse_host_port(text) for text in parse_kafka_url(url).bootstrap.split(","))
     return tuple(server for server in named if server is not None)
+
+
+def call_timeout_ms(url: str) -> int:
+    """How long one call of a bus waits for an answer before it gives up, as the URL of `open_bus` sets it."""
+    if url.startswith("sqlite://"):
+        return parse_sqlite_url(url, BUSY_TIMEOUT_MS)[1]
+    if url.startswith("kafka://"):
+        from hotspare.bus.kafka_client import parse_kafka_url
+
+        return parse_kafka_url(url).timeout_ms
+    return 0

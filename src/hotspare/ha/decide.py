@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from hotspare.ha import actions as do
 from hotspare.ha.roles import ENDS, Reason, Role, Step
-from hotspare.ha.settings import OnDivergence
+from hotspare.ha.settings import GroupSettings, OnDivergence
 from hotspare.ha.view import OtherMember, PeerStatus, View
 
 LATE_INTERVALS = 3
@@ -234,9 +234,23 @@ def _promoting(view: View) -> Iterator[Duty]:
         return
     if leader.epoch > view.epoch or leader.holder != view.engine:
         yield Duty(0, do.StepDown(Reason.NEWER_EPOCH))
-    elif view.stop_asked:
+        return
+    if view.stop_asked:
         yield Duty(view.coordination_retry_ms, do.GiveUp("", Reason.STOP_ASKED))
-    elif view.step is Step.WON:
+        return
+    if keeps_promotion(view.now_ms, view.step_ms, view.settings):
+        yield Duty(max(view.renewed_ms + view.settings.renew_interval_ms, view.coordination_retry_ms), do.Renew())
+    yield from _next_step(view)
+
+
+def keeps_promotion(now_ms: int, step_ms: int, settings: GroupSettings) -> bool:
+    """Whether a promotion keeps its lease. While it comes on it does, also within a step that takes longer than the lease: whoever
+    took over would have the same before it, and neither would ever be done. One that hangs loses it."""
+    return now_ms < step_ms + settings.promotion_step_ms
+
+
+def _next_step(view: View) -> Iterator[Duty]:
+    if view.step is Step.WON:
         if view.bus_locked and view.predecessor is not None and _lease_over(view):
             yield Duty(0, do.EndFrozenHolder(view.predecessor))
         yield Duty(view.bus_retry_ms, do.Fence(view.epoch))

@@ -89,6 +89,8 @@ class GroupState:
     qualities: Qualities = field(default_factory=lambda: Qualities({}))
     role: Role = Role.JOINING
     step: Step = Step.NONE
+    step_ms: int = LONG_AGO_MS
+    """When the promotion began, or came on by a step."""
     epoch: int = 0
     stop_asked: bool = False
     refusal: str = ""
@@ -237,6 +239,7 @@ def view_of(state: GroupState, ports: Ports) -> View:
         engine=state.engine,
         role=state.role,
         step=state.step,
+        step_ms=state.step_ms,
         epoch=state.epoch,
         stop_asked=state.stop_asked,
         refusal=state.refusal,

@@ -5,7 +5,8 @@ A function here may not look for what to do next: it changes the state, and `dec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from hotspare.bus.contract import TICK_HEADER, Outgoing, Progress
@@ -21,7 +22,7 @@ from hotspare.errors import (
     UnknownResult,
 )
 from hotspare.ha import actions as do
-from hotspare.ha import committed, pipeline_watch, publishing, qualities, snapshots
+from hotspare.ha import committed, decide, pipeline_watch, publishing, qualities, snapshots
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import LONG_AGO_MS, GroupState, MemberNews, committed_sequence
 from hotspare.ha.member_record import gave_word, member_of, name_taken, namesake, news_of, rank_of, started_later, unlike
@@ -30,6 +31,7 @@ from hotspare.ha.roles import Reason, Role, Step, moved
 from hotspare.ha.view import Contact, Vacancy
 
 _TICK = (Outgoing(b"", ((TICK_HEADER, b"1"),)),)
+_LONG_STEPS = (do.Fence, do.ReadCommitted)
 _NOTEWORTHY = (do.Campaign, do.EndFrozenHolder, do.StepDown, do.GiveUp, do.Diverge, do.Leave)
 
 
@@ -38,7 +40,11 @@ def perform(action: do.Action, state: GroupState, ports: Ports) -> None:
     if isinstance(action, _NOTEWORTHY):
         report(state, ports, HaEventKind.ACTED, action.sentence)
     try:
-        PERFORMERS[type(action)](action, state, ports)
+        if isinstance(action, _LONG_STEPS):
+            with _lease_kept(state, ports):
+                PERFORMERS[type(action)](action, state, ports)
+        else:
+            PERFORMERS[type(action)](action, state, ports)
     except CoordinationError as error:
         _note_contact(state, ports, Contact.LOST if isinstance(error, CoordinationLost) else Contact.SUSPENDED)
         state.coordination_retry_ms = ports.clock_ms() + state.settings.coordination_retry_ms
@@ -51,6 +57,29 @@ def perform(action: do.Action, state: GroupState, ports: Ports) -> None:
         state.refusal = str(error)
 
 
+@contextlib.contextmanager
+def _lease_kept(state: GroupState, ports: Ports) -> Iterator[None]:
+    """Renew the lease from another thread while a step of the promotion is under way (`decide.keeps_promotion`)."""
+    settings, epoch, renewed_ms = state.settings, state.epoch, [state.renewed_ms]
+
+    def renew() -> bool:
+        if not decide.keeps_promotion(ports.clock_ms(), state.step_ms, settings):
+            return False
+        try:
+            is_held = ports.coordination.renew(state.group, epoch, state.engine, settings.lease_ms)
+        except CoordinationError:
+            return True  # it may answer the next time
+        if is_held:
+            renewed_ms.append(ports.clock_ms())
+        return is_held
+
+    try:
+        with ports.meanwhile(renew, settings.renew_interval_ms):
+            yield
+    finally:
+        state.renewed_ms = max(state.renewed_ms, *renewed_ms)
+
+
 def report(state: GroupState, ports: Ports, kind: HaEventKind, sentence: str, **numbers: int) -> None:
     ports.report(HaEvent(kind, state.group, state.engine, sentence, numbers))
 
@@ -58,9 +87,14 @@ def report(state: GroupState, ports: Ports, kind: HaEventKind, sentence: str, **
 def move(state: GroupState, ports: Ports, to: Role, reason: Reason, step: Step = Step.NONE) -> None:
     """Change the role by the table of moves."""
     before = state.role
-    state.role, state.step = moved(before, to, reason), step
+    state.role, state.step, state.step_ms = moved(before, to, reason), step, ports.clock_ms()
     state.member_refreshed_ms = LONG_AGO_MS  # tell the others soon
     report(state, ports, HaEventKind.ROLE_CHANGED, f"{before.value} becomes {to.value}: {reason.value}", epoch=state.epoch)
+
+
+def _come_on(state: GroupState, ports: Ports, step: Step) -> None:
+    """A step of the promotion is done."""
+    state.step, state.step_ms = step, ports.clock_ms()
 
 
 def _note_contact(state: GroupState, ports: Ports, contact: Contact) -> None:
@@ -131,7 +165,8 @@ def _fence(action: do.Fence, state: GroupState, ports: Ports) -> None:
         report(state, ports, HaEventKind.RESULT_UNKNOWN, error.message)
         state.bus_retry_ms = ports.clock_ms() + state.settings.retry_ms
         return
-    state.step, state.bus_locked, state.marks.fenced_ms = Step.FENCED, False, ports.clock_ms()
+    state.bus_locked, state.marks.fenced_ms = False, ports.clock_ms()
+    _come_on(state, ports, Step.FENCED)
 
 
 def _end_frozen_holder(action: do.EndFrozenHolder, state: GroupState, ports: Ports) -> None:
@@ -151,14 +186,15 @@ def _read_committed(_: do.ReadCommitted, state: GroupState, ports: Ports) -> Non
                 progress[output.stream] = state.unrecorded[output.stream] = rebuilt
                 sentence = f"progress of stream {output.stream} was rebuilt from topic {output.topic}"
                 report(state, ports, HaEventKind.PROGRESS_REBUILT, sentence, sequence=rebuilt.sequence)
+            state.step_ms = ports.clock_ms()  # each topic that is looked through is a step of its own
     committed.forget_sent(state)
     committed.note_progress(state, ports, progress)
-    state.step = Step.READ
+    _come_on(state, ports, Step.READ)
 
 
 def _recheck(_: do.Recheck, state: GroupState, ports: Ports) -> None:
     _note_leader(state, ports, ports.coordination.leader(state.group))
-    state.step = Step.CHECKED
+    _come_on(state, ports, Step.CHECKED)
 
 
 def _become_active(_: do.BecomeActive, state: GroupState, ports: Ports) -> None:

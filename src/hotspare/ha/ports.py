@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 from hotspare.bus.contract import Bus
 from hotspare.coordination.contract import Coordination, Leader, Member
 from hotspare.ha.events import HaEvent
+from hotspare.ha.meanwhile import meanwhile
 from hotspare.ha.view import PeerPort
 from hotspare.stores.contract import Store
 
@@ -38,7 +40,7 @@ class Ports:
     `background` runs a job that may take long, now or in another thread, once. `end_process` ends the frozen process that a leader
     record names, after checking that it is that very process on this machine; False when it is not. `report` must not raise.
     `is_alive`: whether the other process that a member record names is known to run, also frozen; where nothing but this process
-    exists, none does. `pause` lets milliseconds pass while an engine joins.
+    exists, none does. `pause` lets milliseconds pass while an engine joins. `meanwhile` as `ha.meanwhile` has it.
     """
 
     bus: Bus
@@ -52,3 +54,4 @@ class Ports:
     end_process: Callable[[Leader], bool]
     is_alive: Callable[[Member], bool] = _is_never_alive
     pause: Callable[[int], None] = _pause
+    meanwhile: Callable[[Callable[[], bool], int], AbstractContextManager[None]] = meanwhile

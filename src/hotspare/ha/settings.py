@@ -53,6 +53,7 @@ class GroupSettings:
     """Timing in milliseconds, limits in what their names say. UsageError where they contradict each other.
 
     `lease_ms`               how long an active engine may give no sign that its pipeline moves
+    `promotion_step_ms`      how long a promotion keeps its lease without finishing a step; more than a call of the bus takes
     `heartbeat_ms`           the project's heartbeat interval: the longest time between two ticks
     `candidate_wait_ms`      how long a lower ranked candidate lets a better one go first
     `merge_wait_ms`          how long an idle partition may hold up the merge, where there is more than one
@@ -74,6 +75,7 @@ class GroupSettings:
     """
 
     lease_ms: int = 1_000
+    promotion_step_ms: int = 6_000
     heartbeat_ms: int = 1_000
     candidate_wait_ms: int = 150
     merge_wait_ms: int = 50

@@ -97,7 +97,7 @@ class CandidateView:
 class View:
     """Times are the engine's own monotonic milliseconds. `leader` is None when it must be read before anything follows from it.
 
-    `leader_since_ms`: when this engine first read of the newest epoch.
+    `step_ms`: when a promotion began, or came on by a step. `leader_since_ms`: when this engine first read of the newest epoch.
     `rank` and `others` are from the same reading of descriptions. `retry`: earliest next call after a failure, 0 for at once.
     `publish_due_ms`: when held outputs that are not known to be committed have to be published; None if there are none.
     `progress_due_ms`: when progress of outputs that are on the topic already has to be written; None if none is owed.
@@ -112,6 +112,7 @@ class View:
     engine: str
     role: Role
     step: Step = Step.NONE
+    step_ms: int = 0
     epoch: int = 0
     stop_asked: bool = False
     refusal: str = ""

@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import NoReturn
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from hotspare.adapters.connector_options import home_properties
 from hotspare.adapters.connectors import ConnectorSet
 from hotspare.adapters.metadata import describe, publish_metadata
 from hotspare.bus.naming import bad_topic, checked_prefix, group_name, inbound_topic, outbound_topic
-from hotspare.bus.open import open_bus
+from hotspare.bus.open import call_timeout_ms, open_bus
 from hotspare.choices import RunnerKind
 from hotspare.coordination.contract import Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
@@ -43,7 +44,7 @@ from hotspare.ha.joining import ProjectIdentity
 from hotspare.ha.peers import PeerLink, PeerServer
 from hotspare.ha.ports import Ports
 from hotspare.ha.roles import ENDS
-from hotspare.ha.settings import GroupTopics, InboundTopic, OutputStream
+from hotspare.ha.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
 from hotspare.host.address import peer_addresses
 from hotspare.host.alive import is_alive
 from hotspare.host.background import Background
@@ -113,6 +114,13 @@ def group_topics(project: Project, plan: Plan, prefix: str) -> GroupTopics:
     ]
     bad = OutputStream(BAD_STREAM, bad_topic(prefix, project.name))
     return GroupTopics(tuple(InboundTopic(name) for name in inbound), (*outbound, bad))
+
+
+def _patient(options: EngineOptions) -> GroupSettings:
+    """A promotion keeps its lease for longer than one call of the bus may take: else a slow one could never end."""
+    settings = options.settings
+    least_ms = call_timeout_ms(options.bus_url) + settings.lease_ms
+    return replace(settings, promotion_step_ms=max(settings.promotion_step_ms, least_ms))
 
 
 class PipelineFactory:
@@ -185,7 +193,7 @@ class EngineProcess:
         )
         cores = PipelineFactory(self._plan, self._log)
         identity = project_identity(self._project, self._plan)
-        definition = GroupDefinition(group, self.topics, identity, cores, options.settings)
+        definition = GroupDefinition(group, self.topics, identity, cores, _patient(options))
         self.group = GroupEngine(definition, self._identity(), ports, spill)
         stack.callback(self.group.close)
         home = options.home or options.project.parent

@@ -439,3 +439,15 @@ def test_qualities_are_read_at_intervals_by_who_takes_part() -> None:
 def test_a_state_that_begins_after_what_is_committed_is_never_promoted() -> None:
     """E10: what lies between could never come out."""
     assert decide(promoting(Step.CHECKED, committed_ahead="gap")) == (do.Leave(Reason.REFUSED, "gap"),)
+
+
+@pytest.mark.parametrize("step", [Step.WON, Step.FENCED, Step.READ, Step.CHECKED])
+def test_a_promotion_keeps_its_lease_while_it_comes_on_and_loses_it_when_it_hangs(step: Step) -> None:
+    """C3: whoever took over would have the same slow bus before it."""
+    due_ms = NOW_MS - SETTINGS.renew_interval_ms
+    view = promoting(step, step_ms=NOW_MS - SETTINGS.promotion_step_ms + 1, renewed_ms=due_ms)
+    assert decide(view)[0] == do.Renew()
+    assert do.Renew() not in decide(replace(view, renewed_ms=due_ms + 1))
+    hanging = replace(view, step_ms=NOW_MS - SETTINGS.promotion_step_ms)
+    assert do.Renew() not in decide(hanging)
+    assert decide(hanging), "it is not given up either: nobody else may want it"

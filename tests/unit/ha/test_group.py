@@ -4,18 +4,19 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hotspare.bus.contract import TICK_HEADER, Outgoing, Partition
+from hotspare.bus.contract import TICK_HEADER, Bus, Outgoing, Partition, Producer
 from hotspare.bus.open import open_bus
 from hotspare.coordination.contract import Leader, Member
 from hotspare.coordination.open import open_coordination
 from hotspare.engine.codec import arrow_block
-from hotspare.errors import StateError, UsageError
+from hotspare.errors import ClusterError, StateError, UsageError
 from hotspare.ha import qualities
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group import GroupDefinition, GroupEngine
@@ -47,6 +48,27 @@ class Peers:
         return self.answer
 
 
+class SlowFences:
+    """A bus on which getting the right to publish takes longer than a lease."""
+
+    def __init__(self, inner: Bus, takes_s: float) -> None:
+        self._inner, self._takes_s = inner, takes_s
+
+    def producer(self, group: str, output_topics: Sequence[str]) -> Producer:
+        producer = self._inner.producer(group, output_topics)
+        fence = producer.fence
+
+        def slow(epoch: int) -> None:
+            time.sleep(self._takes_s)
+            fence(epoch)
+
+        producer.fence = slow  # type: ignore[method-assign]
+        return producer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
 class Host:
     """One engine with a runner thread and a timer thread of its own."""
 
@@ -57,10 +79,11 @@ class Host:
         settings: GroupSettings = SETTINGS,
         machine: str = "host",
         snapshots: str = "snapshots",
+        fence_s: float = 0,
     ) -> None:
         self.kit, self.peers, self.name = fast_kit(), Peers(), name
         self.events: list[HaEvent] = []
-        self.bus = open_bus(f"sqlite:///{folder / 'bus.db'}")
+        self.bus: Any = SlowFences(open_bus(f"sqlite:///{folder / 'bus.db'}"), fence_s)
         self.coordination = open_coordination(f"sqlite:///{folder / 'bus.db-coord'}")
         ports = Ports(
             bus=self.bus,
@@ -186,6 +209,21 @@ def test_connections_that_always_close_do_not_move_the_role_again_and_again(host
     wait_until(later, "five leases are over", WAIT_S)
     assert hosts[0].coordination.leader("g").epoch <= 2
     assert published(hosts[0]) == [1]
+
+
+def test_a_fence_that_takes_longer_than_the_lease_ends(tmp_path: Path) -> None:
+    """C3: the promotion keeps its lease meanwhile; else each engine would take the role from the other before it is done."""
+    lease_s = SETTINGS.lease_ms / 1000
+    made = [Host(tmp_path, name, fence_s=1.5 * lease_s) for name in ("e0", "e1")]
+    with contextlib.ExitStack() as stack:
+        for host in made:
+            stack.callback(host.close)
+            host.start()
+        publish(made[0], 1)
+        with contextlib.suppress(ClusterError):
+            wait_until(lambda: published(made[0]) == [1], "the output", 20 * lease_s)
+        assert published(made[0]) == [1]
+        assert made[0].coordination.leader("g").epoch == 1
 
 
 def test_a_second_engine_of_a_name_is_refused_from_another_machine_until_the_first_is_silent(tmp_path: Path) -> None:
