@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from hotspare.bus.contract import Partition, Producer, Progress
 from hotspare.coordination.contract import Leader, Member
 from hotspare.engine.batch import NextInput
+from hotspare.ha.commit_budget import CommitBudget
 from hotspare.ha.core import Core
 from hotspare.ha.held import HeldOutputs
 from hotspare.ha.ports import Ports
@@ -134,6 +135,9 @@ class GroupState:
     next_input: NextInput = NextInput.AWAITED
     published_ms: int = LONG_AGO_MS
     """When this engine last committed something."""
+    budget: CommitBudget = field(init=False)
+    cut: str = ""
+    """The stream of which the newest commit left some outputs for the next one; "" where it had them all."""
     sent: dict[str, int] = field(default_factory=dict)
     """Per stream, the newest sequence that this engine committed since it read progress; progress may lag behind it."""
     unrecorded_since_ms: dict[str, int] = field(default_factory=dict)
@@ -162,6 +166,9 @@ class GroupState:
     stalled_ms: int = 0
     """For how long input is known to be there that the runner does not bring, as far as this was watched."""
     marks: Marks = field(default_factory=Marks)
+
+    def __post_init__(self) -> None:
+        self.budget = CommitBudget(self.settings.commit_rows_max, self.settings.commit_bytes_max)
 
     @property
     def engine(self) -> str:
@@ -200,17 +207,19 @@ def publish_due_ms(state: GroupState) -> int | None:
         return None
     is_leaving = state.stop_asked or state.switchover is not None
     is_urgent = state.next_input is NextInput.AWAITED or is_leaving or state.marks.is_first_commit_due
-    if is_urgent or any(_fills_a_commit(state, s) or not state.qualities.of(s).holds_all for s in state.held.streams):
+    if is_urgent or _fills_a_commit(state) or any(not state.qualities.of(s).holds_all for s in state.held.streams):
         return LONG_AGO_MS
     return state.published_ms + state.settings.commit_wait_ms
 
 
-def _fills_a_commit(state: GroupState, stream: str) -> bool:
-    held, settings = state.held.streams[stream], state.settings
-    pending = held.last_sequence - sent_sequence(state, stream)
-    bytes_max = min(settings.commit_bytes_max, settings.held_bytes_max // 2)
-    pending_bytes = (held.memory_bytes + held.spilled_bytes) * pending // max(1, held.rows)
-    return pending >= settings.commit_rows_max or pending_bytes >= bytes_max
+def _fills_a_commit(state: GroupState) -> bool:
+    """Whether what is pending is as much as one transaction takes, over all streams."""
+    rows = bytes_ = 0
+    for stream, held in state.held.streams.items():
+        pending = max(0, held.last_sequence - sent_sequence(state, stream))
+        rows += pending
+        bytes_ += (held.memory_bytes + held.spilled_bytes) * pending // max(1, held.rows)
+    return rows >= state.budget.rows or bytes_ >= min(state.budget.bytes, state.settings.held_bytes_max // 2)
 
 
 def progress_due_ms(state: GroupState) -> int | None:

@@ -230,11 +230,16 @@ def _publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
         return
     try:
         state.producer.publish(state.epoch, commit)
+    except BusUnavailable:
+        state.budget.note_failed(following.rows, following.bytes)
+        raise
     except Fenced as error:
+        state.budget.note_failed(following.rows, following.bytes)  # also a bus that ended a transaction which took too long
         report(state, ports, HaEventKind.FENCED, error.message)
         _fence_again(state, ports, Reason.FENCED)
         return
     except UnknownResult as error:
+        state.budget.note_failed(following.rows, following.bytes)
         report(state, ports, HaEventKind.RESULT_UNKNOWN, error.message)
         _fence_again(state, ports, Reason.UNKNOWN_RESULT)
         return
@@ -242,6 +247,9 @@ def _publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
     if commit.messages:
         state.has_moved = True  # held outputs come to an end: behind a pipeline that hangs this does too
     state.published_ms = ports.clock_ms()
+    if following.cut:
+        state.budget.note_succeeded()
+    state.cut = following.cut
     committed.note_own_commit(state, commit.progress, following.sent, state.published_ms)
     if state.marks.is_first_commit_due:
         _report_promotion(state, ports)

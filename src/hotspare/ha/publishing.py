@@ -13,6 +13,7 @@ from hotspare.ha.group_state import GroupState, committed_sequence, progress_due
 from hotspare.ha.held import mark_of
 from hotspare.ha.output_message import output_message, progress_of
 from hotspare.ha.ports import BlockCodec
+from hotspare.ha.settings import OutputStream
 from hotspare.model.quality import QualityKind
 
 _TAIL_MESSAGES = 16
@@ -21,35 +22,55 @@ _TAIL_BYTES_MAX = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class NextCommit:
-    """`sent`: per stream the newest sequence that is on the topic once this is committed, recorded as progress or not."""
+    """`sent`: per stream the newest sequence that is on the topic once this is committed, recorded as progress or not.
+
+    `rows` and `bytes` count its outputs. `cut`: the first stream of which some had to be left for the next one, "" for none.
+    """
 
     commit: Commit
     sent: Mapping[str, int]
+    rows: int = 0
+    bytes: int = 0
+    cut: str = ""
 
 
 def next_commit(state: GroupState, codec: BlockCodec, now_ms: int) -> NextCommit:
-    """All streams' outputs after what is committed, within the limits of one transaction, with the progress that they bring.
+    """All streams' outputs after what is committed, within the budget of one transaction, with the progress that they bring.
 
     Blocks hold at most `message_rows_max` rows. The progress of a trimmed stream is written when it is due; with it, or alone.
+    The stream that was cut last time comes last, so that a long backlog of one keeps none waiting for ever.
     """
     messages: dict[str, list[Outgoing]] = {}
     progress: dict[str, Progress] = {}
     sent: dict[str, int] = {}
-    for output in state.topics.outbound:
+    rows_left, bytes_left, cut = state.budget.rows, state.budget.bytes, ""
+    for output in _in_turn(state):
         held = state.held.streams[output.stream]
         before = sent_sequence(state, output.stream)
         last = held.mark_at(before)
-        if held.last_sequence > before:
-            batches = list(held.after(before, state.settings.commit_rows_max, state.settings.commit_bytes_max))
+        if held.last_sequence > before and min(rows_left, bytes_left) > 0:
+            batches = list(held.after(before, rows_left, bytes_left))
             last = mark_of(batches[-1], batches[-1].num_rows - 1)
             blocks = _blocks(batches, state.settings.message_rows_max)
             messages[output.topic] = [output_message(block, output.format, state.epoch, codec) for block in blocks]
             sent[output.stream] = last.sequence
+            rows_left -= sum(batch.num_rows for batch in batches)
+            bytes_left -= sum(batch.nbytes for batch in batches)
+        if held.last_sequence > max(before, sent.get(output.stream, 0)):
+            cut = cut or output.stream
         if last is not None and _is_progress_due(state, output.stream, last.sequence, now_ms):
             progress[output.stream] = Progress(last.sequence, last.output_id, last.digest, state.epoch)
         elif output.stream in state.unrecorded:
             progress[output.stream] = replace(state.unrecorded[output.stream], epoch=state.epoch)
-    return NextCommit(Commit(messages, progress), sent)
+    rows, bytes_ = state.budget.rows - rows_left, state.budget.bytes - bytes_left
+    return NextCommit(Commit(messages, progress), sent, rows, bytes_, cut)
+
+
+def _in_turn(state: GroupState) -> Sequence[OutputStream]:
+    """The streams, from the one on that follows the one that was cut last."""
+    streams = state.topics.outbound
+    first = next((i + 1 for i, output in enumerate(streams) if output.stream == state.cut), 0)
+    return (*streams[first:], *streams[:first])
 
 
 def _is_progress_due(state: GroupState, stream: str, sequence: int, now_ms: int) -> bool:

@@ -70,7 +70,7 @@ class GroupSettings:
     `pipeline_stall_ms`      how long a runner may not bring input that is known to be there; then the engine ends. 0: for ever
     `held_bytes_max`         memory for held outputs; beyond it they spill to disk
     `commit_wait_ms`         while more input is at hand, how long outputs are collected for one publishing transaction; 0: no time
-    `commit_rows_max`        rows of one stream in one publishing transaction; they take about `commit_bytes_max` of memory at most
+    `commit_rows_max`        rows of all streams in one publishing transaction; they take about `commit_bytes_max` of memory at most
     `message_rows_max`       rows in one message
     """
 

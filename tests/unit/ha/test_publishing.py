@@ -1,6 +1,7 @@
 """From held outputs to one transaction, and back from a topic's tail to progress."""
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,14 +11,20 @@ from hypothesis import strategies as st
 
 from hotspare.bus.contract import Commit, Outgoing, OutputId, Partition, Progress
 from hotspare.bus.memory import MemoryBus
+from hotspare.coordination.contract import Member
 from hotspare.engine.batch import NextInput
 from hotspare.engine.codec import arrow_block
-from hotspare.errors import StateError
+from hotspare.errors import BusUnavailable, Fenced, HotspareError, StateError, UnknownResult
+from hotspare.ha import actions as do
+from hotspare.ha.commit_budget import CommitBudget
 from hotspare.ha.committed import note_own_commit
 from hotspare.ha.group_state import LONG_AGO_MS, GroupState, Marks, progress_due_ms, publish_due_ms
 from hotspare.ha.held import NO_OUTPUT, HeldOutputs
+from hotspare.ha.perform import perform
+from hotspare.ha.ports import Ports
 from hotspare.ha.publishing import next_commit, progress_from_tail
 from hotspare.ha.qualities import Qualities
+from hotspare.ha.roles import Role, Step
 from hotspare.ha.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
 from hotspare.model.quality import Quality, QualityKind
 from tests.simulation.fast_core import FastCore
@@ -31,10 +38,25 @@ def state(rows: dict[str, int], committed: dict[str, int], settings: GroupSettin
     for stream, count in rows.items():
         for sequence in range(1, count + 1, 3):
             held.streams[stream].append(outputs(sequence, min(sequence + 2, count)))
-    identity: object = None
-    made = GroupState("g", identity, settings, TOPICS, FastCore(), held, [], epoch=4)  # type: ignore[arg-type]
+    identity = Member("e", "127.0.0.1:1", 1, 1, "host", "", "", "", "", {}, {})
+    made = GroupState("g", identity, settings, TOPICS, FastCore(), held, [], epoch=4)
     made.committed = {stream: Progress(n, None, 0, 3) for stream, n in committed.items()}
     return made
+
+
+def ports() -> Ports:
+    nothing: object = None
+    return Ports(
+        bus=nothing,  # type: ignore[arg-type]
+        coordination=nothing,  # type: ignore[arg-type]
+        store=nothing,  # type: ignore[arg-type]
+        peers=nothing,  # type: ignore[arg-type]
+        codec=arrow_block,
+        clock_ms=lambda: 0,
+        report=lambda event: None,
+        background=lambda job: job(),
+        end_process=lambda leader: False,
+    )
 
 
 def rows_of(commit: Commit, topic: str) -> list[int]:
@@ -86,8 +108,10 @@ def test_a_commit_is_what_follows_the_committed_within_its_limits(
     settings = GroupSettings(commit_rows_max=commit_rows_max, message_rows_max=message_rows_max)
     made = state({"a": rows[0], "b": rows[1]}, {"a": committed[0], "b": committed[1]}, settings)
     commit = next_commit(made, arrow_block, 0).commit
+    left = commit_rows_max
     for stream, count, done in zip("ab", rows, committed, strict=True):
-        expected = list(range(done + 1, count + 1))[:commit_rows_max]
+        expected = list(range(done + 1, count + 1))[:left]
+        left -= len(expected)
         assert rows_of(commit, f"out-{stream}") == expected
         assert all(arrow_block.decode(m.value).num_rows <= message_rows_max for m in commit.messages.get(f"out-{stream}", ()))
         if expected:
@@ -95,6 +119,64 @@ def test_a_commit_is_what_follows_the_committed_within_its_limits(
             assert commit.progress[stream] == Progress(last, OutputId(0, 0, last, 0, 0), digest(last), 4)
         else:
             assert stream not in commit.progress
+
+
+@given(
+    rows=st.tuples(st.integers(0, 60), st.integers(0, 60)),
+    commit_rows_max=st.integers(1, 30),
+    takes=st.integers(1, 30),
+    fails=st.sampled_from([BusUnavailable, UnknownResult, Fenced]),
+)
+def test_a_bus_that_takes_little_at_once_gets_less_until_it_takes_it(
+    rows: tuple[int, int], commit_rows_max: int, takes: int, fails: type[HotspareError]
+) -> None:
+    """The time that a transaction may take is for all of it: a backlog of many streams must not fail for ever."""
+    made = state({"a": rows[0], "b": rows[1]}, {}, GroupSettings(commit_rows_max=commit_rows_max))
+    seen: dict[str, list[int]] = {"out-a": [], "out-b": []}
+
+    class Producer:
+        def publish(self, epoch: int, commit: Commit) -> None:
+            found = {topic: rows_of(commit, topic) for topic in seen}
+            if sum(map(len, found.values())) > takes:
+                raise fails("it took too long")
+            for topic, sequences in found.items():
+                seen[topic] += sequences
+
+    made.producer, made.role = Producer(), Role.ACTIVE  # type: ignore[assignment]
+    tries = 0
+    while not (rows[0] == len(seen["out-a"]) and rows[1] == len(seen["out-b"])):
+        tries += 1
+        assert tries < 10 + 2 * sum(rows)
+        perform(do.Publish(), made, ports())
+        made.role, made.step, made.bus_retry_ms = Role.ACTIVE, Step.NONE, 0
+    assert seen == {"out-a": [*range(1, rows[0] + 1)], "out-b": [*range(1, rows[1] + 1)]}
+
+
+@given(rows=st.tuples(st.integers(1, 40), st.integers(1, 40)), commit_rows_max=st.integers(1, 8))
+def test_a_long_backlog_of_one_stream_keeps_no_other_waiting(rows: tuple[int, int], commit_rows_max: int) -> None:
+    made = state({"a": rows[0], "b": rows[1]}, {}, GroupSettings(commit_rows_max=commit_rows_max))
+    shares = []
+    while any(held.rows for held in made.held.streams.values()):
+        following = next_commit(made, arrow_block, 0)
+        shares.append(set(following.commit.messages))
+        note_own_commit(made, following.commit.progress, following.sent, 0)
+        made.cut = following.cut
+        assert following.rows <= commit_rows_max
+    for before, after in pairwise(shares):
+        assert before | after == {"out-a", "out-b"} or len(before) == len(after) == 1
+    first_b = next(i for i, share in enumerate(shares) if "out-b" in share)
+    assert first_b <= 1
+
+
+def test_a_budget_grows_back_to_what_the_settings_allow() -> None:
+    budget = CommitBudget(1_000, 1_000)
+    for _ in range(20):
+        budget.note_failed(budget.rows, budget.bytes)
+    assert (budget.rows, budget.bytes) == (1, 1)
+    budget.note_failed(0, 0)
+    for _ in range(60):
+        budget.note_succeeded()
+    assert (budget.rows, budget.bytes) == (1_000, 1_000)
 
 
 def test_a_lost_record_of_progress_is_written_again_though_nothing_new_comes() -> None:
