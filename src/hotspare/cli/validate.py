@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from hotspare.engine.plan import Plan
     from hotspare.model.resolve import Resolved
     from hotspare.model.retention_needs import Finding
 
@@ -32,8 +33,8 @@ def command(
 
     checked_prefix(prefix)
     loaded = loaded_project(project, set_, home)
-    compile_plan(loaded.resolved)
-    findings = _retention(loaded.resolved, prefix, topic_retention_ms, bus, store, snapshot_interval_ms)
+    plan = compile_plan(loaded.resolved)
+    findings = _retention(plan, prefix, topic_retention_ms, bus, store, snapshot_interval_ms)
     for warning in loaded.warnings:
         typer.echo(f"warning: {warning}", err=True)
     count = len(loaded.warnings) + _told(findings)
@@ -42,7 +43,7 @@ def command(
 
 
 def _retention(
-    resolved: Resolved, prefix: str, topic_retention_ms: int | None, bus: str, store: str, snapshot_interval_ms: int
+    plan: Plan, prefix: str, topic_retention_ms: int | None, bus: str, store: str, snapshot_interval_ms: int
 ) -> tuple[Finding, ...]:
     """What is to be said of topics that forget: of a retention that was given, of that of a bus, of the newest snapshot there."""
     import time
@@ -54,14 +55,15 @@ def _retention(
     from hotspare.host.retention import check_newest_snapshot, snapshot_reach, topic_retentions
     from hotspare.model.retention_needs import check_retention
 
+    resolved = plan.resolved
     given = {} if topic_retention_ms is None else dict.fromkeys(resolved.sources, topic_retention_ms)
     reach = snapshot_reach(GroupSettings(snapshot_interval_ms=snapshot_interval_ms))
     if not bus:
-        return check_retention(resolved, given, reach)
+        return check_retention(resolved, plan.keeping, given, reach)
     with ExitStack() as stack:
         opened = existing_bus(stack, bus)
         retentions = {**topic_retentions(opened, prefix, resolved), **given}
-        findings = check_retention(resolved, retentions, reach)
+        findings = check_retention(resolved, plan.keeping, retentions, reach)
         snapshots = existing_store(stack, store, bus)
         if not retentions or snapshots is None:
             return findings

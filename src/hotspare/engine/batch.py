@@ -44,6 +44,8 @@ class RowKind(IntEnum):
     EVENT = 0
     TICK = 1
     BAD = 2
+    DROPPED = 3
+    """The last event of a message, which the head dropped: position and time, nothing else."""
 
 
 class NextInput(Enum):
@@ -78,8 +80,8 @@ ARROW_TYPE: dict[FieldType, pa.DataType] = {
     FieldType.BLOB: pa.binary(),
 }
 
-BAD_TYPE = pa.struct([("reason", pa.string()), ("message", pa.string()), ("text", pa.string())])
-"""A bad event: a stable reason code, a sentence with the place, and the row as it came."""
+BAD_TYPE = pa.struct([("reason", pa.string()), ("message", pa.string()), ("text", pa.string()), ("window", pa.string())])
+"""A bad event: a stable reason code, a sentence with the place, the row as it came, and the window that refused it."""
 
 HEAD_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
     ("topic", pa.int32()),

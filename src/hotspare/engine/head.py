@@ -4,7 +4,8 @@ One function from Arrow to Arrow, plain data inside, so that it runs in Spark's 
 results. It has no state: what becomes of a message depends on that message alone. Loads neither Spark nor numba.
 
 A message becomes one row per event, in order, whose `index` counts the rows of the message; a bad row keeps its index, and so do
-the rows behind an event that a filter drops. A tick becomes one row with index 0, a message without events none.
+the rows behind an event that a filter drops; of the last one of a message its place stays. A tick becomes one row with index 0, a
+message without events none.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from hotspare.engine.codec.csv_decode import CsvOptions, DecodedRows, decode_row
 from hotspare.engine.codec.csv_split import BadRow, RowReason
 from hotspare.engine.codec.json_decode import decode_json
 from hotspare.engine.elementwise import Rows
-from hotspare.engine.stateless import Chain, compile_chain
+from hotspare.engine.stateless import Chain
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
 from hotspare.model.types import FieldType, Schema
@@ -73,23 +74,20 @@ class Head:
 
     @classmethod
     def build(
-        cls,
-        resolved: Resolved,
-        options: Mapping[WindowId, CsvOptions] | None = None,
-        chains: Sequence[tuple[WindowId, ...]] = (),
+        cls, resolved: Resolved, options: Mapping[WindowId, CsvOptions] | None = None, chains: Sequence[Chain | None] = ()
     ) -> Head:
-        """`options`: per source window whose rows have another form than the default. `chains[i]`: the windows of topic i that
-        run here, its source first (`Plan.head_chains`); ProjectError where their expressions have mistakes."""
+        """`options`: per source window whose rows have another form than the default. `chains[i]`: what is done to the events of
+        topic i (`Plan.head_chain`); without chains they are decoded."""
         topics = []
         for i, source in enumerate(resolved.sources):
-            chain = compile_chain(resolved, chains[i]) if i < len(chains) and chains[i] else None
+            chain = chains[i] if chains else None
             topics.append(TopicHead(str(source), resolved.schema(source), (options or {}).get(source, CsvOptions()), chain))
         return cls(tuple(topics))
 
     @classmethod
     def of(cls, plan: Plan, options: Mapping[WindowId, CsvOptions] | None = None) -> Head:
         """The head that belongs to a plan."""
-        return cls.build(plan.resolved, options, plan.head_chains)
+        return cls.build(plan.resolved, options, [plan.head_chain(topic) for topic in range(len(plan.resolved.sources))])
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -168,13 +166,27 @@ def _decoded(
         found, refused = _by_format(head, int(number), chosen)
         events += [_with_plain_keys(_renumbered(e, rows), head.schema) for e in found]
         bad += [BadRow(int(rows[b.message]), b.index, b.reason, b.sentence, b.text) for b in refused]
-    bad = _without_numbers(bad, events, head.window)
-    if head.chain is not None:
-        passed = [head.chain.run(e) for e in events]
-        events = [rows for rows, _ in passed if len(rows.message)]
-        bad += [row for _, refused in passed for row in refused]
-    pieces = [_event_piece(head, topic, rows) for rows in events]
-    return [*pieces, _bad_piece(bad)] if bad else pieces
+    told = [(row, head.window) for row in _without_numbers(bad, events, head.window)]
+    if head.chain is None:
+        pieces = [_event_piece(head, topic, rows) for rows in events]
+        return [*pieces, _bad_piece(told)] if told else pieces
+    pieces = []
+    for decoded in events:
+        passed, refused_by = head.chain.run(decoded)
+        told += refused_by
+        if len(passed.message):
+            pieces.append(_event_piece(head, topic, passed))
+        pieces += _dropped(decoded, passed, refused_by)
+    return [*pieces, _bad_piece(told)] if told else pieces
+
+
+def _dropped(given: DecodedRows, passed: DecodedRows, bad: list[tuple[BadRow, str]]) -> list[_Piece]:
+    """The last rows of messages where the chain dropped them: how far the input is, and its time, does not depend on who drops."""
+    last = np.flatnonzero(np.diff(given.message, append=-1) != 0)
+    left = [passed.message.astype(np.int64) << 32 | passed.index]
+    left.append(np.array([row.message << 32 | row.index for row, _ in bad], np.int64))
+    gone = last[~np.isin(given.message[last].astype(np.int64) << 32 | given.index[last], np.concatenate(left))]
+    return [_Piece(given.message[gone], given.index[gone], RowKind.DROPPED)] if len(gone) else []
 
 
 def _without_numbers(bad: list[BadRow], events: list[DecodedRows], window: str) -> list[BadRow]:
@@ -239,13 +251,11 @@ def _event_piece(head: TopicHead, topic: int, rows: DecodedRows) -> _Piece:
     return _Piece(rows.message, rows.index, RowKind.EVENT, rows.opcode, rows.flags, topic, content)
 
 
-def _bad_piece(bad: list[BadRow]) -> _Piece:
-    bad = sorted(bad, key=lambda row: (row.message, row.index))
-    columns = [
-        pa.array([str(b.reason) for b in bad], pa.string()),
-        pa.array([b.sentence for b in bad], pa.string()),
-        pa.array([b.text for b in bad], pa.string()),
-    ]
+def _bad_piece(bad: list[tuple[BadRow, str]]) -> _Piece:
+    """Rows with the windows that refused them."""
+    bad = sorted(bad, key=lambda pair: (pair[0].message, pair[0].index))
+    texts = [(str(row.reason), row.sentence, row.text, window) for row, window in bad]
+    columns = [pa.array(column, pa.string()) for column in zip(*texts, strict=True)]
     content = pa.StructArray.from_arrays(columns, fields=list(BAD_TYPE))
-    message, index = np.array([b.message for b in bad], np.int64), np.array([b.index for b in bad], np.int32)
+    message, index = np.array([row.message for row, _ in bad], np.int64), np.array([row.index for row, _ in bad], np.int32)
     return _Piece(message, index, RowKind.BAD, content=content)

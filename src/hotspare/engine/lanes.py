@@ -12,12 +12,9 @@ from hotspare.engine.batch import ARROW_TYPE
 from hotspare.engine.chunk import Bools, Int64s
 from hotspare.engine.kernels.outputs import split_columns
 from hotspare.engine.strings import StringTable
-from hotspare.model.events import OPCODE_LETTER, Opcode
 from hotspare.model.types import FieldType, Schema
 
 CODED = (FieldType.STRING, FieldType.BLOB)
-TEXT_LENGTH_MAX = 4096
-"""Limit on the text of a bad event, in characters."""
 
 
 def coded_columns(schema: Schema) -> tuple[int, ...]:
@@ -94,19 +91,3 @@ def _values(lane: Int64s, type_: FieldType) -> pa.Buffer:
     else:
         values = lane
     return pa.py_buffer(values)
-
-
-def row_text(schema: Schema, lanes: Int64s, valid: Bools, opcode: int, strings: StringTable) -> str:
-    """One event as readable text, for bad events: opcode letter, then the fields; null is empty."""
-    parts = [OPCODE_LETTER[Opcode(opcode)] if opcode in OPCODE_LETTER else str(opcode)]
-    for i, field in enumerate(schema.fields):
-        value = to_arrow(lanes[i : i + 1], valid[i : i + 1], field.type, strings)[0]
-        parts.append("" if not value.is_valid else _shown(value, field.type))
-    return ",".join(parts)[:TEXT_LENGTH_MAX]
-
-
-def _shown(value: pa.Scalar, type_: FieldType) -> str:
-    if type_ in (FieldType.DATE, FieldType.STAMP):
-        return str(value.value)
-    python: object = value.as_py()
-    return python.hex() if isinstance(python, bytes) else str(python)

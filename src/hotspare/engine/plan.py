@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 
 from hotspare.engine.batch import BAD_STREAM
-from hotspare.engine.operators.contract import Inserts, Operator
+from hotspare.engine.changelog import DISTINCT
+from hotspare.engine.operators.contract import Input, Operator
 from hotspare.engine.operators.registry import build_operator
+from hotspare.engine.relation import Relation
+from hotspare.engine.stateless import Chain, HeadWindow
 from hotspare.errors import Mistake, ProjectError
 from hotspare.model.fingerprint import resolved_hash
-from hotspare.model.project import (
-    CalculateWindow,
-    ComputeWindow,
-    CopyWindow,
-    FilterWindow,
-    FunctionalWindow,
-    IndexType,
-    KeyOrigin,
-    SourceWindow,
-    Window,
-    WindowId,
-)
-from hotspare.model.resolve import Resolved, ResolvedWindow
+from hotspare.model.project import WindowId
+from hotspare.model.resolve import Resolved
 from hotspare.model.types import Field, FieldType, Schema
 
 BAD_SCHEMA = Schema(
@@ -78,10 +69,32 @@ class Plan:
         """Schema at which each topic's events enter the core (see `batch.decoded_schema`)."""
         return tuple(self.nodes[i].operator.schema for i in self.entries)
 
+    def head_chain(self, topic: int) -> Chain | None:
+        """What the head does to the events of a topic; None where it only decodes them."""
+        operators = [node.operator for node in self.nodes if node.operator.id in self.head_chains[topic]]
+        if not operators:
+            return None
+        given = [operators[0].schema, *(operator.schema for operator in operators)]
+        windows = []
+        for operator, schema in zip(operators, given, strict=False):
+            work = operator.in_head
+            assert work is not None
+            windows.append(HeadWindow(str(operator.id), schema, work))
+        return Chain(tuple(windows), operators[-1].schema)
+
     @property
     def stream_schemas(self) -> dict[str, Schema]:
         """Fields of every output stream, the stream of bad events included."""
         return {**{name: self.nodes[i].operator.schema for name, i in self.streams}, BAD_STREAM: BAD_SCHEMA}
+
+    @property
+    def keeping(self) -> frozenset[WindowId]:
+        """The windows that remember rows."""
+        return frozenset(
+            node.operator.id
+            for node in self.nodes
+            if any(isinstance(part, Relation) for part in node.operator.open().parts.values())
+        )
 
     @property
     def heartbeat_interval_us(self) -> int:
@@ -90,27 +103,16 @@ class Plan:
 
 def compile_plan(resolved: Resolved) -> Plan:
     """ProjectError with all mistakes that only compiling its windows shows."""
-    traced = {WindowId(query.name, name) for query in resolved.project.queries for name in query.trace}
-    chains = tuple(_head_chain(resolved, source, traced) for source in resolved.sources)
+    operators = _operators(resolved)
+    chains = tuple(_head_chain(resolved, source, operators) for source in resolved.sources)
     in_head = {window_id for chain in chains for window_id in chain}
     place = {w.id: i for i, w in enumerate(resolved.windows)}
     topic = {window_id: i for i, window_id in enumerate(resolved.sources)}
-    leaving: dict[WindowId, _Keys] = {}
-    nodes: list[Node] = []
-    mistakes: list[Mistake] = []
-    for window in resolved.windows:
-        try:
-            schemas = [resolved.schema(source) for source, _ in window.inputs]
-            coming = _coming(window, resolved, leaving)
-            operator = build_operator(window, schemas, Inserts.ANY if coming is _Keys.ANY else Inserts.NEW_KEYS)
-            leaving[window.id] = _leaving(window, coming, operator)
-        except ProjectError as error:
-            mistakes += error.mistakes
-            continue
-        inputs = tuple(place[source] for source, _ in window.inputs)
-        nodes.append(Node(operator, inputs, topic.get(window.id, -1), window.id in in_head))
-    if mistakes:
-        raise ProjectError(resolved.project.name, mistakes)
+    nodes = [
+        Node(operators[w.id], tuple(place[source] for source, _ in w.inputs), topic.get(w.id, -1), w.id in in_head)
+        for w in resolved.windows
+    ]
+    traced = _traced(resolved)
     return Plan(
         resolved=resolved,
         project_hash=resolved_hash(resolved),
@@ -122,66 +124,37 @@ def compile_plan(resolved: Resolved) -> Plan:
     )
 
 
-class _Keys(Enum):
-    """What is known of the keys of inserts in a changelog."""
-
-    ANY = "any"
-    NEW = "new"
-    """Never one that is there: the changelog is a relation's."""
-    ONCE = "once"
-    """Never one that came before: keys are generated, rows are never updated. Dropping rows cannot change that."""
-
-
-def _coming(window: ResolvedWindow, resolved: Resolved, leaving: Mapping[WindowId, _Keys]) -> _Keys:
-    """Of the changelog that a window is given."""
-    if isinstance(window.window, SourceWindow):
-        return _Keys.ONCE if window.window.key_origin is KeyOrigin.AUTOGENERATED else _Keys.ANY
-    ((given, _),) = window.inputs
-    keeps_keys = _keeps_keys(window.window, resolved.schema(given), window.schema)
-    return leaving.get(given, _Keys.ANY) if keeps_keys else _Keys.ANY
-
-
-def _leaving(window: ResolvedWindow, coming: _Keys, operator: Operator) -> _Keys:
-    """Of the changelog that a window puts out.
-
-    One that lets an insert pass and drops its delete, or puts out an insert where it dropped what came before, ends a relation:
-    the key may come again.
-    """
-    if coming is _Keys.ONCE:
-        return coming
-    declared = window.window
-    if isinstance(declared, SourceWindow | CopyWindow | CalculateWindow) and declared.index is not IndexType.EMPTY:
-        return _Keys.NEW
-    return _Keys.ANY if operator.can_drop else coming
+def _operators(resolved: Resolved) -> dict[WindowId, Operator]:
+    """One per window. Behind a window with mistakes only those are told that do not follow from it."""
+    operators: dict[WindowId, Operator] = {}
+    mistakes: list[Mistake] = []
+    for window in resolved.windows:
+        given = [
+            Input(resolved.schema(source), operators[source].leaving if source in operators else DISTINCT)
+            for source, _ in window.inputs
+        ]
+        try:
+            operators[window.id] = build_operator(window, given)
+        except ProjectError as error:
+            mistakes += error.mistakes
+    if mistakes:
+        raise ProjectError(resolved.project.name, mistakes)
+    return operators
 
 
-def _keeps_keys(window: Window, given: Schema, schema: Schema) -> bool:
-    """Whether the keys are those of the input, unchanged."""
-    keys = {schema.names[i] for i in schema.key_indexes}
-    computed: set[str] = set()
-    if isinstance(window, FunctionalWindow):
-        computed = {name for name, _ in window.functions}
-    elif isinstance(window, CalculateWindow):
-        computed = {name for _, name in window.output_map}
-    return keys == {given.names[i] for i in given.key_indexes} and not keys & computed
+def _traced(resolved: Resolved) -> frozenset[WindowId]:
+    return frozenset(WindowId(query.name, name) for query in resolved.project.queries for name in query.trace)
 
 
-def _head_chain(resolved: Resolved, source: WindowId, traced: Collection[WindowId]) -> tuple[WindowId, ...]:
-    """The source and the stateless windows that follow it one after another, as far as nobody else looks at them."""
+def _head_chain(resolved: Resolved, source: WindowId, operators: Mapping[WindowId, Operator]) -> tuple[WindowId, ...]:
+    """The source and the windows that follow it one after another, as far as the head can do their work and nobody else looks."""
     chain: list[WindowId] = []
+    watched = _traced(resolved).union(resolved.streams)
     at = source
-    while _is_stateless(resolved, at):
+    while operators[at].in_head is not None:
         followers = [w.id for w in resolved.windows if any(i == at for i, _ in w.inputs)]
-        seen = at in resolved.streams or at in traced
-        if seen or len(followers) != 1 or len(resolved.window(followers[0]).inputs) != 1:
+        if at in watched or len(followers) != 1 or len(resolved.window(followers[0]).inputs) != 1:
             break
         chain.append(at)
         at = followers[0]
     return tuple(chain) if len(chain) > 1 else ()
-
-
-def _is_stateless(resolved: Resolved, window_id: WindowId) -> bool:
-    window = resolved.window(window_id).window
-    if isinstance(window, SourceWindow):
-        return window.index is IndexType.EMPTY and window.key_origin is KeyOrigin.GIVEN and window.retention is None
-    return isinstance(window, ComputeWindow | FilterWindow)

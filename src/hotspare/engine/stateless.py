@@ -1,158 +1,226 @@
-"""Stateless windows over Arrow columns: the chain source, compute, filter ... that the head runs on decoded events.
+"""What is made of each event by itself: the source's admission, a condition, assignments. One evaluation, wherever a window runs.
 
-Windows of a chain see published events one by one: nothing stands between them and the topic that would pair old and new values.
+    head   Arrow columns of decoded events ──┐
+                                             ├── Work.evaluate ── who passes, what is computed, who is refused
+    core   columns of a chunk's lanes ───────┘
+
+So what comes out, bad events included, does not depend on where a window runs. Deletes are not refused for what they hold: their
+event was reported when it came.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from hotspare.engine.bad_reasons import BadReason
+from hotspare.engine.chunk import Bools, UInt8s
 from hotspare.engine.codec.csv_decode import DecodedRows
-from hotspare.engine.codec.csv_split import BAD_TEXT_LENGTH_MAX, BadRow
+from hotspare.engine.codec.csv_split import BadRow
 from hotspare.engine.elementwise import true_rows
-from hotspare.engine.expressions.compiled import FLAGS_FIELD, OPCODE_FIELD, CompiledExpression
-from hotspare.engine.expressions.windows import Assignments, compile_compute, compile_filter
+from hotspare.engine.event_texts import event_texts
+from hotspare.engine.expressions.checking import COUNTER_FIELD
+from hotspare.engine.expressions.compiled import EVENT_FIELDS, FLAGS_FIELD, OPCODE_FIELD, CompiledExpression
+from hotspare.engine.expressions.frame import Failure
+from hotspare.engine.expressions.windows import Assignments
 from hotspare.engine.letters import flag_letters, opcode_letters
-from hotspare.errors import Mistake, ProjectError
-from hotspare.model.events import OPCODE_LETTER, Opcode
-from hotspare.model.project import AcceptedOpcodes, ComputeWindow, SourceWindow, WindowId
-from hotspare.model.resolve import Resolved
+from hotspare.model.events import Opcode
+from hotspare.model.project import AcceptedOpcodes
 from hotspare.model.types import Schema
 
-Bools: TypeAlias = npt.NDArray[np.bool_]
+DELETES = (Opcode.DELETE, Opcode.SAFE_DELETE)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An event that cannot be taken: its row, a reason code and a sentence."""
+
+    row: int
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """passes    bool[n]: events that come out
+    computed  arrays of n values by place in the schema that comes out; null where a row failed
+    refused   rising by row; none of them passes
+    """
+
+    passes: Bools
+    computed: Mapping[int, pa.Array]
+    refused: tuple[Refused, ...]
+
+
+class Work(ABC):
+    """Elementwise, and plain data, so that it travels to Spark's workers."""
+
+    @property
+    @abstractmethod
+    def fields(self) -> tuple[str, ...]:
+        """Names of the columns that `evaluate` reads."""
+
+    @property
+    @abstractmethod
+    def picks(self) -> tuple[int, ...]:
+        """For each field that comes out the place of the given field that it is, or -1 where it is computed."""
+
+    @abstractmethod
+    def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
+        """`columns` has an array of as many values as there are opcodes for each of `fields`."""
+
+    def reads_event(self, given: Schema) -> bool:
+        """Whether what comes of a row depends on more than its values: on opcode, flags or the count of events."""
+        return any(name not in given.index for name in self.fields if name in (*EVENT_FIELDS, COUNTER_FIELD))
+
+
+@dataclass(frozen=True)
+class Selection(Work):
+    """A condition: an event passes where it is true; null is not."""
+
+    condition: CompiledExpression
+    given: Schema
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return self.condition.fields
+
+    @property
+    def picks(self) -> tuple[int, ...]:
+        return tuple(range(len(self.given)))
+
+    def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
+        values, failures = self.condition.evaluate(columns, len(opcode))
+        passes = np.zeros(len(opcode), np.bool_)
+        passes[true_rows(values)] = True
+        return Evaluation(passes, {}, _reported({failure.row: failure for failure in failures}, opcode))
+
+
+@dataclass(frozen=True)
+class Projection(Work):
+    """Assignments: every event passes, laid out anew, but those on which an expression fails."""
+
+    assignments: Assignments
+    given: Schema
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for _, output in self._computed for name in output.fields))
+
+    @cached_property
+    def picks(self) -> tuple[int, ...]:
+        return tuple(self.given.index.get(output.passed_field, -1) for output in self.assignments.outputs)
+
+    @cached_property
+    def _computed(self) -> tuple[tuple[int, CompiledExpression], ...]:
+        return tuple((i, output) for i, output in enumerate(self.assignments.outputs) if self.picks[i] < 0)
+
+    def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
+        computed: dict[int, pa.Array] = {}
+        first: dict[int, Failure] = {}
+        for i, output in self._computed:
+            computed[i], failures = output.evaluate(columns, len(opcode))
+            for failure in failures:
+                first.setdefault(failure.row, failure)
+        passes = np.ones(len(opcode), np.bool_)
+        passes[list(first)] = False
+        return Evaluation(passes, computed, _reported(first, opcode))
+
+
+def _reported(failures: Mapping[int, Failure], opcode: UInt8s) -> tuple[Refused, ...]:
+    rows = [row for row in sorted(failures) if opcode[row] not in DELETES]
+    return tuple(Refused(row, str(failures[row].reason), failures[row].message) for row in rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What the source window refuses (A15): reasons and sentences are those of the core's source operator."""
+    """What a source window refuses (SPEC A15)."""
 
-    window: str
-    schema: Schema
     accepts: AcceptedOpcodes
 
-    def run(self, rows: DecodedRows, bad: list[BadRow]) -> DecodedRows:
-        insert_only = self.accepts is AcceptedOpcodes.INSERT_ONLY
-        wrong = rows.opcode != Opcode.INSERT if insert_only else rows.opcode == Opcode.UPDATE_BLOCK
-        why = ("not-insert", "the window takes inserts only") if insert_only else ("opcode", "an update block cannot be published")
-        keyless = np.zeros(len(wrong), np.bool_)
-        for place in self.schema.key_indexes:
+    def refused(self, opcode: UInt8s, keyless: Bools) -> tuple[Refused, ...]:
+        """`keyless`: events with a key field that is null, where that is a reason."""
+        if self.accepts is AcceptedOpcodes.INSERT_ONLY:
+            wrong, reason = opcode != Opcode.INSERT, BadReason.NOT_INSERT
+        else:
+            wrong, reason = opcode == Opcode.UPDATE_BLOCK, BadReason.OPCODE
+        rows = np.flatnonzero(wrong | keyless).tolist()
+        reasons = [reason if wrong[row] else BadReason.NULL_KEY for row in rows]
+        return tuple(Refused(row, str(why), why.sentence) for row, why in zip(rows, reasons, strict=True))
+
+
+@dataclass(frozen=True)
+class HeadWindow:
+    """A window of a chain in the head: `work` over events of the schema `given`; a source has an admission instead."""
+
+    window: str
+    given: Schema
+    work: Work | Admission
+
+    def run(self, rows: DecodedRows, bad: list[tuple[BadRow, str]]) -> DecodedRows:
+        """What comes out. Events that are refused are added to `bad`, with the name of the window."""
+        if isinstance(self.work, Admission):
+            refused = self.work.refused(rows.opcode, self._keyless(rows))
+            passes = np.ones(len(rows.opcode), np.bool_)
+            passes[[each.row for each in refused]] = False
+            columns = rows.columns
+        else:
+            done = self.work.evaluate(self._named(rows, self.work.fields), rows.opcode)
+            refused, passes = done.refused, done.passes
+            columns = [rows.columns[at] if at >= 0 else done.computed[i] for i, at in enumerate(self.work.picks)]
+        if refused:
+            bad += self._bad_rows(rows, refused)
+        if passes.all():
+            return DecodedRows(rows.message, rows.index, rows.opcode, rows.flags, columns)
+        kept = [column.filter(pa.array(passes)) for column in columns]
+        return DecodedRows(rows.message[passes], rows.index[passes], rows.opcode[passes], rows.flags[passes], kept)
+
+    def _keyless(self, rows: DecodedRows) -> Bools:
+        keyless = np.zeros(len(rows.opcode), np.bool_)
+        for place in self.given.key_indexes:
             if rows.columns[place].null_count:
                 keyless |= rows.columns[place].is_null().to_numpy(zero_copy_only=False)
-        refuse(rows, np.flatnonzero(wrong), *why, self.schema, bad)
-        refuse(rows, np.flatnonzero(keyless & ~wrong), "null-key", "a key field is null", self.schema, bad)
-        return keep(rows, ~(wrong | keyless))
+        return keyless
+
+    def _named(self, rows: DecodedRows, names: Sequence[str]) -> dict[str, pa.Array]:
+        columns = {name: rows.columns[self.given.index[name]] for name in names if name in self.given.index}
+        return columns | event_columns(names, self.given, rows.opcode, rows.flags)
+
+    def _bad_rows(self, rows: DecodedRows, refused: Sequence[Refused]) -> list[tuple[BadRow, str]]:
+        places = np.array([each.row for each in refused], np.int64)
+        texts = event_texts(self.given, rows.opcode[places], [column.take(pa.array(places)) for column in rows.columns])
+        found = []
+        for each, text in zip(refused, texts, strict=True):
+            row = BadRow(int(rows.message[each.row]), int(rows.index[each.row]), each.reason, each.message, text)
+            found.append((row, self.window))
+        return found
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """A filter window: an event passes if the condition is true."""
-
-    schema: Schema
-    condition: CompiledExpression
-
-    def run(self, rows: DecodedRows, bad: list[BadRow]) -> DecodedRows:
-        columns = named_columns(rows, self.schema, self.condition.fields)
-        values, failures = self.condition.evaluate(columns, len(rows.message))
-        for failure in failures:
-            refuse(rows, np.array([failure.row]), failure.reason, failure.message, self.schema, bad)
-        passes = np.zeros(len(rows.message), np.bool_)
-        passes[true_rows(values)] = True
-        return keep(rows, passes)
+def event_columns(names: Sequence[str], given: Schema, opcode: UInt8s, flags: UInt8s) -> dict[str, pa.Array]:
+    """Those of `names` that are opcode or flags, where no field of `given` has the name (A26)."""
+    found: dict[str, pa.Array] = {}
+    if OPCODE_FIELD in names and OPCODE_FIELD not in given.index:
+        found[OPCODE_FIELD] = opcode_letters(opcode)
+    if FLAGS_FIELD in names and FLAGS_FIELD not in given.index:
+        found[FLAGS_FIELD] = flag_letters(flags)
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class Projection:
-    """A compute window: one event out per event in."""
-
-    given: Schema
-    assignments: Assignments
-
-    def run(self, rows: DecodedRows, bad: list[BadRow]) -> DecodedRows:
-        columns = named_columns(rows, self.given, self.assignments.fields)
-        outputs: list[pa.Array] = []
-        refused = np.zeros(len(rows.message), np.bool_)
-        for output in self.assignments.outputs:
-            if output.passed_field in self.given.index:
-                outputs.append(rows.columns[self.given.index[output.passed_field]])
-                continue
-            values, failures = output.evaluate(columns, len(rows.message))
-            outputs.append(values)
-            for failure in failures:
-                if not refused[failure.row]:
-                    refuse(rows, np.array([failure.row]), failure.reason, failure.message, self.given, bad)
-                refused[failure.row] = True
-        return keep(DecodedRows(rows.message, rows.index, rows.opcode, rows.flags, outputs), ~refused)
-
-
-Step: TypeAlias = Admission | Selection | Projection
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Chain:
-    """Windows one after another. `schema`: that of the last one."""
+    """Windows one after another, a source first. `schema`: that of the last one."""
 
-    steps: tuple[Step, ...]
+    windows: tuple[HeadWindow, ...]
     schema: Schema
 
-    def run(self, rows: DecodedRows) -> tuple[DecodedRows, list[BadRow]]:
-        """What comes out, and the events that a window could not take. Elementwise."""
-        bad: list[BadRow] = []
-        for step in self.steps:
-            rows = step.run(rows, bad)
+    def run(self, rows: DecodedRows) -> tuple[DecodedRows, list[tuple[BadRow, str]]]:
+        """What comes out, and the events that a window could not take, with its name. Elementwise."""
+        bad: list[tuple[BadRow, str]] = []
+        for window in self.windows:
+            rows = window.run(rows, bad)
         return rows, bad
-
-
-def compile_chain(resolved: Resolved, windows: Sequence[WindowId]) -> Chain:
-    """The chain of these windows, the source first; ProjectError with all mistakes of their expressions."""
-    source = resolved.window(windows[0])
-    assert isinstance(source.window, SourceWindow)
-    steps: list[Step] = [Admission(str(source.id), source.schema, source.window.accepts)]
-    mistakes: list[Mistake] = []
-    given = source.schema
-    for window_id in windows[1:]:
-        window = resolved.window(window_id)
-        try:
-            if isinstance(window.window, ComputeWindow):
-                steps.append(Projection(given, compile_compute(window, given)))
-            else:
-                steps.append(Selection(given, compile_filter(window, given)))
-        except ProjectError as error:
-            mistakes += error.mistakes
-        given = window.schema
-    if mistakes:
-        raise ProjectError(resolved.project.name, mistakes)
-    return Chain(tuple(steps), given)
-
-
-def named_columns(rows: DecodedRows, schema: Schema, names: Sequence[str]) -> Mapping[str, pa.Array]:
-    """The columns that expressions read, by name."""
-    columns: dict[str, pa.Array] = {}
-    for name in names:
-        if name in schema.index:
-            columns[name] = rows.columns[schema.index[name]]
-        elif name == OPCODE_FIELD:
-            columns[name] = opcode_letters(rows.opcode)
-        elif name == FLAGS_FIELD:
-            columns[name] = flag_letters(rows.flags)
-    return columns
-
-
-def keep(rows: DecodedRows, mask: Bools) -> DecodedRows:
-    if mask.all():
-        return rows
-    columns = [column.filter(pa.array(mask)) for column in rows.columns]
-    return DecodedRows(rows.message[mask], rows.index[mask], rows.opcode[mask], rows.flags[mask], columns)
-
-
-def refuse(rows: DecodedRows, places: npt.NDArray[np.int64], reason: str, sentence: str, schema: Schema, bad: list[BadRow]) -> None:
-    for row in places.tolist():
-        shown = [OPCODE_LETTER[Opcode(int(rows.opcode[row]))]]
-        shown += ["" if not c[row].is_valid else str(c[row]) for c in rows.columns[: len(schema)]]
-        text = ",".join(shown)[:BAD_TEXT_LENGTH_MAX]
-        bad.append(BadRow(int(rows.message[row]), int(rows.index[row]), reason, sentence, text))

@@ -124,7 +124,7 @@ def _run(
 ) -> tuple[list[Chunk | None], list[tuple[BadEvent, str]]]:
     """Output chunk of each node (None: it runs in the head), and all bad events with their windows, by rank."""
     chunks: list[Chunk | None] = []
-    bad = _bad_rows(plan, batch, door)
+    bad = _bad_rows(batch, door)
     entering = {node: topic for topic, node in enumerate(plan.entries)}
     for i, node in enumerate(plan.nodes):
         topic = entering.get(i)
@@ -141,16 +141,15 @@ def _run(
     return chunks, bad
 
 
-def _bad_rows(plan: Plan, batch: pa.RecordBatch, door: Door) -> list[tuple[BadEvent, str]]:
-    """What the head could not decode."""
+def _bad_rows(batch: pa.RecordBatch, door: Door) -> list[tuple[BadEvent, str]]:
+    """What the head refused."""
     rank = np.flatnonzero(door.kind == RowKind.BAD)
     if len(rank) == 0:
         return []
     rows = pc.take(batch.column("bad"), pa.array(rank)).to_pylist()
-    windows = [str(plan.resolved.sources[topic]) for topic in door.positions.topics[rank].tolist()]
     return [
-        (BadEvent(at, str(row["reason"]), str(row["message"]), str(row["text"])), window)
-        for at, row, window in zip(rank.tolist(), rows, windows, strict=True)
+        (BadEvent(at, str(row["reason"]), str(row["message"]), str(row["text"])), str(row["window"]))
+        for at, row in zip(rank.tolist(), rows, strict=True)
     ]
 
 

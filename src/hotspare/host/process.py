@@ -221,7 +221,7 @@ class EngineProcess:
         warm_up()
         start = self.group.start()
         publish_metadata(self._bus, self._options.prefix, describe(self._plan.resolved, self._options.prefix))
-        check_at_start(self._bus, self._store, self._options.prefix, self._plan.resolved, self._options.settings, self._log)
+        check_at_start(self._bus, self._store, self._options.prefix, self._plan, self._options.settings, self._log)
         note_sources(self._bus, [partition for _, partition in self.topics.partitions])
         warn_of_deviations(self._bus, [each.name for each in self.topics.inbound], self.topics.output_topics, self._log)
         runner = self._runner()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from hotspare.bus.contract import Bus
 from hotspare.bus.naming import group_name, inbound_topic
+from hotspare.engine.plan import Plan
 from hotspare.errors import BusError, StoreError, TopicMissing
 from hotspare.ha.settings import GroupSettings
 from hotspare.model.project import WindowId
@@ -45,18 +46,19 @@ def check_newest_snapshot(store: Store, group: str, retention_ms: Mapping[Window
     return tuple(finding for finding in findings if finding is not None)
 
 
-def check_at_start(bus: Bus, store: Store, prefix: str, resolved: Resolved, settings: GroupSettings, log: Log) -> None:
+def check_at_start(bus: Bus, store: Store, prefix: str, plan: Plan, settings: GroupSettings, log: Log) -> None:
     """Log what an operator should know. BusError where a topic keeps its messages so short that no engine could join again.
 
     A bus or a store that does not answer stops nobody: whether the messages that this engine needs are there is checked apart.
     """
+    resolved = plan.resolved
     try:
         retentions = topic_retentions(bus, prefix, resolved)
         age = check_newest_snapshot(store, group_name(prefix, resolved.project.name), retentions, time.time_ns() // 1000)
     except (BusError, StoreError) as error:
         log.event(LogEvent.RETENTION_WARNING, f"the retention of the topics was not compared with anything: {error.message}")
         return
-    for finding in (*check_retention(resolved, retentions, snapshot_reach(settings)), *age):
+    for finding in (*check_retention(resolved, plan.keeping, retentions, snapshot_reach(settings)), *age):
         if finding.severity is Severity.REFUSAL:
             raise BusError(finding.message, hint=finding.hint)
         if finding.severity is Severity.WARNING:

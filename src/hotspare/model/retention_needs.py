@@ -8,7 +8,7 @@ windows remember. Time by a field of the events is taken to run as the bus's clo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -17,7 +17,6 @@ from hotspare.model.project import (
     CalculateWindow,
     CopyWindow,
     FunctionalWindow,
-    IndexType,
     KeyOrigin,
     Retention,
     RetentionKind,
@@ -83,8 +82,11 @@ class SnapshotReach:
         return (self.kept + 1) * self.interval_ms
 
 
-def retention_needs(resolved: Resolved) -> tuple[Need, ...]:
-    """What each window asks of the topic that its events come from, in order of evaluation. Stateless windows ask nothing."""
+def retention_needs(resolved: Resolved, keeping: Collection[WindowId]) -> tuple[Need, ...]:
+    """What each window asks of the topic that its events come from, in order of evaluation. Stateless windows ask nothing.
+
+    `keeping`: the windows that remember rows (`engine.plan.Plan.keeping`).
+    """
     source_of: dict[WindowId, WindowId] = {}
     bounded: dict[WindowId, bool] = {}
     needs: list[Need] = []
@@ -92,16 +94,18 @@ def retention_needs(resolved: Resolved) -> tuple[Need, ...]:
         above = window.inputs[0][0] if window.inputs else None
         source = source_of[window.id] = window.id if above is None else source_of[above]
         is_input_bounded = above is not None and bounded[above]
-        needs += [replace(need, source=source) for need in (*_of_numbers(window), *_of_rows(window))]
-        bounded[window.id] = is_input_bounded or (_keeps_rows(window) and _retention(window) is not None)
-        if _keeps_rows(window) and not bounded[window.id]:
+        needs += [replace(need, source=source) for need in (*_of_numbers(window), *_of_rows(window, keeping))]
+        bounded[window.id] = is_input_bounded or (window.id in keeping and _retention(window) is not None)
+        if window.id in keeping and not bounded[window.id]:
             needs.append(Need(source, window.id, Memory.EVERYTHING, 0, "keeps its rows for ever"))
     return tuple(needs)
 
 
-def check_retention(resolved: Resolved, retention_ms: Mapping[WindowId, int], snapshots: SnapshotReach) -> tuple[Finding, ...]:
+def check_retention(
+    resolved: Resolved, keeping: Collection[WindowId], retention_ms: Mapping[WindowId, int], snapshots: SnapshotReach
+) -> tuple[Finding, ...]:
     """What is to be said of topics that forget messages after `retention_ms`, by source window; others forget nothing."""
-    needs = retention_needs(resolved)
+    needs = retention_needs(resolved, keeping)
     findings: list[Finding] = []
     for source in resolved.sources:
         if source in retention_ms:
@@ -140,10 +144,10 @@ def _of_numbers(window: ResolvedWindow) -> Iterator[Need]:
             yield _need(window, Memory.EVERYTHING, 0, "sums up everything that came")
 
 
-def _of_rows(window: ResolvedWindow) -> Iterator[Need]:
+def _of_rows(window: ResolvedWindow, keeping: Collection[WindowId]) -> Iterator[Need]:
     """What a retention lets a window remember."""
     retention = _retention(window)
-    if retention is None or not _keeps_rows(window):
+    if retention is None or window.id not in keeping:
         return
     if retention.kind in _BY_COUNT:
         yield _need(window, Memory.COUNT, retention.limit, f"holds {retention.limit} rows")
@@ -165,15 +169,6 @@ def _retention(window: ResolvedWindow) -> Retention | None:
 
 def _counts(window: FunctionalWindow) -> bool:
     return any(_COUNTER.search(expression.text) for _, expression in window.functions)
-
-
-def _keeps_rows(window: ResolvedWindow) -> bool:
-    declared = window.window
-    if declared.index is IndexType.EMPTY:
-        return False
-    if isinstance(declared, FunctionalWindow):
-        return _counts(declared)
-    return isinstance(declared, SourceWindow | CopyWindow | CalculateWindow)
 
 
 def _asks_more(need: Need, retention_ms: int) -> bool:

@@ -13,6 +13,7 @@ from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.model.events import Opcode
 from hotspare.model.project import (
+    AcceptedOpcodes,
     ContinuousQuery,
     CopyWindow,
     Edge,
@@ -42,10 +43,16 @@ ROWS = st.lists(
 )
 
 
-def plan_of(window: Window, *, retention: Retention | None = None, index: IndexType = IndexType.HASH) -> Plan:
+def plan_of(
+    window: Window,
+    *,
+    retention: Retention | None = None,
+    index: IndexType = IndexType.HASH,
+    accepts: AcceptedOpcodes = AcceptedOpcodes.ANY,
+) -> Plan:
     """source -> kept (a copy, that may forget) -> the window, published."""
     windows: tuple[Window, ...] = (
-        SourceWindow(name="source", schema=GIVEN, index=index),
+        SourceWindow(name="source", schema=GIVEN, index=index, accepts=accepts),
         CopyWindow(name="kept", retention=retention, index=index, publication=Publication.PUBLISHED),
         window,
     )

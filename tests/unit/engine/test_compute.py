@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from hotspare.engine.changelog import RELATION
 from hotspare.engine.chunk import Chunk, Timeline
 from hotspare.engine.head import Head
 from hotspare.engine.operators.compute import ComputeOperator
+from hotspare.engine.operators.contract import Input
 from hotspare.engine.pages import Page
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
@@ -65,7 +67,7 @@ def test_a_bad_event_names_window_field_and_what_failed() -> None:
 def test_fields_that_pass_are_the_very_same_arrays() -> None:
     """Identity computes are near free."""
     identity = window("v", "s", schema=GIVEN)
-    operator = ComputeOperator(ResolvedWindow(WindowId("cq", "made"), identity, GIVEN, ()), [GIVEN])
+    operator = ComputeOperator(ResolvedWindow(WindowId("cq", "made"), identity, GIVEN, ()), [Input(GIVEN, RELATION)])
     chunk = Chunk(
         np.arange(3), np.full(3, 1, np.uint8), np.full(3, 1, np.uint8), np.arange(9).reshape(3, 3), np.ones((3, 3), np.bool_)
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 
@@ -68,8 +70,21 @@ def test_a_filter_on_flags_drops_exactly_retention_deletes() -> None:
     assert [(o, f) for o, f, _ in found.out["cq/passed"]] == [pair for pair in kept if pair[1] != Flag.RETENTION]
 
 
-def test_unresolved_events_pass_one_by_one() -> None:
-    found = fed(plan_of(window("v > 3"), index=IndexType.EMPTY), ["u,n,1,5,a", "p,n,1,1,a", "d,n,1,9,a", "p,n,2,7,a"])
+def test_published_events_are_resolved_by_the_index() -> None:
+    """A10-A12: with the old rows, those that did not pass as well."""
+    rows = ["p,n,1,5,a", "p,n,1,1,a", "u,p,1,,b", "u,p,1,9,", "d,n,1,,", "u,n,2,7,a"]
+    found = fed(plan_of(window("v > 3"), index=IndexType.EMPTY), rows)
+    changes = [(INS, (1, 5, "a")), (DEL, (1, 5, "a")), (INS, (1, 9, "b")), (DEL, (1, 9, "b"))]
+    assert [(opcode, row) for opcode, _, row in found.out["cq/passed"]] == changes
+    assert found.bad == [(5, "key-unknown", "cq/passed")]
+
+
+def test_without_an_index_published_events_pass_by_their_keys_alone() -> None:
+    """A14: of another field, nobody knows what it was before an update."""
+    with pytest.raises(ProjectError, match="events as they are published"):
+        plan_of(replace(window("v > 3"), index=IndexType.EMPTY), index=IndexType.EMPTY)
+    plan = plan_of(replace(window("k <> 2"), index=IndexType.EMPTY), index=IndexType.EMPTY)
+    found = fed(plan, ["u,n,1,5,a", "p,n,2,1,a", "d,n,1,9,a", "p,n,3,7,a"])
     assert [opcode for opcode, _, _ in found.out["cq/passed"]] == [Opcode.UPDATE, Opcode.DELETE, Opcode.UPSERT]
 
 

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from hotspare.engine.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.errors import ProjectError
-from hotspare.model.project import Dialect, Expression, FunctionalWindow, IndexType, Publication, Retention, RetentionKind
+from hotspare.model.project import (
+    AcceptedOpcodes,
+    Dialect,
+    Expression,
+    FunctionalWindow,
+    IndexType,
+    Publication,
+    Retention,
+    RetentionKind,
+)
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from tests.unit.engine.changelogs import ROWS, fed, plan_of, raw, relation_of
 
@@ -96,10 +105,12 @@ def test_without_a_counter_nothing_is_kept() -> None:
 
 
 def test_pi_empty_keeps_nothing() -> None:
-    """A14: the number of a delete cannot be known then."""
-    plan = plan_of(window(index=IndexType.EMPTY))
-    found = fed(plan, ["i,n,7,3,ab", "d,n,7,,", "i,n,8,3,x"])
-    assert [(opcode, row[2]) for opcode, _, row in found.out["cq/made"]] == [(1, 1), (4, None), (1, 2)]
+    """A14: the number of a delete cannot be known then, so only inserts can be counted."""
+    with pytest.raises(ProjectError, match=r"computes from eventCounter\(\) and has the index pi_EMPTY"):
+        plan_of(window(index=IndexType.EMPTY))
+    plan = plan_of(window(index=IndexType.EMPTY), index=IndexType.EMPTY, accepts=AcceptedOpcodes.INSERT_ONLY)
+    found = fed(plan, ["i,n,7,3,ab", "i,n,7,4,", "i,n,8,3,x"])
+    assert [(opcode, row[2]) for opcode, _, row in found.out["cq/made"]] == [(1, 1), (1, 2), (1, 3)]
     assert [set(node.operator.open().parts) for node in plan.nodes if node.operator.id.window == "made"] == [{"counter"}]
 
 

@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotspare.engine.batch import ARROW_TYPE
-from hotspare.engine.lanes import TEXT_LENGTH_MAX, row_text, to_arrow, to_lane, to_lanes
+from hotspare.engine.codec.csv_split import BAD_TEXT_LENGTH_MAX
+from hotspare.engine.event_texts import event_texts
+from hotspare.engine.lanes import to_arrow, to_arrow_columns, to_lane, to_lanes
 from hotspare.engine.strings import StringTable
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 
@@ -51,11 +53,20 @@ def test_columns() -> None:
     lanes, valid = to_lanes([pa.array(["a", None]), pa.array([None, 1.5])], schema, strings)
     assert valid.tolist() == [[True, False], [False, True]]
     assert lanes.view(np.float64)[1, 1] == 1.5
-    assert row_text(schema, lanes[1], valid[1], 3, strings) == "P,,1.5"
+    columns = to_arrow_columns(lanes, valid, schema, strings)
+    assert event_texts(schema, np.array([1, 3], np.uint8), columns) == ["I,a,", "P,,1.5"]
 
 
-def test_row_text_is_bounded() -> None:
-    schema = Schema((Field("k", FieldType.STRING, KeyRole.KEY),))
-    strings = StringTable()
-    lanes, valid = to_lanes([pa.array(["x" * 10_000])], schema, strings)
-    assert len(row_text(schema, lanes[0], valid[0], 1, strings)) == TEXT_LENGTH_MAX
+def test_texts_of_events() -> None:
+    """Times are numbers, blobs hexadecimal, null is empty; at most so many characters."""
+    values = [pa.array([1, None]), pa.array([2.5, -0.0]), pa.array(["x" * 10_000, ""]), pa.array([b"\x00\xff", b""])]
+    values += [pa.array([5, None], ARROW_TYPE[type_]) for type_ in (FieldType.DATE, FieldType.STAMP)]
+    values.append(pa.array([decimal.Decimal("1.5"), None], ARROW_TYPE[FieldType.MONEY]))
+    types = (FieldType.INT64, FieldType.DOUBLE, FieldType.STRING, FieldType.BLOB, FieldType.DATE, FieldType.STAMP, FieldType.MONEY)
+    schema = Schema(tuple(Field(f"f{i}", type_) for i, type_ in enumerate(types)))
+    first, second = event_texts(schema, np.array([4, 6], np.uint8), values)
+    assert (len(first), second) == (BAD_TEXT_LENGTH_MAX, "UB,,-0.0,,,,,")
+    (short,) = event_texts(
+        schema, np.array([4], np.uint8), [value.slice(0, 1) if i != 2 else pa.array(["a,b"]) for i, value in enumerate(values)]
+    )
+    assert short == "D,1,2.5,a,b,00ff,5,5,1.5000"

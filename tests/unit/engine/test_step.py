@@ -114,9 +114,9 @@ project: p
 queries:
   cq:
     windows:
-      source: {type: source, index: empty, schema: "id*:int64,x:double"}
-      kept: {type: filter, condition: x > 1}
-      doubled: {type: compute, schema: "id*:int64,y:double", outputs: {y: 2 * x}}
+      source: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,x:double"}
+      kept: {type: filter, index: empty, condition: x > 1}
+      doubled: {type: compute, index: empty, schema: "id*:int64,y:double", outputs: {y: 2 * x}}
       copied: {type: copy}
     edges: [source -> kept, kept -> doubled, doubled -> copied]
 """
@@ -142,8 +142,8 @@ project: p
 queries:
   cq:
     windows:
-      source: {type: source, index: empty, schema: "id*:int64,x:double"}
-      some: {type: filter, condition: x > 1}
+      source: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,at:stamp,x:double"}
+      some: {type: filter, index: empty, condition: 10 / x > 1}
       kept: {type: copy}
     edges: [source -> some -> kept]
 """
@@ -151,7 +151,10 @@ queries:
         compile_plan(load_text(t).resolved) for t in (text, text.replace("    windows", "    trace: [some, kept]\n    windows"))
     )
     assert plain.head_chains != traced.head_chains
-    messages = (Message(5, "source", "I,N,1,1 | I,N,2,2"), Message(6, "source", "I,N,x,1 | U,N,2,3"))
+    messages = (
+        Message(5, "source", "I,N,1,9,20 | I,N,2,9,2"),
+        Message(6, "source", "I,N,x,9,1 | U,N,2,9,3 | I,N,3,9,0 | I,N,,9,1 | I,N,4,9,5 | I,N,5,9,50"),
+    )
     seen: list[tuple[str, str]] = []
 
     def on_trace(window: str, events: pa.RecordBatch) -> None:
@@ -159,7 +162,8 @@ queries:
 
     with_trace, without = Pipeline.fresh(traced, on_trace), Pipeline.fresh(plain)
     assert with_trace.feed(decoded(traced, *messages)) == without.feed(decoded(plain, *messages))
-    assert seen == [("cq/some", "I,N,2,2\nU,N,2,3\n"), ("cq/kept", "I,N,2,2\nUB,N,2,3\nD,N,2,2\n")]
+    rows = "I,N,2,9,2\nI,N,4,9,5\n"
+    assert seen == [("cq/some", rows), ("cq/kept", rows)]
     frozen, other = with_trace.freeze(), without.freeze()
     assert (frozen.header, dict(frozen.pages())) == (other.header, dict(other.pages()))
     restored = Pipeline.restore(traced, other.header, dict(other.pages()))

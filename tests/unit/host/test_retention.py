@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from hotspare.bus.memory import BusFault, BusOperation, MemoryBus, MemoryBusClient
 from hotspare.cli.main import app
+from hotspare.engine.plan import compile_plan
 from hotspare.errors import BusError
 from hotspare.ha.settings import GroupSettings
 from hotspare.host.retention import check_at_start, check_newest_snapshot, topic_retentions
@@ -30,7 +31,8 @@ queries:
       seen: {type: copy, index: empty}
     edges: [orders -> kept, clicks -> seen]
 """
-RESOLVED = load_text(TEXT).resolved
+PLAN = compile_plan(load_text(TEXT).resolved)
+RESOLVED = PLAN.resolved
 ORDERS = "p.shop.cq.orders.I"
 SECOND_US = 1_000_000
 
@@ -49,7 +51,7 @@ def bus() -> MemoryBus:
 
 def started(bus: MemoryBusClient, lines: io.StringIO, store: MemoryStore | None = None, interval_ms: int = 5_000) -> list[str]:
     """What an engine that starts would log."""
-    check_at_start(bus, store or MemoryStore(), "p", RESOLVED, GroupSettings(snapshot_interval_ms=interval_ms), Log())
+    check_at_start(bus, store or MemoryStore(), "p", PLAN, GroupSettings(snapshot_interval_ms=interval_ms), Log())
     logged = [json.loads(line) for line in lines.getvalue().splitlines()]
     assert {line["event"] for line in logged} <= {LogEvent.RETENTION_WARNING.label}
     return [line["message"] for line in logged]

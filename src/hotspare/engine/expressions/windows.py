@@ -28,12 +28,6 @@ class Assignments:
 
     outputs: tuple[CompiledExpression, ...]
 
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """Names that the expressions which compute something read, each once."""
-        computing = [output for output in self.outputs if not output.passed_field]
-        return tuple(dict.fromkeys(name for output in computing for name in output.fields))
-
 
 def compile_compute(window: ResolvedWindow, given: Schema) -> Assignments:
     """Keys by name, the other fields by the expressions in their order (A24). ProjectError with all mistakes."""

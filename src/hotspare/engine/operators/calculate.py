@@ -1,8 +1,9 @@
 """Calculate window with the algorithm Summary (SPEC A39): each row that comes or changes is one observation.
 
 Retention deletes and other deletes pass with the values that were put out for their row, and leave the observations alone. The new
-values of an update are a new observation. With index pi_EMPTY nothing is stored, so a delete carries the fields that it came with,
-and its statistics are null.
+values of an update are a new observation. Published events are resolved against an index of input rows before. Without an index
+(pi_EMPTY) a window observes inserts only: it could not say what it put out for a row that is deleted. Nothing is kept either where
+every row is an insert of a key of its own.
 
 An output is converted to its field's type by dropping the fraction. What does not fit is null, and a bad event says so.
 """
@@ -14,19 +15,21 @@ from typing import cast
 
 import numpy as np
 
+from hotspare.engine.changelog import Keys, Opcodes
 from hotspare.engine.chunk import Bools, Chunk, Int64s, Timeline
 from hotspare.engine.kernels.columns import certain_rows, pick_columns
-from hotspare.engine.operators.contract import Applied, BadEvent, BadReason, Inserts, Operator
-from hotspare.engine.operators.keyed import bad_event, refusals, relation_of
+from hotspare.engine.operators.contract import Applied, BadEvent, BadReason, Input, Operator
+from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
+from hotspare.engine.operators.rowwise import GIVEN, ROWS, forgetful, unresolved
 from hotspare.engine.pages import Page
 from hotspare.engine.relation import Relation
+from hotspare.engine.stateless import Refused
 from hotspare.engine.strings import StringTable
 from hotspare.engine.summary import All, Basis, Newest
 from hotspare.model.algorithms import SUMMARY_INPUT, SUMMARY_WINDOW_LENGTH
-from hotspare.model.events import Opcode
 from hotspare.model.project import CalculateWindow, IndexType
 from hotspare.model.resolve import ResolvedWindow
-from hotspare.model.types import FieldType, Schema
+from hotspare.model.types import FieldType
 
 _LIMIT: dict[FieldType, tuple[float, float]] = {
     FieldType.INT32: (-(2.0**31) - 1.0, 2.0**31),
@@ -38,11 +41,19 @@ _LIMIT: dict[FieldType, tuple[float, float]] = {
 class CalculateOperator(Operator):
     """Fields that no output is mapped to pass through by name."""
 
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Schema]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         super().__init__(window, inputs)
         declared = cast(CalculateWindow, window.window)
-        (entry,) = self.inputs
-        self._keeps = declared.index is not IndexType.EMPTY
+        self._entry = entry = self.inputs[0].schema
+        given = self.inputs[0].changelog
+        if declared.index is IndexType.EMPTY and given.opcodes is Opcodes.PUBLISHED:
+            raise unresolved(window)
+        if declared.index is IndexType.EMPTY and given.opcodes is Opcodes.RESOLVED:
+            raise forgetful(window, "computes statistics", "read inserts only")
+        self._resolves = given.opcodes is Opcodes.PUBLISHED
+        self._keys = given.computed_from().keys
+        self._keeps = declared.index is not IndexType.EMPTY and not given.is_distinct
+        self.leaving = given if declared.index is IndexType.EMPTY else given.indexed()
         self._observed = entry.index[dict(declared.input_map)[SUMMARY_INPUT]]
         self._observes_double = entry.fields[self._observed].type is FieldType.DOUBLE
         self._outputs = tuple((output, self.schema.index[name]) for output, name in declared.output_map)
@@ -56,28 +67,35 @@ class CalculateOperator(Operator):
     def open(self) -> Page:
         page = Page({"observations": Newest(self._length) if self._length else All()})
         if self._keeps:
-            page.parts["rows"] = relation_of(self.schema, inserts=self.inserts)
+            page.parts[ROWS] = relation_of(self.schema, keys=self._keys)
+        if self._resolves:
+            page.parts[GIVEN] = relation_of(self._entry)
         return page
 
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
         (given,) = inputs
+        bad: list[BadEvent] = []
+        if self._resolves:
+            resolved = cast(Relation, page.parts[GIVEN]).change(given, timeline)
+            bad += refusals(resolved, given, self._entry, strings)
+            given = resolved.chunk
         observations = cast("Newest | All", page.parts["observations"])
         chunk = self._laid_out(given)
         if not self._keeps:
-            rows = np.flatnonzero((chunk.opcode != Opcode.DELETE) & (chunk.opcode != Opcode.SAFE_DELETE))
-            bad = self._write(self._observe(observations, given, rows), chunk.lanes, chunk.valid, rows, rows, given, strings)
+            rows = np.arange(len(given))
+            bad += self._write(self._observe(observations, given, rows), chunk.lanes, chunk.valid, rows, rows, given, strings)
             return Applied(chunk, bad)
-        relation = cast(Relation, page.parts["rows"])
+        relation = cast(Relation, page.parts[ROWS])
         certain = self._certain(given)
         if certain is not None:
             basis = self._observe(observations, given, certain)
-            bad = self._write(basis, chunk.lanes, chunk.valid, certain, certain, given, strings)
+            written = self._write(basis, chunk.lanes, chunk.valid, certain, certain, given, strings)
             change = relation.change(chunk, timeline)
-            bad = refusals(change, given, self.inputs[0], strings) + bad
+            bad += refusals(change, given, self._entry, strings) + written
             return Applied(change.chunk, sorted(bad, key=lambda event: event.rank))
         resolution = relation.apply(chunk, timeline)
         rows, slots = resolution.arrived()
-        bad = refusals(resolution, given, self.inputs[0], strings)
+        bad += refusals(resolution, given, self._entry, strings)
         if len(rows):
             basis = self._observe(observations, given, rows)
             bad += self._write(basis, relation.lanes, relation.valid, slots, rows, given, strings)
@@ -85,7 +103,7 @@ class CalculateOperator(Operator):
 
     def _certain(self, given: Chunk) -> Int64s | None:
         """The rows that are sure to come, where that can be known before the index is asked; else None."""
-        if self.inserts is not Inserts.NEW_KEYS:
+        if self._keys is Keys.ANY:
             return None
         rows = np.empty(len(given), np.int64)
         count = int(certain_rows(given.opcode, given.valid, self._given_keys, rows))
@@ -107,18 +125,16 @@ class CalculateOperator(Operator):
         self, basis: Basis, lanes: Int64s, valid: Bools, at: Int64s, rows: Int64s, given: Chunk, strings: StringTable
     ) -> list[BadEvent]:
         """Write the mapped statistics to `lanes[at]`; report those that do not fit their field."""
-        bad: list[BadEvent] = []
+        refused: list[Refused] = []
         for output, column in self._outputs:
             values = basis.statistic(output)
             defined = ~np.isnan(values)
             lane, fits = _to_lane(np.where(defined, values, 0.0), self.schema.fields[column].type)
             lanes[at, column] = np.where(fits, lane, 0)
             valid[at, column] = defined & fits
-            for row in rows[~fits].tolist():
-                name = self.schema.fields[column].name
-                message = f"{output} does not fit the field {name}, which is null instead"
-                bad.append(bad_event(given, row, BadReason.NUMBER_RANGE, self.inputs[0], strings, message))
-        return bad
+            message = f"{output} does not fit the field {self.schema.fields[column].name}, which is null instead"
+            refused += [Refused(row, BadReason.NUMBER_RANGE, message) for row in rows[~fits].tolist()]
+        return bad_events(refused, given, self._entry, strings)
 
 
 def _to_lane(values: np.ndarray[tuple[int], np.dtype[np.float64]], type_: FieldType) -> tuple[Int64s, Bools]:

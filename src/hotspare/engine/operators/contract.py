@@ -11,33 +11,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
 
+from hotspare.engine.bad_reasons import BadReason as BadReason
+from hotspare.engine.changelog import Changelog
 from hotspare.engine.chunk import Chunk, Timeline
 from hotspare.engine.pages import Page
+from hotspare.engine.stateless import Admission, Work
 from hotspare.engine.strings import StringTable
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.types import Schema
-
-
-class BadReason(StrEnum):
-    """Why an event was refused. The values are stable: scripts match on them."""
-
-    NOT_INSERT = "not-insert"
-    """Another opcode at an insert-only window (A15)."""
-    OPCODE = "opcode"
-    """An opcode that only leaves windows: update block."""
-    NULL_KEY = "null-key"
-    NULL_TIME = "null-time"
-    """The field that retention takes its time from is null."""
-    KEY_EXISTS = "key-exists"
-    """Insert of a key that is there."""
-    KEY_UNKNOWN = "key-unknown"
-    """Update or delete of a key that is not there."""
-    NUMBER_RANGE = "number-range"
-    """A computed number does not fit its field."""
-    EXPRESSION = "expression"
-    """An expression failed on this event, as ANSI semantics want."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,29 +40,29 @@ class Applied:
     bad: list[BadEvent] = field(default_factory=list)
 
 
-class Inserts(Enum):
-    """What is known of the inserts that come to a window; its index may use it."""
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What comes to a window: events of a schema, and what is known of them."""
 
-    ANY = "any"
-    NEW_KEYS = "new-keys"
-    """Never a key that is there: the input is a keyed relation, or generates its keys."""
+    schema: Schema
+    changelog: Changelog
 
 
 class Operator(ABC):
-    """A window at work. `schema` is that of its output; `inserts` is set by whoever builds it, before `open`."""
+    """A window at work. `schema` is that of its output, and `leaving` what is known of it."""
 
-    inserts: Inserts = Inserts.ANY
+    leaving: Changelog
 
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Schema]) -> None:
-        """Subclasses compile here; ProjectError with all mistakes that only show now."""
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+        """Subclasses compile here; ProjectError with all mistakes that only show now, such as that the window cannot be right."""
         self.id = window.id
         self.schema = window.schema
         self.inputs = tuple(inputs)
 
     @property
-    def can_drop(self) -> bool:
-        """Whether a row that comes may fail to come out."""
-        return False
+    def in_head(self) -> Work | Admission | None:
+        """What the head does in its stead, where each event is worked on by itself and nothing is remembered; else None."""
+        return None
 
     def open(self) -> Page:
         """A fresh page. Override where the window has state; `load` of a part of it restores."""

@@ -6,27 +6,30 @@ from collections.abc import Sequence
 from typing import cast
 
 from hotspare.engine.chunk import Chunk, Timeline
-from hotspare.engine.operators.contract import Applied, Operator
+from hotspare.engine.operators.contract import Applied, Input, Operator
 from hotspare.engine.operators.keyed import apply_relation, relation_of
 from hotspare.engine.pages import Page
 from hotspare.engine.relation import Relation
 from hotspare.engine.strings import StringTable
 from hotspare.model.project import CopyWindow, IndexType
 from hotspare.model.resolve import ResolvedWindow
-from hotspare.model.types import Schema
 
 
 class CopyOperator(Operator):
-    """With index pi_EMPTY it keeps nothing and passes everything."""
+    """With index pi_EMPTY it keeps nothing and passes everything, as it is."""
 
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Schema]) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         super().__init__(window, inputs)
         declared = cast(CopyWindow, window.window)
         self._retention = declared.retention
         self._keeps = declared.index is not IndexType.EMPTY
+        self._given = self.inputs[0].changelog
+        self.leaving = self._given
+        if self._keeps:
+            self.leaving = self._given.indexed() if self._retention is None else self._given.forgotten()
 
     def open(self) -> Page:
-        return Page({"rows": relation_of(self.schema, self._retention, self.inserts)} if self._keeps else {})
+        return Page({"rows": relation_of(self.schema, self._retention, self._given.keys)} if self._keeps else {})
 
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
         (chunk,) = inputs

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from hotspare.engine.changelog import Keys
 from hotspare.engine.chunk import Chunk, Timeline
+from hotspare.engine.event_texts import event_texts
 from hotspare.engine.kernels import relation as k
-from hotspare.engine.lanes import coded_columns, row_text
-from hotspare.engine.operators.contract import Applied, BadEvent, BadReason, Inserts
+from hotspare.engine.lanes import coded_columns, to_arrow_columns
+from hotspare.engine.operators.contract import Applied, BadEvent, BadReason
 from hotspare.engine.relation import KEEP_ALL, Change, Relation, Resolution, RowTime, Shape
+from hotspare.engine.stateless import Refused
 from hotspare.engine.strings import StringTable
 from hotspare.model.project import Retention, RetentionKind
 from hotspare.model.types import FieldType, Schema
@@ -26,23 +31,15 @@ _REASON: dict[int, BadReason] = {
     int(k.REFUSED_KEY_EXISTS): BadReason.KEY_EXISTS,
     int(k.REFUSED_KEY_UNKNOWN): BadReason.KEY_UNKNOWN,
 }
-_MESSAGE: dict[BadReason, str] = {
-    BadReason.NOT_INSERT: "the window takes inserts only",
-    BadReason.OPCODE: "an update block cannot be published",
-    BadReason.NULL_KEY: "a key field is null",
-    BadReason.NULL_TIME: "the field that retention takes its time from is null",
-    BadReason.KEY_EXISTS: "the key to insert exists",
-    BadReason.KEY_UNKNOWN: "the key to update or delete does not exist",
-}
 _DATE_UNIT_US = 1_000_000
 EVENT_TIME_US_MAX = 2**61
 """73,000 years: the difference of two such times is no overflow, whatever an event says."""
 
 
-def relation_of(schema: Schema, retention: Retention | None = None, inserts: Inserts = Inserts.ANY) -> Relation:
-    """A fresh index for rows of `schema`."""
+def relation_of(schema: Schema, retention: Retention | None = None, keys: Keys = Keys.ANY) -> Relation:
+    """A fresh index for rows of `schema`; `keys`: those of the inserts that come."""
     shape = Shape(len(schema), schema.key_indexes, coded_columns(schema))
-    new_keys = 1 if inserts is Inserts.NEW_KEYS else 0
+    new_keys = 0 if keys is Keys.ANY else 1
     if retention is None:
         return Relation(shape, KEEP_ALL._replace(new_keys=new_keys))
     kind = _KIND[retention.kind]
@@ -70,10 +67,16 @@ def apply_relation(
 
 def refusals(done: Change | Resolution, chunk: Chunk, schema: Schema, strings: StringTable) -> list[BadEvent]:
     """Bad events for the rows of `chunk`, which is of `schema`, that were refused."""
-    pairs = zip(done.refused_row.tolist(), done.refused_why.tolist(), strict=True)
-    return [bad_event(chunk, row, _REASON[why], schema, strings) for row, why in pairs]
+    reasons = [_REASON[why] for why in done.refused_why.tolist()]
+    refused = [Refused(row, why, why.sentence) for row, why in zip(done.refused_row.tolist(), reasons, strict=True)]
+    return bad_events(refused, chunk, schema, strings)
 
 
-def bad_event(chunk: Chunk, row: int, reason: BadReason, schema: Schema, strings: StringTable, message: str = "") -> BadEvent:
-    text = row_text(schema, chunk.lanes[row], chunk.valid[row], int(chunk.opcode[row]), strings)
-    return BadEvent(int(chunk.rank[row]), reason, message or _MESSAGE[reason], text)
+def bad_events(refused: Sequence[Refused], chunk: Chunk, schema: Schema, strings: StringTable) -> list[BadEvent]:
+    """Bad events for rows of `chunk`, which is of `schema`."""
+    if not refused:
+        return []
+    rows = np.array([each.row for each in refused], np.int64)
+    texts = event_texts(schema, chunk.opcode[rows], to_arrow_columns(chunk.lanes[rows], chunk.valid[rows], schema, strings))
+    ranks = chunk.rank[rows].tolist()
+    return [BadEvent(rank, each.reason, each.message, text) for rank, each, text in zip(ranks, refused, texts, strict=True)]

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 from hotspare.engine.operators.calculate import CalculateOperator
 from hotspare.engine.operators.compute import ComputeOperator
-from hotspare.engine.operators.contract import Inserts, Operator
+from hotspare.engine.operators.contract import Input, Operator
 from hotspare.engine.operators.copy import CopyOperator
 from hotspare.engine.operators.filter import FilterOperator
 from hotspare.engine.operators.functional import FunctionalOperator
 from hotspare.engine.operators.source import SourceOperator
 from hotspare.model.project import CalculateWindow, ComputeWindow, CopyWindow, FilterWindow, FunctionalWindow, SourceWindow
 from hotspare.model.resolve import ResolvedWindow
-from hotspare.model.types import Schema
 
 OPERATORS: dict[type, type[Operator]] = {
     SourceWindow: SourceOperator,
@@ -25,8 +24,6 @@ OPERATORS: dict[type, type[Operator]] = {
 }
 
 
-def build_operator(window: ResolvedWindow, inputs: Sequence[Schema], inserts: Inserts = Inserts.ANY) -> Operator:
+def build_operator(window: ResolvedWindow, inputs: Sequence[Input]) -> Operator:
     """The operator of a window; ProjectError with the mistakes that only compiling shows."""
-    operator = OPERATORS[type(window.window)](window, inputs)
-    operator.inserts = inserts
-    return operator
+    return OPERATORS[type(window.window)](window, inputs)

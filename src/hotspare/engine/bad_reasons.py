@@ -1,0 +1,40 @@
+"""Why an event is refused by a window, in head and core alike."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class BadReason(StrEnum):
+    """The values are stable: scripts match on them."""
+
+    NOT_INSERT = "not-insert"
+    """Another opcode at an insert-only window (A15)."""
+    OPCODE = "opcode"
+    """An opcode that only leaves windows: update block."""
+    NULL_KEY = "null-key"
+    NULL_TIME = "null-time"
+    """The field that retention takes its time from is null."""
+    KEY_EXISTS = "key-exists"
+    """Insert of a key that is there."""
+    KEY_UNKNOWN = "key-unknown"
+    """Update or delete of a key that is not there."""
+    NUMBER_RANGE = "number-range"
+    """A computed number does not fit its field."""
+    EXPRESSION = "expression"
+    """An expression failed on this event, as ANSI semantics want."""
+
+    @property
+    def sentence(self) -> str:
+        """What is said of the event; "" where it depends on the expression."""
+        return _SENTENCE.get(self, "")
+
+
+_SENTENCE: dict[BadReason, str] = {
+    BadReason.NOT_INSERT: "the window takes inserts only",
+    BadReason.OPCODE: "an update block cannot be published",
+    BadReason.NULL_KEY: "a key field is null",
+    BadReason.NULL_TIME: "the field that retention takes its time from is null",
+    BadReason.KEY_EXISTS: "the key to insert exists",
+    BadReason.KEY_UNKNOWN: "the key to update or delete does not exist",
+}

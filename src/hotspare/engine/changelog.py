@@ -1,0 +1,65 @@
+"""What is known of the events that leave a window, before any has come: it decides who needs an index, and what cannot be right.
+
+    published   opcodes as somebody wrote them: an update without old values, an upsert, a partial update, a delete of a key alone
+    inserts     nothing but inserts
+    resolved    inserts, update blocks with old values, deletes with the values that were put out (SPEC A10-A12)
+
+Whoever computes from rows can be right about resolved events and about inserts. Published events are resolved by an index (A14): it
+knows the row that an update changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Opcodes(Enum):
+    PUBLISHED = "published"
+    INSERTS = "inserts"
+    RESOLVED = "resolved"
+
+
+class Keys(Enum):
+    """What is known of the keys of inserts."""
+
+    ANY = "any"
+    NEW = "new"
+    """Never one that is there: the changelog is a relation's."""
+    ONCE = "once"
+    """Never one that came before, and no row is updated. Dropping rows cannot change that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changelog:
+    opcodes: Opcodes
+    keys: Keys
+
+    @property
+    def is_distinct(self) -> bool:
+        """Whether each event is a row of its own, for ever: who keeps such rows learns nothing from them."""
+        return self.opcodes is Opcodes.INSERTS and self.keys is Keys.ONCE
+
+    def computed_from(self) -> Changelog:
+        """The events that a window with an index computes from: published ones are resolved before."""
+        return RELATION if self.opcodes is Opcodes.PUBLISHED else self
+
+    def indexed(self) -> Changelog:
+        """What an index without retention makes of it: an insert of a key that is there does not come out."""
+        if self.opcodes is Opcodes.INSERTS:
+            return DISTINCT
+        return Changelog(Opcodes.RESOLVED, Keys.ONCE if self.keys is Keys.ONCE else Keys.NEW)
+
+    def forgotten(self) -> Changelog:
+        """What an index with retention makes of it: rows that leave are deleted, and may come again."""
+        return Changelog(Opcodes.RESOLVED, Keys.ONCE if self.keys is Keys.ONCE else Keys.NEW)
+
+    def picked(self) -> Changelog:
+        """What is left where events are dropped for what they are, not for their values: an insert may pass and its delete not."""
+        return self if self.keys is Keys.ONCE or self.opcodes is not Opcodes.RESOLVED else Changelog(Opcodes.RESOLVED, Keys.ANY)
+
+
+PUBLISHED = Changelog(Opcodes.PUBLISHED, Keys.ANY)
+INSERTS = Changelog(Opcodes.INSERTS, Keys.ANY)
+DISTINCT = Changelog(Opcodes.INSERTS, Keys.ONCE)
+RELATION = Changelog(Opcodes.RESOLVED, Keys.NEW)

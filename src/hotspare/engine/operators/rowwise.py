@@ -1,0 +1,213 @@
+"""Windows that work on each event by itself: filter, compute and functional; and what their index does (SPEC A10-A14).
+
+    published events ─► given: input rows ─► evaluate ─► rows: what was put out ─► resolved events
+
+An index of input rows resolves published events: what comes out is computed from whole rows, old ones too. An index of what was put
+out gives a delete the values that went out for its row, and refuses an insert of a key that is there. Either is only made where its
+answers could not be had otherwise: of a relation's changelog, values that follow from a row's fields alone are computed again from
+the old fields. So what comes out is the same as if there were both.
+
+An update of which only the new or the old values come out is an insert or a delete. Deletes of what never came out disappear
+without a word: their event was reported when it came.
+
+Without an index (pi_EMPTY) a window passes through what it makes of each event. Where that cannot be right, it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.engine.changelog import Keys, Opcodes
+from hotspare.engine.chunk import Bools, Chunk, Timeline
+from hotspare.engine.expressions.checking import COUNTER_FIELD
+from hotspare.engine.kernels.columns import pick_columns
+from hotspare.engine.lanes import to_arrow, to_lane
+from hotspare.engine.operators.contract import Applied, BadEvent, Input, Operator
+from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
+from hotspare.engine.pages import Page, Part
+from hotspare.engine.relation import Relation
+from hotspare.engine.stateless import DELETES, Admission, Evaluation, Selection, Work, event_columns
+from hotspare.engine.strings import StringTable
+from hotspare.errors import Mistake, ProjectError
+from hotspare.model.events import Opcode
+from hotspare.model.project import IndexType
+from hotspare.model.resolve import ResolvedWindow
+
+GIVEN, ROWS = "given", "rows"
+"""Parts of the page: the two indexes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Indexes:
+    """Which indexes a window has, with what is known of the keys that come to it; None: it has none."""
+
+    given: Keys | None
+    rows: Keys | None
+
+
+class RowWindow(Operator):
+    """Evaluates `work` over the rows of its one input."""
+
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input], work: Work) -> None:
+        super().__init__(window, inputs)
+        (self._given,) = self.inputs
+        self.work = work
+        self._picks = np.array(work.picks, np.int64)
+        self._passes_all = work.picks == tuple(range(len(self._given.schema)))
+        if window.window.index is IndexType.EMPTY:
+            check_without_index(window, self._given, work)
+            self.indexes = Indexes(None, None)
+            self.leaving = self._given.changelog
+            if isinstance(work, Selection) and work.reads_event(self._given.schema):
+                self.leaving = self._given.changelog.picked()
+        else:
+            self.indexes = indexes_of(self._given, work)
+            self.leaving = self._given.changelog.indexed()
+
+    @property
+    def in_head(self) -> Work | Admission | None:
+        return self.work if self.indexes == Indexes(None, None) else None
+
+    def open(self) -> Page:
+        page = Page(self.own_parts())
+        if self.indexes.given is not None:
+            page.parts[GIVEN] = relation_of(self._given.schema, keys=self.indexes.given)
+        if self.indexes.rows is not None:
+            page.parts[ROWS] = relation_of(self.schema, keys=self.indexes.rows)
+        return page
+
+    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+        (chunk,) = inputs
+        if not len(chunk):
+            return Applied(Chunk.empty(len(self.schema)))
+        bad: list[BadEvent] = []
+        if self.indexes.given is not None:
+            resolved = cast(Relation, page.parts[GIVEN]).change(chunk, timeline)
+            bad += refusals(resolved, chunk, self._given.schema, strings)
+            chunk = resolved.chunk
+        more = self.counted(page, chunk)
+        done = self.work.evaluate({**self._columns(chunk, strings), **more}, chunk.opcode)
+        bad += bad_events(done.refused, chunk, self._given.schema, strings)
+        made = self._laid_out(chunk, done, strings)
+        if self.indexes.rows is None:
+            made = passed_rows(made, done.passes)
+        else:
+            asked, keeps = _for_index(made, done.passes | self._stored_deletes(made))
+            change = cast(Relation, page.parts[ROWS]).change(asked, timeline)
+            bad += refusals(change, _picked(chunk, keeps), self._given.schema, strings)
+            made = change.chunk
+        return Applied(made, sorted(bad, key=lambda event: event.rank))
+
+    def own_parts(self) -> dict[str, Part]:
+        """What the window remembers beside its indexes."""
+        return {}
+
+    def counted(self, page: Page, chunk: Chunk) -> Mapping[str, pa.Array]:
+        """Columns beside fields, opcode and flags."""
+        return {}
+
+    def _stored_deletes(self, chunk: Chunk) -> Bools:
+        """Deletes that do not need to be computed: the values are in the index. A condition decides about them as about others."""
+        deletes: Bools = np.zeros(len(chunk), np.bool_)
+        return deletes if isinstance(self.work, Selection) else np.isin(chunk.opcode, DELETES)
+
+    def _columns(self, chunk: Chunk, strings: StringTable) -> dict[str, pa.Array]:
+        schema = self._given.schema
+        columns = event_columns(self.work.fields, schema, chunk.opcode, chunk.flags)
+        for name in self.work.fields:
+            if name in schema.index:
+                i = schema.index[name]
+                lane, valid = np.ascontiguousarray(chunk.lanes[:, i]), np.ascontiguousarray(chunk.valid[:, i])
+                columns[name] = to_arrow(lane, valid, schema.fields[i].type, strings)
+        return columns
+
+    def _laid_out(self, chunk: Chunk, done: Evaluation, strings: StringTable) -> Chunk:
+        """Rows of the window's schema, those that do not pass as well."""
+        if self._passes_all:
+            return chunk
+        lanes = np.empty((len(chunk), len(self.schema)), np.int64)
+        valid = np.empty((len(chunk), len(self.schema)), np.bool_)
+        pick_columns(chunk.lanes, chunk.valid, self._picks, lanes, valid)
+        for i, values in done.computed.items():
+            lanes[:, i], valid[:, i] = to_lane(values, self.schema.fields[i].type, strings)
+        return Chunk(chunk.rank, chunk.opcode, chunk.flags, lanes, valid)
+
+
+def indexes_of(given: Input, work: Work) -> Indexes:
+    """What a keyed window has to remember."""
+    resolved = given.changelog.computed_from()
+    of_events = work.reads_event(given.schema) and resolved.opcodes is Opcodes.RESOLVED
+    breaks_relation = of_events and isinstance(work, Selection)
+    rows = None
+    if of_events or resolved.keys is Keys.ANY:
+        rows = Keys.ANY if breaks_relation and resolved.keys is Keys.NEW else resolved.keys
+    return Indexes(None if resolved is given.changelog else given.changelog.keys, rows)
+
+
+def check_without_index(window: ResolvedWindow, given: Input, work: Work) -> None:
+    """ProjectError where a window that keeps nothing cannot be right."""
+    keys = {given.schema.names[i] for i in given.schema.key_indexes}
+    if given.changelog.opcodes is Opcodes.PUBLISHED and not keys.issuperset(work.fields):
+        raise unresolved(window)
+    is_told_what_was = given.changelog.opcodes is not Opcodes.RESOLVED or isinstance(work, Selection)
+    if not is_told_what_was and work.reads_event(given.schema):
+        what = "eventCounter()" if COUNTER_FIELD in work.fields else "ESP_OPCODE or ESP_FLAGS"
+        raise forgetful(window, f"computes from {what}", f"compute without {what}")
+
+
+def unresolved(window: ResolvedWindow) -> ProjectError:
+    """The window computes from published events and keeps no rows."""
+    source = window.inputs[0][0]
+    message = (
+        f"window {window.id} has the index pi_EMPTY, and what comes from {source} are events as they are published: "
+        "updates do not have the old values, partial updates and deletes not all new ones"
+    )
+    hint = f"give window {window.id} an index such as pi_HASH, or its source an index, or make the source insert-only"
+    return ProjectError(str(window.id), [Mistake(window.window.place, message, hint)])
+
+
+def forgetful(window: ResolvedWindow, does: str, instead: str) -> ProjectError:
+    """The window would have to know what it put out, and keeps no rows."""
+    message = (
+        f"window {window.id} {does} and has the index pi_EMPTY: when a row is updated or deleted, also by retention, "
+        "it does not know what it put out for it"
+    )
+    hint = f"give the window an index such as pi_HASH, or {instead}"
+    return ProjectError(str(window.id), [Mistake(window.window.place, message, hint)])
+
+
+def passed_rows(chunk: Chunk, passes: Bools) -> Chunk:
+    """The rows that pass. Of an update block, new without old is an insert, and old without new a delete."""
+    if passes.all():
+        return chunk
+    opcode = chunk.opcode.copy()
+    blocks = np.flatnonzero(opcode == Opcode.UPDATE_BLOCK)
+    opcode[blocks[~passes[blocks + 1]]] = Opcode.INSERT
+    return _picked(Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid), passes)
+
+
+def _for_index(chunk: Chunk, passes: Bools) -> tuple[Chunk, Bools]:
+    """What an index of what was put out is asked for, and which rows of the chunk that is.
+
+    An update block stays whole if its new values pass: whether the old ones are there, the index knows. A delete of a row that is
+    not there is no mistake: it may not have passed.
+    """
+    blocks = np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK)
+    keeps = passes.copy()
+    keeps[blocks + 1] |= passes[blocks]
+    opcode = chunk.opcode.copy()
+    alone = opcode == Opcode.DELETE
+    alone[blocks[passes[blocks]] + 1] = False
+    opcode[alone] = Opcode.SAFE_DELETE
+    return _picked(Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid), keeps), keeps
+
+
+def _picked(chunk: Chunk, mask: Bools) -> Chunk:
+    if mask.all():
+        return chunk
+    return Chunk(chunk.rank[mask], chunk.opcode[mask], chunk.flags[mask], chunk.lanes[mask], chunk.valid[mask])
