@@ -4,8 +4,9 @@ The lease only makes it quick. That nothing is written twice is seen to where it
 if the topic holds more than that publisher knows (`Bus.append_guarded`), and a subscriber's file has a record that is checked under
 the file's lock at every write. So an instance that was frozen and wakes, or wrongly believes that it has its turn, does no harm.
 
-The lease is renewed by a thread of its own while the work goes on: an instance that is frozen or dead loses it; one that waits for
-a bus out of reach keeps it, since another instance would wait just so. Without contact to coordination the active one works on.
+The lease is renewed by a thread of its own while the work goes on, which its looks at the turn show: an instance that is frozen or
+dead loses the lease, and one whose work hangs in a call. One that waits for a bus out of reach keeps it, since another instance
+would wait just so. Without contact to coordination the active one works on.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ LEASE_MS_DEFAULT = 1000
 LEASE_MS_MIN = 100
 _POLLS_PER_LEASE = 10
 _RENEWALS_PER_LEASE = 4
+UNSEEN_S_MAX = 30.0
+"""How long the work may be at one piece, or in one call of a bus or a file system, before it counts as hung."""
 GROUP_PREFIX = "adapter:"
 
 _T = TypeVar("_T")
@@ -97,7 +100,7 @@ class AdapterGroup:
         keeper.start()
         try:
             result = work(turn)
-            finished = not turn.is_set() or stop.is_set()
+            finished = not turn.is_over() or stop.is_set()
         finally:
             done.set()
             keeper.join()
@@ -132,13 +135,13 @@ class AdapterGroup:
             if stop.is_set():
                 turn.set()
             asked_s = time.monotonic()
-            if asked_s < renew_at_s or lost.is_set():
+            if asked_s < renew_at_s or lost.is_set() or turn.unseen_s() > UNSEEN_S_MAX:
                 continue
             renew_at_s = asked_s + lease_s / _RENEWALS_PER_LEASE
             try:
                 held = self._coordination.renew(self._group, turn.epoch, self._member.engine, self._settings.lease_ms)
             except CoordinationError:
-                held = not turn.is_set()  # a frozen instance finds its turn over; this one is awake
+                held = not turn.is_over()  # a frozen instance finds its turn over; this one is awake
             if held:
                 turn.extend(asked_s + lease_s)
             else:

@@ -1,12 +1,15 @@
 """The connectors of a project at work: they run on the active engine only, and stop when it gives its role up (SPEC I1, I12).
 
-Publishers go on where the topic says that the last one stopped, subscribers where the position beside their file says, so it does
-not matter which engine runs them, or how the last one ended.
+Publishers go on where the bus says that the last one stopped, subscribers where the position beside their file says, so it does
+not matter which engine runs them, or how the last one ended. A file is locked for each write only, and its record has the group's
+epoch: an active engine that is frozen is in nobody's way, and finds its successor's record when it thaws.
 """
 
 from __future__ import annotations
 
 import threading
+import time
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -16,9 +19,10 @@ from hotspare.adapters.connector_options import connector_file, header_property,
 from hotspare.adapters.file_publisher import publish_file
 from hotspare.adapters.file_subscriber import SubscribeReport, subscribe_file
 from hotspare.adapters.output_rows import FileStyle, HeaderLine, OutputRows
+from hotspare.adapters.turn import Turn
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.naming import inbound_topic, outbound_topic
-from hotspare.errors import FileInUse, HotspareError
+from hotspare.errors import HotspareError
 from hotspare.ha.roles import Role
 from hotspare.model.project import Connector, ConnectorDirection, WindowId
 from hotspare.model.resolve import Resolved
@@ -55,60 +59,80 @@ class _Task:
 class ConnectorSet:
     """All file connectors of a valid project. `home` is the folder of relative file names, by default the current one.
 
-    `follow`, `start` and `stop` may be called again and again, from one thread. A connector that fails is logged and stays failed
-    until the next start; it never ends the engine. Connectors of other kinds name the bus itself, which is given by URL: they are
-    not run.
+    `follow`, `start`, `end` and `stop` are called from one thread, again and again; only `stop` waits. A connector that fails is
+    logged and stays failed until the next start; it never ends the engine. Connectors of other kinds name the bus itself, which is
+    given by URL: they are not run. `ended` is told from its thread when one has ended.
     """
 
-    def __init__(self, resolved: Resolved, bus: Bus, prefix: str, home: Path | None = None, log: Log | None = None) -> None:
+    def __init__(
+        self,
+        resolved: Resolved,
+        bus: Bus,
+        prefix: str,
+        home: Path | None = None,
+        log: Log | None = None,
+        ended: Callable[[], None] = lambda: None,
+    ) -> None:
         self._resolved = resolved
         self._bus = bus
         self._prefix = prefix
         self._home = home or Path.cwd()
         self._log = log or Log()
-        self._stop = threading.Event()
-        self._running: list[threading.Thread] = []
-        self._leaving: list[threading.Thread] = []
+        self._run: _Run | None = None
+        self._threads: dict[str, threading.Thread] = {}
+        """The newest thread of each connector. It waits itself for the one before, which may hang."""
         self._states: dict[str, ConnectorState] = {}
+        self._is_over = False
+        self._tell_ended = ended
+        self._lock = threading.Lock()
+        self._busy = 0
 
     def states(self) -> Mapping[str, ConnectorState]:
         """State per `query/window/connector`."""
         return dict(sorted(self._states.items()))
 
-    def follow(self, role: Role) -> None:
-        """Run while the engine is active. Does not wait for connectors that are to stop."""
-        if role is Role.ACTIVE:
-            self.start()
-        else:
+    def follow(self, role: Role, epoch: int = 0) -> None:
+        """Run while the engine is active, under the group's epoch: files that an engine of a newer one writes are left to it."""
+        if self._run is not None and (role is not Role.ACTIVE or epoch != self._run.epoch):
             self._ask_stop()
+        if role is Role.ACTIVE:
+            self.start(epoch)
 
-    def start(self) -> None:
-        """Start every connector in a thread of its own; harmless when they run."""
-        if self._running:
+    def start(self, epoch: int = 0) -> None:
+        """Start every connector in a thread of its own; harmless when they run, or after `end`."""
+        if self._run is not None or self._is_over:
             return
-        self._join()
-        self._stop = threading.Event()
+        self._run = run = _Run(epoch)
         for task in self._tasks():
             self._states[task.name] = ConnectorState.RUNNING
-            name = f"connector-{task.connector.name}"
-            self._running.append(threading.Thread(target=self._run, args=(task, self._stop), name=name, daemon=True))
-        for thread in self._running:
+            before, name = self._threads.get(task.name), f"connector-{task.connector.name}"
+            thread = threading.Thread(target=self._worked, args=(task, run, before), name=name, daemon=True)
+            self._threads[task.name] = thread
+            with self._lock:
+                self._busy += 1
             thread.start()
 
-    def stop(self) -> None:
-        """Stop them all; what they wrote is durable when this returns. Harmless when they do not run."""
+    def end(self) -> None:
+        """Ask them to stop, for good. What they wrote is durable once `is_idle`."""
+        self._is_over = True
         self._ask_stop()
-        self._join()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether none of them does anything any more."""
+        return not self._busy
+
+    def stop(self) -> None:
+        """Ask them to stop, and wait for them, a while in all. Harmless when they do not run."""
+        self._ask_stop()
+        deadline_s = time.monotonic() + _STOP_TIMEOUT_S
+        for thread in self._threads.values():
+            thread.join(timeout=max(0.0, deadline_s - time.monotonic()))
 
     def _ask_stop(self) -> None:
-        self._stop.set()
-        self._leaving += self._running
-        self._running = []
-
-    def _join(self) -> None:
-        for thread in self._leaving:
-            thread.join(timeout=_STOP_TIMEOUT_S)
-        self._leaving = []
+        if self._run is not None:
+            self._run.stop()
+            self._run = None
 
     def _tasks(self) -> list[_Task]:
         tasks = []
@@ -145,37 +169,74 @@ class ConnectorSet:
         rows = OutputRows(style, self._resolved.schema(window))
         subscribe_file(self._bus, topic, connector_file(connector, self._home), rows, subscribe_options(connector), stop, report)
 
-    def _run(self, task: _Task, stop: threading.Event) -> None:
+    def _worked(self, task: _Task, run: _Run, before: threading.Thread | None) -> None:
         log = self._log.bind(connector=task.name)
+        while before is not None and before.is_alive() and not run.stopped.is_set():
+            before.join(_RETRY_S)
         log.event(LogEvent.CONNECTOR_STARTED)
+        self._perform(task, run, log)
+        with self._lock:
+            self._busy -= 1
+        self._tell_ended()
+
+    def _perform(self, task: _Task, run: _Run, log: Log) -> None:
         try:
-            self._until_done(task, stop)
+            self._until_done(task, run, log)
         except HotspareError as error:
-            self._end(task, stop, ConnectorState.FAILED)
+            self._end(task, run, ConnectorState.FAILED)
             log.event(LogEvent.CONNECTOR_FAILED, str(error), code=error.code)
         except Exception as error:
-            self._end(task, stop, ConnectorState.FAILED)
+            self._end(task, run, ConnectorState.FAILED)
             log.event(LogEvent.CONNECTOR_FAILED, f"{type(error).__name__}: {error}")
         else:
-            stopped = stop.is_set()
-            self._end(task, stop, ConnectorState.STOPPED if stopped else ConnectorState.FINISHED)
+            stopped = run.stopped.is_set()
+            self._end(task, run, ConnectorState.STOPPED if stopped else ConnectorState.FINISHED)
             log.event(LogEvent.CONNECTOR_STOPPED if stopped else LogEvent.CONNECTOR_FINISHED)
 
-    def _until_done(self, task: _Task, stop: threading.Event) -> None:
-        """Do the task's work; again while the last engine, which may be frozen, still holds the file or the bus is away."""
-        while True:
+    def _until_done(self, task: _Task, run: _Run, log: Log) -> None:
+        """Do the task's work; again while another engine has the file, or the bus is away. Why is told once."""
+        told = ""
+        while not run.stopped.is_set():
+            turn, reason = run.turn(), "a newer epoch of the group has written the file"
             try:
-                task.work(stop)
-            except FileInUse:
-                pass
+                task.work(turn)
             except HotspareError as error:
                 if not error.retryable:
                     raise
+                reason = str(error)
             else:
-                return
-            if stop.wait(_RETRY_S):
-                return
+                if run.stopped.is_set() or not turn.is_set():
+                    return
+            if reason != told and not run.stopped.is_set():
+                log.event(LogEvent.CONNECTOR_WAITS, reason)
+                told = reason
+            run.stopped.wait(_RETRY_S)
 
-    def _end(self, task: _Task, stop: threading.Event, state: ConnectorState) -> None:
-        if stop is self._stop:  # a later start has states of its own
+    def _end(self, task: _Task, run: _Run, state: ConnectorState) -> None:
+        if self._run in (run, None):  # a later start has states of its own
             self._states[task.name] = state
+
+
+class _Run:
+    """From a start of the connectors to their stop. Each try of each of them has a turn of its own, under the one epoch."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._turns: weakref.WeakSet[Turn] = weakref.WeakSet()
+
+    def turn(self) -> Turn:
+        turn = Turn(self.epoch)
+        with self._lock:
+            self._turns.add(turn)
+        if self.stopped.is_set():
+            turn.set()
+        return turn
+
+    def stop(self) -> None:
+        self.stopped.set()
+        with self._lock:
+            turns = list(self._turns)
+        for turn in turns:
+            turn.set()

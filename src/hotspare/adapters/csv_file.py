@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from enum import Enum
 from itertools import accumulate
 from pathlib import Path
@@ -95,10 +96,11 @@ class CsvFile:
             self._taken_end = taken[-1].end
         return taken
 
-    def count_rows(self, offset: int) -> int:
-        """How many rows end at or before `offset`, read from the beginning."""
+    def count_rows(self, offset: int, look: Callable[[], object] = lambda: None) -> int:
+        """How many rows end at or before `offset`, read from the beginning. `look` is called on the way, for it may be long."""
         count = 0
         while rows := self.take(4096):
+            look()
             count += sum(row.end <= offset for row in rows)
             if rows[-1].end > offset:
                 break

@@ -186,11 +186,11 @@ class _Publication:
         self._first_row_checked = offset > 0
 
     def _count_before(self, offset: int) -> int:
-        in_this_pass = self._file.count_rows(offset)
+        in_this_pass = self._file.count_rows(offset, self._stop.is_set)
         if not self._pass:
             return in_this_pass
         self._reopen()
-        return in_this_pass + self._pass * self._file.count_rows(self._file.bytes_total)
+        return in_this_pass + self._pass * self._file.count_rows(self._file.bytes_total, self._stop.is_set)
 
     def _wanted(self) -> int:
         limit = self._options.events_max

@@ -206,6 +206,7 @@ class _Subscription:
                     content.add(batch)
             offset = messages[-1].offset + 1
         for batch in content.inserts():
+            self._stop.is_set()  # a sign that the work goes on
             self._write(batch)
         return replace(position, offset=max(offset, end), sequence=sequence)
 
@@ -273,6 +274,7 @@ class _Subscription:
 
     def _read(self, offset: int, end: int | None) -> Sequence[Message]:
         """The next messages; with `end` only those before it, without waiting."""
+        self._stop.is_set()  # a sign that the work goes on
         wait_ms = _READ_WAIT_MS if end is None else 0
         try:
             messages = self._retried(

@@ -18,7 +18,10 @@ LOCKED_S = 1.0
 
 
 class Turn(threading.Event):
-    """Set once the right is over. `epoch` rises from turn to turn of a group; 0 stands for an adapter without a group."""
+    """Set once the right is over. `epoch` rises from turn to turn of a group; 0 stands for an adapter without a group.
+
+    Whoever works looks at it again and again: that is the sign that the work goes on (`unseen_s`).
+    """
 
     def __init__(self, epoch: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -26,19 +29,32 @@ class Turn(threading.Event):
         self._clock = clock
         self._until_s = float("inf")
         self._locked_since_s: float | None = None
+        self._seen_s: float | None = clock()
+        """When the work last looked here; None while it waits here."""
 
     def extend(self, until_s: float) -> None:
         """The right lasts until then, in seconds of the clock; a turn that is over stays over."""
-        if not self.is_set():
+        if not self.is_over():
             self._until_s = until_s
 
     def is_set(self) -> bool:
+        self._seen_s = self._clock()
+        return self.is_over()
+
+    def is_over(self) -> bool:
+        """The same, asked by somebody else than the work."""
         if not super().is_set() and self._clock() >= self._until_s:
             self.set()
         return super().is_set()
 
+    def unseen_s(self) -> float:
+        """For how long the work has not looked here; 0 while it waits here."""
+        seen_s = self._seen_s
+        return 0.0 if seen_s is None else self._clock() - seen_s
+
     def wait(self, timeout: float | None = None) -> bool:
         """As an event's, but never longer than the right lasts."""
+        self._seen_s = None
         left_s = self._until_s - self._clock()
         limit_s = left_s if timeout is None else min(timeout, left_s)
         super().wait(None if limit_s == float("inf") else max(0.0, limit_s))

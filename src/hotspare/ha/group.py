@@ -158,6 +158,11 @@ class GroupEngine:
         return self._state.role if self._state is not None else Role.JOINING
 
     @property
+    def epoch(self) -> int:
+        """The newest epoch that this engine won, 0 before the first."""
+        return self._state.epoch if self._state is not None else 0
+
+    @property
     def stopped_reason(self) -> str:
         """Why the engine ended (DIVERGED or STOPPED), "" while it takes part."""
         return self._state.ended_because if self._state is not None else ""

@@ -197,7 +197,7 @@ class EngineProcess:
         self.group = GroupEngine(definition, self._identity(), ports, spill)
         stack.callback(self.group.close)
         home = options.home or options.project.parent
-        self._connectors = ConnectorSet(self._plan.resolved, self._bus, options.prefix, home, self._log)
+        self._connectors = ConnectorSet(self._plan.resolved, self._bus, options.prefix, home, self._log, self._wake.set)
         stack.callback(self._connectors.stop)
 
     def _identity(self) -> Member:
@@ -235,7 +235,9 @@ class EngineProcess:
                 if self.group.is_stalled:
                     self._abandon_runner(self.group.stopped_reason)
                 self._log.event(LogEvent.ENGINE_STOPPING)
-                self._connectors.stop()
+                self._connectors.end()
+                deadline_ms = monotonic_ms() + _STOP_MS_MAX
+                self._beat_until(lambda: self._connectors.is_idle or monotonic_ms() > deadline_ms or self._end is not None)
                 self.group.ask_stop()
                 self.group.cycle()  # also where the runner has failed: what it brought out before is right
                 deadline_ms = monotonic_ms() + _STOP_MS_MAX
@@ -285,7 +287,7 @@ class EngineProcess:
             self._wake.wait(wait_ms / 1000)
             self._wake.clear()
             self.group.cycle()
-            self._connectors.follow(self.group.role)
+            self._connectors.follow(self.group.role, self.group.epoch)
 
     def _ask_stop(self) -> None:
         self._stop_asked = True

@@ -111,6 +111,29 @@ def test_what_the_work_raises_ends_the_instance_and_frees_the_turn() -> None:
     assert not client.members(GROUP_PREFIX + "g")
 
 
+class _Hanging(Instance):
+    """Its work never looks at its turn."""
+
+    let_go = threading.Event()
+
+    def _work(self, turn: Turn) -> None:
+        self.epochs.append(turn.epoch)
+        self.let_go.wait()
+
+
+def test_an_instance_whose_work_hangs_loses_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease is kept by work that goes on, not by the thread that renews it."""
+    monkeypatch.setattr(adapter_group, "UNSEEN_S_MAX", 0.3, raising=False)
+    coordination = MemoryCoordination()
+    with _Hanging(coordination, "a") as hung:
+        wait(lambda: hung.epochs == [1], "the first turn")
+        with Instance(coordination, "b") as other:
+            try:
+                wait(lambda: other.epochs == [2], "the other one's turn")
+            finally:
+                _Hanging.let_go.set()
+
+
 class _Clock:
     now_s = 0.0
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from pathlib import Path
 
 import pytest
 
+from hotspare.adapters import connectors
 from hotspare.adapters.connector_options import connector_file, home_properties, publish_options, subscribe_options
 from hotspare.adapters.connectors import ConnectorSet, ConnectorState
 from hotspare.adapters.csv_file import Growth
 from hotspare.adapters.file_subscriber import Opening
+from hotspare.adapters.subscriber_position import load_position
 from hotspare.bus.contract import Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.errors import UsageError
@@ -110,6 +113,74 @@ def test_a_connector_waits_for_the_file_that_another_engine_still_writes(tmp_pat
     publish(bus, OUTPUTS, first_sequence=11)
     wait_until(lambda: written(tmp_path) == ROWS_TEXT * 3, "the new one's rows", 10)
     new.stop()
+
+
+class _Hanging(MemoryBusClient):
+    """Every look at the bus takes until it is let go, as a call to a bus or a file system that hangs."""
+
+    let_go = threading.Event()
+
+    def end_offset(self, partition: Partition) -> int:
+        self.let_go.wait()
+        return super().end_offset(partition)
+
+
+def test_a_connector_that_hangs_holds_up_no_change_of_role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine's main beat calls `follow`: what it waits for costs the lease."""
+    monkeypatch.setattr(connectors, "_STOP_TIMEOUT_S", 600.0)
+    (tmp_path / "in.csv").write_bytes(b"i,n,1,1\n")
+    bus = new_bus()
+    bus.__class__ = _Hanging
+    engine = ConnectorSet(load_text(PROJECT, "project.yaml").resolved, bus, "p", tmp_path, Log())
+
+    def beats() -> None:
+        for role in (Role.ACTIVE, Role.STANDBY, Role.ACTIVE, Role.STANDBY, Role.ACTIVE):
+            engine.follow(role)
+
+    beat = threading.Thread(target=beats)
+    beat.start()
+    beat.join(30)
+    in_time = not beat.is_alive()
+    _Hanging.let_go.set()
+    beat.join()
+    assert in_time
+    wait_until(lambda: engine.states()["cq/source/reader"] is ConnectorState.FINISHED, "the reader", 10)
+    engine.stop()
+    assert rows(bus) == [b"i,n,1,1"]
+
+
+def test_connectors_that_were_ended_start_no_more_and_tell_when_they_are_idle(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_bytes(b"i,n,1,1\n")
+    bus, ended = new_bus(), threading.Event()
+    engine = ConnectorSet(load_text(PROJECT, "project.yaml").resolved, bus, "p", tmp_path, Log(), ended.set)
+    engine.follow(Role.ACTIVE, 3)
+    assert ended.wait(10)
+    engine.end()
+    wait_until(lambda: engine.is_idle, "the end", 10)
+    engine.follow(Role.ACTIVE, 3)
+    assert engine.is_idle
+    assert engine.states()["cq/window/writer"] is ConnectorState.STOPPED
+
+
+def test_a_newer_epoch_writes_on_while_an_older_one_lives_and_keeps_the_file(tmp_path: Path, lines: io.StringIO) -> None:
+    """SPEC E9, E16: the older one is frozen with its file open, or thinks that it is still active."""
+    (tmp_path / "in.csv").write_bytes(b"")
+    bus = new_bus()
+    publish(bus, OUTPUTS)
+    old, new = (ConnectorSet(load_text(PROJECT, "project.yaml").resolved, bus, "p", tmp_path, Log()) for _ in range(2))
+    old.follow(Role.ACTIVE, 1)
+    wait_until(lambda: written(tmp_path) == ROWS_TEXT, "the old one", 10)
+    new.follow(Role.ACTIVE, 2)
+    wait_until(lambda: load_position(tmp_path / "out.csv").epoch == 2, "the new one has the file", 10)  # type: ignore[union-attr]
+    publish(bus, OUTPUTS, first_sequence=6)
+    wait_until(lambda: written(tmp_path) == ROWS_TEXT * 2, "the new one's rows", 10)
+    wait_until(lambda: any(line["event"] == LogEvent.CONNECTOR_WAITS.label for line in logged(lines)), "the old one says why", 10)
+    new.stop()
+    assert written(tmp_path) == ROWS_TEXT * 2
+    old.follow(Role.ACTIVE, 3)  # its next promotion
+    publish(bus, OUTPUTS, first_sequence=11)
+    wait_until(lambda: written(tmp_path) == ROWS_TEXT * 3, "the rows of the promoted one", 10)
+    old.stop()
 
 
 def written(folder: Path) -> bytes:
