@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--head", choices=[p.value for p in HeadPlace])
     parser.add_argument("--bus", choices=["sqlite", "kafka"], default="sqlite")
-    parser.add_argument("--kafka-reader", choices=[r.value for r in KafkaReader], default=KafkaReader.SOURCE.value)
+    parser.add_argument("--kafka-reader", choices=[r.value for r in KafkaReader], default=KafkaReader.SPAN.value)
     parser.add_argument("--engine", help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -190,7 +190,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=5_000_000)
     parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument("--kafka-reader", choices=[r.value for r in KafkaReader], default=KafkaReader.SOURCE.value)
+    parser.add_argument("--kafka-reader", choices=[r.value for r in KafkaReader], default=KafkaReader.SPAN.value)
     for hidden in ("--inside", "--bootstrap", "--folder"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
     options = parser.parse_args()

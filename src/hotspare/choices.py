@@ -24,10 +24,10 @@ class HeadPlace(Enum):
 class KafkaReader(Enum):
     """How Spark reads a Kafka bus; the outputs are the same."""
 
-    SOURCE = "source"
-    """Spark's own Kafka source, in micro-batches. The default."""
     SPAN = "span"
-    """A task that follows the topics (runners/spark/span.py): least latency, less throughput where messages are small."""
+    """A task that follows the topics (runners/spark/span.py): least latency and least processor time. The default."""
+    SOURCE = "source"
+    """Spark's own Kafka source, in micro-batches."""
 
 
 class OnDivergence(Enum):

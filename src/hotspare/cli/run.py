@@ -20,7 +20,8 @@ ListenOption = Annotated[str, typer.Option(metavar="HOST[:PORT]", help="What to 
 
 HeadOption = Annotated[HeadPlace, typer.Option(help="Where events are decoded: the engine's process, or Spark's Python workers.")]
 KafkaReaderOption = Annotated[
-    KafkaReader, typer.Option(help="How Spark reads Kafka: its own source, or a task that follows the topics for less latency.")
+    KafkaReader,
+    typer.Option(help="How Spark reads Kafka: by a task that follows the topics, or by its own source, in micro-batches."),
 ]
 OtherStoreOption = Annotated[OtherStore, typer.Option(help="When the group's snapshots are in another store than this one.")]
 BindOption = Annotated[
@@ -39,7 +40,7 @@ def command(
     listen: ListenOption = "",
     runner: Annotated[RunnerKind, typer.Option(help="What moves the batches; local does without Spark.")] = RunnerKind.ORDERED,
     head: HeadOption = HeadPlace.DRIVER,
-    kafka_reader: KafkaReaderOption = KafkaReader.SOURCE,
+    kafka_reader: KafkaReaderOption = KafkaReader.SPAN,
     lease_ms: Annotated[int, typer.Option(help="How long the active engine may show no progress.")] = 1000,
     snapshot_interval_ms: Annotated[int, typer.Option(help="Time between snapshots; 0 takes none.")] = 5000,
     held_bytes_max: Annotated[int, typer.Option(help="Memory for held outputs; beyond it they go to disk.")] = 256 << 20,

@@ -38,6 +38,17 @@ def next_due_ms(view: View) -> int | None:
     return min((duty.due_ms for duty in duties(view)), default=None)
 
 
+def read_interval_ms(view: View) -> int:
+    """How long there is at least from one read of the bus to the next, where little comes.
+
+    What a spare has not read when the role becomes free, it reads while it campaigns and fences.
+    """
+    settings = view.settings
+    leader = view.leader
+    is_spare = view.role is Role.STANDBY and leader is not None and vacancy(view) is None and view.difference is None
+    return max(settings.read_interval_ms, settings.spare_interval_ms) if is_spare else settings.read_interval_ms
+
+
 def duties(view: View) -> Iterator[Duty]:
     """What this engine has to do, most urgent first, each with its time."""
     if view.role in ENDS or view.role is Role.JOINING:

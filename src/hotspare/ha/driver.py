@@ -31,7 +31,9 @@ def steps(state: GroupState, ports: Ports) -> Iterator[do.Action]:
     done: list[do.Action] = []
     for _ in range(ACTIONS_PER_CYCLE_MAX):
         snapshots.take_note_of_written(state, ports)
-        due = decide.decide(view_of(state, ports))
+        view = view_of(state, ports)
+        ports.read_every_ms(decide.read_interval_ms(view))
+        due = decide.decide(view)
         action = next((each for each in due if isinstance(each, do.Publish) or each not in done), None)
         if action is None:
             return

@@ -33,6 +33,10 @@ def _pause(_: int) -> None:
     """Time passes by itself."""
 
 
+def _reads_anyway(_: int) -> None:
+    """Where nothing reads by an interval."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
     """`clock_ms`: this process's monotonic milliseconds.
@@ -40,7 +44,8 @@ class Ports:
     `background` runs a job that may take long, now or in another thread, once. `end_process` ends the frozen process that a leader
     record names, after checking that it is that very process on this machine; False when it is not. `report` must not raise.
     `is_alive`: whether the other process that a member record names is known to run, also frozen; where nothing but this process
-    exists, none does. `pause` lets milliseconds pass while an engine joins. `meanwhile` as `ha.meanwhile` has it.
+    exists, none does. `pause` lets milliseconds pass while an engine joins. `meanwhile` as `ha.meanwhile` has it. `read_every_ms` sets
+    how long there is at least from one read of the bus to the next, where little comes; it must not block.
     """
 
     bus: Bus
@@ -55,3 +60,4 @@ class Ports:
     is_alive: Callable[[Member], bool] = _is_never_alive
     pause: Callable[[int], None] = _pause
     meanwhile: Callable[[Callable[[], bool], int], AbstractContextManager[None]] = meanwhile
+    read_every_ms: Callable[[int], None] = _reads_anyway

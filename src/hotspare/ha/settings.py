@@ -57,6 +57,8 @@ class GroupSettings:
     `heartbeat_ms`           the project's heartbeat interval: the longest time between two ticks
     `candidate_wait_ms`      how long a lower ranked candidate lets a better one go first
     `merge_wait_ms`          how long an idle partition may hold up the merge, where there is more than one
+    `read_interval_ms`       how often the bus is read at most, where little comes
+    `spare_interval_ms`      the same of a standby beside an active that is there: it reads what came in between all at once
     `leader_poll_ms`         how often who leads, and whether a switch-over is asked for, is read
     `progress_poll_ms`       how often a standby reads what is committed, to let held outputs go
     `member_refresh_ms`      how often an engine describes itself and reads the others' descriptions
@@ -79,6 +81,8 @@ class GroupSettings:
     heartbeat_ms: int = 1_000
     candidate_wait_ms: int = 150
     merge_wait_ms: int = 50
+    read_interval_ms: int = 10
+    spare_interval_ms: int = 200
     leader_poll_ms: int = 100
     progress_poll_ms: int = 100
     member_refresh_ms: int = 500

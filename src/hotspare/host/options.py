@@ -43,7 +43,7 @@ class EngineOptions:
     listen: str = ""
     runner: RunnerKind = RunnerKind.ORDERED
     head_place: HeadPlace = HeadPlace.DRIVER
-    kafka_reader: KafkaReader = KafkaReader.SOURCE
+    kafka_reader: KafkaReader = KafkaReader.SPAN
     limits: BatchLimits = field(default_factory=BatchLimits)
     settings: GroupSettings = field(default_factory=GroupSettings)
     properties: Mapping[str, str] = field(default_factory=dict)

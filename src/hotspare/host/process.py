@@ -58,7 +58,7 @@ from hotspare.model.load import LoadedProject, load_project
 from hotspare.model.project import Project
 from hotspare.processes import process_space, process_start
 from hotspare.runners import contract as runner_contract
-from hotspare.runners.contract import EndCause, Runner, RunnerEnd, RunnerInput
+from hotspare.runners.contract import EndCause, ReadPace, Runner, RunnerEnd, RunnerInput
 from hotspare.scratch import make_scratch
 from hotspare.stop_signals import stop_asked
 from hotspare.stores.open import default_store_url, open_store
@@ -160,6 +160,7 @@ class EngineProcess:
         self._stop = threading.Event()
         self._end: RunnerEnd | None = None
         self._stop_asked = False
+        self._pace = ReadPace(options.settings.read_interval_ms / 1_000)
         self.topics = group_topics(self._project, self._plan, options.prefix)
         group = group_name(options.prefix, self._project.name)
         self._log = log.bind(group=group)
@@ -190,6 +191,7 @@ class EngineProcess:
             end_process=end_frozen_process,
             is_alive=is_alive,
             pause=pause,
+            read_every_ms=lambda interval_ms: self._pace.set(interval_ms / 1_000),
         )
         cores = PipelineFactory(self._plan, self._log)
         identity = project_identity(self._project, self._plan)
@@ -270,6 +272,7 @@ class EngineProcess:
             head_place=options.head_place,
             kafka_reader=options.kafka_reader,
             limits=options.limits,
+            pace=self._pace,
         )
         if options.runner is RunnerKind.LOCAL:
             from hotspare.runners.local import LocalRunner

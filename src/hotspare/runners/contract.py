@@ -7,6 +7,8 @@ A runner keeps no truth: it starts where it is told to, and what it read is forg
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -53,17 +55,51 @@ class BatchLimits:
             raise ValueError(f"limits of a batch must be positive: {self}")
 
 
+READ_INTERVAL_S = 0.01
+"""Unless it is told otherwise, a runner reads at most so often: a batch costs some milliseconds however little is in it."""
+
+
+class ReadPace:
+    """At least how long from one read of the bus to the next, where little comes. Its owner may change it at any time.
+
+    Thread-safe. Where a read came near its limits the next one follows at once, whatever the pace.
+    """
+
+    def __init__(self, interval_s: float = READ_INTERVAL_S) -> None:
+        self._interval_s = interval_s
+        self._changed = threading.Condition()
+
+    def set(self, interval_s: float) -> None:
+        """From now on; whoever waits goes on at once if the new interval is over for it."""
+        with self._changed:
+            if interval_s != self._interval_s:
+                self._interval_s = interval_s
+                self._changed.notify_all()
+
+    def wait(self, read_s: float, is_over: Callable[[], bool]) -> None:
+        """Until the interval since `read_s` (`time.monotonic`) is over, or `is_over`, which is looked at after each `wake`."""
+        with self._changed:
+            while not is_over() and (left_s := read_s + self._interval_s - time.monotonic()) > 0:
+                self._changed.wait(left_s)
+
+    def wake(self) -> None:
+        """Whoever waits looks whether it is over."""
+        with self._changed:
+            self._changed.notify_all()
+
+
 @dataclass(frozen=True, slots=True)
 class RunnerInput:
     """Everything that a runner needs to know. `topics[i]` is the inbound topic with index i. `bus_url` must mean the same in
-    every process of this machine (no relative path)."""
+    every process of this machine (no relative path). `pace` may change while the runner runs."""
 
     bus_url: str
     topics: tuple[InboundTopic, ...]
     head: Head
     head_place: HeadPlace = HeadPlace.DRIVER
     limits: BatchLimits = field(default_factory=BatchLimits)
-    kafka_reader: KafkaReader = KafkaReader.SOURCE
+    kafka_reader: KafkaReader = KafkaReader.SPAN
+    pace: ReadPace = field(default_factory=ReadPace, compare=False)
 
 
 class EndCause(Enum):

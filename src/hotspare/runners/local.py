@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.open import open_bus
 from hotspare.engine.batch import NextInput
 from hotspare.runners.contract import BatchLimits, EndCause, Head, InboundTopic, OnBatch, OnEnd, Positions, RunnerEnd, RunnerInput
-from hotspare.runners.reading import Part, all_partitions, complete_positions, next_positions, raw_batch, read_parts, steps
+from hotspare.runners.reading import Part, all_partitions, complete_positions, is_much, next_positions, raw_batch, read_parts, steps
 
 
 class LocalRunner:
@@ -50,8 +51,12 @@ class LocalRunner:
         positions = complete_positions(bus, source.topics, start_offsets)
         while not self._stopping.is_set():
             parts = read_parts(bus, source.topics, positions, source.limits)
+            read_s = time.monotonic()
             positions = next_positions(positions, parts)
-            yield from steps(_raw(source.topics, parts), source.head, source.limits)
+            raw = _raw(source.topics, parts)
+            yield from steps(raw, source.head, source.limits)
+            if not is_much(raw, source.limits):
+                source.pace.wait(read_s, self._stopping.is_set)
 
     def wait(self, timeout_s: float | None = None) -> RunnerEnd | None:
         if self._thread is not None:
@@ -60,6 +65,7 @@ class LocalRunner:
 
     def stop(self) -> None:
         self._stopping.set()
+        self._source.pace.wake()
         self.wait()
 
 

@@ -140,6 +140,11 @@ def raw_batch(part: Part, default_format: MessageFormat) -> pa.RecordBatch:
     )
 
 
+def is_much(raw: Sequence[pa.RecordBatch], limits: BatchLimits) -> bool:
+    """Whether a read came near its limits, so that more waits."""
+    return sum(len(b) for b in raw) * 4 >= limits.messages_max or sum(b.nbytes for b in raw) * 4 >= limits.bytes_max
+
+
 def _format(message: Message, default: MessageFormat) -> int:
     header = message.header(FORMAT_HEADER)
     # An unknown name is left to the decoder as the default: its rows become bad events, which nobody overlooks.

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hotspare.coordination.contract import Leader
 from hotspare.ha import actions as do
-from hotspare.ha.decide import LATE_INTERVALS, STORE_STUCK_MAX, decide, duties, next_due_ms, vacancy
+from hotspare.ha.decide import LATE_INTERVALS, STORE_STUCK_MAX, decide, duties, next_due_ms, read_interval_ms, vacancy
 from hotspare.ha.roles import ENDS, VACANT, Reason, Role, Step
 from hotspare.ha.settings import GroupSettings, OnDivergence
 from hotspare.ha.view import CandidateView, Difference, InboundView, OtherMember, PeerStatus, Vacancy, View
@@ -189,6 +189,23 @@ def test_when_the_role_is_free(changes: dict[str, object], reason: Reason | None
     if reason is not None:
         assert view.leader is not None
         assert decide(view)[0] == do.NoteVacancy(view.leader.epoch, reason)
+
+
+@pytest.mark.parametrize(
+    ("view", "is_slow"),
+    [
+        (standby(), True),
+        (standby(peer=PeerStatus.CLOSED), False),
+        (standby(leader=replace(HELD, lease_left_ms=0)), False),
+        (standby(leader=replace(HELD, holder="")), False),
+        (standby(leader=None), False),
+        (standby(difference=Difference("s", 1, 1, 7, NOW_MS)), False),
+        (promoting(Step.WON), False),
+        (active(), False),
+    ],
+)
+def test_only_a_spare_beside_an_active_that_is_there_reads_seldom(view: View, is_slow: bool) -> None:
+    assert read_interval_ms(view) == (SETTINGS.spare_interval_ms if is_slow else SETTINGS.read_interval_ms)
 
 
 def test_a_single_caught_up_candidate_campaigns_without_waiting() -> None:

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from hotspare.bus.contract import Bus, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
 from hotspare.errors import PositionLost
-from hotspare.runners.contract import BatchLimits, InboundTopic
+from hotspare.runners.contract import BatchLimits, InboundTopic, ReadPace
 from hotspare.runners.spark import span
 from hotspare.runners.spark.span import OnSpanBatch, SpanServer, follow
 
@@ -54,14 +55,18 @@ class Taken:
             self.over.set()
         return True
 
+    def await_more(self, count: int) -> None:
+        self._wanted += count
+        self.over.clear()
+
     @property
     def is_whole(self) -> bool:
         return all(offsets == list(range(len(offsets))) for offsets in self.offsets.values()) and self.over.is_set()
 
 
 @contextmanager
-def served(folder: Path, on_batch: OnSpanBatch) -> Iterator[SpanServer]:
-    server = SpanServer(folder, START, on_batch)
+def served(folder: Path, on_batch: OnSpanBatch, pace: ReadPace | None = None) -> Iterator[SpanServer]:
+    server = SpanServer(folder, START, on_batch, pace or ReadPace())
     try:
         yield server
     finally:
@@ -108,7 +113,7 @@ def test_the_head_runs_in_the_task_and_what_it_drops_is_behind_the_position(
     taken = Taken(1)
 
     def last_of_b(raw: pa.RecordBatch) -> pa.RecordBatch:
-        return raw.filter(pa.compute.and_(pa.compute.equal(raw["topic"], 1), pa.compute.equal(raw["offset"], MESSAGES // 3 - 1)))
+        return raw.filter(pc.and_(pc.equal(raw["topic"], 1), pc.equal(raw["offset"], MESSAGES // 3 - 1)))
 
     with served(tmp_path, taken.take) as server, spans(lambda: follow(bus, TOPICS, LIMITS, last_of_b, server.address)):
         assert taken.over.wait(TIMEOUT_S)
@@ -142,6 +147,21 @@ def test_nothing_comes_after_the_driver_closed(tmp_path: Path, bus: Bus) -> None
         bus.append(Partition("b"), [Outgoing(b"too late")])
     assert len(taken.sizes) == count
     server.close(TIMEOUT_S)
+
+
+def test_a_slow_pace_is_left_at_once_when_it_becomes_quick(tmp_path: Path, bus: Bus) -> None:
+    """What comes in between is read together; nothing waits for the pace where much waits on the bus."""
+    taken, later, pace = Taken(), 7, ReadPace(3_600.0)
+    with served(tmp_path, taken.take, pace) as server, spans(lambda: follow(bus, TOPICS, LIMITS, None, server.address)):
+        assert taken.over.wait(TIMEOUT_S), "a backlog is read at once"
+        before = len(taken.sizes)
+        taken.await_more(later)
+        bus.append(Partition("b"), [Outgoing(b"later")] * later)
+        pace.set(0.0)
+        assert taken.over.wait(TIMEOUT_S)
+        server.close(TIMEOUT_S)
+    assert taken.is_whole
+    assert len(taken.sizes) > before
 
 
 def test_a_lost_position_is_the_tasks_error(tmp_path: Path, bus: Bus) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
@@ -23,7 +24,7 @@ from hotspare.bus.contract import Bus
 from hotspare.bus.open import open_bus
 from hotspare.errors import HotspareError, RunnerError
 from hotspare.runners.contract import EndCause, HeadPlace, KafkaReader, OnBatch, OnEnd, Positions, RunnerEnd, RunnerInput
-from hotspare.runners.reading import complete_positions, steps
+from hotspare.runners.reading import complete_positions, is_much, steps
 from hotspare.runners.spark.archive import existing_archive
 from hotspare.runners.spark.failure import unpack
 from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, HINT, available, cache_folder, cached_kafka_source, ensure_kafka_source
@@ -175,11 +176,14 @@ class OrderedRunner:
                 self._greeted.set()
             if not batches:
                 return
+            read_s = time.monotonic()
             self._relay.give(lambda: self._take(batches))
             is_over = self._reading.note(batches, self._positions, collected.nbytes)
             self._advance(batches)
             if is_over:
                 raise _QueryOverError
+            if not is_much(batches, self._source.limits):
+                self._source.pace.wait(read_s, self._is_over)
 
     def _take(self, batches: list[pa.RecordBatch]) -> None:
         """Work on what was read, while Spark reads on."""
@@ -253,6 +257,7 @@ class OrderedRunner:
             self._end = RunnerEnd(EndCause.STOPPED) if self._stopping.is_set() else end
             end = self._end
         self._ended.set()
+        self._source.pace.wake()
         self._greeted.set()
         self._on_end(end)
 
@@ -262,6 +267,7 @@ class OrderedRunner:
 
     def stop(self) -> None:
         self._stopping.set()
+        self._source.pace.wake()
         with self._lock:
             session, query = self._session, self._query
         if session is None:

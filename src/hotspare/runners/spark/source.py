@@ -102,7 +102,7 @@ class BusReading:
 
     def warm(self, session: Session, start: Positions) -> None:
         """Be ready for spans, the first of which begins at `start`; the query itself greets."""
-        self._spans = SpanServer(session.scratch, start, self._on_span_batch)
+        self._spans = SpanServer(session.scratch, start, self._on_span_batch, self._source.pace)
 
     def close(self, timeout_s: float) -> None:
         """No span goes on, and no more of its batches come; waits for one that is being worked on, but no longer."""

@@ -1,0 +1,117 @@
+"""What an engine costs while little or nothing happens: processor time of its Python, its JVM and Spark's Python workers.
+
+A group of engines on three Kafka brokers and a ZooKeeper, or on the embedded bus, first without input, then with an even rate of
+events. Shares of one core per engine; the servers and the load are not counted.
+
+    python -m benchmarks.idle_cost [--bus kafka] [--engines 2] [--rates 0 500] [--engine-options="--kafka-reader span"]
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import psutil
+from benchmarks._latency import start_feeder
+from benchmarks.quality_cost import IN, OUT, PREFIX, PROJECT, project
+
+from hotspare.bus.contract import Partition
+from hotspare.bus.naming import group_name
+from hotspare.bus.open import open_bus
+from hotspare.demo.servers import kafka_and_zookeeper
+from hotspare.demo.site import Site, embedded
+from hotspare.testing.cluster import Cluster, EngineProcess, wait_until
+
+KINDS = ("python", "jvm", "workers")
+TIMEOUT_S = 300.0
+
+
+def seconds_of(engine: EngineProcess) -> dict[str, float]:
+    """Processor seconds so far of the engine's own process, its JVM, and what else runs below it."""
+    own = psutil.Process(engine.process.pid)
+    found = dict.fromkeys(KINDS, 0.0)
+    found["python"] = _seconds(own)
+    for child in own.children(recursive=True):
+        found["jvm" if child.name() == "java" else "workers"] += _seconds(child)
+    return found
+
+
+def _seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def measured(cluster: Cluster, seconds: float) -> dict[str, dict[str, float]]:
+    """Per engine and kind, the share of a core within the next `seconds`."""
+    begun, before = time.monotonic(), {name: seconds_of(engine) for name, engine in cluster.engines.items()}
+    time.sleep(seconds)
+    passed = time.monotonic() - begun
+    after = {name: seconds_of(engine) for name, engine in cluster.engines.items()}
+    return {name: {kind: (after[name][kind] - before[name][kind]) / passed for kind in KINDS} for name in before}
+
+
+def show(rate: int, cluster: Cluster, shares: dict[str, dict[str, float]]) -> None:
+    leader = cluster.leader().holder
+    for name, share in shares.items():
+        role = "active" if name == leader else "spare "
+        parts = "  ".join(f"{kind} {share[kind]:.3f}" for kind in KINDS)
+        print(f"{rate:5} events/s  {role}  {sum(share.values()):.3f} of a core  ({parts})", flush=True)
+
+
+def _site(kind: str, folder: Path) -> AbstractContextManager[Site]:
+    return nullcontext(embedded(folder)) if kind == "sqlite" else kafka_and_zookeeper(folder)
+
+
+def measure(site: Site, folder: Path, options: argparse.Namespace) -> None:
+    file = folder / "cost.yaml"
+    file.write_text(project("precise"))
+    bus = open_bus(site.bus_url)
+    for topic in (IN, OUT):
+        bus.create_topic(topic)
+    run_options = ("--store", site.store_url, *shlex.split(options.engine_options))
+    cluster = Cluster(file, site.bus_url, group_name(PREFIX, PROJECT), PREFIX, folder, run_options, site.coordination_url)
+    feeder: subprocess.Popen[bytes] | None = None
+    try:
+        for number in range(1, options.engines + 1):
+            cluster.start_engine(f"engine-{number}")
+        cluster.wait_ready()
+        for rate in options.rates:
+            end = bus.end_offset(Partition(OUT))
+            if rate:
+                feeder = start_feeder(site.bus_url, rate, 2 * TIMEOUT_S, IN)
+                wait_until(lambda end=end: bus.end_offset(Partition(OUT)) > end, "outputs", TIMEOUT_S)  # type: ignore[misc]
+            time.sleep(options.warm)
+            show(rate, cluster, measured(cluster, options.seconds))
+            if feeder is not None:
+                feeder.kill()
+                feeder.wait()
+                feeder = None
+    finally:
+        if feeder is not None:
+            feeder.kill()
+            feeder.wait()
+        cluster.stop()
+        bus.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bus", choices=("sqlite", "kafka"), default="kafka")
+    parser.add_argument("--engines", type=int, default=2)
+    parser.add_argument("--rates", type=int, nargs="+", default=[0, 500])
+    parser.add_argument("--warm", type=float, default=15.0)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--engine-options", default="", help="further options of `hotspare run`")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as name, _site(options.bus, Path(name)) as site:
+        measure(site, Path(name), options)
+
+
+if __name__ == "__main__":
+    main()

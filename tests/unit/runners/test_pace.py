@@ -1,0 +1,48 @@
+"""The pace of reading: it holds a reader back as long as it says, and lets it go at once when it is changed or over."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from hotspare.runners.contract import ReadPace
+
+FOR_EVER_S = 3_600.0
+TIMEOUT_S = 60.0
+
+
+def waiting(pace: ReadPace, is_over: Callable[[], bool] = lambda: False) -> threading.Thread:
+    thread = threading.Thread(target=pace.wait, args=(time.monotonic(), is_over), daemon=True)
+    thread.start()
+    return thread
+
+
+def has_gone_on(thread: threading.Thread) -> bool:
+    thread.join(TIMEOUT_S)
+    return not thread.is_alive()
+
+
+def test_it_holds_back_until_its_interval_since_the_last_read_is_over() -> None:
+    read_s = time.monotonic()
+    ReadPace(0.05).wait(read_s, lambda: False)
+    assert time.monotonic() - read_s >= 0.05
+
+
+def test_a_shorter_interval_lets_a_reader_go_that_waits() -> None:
+    pace = ReadPace(FOR_EVER_S)
+    thread = waiting(pace)
+    pace.set(0.0)
+    assert has_gone_on(thread)
+
+
+def test_whoever_is_over_is_let_go_when_it_is_woken() -> None:
+    pace, over = ReadPace(FOR_EVER_S), threading.Event()
+    thread = waiting(pace, over.is_set)
+    over.set()
+    pace.wake()
+    assert has_gone_on(thread)
+
+
+def test_what_is_over_does_not_wait() -> None:
+    ReadPace(FOR_EVER_S).wait(time.monotonic(), lambda: True)
