@@ -13,7 +13,7 @@ from hotspare.bus.contract import Commit, Outgoing, Partition
 from hotspare.bus.kafka import open_kafka_bus
 from hotspare.engine.batch import MessageFormat, NextInput
 from hotspare.errors import BusError
-from hotspare.runners.contract import InboundTopic, RunnerEnd, RunnerInput
+from hotspare.runners.contract import InboundTopic, KafkaReader, RunnerEnd, RunnerInput
 from hotspare.testing.kafka_secured import Secured
 from hotspare.testing.kafka_server import KafkaServers
 from tests.contract.material import outgoing, progress
@@ -81,7 +81,9 @@ def test_sparks_own_source_gets_in_too(servers: KafkaServers) -> None:
             whole.set()
 
     ends: list[RunnerEnd] = []
-    runner = OrderedRunner(RunnerInput(servers.url, (InboundTopic("in", 1, MessageFormat.CSV),), head()), take, ends.append)
+    topics = (InboundTopic("in", 1, MessageFormat.CSV),)
+    source = RunnerInput(servers.url, topics, head(), kafka_reader=KafkaReader.SOURCE)
+    runner = OrderedRunner(source, take, ends.append)
     runner.start({})
     assert whole.wait(TIMEOUT_S), ends
     runner.stop()

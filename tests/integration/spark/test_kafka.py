@@ -13,7 +13,7 @@ from hotspare.bus.contract import Bus, Outgoing, Partition
 from hotspare.bus.open import open_bus
 from hotspare.engine.batch import NextInput
 from hotspare.errors import BusUnavailable, PositionLost, RunnerError
-from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, InboundTopic, RunnerEnd, RunnerInput
+from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, InboundTopic, KafkaReader, RunnerEnd, RunnerInput
 from hotspare.runners.spark.kafka_source import FAILURES_MAX, KafkaReading
 from hotspare.runners.spark.ordered import OrderedRunner
 from hotspare.testing.cluster import wait_until
@@ -32,12 +32,13 @@ PEAK_GROWTH_KIB_MAX = 512 * 1024
 class Seen:
     """What a runner brought, and how it ended."""
 
-    def __init__(self, url: str, topic: str) -> None:
+    def __init__(self, url: str, topic: str, reader: KafkaReader) -> None:
         self.offsets: list[int] = []
         self.sizes: list[int] = []
         self.ends: list[RunnerEnd] = []
         self.over = threading.Event()
-        source = RunnerInput(url, (InboundTopic(topic),), head(), limits=BatchLimits(messages_max=300, bytes_max=LIMIT_BYTES))
+        limits = BatchLimits(messages_max=300, bytes_max=LIMIT_BYTES)
+        source = RunnerInput(url, (InboundTopic(topic),), head(), limits=limits, kafka_reader=reader)
         self.runner = OrderedRunner(source, self._take, self._ended)
 
     def _take(self, table: pa.Table, _: NextInput) -> None:
@@ -64,11 +65,13 @@ def reading(url: str, topic: str) -> KafkaReading:
     return KafkaReading(RunnerInput(url, (InboundTopic(topic),), head()), tasks_max=2)
 
 
-def test_a_lost_position_is_refused_before_spark_starts(kafka: KafkaServers, bus: Bus) -> None:
-    bus.create_topic("lost.start")
-    fill(bus, "lost.start", 0, 20)
-    bus.trim(Partition("lost.start"), 9)
-    seen = Seen(kafka.url, "lost.start")
+@pytest.mark.parametrize("reader", list(KafkaReader))
+def test_a_lost_position_is_refused_before_spark_starts(kafka: KafkaServers, bus: Bus, reader: KafkaReader) -> None:
+    topic = f"lost.start.{reader.value}"
+    bus.create_topic(topic)
+    fill(bus, topic, 0, 20)
+    bus.trim(Partition(topic), 9)
+    seen = Seen(kafka.url, topic, reader)
     with pytest.raises(PositionLost, match="no longer holds offset 4") as said:
         seen.runner.start({(0, 0): 4})
     assert "5 messages are gone" in said.value.detail
@@ -98,6 +101,29 @@ def test_a_query_that_fails_for_no_fault_of_the_brokers_is_given_up(kafka: Kafka
 
 
 @pytest.mark.timeout(600)
+def test_an_outage_of_the_broker_only_takes_time_for_a_span(tmp_path: Path) -> None:
+    with KafkaServers.start(tmp_path) as servers:
+        bus = open_bus(f"{servers.url}?timeout_ms=20000")
+        bus.create_topic("rows")
+        fill(bus, "rows", 0, 500)
+        seen = Seen(servers.url, "rows", KafkaReader.SPAN)
+        seen.runner.start({(0, 0): 100})
+        try:
+            wait_until(lambda: len(seen.offsets) == 400, "what waited", WAIT_S)
+            servers.kill(1)
+            with pytest.raises(BusUnavailable):
+                open_bus(f"{servers.url}?timeout_ms=300").end_offset(Partition("rows"))
+            servers.restart(1)
+            fill(bus, "rows", 500, 50)
+            wait_until(lambda: len(seen.offsets) >= 450 or seen.over.is_set(), "what came after the outage", WAIT_S)
+        finally:
+            seen.runner.stop()
+            bus.close()
+    assert seen.offsets == list(range(100, 550))
+    assert seen.ends == [RunnerEnd(EndCause.STOPPED)]
+
+
+@pytest.mark.timeout(600)
 def test_an_outage_of_the_broker_only_takes_time_and_a_start_is_where_it_is_told(tmp_path: Path) -> None:
     with KafkaServers.start(tmp_path) as servers:
         bus = open_bus(f"{servers.url}?timeout_ms=20000")
@@ -105,7 +131,7 @@ def test_an_outage_of_the_broker_only_takes_time_and_a_start_is_where_it_is_told
         fill(bus, "rows", 0, 500)
         bus.append(Partition("rows"), [Outgoing(b"i,n,%d,1.5," % i + b"x" * 20_000) for i in range(500, 700)])
         fill(bus, "rows", 700, 300)
-        seen = Seen(servers.url, "rows")
+        seen = Seen(servers.url, "rows", KafkaReader.SOURCE)
         seen.runner.start({(0, 0): 100})
         try:
             wait_until(lambda: len(seen.offsets) == 900, "what waited", WAIT_S)
