@@ -71,7 +71,8 @@ def the_host_of_the_active_is_cut_off_and_comes_back(demo: Demo, random: Random)
 def the_host_of_a_spare_is_cut_off_and_comes_back(demo: Demo, random: Random) -> None:
     network, engine, epoch = network_of(demo), spare_of(demo), epoch_of(demo)
     network.cut(host_of(demo, engine))
-    wait_for_output(demo, int(random.uniform(500, 1_500)))
+    pass_time(random.uniform(2, 5))
+    wait_for_output(demo)
     network.mend(host_of(demo, engine))
     _is_spare_again(demo, engine)
     wait_for_output(demo)
@@ -101,7 +102,8 @@ def _loses_a_server(demo: Demo, random: Random, server: str) -> None:
 def a_spare_loses_zookeeper_only(demo: Demo, random: Random) -> None:
     network, engine, epoch = network_of(demo), spare_of(demo), epoch_of(demo)
     network.cut(host_of(demo, engine), network.host(COORDINATION_HOST))
-    wait_for_output(demo, int(random.uniform(300, 1_000)))
+    pass_time(random.uniform(1, 4))
+    wait_for_output(demo)
     network.mend(host_of(demo, engine))
     _is_spare_again(demo, engine)
     assert epoch_of(demo) == epoch
@@ -110,7 +112,8 @@ def a_spare_loses_zookeeper_only(demo: Demo, random: Random) -> None:
 def peers_do_not_hear_each_other(demo: Demo, random: Random) -> None:
     network, epoch = network_of(demo), epoch_of(demo)
     network.cut(host_of(demo, active_of(demo)), host_of(demo, spare_of(demo)))
-    wait_for_output(demo, int(random.uniform(1_000, 2_000)))
+    pass_time(random.uniform(3, 6))
+    wait_for_output(demo)
     network.mend(host_of(demo, active_of(demo)))
     network.mend(host_of(demo, spare_of(demo)))
     wait_for_output(demo)
@@ -121,7 +124,8 @@ def peers_refuse_each_other(demo: Demo, random: Random) -> None:
     network, epoch = network_of(demo), epoch_of(demo)
     first, second = host_of(demo, active_of(demo)), host_of(demo, spare_of(demo))
     network.refuse(first, second)
-    wait_for_output(demo, int(random.uniform(2_000, 3_000)))
+    pass_time(random.uniform(6, 10))
+    wait_for_output(demo)
     network.mend(first)
     wait_for_output(demo)
     assert epoch_of(demo) <= epoch + 1, "one takeover at most: what repeats is damped"
@@ -133,7 +137,8 @@ def links_lose_packets(demo: Demo, random: Random) -> None:
     hosts = list(demo.options.site.places.values())
     for host in hosts:
         network.lose(host, percent=random.randint(2, 8))
-    wait_for_output(demo, int(random.uniform(1_000, 2_000)))
+    pass_time(random.uniform(3, 6))
+    wait_for_output(demo)
     for host in hosts:
         network.mend(host)
     wait_for_output(demo)
@@ -159,7 +164,7 @@ def a_second_engine_of_one_name_on_another_host_is_refused(demo: Demo, _: Random
     epoch, active = epoch_of(demo), active_of(demo)
     other = network_of(demo).host("stranger")
     twin = demo.cluster.start_twin(active.name, other)
-    assert twin.wait_stopped(TIMEOUT_S) == 1, twin.log_tail()
+    assert twin.wait_stopped(TIMEOUT_S) != 0, twin.log_tail()
     assert active.name in twin.log_tail()
     assert "HS-" in twin.log_tail(), "a refusal with its code"
     wait_for_output(demo)
@@ -172,7 +177,7 @@ def a_store_that_hosts_do_not_share_is_refused(demo: Demo, _: Random) -> None:
     spare.kill()
     own = (demo.options.folder / "not-shared").as_uri()
     refused = demo.cluster.start_engine(spare.name, "--store", own)
-    assert refused.wait_stopped(TIMEOUT_S) == 1, refused.log_tail()
+    assert refused.wait_stopped(TIMEOUT_S) != 0, refused.log_tail()
     assert "store" in refused.log_tail()
     restart(demo, refused)
 

@@ -33,10 +33,11 @@ def play(
     seed: int,
     say: Callable[[str], None],
     engine_options: tuple[str, ...] = (),
+    events: int = EVENTS,
 ) -> tuple[DemoReport, list[str]]:
     """Play scenarios one after another on one group; returns the verdict and the processes that were left over."""
     folder.mkdir(parents=True, exist_ok=True)
-    options = DemoOptions(folder, site, EVENTS, RATE, spares=max(s.spares for s in scenarios), engine_options=engine_options)
+    options = DemoOptions(folder, site, events, RATE, spares=max(s.spares for s in scenarios), engine_options=engine_options)
     demo = Demo(options, say)
 
     def strikes(running: Demo) -> None:
