@@ -19,6 +19,7 @@ from hotspare.bus.kafka_producer import KafkaProducer
 from hotspare.bus.kafka_progress import ProgressReader, encode_progress, progress_topic, stream_key
 from hotspare.bus.kafka_read import KafkaReader, Reading
 from hotspare.bus.kafka_records import KafkaRecords
+from hotspare.bus.kafka_ticks import KafkaTicker, are_ticks
 from hotspare.bus.kafka_topics import KafkaTopics, TopicKind
 from hotspare.bus.kafka_writer import Record, Writers
 from hotspare.bus.naming import records_topic
@@ -40,6 +41,7 @@ class KafkaBus:
         self._looker = KafkaReader(settings, Reading.LOOK)
         self._publisher_records = KafkaRecords(self._topics, self._looker)
         self._appender = KafkaAppender(settings, self._topics, self._looker, self._publisher_records)
+        self._ticker = KafkaTicker(settings, self._topics)
         self._owners = KafkaOwners(settings, self._topics, self._looker)
         self._lock = threading.Lock()
         self._writers: dict[str, Writers] = {}
@@ -55,7 +57,9 @@ class KafkaBus:
     def append(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
         limits.check_messages(messages)
         self._topics.check(partition)
-        return self._appender.append(partition, messages) if messages else self._looker.offsets(partition)[1]
+        if not messages:
+            return self._looker.offsets(partition)[1]
+        return (self._ticker if are_ticks(messages) else self._appender).append(partition, messages)
 
     def append_guarded(
         self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard, record: bytes | None = None
@@ -135,7 +139,7 @@ class KafkaBus:
         self._topics.create(progress_topic(group), 1, TopicKind.STATE)
         writers = self._writers_of(group)
         writers.warm_up()
-        self._appender.warm_up()
+        self._ticker.warm_up()
         return KafkaProducer(group, tuple(output_topics), writers, self._record_of(group))
 
     def progress(self, group: str) -> Mapping[str, Progress]:
@@ -184,6 +188,7 @@ class KafkaBus:
 
     def close(self) -> None:
         self._appender.close()
+        self._ticker.close()
         self._owners.close()
         with self._lock:
             writers, self._writers = list(self._writers.values()), {}

@@ -5,7 +5,6 @@ A batch is sent when it is complete and not before: the client may wait, until `
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import sys
 import threading
@@ -75,16 +74,6 @@ class KafkaAppender:
             taken_back = self._records.outgoing(partition, self._records.scope(partition), key, None)
             self._writers.open().commit([taken_back])
 
-    def warm_up(self) -> None:
-        """Get the client ready in the background: the broker takes half a second to admit a new one."""
-        if self._client is None and not self._lock.locked():
-            threading.Thread(target=self._connect, name="kafka-warm", daemon=True).start()
-
-    def _connect(self) -> None:
-        with self._lock, contextlib.suppress(HotspareError, KafkaException):
-            if self._client is None:
-                self._client = self._new_client()
-
     def close(self) -> None:
         with self._lock:
             self._client = self._writer = None
@@ -126,19 +115,11 @@ class KafkaAppender:
         except KafkaException as error:
             raise bus_error(error, f"append to topic {partition.topic}") from error
         if failed:
-            raise self._failure(partition, failed[0])
+            raise append_failure(self._topics, partition, failed[0])
         if len(delivered) != len(messages) or min(delivered) < 0:
-            raise _unknown(partition, "no answer came in time")
+            raise append_unknown(partition, "no answer came in time")
         self._client = client
         return delivered[0]
-
-    def _failure(self, partition: Partition, error: KafkaError) -> HotspareError:
-        if error.code() in MISSING:
-            self._topics.forget_known(partition.topic)
-            return limits.topic_missing(partition.topic)
-        if error.code() in _REFUSED:
-            return bus_error(KafkaException(error), f"append to topic {partition.topic}")
-        return _unknown(partition, f"{error.name()}: {error.str()}")
 
     def _new_client(self) -> Any:
         config = {**producer_settings(self._settings), "linger.ms": self._settings.timeout_ms - 1}
@@ -153,8 +134,8 @@ class KafkaAppender:
         writer, self._writer = self._writer or self._writers.open(), None
         try:
             first = writer.commit(records_of(partition.topic, partition.number, messages))[partition.topic][0]
-        except Fenced as error:  # nobody else knows the id: a late request of our own
-            raise BusUnavailable("kafka refused a transaction", detail=error.detail) from error
+        except Fenced as error:  # nobody else knows the id: a late request of our own, perhaps this very commit sent again
+            raise append_unknown(partition, error.detail) from error
         self._writer = writer
         return first
 
@@ -185,7 +166,10 @@ class KafkaAppender:
             guarded.writer = None
             try:
                 offsets = writer.commit(rows).get(partition.topic, [])
-            except Fenced:
+            except Fenced as error:
+                # The commit may have come to the broker before whoever took the turn. Then it stands against the next attempt ...
+                if record is None and not any(_has(message, guard) for message in messages):
+                    raise append_unknown(partition, error.detail) from error  # ... unless nothing of it does
                 if time.monotonic() > deadline:
                     break
                 continue
@@ -193,7 +177,7 @@ class KafkaAppender:
             if any(_has(message, guard) for message in messages):
                 guarded.newest = max(offsets)
             return offsets[0] if offsets else self._reader.offsets(partition)[1]
-        raise BusUnavailable(f"others append to topic {partition.topic} with the same guard all the time")
+        raise append_unknown(partition, "others append to the topic with the same guard all the time")
 
     def _opened(self, guarded: _Guarded, partition: Partition, guard: HeaderGuard) -> Writer:
         """The turn, and the record as whoever had it before left it."""
@@ -252,7 +236,18 @@ def _size(message: Outgoing) -> int:
     return len(message.value) + headers + _MESSAGE_OVERHEAD
 
 
-def _unknown(partition: Partition, detail: str) -> UnknownResult:
+def append_failure(topics: KafkaTopics, partition: Partition, error: KafkaError) -> HotspareError:
+    """What a broker's word on a message that it did not acknowledge means."""
+    if error.code() in MISSING:
+        topics.forget_known(partition.topic)
+        return limits.topic_missing(partition.topic)
+    if error.code() in _REFUSED:
+        return bus_error(KafkaException(error), f"append to topic {partition.topic}")
+    return append_unknown(partition, f"{error.name()}: {error.str()}")
+
+
+def append_unknown(partition: Partition, detail: str) -> UnknownResult:
+    """Nobody knows whether the messages are on the topic."""
     return UnknownResult(
         f"whether kafka appended to topic {partition.topic} is not known",
         detail=detail,

@@ -155,8 +155,8 @@ class Writer:
         self._offsets: dict[str, list[int]] = {}
 
     def commit(self, records: Sequence[Record]) -> dict[str, list[int]]:
-        """Write all or nothing; the offsets per topic. BusUnavailable or BusError: nothing was written. Fenced: nothing was
-        written, for somebody opened the writer anew. UnknownResult: the answer was lost."""
+        """Write all or nothing; the offsets per topic. BusUnavailable or BusError: nothing was written. UnknownResult: the answer
+        was lost. Fenced: somebody opened the writer anew, perhaps after a commit that took place and whose answer was lost."""
         self._offsets, self._first_failure = {}, None
         deadline = time.monotonic() + self._settings.timeout_s
         try:

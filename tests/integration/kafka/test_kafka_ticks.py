@@ -1,0 +1,50 @@
+"""Ticks on a broker that does not answer: whoever ticks from a loop is not held up (SPEC E7)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from hotspare.bus.contract import TICK_HEADER, Outgoing, Partition
+from hotspare.bus.kafka import open_kafka_bus
+from hotspare.errors import UnknownResult
+from hotspare.testing.cluster import wait_until
+from hotspare.testing.kafka_server import KafkaServers
+
+IN = Partition("in")
+TICK = (Outgoing(b"", ((TICK_HEADER, b"1"),)),)
+PATIENCE_MS = 60_000
+
+
+@pytest.fixture
+def lone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServers]:
+    with KafkaServers.start(tmp_path_factory.mktemp("lone"), 1) as servers:
+        yield servers
+
+
+def test_a_tick_does_not_wait_for_a_broker_that_is_frozen(lone: KafkaServers) -> None:
+    bus = open_kafka_bus(f"{lone.url}?timeout_ms={PATIENCE_MS}")
+    bus.create_topic("in")
+    assert bus.append(IN, [Outgoing(b"a")]) == 0
+    wait_until(lambda: _ticked(bus.append) is not None, "a first tick is answered in time", 30)
+    lone.freeze(1)
+    begin_s = time.monotonic()
+    for _ in range(5):
+        with pytest.raises(UnknownResult):
+            bus.append(IN, TICK)
+    assert time.monotonic() - begin_s < PATIENCE_MS / 1000 / 2
+    lone.thaw(1)
+    wait_until(lambda: _ticked(bus.append) is not None, "ticks are answered again", 60)
+    end = bus.end_offset(IN)
+    found = bus.read(IN, 0, messages_max=1000, bytes_max=1 << 20)
+    assert [message.is_tick for message in found[1:]] == [True] * (end - 1)
+    bus.close()
+
+
+def _ticked(append: object) -> int | None:
+    try:
+        return append(IN, TICK)  # type: ignore[operator,no-any-return]
+    except UnknownResult:
+        return None
