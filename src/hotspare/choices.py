@@ -46,6 +46,14 @@ class OtherStore(Enum):
     """From then on this is the group's store: the one before is gone for good, or its snapshots were moved here."""
 
 
+class CreateTime(Enum):
+    """What an engine does with an inbound topic whose messages have the times that publishers set."""
+
+    REFUSE = "refuse"
+    ACCEPT = "accept"
+    """One wrong time harms nobody; a publisher whose times are all wrong holds its topic up, or moves time for all."""
+
+
 class LogFormat(Enum):
     HUMAN = "human"
     JSON = "json"

@@ -70,14 +70,14 @@ def test_what_does_not_exist_is_named(bus: Bus) -> None:
 
 
 @pytest.mark.parametrize("open_bus_door", ["memory", "sqlite"], indirect=True)  # a broker's clock cannot be moved
-def test_append_times_never_fall_whatever_the_clock_does(bus: Bus, clock: ManualClock) -> None:
-    """Z13: system time is the append time, so it must rise with the offset."""
+def test_append_times_are_the_clock_also_where_it_falls(bus: Bus, clock: ManualClock) -> None:
+    """One that leapt for a moment must not hold later messages in the future: engines make sense of it (partition_clock.py)."""
     bus.create_topic("in", 2)
     for moved_us in (0, 500, -10_000, 100, 501):
         clock.now_us = START_US + moved_us
         bus.append(IN, outgoing("a", "b"))
     times = [message.append_time_us - START_US for message in read_all(bus, IN)]
-    assert times == [0, 0, 500, 500, 500, 500, 500, 500, 501, 501]
+    assert times == [0, 0, 500, 500, -10_000, -10_000, 100, 100, 501, 501]
     clock.now_us = START_US - 77
     bus.append(Partition("in", 1), outgoing("a"))
     assert read_all(bus, Partition("in", 1))[0].append_time_us == START_US - 77

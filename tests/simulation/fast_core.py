@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from hotspare.bus.contract import OutputId
 from hotspare.engine.batch import RowKind, output_schema
+from hotspare.engine.partition_clock import Belief, PartitionClock
 from hotspare.errors import SnapshotDamaged
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 
@@ -63,26 +65,28 @@ class FastCore:
     window: deque[tuple[int, int]] = field(default_factory=deque)
     salt: int = 0
     """Not 0: a wrong engine."""
+    beliefs: dict[tuple[int, int], Belief] = field(default_factory=dict)
+    """Behind the newest row of each partition that was processed."""
+    _clocks: dict[tuple[int, int], PartitionClock] = field(default_factory=dict)
+    _unsettled: dict[tuple[int, int], deque[tuple[int, ...]]] = field(default_factory=dict)
     _waiting: dict[tuple[int, int], deque[tuple[int, ...]]] = field(default_factory=dict)
-    _newest_us: dict[tuple[int, int], int] = field(default_factory=dict)
 
     @property
     def next_offsets(self) -> Mapping[tuple[int, int], int]:
         return self.positions
 
-    def set_partitions(self, partitions: Iterable[tuple[int, int]]) -> None:
+    def set_partitions(self, partitions: Iterable[tuple[int, int]], skew_max_us: int | None = None) -> None:
         for partition in partitions:
-            self._waiting.setdefault(partition, deque())
+            self._waiting[partition], self._unsettled[partition] = deque(), deque()
+            self._clocks[partition] = PartitionClock(skew_max_us, self.beliefs.get(partition, Belief()))
 
     def feed(self, decoded: pa.RecordBatch) -> Mapping[str, pa.RecordBatch]:
         columns = [decoded.column(i).to_pylist() for i in range(7)]
-        for topic, partition, offset, index, time_us, kind, value in zip(*columns, strict=True):
-            key = (topic, partition)
-            newest = max(time_us, self._newest_us.get(key, 0))
-            self._newest_us[key] = newest
-            waiting = self._waiting[key]
-            assert offset >= self.positions.get(key, 0) and (not waiting or waiting[-1][3] < offset), "positions must rise"
-            waiting.append((newest, topic, partition, offset, index, kind, value))
+        fresh: dict[tuple[int, int], list[tuple[int, ...]]] = {}
+        for row in zip(*columns, strict=True):
+            fresh.setdefault(row[:2], []).append(row)
+        for key, came in fresh.items():
+            self._settle(key, came)
         rows: dict[str, list[tuple[int, ...]]] = {}
         queues = list(self._waiting.values())
         while all(queues):
@@ -90,8 +94,20 @@ class FastCore:
             self._process(earliest.popleft(), rows)
         return {stream: _batch(outputs) for stream, outputs in rows.items()}
 
+    def _settle(self, key: tuple[int, int], came: list[tuple[int, ...]]) -> None:
+        """Let rows of one partition wait for the other one as soon as their times are believed."""
+        unsettled, waiting = self._unsettled[key], self._waiting[key]
+        times = np.array([row[4] for row in came], np.int64)
+        ticks = np.array([row[5] == RowKind.TICK for row in came], np.bool_)
+        unsettled.extend(came)
+        for time_us, clock_us in zip(*(each.tolist() for each in self._clocks[key].take(times, ticks)), strict=True):
+            topic, partition, offset, index, _, kind, value = unsettled.popleft()
+            assert offset >= self.positions.get(key, 0) and (not waiting or waiting[-1][3] < offset), "positions must rise"
+            waiting.append((time_us, topic, partition, offset, index, kind, value, clock_us))
+
     def _process(self, row: tuple[int, ...], rows: dict[str, list[tuple[int, ...]]]) -> None:
-        time_us, topic, partition, offset, _, kind, value = row
+        time_us, topic, partition, offset, _, kind, value, clock_us = row
+        self.beliefs[topic, partition] = Belief(time_us, clock_us)
         self.time_us = max(self.time_us, time_us)
         self.positions[topic, partition] = offset + 1
         ordinals = dict.fromkeys(STREAMS, 0)
@@ -110,7 +126,7 @@ class FastCore:
     def _put(
         self, rows: dict[str, list[tuple[int, ...]]], stream: str, row: tuple[int, ...], ordinals: dict[str, int], n: int, v: int
     ) -> None:
-        _, topic, partition, offset, index, _, _ = row
+        _, topic, partition, offset, index, _, _, _ = row
         ordinal = ordinals[stream]
         ordinals[stream] += 1
         sequence = self.sequences[stream] = self.sequences[stream] + 1
@@ -124,6 +140,7 @@ class FastCore:
     def freeze(self) -> FastFrozen:
         state = {
             "positions": [[*key, offset] for key, offset in self.positions.items()],
+            "beliefs": [[*key, belief.time_us, belief.clock_us] for key, belief in self.beliefs.items()],
             "scalars": [self.time_us, self.heartbeat_us, self.count, self.total, self.salt],
             "streams": [[s, self.sequences[s], self.digests[s], _id_list(self.last_ids[s])] for s in STREAMS],
         }
@@ -169,6 +186,7 @@ class FastCores:
     def _restored(self, state: dict[str, Any], window: list[list[int]]) -> FastCore:
         core = FastCore(salt=self.salt)
         core.positions = {(t, p): offset for t, p, offset in state["positions"]}
+        core.beliefs = {(t, p): Belief(time_us, clock_us) for t, p, time_us, clock_us in state["beliefs"]}
         core.time_us, core.heartbeat_us, core.count, core.total, _ = state["scalars"]
         for stream, sequence, digest, last_id in state["streams"]:
             core.sequences[stream], core.digests[stream] = sequence, digest

@@ -343,7 +343,7 @@ class World:
     def reference(self) -> dict[str, list[tuple[object, ...]]]:
         """What an uninterrupted engine makes of the recorded input, ticks included."""
         core = self.kit.cores.fresh()
-        core.set_partitions([(i, p.number) for i, p in self.kit.topics.partitions])
+        core.set_partitions([(i, p.number) for i, p in self.kit.topics.partitions], self.settings.skew_max_ms * 1000)
         messages: list[Raw] = []
         for index, partition in self.kit.topics.partitions:
             messages += self.archive.get((index, partition.number), [])

@@ -6,7 +6,7 @@ Methods by how dangerous they are (each says which it is):
   best effort      may fail and be repeated
 
 Offsets count from 0 per partition and rise by at least 1 (a bus may leave holes). A position "to read next" is one past the last
-message that was read. Times are microseconds since 1970 UTC, given by the bus when it appends.
+message that was read. Times are microseconds since 1970 UTC, given by the bus when it appends, by a clock that may leap and fall.
 
 What was committed can be read by everybody a moment later (on Kafka some milliseconds); after `fence`, all of it at once.
 
@@ -109,6 +109,8 @@ class Deviation:
     value: str
     wanted: str
     consequence: str
+    keeps_engines_away: bool = False
+    """An engine does not start with such an inbound topic, unless it is told to."""
 
     def __str__(self) -> str:
         return f"{self.topic}: {self.setting} is {self.value}, wanted {self.wanted}: {self.consequence}"

@@ -6,7 +6,7 @@ Pure: from what the cluster says of itself. Every check is "at least".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hotspare.bus.contract import Deviation
 
@@ -45,7 +45,8 @@ def topic_deviations(facts: TopicFacts, brokers: int) -> Iterator[Deviation]:
     config = facts.config
     if not facts.is_state and config.get("message.timestamp.type", "") != "LogAppendTime":
         consequence = "system time is what each publisher's clock says; it may stand still or fall"
-        yield _deviation(facts, "message.timestamp.type", "LogAppendTime", consequence)
+        deviation = _deviation(facts, "message.timestamp.type", "LogAppendTime", consequence)
+        yield replace(deviation, keeps_engines_away=True)
     if _number(config.get("max.message.bytes", "")) < _BLOCK_BYTES and not facts.is_state:
         consequence = "a larger block of events is refused, and an engine that has to publish one stops"
         yield _deviation(facts, "max.message.bytes", f"at least {_BLOCK_BYTES}", consequence)

@@ -94,7 +94,7 @@ class Landed:
 
 
 class MemoryBus:
-    """The shared part. `clock` gives microseconds; append times never fall within a partition whatever it says.
+    """The shared part. `clock` gives microseconds; append times are what it says, also where it falls.
 
     `landed` is told of every commit that takes place, whatever its sender learns of it.
     """

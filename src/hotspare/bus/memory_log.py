@@ -15,7 +15,6 @@ class Log:
 
     begin: int = 0
     end: int = 0
-    newest_us: int = 0
     messages: list[Message] = field(default_factory=list)
 
     def index(self, offset: int) -> int:
@@ -28,12 +27,10 @@ class Log:
         return bisect_left(messages, offset, key=lambda message: message.offset)
 
     def append(self, outgoing: Sequence[Outgoing], now_us: int) -> int:
-        """Append with one time that never falls; returns the first offset."""
+        """Append with one time; returns the first offset."""
         first = self.end
-        if outgoing:
-            self.newest_us = max(now_us, self.newest_us)
         for index, message in enumerate(outgoing):
-            self.messages.append(Message(first + index, self.newest_us, bytes(message.value), tuple(message.headers)))
+            self.messages.append(Message(first + index, now_us, bytes(message.value), tuple(message.headers)))
         self.end = first + len(outgoing)
         return first
 

@@ -1,7 +1,8 @@
 """A bus in one SQLite file, for all the processes of one machine: the embedded default, which needs no server.
 
 A commit is on the disk when it returns (synchronous=FULL), and the fencing epoch is compared inside the publishing transaction.
-Append times are the machine's clock, but never fall within a partition. Measured figures: benchmarks/bus_sqlite.py.
+Append times are the machine's clock as it is; who reads them makes sense of one that leaps or falls. Measured figures:
+benchmarks/bus_sqlite.py.
 """
 
 from __future__ import annotations
@@ -264,13 +265,10 @@ class SqliteProducer:
 
 def _insert(connection: sqlite3.Connection, statements: PartitionSql, messages: Sequence[Outgoing], now_us: int) -> int:
     """Append within a write transaction; the first offset."""
-    _, first, newest_us = connection.execute(sql.OFFSETS, (statements.id,)).fetchone()
-    append_us = max(now_us, newest_us)
-    rows = [
-        (offset, append_us, sql.encode_headers(message.headers), message.value) for offset, message in enumerate(messages, first)
-    ]
+    _, first, _ = connection.execute(sql.OFFSETS, (statements.id,)).fetchone()
+    rows = [(offset, now_us, sql.encode_headers(message.headers), message.value) for offset, message in enumerate(messages, first)]
     connection.executemany(statements.insert, rows)
-    connection.execute(sql.ADVANCE, (first + len(rows), append_us, statements.id))
+    connection.execute(sql.ADVANCE, (first + len(rows), now_us, statements.id))
     return int(first)
 
 

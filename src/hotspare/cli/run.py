@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hotspare.choices import HeadPlace, KafkaReader, LogFormat, OnDivergence, OtherStore, RunnerKind
+from hotspare.choices import CreateTime, HeadPlace, KafkaReader, LogFormat, OnDivergence, OtherStore, RunnerKind
 
 AddressOption = Annotated[
     str,
@@ -22,6 +22,12 @@ HeadOption = Annotated[HeadPlace, typer.Option(help="Where events are decoded: t
 KafkaReaderOption = Annotated[
     KafkaReader,
     typer.Option(help="How Spark reads Kafka: by a task that follows the topics, or by its own source, in micro-batches."),
+]
+CreateTimeOption = Annotated[
+    CreateTime, typer.Option(help="What to do with inbound topics whose publishers set the times (Kafka's CreateTime).")
+]
+SkewOption = Annotated[
+    int, typer.Option(help="How far a message's time is believed without proof (docs/failover.md); all engines say the same.")
 ]
 OtherStoreOption = Annotated[OtherStore, typer.Option(help="When the group's snapshots are in another store than this one.")]
 BindOption = Annotated[
@@ -41,9 +47,11 @@ def command(
     runner: Annotated[RunnerKind, typer.Option(help="What moves the batches; local does without Spark.")] = RunnerKind.ORDERED,
     head: HeadOption = HeadPlace.DRIVER,
     kafka_reader: KafkaReaderOption = KafkaReader.SPAN,
+    create_time: CreateTimeOption = CreateTime.REFUSE,
     lease_ms: Annotated[int, typer.Option(help="How long the active engine may show no progress.")] = 1000,
     snapshot_interval_ms: Annotated[int, typer.Option(help="Time between snapshots; 0 takes none.")] = 5000,
     held_bytes_max: Annotated[int, typer.Option(help="Memory for held outputs; beyond it they go to disk.")] = 256 << 20,
+    skew_max_ms: SkewOption = 5000,
     messages_max: Annotated[int, typer.Option(help="Most messages in one batch.")] = 20_000,
     on_divergence: Annotated[OnDivergence, typer.Option(help="When this engine's outputs alone differ.")] = OnDivergence.STOP,
     other_store: OtherStoreOption = OtherStore.REFUSE,
@@ -54,10 +62,8 @@ def command(
 ) -> None:
     """Run one engine. Start the same command again for a hot spare; the first one becomes active."""
     from hotspare.cli.values import bindings, properties
-    from hotspare.ha.settings import GroupSettings
-    from hotspare.host.options import EngineOptions, default_engine_name
+    from hotspare.host.options import BatchLimits, EngineOptions, GroupSettings, default_engine_name
     from hotspare.host.process import run_engine
-    from hotspare.runners.contract import BatchLimits
     from hotspare.telemetry.log import configure_logging
 
     configure_logging(log_format)
@@ -73,11 +79,13 @@ def command(
         runner=runner,
         head_place=head,
         kafka_reader=kafka_reader,
+        create_time=create_time,
         limits=BatchLimits(messages_max=messages_max),
         settings=GroupSettings(
             lease_ms=lease_ms,
             snapshot_interval_ms=snapshot_interval_ms,
             held_bytes_max=held_bytes_max,
+            skew_max_ms=skew_max_ms,
             on_divergence=on_divergence,
             other_store=other_store,
         ),

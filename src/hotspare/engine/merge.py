@@ -1,52 +1,101 @@
-"""Several inbound partitions become one order: by (running append time, topic, partition, offset, index).
+"""Several inbound partitions become one order: by (believed append time, topic, partition, offset, index).
 
-A row goes on when no partition can still bring an earlier one. What a partition brings next is not before the newest append time
-seen there, so only partitions that stand still hold others back, and ticks move them. The order, and what has gone on after a given
-input, do not depend on how the input arrived. Rows that wait are not part of the state: they are read again.
+What is believed of append times is each partition's own affair (partition_clock.py). A row goes on when no partition can still
+bring an earlier one. What a partition brings next is not before the newest time believed there, so only partitions that stand still
+hold others back, and ticks move them. The order, and what has gone on after a given input, do not depend on how the input arrived.
+Rows that wait are not part of the state: they are read again.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
+from hotspare.engine.batch import RowKind
 from hotspare.engine.chunk import Int64s
-from hotspare.engine.state import NO_TIME, PartitionKey, Passed
+from hotspare.engine.partition_clock import Belief, PartitionClock
+from hotspare.engine.state import PartitionKey
 from hotspare.errors import StateError
 
 
 @dataclass(slots=True)
-class _Lane:
-    """One partition: its waiting rows in pieces, each with its running append times, and the newest of these."""
+class _Piece:
+    """Rows whose times are settled: what is believed, and `Belief.clock_us` behind each."""
 
-    newest_us: int
-    pieces: list[tuple[pa.RecordBatch, Int64s]] = field(default_factory=list)
+    rows: pa.RecordBatch
+    times: Int64s
+    clocks: Int64s
+
+    def slice(self, begin: int, end: int) -> _Piece:
+        return _Piece(self.rows.slice(begin, end - begin), self.times[begin:end], self.clocks[begin:end])
+
+
+@dataclass(slots=True)
+class _Partition:
+    """One partition: its clock, rows that wait for other partitions, and rows behind them whose times are not settled."""
+
+    clock: PartitionClock
+    pieces: deque[_Piece] = field(default_factory=deque)
+    unsettled: deque[pa.RecordBatch] = field(default_factory=deque)
+
+    @property
+    def waiting(self) -> int:
+        return sum(len(piece.times) for piece in self.pieces) + sum(len(rows) for rows in self.unsettled)
+
+    def push(self, rows: pa.RecordBatch) -> None:
+        ticks = rows.column("kind").to_numpy() == RowKind.TICK
+        times, clocks = self.clock.take(rows.column("time_us").to_numpy(), ticks)
+        self.unsettled.append(rows)
+        at = 0
+        while at < len(times):
+            rows = self.unsettled.popleft()
+            count = min(rows.num_rows, len(times) - at)
+            self.pieces.append(_Piece(rows.slice(0, count), times[at : at + count], clocks[at : at + count]))
+            if count < rows.num_rows:
+                self.unsettled.appendleft(rows.slice(count))
+            at += count
 
 
 class Merge:
-    """Declared partitions only; `passed` says how far each had come in the state."""
+    """Declared partitions only; `beliefs` says what was believed behind the last row of each that passed before.
 
-    def __init__(self, partitions: Iterable[PartitionKey], passed: Mapping[PartitionKey, Passed]) -> None:
-        self._passed = dict(passed)
-        self._lanes: dict[PartitionKey, _Lane] = {}
+    `clocks`: per partition, `Belief.clock_us` behind the last row that was pulled. `skew_max_us`: see partition_clock.py.
+    """
+
+    def __init__(
+        self, partitions: Iterable[PartitionKey], beliefs: Mapping[PartitionKey, Belief], skew_max_us: int | None = None
+    ) -> None:
+        self.clocks: dict[PartitionKey, int] = {}
+        self._beliefs = dict(beliefs)
+        self._skew_max_us = skew_max_us
+        self._partitions: dict[PartitionKey, _Partition] = {}
         self.set_partitions(partitions)
 
     @property
     def waiting(self) -> int:
-        """Rows that wait for another partition."""
-        return sum(batch.num_rows for lane in self._lanes.values() for batch, _ in lane.pieces)
+        """Rows that wait for another partition, or for what follows them in their own."""
+        return sum(each.waiting for each in self._partitions.values())
+
+    @property
+    def last(self) -> PartitionKey:
+        """The partition that all others wait for: with something new there, and nowhere else, rows go on."""
+        return min(self._partitions, key=lambda key: (self._partitions[key].clock.time_us, key))
 
     def set_partitions(self, partitions: Iterable[PartitionKey]) -> None:
         """Declare which partitions exist. One with waiting rows cannot be taken away."""
         wanted = sorted(frozenset(partitions))
-        for key, lane in self._lanes.items():
-            if lane.pieces and key not in wanted:
+        for key, each in self._partitions.items():
+            if each.waiting and key not in wanted:
                 raise StateError(f"partition {key[1]} of topic {key[0]} has waiting rows and cannot be taken away")
-        fresh = {key: self._passed[key].time_us if key in self._passed else NO_TIME for key in wanted}
-        self._lanes = {key: self._lanes.get(key, _Lane(fresh[key])) for key in wanted}
+        known = self._partitions
+        self._partitions = {key: known[key] if key in known else self._fresh(key) for key in wanted}
+
+    def _fresh(self, key: PartitionKey) -> _Partition:
+        return _Partition(PartitionClock(self._skew_max_us, self._beliefs.get(key, Belief())))
 
     def push(self, batch: pa.RecordBatch) -> None:
         """Take decoded rows, in order of position within each partition. StateError for a partition that was not declared."""
@@ -62,45 +111,47 @@ class Merge:
             self._push(batch.filter(pa.array(mine)), (int(topic[mine][0]), int(partition[mine][0])))
 
     def pull(self) -> pa.RecordBatch | None:
-        """The rows that may go on, in order; None if there are none."""
-        ready: list[tuple[pa.RecordBatch, Int64s]] = []
-        for key, lane in self._lanes.items():
-            ready += self._ready(key, lane)
+        """The rows that may go on, in order, each with the time that is believed; None if there are none."""
+        ready: list[_Piece] = []
+        for key, each in self._partitions.items():
+            ready += self._ready(key, each)
         if not ready:
             return None
+        rows = ready[0].rows if len(ready) == 1 else pa.concat_batches([piece.rows for piece in ready])
+        times = ready[0].times if len(ready) == 1 else np.concatenate([piece.times for piece in ready])
+        rows = rows.set_column(rows.schema.get_field_index("time_us"), "time_us", pa.array(times))
         if len(ready) == 1:
-            return ready[0][0]
-        rows = pa.concat_batches([batch for batch, _ in ready])
-        time_us = np.concatenate([times for _, times in ready])
+            return rows
         # pieces stand in order of partition and, within it, of position: a stable sort by time leaves that as it is
-        order = np.argsort(time_us, kind="stable")
+        order = np.argsort(times, kind="stable")
         return rows.take(pa.array(order))
 
     def _push(self, batch: pa.RecordBatch, key: PartitionKey) -> None:
-        lane = self._lanes.get(key)
-        if lane is None:
+        partition = self._partitions.get(key)
+        if partition is None:
             raise StateError(
                 f"rows of partition {key[1]} of topic {key[0]} came, which was not declared",
                 hint="declare every inbound partition before reading",
             )
-        times = np.maximum.accumulate(np.maximum(batch.column("time_us").to_numpy(), lane.newest_us))
-        lane.newest_us = int(times[-1])
-        lane.pieces.append((batch, times))
+        partition.push(batch)
 
-    def _ready(self, key: PartitionKey, lane: _Lane) -> list[tuple[pa.RecordBatch, Int64s]]:
+    def _ready(self, key: PartitionKey, partition: _Partition) -> list[_Piece]:
         """Take from a partition what no other can still bring something before."""
-        ready: list[tuple[pa.RecordBatch, Int64s]] = []
-        while lane.pieces:
-            batch, times = lane.pieces[0]
-            count = min((self._before(key, times, other) for other in self._lanes if other != key), default=len(times))
+        ready: list[_Piece] = []
+        while partition.pieces:
+            piece = partition.pieces[0]
+            size = len(piece.times)
+            count = min((self._before(key, piece.times, other) for other in self._partitions if other != key), default=size)
             if count == 0:
                 break
-            ready.append((batch.slice(0, count), times[:count]))
-            lane.pieces[:1] = [(batch.slice(count), times[count:])] if count < len(times) else []
-            if count < len(times):
+            ready.append(piece.slice(0, count))
+            self.clocks[key] = int(piece.clocks[count - 1])
+            if count < size:
+                partition.pieces[0] = piece.slice(count, size)
                 break
+            partition.pieces.popleft()
         return ready
 
     def _before(self, key: PartitionKey, times: Int64s, other: PartitionKey) -> int:
         """How many rows come before everything that `other` has not brought yet."""
-        return int(np.searchsorted(times, self._lanes[other].newest_us, side="right" if key < other else "left"))
+        return int(np.searchsorted(times, self._partitions[other].clock.time_us, side="right" if key < other else "left"))

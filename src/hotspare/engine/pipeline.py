@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from hotspare.engine.batch import TRACE_PREFIX, decoded_schema
 from hotspare.engine.merge import Merge
+from hotspare.engine.partition_clock import Belief
 from hotspare.engine.plan import Plan
 from hotspare.engine.snapshot import Frozen, freeze, restore
 from hotspare.engine.state import OutputId, PartitionKey, State
@@ -33,7 +34,8 @@ class Pipeline:
         self._on_trace = on_trace
         self._state = state
         self._schema = decoded_schema(plan.entry_schemas)
-        self._merge = Merge([(topic, 0) for topic in range(len(plan.entries))], state.passed)
+        self._skew_max_us: int | None = None
+        self._merge = self._new_merge([(topic, 0) for topic in range(len(plan.entries))])
 
     @classmethod
     def fresh(cls, plan: Plan, on_trace: OnTrace | None = None) -> Pipeline:
@@ -45,9 +47,21 @@ class Pipeline:
         """The state of a snapshot. ProjectChanged, SnapshotFormat, SnapshotDamaged."""
         return cls(plan, restore(plan, header, dict(pages)), on_trace)
 
-    def set_partitions(self, partitions: Iterable[PartitionKey]) -> None:
-        """Declare which partitions there are to merge: (topic index, partition)."""
-        self._merge.set_partitions(partitions)
+    def set_partitions(self, partitions: Iterable[PartitionKey], skew_max_us: int | None = None) -> None:
+        """Declare which partitions there are to merge: (topic index, partition). `skew_max_us`: how far an append time is believed
+        without proof (partition_clock.py), a fact of the input; None believes all."""
+        if skew_max_us == self._skew_max_us:
+            self._merge.set_partitions(partitions)
+            return
+        if self._merge.waiting:
+            raise StateError("what is believed of append times cannot change while rows wait")
+        self._skew_max_us = skew_max_us
+        self._merge = self._new_merge(partitions)
+
+    def _new_merge(self, partitions: Iterable[PartitionKey]) -> Merge:
+        state = self._state
+        beliefs = {key: Belief(each.time_us, state.clocks.get(key, each.time_us)) for key, each in state.passed.items()}
+        return Merge(partitions, beliefs, self._skew_max_us)
 
     def feed(self, decoded: pa.RecordBatch | pa.Table) -> dict[str, pa.RecordBatch]:
         """Take decoded rows (`batch.decoded_schema(plan.entry_schemas)`), in order within each partition, whole messages at a time.
@@ -70,6 +84,7 @@ class Pipeline:
                     outputs.setdefault(name, []).append(batch)
                 elif self._on_trace is not None:
                     self._on_trace(name.removeprefix(TRACE_PREFIX), batch)
+        self._state.clocks.update(self._merge.clocks)
         return {name: pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces) for name, pieces in outputs.items()}
 
     def freeze(self) -> Frozen:
@@ -82,8 +97,13 @@ class Pipeline:
 
     @property
     def waiting(self) -> int:
-        """Rows that wait for another partition: a reader stops at its limit of these."""
+        """Rows that wait for another partition, or for what follows them in their own."""
         return self._merge.waiting
+
+    @property
+    def last_partition(self) -> PartitionKey:
+        """The partition that all waiting rows wait for: a reader that holds enough of them reads on there alone."""
+        return self._merge.last
 
     @property
     def sequences(self) -> dict[str, int]:

@@ -78,6 +78,7 @@ def _header(plan: Plan, state: State) -> bytes:
         "time_us": state.time_us,
         "heartbeat_time_us": state.heartbeat_time_us,
         "passed": [[*key, *astuple(state.passed[key])] for key in sorted(state.passed)],
+        "clocks": [[*key, state.clocks[key]] for key in sorted(state.clocks)],
         "streams": {
             name: {"sequence": s.sequence, "digest": f"{s.digest:016x}", "last_id": astuple(s.last_id) if s.last_id else None}
             for name, s in state.streams.items()
@@ -101,6 +102,7 @@ def _read_header(plan: Plan, state: State, content: dict[str, Any]) -> None:
     state.time_us = int(content["time_us"])
     state.heartbeat_time_us = int(content["heartbeat_time_us"])
     state.passed = {(int(t), int(p)): Passed(int(o), int(i), int(us)) for t, p, o, i, us in content["passed"]}
+    state.clocks = {(int(t), int(p)): int(us) for t, p, us in content.get("clocks", ())}
     for name, stream in content["streams"].items():
         if name not in state.streams:
             raise SnapshotDamaged(f"the snapshot has a stream {name} that the project has not")

@@ -8,19 +8,17 @@ from typing import TypeAlias
 import numpy as np
 
 from hotspare.engine.pages import Page
+from hotspare.engine.partition_clock import NO_TIME as NO_TIME
 from hotspare.engine.strings import StringTable
 from hotspare.positions import OutputId as OutputId
 
 PartitionKey: TypeAlias = tuple[int, int]
 """Index of the inbound topic in Resolved.sources, number of the partition."""
 
-NO_TIME = -(2**63)
-"""Before any time was seen."""
-
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """The last row of a partition that went through the door, and the running append time at it."""
+    """The last row of a partition that went through the door, and the believed time at it."""
 
     offset: int
     index: int
@@ -43,7 +41,8 @@ class State:
     pages              by `query/window#slice`
     strings            not part of a snapshot: pages are written with the strings that they use
     passed             per partition
-    time_us            system time: the greatest append time that passed; NO_TIME before the first
+    clocks             per partition, the append time that its believed time goes on from (`partition_clock.Belief`)
+    time_us            system time: the greatest believed time that passed; NO_TIME before the first
     heartbeat_time_us  system time of the last heartbeat; NO_TIME before the first
     streams            by name, `bad` among them
     """
@@ -52,6 +51,7 @@ class State:
     streams: dict[str, StreamState]
     strings: StringTable = field(default_factory=StringTable)
     passed: dict[PartitionKey, Passed] = field(default_factory=dict)
+    clocks: dict[PartitionKey, int] = field(default_factory=dict)
     time_us: int = NO_TIME
     heartbeat_time_us: int = NO_TIME
 

@@ -74,12 +74,11 @@ class GroupEngine:
         joining = Joining(
             group=definition.group,
             identity=self._identity,
-            stale_ms=definition.settings.member_stale_ms,
             topics=definition.topics,
             project=definition.project,
             cores=definition.cores,
+            settings=definition.settings,
             ports=ports,
-            other_store=definition.settings.other_store,
         )
         joined = yield from joining.steps()
         state = self._new_state(joined)

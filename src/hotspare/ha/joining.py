@@ -11,20 +11,20 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hotspare.bus.contract import Bus, Partition, Producer
-from hotspare.choices import OtherStore
 from hotspare.coordination.contract import Coordination, Member
-from hotspare.errors import PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError
+from hotspare.errors import PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError, UsageError
 from hotspare.ha.core import Core, CoreFactory
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.member_record import name_taken, namesake, process_of
 from hotspare.ha.ports import Ports
 from hotspare.ha.qualities import Qualities, agree_on_qualities
-from hotspare.ha.settings import GroupTopics
+from hotspare.ha.settings import GroupSettings, GroupTopics
 from hotspare.ha.store_agreement import agree_on_store
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 
 _ORIGIN = "origin"
 _PROJECT = "project"
+_SKEW = "skew_max_ms"
 _LISTINGS_MAX = 3
 _NAMESAKE_LOOK_MS = 50
 _NEWEST_BYTES_MAX = 1 << 20
@@ -59,19 +59,15 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """One engine's way into one group. `steps` yields before every effect outside, like a cycle does.
-
-    `stale_ms`: a member record that nobody wrote again for so long is of no living engine.
-    """
+    """One engine's way into one group. `steps` yields before every effect outside, like a cycle does."""
 
     group: str
     identity: Member
-    stale_ms: int
     topics: GroupTopics
     project: ProjectIdentity
     cores: CoreFactory
+    settings: GroupSettings
     ports: Ports
-    other_store: OtherStore = OtherStore.REFUSE
 
     @property
     def engine(self) -> str:
@@ -90,14 +86,17 @@ class Joining:
         yield "agree on the project"
         agree_on_project(self.ports.coordination, self.group, self.project)
         yield "agree on the store"
-        store_id = agree_on_store(self.ports.coordination, self.ports.store, self.group, self.other_store)
+        store_id = agree_on_store(self.ports.coordination, self.ports.store, self.group, self.settings.other_store)
         yield "agree on the qualities"
         qualities = agree_on_qualities(self.ports.coordination, self.group, self.topics)
         self._report_other_qualities(qualities)
+        yield "agree on how far append times are believed"
+        agree_on_skew(self.ports.coordination, self.group, self.settings.skew_max_ms)
         yield "agree on the origin"
         origin = agree_on_origin(self.ports.bus, self.ports.coordination, self.group, self.topics)
         core, restored_from, unusable = yield from self._state()
-        core.set_partitions([(index, partition.number) for index, partition in self.topics.partitions])
+        partitions = [(index, partition.number) for index, partition in self.topics.partitions]
+        core.set_partitions(partitions, self.settings.skew_max_ms * 1000)
         offsets = {(index, p.number): origin[p.topic, p.number] for index, p in self.topics.partitions}
         offsets.update(core.next_offsets)
         yield "check that the bus holds what is to be read"
@@ -113,9 +112,9 @@ class Joining:
         if known is None:
             return
         other = f"process {known.process_id} on {known.host}"
-        sentence = f"engine {self.engine} took part as {other}: waits {self.stale_ms} ms for a sign of it"
+        sentence = f"engine {self.engine} took part as {other}: waits {self.settings.member_stale_ms} ms for a sign of it"
         self.ports.report(HaEvent(HaEventKind.NAMESAKE_AWAITED, self.group, self.engine, sentence))
-        until_ms = self.ports.clock_ms() + self.stale_ms
+        until_ms = self.ports.clock_ms() + self.settings.member_stale_ms
         while self.ports.clock_ms() < until_ms:
             yield "look whether an engine of the same name gives a sign"
             self.ports.pause(_NAMESAKE_LOOK_MS)
@@ -202,6 +201,16 @@ def agree_on_project(coordination: Coordination, group: str, project: ProjectIde
         detail="\n  ".join(differences) or f"its hash is {stored_hash}, this one's is {project.hash}",
         hint="run the changed project under a new --prefix, or forget the group's state with: hotspare reset",
     )
+
+
+def agree_on_skew(coordination: Coordination, group: str, skew_max_ms: int) -> None:
+    """The first engine's setting is the group's, as it decides in which order input is taken. UsageError where this one differs."""
+    stands = coordination.set_fact_once(group, _SKEW, str(skew_max_ms).encode()).decode("utf-8", "replace")
+    if stands != str(skew_max_ms):
+        raise UsageError(
+            f"group {group} believes append times within {stands} ms, this engine was told {skew_max_ms}",
+            hint=f"start it with --skew-max-ms {stands}, or forget the group's state with: hotspare reset",
+        )
 
 
 def agree_on_origin(bus: Bus, coordination: Coordination, group: str, topics: GroupTopics) -> dict[tuple[str, int], int]:

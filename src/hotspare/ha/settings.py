@@ -45,6 +45,8 @@ class GroupTopics:
         return tuple(o.topic for o in self.outbound)
 
 
+TICKS_WITHIN_SKEW = 4
+"""A partition that is ticked as it should be never looks as if its clock had leapt, though a few ticks are late."""
 _MAY_BE_0 = ("snapshot_interval_ms", "candidate_wait_ms", "divergence_wait_ms", "commit_wait_ms", "pipeline_stall_ms")
 
 
@@ -56,6 +58,7 @@ class GroupSettings:
     `promotion_step_ms`      how long a promotion keeps its lease without finishing a step; more than a call of the bus takes
     `heartbeat_ms`           the project's heartbeat interval: the longest time between two ticks
     `candidate_wait_ms`      how long a lower ranked candidate lets a better one go first
+    `skew_max_ms`            how far an append time is believed without proof (`engine.partition_clock`): a fact of the group
     `merge_wait_ms`          how long an idle partition may hold up the merge, where there is more than one
     `read_interval_ms`       how often the bus is read at most, where little comes
     `spare_interval_ms`      the same of a standby beside an active that is there: it reads what came in between all at once
@@ -80,6 +83,7 @@ class GroupSettings:
     promotion_step_ms: int = 6_000
     heartbeat_ms: int = 1_000
     candidate_wait_ms: int = 150
+    skew_max_ms: int = 5_000
     merge_wait_ms: int = 50
     read_interval_ms: int = 10
     spare_interval_ms: int = 200
@@ -110,6 +114,11 @@ class GroupSettings:
                 raise UsageError(f"setting {name} is {value}", hint=f"{name} must be {least} or more")
         if self.lease_ms < 4:
             raise UsageError(f"setting lease_ms is {self.lease_ms}", hint="a lease is renewed four times while it lasts: 4 or more")
+        if self.skew_max_ms < TICKS_WITHIN_SKEW * self.tick_interval_ms:
+            raise UsageError(
+                f"setting skew_max_ms is {self.skew_max_ms}, while ticks come every {self.tick_interval_ms} ms",
+                hint=f"it must be {TICKS_WITHIN_SKEW * self.tick_interval_ms} or more, or every tick would look like a wrong time",
+            )
 
     @property
     def renew_interval_ms(self) -> int:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hotspare.addresses import checked_host_port
-from hotspare.choices import HeadPlace, KafkaReader, RunnerKind
+from hotspare.choices import CreateTime, HeadPlace, KafkaReader, RunnerKind
 from hotspare.errors import UsageError
-from hotspare.ha.settings import GroupSettings
-from hotspare.runners.contract import BatchLimits
+from hotspare.ha.settings import GroupSettings as GroupSettings
+from hotspare.runners.contract import BatchLimits as BatchLimits
 
 _ENGINE_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
 
@@ -44,6 +44,7 @@ class EngineOptions:
     runner: RunnerKind = RunnerKind.ORDERED
     head_place: HeadPlace = HeadPlace.DRIVER
     kafka_reader: KafkaReader = KafkaReader.SPAN
+    create_time: CreateTime = CreateTime.REFUSE
     limits: BatchLimits = field(default_factory=BatchLimits)
     settings: GroupSettings = field(default_factory=GroupSettings)
     properties: Mapping[str, str] = field(default_factory=dict)

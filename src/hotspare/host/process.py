@@ -52,7 +52,7 @@ from hotspare.host.clock import monotonic_ms, pause
 from hotspare.host.frozen import end_frozen_process
 from hotspare.host.options import EngineOptions
 from hotspare.host.retention import check_at_start
-from hotspare.host.topic_settings import note_sources, warn_of_deviations
+from hotspare.host.topic_settings import check_settings, note_sources
 from hotspare.model.fingerprint import differences, from_document, to_document
 from hotspare.model.load import LoadedProject, load_project
 from hotspare.model.project import Project
@@ -221,11 +221,12 @@ class EngineProcess:
 
     def run(self) -> int:
         warm_up()
+        inbound = [topic.name for topic in self.topics.inbound]
+        check_settings(self._bus, inbound, self.topics.output_topics, self._options.create_time, self._log)
         start = self.group.start()
         publish_metadata(self._bus, self._options.prefix, describe(self._plan.resolved, self._options.prefix))
         check_at_start(self._bus, self._store, self._options.prefix, self._plan, self._options.settings, self._log)
         note_sources(self._bus, [partition for _, partition in self.topics.partitions])
-        warn_of_deviations(self._bus, [each.name for each in self.topics.inbound], self.topics.output_topics, self._log)
         runner = self._runner()
         try:
             with stop_asked(self._ask_stop):

@@ -9,18 +9,26 @@ from collections.abc import Sequence
 from hotspare.adapters.source_position import note_all_sources
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.naming import records_topic
-from hotspare.errors import BusError
+from hotspare.choices import CreateTime
+from hotspare.errors import BusError, UsageError
 from hotspare.telemetry.log import Log, LogEvent
 
 
-def warn_of_deviations(bus: Bus, inbound: Sequence[str], outbound: Sequence[str], log: Log) -> None:
-    """One line each. A bus that does not tell its settings stops nobody."""
+def check_settings(bus: Bus, inbound: Sequence[str], outbound: Sequence[str], create_time: CreateTime, log: Log) -> None:
+    """One line in the log for each that is unlike hotspare's wishes. UsageError where an inbound topic cannot be used as it is. A
+    bus that does not tell its settings stops nobody."""
     try:
         found = bus.deviations([*inbound, *outbound, *(records_topic(topic) for topic in inbound)])
     except BusError as error:
         log.event(LogEvent.TOPIC_WARNING, f"the settings of the topics could not be looked at: {error.message}")
         return
     for deviation in found:
+        if deviation.keeps_engines_away and deviation.topic in inbound and create_time is CreateTime.REFUSE:
+            raise UsageError(
+                f"inbound topic {deviation.topic} cannot be used: its {deviation.setting} is {deviation.value}",
+                detail=deviation.consequence,
+                hint=f"set it to {deviation.wanted} (kafka-configs.sh --alter), or start with --create-time accept",
+            )
         log.event(LogEvent.TOPIC_WARNING, str(deviation), topic=deviation.topic, setting=deviation.setting)
 
 

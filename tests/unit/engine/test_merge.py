@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hotspare.engine.batch import decoded_schema
 from hotspare.engine.merge import Merge
-from hotspare.engine.state import Passed
+from hotspare.engine.partition_clock import Belief
 from hotspare.errors import StateError
 
 SCHEMA = decoded_schema([])
@@ -50,13 +50,13 @@ def inputs(draw: st.DrawFn) -> list[Row]:
 
 
 def let_go(rows: list[Row]) -> list[Row]:
-    """All rows in merged order, as far as no partition can still bring one that comes before."""
+    """All rows in merged order, with running times, as far as no partition can still bring one that comes before."""
     running: dict[tuple[int, int], int] = {}
     keyed = []
     for row in rows:
         key = row[:2]
         running[key] = max(running.get(key, -1), row[4])
-        keyed.append(((running[key], *row[:4]), row))
+        keyed.append(((running[key], *row[:4]), (*row[:4], running[key])))
     if len(running) < len(PARTITIONS):
         return []
     bounds = {key: (running[key], *key) for key in PARTITIONS}
@@ -92,13 +92,14 @@ def test_merge_goes_on_after_a_restore(rows: list[Row]) -> None:
     merge.push(batch_of(rows[:middle]))
     found = rows_of(merge.pull())
     running: dict[tuple[int, int], int] = {}
-    passed: dict[tuple[int, int], Passed] = {}
+    passed: dict[tuple[int, int], Belief] = {}
     for row in rows[:middle]:
         running[row[:2]] = max(running.get(row[:2], -1), row[4])
-        if row in found:
-            passed[row[:2]] = Passed(row[2], row[3], running[row[:2]])
+        if (*row[:4], running[row[:2]]) in found:
+            passed[row[:2]] = Belief(running[row[:2]])
     merge = Merge(PARTITIONS, passed)
-    merge.push(batch_of([row for row in rows if row not in found]))
+    places = {row[:4] for row in found}
+    merge.push(batch_of([row for row in rows if row[:4] not in places]))
     assert found + rows_of(merge.pull()) == expected
 
 
@@ -106,7 +107,7 @@ def test_one_partition_does_not_wait() -> None:
     merge = Merge([(0, 0)], {})
     rows = [(0, 0, i, 0, 9 - i) for i in range(3)]
     merge.push(batch_of(rows))
-    assert rows_of(merge.pull()) == rows
+    assert rows_of(merge.pull()) == [(0, 0, i, 0, 9) for i in range(3)]
     assert merge.pull() is None
 
 

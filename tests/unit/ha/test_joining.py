@@ -11,7 +11,15 @@ from hotspare.coordination.contract import Member
 from hotspare.coordination.memory import MemoryCoordination, MemoryCoordinationClient
 from hotspare.errors import PositionLost, ProjectChanged, StateError, TopicOwned, UsageError
 from hotspare.ha import actions as do
-from hotspare.ha.joining import Joining, ProjectIdentity, agree_on_origin, agree_on_project, check_positions, refuse_namesake
+from hotspare.ha.joining import (
+    Joining,
+    ProjectIdentity,
+    agree_on_origin,
+    agree_on_project,
+    agree_on_skew,
+    check_positions,
+    refuse_namesake,
+)
 from hotspare.ha.perform import perform
 from hotspare.ha.settings import GroupTopics, InboundTopic, OutputStream
 from tests.simulation.script import Script
@@ -53,6 +61,16 @@ def test_a_stored_project_that_cannot_be_read_is_a_difference() -> None:
     with pytest.raises(ProjectChanged, match="another project") as refused:
         agree_on_project(coordination, "g", broken)
     assert "cannot be read" in refused.value.detail
+
+
+def test_engines_of_a_group_believe_append_times_alike() -> None:
+    """Else they would take the same input in another order."""
+    coordination = MemoryCoordination().client()
+    agree_on_skew(coordination, "g", 5_000)
+    agree_on_skew(coordination, "g", 5_000)
+    with pytest.raises(UsageError, match="within 5000 ms, this engine was told 8000") as refused:
+        agree_on_skew(coordination, "g", 8_000)
+    assert "--skew-max-ms 5000" in refused.value.hint
 
 
 def test_the_origin_is_where_the_first_engine_began() -> None:
@@ -141,7 +159,8 @@ def joining(script: Script, space: str) -> tuple[Joining, MemoryCoordinationClie
     """An engine `e0` on a machine of its own, on its way into a scripted group; and another session of coordination."""
     process = script.world.start("e0")
     own = replace(member("e0", 1), process_space=space)
-    way = Joining(GROUP, own, 40, script.world.topics, project("p"), script.world.kit.cores, process.ports)
+    settings = replace(SETTINGS, member_refresh_ms=14)
+    way = Joining(GROUP, own, script.world.topics, project("p"), script.world.kit.cores, settings, process.ports)
     return way, script.world.coordination.client("other")
 
 
@@ -156,7 +175,7 @@ def test_a_namesake_elsewhere_that_gives_word_is_refused(tmp_path: Path) -> None
             script.world.now_ms += 1
             if turn == 20:
                 other.join(GROUP, namesake)
-    assert script.told("waits 40 ms for a sign of it")
+    assert script.told("waits 42 ms for a sign of it")
 
 
 def test_the_record_of_a_dead_namesake_elsewhere_is_waited_out(tmp_path: Path) -> None:
@@ -170,7 +189,7 @@ def test_the_record_of_a_dead_namesake_elsewhere_is_waited_out(tmp_path: Path) -
         steps.append(step)
         script.world.now_ms += 1
     assert steps[-1].startswith("check that the bus")
-    assert script.world.now_ms - began_ms >= 40
+    assert script.world.now_ms - began_ms >= 42
 
 
 def test_the_record_of_a_dead_namesake_that_could_be_seen_is_no_hindrance(tmp_path: Path) -> None:
