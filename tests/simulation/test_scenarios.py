@@ -171,17 +171,6 @@ def test_a_frozen_active_does_not_publish_when_it_thaws(tmp_path: Path) -> None:
     assert script.world.observer.epoch_owner[newest] == "e1#1"
 
 
-def test_a_frozen_holder_of_the_bus_lock_is_ended(tmp_path: Path) -> None:
-    """DESIGN section 6: past its lease, by the spare that claimed the role, and it says so."""
-    script = two_engines(tmp_path)
-    script.world.pause("e0", FOREVER_MS)
-    script.world.plan.lock_holder = "e0"
-    script.until_active("e1")
-    assert "e0" not in script.world.processes
-    assert script.told("ends process 1 of e0, which keeps the bus locked past its lease")
-    script.finish()
-
-
 def test_a_planned_switch_over_hands_over_to_the_named_engine(tmp_path: Path) -> None:
     """Z15, C3: no duplicate, no lease has to run out."""
     script = two_engines(tmp_path)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import Fencing, Landed, MemoryBus
-from hotspare.coordination.contract import Leader, Member
+from hotspare.coordination.contract import Member
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.ha.core import CoreFactory
 from hotspare.ha.events import HaEvent, HaEventKind
@@ -49,6 +49,8 @@ SETTINGS = GroupSettings(
     confirmed_snapshots_max=2,
 )
 DETECTION_MS = 3
+STRANGER = (99, 99)
+"""Id and start of a process that is no engine."""
 _CLOCK_RATES = (0.6, 1.0, 1.7)
 
 
@@ -83,6 +85,8 @@ class World:
     suspicion_until_ms: int = 0
     bus_jump_ms: int = 0
     service_jump_ms: int = 0
+    is_one_machine: bool = True
+    """Engines see each other's processes end; on several machines they see connections close, which is no proof."""
     wrong_from: dict[str, dict[str, int]] = field(default_factory=dict)
     """Per door of a wrong engine and stream, from which sequence on it may be wrong; of the first stream, where it is wrong."""
     wrong_candidates: dict[str, tuple[Process, int]] = field(default_factory=dict)
@@ -99,6 +103,7 @@ class World:
         self.calls = Calls(lambda: self.now_ms, self.pace)
         faults = BusFaultSource(self.plan, lambda: self.bus.fence_late(GROUP))
         self.bus = MemoryBus(lambda: (self.now_ms + self.bus_jump_ms) * 1000, faults, self.fencing, self._landed)
+        self.bus.lock_holder = self._lock_holder
         self.coordination = MemoryCoordination(lambda: self.now_ms + self.service_jump_ms, CoordinationFaultSource(self.plan))
         self.store = UnreliableStore(lambda: self.now_ms * 1000, self.plan, self._check_snapshot)
         self.outside = self.bus.client("world")
@@ -214,14 +219,27 @@ class World:
         process = self.processes.get(holder)
         if process is None or process.life != life:
             died_ms = self.died_ms.get((holder, life), self.now_ms)
-            return PeerStatus.CLOSED if self.now_ms - died_ms >= DETECTION_MS else PeerStatus.CONNECTED
+            is_known = self.now_ms - died_ms >= DETECTION_MS
+            return (PeerStatus.ENDED if self.is_one_machine else PeerStatus.CLOSED) if is_known else PeerStatus.CONNECTED
         return PeerStatus.CLOSED if self.now_ms < self.suspicion_until_ms else PeerStatus.CONNECTED
 
-    def _end_process(self, leader: Leader) -> bool:
-        process = self.processes.get(leader.holder)
-        if process is None or process.life != leader.process_start:
+    def _lock_holder(self) -> tuple[int, int] | None:
+        """The process that keeps the bus locked: an engine's, by its life, or a stranger's."""
+        process = self.processes.get(self.plan.lock_holder)
+        return STRANGER if process is None and self.plan.lock_holder else (1, process.life) if process is not None else None
+
+    def _end_process(self, process_id: int, started: int) -> bool:
+        """Only of who is stopped with the bus's lock in its hands."""
+        name = self.plan.lock_holder
+        if self._lock_holder() != (process_id, started):
             return False
-        self.kill(leader.holder)
+        if (process_id, started) == STRANGER:
+            self.trace(f"{self.now_ms} {name} is killed")
+            self.plan.lock_holder = ""
+            return True
+        if self.processes[name].paused_until_ms <= self.now_ms:
+            return False
+        self.kill(name)
         return True
 
     def _is_alive(self, member: Member) -> bool:
@@ -249,7 +267,8 @@ class World:
     def awake(self) -> list[Process]:
         if self.plan.lock_holder:
             holder = self.processes.get(self.plan.lock_holder)
-            if holder is None or holder.paused_until_ms <= self.now_ms:
+            is_engine = self.plan.lock_holder in self.names
+            if is_engine and (holder is None or holder.paused_until_ms <= self.now_ms):
                 self.plan.lock_holder = ""
         return [p for p in self.processes.values() if p.is_ready(self.now_ms)]
 

@@ -111,6 +111,8 @@ class MemoryBus:
         self.changed = threading.Condition(threading.Lock())
         self.fencing = fencing
         self.landed = landed
+        self.lock_holder: Callable[[], tuple[int, int] | None] = lambda: None
+        """Which process the error of a locked bus names."""
         self.logs: dict[str, list[Log]] = {}
         self.owners: dict[str, str] = {}
         self.epochs: dict[str, int] = {}
@@ -152,7 +154,9 @@ def _strike(bus: MemoryBus, client: str, operation: BusOperation) -> BusFault:
     """Raise what befalls a call before it does anything; the returned fault befalls it afterwards."""
     fault = bus.faults.at(client, operation)
     if fault is BusFault.LOCKED:
-        raise BusLocked("the bus is locked by another process", detail=f"client {client}, {operation.value}")
+        error = BusLocked("the bus is locked by another process", detail=f"client {client}, {operation.value}")
+        error.holder = bus.lock_holder()
+        raise error
     if fault is BusFault.UNAVAILABLE or (fault in _UNKNOWN and operation not in _WRITING):
         raise BusUnavailable("the bus cannot be reached", detail=f"client {client}, {operation.value}")
     if fault is BusFault.UNKNOWN_NOT_WRITTEN:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from hotspare.coordination.contract import Leader
 from hotspare.ha.roles import Reason
 
 
@@ -44,13 +43,16 @@ class Fence:
 
 
 @dataclass(frozen=True, slots=True)
-class EndFrozenHolder:
-    leader: Leader
-    reason: Reason = Reason.FROZEN_HOLDER
+class EndLockHolder:
+    """End the process that holds the bus's lock, if it is stopped: it may never go on, and nobody else can write."""
+
+    process_id: int
+    process_start: int
+    reason: Reason = Reason.STOPPED_HOLDER
 
     @property
     def sentence(self) -> str:
-        return f"ends process {self.leader.process_id} of {self.leader.holder}, which keeps the bus locked past its lease"
+        return f"ends process {self.process_id}, which keeps the bus locked, if it is stopped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +255,7 @@ Action: TypeAlias = (
     NoteVacancy
     | Campaign
     | Fence
-    | EndFrozenHolder
+    | EndLockHolder
     | ReadCommitted
     | Recheck
     | BecomeActive

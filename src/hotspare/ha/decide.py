@@ -251,6 +251,7 @@ def _promoting(view: View) -> Iterator[Duty]:
         return
     if keeps_promotion(view.now_ms, view.step_ms, view.settings):
         yield Duty(max(view.renewed_ms + view.settings.renew_interval_ms, view.coordination_retry_ms), do.Renew())
+    yield from _free_the_bus(view)
     yield from _next_step(view)
 
 
@@ -262,8 +263,6 @@ def keeps_promotion(now_ms: int, step_ms: int, settings: GroupSettings) -> bool:
 
 def _next_step(view: View) -> Iterator[Duty]:
     if view.step is Step.WON:
-        if view.bus_locked and view.predecessor is not None and _lease_over(view):
-            yield Duty(0, do.EndFrozenHolder(view.predecessor))
         yield Duty(view.bus_retry_ms, do.Fence(view.epoch))
     elif view.step is Step.FENCED:
         yield Duty(view.bus_retry_ms, do.ReadCommitted())
@@ -277,9 +276,14 @@ def _next_step(view: View) -> Iterator[Duty]:
         yield Duty(0, do.BecomeActive())
 
 
-def _lease_over(view: View) -> bool:
-    """Whether the lease that the predecessor had when it was last heard of is over."""
-    return view.predecessor is not None and view.now_ms >= view.predecessor_lease_end_ms
+def _free_the_bus(view: View) -> Iterator[Duty]:
+    """Who holds the bus's lock for as long as a lease has to go on with it. Of who was active before, the lease itself says so."""
+    if view.lock_holder is None:
+        return
+    before, due_ms = view.predecessor, view.locked_since_ms + view.settings.lease_ms
+    if before is not None and view.lock_holder == (before.process_id, before.process_start):
+        due_ms = min(due_ms, view.predecessor_lease_end_ms)
+    yield Duty(due_ms, do.EndLockHolder(*view.lock_holder))
 
 
 def _active(view: View) -> Iterator[Duty]:
@@ -290,6 +294,7 @@ def _active(view: View) -> Iterator[Duty]:
     if view.difference is not None:
         yield Duty(0, do.Diverge())
         return
+    yield from _free_the_bus(view)
     yield from _keep_lease_in_backlog(view)
     owed_ms = [due_ms for due_ms in (view.publish_due_ms, view.progress_due_ms) if due_ms is not None]
     if owed_ms:

@@ -31,6 +31,8 @@ class HaEventKind(Enum):
     """Another engine runs other versions or another processor; its outputs are compared all the same."""
     COORDINATION_CHANGED = "coordination changed"
     BUS_TROUBLE = "bus trouble"
+    LOCK_HOLDER_ENDED = "lock holder ended"
+    """A process that was stopped with the bus's lock in its hands."""
     QUALITY_CHANGED = "quality changed"
     """Another quality of service of a stream is acted by from now on, or one that makes no sense was passed over."""
     OUTPUTS_LOST = "outputs lost"

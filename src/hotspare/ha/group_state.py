@@ -121,7 +121,9 @@ class GroupState:
     member_refreshed_ms: int = LONG_AGO_MS
     producer: Producer | None = None
     bus_retry_ms: int = LONG_AGO_MS
-    bus_locked: bool = False
+    lock_holder: tuple[int, int] | None = None
+    locked_since_ms: int | None = None
+    """Since when each call that writes to the bus found it locked; None after one that did not."""
     predecessor: Leader | None = None
     predecessor_lease_end_ms: int = 0
     progress_read_ms: int = LONG_AGO_MS
@@ -268,7 +270,8 @@ def view_of(state: GroupState, ports: Ports) -> View:
         has_moved=state.has_moved,
         member_refreshed_ms=state.member_refreshed_ms,
         bus_retry_ms=state.bus_retry_ms,
-        bus_locked=state.bus_locked,
+        lock_holder=state.lock_holder,
+        locked_since_ms=state.locked_since_ms if state.locked_since_ms is not None else now_ms,
         predecessor=state.predecessor,
         predecessor_lease_end_ms=state.predecessor_lease_end_ms,
         publish_due_ms=publish_due_ms(state) if state.role is Role.ACTIVE else None,

@@ -32,7 +32,7 @@ from hotspare.ha.view import Contact, Vacancy
 
 _TICK = (Outgoing(b"", ((TICK_HEADER, b"1"),)),)
 _LONG_STEPS = (do.Fence, do.ReadCommitted)
-_NOTEWORTHY = (do.Campaign, do.EndFrozenHolder, do.StepDown, do.GiveUp, do.Diverge, do.Leave)
+_NOTEWORTHY = (do.Campaign, do.StepDown, do.GiveUp, do.Diverge, do.Leave)
 
 
 def perform(action: do.Action, state: GroupState, ports: Ports) -> None:
@@ -50,9 +50,13 @@ def perform(action: do.Action, state: GroupState, ports: Ports) -> None:
         state.coordination_retry_ms = ports.clock_ms() + state.settings.coordination_retry_ms
         state.leader = None  # the call may have happened
     except (BusUnavailable, BusLocked) as error:
-        state.bus_locked = isinstance(error, BusLocked)
-        state.bus_retry_ms = ports.clock_ms() + state.settings.retry_ms
-        report(state, ports, HaEventKind.BUS_TROUBLE, f"{error.message}, while: {action.sentence}")
+        now_ms = ports.clock_ms()
+        if isinstance(error, BusLocked):
+            state.lock_holder = error.holder
+            state.locked_since_ms = now_ms if state.locked_since_ms is None else state.locked_since_ms
+        state.bus_retry_ms = now_ms + state.settings.retry_ms
+        told = f"{error.message} ({error.detail})" if error.detail else error.message
+        report(state, ports, HaEventKind.BUS_TROUBLE, f"{told}, while: {action.sentence}")
     except (TopicOwned, StateError) as error:
         state.refusal = str(error)
 
@@ -165,14 +169,20 @@ def _fence(action: do.Fence, state: GroupState, ports: Ports) -> None:
         report(state, ports, HaEventKind.RESULT_UNKNOWN, error.message)
         state.bus_retry_ms = ports.clock_ms() + state.settings.retry_ms
         return
-    state.bus_locked, state.marks.fenced_ms = False, ports.clock_ms()
+    state.marks.fenced_ms = ports.clock_ms()
+    _note_unlocked(state)
     _come_on(state, ports, Step.FENCED)
 
 
-def _end_frozen_holder(action: do.EndFrozenHolder, state: GroupState, ports: Ports) -> None:
-    state.predecessor = None  # once is enough
-    if not ports.end_process(action.leader):
-        report(state, ports, HaEventKind.BUS_TROUBLE, f"process {action.leader.process_id} is not the frozen holder any more")
+def _end_lock_holder(action: do.EndLockHolder, state: GroupState, ports: Ports) -> None:
+    state.lock_holder = None  # whoever is in the way the next time is looked at then
+    if ports.end_process(action.process_id, action.process_start):
+        sentence = f"process {action.process_id} is ended: it was stopped and kept the bus locked"
+        report(state, ports, HaEventKind.LOCK_HOLDER_ENDED, sentence)
+
+
+def _note_unlocked(state: GroupState) -> None:
+    state.lock_holder = state.locked_since_ms = None
 
 
 def _read_committed(_: do.ReadCommitted, state: GroupState, ports: Ports) -> None:
@@ -243,7 +253,7 @@ def _publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
         report(state, ports, HaEventKind.RESULT_UNKNOWN, error.message)
         _fence_again(state, ports, Reason.UNKNOWN_RESULT)
         return
-    state.bus_locked = False
+    _note_unlocked(state)
     if commit.messages:
         state.has_moved = True  # held outputs come to an end: behind a pipeline that hangs this does too
     state.published_ms = ports.clock_ms()
@@ -285,6 +295,7 @@ def _tick(action: do.Tick, state: GroupState, ports: Ports) -> None:
         inbound.ticked_offset = ports.bus.append(inbound.partition, _TICK)
     except UnknownResult:
         return  # one tick more or less changes nothing: it is part of the input where it is
+    _note_unlocked(state)
 
 
 def _renew(_: do.Renew, state: GroupState, ports: Ports) -> None:
@@ -401,7 +412,7 @@ PERFORMERS: dict[type[do.Action], Callable[[Any, GroupState, Ports], None]] = {
     do.NoteVacancy: _note_vacancy,
     do.Campaign: _campaign,
     do.Fence: _fence,
-    do.EndFrozenHolder: _end_frozen_holder,
+    do.EndLockHolder: _end_lock_holder,
     do.ReadCommitted: _read_committed,
     do.Recheck: _recheck,
     do.BecomeActive: _become_active,

@@ -10,7 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from hotspare.bus.contract import Bus
-from hotspare.coordination.contract import Coordination, Leader, Member
+from hotspare.coordination.contract import Coordination, Member
 from hotspare.ha.events import HaEvent
 from hotspare.ha.meanwhile import meanwhile
 from hotspare.ha.view import PeerPort
@@ -41,11 +41,11 @@ def _reads_anyway(_: int) -> None:
 class Ports:
     """`clock_ms`: this process's monotonic milliseconds.
 
-    `background` runs a job that may take long, now or in another thread, once. `end_process` ends the frozen process that a leader
-    record names, after checking that it is that very process on this machine; False when it is not. `report` must not raise.
+    `background` runs a job that may take long, now or in another thread, once. `end_process` ends the process that has this id
+    and start, if it still is that very one and is stopped; whether it did. `report` must not raise.
     `is_alive`: whether the other process that a member record names is known to run, also frozen; where nothing but this process
-    exists, none does. `pause` lets milliseconds pass while an engine joins. `meanwhile` as `ha.meanwhile` has it. `read_every_ms` sets
-    how long there is at least from one read of the bus to the next, where little comes; it must not block.
+    exists, none does. `pause` lets milliseconds pass while an engine joins. `meanwhile` as `ha.meanwhile` has it.
+    `read_every_ms` sets how long there is at least from one read of the bus to the next, where little comes; it must not block.
     """
 
     bus: Bus
@@ -56,7 +56,7 @@ class Ports:
     clock_ms: Callable[[], int]
     report: Callable[[HaEvent], None]
     background: Callable[[Callable[[], None]], None]
-    end_process: Callable[[Leader], bool]
+    end_process: Callable[[int, int], bool]
     is_alive: Callable[[Member], bool] = _is_never_alive
     pause: Callable[[int], None] = _pause
     meanwhile: Callable[[Callable[[], bool], int], AbstractContextManager[None]] = meanwhile

@@ -54,7 +54,7 @@ class Reason(Enum):
     NEWER_EPOCH = "newer epoch"
     FENCED = "fenced"
     UNKNOWN_RESULT = "unknown commit result"
-    FROZEN_HOLDER = "frozen holder keeps the bus locked"
+    STOPPED_HOLDER = "a stopped process keeps the bus locked"
     # ends and hand-overs
     SWITCHOVER = "switch-over asked for"
     DIFFERS = "outputs differ from those committed"

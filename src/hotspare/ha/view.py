@@ -104,6 +104,8 @@ class View:
     `store_begun_ms`: when the oldest work on the store under way began; `store_stuck`: how much was given up and has not ended.
     `newest_snapshot_ms`: when this engine learned of the newest confirmed snapshot, which `newest_snapshot_by` confirmed.
     `stalled_ms`: for how long the runner has not brought input that is known to be there.
+    `lock_holder`: process id and start of who held the bus's lock when it was in the way last, if that is known.
+    `locked_since_ms`: when it came into the way; it was all the time since.
     `committed_ahead`: this engine's state begins after what is committed, so it can never bring out what lies between.
     """
 
@@ -135,7 +137,8 @@ class View:
     qualities_read_ms: int = 0
     # bus
     bus_retry_ms: int = 0
-    bus_locked: bool = False
+    lock_holder: tuple[int, int] | None = None
+    locked_since_ms: int = 0
     predecessor: Leader | None = None
     predecessor_lease_end_ms: int = 0
     publish_due_ms: int | None = None

@@ -37,6 +37,7 @@ from hotspare.engine.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.warm import warm_up
+from hotspare.file_locks import end_if_stopped
 from hotspare.ha.core import Core
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group import GroupDefinition, GroupEngine
@@ -49,7 +50,6 @@ from hotspare.host.address import peer_addresses
 from hotspare.host.alive import is_alive
 from hotspare.host.background import Background
 from hotspare.host.clock import monotonic_ms, pause
-from hotspare.host.frozen import end_frozen_process
 from hotspare.host.options import EngineOptions
 from hotspare.host.retention import check_at_start
 from hotspare.host.topic_settings import check_settings, note_sources
@@ -78,6 +78,7 @@ _HA_LOG: dict[HaEventKind, LogEvent] = {
     HaEventKind.SNAPSHOT_CONFIRMED: LogEvent.SNAPSHOT_CONFIRMED,
     HaEventKind.SNAPSHOT_FAILED: LogEvent.HA_ALARM,
     HaEventKind.BUS_TROUBLE: LogEvent.HA_ALARM,
+    HaEventKind.LOCK_HOLDER_ENDED: LogEvent.LOCK_HOLDER_ENDED,
     HaEventKind.OUTPUTS_LOST: LogEvent.HA_ALARM,
     HaEventKind.COORDINATION_CHANGED: LogEvent.HA_ALARM,
     HaEventKind.RESULT_UNKNOWN: LogEvent.HA_ALARM,
@@ -188,7 +189,7 @@ class EngineProcess:
             clock_ms=monotonic_ms,
             report=self._report,
             background=self._background.run,
-            end_process=end_frozen_process,
+            end_process=end_if_stopped,
             is_alive=is_alive,
             pause=pause,
             read_every_ms=lambda interval_ms: self._pace.set(interval_ms / 1_000),

@@ -91,7 +91,8 @@ views = st.builds(
     renewed_ms=times,
     has_moved=st.booleans(),
     bus_retry_ms=times,
-    bus_locked=st.booleans(),
+    lock_holder=st.sampled_from([None, (11, 12), (13, 14)]),
+    locked_since_ms=st.integers(NOW_MS - 3000, NOW_MS + 10),
     predecessor=st.one_of(st.none(), st.just(HELD)),
     publish_due_ms=st.one_of(st.none(), times),
     inbound=st.just((InboundView(0, NOW_MS, NOW_MS, True), InboundView(1, NOW_MS, NOW_MS, False))),
@@ -274,10 +275,21 @@ def test_an_idle_partition_is_ticked_only_while_it_holds_up_the_merge() -> None:
 
 
 def test_the_frozen_holder_is_ended_only_past_its_lease_and_only_if_the_bus_is_locked() -> None:
-    locked = promoting(Step.WON, predecessor=HELD, predecessor_lease_end_ms=NOW_MS, bus_locked=True, bus_retry_ms=NOW_MS + 9)
-    assert decide(locked) == (do.EndFrozenHolder(HELD),)
+    before = {"predecessor": HELD, "predecessor_lease_end_ms": NOW_MS}
+    holder = (HELD.process_id, HELD.process_start)
+    locked = promoting(Step.WON, **before, lock_holder=holder, locked_since_ms=NOW_MS, bus_retry_ms=NOW_MS + 9)
+    assert decide(locked) == (do.EndLockHolder(*holder),)
     assert decide(replace(locked, predecessor_lease_end_ms=NOW_MS + 1)) == ()
-    assert decide(replace(locked, bus_locked=False)) == ()
+    assert decide(replace(locked, lock_holder=None)) == ()
+
+
+@pytest.mark.parametrize("view", [promoting(Step.WON, bus_retry_ms=NOW_MS + 9), active()])
+def test_who_keeps_the_bus_locked_is_ended_after_a_lease_whoever_it_is(view: View) -> None:
+    """It is not the predecessor that is ended for a lock of somebody else's."""
+    since_ms = NOW_MS - SETTINGS.lease_ms
+    locked = replace(view, predecessor=HELD, predecessor_lease_end_ms=0, lock_holder=(99, 98), locked_since_ms=since_ms)
+    assert do.EndLockHolder(99, 98) in decide(locked)
+    assert not any(isinstance(each, do.EndLockHolder) for each in decide(replace(locked, locked_since_ms=since_ms + 1)))
 
 
 def test_publishing_comes_before_handing_over_and_renewing() -> None:

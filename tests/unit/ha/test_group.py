@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -25,8 +26,10 @@ from hotspare.ha.roles import Role
 from hotspare.ha.settings import GroupSettings
 from hotspare.ha.view import PeerStatus
 from hotspare.model.quality import PRECISE, SIMPLE
+from hotspare.processes import process_start
 from hotspare.stores.open import open_store
 from hotspare.testing.cluster import wait_until
+from tests.contract.material import child
 from tests.simulation.engines import read_raw
 from tests.simulation.kits import fast_kit
 from tests.simulation.world import project
@@ -83,6 +86,7 @@ class Host:
     ) -> None:
         self.kit, self.peers, self.name = fast_kit(), Peers(), name
         self.events: list[HaEvent] = []
+        self.ended: list[object] = []
         self.bus: Any = SlowFences(open_bus(f"sqlite:///{folder / 'bus.db'}"), fence_s)
         self.coordination = open_coordination(f"sqlite:///{folder / 'bus.db-coord'}")
         ports = Ports(
@@ -94,7 +98,7 @@ class Host:
             clock_ms=lambda: time.monotonic_ns() // 1_000_000,
             report=self.events.append,
             background=lambda job: job(),
-            end_process=lambda leader: False,
+            end_process=self._end_process,
         )
         identity = Member(name, "127.0.0.1:1", 1, 1, machine, "", "", "", "", {}, {})
         definition = GroupDefinition("g", self.kit.topics, project(), self.kit.cores, settings)
@@ -122,6 +126,10 @@ class Host:
             left_ms = 50 if due_ms is None else due_ms - time.monotonic_ns() // 1_000_000
             self._dead.wait(max(0, min(50, left_ms)) / 1000)
             self.engine.cycle()
+
+    def _end_process(self, *process: object) -> bool:
+        self.ended.append(process)
+        return False
 
     def kill(self) -> None:
         """It stops wherever it is and tells nobody."""
@@ -209,6 +217,31 @@ def test_connections_that_always_close_do_not_move_the_role_again_and_again(host
     wait_until(later, "five leases are over", WAIT_S)
     assert hosts[0].coordination.leader("g").epoch <= 2
     assert published(hosts[0]) == [1]
+
+
+_KEEP_LOCKED = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("locked", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_of_a_lock_of_somebody_else_nobody_is_ended_but_who_holds_it(tmp_path: Path, hosts: list[Host]) -> None:
+    """DESIGN section 6: a stopped publisher, or a shell. The active engine is healthy, and the log says who it is."""
+    first, second = hosts
+    first.start()
+    wait_until(lambda: first.engine.role is Role.ACTIVE, "e0 is active", WAIT_S)
+    second.start()
+    with child(_KEEP_LOCKED, tmp_path / "bus.db") as stranger:
+        assert stranger.stdout is not None
+        assert stranger.stdout.readline() == "locked\n"
+        started_ms = process_start(stranger.pid)
+        stranger.send_signal(signal.SIGSTOP)
+        wait_until(lambda: bool(first.ended or second.ended), "somebody is to be ended", WAIT_S)
+        stranger.kill()
+    assert set(first.ended + second.ended) == {(stranger.pid, started_ms)}
 
 
 def test_a_fence_that_takes_longer_than_the_lease_ends(tmp_path: Path) -> None:
