@@ -11,7 +11,7 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-test jars demo demo-kafka test lint format types sim sim-campaign bench chaos-embedded chaos docs lock clean
+.PHONY: help setup setup-test jars demo demo-kafka test lint format types sim sim-campaign bench chaos-embedded chaos soak docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ chaos-embedded: setup-test ## kill, freeze and restart real engines on the SQLit
 
 chaos: setup-test ## every scenario of the kill campaign on real servers, each with a group of its own (ARGS="--only E2 --rounds 5")
 	$(PY) -m tests.e2e.chaos.run $(ARGS)
+
+soak: setup-test ## an hour under a light, steady load: memory, files, rows and threads at start and end (ARGS="--site kafka")
+	$(PY) -m benchmarks.soak $(ARGS)
 
 docs: $(STAMPS)/test ## write the generated pages again: docs/errors.md, docs/commands.md, docs/expressions.md
 	$(PY) -m tests.repo.errors_page
