@@ -18,10 +18,11 @@ from hotspare.model.resolve import Resolved
 from hotspare.model.types import Schema
 
 
-def loaded_project(file: Path, texts: Sequence[str] | None, home: Path | None = None) -> LoadedProject:
-    """The project with `--set` texts; @ESP_PROJECT_HOME@ is `home`, by default the folder of the file."""
+def loaded_project(file: Path, texts: Sequence[str] | None, home: Path | None = None, name: str = "") -> LoadedProject:
+    """The project with `--set` texts; @ESP_PROJECT_HOME@ is `home`, by default the folder of the file. `name` chooses one of
+    several."""
     given = {**home_properties(file, home), **properties(texts or ())}
-    return load_project(file, given, expressions=expression_mistakes)
+    return load_project(file, given, name=name, expressions=expression_mistakes)
 
 
 class Side(Enum):
@@ -37,7 +38,7 @@ def window_schema(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str]
     None where neither is there; UsageError where they are, and know no such source window or output stream.
     """
     if file is not None:
-        resolved = loaded_project(file, texts).resolved
+        resolved = loaded_project(file, texts, name=window_path(window).project).resolved
         return _schema(resolved, resolved.sources if side is Side.SOURCE else resolved.streams, file, window, side.value)
     path = window_path(window)
     metadata = read_metadata(bus, prefix, path.project)

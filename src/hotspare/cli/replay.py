@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.choices import HeadPlace, RunnerKind
+from hotspare.cli.values import ProjectNameOption
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +45,7 @@ def command(
     ] = None,
     doubles: Annotated[_Doubles, typer.Option(help="Six decimals, or the shortest text that reads back.")] = _Doubles.fixed,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
+    project_name: ProjectNameOption = "",
     home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.")] = None,
 ) -> None:
     """Run a project over files to their end. Nothing waits for a clock; equal files give equal outputs."""
@@ -56,6 +58,7 @@ def command(
         project=project,
         texts=tuple(set_ or ()),
         home=home,
+        name=project_name,
         inputs=assigned(in_ or (), "--in", "FILE"),
         outputs=assigned(out or (), "--out", "FILE"),
         bad=bad,
@@ -64,7 +67,10 @@ def command(
         messages_max=batch,
         rows=OutputRows(FileStyle(columns=CsvStyle.EXACT if doubles is _Doubles.exact else CsvStyle.FILE)),
     )
-    _run(prepare(request), runner, head)
+    replay = prepare(request)
+    for warning in replay.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    _run(replay, runner, head)
 
 
 def _run(replay: Replay, runner: RunnerKind, head: HeadPlace) -> None:

@@ -36,13 +36,14 @@ class ReplayRequest:
     header_rows: int | None
     messages_max: int
     rows: OutputRows
+    name: str = ""
 
 
 def prepare(request: ReplayRequest) -> Replay:
     """UsageError for options that do not fit the project or each other, ProjectError for mistakes of the project."""
     if not request.outputs and request.bad is None:
         raise UsageError("no output was asked for", hint="give --out CQ/WINDOW=FILE")
-    loaded = loaded_project(request.project, request.texts, request.home)
+    loaded = loaded_project(request.project, request.texts, request.home, request.name)
     known = {str(window.id): window.id for window in loaded.resolved.windows}
     _check_names(request, known, loaded.resolved)
     project = loaded.project
@@ -61,6 +62,7 @@ def prepare(request: ReplayRequest) -> Replay:
         rows=request.rows,
         bad=request.bad,
         messages_max=request.messages_max,
+        warnings=loaded.warnings,
     )
 
 

@@ -25,7 +25,7 @@ from hotspare.engine.batch import BAD_STREAM, NextInput
 from hotspare.engine.head import Head
 from hotspare.engine.pipeline import OnTrace, Pipeline
 from hotspare.engine.plan import Plan
-from hotspare.errors import RunnerError, UsageError
+from hotspare.errors import Mistake, RunnerError, UsageError
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, InboundTopic, RunnerEnd, RunnerInput
 from hotspare.runners.local import decode_iterable
 
@@ -39,7 +39,7 @@ _MEMORY_BYTES_MAX = 256 << 20
 
 @dataclass(frozen=True)
 class Replay:
-    """What is run: `outputs` and `bad` say into which files. `messages_max` bounds a batch of the core."""
+    """What is run: `outputs` and `bad` say into which files, `messages_max` bounds a batch. `warnings` are the project's."""
 
     plan: Plan
     files: Sequence[ReplayFile]
@@ -50,6 +50,7 @@ class Replay:
     stop: threading.Event = field(default_factory=threading.Event)
     report: Callable[[RecordingProgress], None] = lambda progress: None
     on_trace: OnTrace | None = None
+    warnings: tuple[Mistake, ...] = ()
 
 
 @dataclass(slots=True)

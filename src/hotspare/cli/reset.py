@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.cli.values import ProjectNameOption
+
 if TYPE_CHECKING:
     from hotspare.coordination.contract import Coordination
 
@@ -29,6 +31,7 @@ def command(
     store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.")] = "",
     prefix: Annotated[str, typer.Option(help="First part of all topic names, with a project's file.")] = "hotspare",
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
+    project_name: ProjectNameOption = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also where engines of other machines may be alive.")] = False,
 ) -> None:
@@ -41,7 +44,7 @@ def command(
     if (project is None) == (not group):
         raise UsageError("one of PROJECT and --group is needed")
     if project is not None:
-        group = group_name(checked_prefix(prefix), loaded_project(project, set_).project.name)
+        group = group_name(checked_prefix(prefix), loaded_project(project, set_, name=project_name).project.name)
     with ExitStack() as stack:
         sources = open_sources(stack, bus, coordination, store)
         known_group(sources.coordination, group)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hotspare.choices import CreateTime, HeadPlace, KafkaReader, LogFormat, OnDivergence, OtherStore, RunnerKind
+from hotspare.cli.values import ProjectNameOption, bindings, properties
 
 AddressOption = Annotated[
     str,
@@ -56,12 +57,12 @@ def command(
     on_divergence: Annotated[OnDivergence, typer.Option(help="When this engine's outputs alone differ.")] = OnDivergence.STOP,
     other_store: OtherStoreOption = OtherStore.REFUSE,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
+    project_name: ProjectNameOption = "",
     bind: BindOption = None,
     home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.")] = None,
     log_format: Annotated[LogFormat, typer.Option(help="Form of the log on standard error.")] = LogFormat.HUMAN,
 ) -> None:
     """Run one engine. Start the same command again for a hot spare; the first one becomes active."""
-    from hotspare.cli.values import bindings, properties
     from hotspare.host.options import BatchLimits, EngineOptions, GroupSettings, default_engine_name
     from hotspare.host.process import run_engine
     from hotspare.telemetry.log import configure_logging
@@ -69,6 +70,7 @@ def command(
     configure_logging(log_format)
     options = EngineOptions(
         project=project,
+        project_name=project_name,
         bus_url=bus,
         prefix=prefix,
         coordination_url=coordination,

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.cli.values import ProjectNameOption
+
 if TYPE_CHECKING:
     from hotspare.engine.plan import Plan
     from hotspare.model.resolve import Resolved
@@ -18,6 +20,7 @@ def command(
     *,
     prefix: Annotated[str, typer.Option(help="First part of all topic names, for the list of topics.")] = "hotspare",
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
+    project_name: ProjectNameOption = "",
     home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.")] = None,
     topic_retention_ms: Annotated[
         int | None, typer.Option(min=1, help="How long the inbound topics keep messages; compared with what the windows need.")
@@ -32,7 +35,7 @@ def command(
     from hotspare.engine.plan import compile_plan
 
     checked_prefix(prefix)
-    loaded = loaded_project(project, set_, home)
+    loaded = loaded_project(project, set_, home, project_name)
     plan = compile_plan(loaded.resolved)
     findings = _retention(plan, prefix, topic_retention_ms, bus, store, snapshot_interval_ms)
     for warning in loaded.warnings:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+import typer
 
 from hotspare.bus.naming import checked_name
 from hotspare.errors import UsageError
+
+ProjectNameOption = Annotated[str, typer.Option(metavar="NAME", help="Which project, where the file has several.")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ class EngineOptions:
 
     `coordination_url` and `store_url` default to places beside an embedded bus. `properties` are those of the project (SPEC A4),
     `bindings` override connector properties from outside. `home` is where `@ESP_PROJECT_HOME@` points to.
+    `project_name` chooses among several projects of one file.
 
     `address`, `HOST` or `HOST:PORT`, is where the group's other engines reach this one; "" leaves it to `host.address`. `listen` is
     what it listens on, by default the same; they differ behind a translation of addresses.
@@ -50,6 +51,7 @@ class EngineOptions:
     properties: Mapping[str, str] = field(default_factory=dict)
     bindings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     home: Path | None = None
+    project_name: str = ""
 
     def __post_init__(self) -> None:
         if not _ENGINE_NAME.fullmatch(self.engine):

@@ -92,7 +92,9 @@ def run_engine(options: EngineOptions) -> int:
     log.event(LogEvent.ENGINE_STARTING, project=str(options.project), bus=options.bus_url, version=hotspare.__version__)
     home = home_properties(options.project, options.home)
     given = {**home, **options.properties}
-    loaded = load_project(options.project, given, bindings=options.bindings, expressions=expression_mistakes)
+    loaded = load_project(
+        options.project, given, name=options.project_name, bindings=options.bindings, expressions=expression_mistakes
+    )
     for warning in loaded.warnings:
         log.event(LogEvent.PROJECT_WARNING, str(warning))
     with contextlib.ExitStack() as stack:

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 
 from hotspare.errors import Place, UsageError
-from hotspare.model.connectors import CONNECTOR_PROPERTIES, FALSE_TEXTS, MISSPELLED, PROPERTY_VALUES, Support
+from hotspare.model.connectors import AS_IT_IS, CONNECTOR_PROPERTIES, FALSE_TEXTS, MISSPELLED, NO_EFFECT, PROPERTY_VALUES, Support
+from hotspare.model.failover_rules import BUS_KINDS, JUDGED, TOPIC_NAMES
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import PROPERTY_NAME, did_you_mean, nearest, one_of, unprintable
 from hotspare.model.project import Connector, ConnectorDirection, Project, SourceWindow, Window
@@ -69,6 +70,7 @@ def check_properties(connector: Connector, found: Mistakes) -> None:
         found.add(connector.place, f"connector class {connector.kind!r} does not exist yet", hint)
         return
     table = directions[connector.direction]
+    _warn_of_idle(connector, table, found)
     for name, value in connector.properties:
         if name == "type":
             found.add(connector.place, f"connector {connector.name} has a property type", "say its direction instead")
@@ -100,6 +102,20 @@ def check_properties(connector: Connector, found: Mistakes) -> None:
                 f"property {name} of connector {connector.name} is longer than {PROPERTY_VALUE_LENGTH_MAX}",
                 "shorten it",
             )
+
+
+def _warn_of_idle(connector: Connector, table: Mapping[str, Support], found: Mistakes) -> None:
+    """One warning that names every property without effect, with the reason; none for values that ask for nothing."""
+    idle: list[str] = []
+    for name, value in connector.properties:
+        is_judged = connector.kind in BUS_KINDS and name in JUDGED
+        is_judged = is_judged or (name in TOPIC_NAMES and all(connector.get(each).strip() for each in TOPIC_NAMES))
+        asks = value.strip().lower() not in AS_IT_IS.get(name, FALSE_TEXTS)
+        if table.get(name) is Support.NO_EFFECT and asks and not is_judged:
+            idle.append(f"{name} ({NO_EFFECT[name]})")
+    if idle:
+        message = f"connector {connector.name} has properties without effect: {', '.join(idle)}"
+        found.warn(connector.place, message, "leave them out, or heed the reasons")
 
 
 def rebind(project: Project, bindings: Mapping[str, Mapping[str, str]]) -> Project:

@@ -66,6 +66,37 @@ PROPERTY_VALUES: dict[str, frozenset[str]] = {
 }
 """Values that exist, in lower case, of properties that choose a format."""
 
+NO_EFFECT: dict[str, str] = {
+    "transactional": "each event of a message is taken or refused on its own",
+    "prebuffer": "rows are read while they are published",
+    "ignorecsvparseerrors": "a row that cannot be read is a bad event, and the next one is taken",
+    "snapshot": "a publisher has none",
+    "configfilesection": "files with settings of connectors are not read",
+    "unbufferedoutputstreams": "what the file's position says is on the disk",
+    "rate": "a subscriber writes what there is",
+    "dateformat": "times in messages are numbers or ISO 8601",
+    "kafkahostport": "--bus says where the bus is",
+    "kafkatopic": "topic names follow from --prefix and the window's path",
+    "urlhostport": "topic names follow from --prefix and the window's path",
+    "kafkapartition": "a topic of a project has one partition",
+    "kafkainitialoffset": "a group begins where its first engine found the topic's beginning, and goes on where its state stands",
+    "kafkaglobalconfig": "options of the client stand in the URL of --bus",
+    "kafkatopicconfig": "options of the client stand in the URL of --bus",
+    "blocksize": "messages are taken as they are",
+    "kafkaconsumergroupid": "positions are kept with the state, not in a consumer group",
+    "numbufferedmsgs": "spares hold what is not committed, however much it is",
+    "zookeeperhostport": "--coordination says where coordination is",
+}
+"""Why a property has none, for the warning about it."""
+
+AS_IT_IS: dict[str, frozenset[str]] = {
+    "ignorecsvparseerrors": frozenset({"", "true", "1", "yes"}),
+    "kafkapartition": frozenset({"", "0", "-1"}),
+    "kafkainitialoffset": frozenset({"", "smallest", "earliest", "0"}),
+    "rate": frozenset({"", "0"}),
+}
+"""Values, in lower case, that ask for nothing but what is so anyway; FALSE_TEXTS for all others."""
+
 FALSE_TEXTS: frozenset[str] = frozenset({"", "false", "0", "no", "never"})
 """Values with which a missing property asks for nothing."""
 

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import re
 
+from hotspare.model.connectors import NO_EFFECT
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import Connector, ConnectorDirection, Window
 from hotspare.model.quality import PRECISE, SIMPLE, Quality, QualityKind
 
 FAILOVER = "hotfailover"
-JUDGED: frozenset[str] = frozenset({FAILOVER, "snapshot", "numbufferedmsgs", "useoffsetmsgid"})
-"""Properties of bus connectors whose values are looked at here."""
+JUDGED: frozenset[str] = frozenset({FAILOVER, "snapshot", "numbufferedmsgs", "useoffsetmsgid", "zookeeperhostport"})
+"""Properties of bus connectors whose values are looked at here, each by itself."""
+TOPIC_NAMES = ("kafkatopic", "urlhostport")
+"""Looked at here where both are given."""
 
-_BUS_KINDS = frozenset({"kafka"})
+BUS_KINDS = frozenset({"kafka"})
 _TRUTH = {"true": "true", "1": "true", "yes": "true", "false": "false", "0": "false", "no": "false", "": ""}
 _NUMBER = re.compile(r"[0-9]{1,12}", re.ASCII)
 _ONLY_WITH_FAILOVER = ("numbufferedmsgs", "zookeeperhostport")
@@ -32,7 +35,7 @@ def effective_quality(window: Window) -> Quality:
 
 def check_failover(project: str, query: str, window: Window, found: Mistakes) -> None:
     for connector in window.connectors:
-        if connector.kind in _BUS_KINDS:
+        if connector.kind in BUS_KINDS:
             _check_values(connector, found)
             _check_topic(f"{project}.{query}.{window.name}", connector, found)
     subscribers = [c for c in window.connectors if _is_subscriber(c)]
@@ -49,7 +52,7 @@ def check_failover(project: str, query: str, window: Window, found: Mistakes) ->
 
 
 def _is_subscriber(connector: Connector) -> bool:
-    return connector.kind in _BUS_KINDS and connector.direction is ConnectorDirection.SUBSCRIBE
+    return connector.kind in BUS_KINDS and connector.direction is ConnectorDirection.SUBSCRIBE
 
 
 def _truth(connector: Connector, name: str) -> str:
@@ -84,6 +87,8 @@ def _check_subscriber(connector: Connector, found: Mistakes) -> None:
         if connector.get(name).strip() and failover != "true":
             message = f"property {name} of connector {connector.name} has no effect without hotfailover=true"
             found.warn(connector.place, message, f"write hotfailover=true, or leave {name} out")
+        elif connector.get(name).strip():
+            found.warn(connector.place, f"connector {connector.name} has {name} without effect: {NO_EFFECT[name]}", "leave it out")
 
 
 def _check_against_quality(window: Window, connector: Connector, found: Mistakes) -> None:

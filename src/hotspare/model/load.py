@@ -116,7 +116,7 @@ def _checked(
     bindings: Bindings,
     expressions: ExpressionCheck | None,
 ) -> LoadedProject:
-    reading = _read(text, file, form, properties)
+    reading = _read(text, file, form, properties, name)
     project, unreadable = _chosen(reading, file, name)
     if bindings:
         project = rebind(project, bindings)
@@ -143,11 +143,11 @@ def _in_expressions(analysis: Analysis, check: ExpressionCheck) -> Iterator[Mist
             yield from check(window_id, analysis.windows[window_id], given)
 
 
-def _read(text: str, file: str, form: Form, properties: Mapping[str, str]) -> Reading:
+def _read(text: str, file: str, form: Form, properties: Mapping[str, str], name: str) -> Reading:
     if form is Form.ESP_XML:
         from hotspare.model.frontends import esp_xml
 
-        return esp_xml.read(text, file, properties)
+        return esp_xml.read(text, file, properties, name)
     from hotspare.model.frontends import yaml_project
 
     return yaml_project.read(text, file, properties)
@@ -161,6 +161,6 @@ def _chosen(reading: Reading, file: str, name: str) -> tuple[Project, frozenset[
     if name and name not in named:
         raise UsageError(f"{file} has no project {name!r}", hint=did_you_mean(name, named) or one_of(named))
     if not name and len(reading.projects) > 1:
-        raise UsageError(f"{file} has {len(reading.projects)} projects", hint="choose one by name: " + ", ".join(named))
+        raise UsageError(f"{file} has {len(reading.projects)} projects", hint="choose one with --project-name: " + ", ".join(named))
     index = named[name] if name else 0
     return reading.projects[index], reading.unreadable[index]

@@ -56,7 +56,10 @@ class QueryReader:
         self._found = tree.found
         self._name = tree.attribute(element, "name")
         self._index = tree.index(element, index)
-        self._windows = [w for wrapper in tree.children(element, "windows") for w in elements(wrapper)]
+        wrappers = tree.children(element, "windows")
+        for wrapper in wrappers:
+            tree.check_own(wrapper)
+        self._windows = [window for wrapper in wrappers for window in elements(wrapper)]
         self.unreadable: set[WindowId] = set()
 
     def query(self) -> ContinuousQuery:
@@ -200,7 +203,7 @@ class QueryReader:
         name = tree.attribute(element, "name") or kind
         properties = tree.properties(element)
         direction_text = properties.pop("type", "") or tree.attribute(element, "type")
-        if tree.attribute(element, "active").lower() in ("false", "0"):
+        if element.get("active") is not None and not tree.true(element, "active"):
             self._found.warn(tree.place(element), f"connector {name} is switched off and left out", "remove active to use it")
             return None
         direction = chosen(direction_text, DIRECTIONS, f"type of connector {name}:", tree.place(element), self._found)

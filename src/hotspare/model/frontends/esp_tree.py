@@ -6,7 +6,7 @@ from typing import Any
 
 from hotspare.errors import Place
 from hotspare.model.durations import parse_seconds
-from hotspare.model.frontends.esp_elements import ELEMENTS, WINDOWS
+from hotspare.model.frontends.esp_elements import ELEMENTS, TEXTS, WINDOWS, Shape
 from hotspare.model.frontends.properties import Substitution
 from hotspare.model.frontends.values import INDEX_TYPES, chosen, property_value
 from hotspare.model.mistakes import Mistakes
@@ -23,23 +23,40 @@ class Tree:
         self.file = file
         self.found = found
         self.substitution = substitution
+        self._idle: dict[tuple[str, str], dict[str, Place]] = {}
+
+    def warn_of_idle(self) -> None:
+        """Warn of the attributes without effect that `check` saw, each once, with its first place."""
+        for (name, reason), places in self._idle.items():
+            tags = ", ".join(f"<{tag}>" for tag in places)
+            self.found.warn(next(iter(places.values())), f"attribute {name} of {tags} has no effect: {reason}", "leave it out")
 
     def place(self, element: Any) -> Place:
         return Place(self.file, element.sourceline or 0)
 
     def check(self, element: Any) -> None:
-        """Complain about attributes and children that mean nothing here."""
-        shape = WINDOWS.get(element.tag) or ELEMENTS[element.tag]
-        for name, value in element.attrib.items():
-            if name in shape.read or name in shape.ignored or value.strip().lower() in shape.neutral.get(name, ()):
-                continue
-            known = {n for n in shape.read | shape.ignored | shape.neutral.keys() if "{" not in n}
-            hint = "leave it out" if name in shape.neutral else nearest(name, known)
-            self.found.add(self.place(element), f"attribute {name}={value!r} of <{element.tag}> does not exist yet", hint)
+        """Complain about attributes, text and children that mean nothing here."""
+        self.check_own(element)
+        shape = _shape(element.tag)
         for child in elements(element):
-            if child.tag not in shape.children and child.tag not in shape.ignored_children:
+            if child.tag not in shape.children and child.tag not in shape.label_children:
                 hint = nearest(child.tag, shape.children)
                 self.found.add(self.place(child), f"element <{child.tag}> in <{element.tag}> does not exist yet", hint)
+
+    def check_own(self, element: Any) -> None:
+        """The same without the children."""
+        shape = _shape(element.tag)
+        for name, value in element.attrib.items():
+            if name in shape.read or name in shape.labels or value.strip().lower() in shape.neutral.get(name, ()):
+                continue
+            if name in shape.idle:
+                self._idle.setdefault((name, shape.idle[name]), {}).setdefault(element.tag, self.place(element))
+                continue
+            known = {n for n in shape.attributes if "{" not in n}
+            hint = "leave it out" if name in shape.neutral else nearest(name, known)
+            self.found.add(self.place(element), f"attribute {name}={value!r} of <{element.tag}> does not exist yet", hint)
+        if element.tag not in TEXTS and (stray := _own_text(element)):
+            self.found.warn(self.place(element), f"text {stray[:40]!r} in <{element.tag}> has no effect", "remove it")
 
     def children(self, element: Any, tag: str) -> list[Any]:
         return [child for child in elements(element) if child.tag == tag]
@@ -107,6 +124,15 @@ class Tree:
     def properties(self, element: Any) -> dict[str, str]:
         """Names and values of `<properties>` below `element`."""
         return {name: property_value(self.text(child)) for name, child in self.property_elements(element).items()}
+
+
+def _shape(tag: str) -> Shape:
+    return WINDOWS.get(tag) or ELEMENTS[tag]
+
+
+def _own_text(element: Any) -> str:
+    """What stands in the element itself, outside its children."""
+    return "".join([element.text or "", *(child.tail or "" for child in element)]).strip()
 
 
 def elements(element: Any) -> list[Any]:

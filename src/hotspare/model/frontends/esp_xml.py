@@ -47,16 +47,19 @@ def load_all(text: str, file: str = "", properties: Mapping[str, str] | None = N
     return reading.projects
 
 
-def read(text: str, file: str, properties: Mapping[str, str]) -> Reading:
-    """Everything that can be read, with mistakes and warnings. `properties` override the projects' own (A4)."""
+def read(text: str, file: str, properties: Mapping[str, str], name: str = "") -> Reading:
+    """Everything that can be read, with mistakes and warnings. `properties` override the projects' own (A4). Where there is a
+    project of this `name`, the others are not looked at."""
     found = Mistakes()
     root = _parsed(text, file, found)
     if root is None:
         return Reading((), (), found)
     tree = Tree(file, found, Substitution({}, found))
     elements = _project_elements(tree, root)
+    elements = [each for each in elements if name and tree.attribute(each, "name") == name] or elements
     if not elements and not found:
         found.add(tree.place(root), "the text has no project", "add a <project> to the <engine>")
+    tree.warn_of_idle()
     results = [_project(tree, element, properties) for element in elements[:PROJECTS_MAX]]
     if len(elements) > PROJECTS_MAX:
         found.add(tree.place(root), f"the text has {len(elements)} projects, {PROJECTS_MAX} are allowed", "split the file")
@@ -132,6 +135,7 @@ def _project(outer: Tree, element: Any, properties: Mapping[str, str]) -> tuple[
         description=tree.description(element),
         place=tree.place(element),
     )
+    tree.warn_of_idle()
     return project, frozenset(unreadable)
 
 

@@ -1,0 +1,187 @@
+"""Nothing that stands in a project is skipped without a word (SPEC A2, A17, I2): used, warned about by name, or a mistake."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from lxml import etree
+
+from hotspare.errors import ProjectError
+from hotspare.model.connectors import AS_IT_IS, CONNECTOR_PROPERTIES, FALSE_TEXTS, NO_EFFECT, Support
+from hotspare.model.frontends import yaml_project
+from hotspare.model.frontends.esp_elements import ELEMENTS, WINDOWS
+from hotspare.model.load import load_text
+from hotspare.model.project import Project
+
+FULL = """\
+<engine><projects>
+<project name="p" heartbeat-interval="2" index="pi_RBTREE" xmlns:hs="urn:hotspare">
+  <description>d</description>
+  <metadata><meta id="a">b</meta><meta name="c">e</meta></metadata>
+  <properties><property name="N">1</property></properties>
+  <contqueries>
+    <contquery name="q" trace="a" include-singletons="true" index="pi_HASH">
+      <description>d</description>
+      <windows>
+        <window-source name="a" index="pi_EMPTY" insert-only="true" autogen-key="true" hs:publish="true" hs:quality="simple">
+          <description>d</description>
+          <schema name="s"><fields><field name="id" type="int64" key="true"/><field name="x" type="double"/></fields></schema>
+          <connectors>
+            <connector class="fs" name="in" type="pub" active="true">
+              <properties><property name="fsname">f</property></properties>
+            </connector>
+          </connectors>
+        </window-source>
+        <window-copy name="k">
+          <schema copy="a" copy-keys="true"/>
+          <retention type="bytime_jumping_lookback" unit="hours">2 hours</retention>
+        </window-copy>
+        <window-copy name="t"><retention type="bytime_sliding" field="when">2 hours</retention></window-copy>
+        <window-source name="times"><schema-string name="s">id*:int64,when:stamp</schema-string></window-source>
+        <window-filter name="f"><expression hs:dialect="esp">x &gt; 1</expression></window-filter>
+        <window-functional name="g">
+          <schema-string>id*:int64,x:double</schema-string>
+          <function-context><functions><function name="x" hs:dialect="esp">$x</function></functions></function-context>
+        </window-functional>
+        <window-calculate name="s" algorithm="Summary">
+          <schema-string>id*:int64,x:double,y:double</schema-string>
+          <parameters><properties><property name="windowLength">5</property></properties></parameters>
+          <input-map><properties><property name="input">x</property></properties></input-map>
+          <output-map><properties><property name="sumOut">y</property></properties></output-map>
+        </window-calculate>
+        <window-compute name="c">
+          <schema-string>id*:int64,x:double</schema-string>
+          <expr-initialize><initializer type="int64"/></expr-initialize>
+          <output><field-expr hs:dialect="esp">x</field-expr></output>
+        </window-compute>
+      </windows>
+      <edges>
+        <edge source="a" target="k f g c" role="data"/><edge source="a" target="s" role="data"/>
+        <edge source="times" target="t"/>
+      </edges>
+    </contquery>
+  </contqueries>
+</project>
+</projects></engine>
+"""
+
+
+def without_places(value: object) -> object:
+    """The project as plain data: where it stands in the text is no meaning."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = [f.name for f in dataclasses.fields(value) if f.name not in ("place", "places", "schema_place")]
+        return type(value).__name__, [(name, without_places(getattr(value, name))) for name in fields]
+    return [without_places(each) for each in value] if isinstance(value, tuple | list) else value
+
+
+def told(text: str) -> tuple[object, frozenset[str]]:
+    """What a text means, or its mistakes; and its warnings."""
+    try:
+        loaded = load_text(text)
+    except ProjectError as error:
+        return [mistake.message for mistake in error.mistakes], frozenset()
+    return without_places(loaded.project), frozenset(w.message for w in loaded.warnings)
+
+
+def changed(path: str, change: Any) -> str:
+    root = etree.fromstring(FULL)
+    (element,) = root.getroottree().xpath(path)
+    change(element)
+    return etree.tostring(root, encoding="unicode")
+
+
+def everywhere() -> Iterator[tuple[str, Any]]:
+    root = etree.fromstring(FULL)
+    for element in root.iter():
+        yield root.getroottree().getpath(element), element
+
+
+BEFORE = told(FULL)
+LABELS = {(tag, name) for tag, shape in {**ELEMENTS, **WINDOWS}.items() for name in shape.labels}
+
+
+def test_the_text_has_every_attribute_that_is_read() -> None:
+    """Else the test below would not see one that no code asks for."""
+    assert isinstance(load_text(FULL).project, Project)
+    found = {(element.tag, name) for _, element in everywhere() for name in element.attrib}
+    windows = {("window", name) for tag, name in found if tag in WINDOWS}
+    for tag, shape in ELEMENTS.items():
+        assert {(tag, name) for name in shape.read} <= found, tag
+    assert {("window", name) for shape in WINDOWS.values() for name in shape.read} <= windows
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), [(path, name) for path, e in everywhere() for name in e.attrib if (e.tag, name) not in LABELS]
+)
+def test_every_attribute_that_is_read_matters(path: str, name: str) -> None:
+    assert told(changed(path, lambda element: element.set(name, "other"))) != BEFORE
+
+
+@pytest.mark.parametrize("path", [path for path, element in everywhere() if element.tag not in ("description", "fields")])
+def test_an_unknown_attribute_or_child_is_spoken_of_wherever_it_stands(path: str) -> None:
+    assert told(changed(path, lambda element: element.set("unheard-of", "1"))) != BEFORE
+    assert told(changed(path, lambda element: element.append(etree.Element("unheard-of")))) != BEFORE
+
+
+@pytest.mark.parametrize("path", [path for path, element in everywhere() if not (element.text or "").strip()])
+def test_text_where_none_is_read_is_spoken_of(path: str) -> None:
+    def write(element: Any) -> None:
+        element.text = "stray" + (element.text or "")
+
+    assert told(changed(path, write)) != BEFORE
+
+
+@pytest.mark.parametrize(
+    ("kind", "direction", "name"),
+    [
+        (kind, direction, name)
+        for kind, directions in CONNECTOR_PROPERTIES.items()
+        for direction, table in directions.items()
+        for name, support in table.items()
+        if support is Support.NO_EFFECT
+    ],
+)
+def test_a_property_without_effect_is_named_unless_it_asks_for_what_is_so(kind: str, direction: Any, name: str) -> None:
+    text = f"""
+project: p
+queries:
+  q:
+    singletons: included
+    windows:
+      w:
+        type: source
+        schema: id*:int64
+        connectors:
+          c: {{kind: {kind}, direction: {direction.name.lower()}, properties: {{{name}: "%s"}}}}
+"""
+    judged = {"useoffsetmsgid": ("false",), "snapshot": ("true",), "numbufferedmsgs": ("5",), "zookeeperhostport": ("h:1",)}
+    for value in judged.get(name, ("some text",)) if kind == "kafka" else ("some text",):
+        assert any(name in warning.message for warning in load_text(text % value).warnings), value
+    assert name in NO_EFFECT or name in judged
+    for value in AS_IT_IS.get(name, FALSE_TEXTS) if name not in judged or kind == "fs" else ():
+        assert not load_text(text % value).warnings, value
+
+
+def mappings(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Paths of all mappings of a YAML tree."""
+    if isinstance(node, dict):
+        yield path
+    for key, child in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        yield from mappings(child, (*path, key))
+
+
+YAML = yaml_project.dump(load_text(FULL).project)
+
+
+@pytest.mark.parametrize("path", list(mappings(yaml.load(YAML, yaml.BaseLoader))))
+def test_an_unknown_key_of_a_yaml_project_is_spoken_of_wherever_it_stands(path: tuple[Any, ...]) -> None:
+    """A mistake, or, where names are the user's own, another meaning."""
+    node = tree = yaml.load(YAML, yaml.BaseLoader)
+    for key in path:
+        node = node[key]
+    node["unheard"] = "1"
+    assert told(yaml.dump(tree, sort_keys=False)) != told(yaml.dump(yaml.load(YAML, yaml.BaseLoader), sort_keys=False))
