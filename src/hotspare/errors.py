@@ -2,7 +2,8 @@
 
 HotspareError
 ├── UsageError              HS-01xx  a command line, URL or setting that cannot be used
-│   └── FileInUse                    may be retried: another process writes the file
+│   ├── FileInUse                    may be retried: another process writes the file
+│   └── MessageTooLarge              a message, or all of one transaction, is larger than the bus takes: send less at once
 ├── ProjectError            HS-02xx  all mistakes of one project, each with its place
 ├── BusError                HS-03xx  a bus, its topics or the right to publish on them
 │   ├── BusUnavailable               may be retried: nothing was written
@@ -94,6 +95,12 @@ class FileInUse(UsageError):
 
     code = "HS-0101"
     retryable = True
+
+
+class MessageTooLarge(UsageError):
+    """A message, or all messages of one call together, are larger than the bus takes. Nothing was written."""
+
+    code = "HS-0102"
 
 
 class ProjectError(HotspareError):

@@ -7,11 +7,62 @@ from pathlib import Path
 
 import pytest
 
+from hotspare.bus import limits
 from hotspare.bus.contract import Commit
 from hotspare.bus.memory import MemoryProducer
-from hotspare.errors import BusUnavailable
+from hotspare.engine.batch import MessageFormat
+from hotspare.errors import BusUnavailable, UsageError
+from hotspare.ha.output_message import output_message
+from hotspare.ha.roles import Role
+from tests.simulation.fast_core import OUTPUT, columns_of
+from tests.simulation.script import Script
 from tests.simulation.test_scenarios import EVENTS, FOREVER_MS, two_engines
 from tests.simulation.world import SETTINGS
+
+
+def test_outputs_that_are_too_much_for_one_message_come_out_in_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B13: a message that the bus refuses would end every engine in turn."""
+    script = two_engines(tmp_path, settings=replace(SETTINGS, message_rows_max=16))
+    script.world.pause("e0", FOREVER_MS)
+    monkeypatch.setattr(limits, "MESSAGE_BYTES_MAX", _bytes_of(script, rows=6))
+    script.publish(*EVENTS * 6)
+    refused = ""
+    try:
+        script.until_active("e1")
+        script.finish()
+    except UsageError as error:
+        refused = error.message
+    assert not refused
+    assert not script.told("output too large")
+
+
+def test_an_output_that_is_too_large_for_its_topic_keeps_back_its_stream_alone(tmp_path: Path) -> None:
+    """Nothing is dropped, no engine ends, and it goes on when the topic takes it; whoever is active then."""
+    script = two_engines(tmp_path, settings=replace(SETTINGS, oversized_retry_ms=50))
+    bus = script.world.bus
+    bus.message_bytes = {"out0": _bytes_of(script, rows=1) // 2}
+    before = dict(script.world.observer.delivered())
+    script.publish(*EVENTS)
+    due = script.due()
+    script.until(lambda: script.world.observer.delivered()["q/b"] == due["q/b"])
+    script.until(lambda: script.told("output too large: stream q/a waits"))
+    for _ in range(6 * SETTINGS.lease_ms):
+        script.turn()
+    assert script.role("e0") is Role.ACTIVE
+    assert script.world.observer.delivered()["q/a"] == before["q/a"]
+    script.world.kill("e0")
+    script.until_active("e1")
+    script.until(lambda: script.told("e1   (output too large: stream q/a waits"))
+    bus.message_bytes = {}
+    script.finish()
+    assert script.told("stream q/a goes on")
+
+
+def _bytes_of(script: Script, rows: int) -> int:
+    """A message of so many outputs of `q/a`."""
+    one = columns_of([(99, 0, 0, 99, 0, 0, 1 << 62, 1, 1, 99, 99)] * rows, OUTPUT)
+    message = output_message(one, MessageFormat.ARROW, 9, script.world.codec)
+    return len(message.value) + sum(len(name) + len(value) for name, value in message.headers)
 
 
 def test_a_backlog_that_a_slow_bus_does_not_take_at_once_comes_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,11 @@ class Outgoing:
     value: bytes
     headers: tuple[tuple[str, bytes], ...] = ()
 
+    @property
+    def size_bytes(self) -> int:
+        """What counts against `Bus.message_bytes_max`: the value, and the names and values of the headers."""
+        return len(self.value) + sum(len(name.encode()) + len(value) for name, value in self.headers)
+
 
 @dataclass(frozen=True, slots=True)
 class HeaderGuard:
@@ -168,6 +173,10 @@ class Bus(Protocol):
         """Best effort: after how long the bus may forget a message of the topic by itself, in milliseconds; None where age
         never makes it forget one. TopicMissing."""
 
+    def message_bytes_max(self, topics: Sequence[str]) -> Mapping[str, int]:
+        """Best effort: the largest message that each of these topics takes now (`Outgoing.size_bytes`). Larger ones may be taken
+        where the bus compresses them; else they are MessageTooLarge. TopicMissing."""
+
     def trim(self, partition: Partition, before_offset: int) -> None:
         """Best effort: forget messages before `before_offset`, as a bus's own retention does."""
 
@@ -211,7 +220,8 @@ class Producer(Protocol):
         """Compare-and-set: append and record progress in one transaction if `epoch` is the fenced one, else Fenced.
 
         Messages go to partition 0 of their topic, which the producer must have claimed (UsageError).
-        UnknownResult if the answer was lost; BusUnavailable or BusLocked if nothing was written.
+        UnknownResult if the answer was lost; BusUnavailable or BusLocked if nothing was written; MessageTooLarge if a message, or
+        all of the commit, is more than the bus takes.
         """
 
     def close(self) -> None: ...

@@ -13,7 +13,7 @@ from hotspare.bus import limits
 from hotspare.bus.contract import Deviation, HeaderGuard, Message, Outgoing, Partition, Progress
 from hotspare.bus.kafka_append import KafkaAppender
 from hotspare.bus.kafka_checks import TopicFacts, cluster_deviations, topic_deviations
-from hotspare.bus.kafka_client import KafkaSettings, parse_kafka_url
+from hotspare.bus.kafka_client import HEADER_OVERHEAD_BYTES, MESSAGE_OVERHEAD_BYTES, KafkaSettings, parse_kafka_url
 from hotspare.bus.kafka_owners import OWNERS_TOPIC, KafkaOwners
 from hotspare.bus.kafka_producer import KafkaProducer
 from hotspare.bus.kafka_progress import ProgressReader, encode_progress, progress_topic, stream_key
@@ -29,6 +29,8 @@ _SCAN_FIRST = 256
 _SCAN_MAX = 16_384
 _SCAN_BYTES = 16 << 20
 _FORGET_ATTEMPTS = 4
+_HEADERS = 8
+"""A message of ours has fewer."""
 
 
 class KafkaBus:
@@ -175,6 +177,14 @@ class KafkaBus:
     def owners(self) -> Mapping[str, str]:
         """Which group has claimed a topic."""
         return self._owners.all()
+
+    def message_bytes_max(self, topics: Sequence[str]) -> Mapping[str, int]:
+        """By what the topic takes and this client sends, before anything is compressed."""
+        for topic in topics:
+            self._topics.check(Partition(topic))
+        around = MESSAGE_OVERHEAD_BYTES + _HEADERS * HEADER_OVERHEAD_BYTES
+        found = self._topics.message_bytes_max_of(topics)
+        return {topic: max(1, min(found[topic] - around, limits.MESSAGE_BYTES_MAX)) for topic in topics}
 
     def deviations(self, topics: Sequence[str]) -> Sequence[Deviation]:
         brokers = self._topics.brokers()

@@ -18,15 +18,22 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from hotspare.bus import limits
 from hotspare.bus.contract import HeaderGuard, Outgoing, Partition
-from hotspare.bus.kafka_client import MISSING, QUIET, KafkaSettings, bus_error, producer_settings, refused_options
+from hotspare.bus.kafka_client import (
+    HEADER_OVERHEAD_BYTES,
+    MESSAGE_OVERHEAD_BYTES,
+    MISSING,
+    QUIET,
+    KafkaSettings,
+    bus_error,
+    producer_settings,
+    refused_options,
+)
 from hotspare.bus.kafka_read import KafkaReader
 from hotspare.bus.kafka_records import KafkaRecords, OpenTransactions
 from hotspare.bus.kafka_topics import KafkaTopics
 from hotspare.bus.kafka_writer import Writer, Writers, records_of
-from hotspare.errors import BusUnavailable, Fenced, HotspareError, UnknownResult, UsageError
+from hotspare.errors import BusUnavailable, Fenced, HotspareError, UnknownResult
 
-_MESSAGE_OVERHEAD = 128
-_HEADER_OVERHEAD = 16
 _GUARD_ATTEMPTS = 20
 _SCAN_MESSAGES = 5_000
 _SCAN_BYTES = 16 << 20
@@ -84,12 +91,11 @@ class KafkaAppender:
             self._open_transactions.close()
 
     def _fits(self, topic: str, messages: Sequence[Outgoing]) -> bool:
-        """Whether all of it goes into one batch. UsageError for a message that the topic does not take."""
+        """Whether all of it goes into one batch. MessageTooLarge for a message that the topic does not take."""
         bytes_max = self._topics.message_bytes_max(topic)
         sizes = [_size(message) for message in messages]
         if sizes and max(sizes) > bytes_max:
-            hint = "raise its max.message.bytes, or put fewer rows into one message"
-            raise UsageError(f"a message has {max(sizes)} bytes, topic {topic} takes {bytes_max}", hint=hint)
+            raise limits.message_too_large(max(sizes), bytes_max, topic)
         return sum(sizes) <= bytes_max
 
     # --- without a transaction -------------------------------------------------------------------------------------------
@@ -232,8 +238,7 @@ def _guard_id(partition: Partition, guard: HeaderGuard) -> str:
 
 
 def _size(message: Outgoing) -> int:
-    headers = sum(len(name.encode()) + len(value) + _HEADER_OVERHEAD for name, value in message.headers)
-    return len(message.value) + headers + _MESSAGE_OVERHEAD
+    return message.size_bytes + len(message.headers) * HEADER_OVERHEAD_BYTES + MESSAGE_OVERHEAD_BYTES
 
 
 def append_failure(topics: KafkaTopics, partition: Partition, error: KafkaError) -> HotspareError:

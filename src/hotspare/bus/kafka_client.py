@@ -14,10 +14,13 @@ from urllib.parse import parse_qsl
 
 from confluent_kafka import KafkaError, KafkaException
 
-from hotspare.errors import BusError, BusUnavailable, HotspareError, UsageError
+from hotspare.errors import BusError, BusUnavailable, HotspareError, MessageTooLarge, UsageError
 
 TIMEOUT_MS = 5_000
 TIMEOUT_MS_MAX = 120_000
+MESSAGE_OVERHEAD_BYTES = 128
+HEADER_OVERHEAD_BYTES = 16
+"""What Kafka adds to a message that goes alone, and to each of its headers, at most."""
 WIRE_BYTES_MAX = 96 * 1024 * 1024
 """Of one request or answer: the largest message, its headers, and what surrounds them."""
 
@@ -134,6 +137,9 @@ def bus_error(raised: KafkaException, what: str) -> HotspareError:
     """The error to raise for a call that wrote nothing. `what` completes "kafka cannot ..."."""
     error = error_of(raised)
     detail = f"{error.name()}: {error.str()}"
+    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        hint = "raise max.message.bytes of the topic, or put fewer rows into one message"
+        return MessageTooLarge(f"kafka cannot {what}: a message is too large", detail=detail, hint=hint)
     if error.code() in _REFUSALS:
         return BusError(f"kafka cannot {what}", detail=detail, hint="see the broker's log for the reason")
     return BusUnavailable(f"kafka cannot {what} now", detail=detail)

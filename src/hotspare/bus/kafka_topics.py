@@ -25,7 +25,7 @@ from hotspare.bus.kafka_client import (
     error_of,
     refused_options,
 )
-from hotspare.errors import BusUnavailable, UsageError
+from hotspare.errors import BusError, BusUnavailable, UsageError
 
 REPLICAS_WANTED = 3
 IN_SYNC_WANTED = 2
@@ -35,6 +35,7 @@ _POLL_S = 0.005
 _UNKNOWN_S = 0.3
 """How long a topic that one broker told of may be unknown to another."""
 _TOPICS_PER_REQUEST = 200
+_MESSAGE_BYTES_DEFAULT = "1048588"
 
 T = TypeVar("T")
 
@@ -133,9 +134,26 @@ class KafkaTopics:
         """Of one batch of messages, which a message is too."""
         known = self._message_bytes_max.get(topic)
         if known is None:
-            text = self.configs([topic]).get(topic, {}).get("max.message.bytes", "1048588")
-            known = self._message_bytes_max[topic] = min(int(text), WIRE_BYTES_MAX)
+            known = self.message_bytes_max_of([topic])[topic]
         return known
+
+    def message_bytes_max_of(self, topics: Sequence[str]) -> dict[str, int]:
+        """The same for several topics, looked up anew. A cluster that does not tell is taken to have Kafka's own default."""
+        try:
+            found = self.configs(topics)
+        except BusUnavailable:
+            raise
+        except BusError:
+            found = {}
+        for topic in topics:
+            text = found.get(topic, {}).get("max.message.bytes", _MESSAGE_BYTES_DEFAULT)
+            self._message_bytes_max[topic] = min(int(text), self._client_bytes_max())
+        return {topic: self._message_bytes_max[topic] for topic in topics}
+
+    def _client_bytes_max(self) -> int:
+        """What this client sends, unless the URL says otherwise."""
+        text = self._settings.options.get("message.max.bytes", "")
+        return int(text) if text.isdecimal() else WIRE_BYTES_MAX
 
     def replicas(self, topics: Sequence[str]) -> dict[str, int]:
         """The least number of copies that any partition of a topic has."""

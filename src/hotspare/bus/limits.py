@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from hotspare.bus.contract import Commit, HeaderGuard, Message, Outgoing, Partition, Progress
 from hotspare.bus.naming import TOPIC_NAME_LENGTH_MAX
-from hotspare.errors import Fenced, PositionLost, TopicMissing, TopicOwned, UsageError
+from hotspare.errors import Fenced, MessageTooLarge, PositionLost, TopicMissing, TopicOwned, UsageError
 
 PARTITIONS_MAX = 1024
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
@@ -37,8 +37,7 @@ def check_same_partitions(topic: str, existing: int, asked: int) -> None:
         )
 
 
-def _message_bytes(message: Outgoing) -> int:
-    size = len(message.value)
+def _check_headers(message: Outgoing) -> None:
     if len(message.headers) > HEADERS_MAX:
         raise UsageError(f"a message has {len(message.headers)} headers, {HEADERS_MAX} are allowed")
     for name, value in message.headers:
@@ -47,20 +46,28 @@ def _message_bytes(message: Outgoing) -> int:
                 f"header {name[:40]!r} of {len(value)} bytes cannot be stored",
                 hint=f"names have 1 to {HEADER_NAME_BYTES_MAX} bytes, values at most {HEADER_VALUE_BYTES_MAX}",
             )
-        size += len(name) + len(value)
-    return size
 
 
-def check_messages(messages: Sequence[Outgoing]) -> None:
-    """UsageError if a message, or all of them together, are larger than a bus takes."""
-    total = 0
+def check_messages(messages: Sequence[Outgoing], bytes_max: int | None = None) -> None:
+    """MessageTooLarge if a message, or all of them together, are larger than a bus takes; `bytes_max`: than this topic does."""
+    allowed, total = MESSAGE_BYTES_MAX if bytes_max is None else bytes_max, 0
     for message in messages:
-        size = _message_bytes(message)
-        if size > MESSAGE_BYTES_MAX:
-            raise UsageError(f"a message has {size} bytes, {MESSAGE_BYTES_MAX} are allowed", hint="put fewer rows into one message")
+        _check_headers(message)
+        size = message.size_bytes
+        if size > allowed:
+            raise message_too_large(size, allowed)
         total += size
     if total > TRANSACTION_BYTES_MAX:
-        raise UsageError(f"one append has {total} bytes, {TRANSACTION_BYTES_MAX} are allowed", hint="append fewer messages at once")
+        raise MessageTooLarge(
+            f"one append has {total} bytes, {TRANSACTION_BYTES_MAX} are allowed", hint="append fewer messages at once"
+        )
+
+
+def message_too_large(size: int, allowed: int, topic: str = "") -> MessageTooLarge:
+    if topic:
+        hint = "raise its max.message.bytes, or put fewer rows into one message"
+        return MessageTooLarge(f"a message has {size} bytes, topic {topic} takes {allowed}", hint=hint)
+    return MessageTooLarge(f"a message has {size} bytes, {allowed} are allowed", hint="put fewer rows into one message")
 
 
 def check_read(partition: Partition, offset: int, messages_max: int, bytes_max: int) -> None:

@@ -122,6 +122,8 @@ class MemoryBus:
         """Writes whose senders were told that the result is unknown, and which have yet to arrive."""
         self.progress: dict[str, dict[str, Progress]] = {}
         self.records: dict[Partition, dict[bytes, bytes]] = {}
+        self.message_bytes: dict[str, int] = {}
+        """Per topic the largest message that it takes, where that is less than any bus takes."""
         self.retentions_ms: dict[str, int] = {}
         """Per topic what `retention_ms` answers. Nothing is forgotten by it; `trim` does what such a bus would do."""
 
@@ -140,6 +142,9 @@ class MemoryBus:
         """A fencing call of an engine that is long dead arrives: BY_GENERATION it throws out whoever publishes now."""
         with self.changed:
             self.generations[group] = self.generations.get(group, 0) + 1
+
+    def message_bytes_max(self, topic: str) -> int:
+        return self.message_bytes.get(topic, limits.MESSAGE_BYTES_MAX)
 
     def log(self, partition: Partition) -> Log:
         logs = self.logs.get(partition.topic)
@@ -192,7 +197,7 @@ class MemoryBusClient:
             return {topic: len(self._bus.logs[topic]) for topic in sorted(self._bus.logs)}
 
     def append(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
-        limits.check_messages(messages)
+        limits.check_messages(messages, self._bus.message_bytes_max(partition.topic))
         fault = _strike(self._bus, self._name, BusOperation.APPEND)
         if fault is BusFault.UNKNOWN_LATE:
             self._bus.in_flight.append(lambda: self._append(partition, messages))
@@ -211,7 +216,7 @@ class MemoryBusClient:
     def append_guarded(
         self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard, record: bytes | None = None
     ) -> int | None:
-        limits.check_messages(messages)
+        limits.check_messages(messages, self._bus.message_bytes_max(partition.topic))
         limits.check_record(guard.prefix, record)
         fault = _strike(self._bus, self._name, BusOperation.APPEND)
         if fault is BusFault.UNKNOWN_LATE:  # what it must stand against is not known before it arrives
@@ -281,6 +286,13 @@ class MemoryBusClient:
         with self._bus.changed:
             self._bus.log(Partition(topic))
             return self._bus.retentions_ms.get(topic)
+
+    def message_bytes_max(self, topics: Sequence[str]) -> Mapping[str, int]:
+        _strike(self._bus, self._name, BusOperation.LOOK)
+        with self._bus.changed:
+            for topic in topics:
+                self._bus.log(Partition(topic))
+            return {topic: self._bus.message_bytes_max(topic) for topic in topics}
 
     def trim(self, partition: Partition, before_offset: int) -> None:
         _strike(self._bus, self._name, BusOperation.TRIM)
@@ -359,6 +371,8 @@ class MemoryProducer:
     def publish(self, epoch: int, commit: Commit) -> None:
         limits.check_epoch(epoch)
         limits.check_commit(self._group, self._topics, commit)
+        for topic, messages in commit.messages.items():
+            limits.check_messages(messages, self._bus.message_bytes_max(topic))
         try:
             fault = _strike(self._bus, self._client, BusOperation.PUBLISH)
         except UnknownResult:

@@ -137,6 +137,12 @@ class SqliteBus:
         self._statements(Partition(topic))
         return None
 
+    def message_bytes_max(self, topics: Sequence[str]) -> Mapping[str, int]:
+        """The same for all."""
+        for topic in topics:
+            self._statements(Partition(topic))
+        return dict.fromkeys(topics, limits.MESSAGE_BYTES_MAX)
+
     def trim(self, partition: Partition, before_offset: int) -> None:
         """In short transactions with pauses, so that writers get their turn. The file keeps its size; the space is used again."""
         statements = self._statements(partition)

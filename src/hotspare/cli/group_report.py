@@ -3,7 +3,7 @@
     {"groups": [{"group", "epoch", "active", "successor", "switchover_asked", "lease_left_ms",
                  "engines": [{"engine", "role", "step", "epoch", "host", "process_id", "address", "is_running", "silent_ms",
                               "project_hash", "versions", "cpu", "coordination", "ended_because", "held_bytes", "spilled_bytes",
-                              "stalled_ms",
+                              "stalled_ms", "oversized": {STREAM: WHY},
                               "positions": [{"topic", "partition", "next_offset", "end_offset", "lag"}],
                               "streams": [{"stream", "sequence", "committed", "held", "digest"}]}],
                  "progress": [{"stream", "sequence", "digest", "epoch"}],
@@ -12,8 +12,9 @@
 
 Numbers are numbers; digests are 16 hexadecimal digits; what is not known is null. `lag` counts messages still to be read, `held`
 outputs computed but not known to be committed, `silent_ms` the time since an engine's last word, seen from the group's newest,
-`stalled_ms` for how long an engine's runner has not brought input that is known to be there. `newest_snapshot` is the newest that
-may be restored, with the engine that took it. `switchover_asked` is the engine that a standing request names, "" for any.
+`stalled_ms` for how long an engine's runner has not brought input that is known to be there, `oversized` why a stream waits whose
+next output is larger than its topic takes. `newest_snapshot` is the newest that may be restored, with the engine that took it.
+`switchover_asked` is the engine that a standing request names, "" for any.
 `is_running` is known for engines of this machine only.
 """
 
@@ -118,6 +119,7 @@ def _engine(member: Member, topics: Sequence[str], ends: Mapping[tuple[str, int]
         "held_bytes": _number(detail.get("held_bytes")),
         "spilled_bytes": _number(detail.get("spilled_bytes")),
         "stalled_ms": _number(detail.get("stalled_ms")),
+        "oversized": _mapping(detail.get("oversized")),
         "positions": _positions(_mapping(detail.get("positions")), topics, ends),
         "streams": _streams(member),
     }

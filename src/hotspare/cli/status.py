@@ -111,15 +111,16 @@ def _engines(group: Document) -> list[tuple[Any, ...]]:
                 running,
                 *numbers,
                 *_values(engine, "held_bytes"),
-                engine["ended_because"] or _stall(engine),
+                engine["ended_because"] or _trouble(engine),
             )
         )
     return rows
 
 
-def _stall(engine: Document) -> str:
+def _trouble(engine: Document) -> str:
     stalled_ms = engine["stalled_ms"]
-    return f"no input for {stalled_ms / 1000:.1f} s, though some is there" if stalled_ms else ""
+    stall = [f"no input for {stalled_ms / 1000:.1f} s, though some is there"] if stalled_ms else []
+    return "; ".join([*stall, *(f"{stream} waits: {why}" for stream, why in engine["oversized"].items())])
 
 
 def _streams(group: Document) -> list[tuple[Any, ...]]:

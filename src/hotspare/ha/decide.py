@@ -301,6 +301,8 @@ def _active(view: View) -> Iterator[Duty]:
         yield Duty(max(min(owed_ms), view.bus_retry_ms), do.Publish())
     else:
         yield from _hand_over(view)
+    if view.oversized_retry_ms is not None:
+        yield Duty(max(view.oversized_retry_ms, view.bus_retry_ms), do.Publish())
     yield from _keep_lease(view)
     yield from _ticks(view)
     yield Duty(max(view.switchover_read_ms + settings.leader_poll_ms, view.coordination_retry_ms), do.ReadSwitchover())

@@ -37,6 +37,8 @@ class HaEventKind(Enum):
     """Another quality of service of a stream is acted by from now on, or one that makes no sense was passed over."""
     OUTPUTS_LOST = "outputs lost"
     """A new active no longer held outputs that were not committed, as the stream's quality allows; numbers: how many."""
+    OUTPUT_TOO_LARGE = "output too large"
+    """A stream waits because its next output is larger than its topic takes, or goes on after that."""
     OUTPUTS_SPILLED = "outputs spilled"
 
 

@@ -93,7 +93,7 @@ class GroupEngine:
         definition, core = self._definition, joined.core
         bases = {output.stream: _base(core, output.stream) for output in definition.topics.outbound}
         now_ms, order = self._ports.clock_ms(), sum(core.next_offsets.values())
-        return GroupState(
+        state = GroupState(
             group=definition.group,
             identity=self._identity,
             settings=definition.settings,
@@ -109,6 +109,8 @@ class GroupEngine:
             store_id=joined.store_id,
             newest_snapshot=NewestSnapshot(order if joined.plan.restored_from else -1, "", now_ms),
         )
+        state.message_sizes.bytes_max = joined.message_bytes_max
+        return state
 
     def on_batch(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> None:
         """Compute a batch (`engine.batch.decoded_schema`), then do what is due. An active publishes before this returns; where more

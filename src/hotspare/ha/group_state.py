@@ -14,6 +14,7 @@ from hotspare.engine.batch import NextInput
 from hotspare.ha.commit_budget import CommitBudget
 from hotspare.ha.core import Core
 from hotspare.ha.held import HeldOutputs
+from hotspare.ha.output_blocks import MessageSizes
 from hotspare.ha.ports import Ports
 from hotspare.ha.progress_points import ProgressPoints
 from hotspare.ha.qualities import Qualities
@@ -63,6 +64,20 @@ class NewestSnapshot:
     order: int = -1
     engine: str = ""
     seen_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Oversized:
+    """Output `sequence` alone makes a message of `bytes`, which its topic does not take; tried again at `retry_ms`."""
+
+    sequence: int
+    bytes: int
+    topic: str
+    retry_ms: int
+
+    @property
+    def sentence(self) -> str:
+        return f"output {self.sequence} makes a message of {self.bytes} bytes, which topic {self.topic} does not take"
 
 
 @dataclass(slots=True)
@@ -138,6 +153,9 @@ class GroupState:
     published_ms: int = LONG_AGO_MS
     """When this engine last committed something."""
     budget: CommitBudget = field(init=False)
+    message_sizes: MessageSizes = field(init=False)
+    oversized: dict[str, Oversized] = field(default_factory=dict)
+    """Per stream whose next output the bus does not take: it waits, and the other streams go on."""
     cut: str = ""
     """The stream of which the newest commit left some outputs for the next one; "" where it had them all."""
     sent: dict[str, int] = field(default_factory=dict)
@@ -170,6 +188,7 @@ class GroupState:
     marks: Marks = field(default_factory=Marks)
 
     def __post_init__(self) -> None:
+        self.message_sizes = MessageSizes(self.settings.message_rows_max)
         self.budget = CommitBudget(self.settings.commit_rows_max, self.settings.commit_bytes_max)
 
     @property
@@ -197,8 +216,18 @@ def sent_sequence(state: GroupState, stream: str) -> int:
 
 
 def has_pending(state: GroupState) -> bool:
-    """Whether outputs are held that are not known to be committed."""
-    return any(held.last_sequence > sent_sequence(state, name) for name, held in state.held.streams.items())
+    """Whether outputs are held that are not known to be committed, and that the bus takes."""
+    return any(_pending_rows(state, name) for name in state.held.streams)
+
+
+def held_through(state: GroupState, stream: str) -> int:
+    """The newest held output that the bus takes, as far as is known."""
+    waiting = state.oversized.get(stream)
+    return state.held.streams[stream].last_sequence if waiting is None else waiting.sequence - 1
+
+
+def _pending_rows(state: GroupState, stream: str) -> int:
+    return max(0, held_through(state, stream) - sent_sequence(state, stream))
 
 
 def publish_due_ms(state: GroupState) -> int | None:
@@ -218,7 +247,7 @@ def _fills_a_commit(state: GroupState) -> bool:
     """Whether what is pending is as much as one transaction takes, over all streams."""
     rows = bytes_ = 0
     for stream, held in state.held.streams.items():
-        pending = max(0, held.last_sequence - sent_sequence(state, stream))
+        pending = _pending_rows(state, stream)
         rows += pending
         bytes_ += (held.memory_bytes + held.spilled_bytes) * pending // max(1, held.rows)
     return rows >= state.budget.rows or bytes_ >= min(state.budget.bytes, state.settings.held_bytes_max // 2)
@@ -276,6 +305,7 @@ def view_of(state: GroupState, ports: Ports) -> View:
         predecessor_lease_end_ms=state.predecessor_lease_end_ms,
         publish_due_ms=publish_due_ms(state) if state.role is Role.ACTIVE else None,
         progress_due_ms=progress_due_ms(state) if state.role is Role.ACTIVE else None,
+        oversized_retry_ms=min((each.retry_ms for each in state.oversized.values()), default=None),
         qualities_read_ms=state.qualities_read_ms,
         progress_read_ms=state.progress_read_ms,
         inbound=_inbound_views(state.inbound),

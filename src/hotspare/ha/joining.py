@@ -55,6 +55,7 @@ class Joined:
     plan: StartPlan
     qualities: Qualities
     store_id: str
+    message_bytes_max: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,8 @@ class Joining:
         yield from self._outwait_namesake()
         yield "create topics"
         create_topics(self.ports.bus, self.topics)
+        yield "look at what output topics take"
+        message_bytes_max = dict(self.ports.bus.message_bytes_max(self.topics.output_topics))
         yield "claim output topics"
         producer = self.ports.bus.producer(self.group, self.topics.output_topics)
         yield "agree on the project"
@@ -101,7 +104,7 @@ class Joining:
         offsets.update(core.next_offsets)
         yield "check that the bus holds what is to be read"
         check_positions(self.ports.bus, self.topics, offsets, core.time_us)
-        return Joined(core, producer, StartPlan(offsets, restored_from, tuple(unusable)), qualities, store_id)
+        return Joined(core, producer, StartPlan(offsets, restored_from, tuple(unusable)), qualities, store_id, message_bytes_max)
 
     def _outwait_namesake(self) -> Generator[str, None, None]:
         """UsageError where the record of an engine of this name is written again while this one looks on.

@@ -37,6 +37,7 @@ def member_of(state: GroupState) -> Member:
         "coordination": state.contact.value,
         "ended_because": state.ended_because,
         "stalled_ms": str(state.stalled_ms),
+        "oversized": _json({stream: each.sentence for stream, each in state.oversized.items()}),
         _CONFIRMED: str(state.confirmed_order),
     }
     if state.differences:

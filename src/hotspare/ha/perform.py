@@ -17,6 +17,8 @@ from hotspare.errors import (
     CoordinationError,
     CoordinationLost,
     Fenced,
+    HotspareError,
+    MessageTooLarge,
     StateError,
     TopicOwned,
     UnknownResult,
@@ -24,7 +26,7 @@ from hotspare.errors import (
 from hotspare.ha import actions as do
 from hotspare.ha import committed, decide, pipeline_watch, publishing, qualities, snapshots
 from hotspare.ha.events import HaEvent, HaEventKind
-from hotspare.ha.group_state import LONG_AGO_MS, GroupState, MemberNews, committed_sequence
+from hotspare.ha.group_state import LONG_AGO_MS, GroupState, MemberNews, Oversized, committed_sequence, sent_sequence
 from hotspare.ha.member_record import gave_word, member_of, name_taken, namesake, news_of, rank_of, started_later, unlike
 from hotspare.ha.ports import Ports
 from hotspare.ha.roles import Reason, Role, Step, moved
@@ -92,6 +94,7 @@ def move(state: GroupState, ports: Ports, to: Role, reason: Reason, step: Step =
     """Change the role by the table of moves."""
     before = state.role
     state.role, state.step, state.step_ms = moved(before, to, reason), step, ports.clock_ms()
+    state.oversized.clear()
     state.member_refreshed_ms = LONG_AGO_MS  # tell the others soon
     report(state, ports, HaEventKind.ROLE_CHANGED, f"{before.value} becomes {to.value}: {reason.value}", epoch=state.epoch)
 
@@ -240,18 +243,8 @@ def _publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
         return
     try:
         state.producer.publish(state.epoch, commit)
-    except BusUnavailable:
-        state.budget.note_failed(following.rows, following.bytes)
-        raise
-    except Fenced as error:
-        state.budget.note_failed(following.rows, following.bytes)  # also a bus that ended a transaction which took too long
-        report(state, ports, HaEventKind.FENCED, error.message)
-        _fence_again(state, ports, Reason.FENCED)
-        return
-    except UnknownResult as error:
-        state.budget.note_failed(following.rows, following.bytes)
-        report(state, ports, HaEventKind.RESULT_UNKNOWN, error.message)
-        _fence_again(state, ports, Reason.UNKNOWN_RESULT)
+    except (BusUnavailable, Fenced, UnknownResult, MessageTooLarge) as error:
+        _note_unpublished(state, ports, error, following)
         return
     _note_unlocked(state)
     if commit.messages:
@@ -261,8 +254,49 @@ def _publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
         state.budget.note_succeeded()
     state.cut = following.cut
     committed.note_own_commit(state, commit.progress, following.sent, state.published_ms)
+    _note_no_longer_oversized(state, ports)
     if state.marks.is_first_commit_due:
         _report_promotion(state, ports)
+
+
+def _note_unpublished(state: GroupState, ports: Ports, error: HotspareError, following: publishing.NextCommit) -> None:
+    if isinstance(error, MessageTooLarge):
+        _note_too_large(state, ports, error, following)
+        return
+    state.budget.note_failed(following.rows, following.bytes)  # a bus also fences out a transaction that took too long
+    if isinstance(error, Fenced):
+        report(state, ports, HaEventKind.FENCED, error.message)
+        _fence_again(state, ports, Reason.FENCED)
+    elif isinstance(error, UnknownResult):
+        report(state, ports, HaEventKind.RESULT_UNKNOWN, error.message)
+        _fence_again(state, ports, Reason.UNKNOWN_RESULT)
+    else:
+        raise error
+
+
+def _note_too_large(state: GroupState, ports: Ports, error: MessageTooLarge, following: publishing.NextCommit) -> None:
+    """Messages are cut smaller the next time; where one is a single output, its stream waits for its topic to take more, and the
+    others go on. An output is never dropped, and no engine could do better: so this one stays."""
+    state.message_sizes.bytes_max = dict(ports.bus.message_bytes_max(state.topics.output_topics))
+    state.bus_retry_ms = ports.clock_ms() + state.settings.retry_ms
+    refused = state.message_sizes.refused_of(following.blocks)
+    if refused.rows > 1:
+        return
+    known, retry_ms = state.oversized.get(refused.stream), ports.clock_ms() + state.settings.oversized_retry_ms
+    now = state.oversized[refused.stream] = Oversized(refused.first, refused.bytes, refused.topic, retry_ms)
+    state.message_sizes.forget_refused()
+    state.member_refreshed_ms = LONG_AGO_MS
+    if known is None or known.sequence != now.sequence:
+        hint = "raise what the topic takes (on Kafka its max.message.bytes)"
+        sentence = f"stream {refused.stream} waits: {now.sentence}; {hint}. {error.message}"
+        report(state, ports, HaEventKind.OUTPUT_TOO_LARGE, sentence, bytes=refused.bytes)
+
+
+def _note_no_longer_oversized(state: GroupState, ports: Ports) -> None:
+    for stream, waiting in list(state.oversized.items()):
+        if sent_sequence(state, stream) >= waiting.sequence:
+            del state.oversized[stream]
+            report(state, ports, HaEventKind.OUTPUT_TOO_LARGE, f"stream {stream} goes on: output {waiting.sequence} was taken")
 
 
 def _fence_again(state: GroupState, ports: Ports, reason: Reason) -> None:

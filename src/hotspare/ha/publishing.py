@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from hotspare.bus.contract import Bus, Commit, Outgoing, Partition, Progress
 from hotspare.errors import HotspareError, StateError
-from hotspare.ha.group_state import GroupState, committed_sequence, progress_due_of_ms, sent_sequence
+from hotspare.ha.group_state import GroupState, committed_sequence, held_through, progress_due_of_ms, sent_sequence
 from hotspare.ha.held import mark_of
-from hotspare.ha.output_message import output_message, progress_of
+from hotspare.ha.output_blocks import Block
+from hotspare.ha.output_message import progress_of
 from hotspare.ha.ports import BlockCodec
 from hotspare.ha.settings import OutputStream
 from hotspare.model.quality import QualityKind
@@ -25,6 +26,7 @@ class NextCommit:
     """`sent`: per stream the newest sequence that is on the topic once this is committed, recorded as progress or not.
 
     `rows` and `bytes` count its outputs. `cut`: the first stream of which some had to be left for the next one, "" for none.
+    `blocks` are its messages.
     """
 
     commit: Commit
@@ -32,14 +34,17 @@ class NextCommit:
     rows: int = 0
     bytes: int = 0
     cut: str = ""
+    blocks: Sequence[Block] = ()
 
 
 def next_commit(state: GroupState, codec: BlockCodec, now_ms: int) -> NextCommit:
     """All streams' outputs after what is committed, within the budget of one transaction, with the progress that they bring.
 
-    Blocks hold at most `message_rows_max` rows. The progress of a trimmed stream is written when it is due; with it, or alone.
-    The stream that was cut last time comes last, so that a long backlog of one keeps none waiting for ever.
+    A stream one of whose outputs is larger than the bus takes ends before it until that is tried again. The stream that was cut
+    last time comes last, so that a long backlog of one keeps none waiting for ever. The progress of a trimmed stream is written
+    when it is due; with it, or alone.
     """
+    blocks: list[Block] = []
     messages: dict[str, list[Outgoing]] = {}
     progress: dict[str, Progress] = {}
     sent: dict[str, int] = {}
@@ -48,22 +53,29 @@ def next_commit(state: GroupState, codec: BlockCodec, now_ms: int) -> NextCommit
         held = state.held.streams[output.stream]
         before = sent_sequence(state, output.stream)
         last = held.mark_at(before)
-        if held.last_sequence > before and min(rows_left, bytes_left) > 0:
-            batches = list(held.after(before, rows_left, bytes_left))
+        through = _through(state, output.stream, now_ms)
+        if through > before and min(rows_left, bytes_left) > 0:
+            batches = list(held.after(before, min(rows_left, through - before), bytes_left))
             last = mark_of(batches[-1], batches[-1].num_rows - 1)
-            blocks = _blocks(batches, state.settings.message_rows_max)
-            messages[output.topic] = [output_message(block, output.format, state.epoch, codec) for block in blocks]
+            found = state.message_sizes.cut(batches, output, state.epoch, codec)
+            messages[output.topic] = [block.message for block in found]
+            blocks += found
             sent[output.stream] = last.sequence
             rows_left -= sum(batch.num_rows for batch in batches)
             bytes_left -= sum(batch.nbytes for batch in batches)
-        if held.last_sequence > max(before, sent.get(output.stream, 0)):
+        if through > max(before, sent.get(output.stream, 0)):
             cut = cut or output.stream
         if last is not None and _is_progress_due(state, output.stream, last.sequence, now_ms):
             progress[output.stream] = Progress(last.sequence, last.output_id, last.digest, state.epoch)
         elif output.stream in state.unrecorded:
             progress[output.stream] = replace(state.unrecorded[output.stream], epoch=state.epoch)
     rows, bytes_ = state.budget.rows - rows_left, state.budget.bytes - bytes_left
-    return NextCommit(Commit(messages, progress), sent, rows, bytes_, cut)
+    return NextCommit(Commit(messages, progress), sent, rows, bytes_, cut, blocks)
+
+
+def _through(state: GroupState, stream: str, now_ms: int) -> int:
+    waiting = state.oversized.get(stream)
+    return held_through(state, stream) if waiting is None or waiting.retry_ms > now_ms else state.held.streams[stream].last_sequence
 
 
 def _in_turn(state: GroupState) -> Sequence[OutputStream]:
@@ -85,13 +97,6 @@ def _is_progress_due(state: GroupState, stream: str, sequence: int, now_ms: int)
     if quality.kind is not QualityKind.TRIMMED or unrecorded >= quality.progress_events or stream in state.may_repeat:
         return True
     return stream in state.unrecorded_since_ms and progress_due_of_ms(state, stream) <= now_ms
-
-
-def _blocks(batches: Sequence[pa.RecordBatch], rows_max: int) -> list[pa.RecordBatch]:
-    if len(batches) == 1 and batches[0].num_rows <= rows_max:
-        return list(batches)
-    whole = pa.Table.from_batches(batches).combine_chunks()
-    return whole.to_batches(max_chunksize=rows_max)  # type: ignore[no-any-return]
 
 
 def progress_from_tail(bus: Bus, codec: BlockCodec, stream: str, topic: str) -> Progress | None:

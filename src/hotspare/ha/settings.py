@@ -73,6 +73,7 @@ class GroupSettings:
                              snapshot for streams that may lose outputs
     `store_wait_ms`          how long one call to the store may take; then it is given up, and other work may begin
     `pipeline_stall_ms`      how long a runner may not bring input that is known to be there; then the engine ends. 0: for ever
+    `oversized_retry_ms`     pause before an output that was larger than its topic takes is tried again; its stream waits
     `held_bytes_max`         memory for held outputs; beyond it they spill to disk
     `commit_wait_ms`         while more input is at hand, how long outputs are collected for one publishing transaction; 0: no time
     `commit_rows_max`        rows of all streams in one publishing transaction; they take about `commit_bytes_max` of memory at most
@@ -96,6 +97,7 @@ class GroupSettings:
     coordination_retry_ms: int = 100
     divergence_wait_ms: int = 2_000
     store_wait_ms: int = 300_000
+    oversized_retry_ms: int = 10_000
     pipeline_stall_ms: int = 180_000
     held_bytes_max: int = 256 << 20
     commit_wait_ms: int = 400

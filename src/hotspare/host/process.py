@@ -50,6 +50,7 @@ from hotspare.host.address import peer_addresses
 from hotspare.host.alive import is_alive
 from hotspare.host.background import Background
 from hotspare.host.clock import monotonic_ms, pause
+from hotspare.host.message_sizes import check_message_sizes
 from hotspare.host.options import EngineOptions
 from hotspare.host.retention import check_at_start
 from hotspare.host.topic_settings import check_settings, note_sources
@@ -80,6 +81,7 @@ _HA_LOG: dict[HaEventKind, LogEvent] = {
     HaEventKind.BUS_TROUBLE: LogEvent.HA_ALARM,
     HaEventKind.LOCK_HOLDER_ENDED: LogEvent.LOCK_HOLDER_ENDED,
     HaEventKind.OUTPUTS_LOST: LogEvent.HA_ALARM,
+    HaEventKind.OUTPUT_TOO_LARGE: LogEvent.HA_ALARM,
     HaEventKind.COORDINATION_CHANGED: LogEvent.HA_ALARM,
     HaEventKind.RESULT_UNKNOWN: LogEvent.HA_ALARM,
 }
@@ -227,6 +229,8 @@ class EngineProcess:
         inbound = [topic.name for topic in self.topics.inbound]
         check_settings(self._bus, inbound, self.topics.output_topics, self._options.create_time, self._log)
         start = self.group.start()
+        schemas = self._plan.stream_schemas
+        check_message_sizes(self._bus, [(output, schemas[output.stream]) for output in self.topics.outbound])
         publish_metadata(self._bus, self._options.prefix, describe(self._plan.resolved, self._options.prefix))
         check_at_start(self._bus, self._store, self._options.prefix, self._plan, self._options.settings, self._log)
         note_sources(self._bus, [partition for _, partition in self.topics.partitions])

@@ -1,0 +1,100 @@
+"""How large a message may be is part of the bus contract: it is told, it fits exactly, and more is refused whole (SPEC B13)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import uuid4
+
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from hotspare.bus import limits
+from hotspare.bus.contract import Bus, Commit, Outgoing, Partition
+from hotspare.bus.open import open_bus
+from hotspare.errors import BusUnavailable, MessageTooLarge, TopicMissing
+from hotspare.testing.kafka_server import KafkaServers
+from tests.contract.material import progress, read_all
+
+LIMIT = 6_000
+HEADERS = (("hotspare-epoch", b"12"), ("ü", b"x"))
+
+
+def message(size: int) -> Outgoing:
+    return Outgoing(b"v" * (size - Outgoing(b"", HEADERS).size_bytes), HEADERS)
+
+
+@pytest.fixture
+def small_bus(monkeypatch: pytest.MonkeyPatch, bus: Bus) -> Bus:
+    monkeypatch.setattr(limits, "MESSAGE_BYTES_MAX", LIMIT)
+    return bus
+
+
+def test_what_a_topic_takes_is_told_and_taken(small_bus: Bus) -> None:
+    small_bus.create_topic("o1")
+    small_bus.create_topic("o2")
+    assert dict(small_bus.message_bytes_max(["o1", "o2"])) == {"o1": LIMIT, "o2": LIMIT}
+    producer = small_bus.producer("g", ["o1", "o2"])
+    producer.fence(1)
+    producer.publish(1, Commit({"o1": [message(LIMIT)]}, {"s": progress(1, 1)}))
+    assert len(read_all(small_bus, Partition("o1"))) == 1
+
+
+def test_more_is_refused_and_nothing_is_written(small_bus: Bus) -> None:
+    small_bus.create_topic("o1")
+    small_bus.create_topic("o2")
+    producer = small_bus.producer("g", ["o1", "o2"])
+    producer.fence(1)
+    with pytest.raises(MessageTooLarge):
+        producer.publish(1, Commit({"o1": [message(9)], "o2": [message(LIMIT + 1)]}, {"s": progress(1, 1)}))
+    with pytest.raises(MessageTooLarge):
+        small_bus.append(Partition("o2"), [message(9), message(LIMIT + 1)])
+    assert read_all(small_bus, Partition("o1")) == read_all(small_bus, Partition("o2")) == []
+    producer.publish(1, Commit({"o1": [message(9)]}, {"s": progress(1, 1)}))
+    assert len(read_all(small_bus, Partition("o1"))) == 1
+
+
+def test_a_topic_that_is_missing_takes_nothing(bus: Bus) -> None:
+    with pytest.raises(TopicMissing):
+        bus.message_bytes_max(["nowhere"])
+
+
+@pytest.fixture
+def limited_topic(kafka: KafkaServers) -> Callable[[int], str]:
+    """Makes a topic, or changes it, so that it takes so many bytes, as others make them."""
+    admin, topic = AdminClient({"bootstrap.servers": kafka.bootstrap}), f"limited-{uuid4().hex}"
+
+    def limited(bytes_max: int) -> str:
+        bus = open_bus(kafka.url)
+        bus.create_topic(topic)
+        bus.close()
+        entry = ConfigEntry("max.message.bytes", str(bytes_max), incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        for done in admin.incremental_alter_configs([resource]).values():
+            done.result(30)
+        return topic
+
+    return limited
+
+
+def test_on_kafka_a_topic_has_a_limit_of_its_own_which_may_change(kafka: KafkaServers, limited_topic: Callable[[int], str]) -> None:
+    topic = limited_topic(20_000)
+    bus = open_bus(f"{kafka.url}?compression.type=none")
+    try:
+        taken = bus.message_bytes_max([topic])[topic]
+        assert 19_000 < taken < 20_000
+        producer = bus.producer(f"group of {topic}".replace(" ", "."), [topic])
+        producer.fence(1)
+        producer.publish(1, Commit({topic: [message(taken)]}, {"s": progress(1, 1)}))
+        with pytest.raises(MessageTooLarge, match="too large"):
+            producer.publish(1, Commit({topic: [message(20_001)]}, {"s": progress(2, 1)}))
+        assert producer.progress()["s"].sequence == 1
+        limited_topic(40_000)
+        assert bus.message_bytes_max([topic])[topic] > 39_000
+        larger = Commit({topic: [message(20_001)]}, {"s": progress(2, 1)})
+        try:
+            producer.publish(1, larger)
+        except BusUnavailable:  # the client has counted the message that was refused, and begins anew after this
+            producer.publish(1, larger)
+        assert producer.progress()["s"].sequence == 2
+    finally:
+        bus.close()

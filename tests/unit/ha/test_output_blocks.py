@@ -1,0 +1,73 @@
+"""Cutting outputs into messages by what they become, in every format (SPEC B13)."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotspare.engine.batch import MessageFormat, output_schema
+from hotspare.engine.codec import arrow_block
+from hotspare.ha.output_blocks import MessageSizes
+from hotspare.ha.settings import OutputStream
+from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from tests.unit.ha.outputs import digest
+
+SCHEMA = output_schema(Schema((Field("k", FieldType.INT64, KeyRole.KEY), Field("text", FieldType.STRING))))
+TOPIC = "out-a"
+
+
+def batch(first: int, lengths: list[int]) -> pa.RecordBatch:
+    n = range(first, first + len(lengths))
+    columns: list[list[object]] = [list(n), [0 for _ in n], [0 for _ in n], list(n), [0 for _ in n], [0 for _ in n]]
+    columns += [[digest(i) for i in n], [1 for _ in n], [1 for _ in n], list(n), ["x" * length for length in lengths]]
+    return pa.record_batch([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], SCHEMA)
+
+
+@given(
+    parts=st.lists(st.lists(st.sampled_from([0, 1, 40, 3_000]), min_size=1, max_size=12), min_size=1, max_size=4),
+    bytes_max=st.one_of(st.none(), st.integers(1, 20_000)),
+    rows_max=st.integers(1, 20),
+    format_=st.sampled_from([MessageFormat.ARROW, MessageFormat.CSV, MessageFormat.JSON]),
+)
+def test_every_output_is_in_one_message_and_only_a_single_row_may_be_too_large(
+    parts: list[list[int]], bytes_max: int | None, rows_max: int, format_: MessageFormat
+) -> None:
+    sizes = MessageSizes(rows_max, {} if bytes_max is None else {TOPIC: bytes_max})
+    output, first = OutputStream("a", TOPIC, format=format_), 1
+    for _ in range(2):  # what was learned of the first commit is right for the next
+        batches = []
+        for lengths in parts:
+            batches.append(batch(first, lengths))
+            first += len(lengths)
+        rows = sum(len(lengths) for lengths in parts)
+        blocks = sizes.cut(batches, output, 3, arrow_block)
+        assert [b.first + i for b in blocks for i in range(b.rows)] == [*range(first - rows, first)]
+        for block in blocks:
+            assert block.rows <= rows_max
+            assert block.rows == 1 or bytes_max is None or block.message.size_bytes <= bytes_max
+        if format_ is MessageFormat.ARROW:
+            read = [row for block in blocks for row in arrow_block.decode(block.message.value).to_pylist()]
+            assert read == [row for each in batches for row in each.to_pylist()]
+
+
+def test_messages_become_larger_again_when_rows_become_smaller() -> None:
+    sizes, output = MessageSizes(64, {TOPIC: 50_000}), OutputStream("a", TOPIC)
+    large = sizes.cut([batch(1, [3_000] * 64)], output, 1, arrow_block)
+    small = sizes.cut([batch(65, [1] * 600)], output, 1, arrow_block)
+    assert max(block.rows for block in large) <= 16
+    assert small[-2].rows == 64
+
+
+def test_what_the_bus_refused_is_cut_in_two_the_next_time() -> None:
+    sizes, output = MessageSizes(64), OutputStream("a", TOPIC)
+    blocks, rows = [], []
+    for _ in range(4):
+        blocks = sizes.cut([batch(1, [2_000] * 8)], output, 1, arrow_block)
+        assert sizes.refused_of(blocks).rows == max(b.rows for b in blocks)
+        rows.append(max(b.rows for b in blocks))
+    assert rows == [8, 4, 2, 1]
+    sizes.forget_refused()
+    sizes.bytes_max = {TOPIC: 9_000}
+    blocks = sizes.cut([batch(1, [10, 10, 20_000, 10, 30_000])], output, 1, arrow_block)
+    assert sizes.refused_of(blocks).first == 3
