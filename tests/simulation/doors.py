@@ -17,6 +17,7 @@ from hotspare.stores.contract import SnapshotInfo, StoredSnapshot
 from hotspare.stores.memory import MemoryStore
 from tests.simulation.calls import Died
 from tests.simulation.faults import FaultKind, FaultPlan
+from tests.simulation.lasting import Lasting
 
 
 @dataclass
@@ -100,6 +101,10 @@ class UnreliableStore(MemoryStore):
         self._plan = plan
         self._confirmed = confirmed
 
+    def of(self, name: str, lasting: Lasting) -> UnreliableStore | UnreachableStore:
+        """One engine's way to it."""
+        return UnreachableStore(self) if name in lasting.storeless else self
+
     def put(
         self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes]]
     ) -> SnapshotInfo:
@@ -132,6 +137,21 @@ class UnreliableStore(MemoryStore):
         entry = self._entry(group, name)
         pages = {page: content[:-1] for page, content in entry.stored.pages.items()}
         self._groups[group][name] = replace(entry, stored=StoredSnapshot(entry.stored.header, pages))
+
+
+class UnreachableStore:
+    """What an engine may write to is not there; reading works, as from a folder that is mounted read-only."""
+
+    def __init__(self, inner: UnreliableStore) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("put", "confirm", "discard", "keep"):
+            return self._refused
+        return getattr(self._inner, name)
+
+    def _refused(self, *_: object) -> None:
+        raise StoreError("the folder is read-only")
 
 
 @dataclass

@@ -6,6 +6,7 @@ import contextlib
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from hotspare.errors import BusError, BusUnavailable, CoordinationError, StoreEr
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
-from hotspare.ha.roles import ENDS
+from hotspare.ha.roles import ENDS, Role
 from tests.simulation.calls import Died, Fiber
 from tests.simulation.doors import EngineClock
 from tests.simulation.kits import Kit, Raw
@@ -37,16 +38,24 @@ class Process:
     rng: random.Random
     folder: Path
     clock: EngineClock
+    now_ms: Callable[[], int]
+    """The bus's time, which messages carry."""
     paused_until_ms: int = -1
     wakes_at_commit: bool = False
     """A pause of it ends as soon as another engine has published under a newer epoch: the worst moment."""
     idles: float = 0.0
     """How often it does not look for input."""
+    is_at_hand: bool = False
+    """Its runner says after every batch that more input is at hand."""
+    lag_ms: int = 0
+    """How far it reads behind the end of its topics while it is a spare."""
     is_stuck: bool = False
     """Its pipeline does not move, while its timers go on."""
     computed_ms: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     """Per stream that is kept for a time: (sequence, when it was computed by the engine's clock), rising."""
     jobs: list[Callable[[], None]] = field(default_factory=list)
+    warm_from: tuple[int, dict[str, int]] | None = None
+    """When its state began, by its clock, and after which output of each stream."""
     engine: GroupEngine = field(init=False)
     ended: str = ""
     _main: Fiber = field(init=False)
@@ -155,7 +164,7 @@ class Process:
         """What the runner says of the next batch; it may be wrong, which costs `commit_wait_ms` at most."""
         if not self.definition.settings.commit_wait_ms:
             return NextInput.AWAITED
-        return self.rng.choice((NextInput.AWAITED, NextInput.AT_HAND))
+        return NextInput.AT_HAND if self.is_at_hand else self.rng.choice((NextInput.AWAITED, NextInput.AT_HAND))
 
     def _read(self, offsets: dict[tuple[int, int], int]) -> pa.RecordBatch | None:
         """A batch cut at random places."""
@@ -164,10 +173,19 @@ class Process:
             count = self.rng.choice((0, 1, 2, 4, 9))
             if count:
                 try:
-                    messages += read_raw(self.ports.bus, index, partition, offsets, count)
+                    came = read_raw(self.ports.bus, index, partition, offsets, count)
                 except BusUnavailable:
                     continue
+                messages += self._not_too_new(came, offsets) if self.lag_ms and self.engine.role is Role.STANDBY else came
         return self.kit.decode(messages) if messages else None
+
+    def _not_too_new(self, came: list[Raw], offsets: dict[tuple[int, int], int]) -> list[Raw]:
+        """Without the messages of the last `lag_ms`, which are read later."""
+        newest_us = (self.now_ms() - self.lag_ms) * 1_000
+        taken = list(takewhile(lambda message: message.time_us <= newest_us, came))
+        if len(taken) < len(came):
+            offsets[came[0].topic, came[0].partition] = came[len(taken)].offset
+        return taken
 
 
 def read_raw(bus: Bus, index: int, partition: Partition, offsets: dict[tuple[int, int], int], count: int) -> list[Raw]:

@@ -49,6 +49,16 @@ class FaultKind(Enum):
     SLOW_CALLS = "calls that take up to some leases"
     SLOW_WORLD = "every call takes its time"
     SLOW_FENCE = "fencing takes longer than the lease"
+    # for the whole run (`lasting.py`)
+    VERDICT_UNKNOWN = "nothing is known of any holder"
+    VERDICT_CONNECTED = "every holder is taken for alive"
+    VERDICT_CLOSED = "every holder is taken for dead"
+    STEADY_LAG = "spares that always lag"
+    HUNG_SPARE = "a spare that hangs"
+    NO_STORE = "an engine that reaches no store"
+    # in a calm group (`calm.py`)
+    ALWAYS_AT_HAND = "more input is always at hand"
+    WRONG_ACTIVE = "the active is wrong, and its spares agree"
     # snapshots
     DAMAGE = "damaged snapshot"
     TORN_SNAPSHOT = "torn snapshot"
@@ -65,8 +75,12 @@ DAMAGES = frozenset({FaultKind.DAMAGE, FaultKind.OLD_SNAPSHOT})
 """Together with a kind of TRIMS they may leave nothing to start from, which is refused by name and no fault of failover."""
 
 
-PENDING = frozenset({FaultKind.SLOW_FENCE})
+PENDING: frozenset[FaultKind] = frozenset()
 """Kinds that no seed draws yet, because the engines do not withstand them; planted mistakes and scripts may name them."""
+
+
+IN_CALM = frozenset({FaultKind.ALWAYS_AT_HAND, FaultKind.WRONG_ACTIVE, FaultKind.HUNG_SPARE})
+"""They show in a calm group: every run in which they are favoured has one."""
 
 
 class Reach(Enum):

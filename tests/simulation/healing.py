@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 
 from hotspare.ha.roles import Role
 from tests.simulation.checkers import Violation
 from tests.simulation.engines import Process
 from tests.simulation.faults import FaultKind
-from tests.simulation.world import GROUP, World
+from tests.simulation.world import GROUP, SETTINGS, World
 
 FOREVER_MS = 1 << 40
 STEPS_MIN = 1_500
 STEPS_PER_ENGINE = 1_000
 """Steps are shared out, so of many engines each is slow: the role changes again before all progress is written."""
+_STEPS_PER_MESSAGE = 8
 _EVENTS_AFTERWARDS = 3
 _ROUNDS_MAX = 20
 _STEPS_BETWEEN = 60
+
+
+class End(Enum):
+    """Who takes part once a run heals."""
+
+    ANY = "all engines, or one alone"
+    TOGETHER = "all engines"
 
 
 @dataclass
@@ -26,15 +35,18 @@ class Healing:
 
     world: World
     clock_steps_ms: tuple[int, ...]
+    end: End
     alone: str = ""
     steps: int = 0
+    backlog: int = 0
+    """Messages that were recorded when the world healed: who has yet to read them all needs as many steps."""
     longest: int = 0
     target: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> None:
         """Violation unless everything due by now comes out, then what is due to a few more events, then held outputs are let go."""
         self._end_faults()
-        self.target = self._due()
+        self.target, self.backlog = self._due(), self.world.recorded_messages()
         self.world.trace(f"{self.world.now_ms} the world heals; due: {self.target}; {self.alone or 'all'} must bring it out")
         self._until(self._is_delivered)
         self.world.check_end(self.target)
@@ -56,7 +68,7 @@ class Healing:
             world.check_end(self.target)
             if all(world.observer.delivered()[stream] > before[stream] for stream in lossy):
                 return
-            for _ in range(_STEPS_BETWEEN if lossy else 0):
+            for _ in range(_STEPS_BETWEEN + self.backlog // 4 if lossy else 0):
                 self._step()
         if lossy:
             raise Violation(f"liveness: nothing new of {lossy} came out; engines: {world.describe()}")
@@ -71,7 +83,7 @@ class Healing:
         while world.bus.deliver():
             pass
         world.suspicion_until_ms = 0
-        self.alone = rng.choice(world.names) if rng.random() < 0.5 else ""
+        self.alone = rng.choice(world.names) if self.end is End.ANY and rng.random() < 0.5 else ""
         if self.alone in world.processes and world.processes[self.alone].door in world.wrong_from:
             world.kill(self.alone)  # the engine that is left is a healthy one
         are_right = not any(process.door in world.wrong_from for process in world.processes.values())
@@ -83,7 +95,9 @@ class Healing:
 
     def _until(self, condition: Callable[[], bool]) -> None:
         begun = self.steps
-        most = max(STEPS_MIN, STEPS_PER_ENGINE * (1 if self.alone else len(self.world.names)))
+        world = self.world
+        steps = max(STEPS_MIN, STEPS_PER_ENGINE * (1 if self.alone else len(world.names)))
+        most = int(steps * world.settings.lease_ms / SETTINGS.lease_ms) + _STEPS_PER_MESSAGE * self.backlog
         while not condition() and self.steps - begun < most:
             self._step()
         self.longest = max(self.longest, self.steps - begun)

@@ -20,16 +20,25 @@ from hotspare.bus.memory import Fencing
 from hotspare.ha.roles import Role, Step
 from hotspare.ha.settings import OnDivergence
 from hotspare.model.quality import PRECISE
+from tests.simulation.calm import Calm
 from tests.simulation.checkers import Violation
 from tests.simulation.engines import Process
-from tests.simulation.faults import DAMAGES, PENDING, TRIMS, FaultKind, FaultPlan
-from tests.simulation.healing import Healing
+from tests.simulation.faults import DAMAGES, IN_CALM, PENDING, TRIMS, FaultKind, FaultPlan
+from tests.simulation.healing import End, Healing
 from tests.simulation.kits import Kit, fast_kit, real_kit
+from tests.simulation.lasting import drawn
 from tests.simulation.strikes import Striker, drawn_quality
 from tests.simulation.world import SETTINGS, Excused, World
 
 _CLOCK_STEPS_MS = (0, 0, 0, 1, 1, 3)
 _SHORT_MEMORY_BYTES = 400
+_MANY_ROWS = 16
+_SLOW_LEASE_MS = 400
+_CALM_SHARE = 0.12
+_COLD_SHARE = 0.05
+_LONG_SHARE = 0.004
+_LONG = 20
+"""How many times as long a long run is."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +68,15 @@ def run_seed(
     """One run from one seed; never raises: an engine that breaks is a failure too. `only` these faults, else the seed chooses,
     but those `favoured` are among them and come more often."""
     world = _world(seed, folder, trace, kit, only, favoured)
-    healing = Healing(world, _CLOCK_STEPS_MS)
+    is_calm, is_cold = world.rng.random() < _CALM_SHARE or bool(favoured & IN_CALM), world.rng.random() < _COLD_SHARE
+    healing, calm = Healing(world, _CLOCK_STEPS_MS, End.TOGETHER if is_calm else End.ANY), Calm(world)
     steps, failure = 0, ""
     try:
-        steps = _wild(world)
+        if not is_cold:
+            steps = _wild(world)
         healing.run()
+        if is_calm:
+            calm.run()
     except Violation as violation:
         failure = str(violation)
     except Excused as excuse:
@@ -88,17 +101,23 @@ def _world(
     rng = random.Random(seed)
     enabled = set(only) if only is not None else _drawn(rng, favoured)
     names = tuple(f"e{i}" for i in range(rng.choice((1, 2, 2, 2, 2, 3, 3, 4, 5))))
+    lease_ms = _SLOW_LEASE_MS if rng.random() < 0.1 else SETTINGS.lease_ms
     settings = replace(
         SETTINGS,
-        commit_rows_max=rng.choice((2, 2, 16)),
+        lease_ms=lease_ms,
+        heartbeat_ms=lease_ms // 3,
+        commit_rows_max=rng.choice((2, 2, _MANY_ROWS)),
         commit_wait_ms=rng.choice((0, 0, 25)),
         on_divergence=rng.choice(list(OnDivergence)),
         held_bytes_max=_SHORT_MEMORY_BYTES if FaultKind.SHORT_MEMORY in enabled else SETTINGS.held_bytes_max,
     )
+    if FaultKind.ALWAYS_AT_HAND in favoured or (FaultKind.ALWAYS_AT_HAND in enabled and rng.random() < 0.3):
+        settings = replace(settings, commit_rows_max=_MANY_ROWS, commit_wait_ms=25)
     plan = FaultPlan(rng, frozenset(enabled), favoured)
+    lasting = drawn(rng, plan.enabled, names)
     kit = kit or fast_kit()
     qualities = {o.stream: quality for o in kit.topics.outbound if (quality := drawn_quality(rng, o.stream)) != PRECISE}
-    world = World(rng, names, plan, folder / str(seed), trace, rng.choice(list(Fencing)), settings, kit, qualities)
+    world = World(rng, names, plan, folder / str(seed), trace, rng.choice(list(Fencing)), settings, lasting, kit, qualities)
     world.pace.draw()
     kinds = ", ".join(sorted(kind.value for kind in enabled)) or "none"
     told = "".join(f"; {stream} {quality}" for stream, quality in qualities.items())
@@ -118,6 +137,9 @@ def _drawn(rng: random.Random, favoured: frozenset[FaultKind]) -> set[FaultKind]
 def _wild(world: World) -> int:
     rng, plan, striker = world.rng, world.plan, Striker(world)
     events_left, steps = rng.randrange(10, 50), int(rng.randrange(60, 340) * max(1.0, len(world.names) / 3))
+    blocks = (1, 1, 6)
+    if rng.random() < _LONG_SHARE:
+        events_left, steps, blocks = events_left * _LONG * 3, steps * _LONG, (1, 6, 60)
     speed = {name: rng.choice((1, 1, 3, 9)) for name in world.names}
     for _ in range(steps):
         striker.strike()
@@ -125,7 +147,7 @@ def _wild(world: World) -> int:
             if name not in world.processes and rng.random() < 0.06:
                 world.start(name)
         if events_left and rng.random() < 0.1:
-            for _ in range(min(events_left, rng.choice((1, 1, 6)))):
+            for _ in range(min(events_left, rng.choice(blocks))):
                 events_left -= 1
                 world.publish(rng.randrange(2), rng.randrange(100))
         if plan.late and rng.random() < 0.1:

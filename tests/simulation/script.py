@@ -14,6 +14,7 @@ from hotspare.model.quality import Quality
 from tests.simulation.engines import Process
 from tests.simulation.faults import FaultPlan
 from tests.simulation.kits import Kit, fast_kit
+from tests.simulation.lasting import Lasting
 from tests.simulation.world import SETTINGS, World
 
 _TURNS_MAX = 3_000
@@ -35,7 +36,18 @@ class Script:
         plan = FaultPlan(rng, frozenset())
         self.names = names
         self.lines: list[str] = []
-        self.world = World(rng, names, plan, folder, self.lines.append, fencing, settings, kit or fast_kit(), dict(qualities))
+        self.world = World(
+            rng,
+            names,
+            plan,
+            folder,
+            self.lines.append,
+            fencing,
+            settings,
+            Lasting(sees_the_end=frozenset(names)),
+            kit or fast_kit(),
+            dict(qualities),
+        )
 
     def start(self, *names: str) -> None:
         for name in names:

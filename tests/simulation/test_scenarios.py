@@ -15,7 +15,7 @@ from hotspare.stores.contract import SnapshotStatus
 from tests.simulation.fast_core import FastCores
 from tests.simulation.kits import fast_kit, real_kit
 from tests.simulation.script import Script
-from tests.simulation.world import DETECTION_MS, GROUP, SETTINGS
+from tests.simulation.world import GROUP, SETTINGS
 
 FOREVER_MS = 1 << 40
 EVENTS = (2, 4, 7, 10, 13, 16, 19, 22)
@@ -31,6 +31,8 @@ def two_engines(folder: Path, **options: object) -> Script:
     script.finish()
     script.until(lambda: script.role("e1") is Role.STANDBY)
     script.until(lambda: len(script.world.coordination.client("world").members(GROUP)) == 2)
+    newest = script.world.observer.newest
+    script.until(lambda: all(s.sequence >= newest.get(n, 0) for n, s in script.process("e1").engine.status().streams.items()))
     return script
 
 
@@ -138,7 +140,7 @@ def test_a_caught_up_spare_goes_on_without_waiting_for_anything(tmp_path: Path) 
     script.publish(2, 4)
     script.until(lambda: script.process("e1").engine.status().streams["q/a"].held > 0, "e1")
     script.world.kill("e0")
-    script.world.now_ms += DETECTION_MS
+    script.world.now_ms += script.world.lasting.detection_ms
     now_ms, delivered = script.world.now_ms, script.delivered()
     script.until(lambda: script.delivered() > delivered, "e1", clock_ms=0)
     assert script.world.now_ms == now_ms
@@ -466,7 +468,7 @@ def test_engines_that_lose_the_role_again_and_again_still_come_on(tmp_path: Path
         script.world.kill(name)
         script.until_active(other)
         epoch = script.process(other).engine.status().epoch
-        script.until(lambda epoch=epoch: script.world.observer.newest_epoch == epoch)  # type: ignore[misc]
+        script.until(lambda epoch=epoch: script.world.observer.outputs["q/b"][-1].epoch == epoch)  # type: ignore[misc]
         recorded.append(script.world.bus.progress[GROUP]["q/b"].sequence)
         script.start(name)
     assert recorded[1:] == sorted(set(recorded[1:]))

@@ -26,7 +26,7 @@ def steps(state: GroupState, ports: Ports) -> Iterator[do.Action]:
     """Yield each action that is due before it is performed, until nothing is due that this cycle has not done before.
 
     What falls due again while slow calls are under way waits for the next cycle: the next batch comes first, or it never would.
-    Publishing is repeated, as what is held comes to an end.
+    Publishing is repeated, as what is held comes to an end, and with it everything else: a backlog may take many leases.
     """
     done: list[do.Action] = []
     for _ in range(ACTIONS_PER_CYCLE_MAX):
@@ -37,7 +37,10 @@ def steps(state: GroupState, ports: Ports) -> Iterator[do.Action]:
         action = next((each for each in due if isinstance(each, do.Publish) or each not in done), None)
         if action is None:
             return
-        done.append(action)
+        if isinstance(action, do.Publish):
+            done.clear()
+        else:
+            done.append(action)
         yield action
         perform.perform(action, state, ports)
 

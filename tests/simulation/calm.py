@@ -1,0 +1,232 @@
+"""A group to which nothing happens any more: what it does is bounded in time, by its settings and by how long calls take.
+
+Engines move evenly here, each as far as it can in every millisecond, so that the bounds can be tight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hotspare.bus.memory import Fencing
+from hotspare.ha.roles import Role
+from hotspare.stores.contract import SnapshotStatus
+from tests.simulation.calls import CallKind
+from tests.simulation.checkers import Violation
+from tests.simulation.engines import Process
+from tests.simulation.fast_core import FastCore
+from tests.simulation.faults import FaultKind
+from tests.simulation.world import CLOCK_RATES, GROUP, World
+
+_EVENT_EVERY_MS = 7
+_SLACK_MS = 20
+"""What batches that are cut at random, and background jobs that wait for their turn, may cost."""
+_SETTLE_LEASES = 12
+_SETTLE_SLACK_MS = 400
+_FOREVER_MS = 1 << 40
+
+
+@dataclass
+class Bounds:
+    """How long each thing may take in a calm group, in ms."""
+
+    world: World
+
+    def by_clocks(self, ms: int) -> int:
+        """A time that engines measure, where their clocks may be slow."""
+        return int(ms / min(CLOCK_RATES)) if FaultKind.CLOCK_RATE in self.world.plan.enabled else ms
+
+    def of(self, kind: CallKind, calls: int = 1) -> int:
+        return calls * self.world.pace.steady_ms.get(kind, 0)
+
+    @property
+    def cycle(self) -> int:
+        """Everything that an engine may have to do before it comes to the next thing."""
+        seldom = self.of(CallKind.APPEND, 4) + self.of(CallKind.COORDINATION, 9) + self.of(CallKind.STORE, 5)
+        return seldom + self.of(CallKind.READ, 4) + self.of(CallKind.PROGRESS, 2) + self.of(CallKind.PUBLISH, 3)
+
+    @property
+    def output(self) -> int:
+        """From an event's append to the commit of its outputs, by an active group."""
+        settings = self.world.settings
+        return self.by_clocks(settings.merge_wait_ms + settings.commit_wait_ms) + 3 * self.cycle + _SLACK_MS
+
+    @property
+    def verification(self) -> int:
+        """From a commit until a spare has compared its own outputs with it."""
+        return self.by_clocks(self.world.settings.progress_poll_ms) + 2 * self.cycle + self.world.lasting.lag_ms_max + _SLACK_MS
+
+    @property
+    def snapshot(self) -> int:
+        """The age of the newest confirmed snapshot."""
+        settings, lasting = self.world.settings, self.world.lasting
+        intervals = 10 if lasting.hung or lasting.storeless else 2
+        records_ms = max(q.progress_ms for s in self.world.topics.outbound for q in self.world.observer.all_qualities(s.stream))
+        waits_ms = records_ms + self.by_clocks(intervals * settings.snapshot_interval_ms + settings.divergence_wait_ms)
+        return waits_ms + self.verification + 2 * self.cycle + 2 * _SLACK_MS
+
+    def failover(self, dead: str, is_closing_seen: bool) -> int:
+        """From the death of the active until the next commit: the lease decides where nobody is told that it died."""
+        settings, world = self.world.settings, self.world
+        spares = [name for name in world.names if name != dead and name != world.lasting.hung]
+        is_told = is_closing_seen and any(name not in world.lasting.verdicts for name in spares)
+        noticed = world.lasting.detection_ms if is_told else settings.lease_ms + self.by_clocks(settings.leader_poll_ms)
+        promotion = self.by_clocks(settings.candidate_wait_ms) + 3 * self.cycle + self.of(CallKind.FENCE) + world.lasting.lag_ms_max
+        return noticed + promotion + self.output
+
+
+@dataclass
+class Calm:
+    """All engines of a run take part; faults have ended, and what lasts goes on."""
+
+    world: World
+    turns: int = 0
+    failover_ms: int = 0
+    _committed: list[tuple[int, dict[str, int]]] = field(default_factory=list)
+    """What was committed, by time."""
+    _confirmed: int = 0
+
+    def run(self) -> None:
+        """Violation where a bound does not hold."""
+        world, bounds = self.world, Bounds(self.world)
+        self._wake_all()
+        self._settle()
+        self._watch(bounds)
+        if world.lasting.is_role_restless:
+            return
+        if len(world.names) > 2 and FaultKind.WRONG_ACTIVE in world.plan.enabled:
+            self._depose(bounds)
+        elif len(world.names) > 1 and world.lasting.hung not in world.names:
+            self._fail_over(bounds)
+            target = {s: n for s, n in world.due().items() if world.observer.holds_all(s)}
+            come = world.observer.delivered
+            self._until(lambda: all(come()[s] >= n for s, n in target.items()), 3 * bounds.output, f"calm: {target} did not come")
+            world.check_end(target)
+
+    def _wake_all(self) -> None:
+        world = self.world
+        for process in list(world.processes.values()):
+            process.paused_until_ms, process.idles, process.is_stuck = -1, 0.0, False
+            process.is_at_hand = FaultKind.ALWAYS_AT_HAND in world.plan.enabled
+            if process.door in world.wrong_from:
+                world.kill(process.name)
+
+    def _turn(self, event: bool = False) -> None:
+        world = self.world
+        if event:
+            world.publish(self.turns % 2, world.rng.randrange(100))
+        world.turn()
+        self.turns += 1
+        self._committed.append((world.now_ms, world.observer.delivered()))
+
+    def _until(self, condition: Callable[[], bool], within_ms: int, what: str) -> int:
+        """Turns until the condition holds; Violation if that takes too long. Returns how many ms it took."""
+        begun_ms = self.world.now_ms
+        while not condition():
+            if self.world.now_ms - begun_ms > within_ms:
+                raise Violation(f"{what} within {within_ms} ms; engines: {self.world.describe()}")
+            self._turn(event=self.turns % _EVENT_EVERY_MS == 0)
+        return self.world.now_ms - begun_ms
+
+    def _settle(self) -> None:
+        """One engine is active, all others are its spares."""
+        world, settings = self.world, self.world.settings
+
+        def is_settled() -> bool:
+            for name in world.names:
+                if name not in world.processes:
+                    world.start(name)
+            roles = [process.engine.role for process in world.processes.values()]
+            return roles.count(Role.ACTIVE) == 1 and roles.count(Role.STANDBY) == len(world.names) - 1
+
+        fence_ms = 4 * world.pace.steady_ms.get(CallKind.FENCE, 0)
+        within_ms = _SETTLE_LEASES * settings.lease_ms + fence_ms + _SETTLE_SLACK_MS
+        self._until(is_settled, within_ms, "calm: one active engine and its spares are not there")
+        for _ in range(Bounds(world).by_clocks(settings.lease_ms) + settings.leader_poll_ms):
+            self._turn(event=self.turns % _EVENT_EVERY_MS == 0)  # until then what befell it before may cost the role
+        self._until(is_settled, within_ms, "calm: one active engine and its spares are not there")
+
+    def _watch(self, bounds: Bounds) -> None:
+        """A healthy group keeps its epoch, brings outputs soon, compares them, and keeps a young snapshot."""
+        world = self.world
+        epoch, doors = self._epoch(), {p.door for p in world.processes.values()}
+        if world.lasting.hung in world.processes and world.lasting.hung != world.active():
+            world.processes[world.lasting.hung].is_stuck = True
+        epochs_max = 0
+        for ms in range(bounds.snapshot + world.settings.snapshot_interval_ms):
+            self._turn(event=ms % _EVENT_EVERY_MS == 0)
+            if world.lasting.is_role_restless:
+                epochs_max = 1 + ms // world.settings.lease_ms
+            if self._epoch() > epoch + epochs_max:
+                raise Violation(f"calm: epoch {epoch} became {self._epoch()} in {ms} ms; engines: {world.describe()}")
+            if missing := doors - {p.door for p in world.processes.values()}:
+                raise Violation(f"calm: {', '.join(sorted(missing))} ended though nothing happened")
+            if ms % 64 == 63 and not world.lasting.is_role_restless:
+                self._check_outputs(bounds)
+        if not world.lasting.is_role_restless:
+            self._check_verified(bounds)
+            self._check_snapshot(bounds)
+
+    def _epoch(self) -> int:
+        return self.world.coordination.group(GROUP).role.epoch
+
+    def _check_outputs(self, bounds: Bounds) -> None:
+        world = self.world
+        due, delivered = world.due_by(world.now_ms - bounds.output), world.observer.delivered()
+        for stream, count in due.items():
+            if world.observer.holds_all(stream) and delivered[stream] < count:
+                what = f"{delivered[stream]} of {count} outputs of stream {stream} came"
+                raise Violation(f"calm: only {what} within {bounds.output} ms; engines: {world.describe()}")
+
+    def _check_verified(self, bounds: Bounds) -> None:
+        world, before_ms = self.world, self.world.now_ms - bounds.verification
+        committed = [delivered for ms, delivered in self._committed if ms <= before_ms]
+        for process in self._spares():
+            assert process.state is not None
+            for stream, count in (committed[-1] if committed else {}).items():
+                verified = process.state.verified.get(stream, 0)
+                if world.observer.is_exact(stream) and verified < count:
+                    what = f"{process.door} has compared {verified} of {count} outputs of stream {stream}"
+                    raise Violation(f"calm: {what} within {bounds.verification} ms")
+
+    def _spares(self) -> list[Process]:
+        return [p for p in self.world.processes.values() if p.engine.role is Role.STANDBY and not p.is_stuck]
+
+    def _check_snapshot(self, bounds: Bounds) -> None:
+        world = self.world
+        infos = [i for i in world.store.list(GROUP) if i.status is SnapshotStatus.CONFIRMED]
+        newest_ms = max((info.written_time_us // 1_000 for info in infos), default=0)
+        if world.settings.snapshot_interval_ms and world.now_ms - newest_ms > bounds.snapshot:
+            age = f"is {world.now_ms - newest_ms} ms old" if newest_ms else "does not exist"
+            raise Violation(f"calm: the newest confirmed snapshot {age}, {bounds.snapshot} ms would be enough")
+
+    def _depose(self, bounds: Bounds) -> None:
+        """The active becomes wrong; its spares agree against it, and one of them takes over within a bound."""
+        world, settings = self.world, self.world.settings
+        wrong = world.processes[world.active()]
+        exact = [output.stream for output in world.topics.outbound if world.observer.is_exact(output.stream)]
+        if wrong.state is None or not isinstance(wrong.state.core, FastCore) or "q/a" not in exact:
+            return
+        world.is_judged_outside = True
+        wrong.state.core.salt = 7
+        seen_ms = bounds.output + bounds.verification + bounds.by_clocks(2 * settings.member_refresh_ms)
+        within_ms = seen_ms + bounds.failover(wrong.name, is_closing_seen=False)
+        self._until(lambda: world.active() not in ("", wrong.name), within_ms, f"calm: {wrong.door} is wrong, and was not deposed")
+
+    def _fail_over(self, bounds: Bounds) -> None:
+        """The active dies, or freezes: the next commit comes within a bound, and under the next epoch."""
+        world, active, commits = self.world, self.world.active(), self.world.observer.commits
+        is_killed, epoch = world.rng.random() < 0.7, self._epoch()
+        if is_killed:
+            world.kill(active)
+        else:
+            world.pause(active, _FOREVER_MS)
+            if FaultKind.BUS_LOCKED in world.plan.enabled and world.fencing is Fencing.BY_EPOCH:
+                world.plan.lock_holder = active
+        what = f"calm: {active} {'died' if is_killed else 'froze'}, and nothing was committed"
+        begun = world.observer.newest_epoch
+        within_ms = bounds.failover(active, is_killed)
+        self.failover_ms = self._until(lambda: world.observer.newest_epoch > begun, within_ms, what)
+        assert world.observer.commits > commits
+        if self._epoch() > epoch + 1:
+            raise Violation(f"calm: {self._epoch() - epoch} epochs for one failover; engines: {world.describe()}")

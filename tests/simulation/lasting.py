@@ -1,0 +1,58 @@
+"""What is wrong with a simulated world for the whole of its run, healed or not: a group has to live with it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from hotspare.ha.view import PeerStatus
+from tests.simulation.faults import FaultKind
+
+_VERDICTS = {
+    FaultKind.VERDICT_UNKNOWN: PeerStatus.UNKNOWN,
+    FaultKind.VERDICT_CONNECTED: PeerStatus.CONNECTED,
+    FaultKind.VERDICT_CLOSED: PeerStatus.CLOSED,
+}
+_LAGS_MS = (3, 9, 30, 90)
+"""The longest of them more than a lease."""
+_DETECTIONS_MS = (1, 3, 3, 10)
+
+
+@dataclass
+class Lasting:
+    """Per engine: what it believes of every holder whatever is true, how far it lags as a spare; who reaches no store, and whose
+    pipeline hangs as long as it is a spare of a calm group."""
+
+    verdicts: dict[str, PeerStatus] = field(default_factory=dict)
+    lags_ms: dict[str, int] = field(default_factory=dict)
+    storeless: frozenset[str] = frozenset()
+    hung: str = ""
+    sees_the_end: frozenset[str] = frozenset()
+    """Who is on the machine of all others, and sees that their processes end."""
+    detection_ms: int = 3
+
+    @property
+    def is_role_restless(self) -> bool:
+        """Whether a healthy holder is taken for dead again and again."""
+        return PeerStatus.CLOSED in self.verdicts.values()
+
+    @property
+    def lag_ms_max(self) -> int:
+        return max(self.lags_ms.values(), default=0)
+
+
+def drawn(rng: random.Random, enabled: frozenset[FaultKind], names: tuple[str, ...]) -> Lasting:
+    """What lasts in a run with these kinds of faults."""
+    lasting = Lasting(detection_ms=rng.choice(_DETECTIONS_MS))
+    if rng.random() < 0.5:
+        lasting.sees_the_end = frozenset(names)
+    for kind, verdict in _VERDICTS.items():
+        if kind in enabled:
+            lasting.verdicts |= {name: verdict for name in names if rng.random() < 0.7}
+    if FaultKind.STEADY_LAG in enabled:
+        lasting.lags_ms = {name: rng.choice(_LAGS_MS) for name in names if rng.random() < 0.7}
+    if FaultKind.NO_STORE in enabled:
+        lasting.storeless = frozenset((rng.choice(names),))
+    if FaultKind.HUNG_SPARE in enabled:
+        lasting.hung = rng.choice(names)
+    return lasting
