@@ -83,6 +83,10 @@ IN_CALM = frozenset({FaultKind.ALWAYS_AT_HAND, FaultKind.WRONG_ACTIVE, FaultKind
 """They show in a calm group: every run in which they are favoured has one."""
 
 
+TOO_FAST = frozenset({FaultKind.VERDICT_CLOSED})
+"""A living holder may be deposed once a lease for it: where a promotion takes longer than that, nobody comes to publish."""
+
+
 class Reach(Enum):
     """What a cut-off engine cannot reach. Others do not reach it either."""
 

@@ -51,8 +51,9 @@ def drawn(rng: random.Random, enabled: frozenset[FaultKind], names: tuple[str, .
             lasting.verdicts |= {name: verdict for name in names if rng.random() < 0.7}
     if FaultKind.STEADY_LAG in enabled:
         lasting.lags_ms = {name: rng.choice(_LAGS_MS) for name in names if rng.random() < 0.7}
-    if FaultKind.NO_STORE in enabled:
+    fit = set(names)  # one engine at least can take snapshots
+    if FaultKind.NO_STORE in enabled and len(fit) > 1:
         lasting.storeless = frozenset((rng.choice(names),))
-    if FaultKind.HUNG_SPARE in enabled:
+    if FaultKind.HUNG_SPARE in enabled and len(fit - lasting.storeless) > 1:
         lasting.hung = rng.choice(names)
     return lasting

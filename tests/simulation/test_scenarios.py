@@ -147,85 +147,6 @@ def test_a_caught_up_spare_goes_on_without_waiting_for_anything(tmp_path: Path) 
     script.finish()
 
 
-def test_nobody_is_fenced_out_for_good_when_all_engines_die(tmp_path: Path) -> None:
-    """E10: everything restarts from what is durable."""
-    script = two_engines(tmp_path)
-    script.publish(*EVENTS)
-    script.world.kill("e0")
-    script.world.kill("e1")
-    script.start("e1", "e0")
-    script.finish()
-
-
-def test_a_frozen_active_does_not_publish_when_it_thaws(tmp_path: Path) -> None:
-    """E16: SIGSTOP past its lease, then SIGCONT."""
-    script = two_engines(tmp_path)
-    script.world.pause("e0", FOREVER_MS)
-    script.publish(*EVENTS)
-    script.until_active("e1")
-    script.finish()
-    newest = script.world.observer.newest_epoch
-    script.process("e0").paused_until_ms = -1
-    script.publish(*EVENTS)
-    script.until(lambda: script.role("e0") is Role.STANDBY)
-    script.finish()
-    assert script.world.observer.newest_epoch == newest
-    assert script.world.observer.epoch_owner[newest] == "e1#1"
-
-
-def test_a_planned_switch_over_hands_over_to_the_named_engine(tmp_path: Path) -> None:
-    """Z15, C3: no duplicate, no lease has to run out."""
-    script = two_engines(tmp_path)
-    script.publish(*EVENTS)
-    script.world.coordination.client("world").ask_switchover(GROUP, "e1")
-    assert script.until_active("e1") < SETTINGS.lease_ms
-    assert script.role("e0") is Role.STANDBY
-    script.publish(*EVENTS)
-    script.finish()
-    script.world.coordination.client("world").ask_switchover(GROUP, "")
-    script.until_active("e0")
-    script.finish()
-
-
-def test_a_successor_that_does_not_come_is_not_waited_for_for_ever(tmp_path: Path) -> None:
-    """After the lease time anyone may take the role that was given up."""
-    script = two_engines(tmp_path)
-    script.world.coordination.client("world").ask_switchover(GROUP, "e1")
-    script.until(lambda: script.told("gives the role up to e1"))
-    script.until(lambda: script.role("e0") is Role.STANDBY, "e0")
-    script.world.kill("e1")
-    assert script.until_active("e0") >= SETTINGS.lease_ms // 2
-    script.finish()
-
-
-def test_a_planned_stop_gives_the_role_up(tmp_path: Path) -> None:
-    script = two_engines(tmp_path)
-    script.publish(*EVENTS)
-    script.process("e0").engine.ask_stop()
-    script.until(lambda: "e0" not in script.world.processes)
-    assert [m.engine for m in script.world.coordination.client("world").members(GROUP)] == ["e1"]
-    assert script.until_active("e1") < SETTINGS.lease_ms
-    script.finish()
-
-
-def test_without_coordination_the_active_publishes_and_nobody_is_promoted(tmp_path: Path) -> None:
-    """E7: the bus accepts its epoch, so it goes on; promotion waits."""
-    script = two_engines(tmp_path)
-    script.world.coordination.faults = _Outage()
-    script.publish(*EVENTS)
-    script.finish()
-    epoch = script.world.observer.newest_epoch
-    script.world.kill("e0")
-    for _ in range(4 * SETTINGS.lease_ms):
-        script.turn("e1")
-    assert script.role("e1") is Role.STANDBY
-    script.world.coordination.faults = _NoOutage()
-    script.until_active("e1")
-    script.publish(*EVENTS)
-    script.finish()
-    assert script.world.observer.newest_epoch > epoch
-
-
 def test_two_spares_that_agree_depose_a_wrong_active(tmp_path: Path) -> None:
     """Z9: the wrong engine ends as diverged, and what is published afterwards is right."""
     script = Script(tmp_path, "e0", "e1", "e2")
@@ -246,14 +167,6 @@ def test_two_spares_that_agree_depose_a_wrong_active(tmp_path: Path) -> None:
         assert rows[deposed[stream] :] == reference[stream][deposed[stream] : len(rows)]
     script.until(lambda: "e0" not in script.world.processes)
     assert {script.role("e1"), script.role("e2")} == {Role.ACTIVE, Role.STANDBY}
-
-
-def test_a_wrong_spare_alone_never_takes_over(tmp_path: Path) -> None:
-    """Z9: an unequal standby is refused, and ends."""
-    script = _with_wrong_spare(tmp_path, OnDivergence.STOP)
-    script.finish()
-    script.until(lambda: "e1" not in script.world.processes)
-    assert not script.told("e1   (role changed: standby becomes promoting")
 
 
 def test_a_wrong_spare_takes_over_when_nobody_else_can_and_it_was_told_to(tmp_path: Path) -> None:
@@ -297,33 +210,6 @@ def test_a_wrong_engines_snapshot_is_never_restored(tmp_path: Path) -> None:
     for _ in range(4 * SETTINGS.snapshot_interval_ms):
         script.turn()
     assert not confirmed_by(script, "e1")
-
-
-def test_lost_progress_is_rebuilt_from_the_topics_tail(tmp_path: Path) -> None:
-    """Never publish from zero: the record is gone, the outputs are not."""
-    script = two_engines(tmp_path)
-    script.world.kill("e0")
-    script.world.kill("e1")
-    script.world.bus.progress.clear()
-    script.start("e0")
-    script.until_active("e0")
-    assert script.told("was rebuilt from topic")
-    script.publish(*EVENTS)
-    script.finish()
-
-
-def test_a_damaged_snapshot_is_reported_and_the_next_older_one_used(tmp_path: Path) -> None:
-    script = two_engines(tmp_path)
-    script.until(lambda: statuses(script).count(SnapshotStatus.CONFIRMED) == 2)
-    newest = next(i for i in script.world.store.list(GROUP) if i.status is SnapshotStatus.CONFIRMED)
-    script.world.kill("e0")
-    script.world.kill("e1")
-    script.world.store.damage(GROUP, newest.name)
-    script.start("e0")
-    script.until_active("e0")
-    assert script.told(f"snapshot {newest.name} cannot be used, the next older one is tried")
-    script.publish(*EVENTS)
-    script.finish()
 
 
 def test_engines_of_two_kinds_of_core_run_the_same_rules(tmp_path: Path) -> None:
