@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 from hypothesis import assume
 from hypothesis import strategies as st
 
@@ -215,3 +218,104 @@ def projects(draw: st.DrawFn) -> Project:
     assume([m.message for m in found.mistakes] != [f"project {project.name} publishes nothing"])
     assert not found, found.mistakes  # only projects that publish nothing are drawn in vain
     return project
+
+
+ROW = Schema(
+    (
+        Field("id", FieldType.INT64, KeyRole.KEY),
+        Field("x", FieldType.INT64),
+        Field("s", FieldType.STRING),
+        Field("at", FieldType.STAMP),
+    )
+)
+"""The fields of every window of `running_projects`."""
+CONDITIONS = (
+    "true",
+    "x > 1",
+    "6 div x > 2",
+    "s = 'a' or x is null",
+    "id % 2 = 1",
+    "ESP_OPCODE = 'I'",
+    "ESP_OPCODE <> 'D'",
+    "ESP_FLAGS <> 'R'",
+    "ESP_FLAGS <> 'R' and x > 0",
+)
+NUMBERS = ("x", "x + 1", "6 div x", "coalesce(x, 7)", "10 * id", "6 div (id - 2)", "if(ESP_OPCODE = 'I', x, -1)")
+TEXTS = ("s", "concat(s, '!')", "concat('k', cast(id as string))", "ESP_OPCODE", "concat(ESP_FLAGS, s)")
+COUNTS = ("eventCounter()", "x + eventCounter()")
+STATISTICS = ("sumOut", "nOut", "maxOut")
+
+
+def _sql(text: str) -> Expression:
+    return Expression(text, Dialect.SPARK_SQL)
+
+
+@st.composite
+def short_retentions(draw: st.DrawFn) -> Retention:
+    """So short that a script of some seconds meets it."""
+    kind = draw(st.sampled_from(RetentionKind))
+    if kind in (RetentionKind.BYCOUNT_SLIDING, RetentionKind.BYCOUNT_JUMPING):
+        return Retention(kind, draw(st.integers(1, 3)))
+    unit_us = 2_000_000 if kind is RetentionKind.BYTIME_JUMPING_LOOKBACK else 0
+    return Retention(kind, draw(st.sampled_from([1_000_000, 2_500_000])), draw(st.sampled_from(["", "at"])), unit_us)
+
+
+def _running_source(draw: st.DrawFn) -> SourceWindow:
+    index = draw(st.sampled_from([IndexType.EMPTY, IndexType.EMPTY, IndexType.HASH, IndexType.RBTREE]))
+    accepts = draw(st.sampled_from(AcceptedOpcodes))
+    origin = draw(st.sampled_from(KeyOrigin)) if accepts is AcceptedOpcodes.INSERT_ONLY else KeyOrigin.GIVEN
+    retention = draw(st.none() | short_retentions()) if index is not IndexType.EMPTY else None
+    return SourceWindow(name="w0", schema=ROW, index=index, accepts=accepts, key_origin=origin, retention=retention)
+
+
+def _running_window(draw: st.DrawFn, name: str) -> Window:
+    index = draw(st.sampled_from([IndexType.HASH, IndexType.LN_HASH, IndexType.EMPTY]))
+    return _running_kind(draw, name, index, draw(st.sampled_from(["copy", "filter", "compute", "functional", "calculate"])))
+
+
+def _running_kind(draw: st.DrawFn, name: str, index: IndexType, kind: str) -> Window:
+    if kind == "copy":
+        retention = draw(st.none() | short_retentions()) if index is not IndexType.EMPTY else None
+        return CopyWindow(name=name, index=index, retention=retention)
+    if kind == "filter":
+        return FilterWindow(name=name, index=index, condition=_sql(draw(st.sampled_from(CONDITIONS))))
+    if kind == "compute":
+        outputs = (_sql(draw(st.sampled_from(NUMBERS))), _sql(draw(st.sampled_from(TEXTS))), _sql("at"))
+        return ComputeWindow(name=name, schema=ROW, index=index, outputs=outputs)
+    if kind == "functional":
+        functions = (("x", _sql(draw(st.sampled_from(NUMBERS + COUNTS)))),)
+        return FunctionalWindow(name=name, schema=ROW, index=index, functions=functions)
+    return CalculateWindow(
+        name=name,
+        schema=ROW,
+        index=index,
+        algorithm="Summary",
+        parameters=draw(st.sampled_from([(), (("windowLength", "2"),)])),
+        input_map=(("input", "x"),),
+        output_map=((draw(st.sampled_from(STATISTICS)), "x"),),
+    )
+
+
+@st.composite
+def running_projects(draw: st.DrawFn) -> Project:
+    """A source and up to five windows behind it, in any tree, all published; what they compute is meant to run. It may be one that
+    cannot be right."""
+    windows: list[Window] = [_running_source(draw)]
+    edges: list[Edge] = []
+    for i in range(draw(st.integers(1, 5))):
+        edges.append(Edge(windows[draw(st.integers(max(0, i - 2), i))].name, f"w{i + 1}"))
+        windows.append(_running_window(draw, f"w{i + 1}"))
+    published = tuple(replace(window, publication=Publication.PUBLISHED) for window in windows)
+    return Project("p", (ContinuousQuery("q", published, tuple(edges)),))
+
+
+@st.composite
+def stateless_chains(draw: st.DrawFn) -> Project:
+    """A source and windows in a line that keep nothing, as far as the head can do their work, and a copy that may forget."""
+    accepts = draw(st.sampled_from([AcceptedOpcodes.INSERT_ONLY, AcceptedOpcodes.INSERT_ONLY, AcceptedOpcodes.ANY]))
+    windows: list[Window] = [SourceWindow(name="w0", schema=ROW, index=IndexType.EMPTY, accepts=accepts)]
+    for i in range(draw(st.integers(1, 3))):
+        windows.append(_running_kind(draw, f"w{i + 1}", IndexType.EMPTY, draw(st.sampled_from(["filter", "compute"]))))
+    windows.append(CopyWindow(name="end", retention=draw(st.none() | short_retentions())))
+    edges = tuple(Edge(before.name, after.name) for before, after in pairwise(windows))
+    return Project("p", (ContinuousQuery("q", tuple(windows), edges),))

@@ -20,7 +20,7 @@ from hotspare.engine.chunk import Bools, Chunk, Int64s, Timeline
 from hotspare.engine.kernels.columns import certain_rows, pick_columns
 from hotspare.engine.operators.contract import Applied, BadEvent, BadReason, Input, Operator
 from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
-from hotspare.engine.operators.rowwise import GIVEN, ROWS, forgetful, unresolved
+from hotspare.engine.operators.rowwise import GIVEN, ROWS, forgetful, unresolved, whole
 from hotspare.engine.pages import Page
 from hotspare.engine.relation import Relation
 from hotspare.engine.stateless import Refused
@@ -52,8 +52,9 @@ class CalculateOperator(Operator):
             raise forgetful(window, "computes statistics", "read inserts only")
         self._resolves = given.opcodes is Opcodes.PUBLISHED
         self._keys = given.computed_from().keys
-        self._keeps = declared.index is not IndexType.EMPTY and not given.is_distinct
-        self.leaving = given if declared.index is IndexType.EMPTY else given.indexed()
+        self._is_keyed = declared.index is not IndexType.EMPTY
+        self._keeps = self._is_keyed and not given.is_distinct
+        self.leaving = given.indexed() if self._is_keyed else given
         self._observed = entry.index[dict(declared.input_map)[SUMMARY_INPUT]]
         self._observes_double = entry.fields[self._observed].type is FieldType.DOUBLE
         self._outputs = tuple((output, self.schema.index[name]) for output, name in declared.output_map)
@@ -84,7 +85,7 @@ class CalculateOperator(Operator):
         if not self._keeps:
             rows = np.arange(len(given))
             bad += self._write(self._observe(observations, given, rows), chunk.lanes, chunk.valid, rows, rows, given, strings)
-            return Applied(chunk, bad)
+            return Applied(whole(chunk) if self._is_keyed else chunk, bad)
         relation = cast(Relation, page.parts[ROWS])
         certain = self._certain(given)
         if certain is not None:

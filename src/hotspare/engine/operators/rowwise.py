@@ -34,7 +34,7 @@ from hotspare.engine.relation import Relation
 from hotspare.engine.stateless import DELETES, Admission, Evaluation, Selection, Work, event_columns
 from hotspare.engine.strings import StringTable
 from hotspare.errors import Mistake, ProjectError
-from hotspare.model.events import Opcode
+from hotspare.model.events import Flag, Opcode
 from hotspare.model.project import IndexType
 from hotspare.model.resolve import ResolvedWindow
 
@@ -58,8 +58,9 @@ class RowWindow(Operator):
         (self._given,) = self.inputs
         self.work = work
         self._picks = np.array(work.picks, np.int64)
+        self._is_keyed = window.window.index is not IndexType.EMPTY
         self._passes_all = work.picks == tuple(range(len(self._given.schema)))
-        if window.window.index is IndexType.EMPTY:
+        if not self._is_keyed:
             check_without_index(window, self._given, work)
             self.indexes = Indexes(None, None)
             self.leaving = self._given.changelog
@@ -95,7 +96,7 @@ class RowWindow(Operator):
         bad += bad_events(done.refused, chunk, self._given.schema, strings)
         made = self._laid_out(chunk, done, strings)
         if self.indexes.rows is None:
-            made = passed_rows(made, done.passes)
+            made = passed_rows(whole(made) if self._is_keyed else made, done.passes)
         else:
             asked, keeps = _for_index(made, done.passes | self._stored_deletes(made))
             change = cast(Relation, page.parts[ROWS]).change(asked, timeline)
@@ -205,6 +206,14 @@ def _for_index(chunk: Chunk, passes: Bools) -> tuple[Chunk, Bools]:
     alone[blocks[passes[blocks]] + 1] = False
     opcode[alone] = Opcode.SAFE_DELETE
     return _picked(Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid), keeps), keeps
+
+
+def whole(chunk: Chunk) -> Chunk:
+    """As an index gives events out: the row is whole, so none is partial."""
+    if not (chunk.flags & Flag.PARTIAL).any():
+        return chunk
+    rest = chunk.flags & np.uint8(~Flag.PARTIAL & 0xFF)
+    return Chunk(chunk.rank, chunk.opcode, np.where(rest == 0, np.uint8(Flag.NORMAL), rest), chunk.lanes, chunk.valid)
 
 
 def _picked(chunk: Chunk, mask: Bools) -> Chunk:

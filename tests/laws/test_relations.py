@@ -1,0 +1,282 @@
+"""Law of relations: what a window puts out is what a plain model of it says, event by event; folded, it is the window's rows.
+
+Random projects of all window types, index kinds and retentions, and random changelogs: every opcode, partial updates, unknown keys,
+nulls, duplicates, ticks. A project that cannot be right is refused, and no other one is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pytest
+from hypothesis import event as note
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hotspare.engine.head import Head
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import Plan, compile_plan
+from hotspare.errors import ProjectError
+from hotspare.model.project import (
+    AcceptedOpcodes,
+    CalculateWindow,
+    ComputeWindow,
+    ContinuousQuery,
+    CopyWindow,
+    Dialect,
+    Edge,
+    Expression,
+    FilterWindow,
+    FunctionalWindow,
+    IndexType,
+    KeyOrigin,
+    Project,
+    Publication,
+    Retention,
+    SourceWindow,
+    Window,
+)
+from hotspare.model.resolve import resolve
+from tests.cases.case import Case, Message, raw_batches
+from tests.laws.plain_windows import OPCODES, SECOND, Event, Index, Limits, PlainWindow, Statistic, Work, folded
+from tests.strategies_projects import ROW, running_projects
+
+pytestmark = pytest.mark.law
+
+OF_KEYS = ("true", "id % 2 = 1", "10 * id", "6 div (id - 2)", "concat('k', cast(id as string))")
+EVENT_WORDS = ("ESP_OPCODE", "ESP_FLAGS", "eventCounter")
+
+
+def _limits(retention: Retention | None) -> Limits | None:
+    if retention is None:
+        return None
+    return Limits(retention.kind.value, retention.limit, retention.unit_us, bool(retention.time_field))
+
+
+def _texts(window: Window) -> list[str]:
+    """What a window computes; fields that pass by name are not among them."""
+    if isinstance(window, FilterWindow):
+        return [window.condition.text]
+    if isinstance(window, ComputeWindow):
+        return [e.text for e, field in zip(window.outputs, ("x", "s", "at"), strict=True) if e.text != field]
+    return [e.text for _, e in window.functions if e.text != "x"] if isinstance(window, FunctionalWindow) else []
+
+
+@dataclass
+class Kinds:
+    """What leaves each window, "published" events, "inserts" or the "changes" of a table, and which windows cannot be right."""
+
+    leaving: dict[str, str] = field(default_factory=dict)
+    wrong: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, project: Project) -> Kinds:
+        kinds = cls()
+        above = {edge.target: edge.source for edge in project.queries[0].edges}
+        for window in project.queries[0].windows:
+            if isinstance(window, SourceWindow):
+                given = "inserts" if window.accepts is AcceptedOpcodes.INSERT_ONLY else "published"
+            else:
+                given = kinds.leaving[above[window.name]]
+            forgets = isinstance(window, SourceWindow | CopyWindow) and window.retention is not None
+            is_table = window.index is not IndexType.EMPTY
+            kinds.leaving[window.name] = given if not is_table or (given == "inserts" and not forgets) else "changes"
+            if not is_table and _has_to_know(window, given):
+                kinds.wrong.add(window.name)
+                kinds.leaving[window.name] = "inserts"  # nothing is said of those behind it
+        return kinds
+
+
+def _has_to_know(window: Window, given: str) -> bool:
+    """Whether a window that keeps nothing would have to know what was."""
+    if isinstance(window, SourceWindow | CopyWindow):
+        return False
+    texts = _texts(window)
+    of_events = any(word in text for text in texts for word in EVENT_WORDS)
+    if given == "published":
+        return isinstance(window, CalculateWindow) or not all(text in OF_KEYS for text in texts)
+    return given == "changes" and (isinstance(window, CalculateWindow) or (of_events and not isinstance(window, FilterWindow)))
+
+
+def _plain(window: Window, given: str) -> PlainWindow:
+    limits = _limits(window.retention) if isinstance(window, SourceWindow | CopyWindow) else None
+    table = None if window.index is IndexType.EMPTY else Index(limits)
+    if isinstance(window, SourceWindow | CopyWindow):
+        return PlainWindow(table=table)
+    by_input = Index() if table is not None and given == "published" else None
+    if isinstance(window, CalculateWindow):
+        length = int(dict(window.parameters).get("windowLength", "0"))
+        return PlainWindow(by_input, table, statistic=Statistic(window.output_map[0][0], length))
+    if isinstance(window, FilterWindow):
+        return PlainWindow(by_input, table, Work(window.condition.text))
+    if isinstance(window, ComputeWindow):
+        number, text, at = (e.text for e in window.outputs)
+        return PlainWindow(by_input, table, Work(outputs=(number, text, at)))
+    assert isinstance(window, FunctionalWindow)
+    return PlainWindow(by_input, table, Work(outputs=(window.functions[0][1].text, "s", "at")))
+
+
+class PlainProject:
+    """All windows of a project; `take` and `tick` give what each puts out, by name, and bad events as (reason, window)."""
+
+    def __init__(self, project: Project) -> None:
+        query = project.queries[0]
+        kinds = Kinds.of(project).leaving
+        self.above = {edge.target: edge.source for edge in query.edges}
+        self.windows = {w.name: _plain(w, kinds.get(self.above.get(w.name, ""), "")) for w in query.windows}
+        source = query.windows[0]
+        assert isinstance(source, SourceWindow)
+        self._source = source
+        self._keys = 0
+        self._interval = project.heartbeat_interval_us
+        self._beat: int | None = None
+        self._now = 0
+
+    def take(self, time: int, event: Event) -> tuple[dict[str, list[Event]], list[tuple[str, str]]]:
+        self._start(time)
+        reason = self._refused(event)
+        if reason:
+            return {}, [(reason, "w0")]
+        if self._source.key_origin is KeyOrigin.AUTOGENERATED:
+            event = event._replace(row=(self._keys, *event.row[1:]))
+            self._keys += 1
+        return self._through([event])
+
+    def tick(self, time: int) -> tuple[dict[str, list[Event]], list[tuple[str, str]]]:
+        self._start(time)
+        if self._beat is not None and self._now // self._interval == self._beat // self._interval:
+            return {}, []
+        self._beat = self._now
+        return self._through([], beats=True)
+
+    def _start(self, time: int) -> None:
+        self._now = max(self._now, time)
+        for window in self.windows.values():
+            window.begin(self._now)
+
+    def _refused(self, event: Event) -> str:
+        if self._source.accepts is AcceptedOpcodes.INSERT_ONLY and event.opcode != "I":
+            return "not-insert"
+        keyless = event.row[0] is None and self._source.index is IndexType.EMPTY
+        return "null-key" if keyless and self._source.key_origin is KeyOrigin.GIVEN else ""
+
+    def _through(self, events: list[Event], *, beats: bool = False) -> tuple[dict[str, list[Event]], list[tuple[str, str]]]:
+        made: dict[str, list[Event]] = {}
+        bad: list[tuple[str, str]] = []
+        for name, window in self.windows.items():
+            given = made[self.above[name]] if name in self.above else events
+            made[name] = window.take(given, self._now) + (window.beat(self._now) if beats else [])
+            bad += [(reason, name) for reason in window.bad]
+            window.bad.clear()
+        return {name: found for name, found in made.items() if found}, bad
+
+
+Given = tuple[int, list[Event]]
+"""Append time, and the events of a message; none is a tick."""
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> list[Given]:
+    row = st.tuples(
+        st.sampled_from([1, 1, 2, 2, 3, None]),
+        st.sampled_from([None, 0, 1, 2, 3, 4]),
+        st.sampled_from([None, "a", "b"]),
+        st.sampled_from([None, *(i * SECOND // 2 for i in range(1, 12))]),
+    )
+    flags = st.sampled_from([frozenset("N")] * 4 + [frozenset("P"), frozenset("NP"), frozenset("R")])
+    events = st.builds(Event, st.sampled_from(["I", "I", "P", "P", "U", "U", "D", "SD"]), flags, row)
+    script, time = [], SECOND
+    for _ in range(draw(st.integers(1, 15))):
+        time += draw(st.sampled_from([0, 1, 400_000, 900_000, 2_600_000, -300_000]))
+        script.append((max(time, 0), draw(st.one_of(st.just([]), st.lists(events, min_size=1, max_size=3)))))
+    return [*script, (time + 9 * SECOND, [])]
+
+
+def as_text(event: Event) -> str:
+    values = ["" if value is None else str(value) for value in event.row]
+    return ",".join([event.opcode, "".join(sorted(event.flags)), *values])
+
+
+Made = dict[tuple[int, int], dict[str, list[Event]]]
+
+
+def run(plan: Plan, script: list[Given]) -> tuple[Made, dict[tuple[int, int], list[tuple[str, str]]]]:
+    """Outputs by position and window, and bad events as (reason, window) by position."""
+    messages = tuple(Message(time, "w0" if events else "", " | ".join(map(as_text, events))) for time, events in script)
+    outputs = Pipeline.fresh(plan).feed(Head.of(plan).decode(pa.concat_batches(raw_batches(Case(plan, messages, ())))))
+    made: Made = {}
+    bad: dict[tuple[int, int], list[tuple[str, str]]] = {}
+    for stream, batch in outputs.items():
+        if stream == "bad":
+            for row in batch.to_pylist():
+                where = (row["hs:offset"], row["hs:index"])
+                bad.setdefault(where, []).append((row["reason"], row["window"].removeprefix("q/")))
+            continue
+        columns = {name: batch.column(name) for name in batch.schema.names}
+        columns["at"] = columns["at"].cast(pa.int64())
+        names = ("hs:offset", "hs:index", "hs:opcode", "hs:flags", "id", "x", "s", "at")
+        for offset, index, opcode, flags, *values in zip(*(columns[name].to_pylist() for name in names), strict=True):
+            letters = frozenset(letter for bit, letter in ((1, "N"), (2, "P"), (4, "R")) if flags & bit)
+            event = Event(OPCODES[opcode], letters, tuple(values))
+            made.setdefault((offset, index), {}).setdefault(stream.removeprefix("q/"), []).append(event)
+    return made, bad
+
+
+def check(plan: Plan, project: Project, script: list[Given]) -> None:
+    plain = PlainProject(project)
+    made, bad = run(plan, script)
+    tables = {w.name: {} for w in project.queries[0].windows if w.index is not IndexType.EMPTY}  # type: dict[str, dict[int, Row]]
+    for offset, (time, events) in enumerate(script):
+        for index, event in enumerate(events or [None]):
+            expected, wrong = plain.tick(time) if event is None else plain.take(time, event)
+            assert made.get((offset, index), {}) == expected, f"message {offset}, event {index}: {event}"
+            assert bad.get((offset, index), []) == wrong
+            for name, rows in tables.items():
+                folded(rows, expected.get(name, []))
+                index_rows = plain.windows[name].table
+                assert index_rows is not None
+                assert rows == {key: row for key, (row, _) in index_rows.rows.items()}, name
+
+
+@settings(max_examples=200)
+@given(running_projects(), scripts())
+def test_relations(project: Project, script: list[Given]) -> None:
+    """A10-A16, A19-A26: what comes out, what is bad, and what a table holds, after every event."""
+    wrong = Kinds.of(project).wrong
+    try:
+        plan = compile_plan(resolve(project))
+    except ProjectError as error:
+        note("refused")
+        assert {mistake.message.split()[1] for mistake in error.mistakes} == {f"q/{name}" for name in wrong}
+        return
+    assert not wrong
+    check(plan, project, script)
+
+
+def _computing(text: str) -> Project:
+    """Published events and a compute window with an index."""
+    outputs = tuple(Expression(each, Dialect.SPARK_SQL) for each in (text, "s", "at"))
+    windows = (
+        SourceWindow(name="w0", schema=ROW, index=IndexType.EMPTY, publication=Publication.PUBLISHED),
+        ComputeWindow(name="w1", schema=ROW, outputs=outputs, publication=Publication.PUBLISHED),
+    )
+    return Project("p", (ContinuousQuery("q", windows, (Edge("w0", "w1"),)),))
+
+
+@pytest.mark.parametrize(
+    ("text", "forgotten"),
+    [("coalesce(x, 7)", "given"), ("if(ESP_OPCODE = 'I', x, -1)", "given"), ("if(ESP_OPCODE = 'I', x, -1)", "rows")],
+)
+def test_the_law_bites(text: str, forgotten: str) -> None:
+    """A window that does not resolve what was published is found, and one that computes its deletes again."""
+    from hotspare.engine.operators import rowwise
+
+    indexes_of, project = rowwise.indexes_of, _computing(text)
+    script = [(SECOND, [Event("P", frozenset("N"), (1, 2, "a", 0))]), (SECOND, [Event("D", frozenset("N"), (1, None, None, None))])]
+    check(compile_plan(resolve(project)), project, script)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rowwise, "indexes_of", lambda *given: replace(indexes_of(*given), **{forgotten: None}))
+        broken = compile_plan(resolve(project))
+    with pytest.raises(AssertionError):
+        check(broken, project, script)
