@@ -169,6 +169,17 @@ class RefreshMember:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckInbound:
+    """Look whether the inbound topics have the partitions that the group reads."""
+
+    reason: Reason = Reason.TIMER
+
+    @property
+    def sentence(self) -> str:
+        return "looks at the partitions of the inbound topics"
+
+
+@dataclass(frozen=True, slots=True)
 class ReadQualities:
     """Read whether another quality of service is asked for a stream."""
 
@@ -267,6 +278,7 @@ Action: TypeAlias = (
     | ReadLeader
     | ReadSwitchover
     | RefreshMember
+    | CheckInbound
     | ReadQualities
     | ReadProgress
     | TakeSnapshot

@@ -151,6 +151,7 @@ def _standby(view: View) -> Iterator[Duty]:
     yield from _lone_difference(view)
     yield from _watch_leader(view)
     yield from _refresh_member(view)
+    yield from _check_inbound(view)
     yield from _read_qualities(view)
     yield Duty(max(view.progress_read_ms + view.settings.progress_poll_ms, view.bus_retry_ms), do.ReadProgress())
     yield from _candidates(view)
@@ -182,6 +183,10 @@ def _refresh_member(view: View) -> Iterator[Duty]:
 
 def _read_qualities(view: View) -> Iterator[Duty]:
     yield Duty(max(view.qualities_read_ms + view.settings.quality_poll_ms, view.coordination_retry_ms), do.ReadQualities())
+
+
+def _check_inbound(view: View) -> Iterator[Duty]:
+    yield Duty(max(view.inbound_checked_ms + view.settings.inbound_check_ms, view.bus_retry_ms), do.CheckInbound())
 
 
 def _is_stalled(view: View) -> bool:
@@ -307,6 +312,7 @@ def _active(view: View) -> Iterator[Duty]:
     yield from _ticks(view)
     yield Duty(max(view.switchover_read_ms + settings.leader_poll_ms, view.coordination_retry_ms), do.ReadSwitchover())
     yield from _refresh_member(view)
+    yield from _check_inbound(view)
     yield from _read_qualities(view)
     yield from _candidates(view)
     yield from _take_snapshot(view)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from hotspare.engine.batch import NextInput, RowKind
 from hotspare.ha import actions as do
-from hotspare.ha import committed, decide, perform, snapshots
+from hotspare.ha import committed, decide, inbound_check, perform, snapshots
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState, InboundState, view_of
 from hotspare.ha.ports import Ports
@@ -31,6 +31,7 @@ def steps(state: GroupState, ports: Ports) -> Iterator[do.Action]:
     done: list[do.Action] = []
     for _ in range(ACTIONS_PER_CYCLE_MAX):
         snapshots.take_note_of_written(state, ports)
+        inbound_check.take_note(state)
         view = view_of(state, ports)
         ports.read_every_ms(decide.read_interval_ms(view))
         due = decide.decide(view)

@@ -105,6 +105,7 @@ class GroupEngine:
             producer=joined.producer,
             verified={name: mark.sequence for name, mark in bases.items()},
             snapshot_ms=now_ms,
+            inbound_checked_ms=now_ms,
             snapshot_order=order,
             store_id=joined.store_id,
             newest_snapshot=NewestSnapshot(order if joined.plan.restored_from else -1, "", now_ms),

@@ -183,6 +183,10 @@ class GroupState:
     snapshots_confirmed: int = 0
     confirmed_order: int = -1
     newest_snapshot: NewestSnapshot = field(default_factory=NewestSnapshot)
+    inbound_checked_ms: int = 0
+    is_inbound_check_running: bool = False
+    inbound_findings: deque[str] = field(default_factory=deque)
+    """Filled by a background job."""
     stalled_ms: int = 0
     """For how long input is known to be there that the runner does not bring, as far as this was watched."""
     marks: Marks = field(default_factory=Marks)
@@ -309,6 +313,7 @@ def view_of(state: GroupState, ports: Ports) -> View:
         qualities_read_ms=state.qualities_read_ms,
         progress_read_ms=state.progress_read_ms,
         inbound=_inbound_views(state.inbound),
+        inbound_checked_ms=state.inbound_checked_ms,
         difference=difference,
         overrules=state.overrules,
         committed_ahead=_begins_ahead(state),

@@ -15,6 +15,7 @@ from hotspare.coordination.contract import Coordination, Member
 from hotspare.errors import PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError, UsageError
 from hotspare.ha.core import Core, CoreFactory
 from hotspare.ha.events import HaEvent, HaEventKind
+from hotspare.ha.inbound_check import WAY_ON, other_partitions
 from hotspare.ha.member_record import name_taken, namesake, process_of
 from hotspare.ha.ports import Ports
 from hotspare.ha.qualities import Qualities, agree_on_qualities
@@ -183,6 +184,10 @@ def refuse_namesake(ports: Ports, group: str, engine: str) -> None:
 
 
 def create_topics(bus: Bus, topics: GroupTopics) -> None:
+    """UsageError where an inbound topic has other partitions than the group reads."""
+    found = other_partitions(bus.topics(), topics)
+    if found:
+        raise UsageError(found, detail="what is written to the others would never be seen", hint=WAY_ON)
     for inbound in topics.inbound:
         bus.create_topic(inbound.name, inbound.partitions)
     for outbound in topics.outbound:

@@ -24,7 +24,7 @@ from hotspare.errors import (
     UnknownResult,
 )
 from hotspare.ha import actions as do
-from hotspare.ha import committed, decide, pipeline_watch, publishing, qualities, snapshots
+from hotspare.ha import committed, decide, inbound_check, pipeline_watch, publishing, qualities, snapshots
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import LONG_AGO_MS, GroupState, MemberNews, Oversized, committed_sequence, sent_sequence
 from hotspare.ha.member_record import gave_word, member_of, name_taken, namesake, news_of, rank_of, started_later, unlike
@@ -366,6 +366,10 @@ def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> Non
     _note_contact(state, ports, Contact.CONNECTED)
 
 
+def _check_inbound(_: do.CheckInbound, state: GroupState, ports: Ports) -> None:
+    inbound_check.begin(state, ports)
+
+
 def _read_qualities(_: do.ReadQualities, state: GroupState, ports: Ports) -> None:
     before = state.qualities
     now = qualities.read_on(ports.coordination, state.group, before)
@@ -458,6 +462,7 @@ PERFORMERS: dict[type[do.Action], Callable[[Any, GroupState, Ports], None]] = {
     do.ReadLeader: _read_leader,
     do.ReadSwitchover: _read_switchover,
     do.RefreshMember: _refresh_member,
+    do.CheckInbound: _check_inbound,
     do.ReadQualities: _read_qualities,
     do.ReadProgress: _read_progress,
     do.TakeSnapshot: _take_snapshot,

@@ -65,6 +65,7 @@ class GroupSettings:
     `leader_poll_ms`         how often who leads, and whether a switch-over is asked for, is read
     `progress_poll_ms`       how often a standby reads what is committed, to let held outputs go
     `member_refresh_ms`      how often an engine describes itself and reads the others' descriptions
+    `inbound_check_ms`       how often it is looked whether inbound topics have the partitions that the group reads
     `quality_poll_ms`        how often it is read whether another quality of service is asked for
     `snapshot_interval_ms`   time between two snapshots of a group; 0 takes none
     `retry_ms`               pause after a bus that did not answer
@@ -91,6 +92,7 @@ class GroupSettings:
     leader_poll_ms: int = 100
     progress_poll_ms: int = 100
     member_refresh_ms: int = 500
+    inbound_check_ms: int = 5_000
     quality_poll_ms: int = 1_000
     snapshot_interval_ms: int = 5_000
     retry_ms: int = 10

@@ -147,6 +147,7 @@ class View:
     oversized_retry_ms: int | None = None
     progress_read_ms: int = 0
     inbound: tuple[InboundView, ...] = ()
+    inbound_checked_ms: int = 0
     # outputs and snapshots
     difference: Difference | None = None
     overrules: bool = False

@@ -19,6 +19,7 @@ RECENT = {
     "leader_read_ms": NOW_MS,
     "member_refreshed_ms": NOW_MS,
     "qualities_read_ms": NOW_MS,
+    "inbound_checked_ms": NOW_MS,
     "progress_read_ms": NOW_MS,
     "switchover_read_ms": NOW_MS,
     "renewed_ms": NOW_MS,
