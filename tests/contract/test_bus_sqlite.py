@@ -216,13 +216,14 @@ def test_a_publish_is_one_transaction_from_the_check_of_the_epoch_to_the_progres
     producer = bus.producer("g", ["out"])
     producer.fence(1)
     said: list[str] = []
-    bus._file._connection().set_trace_callback(said.append)
+    bus._file._file._connection().set_trace_callback(said.append)
     producer.publish(1, Commit({"out": outgoing("a")}, {"s": progress(1, 1)}))
-    bus._file._connection().set_trace_callback(None)
+    bus._file._file._connection().set_trace_callback(None)
     words = [text.split()[0] for text in said]
     assert (words[0], words[-1]) == ("BEGIN", "COMMIT")
     assert not {"BEGIN", "COMMIT"} & set(words[1:-1])
-    assert "FROM fences" in said[1]
+    assert "FROM machine" in said[1]
+    assert "FROM fences" in said[2]
     assert sum("INTO messages_" in text or "INTO progress" in text for text in said) == 2
     bus.close()
 

@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "scratch": frozenset({"processes"}),
     "stop_signals": frozenset(),
     "sqlite_file": frozenset({"errors", "file_locks"}),
-    "bus": frozenset({"addresses", "errors", "positions", "sqlite_file"}),
+    "bus": frozenset({"addresses", "errors", "positions", "processes", "sqlite_file"}),
     "coordination": frozenset({"addresses", "errors", "processes", "sqlite_file"}),
     "stores": frozenset({"errors"}),
     "telemetry": frozenset({"choices", "errors"}),

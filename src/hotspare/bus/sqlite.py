@@ -1,4 +1,4 @@
-"""A bus in one SQLite file, for all the processes of one machine: the embedded default, which needs no server.
+"""A bus in one SQLite file, for all the processes of one machine (sqlite_machine.py): the embedded default, without a server.
 
 A commit is on the disk when it returns (synchronous=FULL), and the fencing epoch is compared inside the publishing transaction.
 Append times are the machine's clock as it is; who reads them makes sense of one that leaps or falls. Measured figures:
@@ -16,6 +16,7 @@ from pathlib import Path
 from hotspare.bus import limits
 from hotspare.bus import sqlite_schema as sql
 from hotspare.bus.contract import Commit, Deviation, HeaderGuard, Message, Outgoing, Partition, Progress
+from hotspare.bus.sqlite_machine import ClaimedFile
 from hotspare.bus.sqlite_schema import PartitionSql
 from hotspare.errors import BusLocked, BusUnavailable, UnknownResult
 from hotspare.sqlite_file import FileErrors, SqliteFile, Sync
@@ -40,7 +41,7 @@ class SqliteBus:
     """A `Bus` (contract). `busy_timeout_ms`: how long a call waits for another process's write before it raises BusLocked."""
 
     def __init__(self, path: Path, busy_timeout_ms: int = BUSY_TIMEOUT_MS, clock: Callable[[], int] = clock_us) -> None:
-        self._file = SqliteFile(path, sql.KIND, _ERRORS, Sync.FULL, busy_timeout_ms)
+        self._file = ClaimedFile(SqliteFile(path, sql.KIND, _ERRORS, Sync.FULL, busy_timeout_ms))
         self._clock = clock
         self._partitions: dict[Partition, PartitionSql] = {}
 
@@ -230,7 +231,7 @@ class SqliteBus:
 class SqliteProducer:
     """A `Producer` (contract) over the bus's file."""
 
-    def __init__(self, file: SqliteFile, group: str, claims: Mapping[str, PartitionSql], clock: Callable[[], int]) -> None:
+    def __init__(self, file: ClaimedFile, group: str, claims: Mapping[str, PartitionSql], clock: Callable[[], int]) -> None:
         self._file = file
         self._group = group
         self._claims = claims
@@ -311,5 +312,5 @@ def _take(
         cursor.close()
 
 
-def _progress(file: SqliteFile, group: str) -> dict[str, Progress]:
+def _progress(file: ClaimedFile, group: str) -> dict[str, Progress]:
     return dict(sql.progress_of(row) for row in file.query(sql.FIND_PROGRESS, (group,)))

@@ -31,6 +31,8 @@ KIND = FileKind(
     additions={
         "records": "CREATE TABLE IF NOT EXISTS records(partition_id INTEGER NOT NULL, key BLOB NOT NULL, record BLOB NOT NULL,"
         " PRIMARY KEY(partition_id, key)) WITHOUT ROWID",
+        "machine": "CREATE TABLE IF NOT EXISTS machine(only INTEGER PRIMARY KEY CHECK(only=1), boot TEXT NOT NULL,"
+        " machine TEXT NOT NULL)",
     },
 )
 
