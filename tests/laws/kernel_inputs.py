@@ -108,18 +108,18 @@ class _Tapped(Relation):
 
     taps: list[Args]
 
-    def apply(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None = None) -> Any:
-        relate, boundary_passed = k.relate, k.boundary_passed
+    def _resolve(self, *args: Any) -> Any:
+        relate = k.relate
 
-        def tapped(*args: Any) -> bool:
+        def tapped(*args: Any) -> Any:
             self.taps.append(tuple(_copied(part) for part in args))
-            return bool(relate(*args))
+            return relate(*args)
 
         k.relate = tapped  # type: ignore[assignment]
         try:
-            return super().apply(chunk, timeline, row_time)
+            return super()._resolve(*args)
         finally:
-            k.relate, k.boundary_passed = relate, boundary_passed
+            k.relate = relate
 
 
 def _copied(part: Any) -> Any:
@@ -133,7 +133,12 @@ def relate() -> Iterator[Args]:
         relation.taps = []
         for batch in range(4):
             chunk, timeline, row_time = _chunk(random, batch * 30, 30)
-            relation.settle(relation.apply(chunk, timeline, row_time))
+            if batch % 2:
+                relation.settle(relation.apply(chunk, timeline, row_time))
+                continue
+            relation.change(chunk, timeline, row_time, 12)
+            while not relation.is_done:
+                relation.go_on(12)
         yield from relation.taps
 
 
@@ -199,8 +204,11 @@ def queue_take() -> Iterator[Args]:
             beats = np.array([[3, 6], [6, 9], [40, 90]])
             flags = random.choice([1, 2, 3], count).astype(np.uint8)
             given = queue.Given(rank, opcode, flags, lanes, valid, rank + 7, beats)
-            room = np.zeros((2 * count + 3, queue.RUN_WIDTH), np.int64), np.zeros(queue.COUNTS_WIDTH, np.int64)
-            yield _ring(policy, 32, stored), policy, given, *room
+            for room, leaving in ((100, 0), (3, 1), (6, 2)):
+                counts = np.zeros(queue.COUNTS_WIDTH, np.int64)
+                counts[[queue.ROOM, queue.LEAVING, queue.CAUSE]] = room, leaving, 0
+                runs = np.zeros((2 * count + 4, queue.RUN_WIDTH), np.int64)
+                yield _ring(policy, 32, stored), policy, given, runs, counts
 
 
 def queue_write_out() -> Iterator[Args]:
@@ -307,7 +315,8 @@ def number_outputs() -> Iterator[Args]:
     bytes_ = [random.integers(1, 7, 20).astype(np.uint8) for _ in range(2)]
     coded, hashes = np.array([True, False, False]), random.integers(0, 2**63, 5).astype(np.uint64)
     results = np.zeros(20, np.int32), np.zeros(20, np.uint64)
-    yield rank, *bytes_, lanes, valid, coded, hashes, _positions(random, 10), np.uint64(7), *results
+    for ordinal in (0, 3):
+        yield rank, *bytes_, lanes, valid, coded, hashes, _positions(random, 10), np.uint64(7), ordinal, *results
 
 
 GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {

@@ -30,6 +30,13 @@ def cut(rows: pa.RecordBatch, places: list[int]) -> list[pa.RecordBatch]:
     return [rows.slice(begin, end - begin) for begin, end in pairwise(edges)]
 
 
+def in_parts(case: Case, pieces: list[pa.RecordBatch], extra_rows_max: int) -> tuple[dict[str, pa.Table], bytes, int]:
+    """As `fed`, with outputs in parts; and how many parts there were."""
+    pipeline = Pipeline.fresh(case.plan, extra_rows_max=extra_rows_max)
+    outputs = [part for piece in pieces for part in pipeline.parts(piece)]
+    return joined(outputs), snapshot_bytes(pipeline), len(outputs)
+
+
 def check_cut(case: Case, places: list[int]) -> None:
     rows = decoded(case)
     whole, snapshot = fed(case, [rows])
@@ -42,6 +49,16 @@ def check_cut(case: Case, places: list[int]) -> None:
 @given(scripts(), st.lists(st.integers(0, 60), max_size=12))
 def test_cut(case: Case, places: list[int]) -> None:
     check_cut(case, places)
+
+
+@settings(max_examples=40)
+@given(scripts(), st.lists(st.integers(0, 60), max_size=60), st.integers(1, 5))
+def test_parts(case: Case, places: list[int], extra_rows_max: int) -> None:
+    """What one row causes is put out in parts, however small they are: the same outputs, ordinals and state."""
+    rows = decoded(case)
+    expected = fed(case, [rows])
+    assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == expected
+    assert in_parts(case, cut(rows, list(range(60))), 1)[:2] == expected
 
 
 @settings(max_examples=10)
@@ -85,6 +102,17 @@ def test_freezing(case: Case, place: int) -> None:
     for piece in pieces[1:]:
         pipeline.feed(piece)
     assert frozen.header + b"".join(name.encode() + page for name, page in frozen.pages()) == expected
+
+
+def test_a_tick_in_parts() -> None:
+    """One tick expels from several windows, one behind the other: in many parts, and all as in one."""
+    inserts = [Message(1_000_000, source, " | ".join(f"I,N,k{i},{i},{i},s" for i in range(9))) for source in ("generated", "loose")]
+    case = Case(plan(), (*inserts, Message(1_500_000, "", ""), Message(40_000_000, "", "")), ())
+    rows = decoded(case)
+    expected = fed(case, [rows])
+    made, state, count = in_parts(case, cut(rows, list(range(60))), 1)
+    assert (made, state) == expected
+    assert count > rows.num_rows
 
 
 def test_the_law_bites() -> None:

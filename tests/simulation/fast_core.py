@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -49,9 +49,13 @@ class FastFrozen:
         return (("window", self.page),)
 
 
+PART_ROWS_MAX = 8
+"""A part of what a batch causes ends behind so many outputs, also within those of one event."""
+
+
 @dataclass
 class FastCore:
-    """`feed` takes rows of DECODED, in order per partition."""
+    """`parts` and `feed` take rows of DECODED, in order per partition."""
 
     positions: dict[tuple[int, int], int] = field(default_factory=dict)
     """Where to read on, per partition that has processed anything."""
@@ -65,6 +69,7 @@ class FastCore:
     window: deque[tuple[int, int]] = field(default_factory=deque)
     salt: int = 0
     """Not 0: a wrong engine."""
+    is_whole: bool = True
     beliefs: dict[tuple[int, int], Belief] = field(default_factory=dict)
     """Behind the newest row of each partition that was processed."""
     _clocks: dict[tuple[int, int], PartitionClock] = field(default_factory=dict)
@@ -81,18 +86,38 @@ class FastCore:
             self._clocks[partition] = PartitionClock(skew_max_us, self.beliefs.get(partition, Belief()))
 
     def feed(self, decoded: pa.RecordBatch) -> Mapping[str, pa.RecordBatch]:
+        """`parts`, together."""
+        self._take(decoded)
+        rows: dict[str, list[tuple[int, ...]]] = {}
+        for stream, row in self._outputs():
+            rows.setdefault(stream, []).append(row)
+        return {stream: _batch(outputs) for stream, outputs in rows.items()}
+
+    def parts(self, decoded: pa.RecordBatch) -> Iterator[Mapping[str, pa.RecordBatch]]:
+        self._take(decoded)
+        self.is_whole = False
+        rows: dict[str, list[tuple[int, ...]]] = {}
+        for stream, row in self._outputs():
+            rows.setdefault(stream, []).append(row)
+            if sum(map(len, rows.values())) == PART_ROWS_MAX:
+                yield {name: _batch(outputs) for name, outputs in rows.items()}
+                rows = {}
+        self.is_whole = True
+        yield {name: _batch(outputs) for name, outputs in rows.items()}
+
+    def _take(self, decoded: pa.RecordBatch) -> None:
         columns = [decoded.column(i).to_pylist() for i in range(7)]
         fresh: dict[tuple[int, int], list[tuple[int, ...]]] = {}
         for row in zip(*columns, strict=True):
             fresh.setdefault(row[:2], []).append(row)
         for key, came in fresh.items():
             self._settle(key, came)
-        rows: dict[str, list[tuple[int, ...]]] = {}
+
+    def _outputs(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         queues = list(self._waiting.values())
         while all(queues):
             earliest = min(queues, key=lambda queue: queue[0])
-            self._process(earliest.popleft(), rows)
-        return {stream: _batch(outputs) for stream, outputs in rows.items()}
+            yield from self._process(earliest.popleft())
 
     def _settle(self, key: tuple[int, int], came: list[tuple[int, ...]]) -> None:
         """Let rows of one partition wait for the other one as soon as their times are believed."""
@@ -105,27 +130,25 @@ class FastCore:
             assert offset >= self.positions.get(key, 0) and (not waiting or waiting[-1][3] < offset), "positions must rise"
             waiting.append((time_us, topic, partition, offset, index, kind, value, clock_us))
 
-    def _process(self, row: tuple[int, ...], rows: dict[str, list[tuple[int, ...]]]) -> None:
+    def _process(self, row: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
         time_us, topic, partition, offset, _, kind, value, clock_us = row
-        self.beliefs[topic, partition] = Belief(time_us, clock_us)
         self.time_us = max(self.time_us, time_us)
-        self.positions[topic, partition] = offset + 1
         ordinals = dict.fromkeys(STREAMS, 0)
         if kind == RowKind.EVENT:
             self.count += 1
             self.total = self.total * 3 + value + self.salt & 0xFFFFFF
-            self._put(rows, "q/a", row, ordinals, self.count, self.total)
+            yield self._put("q/a", row, ordinals, self.count, self.total)
             if value % 2 == 0:
-                self._put(rows, "q/b", row, ordinals, self.count, self.total ^ value)
+                yield self._put("q/b", row, ordinals, self.count, self.total ^ value)
             self.window.append((self.time_us, self.count))
         elif self.time_us >= self.heartbeat_us + HEARTBEAT_US:
             self.heartbeat_us = self.time_us
             while self.window and self.window[0][0] <= self.time_us - EXPIRY_US:
-                self._put(rows, "q/b", row, ordinals, self.window.popleft()[1], -1)
+                yield self._put("q/b", row, ordinals, self.window.popleft()[1], -1)
+        self.beliefs[topic, partition] = Belief(time_us, clock_us)
+        self.positions[topic, partition] = offset + 1
 
-    def _put(
-        self, rows: dict[str, list[tuple[int, ...]]], stream: str, row: tuple[int, ...], ordinals: dict[str, int], n: int, v: int
-    ) -> None:
+    def _put(self, stream: str, row: tuple[int, ...], ordinals: dict[str, int], n: int, v: int) -> tuple[str, tuple[int, ...]]:
         _, topic, partition, offset, index, _, _, _ = row
         ordinal = ordinals[stream]
         ordinals[stream] += 1
@@ -135,9 +158,10 @@ class FastCore:
             digest = (digest ^ (number & _MASK)) * 0x9E3779B97F4A7C15 + 0x7F4A7C15 & _MASK
         self.digests[stream] = digest
         self.last_ids[stream] = OutputId(topic, partition, offset, index, ordinal)
-        rows.setdefault(stream, []).append((sequence, topic, partition, offset, index, ordinal, digest, 1, 1, n, v))
+        return stream, (sequence, topic, partition, offset, index, ordinal, digest, 1, 1, n, v)
 
     def freeze(self) -> FastFrozen:
+        assert self.is_whole, "no snapshot is taken inside a batch"
         state = {
             "positions": [[*key, offset] for key, offset in self.positions.items()],
             "beliefs": [[*key, belief.time_us, belief.clock_us] for key, belief in self.beliefs.items()],

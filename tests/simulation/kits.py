@@ -111,7 +111,7 @@ queries:
 
 
 class RealKit:
-    """The engine's core, head and snapshots."""
+    """The engine's core, head and snapshots; parts are small, so that anything may happen between them."""
 
     def __init__(self) -> None:
         from hotspare.engine.head import Head
@@ -125,10 +125,10 @@ class RealKit:
 
         class Cores:
             def fresh(self) -> Core:
-                return Pipeline.fresh(plan)
+                return Pipeline.fresh(plan, extra_rows_max=4)
 
             def restore(self, header: bytes, pages: Mapping[str, bytes]) -> Core:
-                return Pipeline.restore(plan, header, pages)
+                return Pipeline.restore(plan, header, pages, extra_rows_max=4)
 
         self.cores: CoreFactory = Cores()
 

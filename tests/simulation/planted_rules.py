@@ -202,9 +202,9 @@ def clock_in_the_core() -> Any:
     """Time is the engine's own clock, and not the input's."""
     right = driver.take_batch
 
-    def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch, next_input: NextInput) -> None:
+    def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch, next_input: NextInput) -> Iterator[None]:
         state.core.time_us += ports.clock_ms() % 100 * 1_000  # type: ignore[misc]
-        right(state, ports, decoded, next_input)
+        return right(state, ports, decoded, next_input)
 
     return patch.object(driver, "take_batch", take_batch)
 

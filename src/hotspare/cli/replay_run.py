@@ -99,7 +99,8 @@ def run_local(replay: Replay) -> ReplayCounts:
         progress = RecordingProgress()
         for raw in _recorded(replay, progress):
             for decoded in decode_iterable([raw], head, replay.messages_max):
-                writers.write(pipeline.feed(decoded))
+                for outputs in pipeline.parts(decoded):
+                    writers.write(outputs)
             replay.report(progress)
         writers.flush()
         writers.counts.events = progress.events
@@ -149,7 +150,8 @@ class _Collector:
 
     def take(self, decoded: pa.Table, _: NextInput) -> None:
         for piece in _pieces(decoded, self._replay.messages_max):
-            self._writers.write(self._pipeline.feed(piece))
+            for outputs in self._pipeline.parts(piece):
+                self._writers.write(outputs)
         for topic, offset in zip(decoded.column("topic").to_pylist(), decoded.column("offset").to_pylist(), strict=True):
             if self._last_offsets.get(topic) == offset:
                 del self._last_offsets[topic]

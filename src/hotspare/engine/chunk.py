@@ -15,6 +15,9 @@ Int64s = npt.NDArray[np.int64]
 UInt8s = npt.NDArray[np.uint8]
 Bools = npt.NDArray[np.bool_]
 
+EXTRA_ROWS_MAX = 1 << 15
+"""What one row causes beyond a few rows is put out so many rows at a time: some hundredths of a second's work."""
+
 
 @dataclass(slots=True)
 class Chunk:
@@ -63,7 +66,7 @@ class Chunk:
 
 @dataclass(slots=True)
 class Timeline:
-    """Time within one batch.
+    """Time within one batch, and how many rows one call of an operator may make beside those that its input rows ask for.
 
     time_us         int64[rows of the batch]  system time at each row: running maximum of append times, never falls
     heartbeat_rank  int64[m]                  rows at which a heartbeat falls due, rising; system-time work happens here
@@ -71,3 +74,4 @@ class Timeline:
 
     time_us: Int64s
     heartbeat_rank: Int64s
+    extra_rows_max: int = EXTRA_ROWS_MAX

@@ -35,6 +35,7 @@ def number_and_write(
         strings.hashes,
         positions,
         np.uint64(stream.digest),
+        _first_ordinal(stream.last_id, positions, int(chunk.rank[0])),
         ordinals,
         digests,
     )
@@ -48,6 +49,14 @@ def number_and_write(
     columns = [pa.array(column) for column in head]
     columns += to_arrow_columns(chunk.lanes, chunk.valid, schema, strings)
     return pa.RecordBatch.from_arrays(columns, schema=output_schema(schema))
+
+
+def _first_ordinal(last: OutputId | None, positions: Positions, rank: int) -> int:
+    """What a position causes in a stream may come in several chunks: ordinals go on."""
+    if last is None:
+        return 0
+    here = (positions.topics[rank], positions.partitions[rank], positions.offsets[rank], positions.indexes[rank])
+    return last.ordinal + 1 if here == (last.topic, last.partition, last.offset, last.index) else 0
 
 
 def bad_chunk(bad: list[tuple[BadEvent, str]], strings: StringTable) -> Chunk:

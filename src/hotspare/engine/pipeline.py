@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from hotspare.engine.batch import TRACE_PREFIX, decoded_schema
+from hotspare.engine.chunk import EXTRA_ROWS_MAX
 from hotspare.engine.merge import Merge
 from hotspare.engine.partition_clock import Belief
 from hotspare.engine.plan import Plan
@@ -26,11 +27,13 @@ OnTrace: TypeAlias = Callable[[str, pa.RecordBatch], None]
 class Pipeline:
     """Merge and step over one state. Used by one thread at a time. `on_trace` is called while feeding (SPEC A40).
 
-    Until `set_partitions`, every inbound topic has the one partition 0.
+    Until `set_partitions`, every inbound topic has the one partition 0. `extra_rows_max`: how large parts are, see `step`.
     """
 
-    def __init__(self, plan: Plan, state: State, on_trace: OnTrace | None = None) -> None:
+    def __init__(self, plan: Plan, state: State, on_trace: OnTrace | None = None, extra_rows_max: int = EXTRA_ROWS_MAX) -> None:
         self.plan = plan
+        self._extra_rows_max = extra_rows_max
+        self._is_whole = True
         self._on_trace = on_trace
         self._state = state
         self._schema = decoded_schema(plan.entry_schemas)
@@ -38,14 +41,21 @@ class Pipeline:
         self._merge = self._new_merge([(topic, 0) for topic in range(len(plan.entries))])
 
     @classmethod
-    def fresh(cls, plan: Plan, on_trace: OnTrace | None = None) -> Pipeline:
+    def fresh(cls, plan: Plan, on_trace: OnTrace | None = None, extra_rows_max: int = EXTRA_ROWS_MAX) -> Pipeline:
         """The state before the first event."""
-        return cls(plan, fresh_state(plan), on_trace)
+        return cls(plan, fresh_state(plan), on_trace, extra_rows_max)
 
     @classmethod
-    def restore(cls, plan: Plan, header: bytes, pages: Mapping[str, bytes], on_trace: OnTrace | None = None) -> Pipeline:
+    def restore(
+        cls,
+        plan: Plan,
+        header: bytes,
+        pages: Mapping[str, bytes],
+        on_trace: OnTrace | None = None,
+        extra_rows_max: int = EXTRA_ROWS_MAX,
+    ) -> Pipeline:
         """The state of a snapshot. ProjectChanged, SnapshotFormat, SnapshotDamaged."""
-        return cls(plan, restore(plan, header, dict(pages)), on_trace)
+        return cls(plan, restore(plan, header, dict(pages)), on_trace, extra_rows_max)
 
     def set_partitions(self, partitions: Iterable[PartitionKey], skew_max_us: int | None = None) -> None:
         """Declare which partitions there are to merge: (topic index, partition). `skew_max_us`: how far an append time is believed
@@ -63,32 +73,56 @@ class Pipeline:
         beliefs = {key: Belief(each.time_us, state.clocks.get(key, each.time_us)) for key, each in state.passed.items()}
         return Merge(partitions, beliefs, self._skew_max_us)
 
-    def feed(self, decoded: pa.RecordBatch | pa.Table) -> dict[str, pa.RecordBatch]:
+    def parts(self, decoded: pa.RecordBatch | pa.Table) -> Iterator[dict[str, pa.RecordBatch]]:
         """Take decoded rows (`batch.decoded_schema(plan.entry_schemas)`), in order within each partition, whole messages at a time.
 
-        Returns the outputs of each stream that has any. StateError where the rows have another form, or a partition was not
-        declared; PositionOrder where they do not go on where the state stands. After an error the pipeline is not to be used again.
+        Yields the outputs of the streams that have any, part by part, at least one: a part is some hundredths of a second's work,
+        however much one event or tick causes. All parts are to be taken (`is_whole`). StateError where the rows have another form,
+        or a partition was not declared; PositionOrder where they do not go on where the state stands. After an error the pipeline
+        is not to be used again.
         """
         if not decoded.schema.equals(self._schema):
             raise StateError("decoded rows have another form than the project's", detail=f"{decoded.schema}")
         for batch in [decoded] if isinstance(decoded, pa.RecordBatch) else decoded.to_batches():
             self._merge.push(batch)
-        outputs: dict[str, list[pa.RecordBatch]] = {}
         ready = self._merge.pull()
         if ready is None:
-            return {}
+            yield {}
+            return
         for begin in range(0, ready.num_rows, STEP_ROWS_MAX):
-            self._state, made = step(self.plan, self._state, ready.slice(begin, STEP_ROWS_MAX))
-            for name, batch in made.items():
-                if not name.startswith(TRACE_PREFIX):
-                    outputs.setdefault(name, []).append(batch)
-                elif self._on_trace is not None:
-                    self._on_trace(name.removeprefix(TRACE_PREFIX), batch)
-        self._state.clocks.update(self._merge.clocks)
+            for made in step(self.plan, self._state, ready.slice(begin, STEP_ROWS_MAX), self._extra_rows_max):
+                self._is_whole = self._state.is_whole and begin + STEP_ROWS_MAX >= ready.num_rows
+                if self._is_whole:
+                    self._state.clocks.update(self._merge.clocks)
+                yield self._untraced(made)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all parts of the last batch are taken: then there is a state to freeze."""
+        return self._is_whole
+
+    def _untraced(self, made: dict[str, pa.RecordBatch]) -> dict[str, pa.RecordBatch]:
+        """The outputs but for those of traced windows, which are told."""
+        for name, batch in made.items():
+            if name.startswith(TRACE_PREFIX) and self._on_trace is not None:
+                self._on_trace(name.removeprefix(TRACE_PREFIX), batch)
+        return {name: batch for name, batch in made.items() if not name.startswith(TRACE_PREFIX)}
+
+    def feed(self, decoded: pa.RecordBatch | pa.Table) -> dict[str, pa.RecordBatch]:
+        """`parts`, together."""
+        outputs: dict[str, list[pa.RecordBatch]] = {}
+        for part in self.parts(decoded):
+            for name, batch in part.items():
+                outputs.setdefault(name, []).append(batch)
         return {name: pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces) for name, pieces in outputs.items()}
 
     def freeze(self) -> Frozen:
-        """Today's state, to be written while feeding goes on. Rows that wait in the merge are not in it: they are read again."""
+        """Today's state, to be written while feeding goes on. Rows that wait in the merge are not in it: they are read again.
+
+        StateError while parts are to be taken: what one position causes is in a snapshot as a whole.
+        """
+        if not self._is_whole:
+            raise StateError("the state cannot be frozen before all parts of a batch are taken")
         return freeze(self.plan, self._state)
 
     def compact(self) -> None:

@@ -23,11 +23,16 @@ _CAPACITY_MIN = 64
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What came of the first `rows` rows of a chunk and the first `beats` heartbeats."""
+    """What came of a chunk up to its first `rows` rows and the first `beats` heartbeats; `is_all`: there are no more.
+
+    `until`: where there was no room for more, the rank at which to go on.
+    """
 
     chunk: Chunk
     rows: int
     beats: int
+    is_all: bool
+    until: int | None
 
 
 class RowQueue:
@@ -48,22 +53,29 @@ class RowQueue:
     def state(self) -> Int64s:
         return self._ring.state
 
-    def take(self, chunk: Chunk, time_us: Int64s, beats: Int64s) -> Taken:
-        """Take rows and heartbeats in order of rank, up to a row that cannot be taken: one that is neither an insert nor a delete
-        of the oldest row, or has no key. `time_us`: per row, where retention goes by time."""
-        count = len(chunk)
-        self._reserve(count)
-        ring = self._ring
+    def take(self, chunk: Chunk, time_us: Int64s, beats: Int64s, counts: Int64s, rows_max: int) -> Taken:
+        """Take rows, for which there is room (`reserve`), and heartbeats in order of rank, up to a row that cannot be taken: one
+        that is neither an insert nor a delete of the oldest row, or has no key. `time_us`: per row, where retention goes by time.
+
+        Makes at most `rows_max` outputs; `counts`, zeros at first, keeps how far it came, to be called again with the rest.
+        """
+        ring, count = self._ring, len(chunk)
         given = k.Given(chunk.rank, chunk.opcode, chunk.flags, chunk.lanes.reshape(-1), chunk.valid.reshape(-1), time_us, beats)
-        if len(self._runs) < 2 * count + len(beats):
-            self._runs = np.empty((2 * (2 * count + len(beats)), k.RUN_WIDTH), np.int64)
-        counts = np.zeros(k.COUNTS_WIDTH, np.int64)
+        if len(self._runs) <= 2 * count + len(beats):
+            self._runs = np.empty((2 * (2 * count + len(beats)) + 1, k.RUN_WIDTH), np.int64)
+        counts[[k.RUNS, k.MADE]] = 0
+        counts[k.ROOM] = rows_max
         k.take(ring, self._policy, given, self._runs, counts)
-        runs, made, rows, beat = counts.tolist()
+        runs, made, row, beat = counts[: k.BEAT + 1].tolist()
         rank, opcode, flags = np.empty(made, np.int64), np.empty(made, np.uint8), np.empty(made, np.uint8)
         lanes, valid = np.empty(made * ring.width, np.int64), np.empty(made * ring.width, np.bool_)
         k.write_out(ring, given, self._runs, runs, rank, opcode, flags, lanes, valid)
-        return Taken(Chunk(rank, opcode, flags, lanes.reshape(made, ring.width), valid.reshape(made, ring.width)), rows, beat)
+        out = Chunk(rank, opcode, flags, lanes.reshape(made, ring.width), valid.reshape(made, ring.width))
+        if counts[k.LEAVING]:
+            return Taken(out, row, beat, is_all=False, until=int(counts[k.CAUSE]))
+        if row == count and beat == len(beats):
+            return Taken(out, row, beat, is_all=True, until=None)
+        return Taken(out, row, beat, is_all=False, until=next_rank(chunk.rank, beats, row, beat) if made >= rows_max else None)
 
     def freeze(self) -> RowQueue:
         twin = RowQueue.__new__(RowQueue)
@@ -112,8 +124,8 @@ class RowQueue:
         alive = [twin for twin in (ref() for ref in self._twins) if twin is not None]
         return [twin for twin in alive if twin.live and twin._ring.lanes is self._ring.lanes]
 
-    def _reserve(self, count: int) -> None:
-        """Room for `count` more rows beside those that somebody needs."""
+    def reserve(self, count: int) -> None:
+        """Make room for `count` more rows beside those that somebody needs."""
         floor = min(int(each.state[slots.FIRST]) for each in (self, *self._sharing()))
         if int(self.state[slots.LAST]) + count > floor + self._ring.capacity:
             need = self.live + count
@@ -136,6 +148,12 @@ class RowQueue:
                 if len(new.times):
                     new.times[to] = old.times[source]
         self._ring = new
+
+
+def next_rank(rank: Int64s, beats: Int64s, row: int, beat: int) -> int:
+    """The lower rank of the next row and the next heartbeat, of which there is one at least."""
+    ranks = (*rank[row : row + 1].tolist(), *beats[beat : beat + 1, 0].tolist())
+    return int(min(ranks))
 
 
 def _ring(width: int, keys: Int64s, policy: Policy, state: Int64s, capacity: int) -> k.Ring:

@@ -27,11 +27,11 @@ import numpy as np
 import numpy.typing as npt
 
 from hotspare.engine.chunk import Bools, Chunk, Int64s, Timeline
+from hotspare.engine.kernels import Whole, slots
 from hotspare.engine.kernels import relation as k
-from hotspare.engine.kernels import slots
 from hotspare.engine.kernels.interning import mark_codes
 from hotspare.engine.pages import Column, Columns, expect
-from hotspare.engine.queue import RowQueue
+from hotspare.engine.queue import RowQueue, next_rank
 from hotspare.errors import SnapshotDamaged
 
 KEEP_ALL = k.Policy(k.KEEP, 0, 1, 0, 0)
@@ -80,16 +80,33 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a chunk did to a relation. `refused_row`, `refused_why` as in `Resolution`."""
+    """What a chunk did to a relation. `refused_row`, `refused_why` as in `Resolution`: rows of `given`.
+
+    `until`: outputs of this rank and of higher ones are still to come, with `Relation.go_on`; None: nothing is.
+    """
 
     chunk: Chunk
+    given: Chunk
     refused_row: Int64s
     refused_why: Int64s
+    until: int | None = None
+
+
+@dataclass(slots=True)
+class _Work:
+    """A chunk and the heartbeats of its batch, and in `counts` how far they are taken: as `kernels.queue.take` counts while rows
+    stand in a queue, as `kernels.relation.relate` does else."""
+
+    chunk: Chunk
+    time: RowTime
+    beats: Int64s
+    counts: Int64s
 
 
 class Relation:
-    """Rows by key. `change` takes a chunk. Where values can only be computed when it is known which rows came, `apply` does, and
-    after it values may be written to `lanes` and `valid` at arrived slots, until `settle`."""
+    """Rows by key. `change` takes a chunk, and `go_on` what it left: until then the relation is neither frozen nor recoded. Where
+    values can only be computed when it is known which rows came, `apply` does, and after it values may be written to `lanes` and
+    `valid` at arrived slots, until `settle`."""
 
     def __init__(self, shape: Shape, policy: k.Policy = KEEP_ALL) -> None:
         self.shape = shape
@@ -97,7 +114,8 @@ class Relation:
         self._keys = np.array(shape.keys, np.int64)
         self._twins: list[weakref.ref[Relation]] = []
         self._queue: RowQueue | None = None
-        self._scratch = _output(0, 0, 0)
+        self._work: _Work | None = None
+        self._scratch = _output(0, 0)
         self._rows = self._fresh(0)
         self._begin_queue(0)
 
@@ -115,50 +133,87 @@ class Relation:
         """bool[capacity, width] by slot."""
         return self._rows.valid
 
-    def change(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None = None) -> Change:
-        """Resolve the chunk and expel what retention ends. `row_time` is needed where the policy goes by event time."""
-        beats, first = self._beats(timeline), 0
+    def change(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None = None, rows_max: int | None = None) -> Change:
+        """Resolve the chunk and expel what retention ends. `row_time` is needed where the policy goes by event time.
+
+        At most `rows_max` outputs are made; where that is not enough, `go_on` is to be called before anything else.
+        """
+        self._work = self._begun(chunk, timeline, row_time)
+        return self.go_on(rows_max)
+
+    def go_on(self, rows_max: int | None = None) -> Change:
+        """More of a change that is not done."""
+        work = self._work
+        assert work is not None
+        if rows_max is None:
+            rows_max = self._outputs_max(work.chunk)
         done: Chunk | None = None
         if self._queue is not None:
-            self._start_boundary(timeline)
-            time_us = timeline.time_us[chunk.rank] if self.policy.kind >= k.TIME_SLIDING else chunk.rank
-            taken = self._queue.take(chunk, time_us, beats)
-            if taken.rows == len(chunk) and taken.beats == len(beats):
-                return Change(taken.chunk, _NO_ROWS, _NO_ROWS)
-            self._end_queue()
-            done, first, beats = taken.chunk, taken.rows, beats[taken.beats :]
-            chunk = chunk.since(first)
-        resolution = self._resolve(chunk, timeline, beats, row_time)
+            taken = self._queue.take(work.chunk, work.time.time_us, work.beats, work.counts, rows_max)
+            if taken.until is not None or taken.is_all:
+                return self._changed(work, taken.chunk, _NO_ROWS, _NO_ROWS, taken.until)
+            done, rows_max = taken.chunk, rows_max - len(taken.chunk)
+            work.counts = np.zeros(k.COUNTS_WIDTH, np.int64)
+            work.counts[k.ROW], work.counts[k.BEAT] = taken.rows, taken.beats
+            self._end_queue(len(work.chunk))
+        resolution, until = self._resolve(work, rows_max)
         rest = self.settle(resolution)
-        return Change(rest if done is None else done.joined(rest), resolution.refused_row + first, resolution.refused_why)
+        joined = rest if done is None else done.joined(rest)
+        return self._changed(work, joined, resolution.refused_row, resolution.refused_why, until)
+
+    def _changed(self, work: _Work, made: Chunk, refused_row: Int64s, refused_why: Int64s, until: int | None) -> Change:
+        if until is None:
+            self._work = None
+        return Change(made, work.chunk, refused_row, refused_why, until)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left of the last change."""
+        return self._work is None
 
     def apply(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None = None) -> Resolution:
         """`change`, but for the values of the outputs: these come with `settle`."""
         if self._queue is not None:
-            self._end_queue()
-        return self._resolve(chunk, timeline, self._beats(timeline), row_time)
+            self._end_queue(0)
+        resolution, _ = self._resolve(self._begun(chunk, timeline, row_time), self._outputs_max(chunk))
+        return resolution
+
+    def _begun(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None) -> _Work:
+        assert self._work is None
+        count = len(chunk)
+        if row_time is None:
+            time_us = timeline.time_us[chunk.rank] if self.policy.kind >= k.TIME_SLIDING else chunk.rank
+            row_time = RowTime(time_us, np.ones(count, np.bool_))
+        self._start_boundary(timeline)
+        if self._queue is not None:
+            self._queue.reserve(count)
+        else:
+            self._own()
+            self._reserve(count)
+        return _Work(chunk, row_time, self._beats(timeline), np.zeros(k.COUNTS_WIDTH, np.int64))
+
+    def _outputs_max(self, chunk: Chunk) -> int:
+        """More outputs than can come of a chunk, whatever it holds."""
+        forgotten = self.live + len(chunk) if self.policy.kind != k.KEEP else 0
+        return 2 * len(chunk) + forgotten + 1
 
     def _beats(self, timeline: Timeline) -> Int64s:
         if self.policy.kind == k.KEEP or not len(timeline.heartbeat_rank):
             return _NO_BEATS
         return np.column_stack((timeline.heartbeat_rank, timeline.time_us[timeline.heartbeat_rank]))
 
-    def _resolve(self, chunk: Chunk, timeline: Timeline, beats: Int64s, row_time: RowTime | None) -> Resolution:
-        self._own()
-        count = len(chunk)
-        self._reserve(count)
-        if row_time is None:
-            time_us = timeline.time_us[chunk.rank] if self.policy.kind >= k.TIME_SLIDING else np.zeros(count, np.int64)
-            row_time = RowTime(time_us, np.ones(count, np.bool_))
-        forgets = self.policy.kind != k.KEEP
-        columns = (chunk.rank, chunk.opcode, chunk.flags, chunk.lanes, chunk.valid)
-        given = k.Input(*columns, row_time.time_us, row_time.valid, beats)
-        out = self._room(2 * count + (self.live + count if forgets else 0), count, self.live)
-        self._start_boundary(timeline)
-        if count or len(beats):
-            while not k.relate(self._rows, out, self.policy, given):
-                self._index(count)
-        return _resolution(out)
+    def _resolve(self, work: _Work, rows_max: int) -> tuple[Resolution, int | None]:
+        """Go on with work that rows in a queue cannot do; `until` as in `Change`."""
+        chunk = work.chunk
+        given = k.Input(
+            chunk.rank, chunk.opcode, chunk.flags, chunk.lanes, chunk.valid, work.time.time_us, work.time.valid, work.beats
+        )
+        out = self._room(rows_max, len(chunk), work.counts)
+        state: Whole = k.DONE
+        if len(chunk) or len(work.beats):
+            while (state := k.relate(self._rows, out, self.policy, given)) == k.NEEDS_TABLE:
+                self._index(len(chunk))
+        return _resolution(out), None if state == k.DONE else _next_rank(given, out.counts)
 
     def settle(self, resolution: Resolution) -> Chunk:
         """The outputs with their values; slots given up may be used again from now on."""
@@ -175,7 +230,7 @@ class Relation:
 
     def freeze(self) -> Relation:
         twin = Relation.__new__(Relation)
-        twin.shape, twin.policy, twin._keys, twin._twins = self.shape, self.policy, self._keys, []
+        twin.shape, twin.policy, twin._keys, twin._twins, twin._work = self.shape, self.policy, self._keys, [], None
         twin._queue = None if self._queue is None else self._queue.freeze()
         twin._rows = self._rows._replace(state=self._rows.state.copy())
         self._twins = [ref for ref in self._twins if ref() is not None]
@@ -226,11 +281,13 @@ class Relation:
         if self.policy.new_keys and not self.policy.by_event:
             self._queue = RowQueue(self.shape.width, self._keys, self.policy, self._rows.state, rows)
 
-    def _end_queue(self) -> None:
+    def _end_queue(self, count: int) -> None:
+        """From now on rows stand in a table, with room for `count` more."""
         assert self._queue is not None
         lanes, valid, times = self._queue.rows()
         self._queue, self._twins = None, []
         self._fill(lanes, valid, times if len(times) else np.zeros(len(lanes), np.int64))
+        self._reserve(count)
 
     def _fill(self, lanes: Int64s, valid: Bools, times: Int64s) -> None:
         """Fresh structures with these rows in order of arrival; what a snapshot has beside rows stays."""
@@ -277,13 +334,14 @@ class Relation:
             self._rows = rows._replace(lanes=rows.lanes.copy(), valid=rows.valid.copy(), meta=rows.meta.copy())
         self._twins = []
 
-    def _room(self, outputs: int, count: int, live: int) -> k.Output:
+    def _room(self, outputs: int, count: int, counts: Int64s) -> k.Output:
         """Where the kernel writes; kept from call to call, because fresh memory is slow to touch."""
         out = self._scratch
-        if len(out.made) < outputs or len(out.refused) < count or len(out.freed) < live + 2 * count:
-            self._scratch = out = _output(2 * outputs, 2 * count, 2 * live)
-        out.counts[:] = 0
-        return out
+        if len(out.made) <= outputs or len(out.refused) < count:
+            self._scratch = out = _output(2 * outputs + 1, 2 * count)
+        counts[[k.MADE, k.FREED, k.REFUSED]] = 0
+        counts[k.ROOM] = outputs
+        return out._replace(counts=counts)
 
     def _fresh(self, count: int) -> k.Rows:
         capacity = max(64, count)
@@ -341,17 +399,24 @@ def _table_length(rows: int) -> int:
     return length
 
 
-def _output(outputs: int, count: int, live: int) -> k.Output:
+def _output(outputs: int, count: int) -> k.Output:
     return k.Output(
         made=np.empty((outputs, 5), np.int64),
-        freed=np.empty(live + 2 * count, np.int64),
+        freed=np.empty(outputs, np.int64),
         refused=np.empty((count, 2), np.int64),
         counts=np.zeros(k.COUNTS_WIDTH, np.int64),
     )
 
 
+def _next_rank(given: k.Input, counts: Int64s) -> int:
+    """The rank at which `relate` goes on: all that lower ones cause is made."""
+    if counts[k.LEAVING] != k.LEAVE_NONE:
+        return int(counts[k.CAUSE])
+    return next_rank(given.rank, given.beats, int(counts[k.ROW]), int(counts[k.BEAT]))
+
+
 def _resolution(out: k.Output) -> Resolution:
-    outputs, freed, refused, _, _ = out.counts.tolist()
+    outputs, freed, refused = out.counts[: k.REFUSED + 1].tolist()
     return Resolution(
         made=out.made[:outputs],
         refused_row=out.refused[:refused, 0].copy(),

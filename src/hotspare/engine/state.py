@@ -45,6 +45,7 @@ class State:
     time_us            system time: the greatest believed time that passed; NO_TIME before the first
     heartbeat_time_us  system time of the last heartbeat; NO_TIME before the first
     streams            by name, `bad` among them
+    is_whole           False while a batch is worked on: until all its outputs are taken, this is no state to go on from
     """
 
     pages: dict[str, Page]
@@ -54,6 +55,7 @@ class State:
     clocks: dict[PartitionKey, int] = field(default_factory=dict)
     time_us: int = NO_TIME
     heartbeat_time_us: int = NO_TIME
+    is_whole: bool = True
 
     def compact_strings(self) -> None:
         """Forget strings that no page holds. Nothing that an engine puts out shows when this happens."""

@@ -1,10 +1,16 @@
 """The engine's one door: `step(plan, state, batch)`, from decoded rows in order to outputs per stream.
 
 Deterministic: the outputs and the state after a batch depend on the state before and on the rows, not on where the rows were cut.
+
+What one row causes may be millions of rows, so outputs come in parts of bounded size. In each part windows work one after the
+other, as far as they may. While one of them has more to put out, those before it wait, so nothing piles up between windows; of
+several the last goes on. Heartbeats come to a window when its input has put out all that they cause there.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.engine.batch import BAD_STREAM, TRACE_PREFIX, RowKind
-from hotspare.engine.chunk import Chunk, Int64s, Timeline, UInt8s
+from hotspare.engine.chunk import EXTRA_ROWS_MAX, Chunk, Int64s, Timeline, UInt8s
 from hotspare.engine.kernels.outputs import Positions, due_heartbeats, first_disorder
 from hotspare.engine.lanes import to_lanes
 from hotspare.engine.operators.contract import BadEvent
@@ -42,27 +48,37 @@ def fresh_state(plan: Plan) -> State:
     return State(pages, {name: StreamState() for name in plan.stream_schemas})
 
 
-def step(plan: Plan, state: State, batch: pa.RecordBatch) -> tuple[State, dict[str, pa.RecordBatch]]:
-    """Take decoded rows (`batch.decoded_schema(plan.entry_schemas)`) in merged order; return the outputs of streams that have any,
-    and of traced windows under `batch.TRACE_PREFIX`.
+def step(
+    plan: Plan, state: State, batch: pa.RecordBatch, extra_rows_max: int = EXTRA_ROWS_MAX
+) -> Iterator[dict[str, pa.RecordBatch]]:
+    """Take decoded rows (`batch.decoded_schema(plan.entry_schemas)`) in merged order; yield the outputs, part by part: of streams
+    that have any, and of traced windows under `batch.TRACE_PREFIX`.
 
-    `state` is changed in place and handed back: the caller gives it away. PositionOrder, before anything is changed, where a row
-    does not come after the one before it in its partition.
+    A window puts out at most three rows for each that it is given, and `extra_rows_max` more, in one part. `state` is changed in
+    place, and is whole again when the last part is handed out. PositionOrder, before anything is changed, where a row does not come
+    after the one before it in its partition.
     """
     if batch.num_rows == 0:
-        return state, {}
+        return
     door = _open_door(state, batch)
     passed = _check_order(state, door)
     timeline = _timeline(plan, state, door)
-    chunks, bad = _run(plan, state, batch, door, timeline)
-    outputs = _write(plan, state, door.positions, chunks, bad)
+    work = _Work(plan, state, batch, door, timeline, extra_rows_max)
+    state.is_whole = False
+    while True:
+        chunks, refused = work.next_part()
+        outputs = _write(plan, state, door.positions, chunks, refused)
+        if work.is_done:
+            break
+        yield outputs
     state.passed.update(passed)
     state.time_us = int(door.time_us[-1])
     if len(timeline.heartbeat_rank):
         state.heartbeat_time_us = int(door.time_us[timeline.heartbeat_rank[-1]])
     if state.strings.wants_compaction():
         state.compact_strings()
-    return state, outputs
+    state.is_whole = True
+    yield outputs
 
 
 def _open_door(state: State, batch: pa.RecordBatch) -> Door:
@@ -119,42 +135,98 @@ def _events(batch: pa.RecordBatch, door: Door, topic: int, schema: Schema, strin
     return Chunk(rank, door.opcode[rank], door.flags[rank], lanes, valid)
 
 
-def _run(
-    plan: Plan, state: State, batch: pa.RecordBatch, door: Door, timeline: Timeline
-) -> tuple[list[Chunk | None], list[tuple[BadEvent, str]]]:
-    """Output chunk of each node (None: it runs in the head), and all bad events with their windows, by rank."""
-    chunks: list[Chunk | None] = []
-    bad = _bad_rows(batch, door)
-    entering = {node: topic for topic, node in enumerate(plan.entries)}
-    for i, node in enumerate(plan.nodes):
-        topic = entering.get(i)
-        entry = None if topic is None else _events(batch, door, topic, node.operator.schema, state.strings)
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """A bad event of a window, which is the plan's node of that number; -1 is the head, which comes before all windows."""
+
+    event: BadEvent
+    node: int
+    window: str
+
+
+class _Work:
+    """One batch on its way through the windows."""
+
+    def __init__(
+        self, plan: Plan, state: State, batch: pa.RecordBatch, door: Door, timeline: Timeline, extra_rows_max: int
+    ) -> None:
+        count = len(plan.nodes)
+        self._plan, self._state, self._batch, self._door = plan, state, batch, door
+        self._timeline, self._extra_rows_max = timeline, extra_rows_max
+        self._topic = {node: topic for topic, node in enumerate(plan.entries)}
+        self._has_begun = False
+        self._has_more = [False] * count
+        """Nodes that are not done with what they were given."""
+        self._given = [0] * count
+        """The node was given all that comes of lower ranks."""
+        self._until = [0] * count
+        """The node has put out all that comes of lower ranks."""
+        self._refused = _bad_rows(batch, door)
+        """What is not put out yet."""
+
+    @property
+    def is_done(self) -> bool:
+        return self._has_begun and not any(self._has_more)
+
+    def next_part(self) -> tuple[list[Chunk | None], list[_Refused]]:
+        """Output chunk of each node (None: nothing), and bad events by rank."""
+        chunks: list[Chunk | None] = [None] * len(self._plan.nodes)
+        for i in range(max((i for i, more in enumerate(self._has_more) if more), default=0), len(chunks)):
+            chunks[i] = self._output(i, chunks)
+        self._has_begun = True
+        return chunks, self._take_refused()
+
+    def _output(self, i: int, chunks: list[Chunk | None]) -> Chunk | None:
+        node, topic, state = self._plan.nodes[i], self._topic.get(i), self._state
+        inputs = [chunks[at] for at in node.inputs]
+        until = min([self._until[at] for at in node.inputs], default=self._batch.num_rows)
+        if topic is not None:
+            until = self._batch.num_rows
+            inputs = [None if self._has_begun else _events(self._batch, self._door, topic, node.operator.schema, state.strings)]
         if node.in_head:
-            chunks.append(entry)
-            continue
-        inputs = [entry] if entry is not None else [chunks[at] for at in node.inputs]
-        given = [chunk for chunk in inputs if chunk is not None]
-        applied = node.operator.apply(state.pages[node.page], given, timeline, state.strings)
-        bad += [(event, str(node.operator.id)) for event in applied.bad]
-        chunks.append(applied.chunk)
-    bad.sort(key=lambda pair: pair[0].rank)
-    return chunks, bad
+            self._until[i] = until
+            return inputs[0] if topic is not None else None
+        if until == self._given[i] and not self._has_more[i] and not any(inputs):
+            return None
+        schemas = [each.schema for each in node.operator.inputs] or [node.operator.schema]
+        given = [Chunk.empty(len(schema)) if chunk is None else chunk for chunk, schema in zip(inputs, schemas, strict=True)]
+        applied = node.operator.apply(state.pages[node.page], given, self._beats(self._given[i], until), state.strings)
+        self._given[i] = until
+        self._has_more[i] = applied.until is not None
+        self._until[i] = until if applied.until is None else applied.until
+        self._refused += [_Refused(event, i, str(node.operator.id)) for event in applied.bad]
+        return applied.chunk
+
+    def _beats(self, since: int, until: int) -> Timeline:
+        """The batch's time, with the heartbeats of ranks from `since` to before `until`."""
+        beats = self._timeline.heartbeat_rank
+        if len(beats) and (since > 0 or until < self._batch.num_rows):
+            beats = beats[slice(*np.searchsorted(beats, (since, until)))]
+        return Timeline(self._timeline.time_us, beats, self._extra_rows_max)
+
+    def _take_refused(self) -> list[_Refused]:
+        """Bad events of those ranks of which no window can refuse anything any more: by rank, and then by window."""
+        until = min(self._until, default=0)
+        self._refused.sort(key=lambda refused: (refused.event.rank, refused.node))
+        count = bisect_left(self._refused, until, key=lambda refused: refused.event.rank)
+        taken, self._refused = self._refused[:count], self._refused[count:]
+        return taken
 
 
-def _bad_rows(batch: pa.RecordBatch, door: Door) -> list[tuple[BadEvent, str]]:
+def _bad_rows(batch: pa.RecordBatch, door: Door) -> list[_Refused]:
     """What the head refused."""
     rank = np.flatnonzero(door.kind == RowKind.BAD)
     if len(rank) == 0:
         return []
     rows = pc.take(batch.column("bad"), pa.array(rank)).to_pylist()
     return [
-        (BadEvent(at, str(row["reason"]), str(row["message"]), str(row["text"])), str(row["window"]))
+        _Refused(BadEvent(at, str(row["reason"]), str(row["message"]), str(row["text"])), -1, str(row["window"]))
         for at, row in zip(rank.tolist(), rows, strict=True)
     ]
 
 
 def _write(
-    plan: Plan, state: State, positions: Positions, chunks: list[Chunk | None], bad: list[tuple[BadEvent, str]]
+    plan: Plan, state: State, positions: Positions, chunks: list[Chunk | None], refused: list[_Refused]
 ) -> dict[str, pa.RecordBatch]:
     outputs: dict[str, pa.RecordBatch] = {}
     for name, i in plan.streams:
@@ -162,8 +234,8 @@ def _write(
         if chunk is not None and len(chunk):
             schema = plan.nodes[i].operator.schema
             outputs[name] = number_and_write(chunk, schema, positions, state.streams[name], state.strings)
-    if bad:
-        chunk = bad_chunk(bad, state.strings)
+    if refused:
+        chunk = bad_chunk([(each.event, each.window) for each in refused], state.strings)
         outputs[BAD_STREAM] = number_and_write(chunk, BAD_SCHEMA, positions, state.streams[BAD_STREAM], state.strings)
     for i in plan.traced:
         chunk, operator = chunks[i], plan.nodes[i].operator

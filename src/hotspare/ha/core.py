@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 import pyarrow as pa
@@ -42,7 +42,12 @@ class Core(Protocol):
     Mappings are by stream name; a stream without outputs yet may be absent. `next_offsets` is by (topic index, partition).
     """
 
-    def feed(self, decoded: pa.RecordBatch | pa.Table) -> Mapping[str, pa.RecordBatch]: ...
+    def parts(self, decoded: pa.RecordBatch | pa.Table) -> Iterator[Mapping[str, pa.RecordBatch]]:
+        """Take a batch and yield its outputs part by part, at least one. All are to be taken before the next batch."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all parts are taken. Only then `freeze` may be called, and do `next_offsets` tell of the batch."""
 
     def set_partitions(self, partitions: Iterable[tuple[int, int]], skew_max_us: int | None = None) -> None: ...
 

@@ -16,7 +16,7 @@ from hotspare.ha import committed, decide, inbound_check, perform, snapshots
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState, InboundState, view_of
 from hotspare.ha.ports import Ports
-from hotspare.ha.roles import Reason, Role
+from hotspare.ha.roles import ENDS, Reason, Role
 
 ACTIONS_PER_CYCLE_MAX = 200
 """Bounds one cycle; what is left is done by the next, which is due at once."""
@@ -56,13 +56,17 @@ def become_standby(state: GroupState, ports: Ports) -> None:
     perform.move(state, ports, Role.STANDBY, Reason.STATE_COMPLETE)
 
 
-def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Table, next_input: NextInput) -> None:
-    """Let the core compute a batch and hold its outputs. The batch is the sign of life that the lease asks for."""
-    outputs = state.core.feed(decoded)
-    _hold(state, ports, outputs)
-    state.has_moved, state.stalled_ms = True, 0
-    state.next_input = next_input
+def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Table, next_input: NextInput) -> Iterator[None]:
+    """Let the core compute a batch and hold its outputs, part by part; yields after each, when what is due may be done. A part, and
+    not a living thread, is the sign of life that the lease asks for: one event may cause millions of outputs."""
     _note_arrivals(state, ports.clock_ms(), decoded)
+    for outputs in state.core.parts(decoded):
+        _hold(state, ports, outputs)
+        state.has_moved, state.stalled_ms = True, 0
+        state.next_input = next_input if state.core.is_whole else NextInput.AT_HAND
+        yield
+        if state.role in ENDS:
+            return
 
 
 def _hold(state: GroupState, ports: Ports, outputs: Mapping[str, pa.RecordBatch]) -> None:

@@ -326,7 +326,7 @@ def view_of(state: GroupState, ports: Ports) -> View:
         newest_snapshot_ms=state.newest_snapshot.seen_ms,
         newest_snapshot_by=state.newest_snapshot.engine,
         stalled_ms=state.stalled_ms,
-        has_new_state=state.order != state.snapshot_order,
+        has_new_state=state.core.is_whole and state.order != state.snapshot_order,
     )
 
 

@@ -168,3 +168,47 @@ queries:
     assert (frozen.header, dict(frozen.pages())) == (other.header, dict(other.pages()))
     restored = Pipeline.restore(traced, other.header, dict(other.pages()))
     assert restored.sequences == without.sequences
+
+
+EXPELLED = """
+project: p
+queries:
+  cq:
+    windows:
+      source: {type: source, index: empty, schema: "id*:int64,x:double"}
+      recent: {type: copy, publish: true, retention: {bytime_sliding: 1 second}}
+      keyed: {type: compute, schema: "id*:int64,y:double", outputs: {y: x + 1}}
+      few: {type: copy, publish: true, retention: {bycount_jumping: 40}}
+    edges: [source -> recent, recent -> keyed, keyed -> few]
+"""
+
+
+def test_what_one_tick_causes_comes_in_parts() -> None:
+    """Each of at most the given size; ordinals go on, and the whole is what comes at once (DESIGN section 6a)."""
+    plan = compile_plan(load_text(EXPELLED).resolved)
+    rows = " | ".join(f"I,N,{i},{i}" for i in range(100))
+    batches = [
+        decoded(plan, Message(5, "source", rows), Message(9_000_000, "", "")).slice(at, size) for at, size in ((0, 100), (100, 1))
+    ]
+    whole, parted = Pipeline.fresh(plan), Pipeline.fresh(plan, extra_rows_max=7)
+    at_once = [whole.feed(batch) for batch in batches][1]["cq/recent"]
+    assert parted.feed(batches[0])
+    parts = [(part["cq/recent"], parted.is_whole) for part in parted.parts(batches[1]) if "cq/recent" in part]
+    assert [part.num_rows for part, _ in parts] == [7] * 14 + [2]
+    assert [is_whole for _, is_whole in parts] == [False] * 14 + [True]
+    assert pa.Table.from_batches([part for part, _ in parts]).combine_chunks() == pa.Table.from_batches([at_once])
+    assert at_once.column("hs:ordinal").to_pylist() == list(range(100))
+
+
+def test_no_state_is_frozen_inside_a_position() -> None:
+    plan = compile_plan(load_text(EXPELLED).resolved)
+    rows = " | ".join(f"I,N,{i},{i}" for i in range(100))
+    pipeline = Pipeline.fresh(plan, extra_rows_max=7)
+    pipeline.feed(decoded(plan, Message(5, "source", rows)))
+    parts = pipeline.parts(decoded(plan, Message(5, "source", rows), Message(9_000_000, "", "")).slice(100))
+    before = pipeline.freeze().header
+    next(parts)
+    with pytest.raises(StateError, match="all parts"):
+        pipeline.freeze()
+    assert list(parts)
+    assert pipeline.freeze().header != before

@@ -101,14 +101,16 @@ def number_outputs(
     hashes: UInt64s,
     positions: Positions,
     digest: np.uint64,
+    ordinal: Whole,
     ordinals: Int32s,
     digests: UInt64s,
 ) -> None:
-    """Give each output its ordinal among those of its position, and the digest of the stream up to it, beginning with `digest`."""
-    ordinal = 0
+    """Give each output its ordinal among those of its position, and the digest of the stream up to it, beginning with `ordinal` and
+    `digest`."""
     for i in range(len(rank)):
         at = np.uint64(rank[i])
-        ordinal = ordinal + 1 if i > 0 and rank[i - 1] == rank[i] else 0
+        if i > 0:
+            ordinal = ordinal + 1 if rank[i - 1] == rank[i] else 0
         h = row_hash(opcode[i], flags[i], lanes, valid, i, coded, hashes)
         h = fold(h, (np.uint64(positions.topics[at]) << np.uint64(32)) ^ np.uint64(positions.partitions[at]))
         h = fold(h, np.uint64(positions.offsets[at]))

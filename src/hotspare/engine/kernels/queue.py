@@ -32,9 +32,10 @@ POSITION, COUNT, ROW, RANK = 0, 1, 2, 3
 """Columns of runs: where the rows are; how many; the first input row that they answer, or -1 where retention expels them, and then
 the rank that this has."""
 RUN_WIDTH = 4
-RUNS, MADE, TAKEN, BEAT = 0, 1, 2, 3
-"""Entries of counts: runs, outputs in them, input rows taken, heartbeats taken."""
-COUNTS_WIDTH = 4
+RUNS, MADE, TAKEN, BEAT, ROOM, LEAVING, CAUSE = 0, 1, 2, 3, 4, 5, 6
+"""Entries of counts: runs, outputs in them, input rows taken, heartbeats taken; how many outputs may be made; how many of the
+oldest rows are still to be expelled, and the rank that causes it."""
+COUNTS_WIDTH = 7
 _NO_RANK = np.int64(2**63 - 1)
 
 
@@ -182,33 +183,39 @@ def leaving(ring: Ring, policy: Policy, now: Whole, came: Whole) -> Whole:
 
 
 @kernel
-def expel(ring: Ring, policy: Policy, now: Whole, came: Whole, rank: Whole, runs: Int64s, counts: Int64s) -> None:
-    count = leaving(ring, policy, now, came)
+def expel(ring: Ring, runs: Int64s, counts: Int64s) -> None:
+    """Go on with the expulsion that is under way, as far as there is room."""
+    count = min(counts[LEAVING], counts[ROOM] - counts[MADE])
     if count > 0:
-        note(runs, counts, ring.state[FIRST], count, -1, rank)
+        note(runs, counts, ring.state[FIRST], count, -1, counts[CAUSE])
         ring.state[FIRST] += count
+        counts[LEAVING] -= count
 
 
 @kernel
 def take(ring: Ring, policy: Policy, given: Given, runs: Int64s, counts: Int64s) -> None:
-    """Take a chunk and the heartbeats of its batch, in order of rank, as far as rows leave in order; the ring has room for all."""
-    row, beat = np.int64(0), np.int64(0)
-    while row < len(given.rank) or beat < len(given.beats):
+    """Take a chunk and the heartbeats of its batch, in order of rank, as far as rows leave in order and there is room for outputs;
+    the ring has room for all."""
+    row, beat = np.int64(counts[TAKEN]), np.int64(counts[BEAT])
+    expel(ring, runs, counts)
+    while counts[MADE] < counts[ROOM] and (row < len(given.rank) or beat < len(given.beats)):
         rank_max = given.beats[beat, 0] if beat < len(given.beats) else _NO_RANK
         if row == len(given.rank) or rank_max < given.rank[row]:
-            expel(ring, policy, given.beats[beat, 1], 0, rank_max, runs, counts)
+            counts[LEAVING], counts[CAUSE] = leaving(ring, policy, given.beats[beat, 1], 0), rank_max
             beat += 1
+            expel(ring, runs, counts)
             continue
         count = inserts_from(ring, given, row, rank_max)
         if count > 0:
             by_count = policy.kind == COUNT_SLIDING or policy.kind == COUNT_JUMPING
-            count = np.int64(1) if by_count else count
+            count = np.int64(1) if by_count else min(count, counts[ROOM] - counts[MADE])
             note(runs, counts, ring.state[LAST], count, row, 0)
             append(ring, given, row, count)
             if by_count:
-                expel(ring, policy, 0, 1, given.rank[row], runs, counts)
+                counts[LEAVING], counts[CAUSE] = leaving(ring, policy, 0, 1), given.rank[row]
+                expel(ring, runs, counts)
         else:
-            count = deletes_from(ring, given, row, rank_max)
+            count = min(deletes_from(ring, given, row, rank_max), counts[ROOM] - counts[MADE])
             if count == 0:
                 break
             note(runs, counts, ring.state[FIRST], count, row, 0)

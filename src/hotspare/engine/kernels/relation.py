@@ -64,9 +64,11 @@ NORMAL, PARTIAL, RETENTION, NOT_PARTIAL = (np.int64(flag) for flag in (1, 2, 4, 
 
 RANK, OPCODE, FLAGS, SLOT, SOURCE = 0, 1, 2, 3, 4
 """Columns of `Output.made`."""
-MADE, FREED, REFUSED, ROW, BEAT = 0, 1, 2, 3, 4
+MADE, FREED, REFUSED, ROW, BEAT, ROOM, LEAVING, EDGE, CAME, CAUSE = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
 """Entries of `Output.counts`."""
-COUNTS_WIDTH = 5
+COUNTS_WIDTH = 10
+DONE, NEEDS_TABLE, IS_FULL = (np.int64(state) for state in (0, 1, 2))
+"""What `relate` says: everything is taken; the table is needed from here on; there is no room for more outputs."""
 LEAVE_NONE, LEAVE_ALL, LEAVE_OVER, LEAVE_OLD = (np.int64(which) for which in (0, 1, 2, 3))
 """Which rows retention ends: none; all but the one that came; those over the limit; those as old as the limit."""
 
@@ -115,7 +117,11 @@ class Input(NamedTuple):
 class Output(NamedTuple):
     """What came of it, as far as `counts` says: MADE outputs, FREED slots, REFUSED rows; ROW and BEAT are where to go on.
 
-    made     int64[., 5]  columns RANK, OPCODE, FLAGS, SLOT (where the values are), SOURCE (the input row that made it, or NONE)
+    ROOM: with so many outputs made, nothing more is begun. LEAVING, a LEAVE_ number, EDGE and CAME as `what_leaves` has them, and
+    the rank CAUSE: the expulsion that is under way, which goes on first.
+
+    made     int64[., 5]  columns RANK, OPCODE, FLAGS, SLOT (where the values are), SOURCE (the input row that made it, or NONE);
+                          one more than ROOM: an update has two
     freed    int64[.]
     refused  int64[., 2]  input row, REFUSED_ number
     """
@@ -335,9 +341,10 @@ def what_leaves(rows: Rows, policy: Policy, now: Whole, came: Whole) -> tuple[Wh
 
 
 @kernel
-def retain(rows: Rows, out: Output, policy: Policy, now: Whole, came: Whole, rank: Whole) -> None:
-    """Expel what retention ends, oldest first: in order of arrival, or of (event time, arrival)."""
-    which, edge = what_leaves(rows, policy, now, came)
+def retain(rows: Rows, out: Output, policy: Policy) -> bool:
+    """Go on with the expulsion that is under way, oldest first: in order of arrival, or of (event time, arrival). False: there is
+    no room for all of it."""
+    which, edge, came = out.counts[LEAVING], out.counts[EDGE], out.counts[CAME]
     slot = rows.state[FIRST]
     while which != LEAVE_NONE and rows.state[LIVE] > 0 and slot >= 0:
         after = rows.meta[slot, NEXT]
@@ -348,12 +355,16 @@ def retain(rows: Rows, out: Output, policy: Policy, now: Whole, came: Whole, ran
             if edge - rows.meta[slot, TIME] < policy.limit:
                 break
         if which != LEAVE_ALL or slot != came:
+            if out.counts[MADE] >= out.counts[ROOM]:
+                return False
             place = EMPTY
             if rows.state[INDEXED] == 1:
                 place = table_place(rows.table, key_hash(rows.lanes, slot, rows.keys), slot)
             give_up(rows, out, policy, slot, place)
-            emit(out, rank, DELETE, RETENTION, slot, NONE)
+            emit(out, out.counts[CAUSE], DELETE, RETENTION, slot, NONE)
         slot = after if which == LEAVE_ALL else rows.state[FIRST]
+    out.counts[LEAVING] = LEAVE_NONE
+    return True
 
 
 @kernel
@@ -375,14 +386,16 @@ def rows_of_event(chunk: Input, i: Whole, keys: Int64s) -> Whole:
 
 
 @kernel
-def relate(rows: Rows, out: Output, policy: Policy, chunk: Input) -> bool:
-    """Take a chunk and the heartbeats of its batch, in order of rank. Both `rows` and `out` have room for all that can come.
+def relate(rows: Rows, out: Output, policy: Policy, chunk: Input) -> Whole:
+    """Take a chunk and the heartbeats of its batch, in order of rank; `rows` has room for all that can come.
 
-    False: the table is needed from here on; to be called again when it is filled.
+    DONE, or why not yet: to be called again when the table is filled, or when the outputs are taken away.
     """
     beat, i = np.int64(out.counts[BEAT]), np.int64(out.counts[ROW])
     came: Whole = NONE
-    while i < len(chunk.rank) or beat < len(chunk.beats):
+    while retain(rows, out, policy) and (i < len(chunk.rank) or beat < len(chunk.beats)):
+        if out.counts[MADE] >= out.counts[ROOM]:
+            break
         came = NONE
         if beat < len(chunk.beats) and (i == len(chunk.rank) or chunk.beats[beat, 0] < chunk.rank[i]):
             rank, now = chunk.beats[beat, 0], chunk.beats[beat, 1]
@@ -390,13 +403,17 @@ def relate(rows: Rows, out: Output, policy: Policy, chunk: Input) -> bool:
         else:
             if needs_table(rows, chunk, i):
                 out.counts[BEAT], out.counts[ROW] = beat, i
-                return False
+                return NEEDS_TABLE
             rank, now = chunk.rank[i], np.int64(UNSET)
             came = resolve_row(rows, out, policy, chunk, i)
             i += rows_of_event(chunk, i, rows.keys)
         if policy.kind != KEEP and (came >= 0 or now != UNSET):
-            retain(rows, out, policy, now, came, rank)
-    return True
+            out.counts[LEAVING], out.counts[EDGE] = what_leaves(rows, policy, now, came)
+            out.counts[CAME], out.counts[CAUSE] = came, rank
+    out.counts[BEAT], out.counts[ROW] = beat, i
+    if out.counts[LEAVING] == LEAVE_NONE and i == len(chunk.rank) and beat == len(chunk.beats):
+        return DONE
+    return IS_FULL
 
 
 @kernel

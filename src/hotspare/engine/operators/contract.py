@@ -4,6 +4,10 @@ An operator is built once from the resolved window and the schemas of its inputs
 in the page. It is deterministic, and it does not see where the input was cut: `apply` on a batch, or on its pieces one after
 another, leaves an equal page and gives equal outputs (law Cut). `apply` is called for every batch, also when no input row came,
 because time moves. It never raises because of an event: an event that it cannot take is a `BadEvent`.
+
+What one event or tick causes may be millions of rows, so an operator gives them in parts. One call makes at most three rows for
+each input row and `timeline.extra_rows_max` more. Where that is not all, `Applied.until` says so, and `apply` is called again, with
+empty inputs, before anything new comes.
 """
 
 from __future__ import annotations
@@ -34,10 +38,14 @@ class BadEvent:
 
 @dataclass(slots=True)
 class Applied:
-    """What came of a batch. `bad` rises by rank."""
+    """What came of a batch. `bad` rises by rank.
+
+    `until`: outputs of this rank and of higher ones are still to come; None: nothing is.
+    """
 
     chunk: Chunk
     bad: list[BadEvent] = field(default_factory=list)
+    until: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,8 @@ class Operator(ABC):
 
     @abstractmethod
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
-        """Take one chunk per input (for a source window: the events of its topic), in the order of the resolved inputs.
+        """Take one chunk per input (for a source window: the events of its topic), in the order of the resolved inputs, and the
+        heartbeats of `timeline`: inputs hold all rows that come before the last of these.
 
         Input chunks are not written to; the output may share their arrays.
         """

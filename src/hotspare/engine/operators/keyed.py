@@ -60,9 +60,13 @@ def row_time(chunk: Chunk, schema: Schema, retention: Retention | None) -> RowTi
 def apply_relation(
     relation: Relation, chunk: Chunk, timeline: Timeline, schema: Schema, retention: Retention | None, strings: StringTable
 ) -> Applied:
-    """Resolve a chunk of the relation's own schema: what a keyed source or copy window does."""
-    change = relation.change(chunk, timeline, row_time(chunk, schema, retention))
-    return Applied(change.chunk, refusals(change, chunk, schema, strings))
+    """Resolve a chunk of the relation's own schema, or go on with an earlier one: what a keyed source or copy window does."""
+    rows_max = 3 * len(chunk) + timeline.extra_rows_max
+    if relation.is_done:
+        change = relation.change(chunk, timeline, row_time(chunk, schema, retention), rows_max)
+    else:
+        change = relation.go_on(rows_max)
+    return Applied(change.chunk, refusals(change, change.given, schema, strings), change.until)
 
 
 def refusals(done: Change | Resolution, chunk: Chunk, schema: Schema, strings: StringTable) -> list[BadEvent]:
