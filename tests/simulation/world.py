@@ -138,6 +138,7 @@ class World:
             peers=SimulatedPeers(lambda holder, holder_life: self._judge(name, holder, holder_life)),
             codec=self.codec,
             clock_ms=clock,
+            wall_us=lambda: self.now_ms * 1000,
             report=lambda event: self._report(name, event),
             background=jobs.append,
             end_process=self._end_process,

@@ -1,21 +1,22 @@
 """What coordination, bus and store know of a group, as one document with stable keys: what `hotspare status --json` prints.
 
     {"groups": [{"group", "epoch", "active", "successor", "switchover_asked", "lease_left_ms",
-                 "engines": [{"engine", "role", "step", "epoch", "host", "process_id", "address", "is_running", "silent_ms",
-                              "project_hash", "versions", "cpu", "coordination", "ended_because", "held_bytes", "spilled_bytes",
-                              "stalled_ms", "oversized": {STREAM: WHY},
-                              "positions": [{"topic", "partition", "next_offset", "end_offset", "lag"}],
+                 "engines": [{"engine", "role", "role_since_us", "step", "epoch", "host", "process_id", "address", "is_running",
+                              "silent_ms", "project_hash", "versions", "cpu", "coordination", "ended_because", "held_bytes",
+                              "spilled_bytes", "stalled_ms", "oversized": {STREAM: WHY},
+                              "positions": [{"topic", "partition", "next_offset", "end_offset", "lag", "skew_ms"}],
                               "streams": [{"stream", "sequence", "committed", "held", "digest"}]}],
                  "progress": [{"stream", "sequence", "digest", "epoch"}],
                  "newest_snapshot": {"engine", "order", "age_ms"},
                  "snapshots": [{"name", "engine", "status", "order", "bytes_total", "written_time_us"}]}]}
 
 Numbers are numbers; digests are 16 hexadecimal digits; what is not known is null. `lag` counts messages still to be read, `held`
-outputs computed but not known to be committed, `silent_ms` the time since an engine's last word, seen from the group's newest,
-`stalled_ms` for how long an engine's runner has not brought input that is known to be there, `oversized` why a stream waits whose
-next output is larger than its topic takes. `newest_snapshot` is the newest that may be restored, with the engine that took it.
-`switchover_asked` is the engine that a standing request names, "" for any.
-`is_running` is known for engines of this machine only.
+outputs computed but not known to be committed. `skew_ms` is how far the engine's clock is ahead of the bus's in this partition at
+most, negative where it is behind. `role_since_us` is since when it has its role, by this machine's clock; `silent_ms` the time
+since its last word, seen from the group's newest; `stalled_ms` for how long its runner has not brought input that is known to be
+there; `oversized` why a stream waits whose next output is larger than its topic takes. `newest_snapshot` is the newest that may be
+restored, with the engine that took it. `switchover_asked` is the engine that a standing request names, "" for any. `is_running` is
+known for engines of this machine only.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def group_document(sources: GroupSources, group: str) -> Document:
         "successor": leader.successor or None,
         "switchover_asked": sources.coordination.switchover_asked(group),
         "lease_left_ms": leader.lease_left_ms if leader.holder else None,
-        "engines": [{**_engine(member, topics, ends), "silent_ms": newest_ms - member.seen_ms} for member in members],
+        "engines": [{**_engine(member, topics, ends), **_ages(member, newest_ms)} for member in members],
         "progress": _progress(sources.bus, group),
         "newest_snapshot": _newest(snapshots),
         "snapshots": [_snapshot(info) for info in snapshots],
@@ -120,12 +121,20 @@ def _engine(member: Member, topics: Sequence[str], ends: Mapping[tuple[str, int]
         "spilled_bytes": _number(detail.get("spilled_bytes")),
         "stalled_ms": _number(detail.get("stalled_ms")),
         "oversized": _mapping(detail.get("oversized")),
-        "positions": _positions(_mapping(detail.get("positions")), topics, ends),
+        "positions": _positions(member, topics, ends),
         "streams": _streams(member),
     }
 
 
-def _positions(offsets: Mapping[str, Any], topics: Sequence[str], ends: Mapping[tuple[str, int], int]) -> list[Document]:
+def _ages(member: Member, newest_ms: int) -> Document:
+    """What is reckoned from the group's newest word on, which is taken for now."""
+    silent_ms, age_ms = newest_ms - member.seen_ms, _number(member.detail.get("role_age_ms"))
+    since_us = None if age_ms is None else time.time_ns() // 1000 - (silent_ms + age_ms) * 1000
+    return {"silent_ms": silent_ms, "role_since_us": since_us}
+
+
+def _positions(member: Member, topics: Sequence[str], ends: Mapping[tuple[str, int], int]) -> list[Document]:
+    offsets, skews = _mapping(member.detail.get("positions")), _mapping(member.detail.get("skew_ms"))
     found = []
     for key, offset in sorted(offsets.items()):
         index, _, number = key.partition("/")
@@ -134,7 +143,8 @@ def _positions(offsets: Mapping[str, Any], topics: Sequence[str], ends: Mapping[
         topic = topics[int(index)] if int(index) < len(topics) else None
         end = ends.get((topic, int(number))) if topic is not None else None
         lag = None if end is None else max(0, end - offset)
-        found.append({"topic": topic, "partition": int(number), "next_offset": offset, "end_offset": end, "lag": lag})
+        place = {"topic": topic, "partition": int(number), "next_offset": offset, "end_offset": end, "lag": lag}
+        found.append({**place, "skew_ms": skews.get(key)})
     return found
 
 

@@ -68,14 +68,16 @@ def _show(document: Document) -> None:
         if group["switchover_asked"] is not None:
             typer.echo(f"a switch-over to {group['switchover_asked'] or 'any spare'} is asked for")
         print_table(
-            "Engines", ("engine", "role", "epoch", "process", "running", "lag", "held", "held_bytes", "note"), _engines(group)
+            "Engines",
+            ("engine", "role", "since", "epoch", "process", "address", "running", "lag", "held", "held_bytes", "skew_ms", "note"),
+            _engines(group),
         )
         positions = [
-            (e["engine"], *_values(p, "topic partition next_offset end_offset lag"))
+            (e["engine"], *_values(p, "topic partition next_offset end_offset lag skew_ms"))
             for e in group["engines"]
             for p in e["positions"]
         ]
-        print_table("Positions", ("engine", "topic", "partition", "next_offset", "end_offset", "lag"), positions)
+        print_table("Positions", ("engine", "topic", "partition", "next_offset", "end_offset", "lag", "skew_ms"), positions)
         print_table("Output streams", ("engine", "stream", "sequence", "committed", "held", "digest"), _streams(group))
         snapshots = [
             (*_values(s, "name engine status bytes_total"), "" if s["written_time_us"] is None else _time(s["written_time_us"]))
@@ -97,6 +99,7 @@ def _lease(group: Document) -> str:
 def _engines(group: Document) -> list[tuple[Any, ...]]:
     rows = []
     for engine in group["engines"]:
+        skews = [p["skew_ms"] for p in engine["positions"] if p["skew_ms"] is not None]
         lags = [p["lag"] for p in engine["positions"] if p["lag"] is not None]
         held = [s["held"] for s in engine["streams"] if s["held"] is not None]
         running = {True: "yes", False: "no", None: "?"}[engine["is_running"]]
@@ -106,11 +109,14 @@ def _engines(group: Document) -> list[tuple[Any, ...]]:
             (
                 engine["engine"],
                 engine["role"],
+                "" if engine["role_since_us"] is None else _time(engine["role_since_us"]),
                 *_values(engine, "epoch"),
                 process,
+                engine["address"],
                 running,
                 *numbers,
                 *_values(engine, "held_bytes"),
+                max(skews, key=abs, default=""),
                 engine["ended_because"] or _trouble(engine),
             )
         )

@@ -59,7 +59,7 @@ def become_standby(state: GroupState, ports: Ports) -> None:
 def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Table, next_input: NextInput) -> Iterator[None]:
     """Let the core compute a batch and hold its outputs, part by part; yields after each, when what is due may be done. A part, and
     not a living thread, is the sign of life that the lease asks for: one event may cause millions of outputs."""
-    _note_arrivals(state, ports.clock_ms(), decoded)
+    _note_arrivals(state, ports, decoded, next_input)
     for outputs in state.core.parts(decoded):
         _hold(state, ports, outputs)
         state.has_moved, state.stalled_ms = True, 0
@@ -80,16 +80,22 @@ def _hold(state: GroupState, ports: Ports, outputs: Mapping[str, pa.RecordBatch]
     committed.let_go_by_quality(state, ports.clock_ms())
 
 
-def _note_arrivals(state: GroupState, now_ms: int, decoded: pa.RecordBatch | pa.Table) -> None:
+def _note_arrivals(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Table, next_input: NextInput) -> None:
     """Per partition the newest append time that was read, to know which one holds up the merge."""
+    now_ms, read_us = ports.clock_ms(), ports.wall_us()
+    is_news = next_input is NextInput.AWAITED
     if len(state.inbound) == 1:
         state.inbound[0].arrived_ms = now_ms
+        if is_news and decoded.num_rows:
+            state.inbound[0].skew.note(now_ms, read_us, decoded.column("time_us")[-1].as_py())
         return
     columns = {name: decoded.column(name).to_numpy() for name in ("topic", "partition", "time_us", "kind")}
     for inbound in state.inbound:
         own = (columns["topic"] == inbound.topic_index) & (columns["partition"] == inbound.partition.number)
         if own.any():
             _note_arrival(inbound, now_ms, columns["time_us"][own], columns["kind"][own])
+            if is_news:
+                inbound.skew.note(now_ms, read_us, int(columns["time_us"][own][-1]))
 
 
 def _note_arrival(inbound: InboundState, now_ms: int, times_us: np.ndarray, kinds: np.ndarray) -> None:

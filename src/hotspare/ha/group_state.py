@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from hotspare.bus.contract import Partition, Producer, Progress
 from hotspare.coordination.contract import Leader, Member
 from hotspare.engine.batch import NextInput
+from hotspare.ha.clock_skew import ClockSkew
 from hotspare.ha.commit_budget import CommitBudget
 from hotspare.ha.core import Core
 from hotspare.ha.held import HeldOutputs
@@ -41,6 +42,7 @@ class InboundState:
     ticked_ms: int = LONG_AGO_MS
     ticked_offset: int = -1
     """Of the newest tick that this engine appended."""
+    skew: ClockSkew = field(default_factory=ClockSkew)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ class GroupState:
     inbound: list[InboundState]
     qualities: Qualities = field(default_factory=lambda: Qualities({}))
     role: Role = Role.JOINING
+    role_since_ms: int = 0
     step: Step = Step.NONE
     step_ms: int = LONG_AGO_MS
     """When the promotion began, or came on by a step."""

@@ -17,12 +17,14 @@ _POSITIONS = "positions"
 _CONFIRMED = "snapshot_confirmed"
 
 
-def member_of(state: GroupState) -> Member:
-    """This engine's description now. Every detail is text; structured ones are JSON."""
+def member_of(state: GroupState, now_ms: int) -> Member:
+    """This engine's description at `now_ms`. Every detail is text; structured ones are JSON."""
     held = state.held.streams
     detail = {
         "step": state.step.value,
         "epoch": str(state.epoch),
+        "role_age_ms": str(now_ms - state.role_since_ms),
+        "skew_ms": _json(_skews_ms(state)),
         _POSITIONS: _json({f"{topic}/{number}": offset for (topic, number), offset in state.core.next_offsets.items()}),
         "time_us": str(state.core.time_us),
         "digests": _json({name: f"{digest:016x}" for name, digest in state.core.digests.items()}),
@@ -44,6 +46,12 @@ def member_of(state: GroupState) -> Member:
         first = min(state.differences.values(), key=lambda d: d.stream)
         detail[_DIFFERS] = _json([first.stream, first.sequence, first.digest, first.epoch])
     return replace(state.identity, role=state.role.value, sequences=_sequences(state), detail=detail)
+
+
+def _skews_ms(state: GroupState) -> dict[str, int]:
+    """Per inbound partition by how much this engine's clock is ahead of the bus's, where that is known."""
+    skews = {f"{each.topic_index}/{each.partition.number}": each.skew.ahead_ms for each in state.inbound}
+    return {partition: ahead_ms for partition, ahead_ms in skews.items() if ahead_ms is not None}
 
 
 def _pending_qualities(state: GroupState) -> list[str]:

@@ -92,8 +92,9 @@ def report(state: GroupState, ports: Ports, kind: HaEventKind, sentence: str, **
 
 def move(state: GroupState, ports: Ports, to: Role, reason: Reason, step: Step = Step.NONE) -> None:
     """Change the role by the table of moves."""
-    before = state.role
-    state.role, state.step, state.step_ms = moved(before, to, reason), step, ports.clock_ms()
+    before, now_ms = state.role, ports.clock_ms()
+    state.role, state.role_since_ms = moved(before, to, reason), now_ms
+    state.step, state.step_ms = step, now_ms
     state.oversized.clear()
     state.member_refreshed_ms = LONG_AGO_MS  # tell the others soon
     report(state, ports, HaEventKind.ROLE_CHANGED, f"{before.value} becomes {to.value}: {reason.value}", epoch=state.epoch)
@@ -142,7 +143,7 @@ def _read_leader(_: do.ReadLeader, state: GroupState, ports: Ports) -> None:
 def _campaign(action: do.Campaign, state: GroupState, ports: Ports) -> None:
     settings = state.settings
     before, read_ms = state.leader, state.leader_read_ms
-    epoch = ports.coordination.campaign(state.group, action.expected_epoch, member_of(state), settings.lease_ms)
+    epoch = ports.coordination.campaign(state.group, action.expected_epoch, member_of(state, ports.clock_ms()), settings.lease_ms)
     if epoch is None:
         state.leader = None
         return
@@ -347,7 +348,7 @@ def _read_switchover(_: do.ReadSwitchover, state: GroupState, ports: Ports) -> N
 
 
 def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> None:
-    member = member_of(state)
+    member = member_of(state, ports.clock_ms())
     members = ports.coordination.members(state.group)
     twin = namesake(members, member)
     before, state.namesake = state.namesake, twin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -29,6 +30,10 @@ def _is_never_alive(_: Member) -> bool:
     return False
 
 
+def _wall_us() -> int:
+    return time.time_ns() // 1000
+
+
 def _pause(_: int) -> None:
     """Time passes by itself."""
 
@@ -44,7 +49,8 @@ class Ports:
     `background` runs a job that may take long, now or in another thread, once. `end_process` ends the process that has this id
     and start, if it still is that very one and is stopped; whether it did. `report` must not raise.
     `is_alive`: whether the other process that a member record names is known to run, also frozen; where nothing but this process
-    exists, none does. `pause` lets milliseconds pass while an engine joins. `meanwhile` as `ha.meanwhile` has it.
+    exists, none does. `pause` lets milliseconds pass while an engine joins.
+    `wall_us` is this machine's time of day, for people only. `meanwhile` as `ha.meanwhile` has it.
     `read_every_ms` sets how long there is at least from one read of the bus to the next, where little comes; it must not block.
     """
 
@@ -59,5 +65,6 @@ class Ports:
     end_process: Callable[[int, int], bool]
     is_alive: Callable[[Member], bool] = _is_never_alive
     pause: Callable[[int], None] = _pause
+    wall_us: Callable[[], int] = _wall_us
     meanwhile: Callable[[Callable[[], bool], int], AbstractContextManager[None]] = meanwhile
     read_every_ms: Callable[[int], None] = _reads_anyway

@@ -43,6 +43,8 @@ def member(engine: str, role: str, process_id: int, space: str = "") -> Member:
         "step": "none",
         "epoch": "3",
         "positions": json.dumps({"0/0": 4}),
+        "skew_ms": json.dumps({"0/0": -30}),
+        "role_age_ms": "5000",
         "held": json.dumps({STREAM: 2}),
         "committed": json.dumps({STREAM: 7}),
         "digests": json.dumps({STREAM: "00000000000000ff"}),
@@ -112,7 +114,10 @@ def test_the_document_has_every_fact_under_its_key(sources: GroupSources) -> Non
         "successor": None,
     }
     first, second = group["engines"]
-    assert first["positions"] == [{"topic": INBOUND.topic, "partition": 0, "next_offset": 4, "end_offset": 6, "lag": 2}]
+    place = {"topic": INBOUND.topic, "partition": 0, "next_offset": 4, "end_offset": 6, "lag": 2}
+    assert first["positions"] == [{**place, "skew_ms": -30}]
+    assert abs(time.time() - 5 - first["role_since_us"] / 1_000_000) < 60
+    assert first["address"] == "127.0.0.1:1"
     assert first["streams"] == [{"stream": STREAM, "sequence": 9, "committed": 7, "held": 2, "digest": "00000000000000ff"}]
     assert (first["role"], first["is_running"], second["is_running"]) == ("active", True, False)
     assert (first["held_bytes"], first["ended_because"], first["epoch"]) == (640, None, 3)
@@ -141,7 +146,15 @@ def test_status_and_topics_as_commands(bus_url: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["groups"][0]["group"] == GROUP
     table = hotspare("status", "--bus", bus_url).stdout
-    for text in ("group p.shop: epoch 1, active e1", INBOUND.topic, "00000000000000ff", "confirmed", "standby"):
+    for text in (
+        "group p.shop: epoch 1, active e1",
+        INBOUND.topic,
+        "00000000000000ff",
+        "confirmed",
+        "standby",
+        "127.0.0.1:1",
+        "-30",
+    ):
         assert text in table
     topics = json.loads(hotspare("topics", "--bus", bus_url, "--prefix", "p.", "--json").stdout)["topics"]
     assert [(t["topic"], t["kind"], t["begin_offset"], t["end_offset"]) for t in topics] == [
