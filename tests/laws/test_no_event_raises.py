@@ -83,6 +83,8 @@ def told(asked: Asked, columns: Mapping[str, pa.Array], begin: int, end: int) ->
     assert isinstance(values, pa.Array) and values.type == expression.tree.type.arrow, f"{asked.what}: {values.type}"
     assert len(values) == end - begin, f"{asked.what}: {len(values)} values of {end - begin} rows"
     failed = [failure.row for failure in failures]
+    unforeseen = [failure.message for failure in failures if "cannot be computed" in failure.message]
+    assert not unforeseen, unforeseen
     assert failed == sorted(set(failed)) and not any(values[row].is_valid for row in failed), asked.what
     return bits(values), [(f.row, str(f.reason), f.message) for f in failures]
 

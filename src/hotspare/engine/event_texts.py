@@ -13,18 +13,24 @@ from hotspare.engine.letters import opcode_letters
 from hotspare.model.types import FieldType, Schema
 
 
-def event_texts(schema: Schema, opcode: UInt8s, columns: Sequence[pa.Array]) -> list[str]:
-    """One text per event, of at most BAD_TEXT_LENGTH_MAX characters. Dates and stamps are numbers, blobs hexadecimal."""
-    parts = [opcode_letters(opcode).to_pylist()]
+def event_texts(schema: Schema, opcode: UInt8s, columns: Sequence[pa.Array]) -> pa.Array:
+    """One string per event, of at most BAD_TEXT_LENGTH_MAX characters. Dates and stamps are numbers, blobs hexadecimal."""
+    parts = [opcode_letters(opcode)]
     parts += [_shown(column, field.type) for column, field in zip(columns, schema.fields, strict=True)]
-    return [",".join(row)[:BAD_TEXT_LENGTH_MAX] for row in zip(*parts, strict=True)]
+    joined = pc.binary_join_element_wise(*parts, ",", null_handling="replace", null_replacement="")
+    longest = pc.max(pc.binary_length(joined)).as_py() or 0
+    return joined if longest <= BAD_TEXT_LENGTH_MAX else pc.utf8_slice_codeunits(joined, 0, BAD_TEXT_LENGTH_MAX)
 
 
-def _shown(column: pa.Array, type_: FieldType) -> list[str]:
+def _shown(column: pa.Array, type_: FieldType) -> pa.Array:
     if type_ in (FieldType.DATE, FieldType.STAMP):
-        column = column.cast(pa.int64())
-    elif type_ is FieldType.STRING:
-        column = pc.utf8_slice_codeunits(column, 0, BAD_TEXT_LENGTH_MAX)
-    elif type_ is FieldType.BLOB:
-        column = pc.binary_slice(column, 0, BAD_TEXT_LENGTH_MAX)
-    return ["" if value is None else value.hex() if isinstance(value, bytes) else str(value) for value in column.to_pylist()]
+        return column.cast(pa.int64()).cast(pa.string())
+    if type_ is FieldType.STRING:
+        return pc.utf8_slice_codeunits(column, 0, BAD_TEXT_LENGTH_MAX)
+    if type_ is FieldType.BLOB:
+        values = pc.binary_slice(column, 0, BAD_TEXT_LENGTH_MAX).to_pylist()
+        return pa.array([None if value is None else value.hex() for value in values], pa.string())
+    text = column.cast(pa.string())
+    if type_ is FieldType.DOUBLE:
+        return pc.if_else(pc.match_substring_regex(text, "^-?[0-9]+$"), pc.binary_join_element_wise(text, ".0", ""), text)
+    return text

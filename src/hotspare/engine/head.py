@@ -26,6 +26,7 @@ from hotspare.engine.codec.csv_decode import CsvOptions, DecodedRows, decode_row
 from hotspare.engine.codec.csv_split import BadRow, RowReason
 from hotspare.engine.codec.json_decode import decode_json
 from hotspare.engine.elementwise import Rows
+from hotspare.engine.refusals import BadRows
 from hotspare.engine.stateless import Chain
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
@@ -114,7 +115,8 @@ class Head:
     def _assembled(self, raw: pa.RecordBatch, pieces: list[_Piece]) -> pa.RecordBatch:
         message = np.concatenate([np.empty(0, np.int64), *(p.message for p in pieces)])
         index = np.concatenate([np.empty(0, np.int32), *(p.index for p in pieces)])
-        order = None if len(pieces) < 2 else np.lexsort((index, message))
+        is_in_order = len(pieces) < 2 and all(piece.kind is not RowKind.BAD for piece in pieces)
+        order = None if is_in_order else np.lexsort((index, message))
         if order is not None:
             message, index = message[order], index[order]
         where = None if _is_all(message, raw.num_rows) else pa.array(message)
@@ -166,10 +168,9 @@ def _decoded(
         found, refused = _by_format(head, int(number), chosen)
         events += [_with_plain_keys(_renumbered(e, rows), head.schema) for e in found]
         bad += [BadRow(int(rows[b.message]), b.index, b.reason, b.sentence, b.text) for b in refused]
-    told = [(row, head.window) for row in _without_numbers(bad, events, head.window)]
+    told = [BadRows.of(_without_numbers(bad, events, head.window), head.window)] if bad else []
     if head.chain is None:
-        pieces = [_event_piece(head, topic, rows) for rows in events]
-        return [*pieces, _bad_piece(told)] if told else pieces
+        return [*(_event_piece(head, topic, rows) for rows in events), *map(_bad_piece, told)]
     pieces = []
     for decoded in events:
         passed, refused_by = head.chain.run(decoded)
@@ -177,14 +178,14 @@ def _decoded(
         if len(passed.message):
             pieces.append(_event_piece(head, topic, passed))
         pieces += _dropped(decoded, passed, refused_by)
-    return [*pieces, _bad_piece(told)] if told else pieces
+    return [*pieces, *map(_bad_piece, told)]
 
 
-def _dropped(given: DecodedRows, passed: DecodedRows, bad: list[tuple[BadRow, str]]) -> list[_Piece]:
+def _dropped(given: DecodedRows, passed: DecodedRows, bad: list[BadRows]) -> list[_Piece]:
     """The last rows of messages where the chain dropped them: how far the input is, and its time, does not depend on who drops."""
     last = np.flatnonzero(np.diff(given.message, append=-1) != 0)
     left = [passed.message.astype(np.int64) << 32 | passed.index]
-    left.append(np.array([row.message << 32 | row.index for row, _ in bad], np.int64))
+    left += [rows.message << 32 | rows.index for rows in bad]
     gone = last[~np.isin(given.message[last].astype(np.int64) << 32 | given.index[last], np.concatenate(left))]
     return [_Piece(given.message[gone], given.index[gone], RowKind.DROPPED)] if len(gone) else []
 
@@ -251,11 +252,5 @@ def _event_piece(head: TopicHead, topic: int, rows: DecodedRows) -> _Piece:
     return _Piece(rows.message, rows.index, RowKind.EVENT, rows.opcode, rows.flags, topic, content)
 
 
-def _bad_piece(bad: list[tuple[BadRow, str]]) -> _Piece:
-    """Rows with the windows that refused them."""
-    bad = sorted(bad, key=lambda pair: (pair[0].message, pair[0].index))
-    texts = [(str(row.reason), row.sentence, row.text, window) for row, window in bad]
-    columns = [pa.array(column, pa.string()) for column in zip(*texts, strict=True)]
-    content = pa.StructArray.from_arrays(columns, fields=list(BAD_TYPE))
-    message, index = np.array([row.message for row, _ in bad], np.int64), np.array([row.index for row, _ in bad], np.int32)
-    return _Piece(message, index, RowKind.BAD, content=content)
+def _bad_piece(bad: BadRows) -> _Piece:
+    return _Piece(bad.message, bad.index.astype(np.int32), RowKind.BAD, content=bad.content)

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.engine.batch import output_schema
-from hotspare.engine.chunk import Chunk, Int64s
+from hotspare.engine.chunk import Chunk
 from hotspare.engine.kernels.outputs import Positions, number_outputs
 from hotspare.engine.lanes import CODED, to_arrow_columns
-from hotspare.engine.operators.contract import BadEvent
 from hotspare.engine.plan import BAD_SCHEMA
+from hotspare.engine.refusals import BadEvents
 from hotspare.engine.state import OutputId, StreamState
 from hotspare.engine.strings import StringTable
 from hotspare.model.events import Flag, Opcode
@@ -59,18 +59,11 @@ def _first_ordinal(last: OutputId | None, positions: Positions, rank: int) -> in
     return last.ordinal + 1 if here == (last.topic, last.partition, last.offset, last.index) else 0
 
 
-def bad_chunk(bad: list[tuple[BadEvent, str]], strings: StringTable) -> Chunk:
+def bad_chunk(bad: BadEvents, strings: StringTable) -> Chunk:
     """Bad events with their windows, in order of rank, as a chunk of BAD_SCHEMA."""
-    columns = (
-        [event.reason for event, _ in bad],
-        [event.message for event, _ in bad],
-        [event.text for event, _ in bad],
-        [window for _, window in bad],
-    )
     lanes = np.empty((len(bad), len(BAD_SCHEMA)), np.int64)
-    for i, values in enumerate(columns):
-        lanes[:, i], _ = strings.intern(pa.array([str(v) for v in values], pa.string()))
-    rank: Int64s = np.array([event.rank for event, _ in bad], np.int64)
+    for i, column in enumerate(bad.columns):
+        lanes[:, i], _ = strings.intern(column)
     opcode = np.full(len(bad), Opcode.INSERT, np.uint8)
     flags = np.full(len(bad), Flag.NORMAL, np.uint8)
-    return Chunk(rank, opcode, flags, lanes, np.ones(lanes.shape, np.bool_))
+    return Chunk(bad.rank, opcode, flags, lanes, np.ones(lanes.shape, np.bool_))

@@ -21,28 +21,19 @@ import pyarrow as pa
 from hotspare.engine.bad_reasons import BadReason
 from hotspare.engine.chunk import Bools, UInt8s
 from hotspare.engine.codec.csv_decode import DecodedRows
-from hotspare.engine.codec.csv_split import BadRow
 from hotspare.engine.elementwise import true_rows
 from hotspare.engine.event_texts import event_texts
 from hotspare.engine.expressions.checking import COUNTER_FIELD
 from hotspare.engine.expressions.compiled import EVENT_FIELDS, FLAGS_FIELD, OPCODE_FIELD, CompiledExpression
-from hotspare.engine.expressions.frame import Failure
+from hotspare.engine.expressions.frame import Failures
 from hotspare.engine.expressions.windows import Assignments
 from hotspare.engine.letters import flag_letters, opcode_letters
+from hotspare.engine.refusals import NOTHING_REFUSED, BadRows, Refusals, bad_content
 from hotspare.model.events import Opcode
 from hotspare.model.project import AcceptedOpcodes
 from hotspare.model.types import Schema
 
 DELETES = (Opcode.DELETE, Opcode.SAFE_DELETE)
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """An event that cannot be taken: its row, a reason code and a sentence."""
-
-    row: int
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +45,7 @@ class Evaluation:
 
     passes: Bools
     computed: Mapping[int, pa.Array]
-    refused: tuple[Refused, ...]
+    refused: Refusals
 
 
 class Work(ABC):
@@ -98,7 +89,7 @@ class Selection(Work):
         values, failures = self.condition.evaluate(columns, len(opcode))
         passes = np.zeros(len(opcode), np.bool_)
         passes[true_rows(values)] = True
-        return Evaluation(passes, {}, _reported({failure.row: failure for failure in failures}, opcode))
+        return Evaluation(passes, {}, _reported([failures], opcode))
 
 
 @dataclass(frozen=True)
@@ -122,19 +113,25 @@ class Projection(Work):
 
     def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
         computed: dict[int, pa.Array] = {}
-        first: dict[int, Failure] = {}
+        failed: list[Failures] = []
+        passes = np.ones(len(opcode), np.bool_)
         for i, output in self._computed:
             computed[i], failures = output.evaluate(columns, len(opcode))
-            for failure in failures:
-                first.setdefault(failure.row, failure)
-        passes = np.ones(len(opcode), np.bool_)
-        passes[list(first)] = False
-        return Evaluation(passes, computed, _reported(first, opcode))
+            passes[failures.rows] = False
+            failed.append(failures)
+        return Evaluation(passes, computed, _reported(failed, opcode))
 
 
-def _reported(failures: Mapping[int, Failure], opcode: UInt8s) -> tuple[Refused, ...]:
-    rows = [row for row in sorted(failures) if opcode[row] not in DELETES]
-    return tuple(Refused(row, str(failures[row].reason), failures[row].message) for row in rows)
+def _reported(failed: Sequence[Failures], opcode: UInt8s) -> Refusals:
+    """The first failure of each row, but for deletes."""
+    if not any(map(len, failed)):
+        return NOTHING_REFUSED
+    shift = np.cumsum([0, *(len(failures.causes) for failures in failed)])
+    rows = np.concatenate([failures.rows for failures in failed])
+    cause = np.concatenate([failures.cause + at for failures, at in zip(failed, shift, strict=False)])
+    rows, first = np.unique(rows, return_index=True)
+    counts = ~np.isin(opcode[rows], DELETES)
+    return Refusals.of(rows[counts], cause[first][counts], [each for failures in failed for each in failures.causes])
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +140,15 @@ class Admission:
 
     accepts: AcceptedOpcodes
 
-    def refused(self, opcode: UInt8s, keyless: Bools) -> tuple[Refused, ...]:
+    def refused(self, opcode: UInt8s, keyless: Bools) -> Refusals:
         """`keyless`: events with a key field that is null, where that is a reason."""
         if self.accepts is AcceptedOpcodes.INSERT_ONLY:
             wrong, reason = opcode != Opcode.INSERT, BadReason.NOT_INSERT
         else:
             wrong, reason = opcode == Opcode.UPDATE_BLOCK, BadReason.OPCODE
-        rows = np.flatnonzero(wrong | keyless).tolist()
-        reasons = [reason if wrong[row] else BadReason.NULL_KEY for row in rows]
-        return tuple(Refused(row, str(why), why.sentence) for row, why in zip(rows, reasons, strict=True))
+        rows = np.flatnonzero(wrong | keyless)
+        causes = [(each, each.sentence) for each in (reason, BadReason.NULL_KEY)]
+        return Refusals.of(rows, (~wrong[rows]).astype(np.int64), causes)
 
 
 @dataclass(frozen=True)
@@ -162,19 +159,19 @@ class HeadWindow:
     given: Schema
     work: Work | Admission
 
-    def run(self, rows: DecodedRows, bad: list[tuple[BadRow, str]]) -> DecodedRows:
+    def run(self, rows: DecodedRows, bad: list[BadRows]) -> DecodedRows:
         """What comes out. Events that are refused are added to `bad`, with the name of the window."""
         if isinstance(self.work, Admission):
             refused = self.work.refused(rows.opcode, self._keyless(rows))
             passes = np.ones(len(rows.opcode), np.bool_)
-            passes[[each.row for each in refused]] = False
+            passes[refused.rows] = False
             columns = rows.columns
         else:
             done = self.work.evaluate(self._named(rows, self.work.fields), rows.opcode)
             refused, passes = done.refused, done.passes
             columns = [rows.columns[at] if at >= 0 else done.computed[i] for i, at in enumerate(self.work.picks)]
-        if refused:
-            bad += self._bad_rows(rows, refused)
+        if len(refused):
+            bad.append(self._bad_rows(rows, refused))
         if passes.all():
             return DecodedRows(rows.message, rows.index, rows.opcode, rows.flags, columns)
         kept = [column.filter(pa.array(passes)) for column in columns]
@@ -191,14 +188,11 @@ class HeadWindow:
         columns = {name: rows.columns[self.given.index[name]] for name in names if name in self.given.index}
         return columns | event_columns(names, self.given, rows.opcode, rows.flags)
 
-    def _bad_rows(self, rows: DecodedRows, refused: Sequence[Refused]) -> list[tuple[BadRow, str]]:
-        places = np.array([each.row for each in refused], np.int64)
-        texts = event_texts(self.given, rows.opcode[places], [column.take(pa.array(places)) for column in rows.columns])
-        found = []
-        for each, text in zip(refused, texts, strict=True):
-            row = BadRow(int(rows.message[each.row]), int(rows.index[each.row]), each.reason, each.message, text)
-            found.append((row, self.window))
-        return found
+    def _bad_rows(self, rows: DecodedRows, refused: Refusals) -> BadRows:
+        places, at = pa.array(refused.rows), refused.rows
+        texts = event_texts(self.given, rows.opcode[at], [column.take(places) for column in rows.columns])
+        content = bad_content(refused.reason, refused.message, texts, self.window)
+        return BadRows(rows.message[at], rows.index[at].astype(np.int64), content)
 
 
 def event_columns(names: Sequence[str], given: Schema, opcode: UInt8s, flags: UInt8s) -> dict[str, pa.Array]:
@@ -218,9 +212,9 @@ class Chain:
     windows: tuple[HeadWindow, ...]
     schema: Schema
 
-    def run(self, rows: DecodedRows) -> tuple[DecodedRows, list[tuple[BadRow, str]]]:
-        """What comes out, and the events that a window could not take, with its name. Elementwise."""
-        bad: list[tuple[BadRow, str]] = []
+    def run(self, rows: DecodedRows) -> tuple[DecodedRows, list[BadRows]]:
+        """What comes out, and the events that a window could not take. Elementwise."""
+        bad: list[BadRows] = []
         for window in self.windows:
             rows = window.run(rows, bad)
         return rows, bad

@@ -9,22 +9,20 @@ several the last goes on. Heartbeats come to a window when its input has put out
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hotspare.engine.batch import BAD_STREAM, TRACE_PREFIX, RowKind
 from hotspare.engine.chunk import EXTRA_ROWS_MAX, Chunk, Int64s, Timeline, UInt8s
 from hotspare.engine.kernels.outputs import Positions, due_heartbeats, first_disorder
 from hotspare.engine.lanes import to_lanes
-from hotspare.engine.operators.contract import BadEvent
 from hotspare.engine.outputs import bad_chunk, number_and_write
 from hotspare.engine.plan import BAD_SCHEMA, Plan
+from hotspare.engine.refusals import NO_BAD_EVENTS, BadEvents
 from hotspare.engine.state import NO_TIME, PartitionKey, Passed, State, StreamState
 from hotspare.engine.strings import StringTable
 from hotspare.errors import PositionOrder
@@ -135,15 +133,6 @@ def _events(batch: pa.RecordBatch, door: Door, topic: int, schema: Schema, strin
     return Chunk(rank, door.opcode[rank], door.flags[rank], lanes, valid)
 
 
-@dataclass(frozen=True, slots=True)
-class _Refused:
-    """A bad event of a window, which is the plan's node of that number; -1 is the head, which comes before all windows."""
-
-    event: BadEvent
-    node: int
-    window: str
-
-
 class _Work:
     """One batch on its way through the windows."""
 
@@ -161,14 +150,14 @@ class _Work:
         """The node was given all that comes of lower ranks."""
         self._until = [0] * count
         """The node has put out all that comes of lower ranks."""
-        self._refused = _bad_rows(batch, door)
-        """What is not put out yet."""
+        self._refused = [_bad_rows(batch, door)] + [NO_BAD_EVENTS] * count
+        """What is not put out yet: of the head, and then of each node."""
 
     @property
     def is_done(self) -> bool:
         return self._has_begun and not any(self._has_more)
 
-    def next_part(self) -> tuple[list[Chunk | None], list[_Refused]]:
+    def next_part(self) -> tuple[list[Chunk | None], BadEvents]:
         """Output chunk of each node (None: nothing), and bad events by rank."""
         chunks: list[Chunk | None] = [None] * len(self._plan.nodes)
         for i in range(max((i for i, more in enumerate(self._has_more) if more), default=0), len(chunks)):
@@ -194,7 +183,8 @@ class _Work:
         self._given[i] = until
         self._has_more[i] = applied.until is not None
         self._until[i] = until if applied.until is None else applied.until
-        self._refused += [_Refused(event, i, str(node.operator.id)) for event in applied.bad]
+        if len(applied.bad):
+            self._refused[i + 1] += applied.bad.of_window(str(node.operator.id))
         return applied.chunk
 
     def _beats(self, since: int, until: int) -> Timeline:
@@ -204,38 +194,34 @@ class _Work:
             beats = beats[slice(*np.searchsorted(beats, (since, until)))]
         return Timeline(self._timeline.time_us, beats, self._extra_rows_max)
 
-    def _take_refused(self) -> list[_Refused]:
+    def _take_refused(self) -> BadEvents:
         """Bad events of those ranks of which no window can refuse anything any more: by rank, and then by window."""
         until = min(self._until, default=0)
-        self._refused.sort(key=lambda refused: (refused.event.rank, refused.node))
-        count = bisect_left(self._refused, until, key=lambda refused: refused.event.rank)
-        taken, self._refused = self._refused[:count], self._refused[count:]
-        return taken
+        taken = NO_BAD_EVENTS
+        for at, bad in enumerate(self._refused):
+            count = int(np.searchsorted(bad.rank, until))
+            taken += bad.slice(0, count)
+            self._refused[at] = bad.slice(count, len(bad))
+        return taken.by_rank()
 
 
-def _bad_rows(batch: pa.RecordBatch, door: Door) -> list[_Refused]:
-    """What the head refused."""
+def _bad_rows(batch: pa.RecordBatch, door: Door) -> BadEvents:
+    """What the head could not decode or refused."""
     rank = np.flatnonzero(door.kind == RowKind.BAD)
     if len(rank) == 0:
-        return []
-    rows = pc.take(batch.column("bad"), pa.array(rank)).to_pylist()
-    return [
-        _Refused(BadEvent(at, str(row["reason"]), str(row["message"]), str(row["text"])), -1, str(row["window"]))
-        for at, row in zip(rank.tolist(), rows, strict=True)
-    ]
+        return NO_BAD_EVENTS
+    return BadEvents(rank, tuple(batch.column("bad").take(pa.array(rank)).flatten()))
 
 
-def _write(
-    plan: Plan, state: State, positions: Positions, chunks: list[Chunk | None], refused: list[_Refused]
-) -> dict[str, pa.RecordBatch]:
+def _write(plan: Plan, state: State, positions: Positions, chunks: list[Chunk | None], bad: BadEvents) -> dict[str, pa.RecordBatch]:
     outputs: dict[str, pa.RecordBatch] = {}
     for name, i in plan.streams:
         chunk = chunks[i]
         if chunk is not None and len(chunk):
             schema = plan.nodes[i].operator.schema
             outputs[name] = number_and_write(chunk, schema, positions, state.streams[name], state.strings)
-    if refused:
-        chunk = bad_chunk([(each.event, each.window) for each in refused], state.strings)
+    if len(bad):
+        chunk = bad_chunk(bad, state.strings)
         outputs[BAD_STREAM] = number_and_write(chunk, BAD_SCHEMA, positions, state.streams[BAD_STREAM], state.strings)
     for i in plan.traced:
         chunk, operator = chunks[i], plan.nodes[i].operator

@@ -61,7 +61,7 @@ def ran(form: str, text: str, type_: str, rows: list[str]) -> tuple[list[str], l
         (YAML, "concat_ws('-', s, u)", "string", "i,n,2,1,,,,,", '""'),
         (XML, "if(m, 1, 0)", "int64", "i,n,2,1,a,b,,,0.5", "1"),
         (XML, "if(m, 1, 0)", "int64", "i,n,2,1,a,b,,,0", "0"),
-        (XML, "ESP_OPCODE", "string", "d,n,2,1,a,b,,,", "D"),
+        (XML, "ESP_OPCODE", "string", "i,n,2,1,a,b,,,", "I"),
         (XML, "ESP_FLAGS", "string", "i,n,2,1,a,b,,,", "N"),
         (XML, "d + m", "money", "i,n,2,1,a,b,,100,0.5", "100.5000"),
         (XML, "t - m", "money", "i,n,2,1,a,b,7,,0.5", "6.5000"),
@@ -87,7 +87,7 @@ def test_a_hard_event_has_a_value(form: str, text: str, type_: str, row: str, va
     ],
 )
 def test_a_hard_event_is_a_bad_event(form: str, text: str, type_: str, row: str, sentence: str) -> None:
-    values, bad = ran(form, text, type_, [GOOD, row or GOOD, GOOD.replace("i,n,1,", "i,n,3,")])
+    values, bad = ran(form, text, type_, [GOOD, row or GOOD.replace("i,n,1,", "i,n,2,"), GOOD.replace("i,n,1,", "i,n,3,")])
     assert len(values) + len(bad) == 3
     assert bad and all(sentence in each for each in bad)
 

@@ -54,7 +54,7 @@ def test_columns() -> None:
     assert valid.tolist() == [[True, False], [False, True]]
     assert lanes.view(np.float64)[1, 1] == 1.5
     columns = to_arrow_columns(lanes, valid, schema, strings)
-    assert event_texts(schema, np.array([1, 3], np.uint8), columns) == ["I,a,", "P,,1.5"]
+    assert event_texts(schema, np.array([1, 3], np.uint8), columns).to_pylist() == ["I,a,", "P,,1.5"]
 
 
 def test_texts_of_events() -> None:
@@ -64,9 +64,8 @@ def test_texts_of_events() -> None:
     values.append(pa.array([decimal.Decimal("1.5"), None], ARROW_TYPE[FieldType.MONEY]))
     types = (FieldType.INT64, FieldType.DOUBLE, FieldType.STRING, FieldType.BLOB, FieldType.DATE, FieldType.STAMP, FieldType.MONEY)
     schema = Schema(tuple(Field(f"f{i}", type_) for i, type_ in enumerate(types)))
-    first, second = event_texts(schema, np.array([4, 6], np.uint8), values)
+    first, second = event_texts(schema, np.array([4, 6], np.uint8), values).to_pylist()
     assert (len(first), second) == (BAD_TEXT_LENGTH_MAX, "UB,,-0.0,,,,,")
-    (short,) = event_texts(
-        schema, np.array([4], np.uint8), [value.slice(0, 1) if i != 2 else pa.array(["a,b"]) for i, value in enumerate(values)]
-    )
+    fields = [value.slice(0, 1) if i != 2 else pa.array(["a,b"]) for i, value in enumerate(values)]
+    (short,) = event_texts(schema, np.array([4], np.uint8), fields).to_pylist()
     assert short == "D,1,2.5,a,b,00ff,5,5,1.5000"

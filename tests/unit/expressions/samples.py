@@ -63,7 +63,7 @@ def evaluated(
     text: str, dialect: Dialect, target: FieldType, columns: Mapping[str, pa.Array] = ONE_ROW
 ) -> tuple[list[object], list[Failure]]:
     values, failures = compiled(text, dialect, target).evaluate(columns, len(columns["a"]))
-    return values.to_pylist(), failures
+    return values.to_pylist(), list(failures)
 
 
 def value_of(text: str, dialect: Dialect, target: FieldType, columns: Mapping[str, pa.Array] = ONE_ROW) -> object:

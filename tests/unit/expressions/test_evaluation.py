@@ -148,7 +148,7 @@ def test_narrowing_drops_the_fraction() -> None:
 def test_nan_is_the_greatest_and_null_is_unknown(text: str, expected: list[bool | None]) -> None:
     columns = rows_of(*[(1, 1, x, "", 0, 0, "0") for x in (1.5, None, float("nan"))])
     values, failures = condition(text, SQL).evaluate(columns, 3)
-    assert (values.to_pylist(), failures) == (expected, [])
+    assert (values.to_pylist(), list(failures)) == (expected, [])
 
 
 def test_opcode_and_flags_are_visible() -> None:

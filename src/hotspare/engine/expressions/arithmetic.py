@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.expressions.frame import Frame, Value
+from hotspare.engine.chunk import Int64s
+from hotspare.engine.elementwise import Rows
+from hotspare.engine.expressions.frame import FailureReason, Frame, Value
 from hotspare.engine.expressions.function import (
     DOUBLE,
     INT32,
@@ -34,16 +38,45 @@ _DIGITS = {INT32: (0, 10), INT64: (0, 19), MONEY: (4, 14)}
 _DOUBLE_EXPONENT_MAX = 308
 
 
-def _checked(kernel: Callable[..., Value], what: str) -> Evaluate:
-    """Integers and money through an overflow-checked kernel; its result is brought back to the call's type."""
+_EXACT: dict[str, tuple[Callable[..., Value], Callable[..., Int64s]]] = {
+    "+": (pc.add_checked, np.add),
+    "binary -": (pc.subtract_checked, np.subtract),
+    "*": (pc.multiply_checked, np.multiply),
+    "-": (pc.negate_checked, np.negative),
+    "abs": (pc.abs_checked, np.absolute),
+}
+"""By operator: a kernel that raises on overflow, and one that computes the same in int64 and wraps."""
+
+
+def _checked(operator: str) -> Evaluate:
+    """Integers and money through a kernel that is checked for overflow; its result is brought back to the call's type."""
+    (kernel, wrapping), what = _EXACT[operator], operator.removeprefix("binary ")
 
     def evaluate(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
         type_ = call.type.arrow
         if call.type is MONEY:
             return frame.attempt(lambda *a: _as_money(kernel(*a)), arguments, f"{what}: the result exceeds money", type_)
-        return frame.attempt(kernel, arguments, f"{what}: the result exceeds {call.type.value}", type_)
+        if call.type is DOUBLE:
+            return kernel(*arguments)
+        wrong = partial(_overflows, wrapping, np.iinfo(type_.to_pandas_dtype()))
+        message = f"{what}: the result exceeds {call.type.value}"
+        return frame.attempt(kernel, arguments, message, type_, FailureReason.EXPRESSION, wrong)
 
     return eager(evaluate)
+
+
+def _overflows(wrapping: Callable[..., Int64s], limit: np.iinfo[np.int64], *arguments: pa.Array) -> Rows:
+    """The rows whose exact result lies outside of the limits. Beyond 2^62 the nearest double of the result tells it, but close to
+    2^63, where the double cannot: there the wrapped result has another sign."""
+    valid = np.logical_and.reduce([a.is_valid().to_numpy(zero_copy_only=False) for a in arguments])
+    given = [a.fill_null(0).to_numpy().astype(np.int64) for a in arguments]
+    near = wrapping(*(a.astype(np.float64) for a in given))
+    with np.errstate(over="ignore"):
+        wrapped = wrapping(*given)
+    close = np.abs(near) >= 2.0**62
+    beyond = (np.abs(near) > 1.5 * 2.0**63) | ((near < 0) != (wrapped < 0))
+    outside = (wrapped < limit.min) | (wrapped > limit.max)
+    return np.flatnonzero(valid & (outside | (close & beyond)))
 
 
 def _as_money(value: Value) -> Value:
@@ -170,9 +203,9 @@ ROW = Fallibility.ROW
 _ONE_DOUBLE = fixed(DOUBLE, DOUBLE)
 
 FUNCTIONS: tuple[Function, ...] = (
-    Function("add", arithmetic(2), _checked(pc.add_checked, "+"), "sum; overflow fails", fallibility=ROW),
-    Function("subtract", arithmetic(2), _checked(pc.subtract_checked, "-"), "difference; overflow fails", fallibility=ROW),
-    Function("multiply", arithmetic(2), _checked(pc.multiply_checked, "*"), "product; overflow fails", fallibility=ROW),
+    Function("add", arithmetic(2), _checked("+"), "sum; overflow fails", fallibility=ROW),
+    Function("subtract", arithmetic(2), _checked("binary -"), "difference; overflow fails", fallibility=ROW),
+    Function("multiply", arithmetic(2), _checked("*"), "product; overflow fails", fallibility=ROW),
     Function(
         "divide",
         fixed(DOUBLE, DOUBLE, DOUBLE),
@@ -183,9 +216,25 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function("div", _whole_rule, eager(_whole_divide), "quotient of integers, truncated, as int64; zero fails", fallibility=ROW),
     Function("mod", _remainder_rule, eager(_remainder), "remainder, sign of the dividend; zero fails", ("mod",), ("mod",), ROW),
-    Function("negate", arithmetic(1), _checked(pc.negate_checked, "-"), "negative; overflow fails", ("negative",), ("neg",), ROW),
+    Function(
+        "negate",
+        arithmetic(1),
+        _checked("-"),
+        "negative; overflow fails",
+        ("negative",),
+        ("neg",),
+        ROW,
+    ),
     Function("positive", arithmetic(1), plain(lambda value: value), "the number itself", ("positive",)),
-    Function("abs", arithmetic(1), _checked(pc.abs_checked, "abs"), "absolute value; overflow fails", ("abs",), ("abs",), ROW),
+    Function(
+        "abs",
+        arithmetic(1),
+        _checked("abs"),
+        "absolute value; overflow fails",
+        ("abs",),
+        ("abs",),
+        ROW,
+    ),
     Function(
         "ceil", _to_whole_rule, _to_whole(pc.ceil, "ceil"), "least int64 not below", ("ceil", "ceiling"), ("ceil", "ceiling"), ROW
     ),

@@ -5,11 +5,11 @@ Names visible in an expression: the fields of the input, and ESP_OPCODE and ESP_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,7 +17,7 @@ from hotspare.engine.elementwise import halved, true_rows, with_nulls
 from hotspare.engine.expressions.checking import COUNTER_FIELD, Checker
 from hotspare.engine.expressions.esp_syntax import parse_esp
 from hotspare.engine.expressions.evaluate import EVALUATOR
-from hotspare.engine.expressions.frame import Failure, FailureReason, Frame
+from hotspare.engine.expressions.frame import FailureReason, Failures, Frame, Ledger
 from hotspare.engine.expressions.spark_syntax import parse_spark
 from hotspare.engine.expressions.tree import (
     TEXT_LENGTH_MAX,
@@ -36,8 +36,6 @@ OPCODE_FIELD, FLAGS_FIELD = "ESP_OPCODE", "ESP_FLAGS"
 EVENT_FIELDS = (OPCODE_FIELD, FLAGS_FIELD)
 VALUE_BYTES_MAX = 1 << 24
 """Limit on the text that an expression makes of one row, in bytes: a message, which holds a whole row, has 64 MiB at most."""
-
-_Failures: TypeAlias = dict[int, tuple[FailureReason, str]]
 
 
 class Counting(Enum):
@@ -61,7 +59,7 @@ class CompiledExpression:
     fields: tuple[str, ...]
     passed_field: str = ""
 
-    def evaluate(self, columns: Mapping[str, pa.Array], length: int) -> tuple[pa.Array, list[Failure]]:
+    def evaluate(self, columns: Mapping[str, pa.Array], length: int) -> tuple[pa.Array, Failures]:
         """Values of type `tree.type.arrow`, one per row, and the rows that failed (null there), rising.
 
         Elementwise: what comes of a row depends on that row alone. No value makes it raise: where a kernel does, or gives another
@@ -70,7 +68,7 @@ class CompiledExpression:
         """
         read = {name: columns[name] for name in self.fields}
 
-        def attempt(begin: int, end: int) -> tuple[pa.Array, _Failures]:
+        def attempt(begin: int, end: int) -> tuple[pa.Array, Ledger | None]:
             rows = read if end - begin == length else {n: c.slice(begin, end - begin) for n, c in read.items()}
             frame = Frame(rows, end - begin)
             values = frame.array(EVALUATOR.value(self.tree, frame))
@@ -78,20 +76,31 @@ class CompiledExpression:
             return with_nulls(values, frame.failed_rows()), frame.failures
 
         pieces: list[pa.Array] = []
-        failed: _Failures = {}
+        failed: list[tuple[int, Ledger]] = []
         for part in halved(attempt, length):
-            values, failures = part.result or (pa.nulls(1, self.tree.type.arrow), {0: _raised(part.error)})
+            values, failures = part.result or (pa.nulls(1, self.tree.type.arrow), _raised(part.error))
             pieces.append(values)
-            failed |= {part.begin + row: why for row, why in failures.items()}
-        said = [
-            Failure(row, reason, f"{self.label}: {message} in {self.text}") for row, (reason, message) in sorted(failed.items())
-        ]
-        return pieces[0] if len(pieces) == 1 else pa.concat_arrays([pa.nulls(0, self.tree.type.arrow), *pieces]), said
+            failed += [(part.begin, failures)] if failures is not None else []
+        whole = pieces[0] if len(pieces) == 1 else pa.concat_arrays([pa.nulls(0, self.tree.type.arrow), *pieces])
+        return whole, self._failures(failed)
+
+    def _failures(self, parts: Sequence[tuple[int, Ledger]]) -> Failures:
+        """Of parts of the rows, each with its begin; the causes say where they belong."""
+        causes = list(dict.fromkeys(cause for _, ledger in parts for cause in ledger.causes))
+        rows, numbers = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for begin, ledger in parts:
+            place = np.array([causes.index(cause) for cause in ledger.causes], np.int64)
+            rows.append(ledger.rows + begin)
+            numbers.append(place[ledger.first[ledger.rows] - 1])
+        said = tuple((reason, f"{self.label}: {message} in {self.text}") for reason, message in causes)
+        return Failures(np.concatenate(rows), np.concatenate(numbers), said)
 
 
-def _raised(error: Exception | None) -> tuple[FailureReason, str]:
-    """By its class alone: what else an error says may differ between engines."""
-    return FailureReason.EXPRESSION, f"the value cannot be computed ({type(error).__name__})"
+def _raised(error: Exception | None) -> Ledger:
+    """One row, which failed. By its class alone: what else an error says may differ between engines."""
+    ledger = Ledger(1)
+    ledger.note(np.zeros(1, np.int64), FailureReason.EXPRESSION, f"the value cannot be computed ({type(error).__name__})")
+    return ledger
 
 
 def _check_sizes(frame: Frame, values: pa.Array) -> None:

@@ -6,7 +6,7 @@ failure of a row, in order of evaluation, is the one reported; so what happens t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -19,6 +19,7 @@ from hotspare.engine.elementwise import Rows, attempt_rows, true_rows, with_null
 Value: TypeAlias = Any
 """A pyarrow Array of as many rows as the frame has, or a Scalar that stands for all of them."""
 Kernel: TypeAlias = Callable[..., Value]
+_NO_ROWS: Rows = np.empty(0, np.int64)
 
 
 class FailureReason(StrEnum):
@@ -35,14 +36,48 @@ class Failure:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Rows that failed, rising, and for each the number of its cause among `causes`. As a sequence: one Failure per row."""
+
+    rows: Rows
+    cause: Rows
+    causes: tuple[tuple[FailureReason, str], ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Failure]:
+        return (Failure(row, *self.causes[cause]) for row, cause in zip(self.rows.tolist(), self.cause.tolist(), strict=True))
+
+
+class Ledger:
+    """Per row of a batch the first failure met: 0 for none, else 1 more than the number of its cause."""
+
+    def __init__(self, length: int) -> None:
+        self.first: Rows = np.zeros(length, np.int64)
+        self.causes: list[tuple[FailureReason, str]] = []
+
+    def note(self, rows: Rows, reason: FailureReason, message: str) -> None:
+        cause = (reason, message)
+        if cause not in self.causes:
+            self.causes.append(cause)
+        self.first[rows[self.first[rows] == 0]] = self.causes.index(cause) + 1
+
+    @property
+    def rows(self) -> Rows:
+        return np.flatnonzero(self.first)
+
+
 class Frame:
     """Columns by name, all of `length` rows, in which a sub-frame of chosen rows can be evaluated on its own."""
 
     def __init__(self, columns: Mapping[str, Value], length: int) -> None:
         self.length = length
-        self.failures: dict[int, tuple[FailureReason, str]] = {}
+        self.failures: Ledger | None = None
         self._columns = columns
         self._rows: Rows | None = None
+        self._whole = self
 
     def column(self, name: str) -> Value:
         array = self._columns[name]
@@ -54,14 +89,17 @@ class Frame:
         """The frame of these rows of this frame; failures go to the same place."""
         frame = Frame(self._columns, len(rows))
         frame._rows = rows if self._rows is None else self._rows[rows]
-        frame.failures = self.failures
+        frame._whole = self._whole
         return frame
 
     def fail(self, rows: Rows, message: str, reason: FailureReason = FailureReason.EXPRESSION) -> None:
         """Mark rows of this frame; a row keeps its first failure."""
-        origin = rows if self._rows is None else self._rows[rows]
-        for row in origin.tolist():
-            self.failures.setdefault(row, (reason, message))
+        if len(rows) == 0:
+            return
+        whole = self._whole
+        if whole.failures is None:
+            whole.failures = Ledger(whole.length)
+        whole.failures.note(rows if self._rows is None else self._rows[rows], reason, message)
 
     def array(self, value: Value) -> Value:
         """The value as an array of this frame's length."""
@@ -79,7 +117,7 @@ class Frame:
 
     def failed_rows(self) -> Rows:
         """Rows of the whole batch that failed so far, rising."""
-        return np.array(sorted(self.failures), np.int64)
+        return _NO_ROWS if self._whole.failures is None else self._whole.failures.rows
 
     def attempt(
         self,
@@ -88,15 +126,19 @@ class Frame:
         message: str,
         type_: pa.DataType,
         reason: FailureReason = FailureReason.EXPRESSION,
+        wrong: Callable[..., Rows] | None = None,
     ) -> Value:
         """`kernel(*arguments)`; rows for which it raises ArrowInvalid fail with `message` and are null.
 
-        The kernel must be elementwise. Bad rows are found by halving, so good batches cost nothing extra.
+        The kernel must be elementwise. Bad rows are found by halving, so good batches cost nothing extra. Where `wrong` tells them
+        from the arguments, as arrays, all at once, each costs no more than a good one.
         """
         try:
             return kernel(*arguments)
         except pa.ArrowInvalid:
             arrays = [self.array(a) for a in arguments]
-        result, bad = attempt_rows(kernel, arrays, type_)
+        known = _NO_ROWS if wrong is None else wrong(*arrays)
+        result, bad = attempt_rows(kernel, [with_nulls(array, known) for array in arrays], type_)
+        self.fail(known, message, reason)
         self.fail(bad, message, reason)
         return result

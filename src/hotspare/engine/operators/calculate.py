@@ -18,12 +18,12 @@ import numpy as np
 from hotspare.engine.changelog import Keys, Opcodes
 from hotspare.engine.chunk import Bools, Chunk, Int64s, Timeline
 from hotspare.engine.kernels.columns import certain_rows, pick_columns
-from hotspare.engine.operators.contract import Applied, BadEvent, BadReason, Input, Operator
+from hotspare.engine.operators.contract import Applied, BadReason, Input, Operator
 from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
 from hotspare.engine.operators.rowwise import GIVEN, ROWS, forgetful, unresolved, whole
 from hotspare.engine.pages import Page
+from hotspare.engine.refusals import NO_BAD_EVENTS, BadEvents, Refusals
 from hotspare.engine.relation import Relation
-from hotspare.engine.stateless import Refused
 from hotspare.engine.strings import StringTable
 from hotspare.engine.summary import All, Basis, Newest
 from hotspare.model.algorithms import SUMMARY_INPUT, SUMMARY_WINDOW_LENGTH
@@ -75,7 +75,7 @@ class CalculateOperator(Operator):
 
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
         (given,) = inputs
-        bad: list[BadEvent] = []
+        bad = NO_BAD_EVENTS
         if self._resolves:
             resolved = cast(Relation, page.parts[GIVEN]).change(given, timeline)
             bad += refusals(resolved, given, self._entry, strings)
@@ -93,14 +93,14 @@ class CalculateOperator(Operator):
             written = self._write(basis, chunk.lanes, chunk.valid, certain, certain, given, strings)
             change = relation.change(chunk, timeline)
             bad += refusals(change, given, self._entry, strings) + written
-            return Applied(change.chunk, sorted(bad, key=lambda event: event.rank))
+            return Applied(change.chunk, bad.by_rank())
         resolution = relation.apply(chunk, timeline)
         rows, slots = resolution.arrived()
         bad += refusals(resolution, given, self._entry, strings)
         if len(rows):
             basis = self._observe(observations, given, rows)
             bad += self._write(basis, relation.lanes, relation.valid, slots, rows, given, strings)
-        return Applied(relation.settle(resolution), sorted(bad, key=lambda event: event.rank))
+        return Applied(relation.settle(resolution), bad.by_rank())
 
     def _certain(self, given: Chunk) -> Int64s | None:
         """The rows that are sure to come, where that can be known before the index is asked; else None."""
@@ -124,9 +124,9 @@ class CalculateOperator(Operator):
 
     def _write(
         self, basis: Basis, lanes: Int64s, valid: Bools, at: Int64s, rows: Int64s, given: Chunk, strings: StringTable
-    ) -> list[BadEvent]:
+    ) -> BadEvents:
         """Write the mapped statistics to `lanes[at]`; report those that do not fit their field."""
-        refused: list[Refused] = []
+        bad = NO_BAD_EVENTS
         for output, column in self._outputs:
             values = basis.statistic(output)
             defined = ~np.isnan(values)
@@ -134,8 +134,10 @@ class CalculateOperator(Operator):
             lanes[at, column] = np.where(fits, lane, 0)
             valid[at, column] = defined & fits
             message = f"{output} does not fit the field {self.schema.fields[column].name}, which is null instead"
-            refused += [Refused(row, BadReason.NUMBER_RANGE, message) for row in rows[~fits].tolist()]
-        return bad_events(refused, given, self._entry, strings)
+            unfit = rows[~fits]
+            refused = Refusals.of(unfit, np.zeros_like(unfit), [(BadReason.NUMBER_RANGE, message)])
+            bad += bad_events(refused, given, self._entry, strings)
+        return bad
 
 
 def _to_lane(values: np.ndarray[tuple[int], np.dtype[np.float64]], type_: FieldType) -> tuple[Int64s, Bools]:

@@ -3,7 +3,7 @@
 An operator is built once from the resolved window and the schemas of its inputs, and is immutable afterwards; all that changes is
 in the page. It is deterministic, and it does not see where the input was cut: `apply` on a batch, or on its pieces one after
 another, leaves an equal page and gives equal outputs (law Cut). `apply` is called for every batch, also when no input row came,
-because time moves. It never raises because of an event: an event that it cannot take is a `BadEvent`.
+because time moves. It never raises because of an event: an event that it cannot take is one of `BadEvents`.
 
 What one event or tick causes may be millions of rows, so an operator gives them in parts. One call makes at most three rows for
 each input row and `timeline.extra_rows_max` more. Where that is not all, `Applied.until` says so, and `apply` is called again, with
@@ -14,26 +14,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hotspare.engine.bad_reasons import BadReason as BadReason
 from hotspare.engine.changelog import Changelog
 from hotspare.engine.chunk import Chunk, Timeline
 from hotspare.engine.pages import Page
+from hotspare.engine.refusals import NO_BAD_EVENTS, BadEvents
 from hotspare.engine.stateless import Admission, Work
 from hotspare.engine.strings import StringTable
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.types import Schema
-
-
-@dataclass(frozen=True, slots=True)
-class BadEvent:
-    """`rank`: row of the batch; `reason`: a BadReason, or a codec's own word; `message`: a sentence; `text`: the event as text."""
-
-    rank: int
-    reason: str
-    message: str
-    text: str
 
 
 @dataclass(slots=True)
@@ -44,7 +35,7 @@ class Applied:
     """
 
     chunk: Chunk
-    bad: list[BadEvent] = field(default_factory=list)
+    bad: BadEvents = NO_BAD_EVENTS
     until: int | None = None
 
 

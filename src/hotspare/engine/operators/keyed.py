@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from hotspare.engine.changelog import Keys
@@ -11,9 +9,9 @@ from hotspare.engine.chunk import Chunk, Timeline
 from hotspare.engine.event_texts import event_texts
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.lanes import coded_columns, to_arrow_columns
-from hotspare.engine.operators.contract import Applied, BadEvent, BadReason
+from hotspare.engine.operators.contract import Applied, BadReason
+from hotspare.engine.refusals import NO_BAD_EVENTS, BadEvents, Refusals
 from hotspare.engine.relation import KEEP_ALL, Change, Relation, Resolution, RowTime, Shape
-from hotspare.engine.stateless import Refused
 from hotspare.engine.strings import StringTable
 from hotspare.model.project import Retention, RetentionKind
 from hotspare.model.types import FieldType, Schema
@@ -31,6 +29,7 @@ _REASON: dict[int, BadReason] = {
     int(k.REFUSED_KEY_EXISTS): BadReason.KEY_EXISTS,
     int(k.REFUSED_KEY_UNKNOWN): BadReason.KEY_UNKNOWN,
 }
+_CAUSES = [(str(_REASON[why]), _REASON[why].sentence) for why in range(len(_REASON))]
 _DATE_UNIT_US = 1_000_000
 EVENT_TIME_US_MAX = 2**61
 """73,000 years: the difference of two such times is no overflow, whatever an event says."""
@@ -69,18 +68,15 @@ def apply_relation(
     return Applied(change.chunk, refusals(change, change.given, schema, strings), change.until)
 
 
-def refusals(done: Change | Resolution, chunk: Chunk, schema: Schema, strings: StringTable) -> list[BadEvent]:
+def refusals(done: Change | Resolution, chunk: Chunk, schema: Schema, strings: StringTable) -> BadEvents:
     """Bad events for the rows of `chunk`, which is of `schema`, that were refused."""
-    reasons = [_REASON[why] for why in done.refused_why.tolist()]
-    refused = [Refused(row, why, why.sentence) for row, why in zip(done.refused_row.tolist(), reasons, strict=True)]
-    return bad_events(refused, chunk, schema, strings)
+    return bad_events(Refusals.of(done.refused_row, done.refused_why, _CAUSES), chunk, schema, strings)
 
 
-def bad_events(refused: Sequence[Refused], chunk: Chunk, schema: Schema, strings: StringTable) -> list[BadEvent]:
+def bad_events(refused: Refusals, chunk: Chunk, schema: Schema, strings: StringTable) -> BadEvents:
     """Bad events for rows of `chunk`, which is of `schema`."""
-    if not refused:
-        return []
-    rows = np.array([each.row for each in refused], np.int64)
+    if not len(refused):
+        return NO_BAD_EVENTS
+    rows = refused.rows
     texts = event_texts(schema, chunk.opcode[rows], to_arrow_columns(chunk.lanes[rows], chunk.valid[rows], schema, strings))
-    ranks = chunk.rank[rows].tolist()
-    return [BadEvent(rank, each.reason, each.message, text) for rank, each, text in zip(ranks, refused, texts, strict=True)]
+    return BadEvents(chunk.rank[rows], (refused.reason, refused.message, texts))

@@ -27,9 +27,10 @@ from hotspare.engine.chunk import Bools, Chunk, Timeline
 from hotspare.engine.expressions.checking import COUNTER_FIELD
 from hotspare.engine.kernels.columns import pick_columns
 from hotspare.engine.lanes import to_arrow, to_lane
-from hotspare.engine.operators.contract import Applied, BadEvent, Input, Operator
+from hotspare.engine.operators.contract import Applied, Input, Operator
 from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
 from hotspare.engine.pages import Page, Part
+from hotspare.engine.refusals import NO_BAD_EVENTS
 from hotspare.engine.relation import Relation
 from hotspare.engine.stateless import DELETES, Admission, Evaluation, Selection, Work, event_columns
 from hotspare.engine.strings import StringTable
@@ -86,7 +87,7 @@ class RowWindow(Operator):
         (chunk,) = inputs
         if not len(chunk):
             return Applied(Chunk.empty(len(self.schema)))
-        bad: list[BadEvent] = []
+        bad = NO_BAD_EVENTS
         if self.indexes.given is not None:
             resolved = cast(Relation, page.parts[GIVEN]).change(chunk, timeline)
             bad += refusals(resolved, chunk, self._given.schema, strings)
@@ -102,7 +103,7 @@ class RowWindow(Operator):
             change = cast(Relation, page.parts[ROWS]).change(asked, timeline)
             bad += refusals(change, _picked(chunk, keeps), self._given.schema, strings)
             made = change.chunk
-        return Applied(made, sorted(bad, key=lambda event: event.rank))
+        return Applied(made, bad.by_rank())
 
     def own_parts(self) -> dict[str, Part]:
         """What the window remembers beside its indexes."""

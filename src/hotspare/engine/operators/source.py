@@ -16,9 +16,10 @@ import xxhash
 from hotspare.engine.changelog import DISTINCT, INSERTS, PUBLISHED
 from hotspare.engine.chunk import Bools, Chunk, Int64s, Timeline
 from hotspare.engine.kernels.columns import identifier_texts
-from hotspare.engine.operators.contract import Applied, BadEvent, Input, Operator
+from hotspare.engine.operators.contract import Applied, Input, Operator
 from hotspare.engine.operators.keyed import apply_relation, bad_events, relation_of
 from hotspare.engine.pages import Counters, Page
+from hotspare.engine.refusals import NO_BAD_EVENTS, BadEvents
 from hotspare.engine.relation import Relation
 from hotspare.engine.stateless import Admission, Work
 from hotspare.engine.strings import StringTable
@@ -66,20 +67,19 @@ class SourceOperator(Operator):
         if not self._keeps:
             return Applied(chunk, bad)
         applied = apply_relation(cast(Relation, page.parts["rows"]), chunk, timeline, self.schema, self._retention, strings)
-        if bad:
-            applied.bad = sorted(bad + applied.bad, key=lambda event: event.rank)
+        applied.bad = (bad + applied.bad).by_rank()
         return applied
 
-    def _admit(self, chunk: Chunk, strings: StringTable) -> tuple[Chunk, list[BadEvent]]:
+    def _admit(self, chunk: Chunk, strings: StringTable) -> tuple[Chunk, BadEvents]:
         """Split off what no source takes. A null key is left to the index where there is one."""
         keyless: Bools = np.zeros(len(chunk), np.bool_)
         if not self._keeps and not self._generates_key:
             keyless = np.logical_not(chunk.valid[:, self._keys].all(axis=1))
         refused = self._admission.refused(chunk.opcode, keyless)
-        if not refused:
-            return chunk, []
+        if not len(refused):
+            return chunk, NO_BAD_EVENTS
         kept = np.ones(len(chunk), np.bool_)
-        kept[[each.row for each in refused]] = False
+        kept[refused.rows] = False
         bad = bad_events(refused, chunk, self.schema, strings)
         return Chunk(chunk.rank[kept], chunk.opcode[kept], chunk.flags[kept], chunk.lanes[kept], chunk.valid[kept]), bad
 

@@ -1,0 +1,76 @@
+"""Refused rows are worked on by columns, as good ones are: the work in Python does not grow with their number."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+import pytest
+
+from hotspare.engine.batch import BAD_STREAM
+from hotspare.engine.head import Head
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import compile_plan
+from hotspare.model.load import load_text
+from tests.unit.head.messages import Message, raw
+
+PROJECT = """
+project: p
+queries:
+  cq:
+    windows:
+      given: {type: source, INDEX schema: "id*:int64,s:string,x:double,n:int32,t:stamp,m:money", publish: SEEN}
+      made: {type: compute, index: empty, schema: "id*:int64,v:int64,w:double", outputs: {v: "EXPRESSION", w: x}, publish: true}
+    edges: [given -> made]
+"""
+KEYED, ANY, INSERTS = "", "index: empty,", "index: empty, opcodes: insert-only,"
+ROW = "{opcode},n,{id},s{id},0.5,{n},7,1.25"
+
+
+def calls(work: Callable[[], object]) -> int:
+    """How many functions are called, in Python and in C."""
+    count = 0
+
+    def seen(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(seen)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize(
+    ("index", "seen", "expression", "row"),
+    [
+        (KEYED, "true", "n", ROW.format(opcode="u", id="{i}", n=1)),
+        (KEYED, "true", "n", ROW.format(opcode="i", id="", n=1)),
+        (KEYED, "true", "n", ROW.format(opcode="i", id="1", n=1)),
+        (INSERTS, "true", "n", ROW.format(opcode="p", id="{i}", n=1)),
+        (INSERTS, "false", "n", ROW.format(opcode="p", id="{i}", n=1)),
+        (INSERTS, "true", "10 div n", ROW.format(opcode="i", id="{i}", n=0)),
+        (INSERTS, "false", "10 div n", ROW.format(opcode="i", id="{i}", n=0)),
+        (INSERTS, "true", "n * 9223372036854775807", ROW.format(opcode="i", id="{i}", n=5)),
+        (INSERTS, "false", "n * 9223372036854775807", ROW.format(opcode="i", id="{i}", n=5)),
+    ],
+)
+def test_the_work_for_refused_rows_does_not_grow_with_their_number(index: str, seen: str, expression: str, row: str) -> None:
+    text = PROJECT.replace("INDEX", index).replace("SEEN", seen).replace("EXPRESSION", expression)
+    plan = compile_plan(load_text(text).resolved)
+    head, counts = Head.of(plan), []
+    for rows in (100, 100, 400):
+        message = "\n".join(row.format(i=i) for i in range(rows))
+        pipeline = Pipeline.fresh(plan)
+        refused = 0
+
+        def work(message: str = message, pipeline: Pipeline = pipeline) -> None:
+            nonlocal refused
+            refused = pipeline.feed(head.decode(raw([Message(0, message.encode())])))[BAD_STREAM].num_rows
+
+        counts.append(calls(work))
+        assert refused >= rows - 1
+    assert counts[2] - counts[1] < 100, counts
