@@ -10,6 +10,7 @@ import pytest
 from hotspare.coordination.memory import CoordinationFault
 from hotspare.errors import StoreError
 from hotspare.ha.roles import Role
+from hotspare.ha.settings import GroupSettings
 from hotspare.stores.contract import SnapshotStatus
 from tests.simulation.script import Script
 from tests.simulation.test_scenarios import EVENTS, FOREVER_MS
@@ -92,13 +93,21 @@ def test_not_all_take_over_at_once(tmp_path: Path) -> None:
 
 
 def test_a_spare_whose_runner_hangs_ends_and_says_so(tmp_path: Path) -> None:
-    """Its topic moves and its pipeline does not."""
-    script = group_of_three(tmp_path, pipeline_stall_ms=300)
+    """Its topic moves and its pipeline does not, by the settings that a user has."""
+    script = Script(tmp_path, "e0", "e1", "e2", settings=GroupSettings())
+    script.start("e2")
+    script.until_active("e2")
+    script.start("e0", "e1")
+    script.until(lambda: all(script.role(name) is Role.STANDBY for name in ("e0", "e1")))
     script.process("e0").is_stuck = True
-    steady_input(script, 600)
+    turns = 0
+    while "e0" in script.world.processes and turns < 8_000:
+        script.turn(clock_ms=50)
+        turns += 1
     assert "e0" not in script.world.processes
     assert script.told("input is there and the runner does not bring it")
     assert {"e1", "e2"} <= set(script.world.processes)
+    script.publish(*EVENTS)
     script.finish()
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hotspare.choices import CreateTime, HeadPlace, KafkaReader, LogFormat, OnDivergence, OtherStore, RunnerKind
 from hotspare.cli.values import ProjectNameOption, bindings, properties
+
+if TYPE_CHECKING:
+    from hotspare.host.options import EngineOptions
 
 AddressOption = Annotated[
     str,
@@ -29,6 +32,9 @@ CreateTimeOption = Annotated[
 ]
 SkewOption = Annotated[
     int, typer.Option(help="How far a message's time is believed without proof (docs/failover.md); all engines say the same.")
+]
+StallOption = Annotated[
+    int, typer.Option(help="How long Spark may not bring input that is known to be there, before the engine ends; 0: for ever.")
 ]
 OtherStoreOption = Annotated[OtherStore, typer.Option(help="When the group's snapshots are in another store than this one.")]
 BindOption = Annotated[
@@ -51,6 +57,7 @@ def command(
     create_time: CreateTimeOption = CreateTime.REFUSE,
     lease_ms: Annotated[int, typer.Option(help="How long the active engine may show no progress.")] = 1000,
     snapshot_interval_ms: Annotated[int, typer.Option(help="Time between snapshots; 0 takes none.")] = 5000,
+    pipeline_stall_ms: StallOption = 300_000,
     held_bytes_max: Annotated[int, typer.Option(help="Memory for held outputs; beyond it they go to disk.")] = 256 << 20,
     skew_max_ms: SkewOption = 5000,
     messages_max: Annotated[int, typer.Option(help="Most messages in one batch.")] = 20_000,
@@ -64,10 +71,7 @@ def command(
 ) -> None:
     """Run one engine. Start the same command again for a hot spare; the first one becomes active."""
     from hotspare.host.options import BatchLimits, EngineOptions, GroupSettings, default_engine_name
-    from hotspare.host.process import run_engine
-    from hotspare.telemetry.log import configure_logging
 
-    configure_logging(log_format)
     options = EngineOptions(
         project=project,
         project_name=project_name,
@@ -86,6 +90,7 @@ def command(
         settings=GroupSettings(
             lease_ms=lease_ms,
             snapshot_interval_ms=snapshot_interval_ms,
+            pipeline_stall_ms=pipeline_stall_ms,
             held_bytes_max=held_bytes_max,
             skew_max_ms=skew_max_ms,
             on_divergence=on_divergence,
@@ -95,4 +100,12 @@ def command(
         bindings=bindings(bind or ()),
         home=home,
     )
+    _start(options, log_format)
+
+
+def _start(options: EngineOptions, log_format: LogFormat) -> None:
+    from hotspare.host.process import run_engine
+    from hotspare.telemetry.log import configure_logging
+
+    configure_logging(log_format)
     raise typer.Exit(run_engine(options))

@@ -100,7 +100,7 @@ class GroupSettings:
     divergence_wait_ms: int = 2_000
     store_wait_ms: int = 300_000
     oversized_retry_ms: int = 10_000
-    pipeline_stall_ms: int = 180_000
+    pipeline_stall_ms: int = 300_000
     held_bytes_max: int = 256 << 20
     commit_wait_ms: int = 400
     commit_rows_max: int = 400_000
