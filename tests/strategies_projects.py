@@ -236,6 +236,7 @@ CONDITIONS = (
     "s = 'a' or x is null",
     "id % 2 = 1",
     "ESP_OPCODE = 'I'",
+    "x > 0 and ESP_OPCODE = 'I'",
     "ESP_OPCODE <> 'D'",
     "ESP_FLAGS <> 'R'",
     "ESP_FLAGS <> 'R' and x > 0",

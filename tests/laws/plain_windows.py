@@ -173,6 +173,7 @@ VALUES: dict[str, Value] = {
     "s = 'a' or x is null": lambda e, n: e.row[2] == "a" or e.row[1] is None,
     "id % 2 = 1": lambda e, n: e.row[0] % 2 == 1,
     "ESP_OPCODE = 'I'": lambda e, n: e.opcode == "I",
+    "x > 0 and ESP_OPCODE = 'I'": lambda e, n: e.opcode == "I" and e.row[1] is not None and e.row[1] > 0,
     "ESP_OPCODE <> 'D'": lambda e, n: e.opcode != "D",
     "ESP_FLAGS <> 'R'": lambda e, n: _letters(e) != "R",
     "ESP_FLAGS <> 'R' and x > 0": lambda e, n: _letters(e) != "R" and e.row[1] is not None and e.row[1] > 0,

@@ -54,6 +54,10 @@ class Changelog:
         """What an index with retention makes of it: rows that leave are deleted, and may come again."""
         return Changelog(Opcodes.RESOLVED, Keys.ONCE if self.keys is Keys.ONCE else Keys.NEW)
 
+    def inserts(self) -> Changelog:
+        """Its inserts alone."""
+        return DISTINCT if self.keys is Keys.ONCE else INSERTS
+
     def picked(self) -> Changelog:
         """What is left where events are dropped for what they are, not for their values: an insert may pass and its delete not."""
         return self if self.keys is Keys.ONCE or self.opcodes is not Opcodes.RESOLVED else Changelog(Opcodes.RESOLVED, Keys.ANY)

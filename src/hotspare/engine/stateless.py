@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.engine.bad_reasons import BadReason
+from hotspare.engine.changelog import Changelog
 from hotspare.engine.chunk import Bools, UInt8s
 from hotspare.engine.codec.csv_decode import DecodedRows
 from hotspare.engine.elementwise import true_rows
@@ -26,10 +27,11 @@ from hotspare.engine.event_texts import event_texts
 from hotspare.engine.expressions.checking import COUNTER_FIELD
 from hotspare.engine.expressions.compiled import EVENT_FIELDS, FLAGS_FIELD, OPCODE_FIELD, CompiledExpression
 from hotspare.engine.expressions.frame import Failures
+from hotspare.engine.expressions.tree import Typed, TypedCall, TypedField, TypedLiteral
 from hotspare.engine.expressions.windows import Assignments
 from hotspare.engine.letters import flag_letters, opcode_letters
 from hotspare.engine.refusals import NOTHING_REFUSED, BadRows, Refusals, bad_content
-from hotspare.model.events import Opcode
+from hotspare.model.events import OPCODE_LETTER, Opcode
 from hotspare.model.project import AcceptedOpcodes
 from hotspare.model.types import Schema
 
@@ -65,6 +67,10 @@ class Work(ABC):
     def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
         """`columns` has an array of as many values as there are opcodes for each of `fields`."""
 
+    def leaving(self, given: Changelog) -> Changelog:
+        """What is known of the events that come out of such ones."""
+        return given
+
     def reads_event(self, given: Schema) -> bool:
         """Whether what comes of a row depends on more than its values: on opcode, flags or the count of events."""
         return any(name not in given.index for name in self.fields if name in (*EVENT_FIELDS, COUNTER_FIELD))
@@ -85,11 +91,30 @@ class Selection(Work):
     def picks(self) -> tuple[int, ...]:
         return tuple(range(len(self.given)))
 
+    @property
+    def wants_inserts(self) -> bool:
+        """Whether nothing but inserts passes, whatever they hold: the condition asks for `ESP_OPCODE = 'I'`."""
+        return OPCODE_FIELD not in self.given.index and _asks_for_inserts(self.condition.tree)
+
+    def leaving(self, given: Changelog) -> Changelog:
+        if self.wants_inserts:
+            return given.inserts()
+        return given.picked() if self.reads_event(self.given) else given
+
     def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
         values, failures = self.condition.evaluate(columns, len(opcode))
         passes = np.zeros(len(opcode), np.bool_)
         passes[true_rows(values)] = True
         return Evaluation(passes, {}, _reported([failures], opcode))
+
+
+def _asks_for_inserts(tree: Typed) -> bool:
+    if not isinstance(tree, TypedCall):
+        return False
+    if tree.function == "and":
+        return any(_asks_for_inserts(argument) for argument in tree.arguments)
+    sides = {a.name if isinstance(a, TypedField) else a.value if isinstance(a, TypedLiteral) else None for a in tree.arguments}
+    return tree.function == "equal" and sides == {OPCODE_FIELD, OPCODE_LETTER[Opcode.INSERT]}
 
 
 @dataclass(frozen=True)

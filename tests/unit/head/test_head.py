@@ -15,13 +15,17 @@ from hypothesis import strategies as st
 from hotspare.engine.batch import RAW_SCHEMA, MessageFormat, RowKind, decoded_schema
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.codec.csv_decode import CsvOptions
+from hotspare.engine.expressions import compiled
+from hotspare.engine.expressions.tree import Tree
+from hotspare.engine.expressions.windows import expression_mistakes
 from hotspare.engine.head import Head
 from hotspare.engine.operators.contract import BadReason
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.errors import ProjectError
 from hotspare.model.events import Flag, Opcode
-from hotspare.model.project import Publication, WindowId
+from hotspare.model.load import load_text
+from hotspare.model.project import Dialect, Publication, WindowId
 from hotspare.model.resolve import resolve
 from tests.unit.head.messages import PRICED, READINGS, TRADES, Message, project, raw
 
@@ -229,3 +233,29 @@ def test_only_a_message_of_several_rows_says_which_one_is_bad(head: Head) -> Non
     rows = head(raw([Message(TRADES_TOPIC, value) for value in values])).to_pylist()
     sentences = [row["bad"]["message"].partition(":")[0] for row in rows if row["bad"] is not None]
     assert sentences == [f"window cq/trades{number}" for number in ("", ", row 1", ", row 0", ", row 1")]
+
+
+def test_an_expression_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By who checks the project, who plans it and the head together."""
+    text = """
+project: once
+queries:
+  cq:
+    windows:
+      source: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,x:double"}
+      some: {type: filter, index: empty, condition: "x > 1 and x < 4711"}
+      made: {type: compute, index: empty, schema: "id*:int64,y:double", outputs: {y: x * 4711}}
+      kept: {type: copy}
+    edges: [source -> some -> made -> kept]
+"""
+    read: list[str] = []
+    parse = compiled.parse
+
+    def noting(expression: str, dialect: Dialect) -> Tree:
+        read.append(expression)
+        return parse(expression, dialect)
+
+    monkeypatch.setattr(compiled, "parse", noting)
+    plan = compile_plan(load_text(text, expressions=expression_mistakes).resolved)
+    assert Head.of(plan)(raw([Message(0, b"i,n,1,2")])).num_rows == 1
+    assert read == ["x > 1 and x < 4711", "x * 4711"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +37,10 @@ OPCODE_FIELD, FLAGS_FIELD = "ESP_OPCODE", "ESP_FLAGS"
 EVENT_FIELDS = (OPCODE_FIELD, FLAGS_FIELD)
 VALUE_BYTES_MAX = 1 << 24
 """Limit on the text that an expression makes of one row, in bytes: a message, which holds a whole row, has 64 MiB at most."""
+
+
+COMPILED_MAX = 4096
+"""How many compiled expressions are remembered: who checks a project and who runs it compile each expression once."""
 
 
 class Counting(Enum):
@@ -121,6 +126,7 @@ def parse(text: str, dialect: Dialect) -> Tree:
     return parse_esp(text) if dialect is Dialect.ESP else parse_spark(text)
 
 
+@lru_cache(maxsize=COMPILED_MAX)
 def compile_assignment(
     expression: Expression, schema: Schema, field: Field, window: str, counting: Counting = Counting.REFUSED
 ) -> CompiledExpression:
@@ -130,6 +136,7 @@ def compile_assignment(
     return _compiled(expression, schema, label, lambda checker, tree: checker.assigned(tree, target, field.name), counting)
 
 
+@lru_cache(maxsize=COMPILED_MAX)
 def compile_condition(expression: Expression, schema: Schema, window: str) -> CompiledExpression:
     """An expression that is true or not; ProjectError with one mistake and its place."""
     return _compiled(expression, schema, f"window {window}, condition", Checker.condition, Counting.REFUSED)

@@ -64,16 +64,14 @@ class RowWindow(Operator):
         if not self._is_keyed:
             check_without_index(window, self._given, work)
             self.indexes = Indexes(None, None)
-            self.leaving = self._given.changelog
-            if isinstance(work, Selection) and work.reads_event(self._given.schema):
-                self.leaving = self._given.changelog.picked()
+            self.leaving = work.leaving(self._given.changelog)
         else:
             self.indexes = indexes_of(self._given, work)
-            self.leaving = self._given.changelog.indexed()
+            self.leaving = work.leaving(self._given.changelog.computed_from()).indexed()
 
     @property
     def in_head(self) -> Work | Admission | None:
-        return self.work if self.indexes == Indexes(None, None) else None
+        return None if self._is_keyed else self.work
 
     def open(self) -> Page:
         page = Page(self.own_parts())
@@ -143,16 +141,16 @@ class RowWindow(Operator):
 def indexes_of(given: Input, work: Work) -> Indexes:
     """What a keyed window has to remember."""
     resolved = given.changelog.computed_from()
+    made = work.leaving(resolved)
     of_events = work.reads_event(given.schema) and resolved.opcodes is Opcodes.RESOLVED
-    breaks_relation = of_events and isinstance(work, Selection)
-    rows = None
-    if of_events or resolved.keys is Keys.ANY:
-        rows = Keys.ANY if breaks_relation and resolved.keys is Keys.NEW else resolved.keys
+    rows = made.keys if made.keys is Keys.ANY or (of_events and not made.is_distinct) else None
     return Indexes(None if resolved is given.changelog else given.changelog.keys, rows)
 
 
 def check_without_index(window: ResolvedWindow, given: Input, work: Work) -> None:
     """ProjectError where a window that keeps nothing cannot be right."""
+    if isinstance(work, Selection) and work.wants_inserts:
+        return
     keys = {given.schema.names[i] for i in given.schema.key_indexes}
     if given.changelog.opcodes is Opcodes.PUBLISHED and not keys.issuperset(work.fields):
         raise unresolved(window)
