@@ -15,7 +15,9 @@ from collections.abc import Iterator
 
 from tests.repo.tree import Source, Violation, dotted, nodes
 
-_PLAIN = frozenset({"addresses", "choices", "errors", "file_locks", "positions", "processes", "scratch", "stop_signals"})
+_PLAIN = frozenset(
+    {"addresses", "choices", "errors", "file_locks", "positions", "processes", "scratch", "step_size", "stop_signals"}
+)
 _LEAVES = _PLAIN | {"bus", "coordination", "stores", "telemetry"}
 _BELOW_HOST = _LEAVES | {"model", "engine", "ha", "runners", "adapters"}
 
@@ -27,6 +29,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "processes": frozenset(),
     "file_locks": frozenset({"processes"}),
     "scratch": frozenset({"processes"}),
+    "step_size": frozenset(),
     "stop_signals": frozenset(),
     "sqlite_file": frozenset({"errors", "file_locks"}),
     "bus": frozenset({"addresses", "errors", "positions", "processes", "sqlite_file"}),
@@ -34,7 +37,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "stores": frozenset({"errors"}),
     "telemetry": frozenset({"choices", "errors"}),
     "model": frozenset({"errors"}),
-    "engine": frozenset({"errors", "positions", "model"}),
+    "engine": frozenset({"errors", "positions", "step_size", "model"}),
     "ha": _LEAVES | {"model", "engine"},
     "runners": _LEAVES | {"model", "engine", "ha"},
     "adapters": _LEAVES | {"model", "engine", "ha"},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -93,8 +93,9 @@ class FastCore:
             rows.setdefault(stream, []).append(row)
         return {stream: _batch(outputs) for stream, outputs in rows.items()}
 
-    def parts(self, decoded: pa.RecordBatch) -> Iterator[Mapping[str, pa.RecordBatch]]:
+    def parts(self, decoded: pa.RecordBatch, take: Callable[[int], int]) -> Iterator[Mapping[str, pa.RecordBatch]]:
         self._take(decoded)
+        take(max(1, decoded.num_rows))
         self.is_whole = False
         rows: dict[str, list[tuple[int, ...]]] = {}
         for stream, row in self._outputs():

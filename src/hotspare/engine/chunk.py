@@ -15,7 +15,7 @@ Int64s = npt.NDArray[np.int64]
 UInt8s = npt.NDArray[np.uint8]
 Bools = npt.NDArray[np.bool_]
 
-EXTRA_ROWS_MAX = 1 << 15
+EXTRA_ROWS_MAX = 1 << 14
 """What one row causes beyond a few rows is put out so many rows at a time: some hundredths of a second's work."""
 
 

@@ -16,12 +16,18 @@ from hotspare.engine.snapshot import Frozen, freeze, restore
 from hotspare.engine.state import OutputId, PartitionKey, State
 from hotspare.engine.step import fresh_state, step
 from hotspare.errors import StateError
+from hotspare.step_size import STEP_ROWS_MAX
 
-STEP_ROWS_MAX = 131_072
-"""Rows of one step: bounds the memory of intermediate results."""
+TakeRows: TypeAlias = Callable[[int], int]
+"""Told how many rows are at hand, 1 or more, it says how many of them the next step takes."""
 
 OnTrace: TypeAlias = Callable[[str, pa.RecordBatch], None]
 """Told what a traced window put out: `query/window`, a batch of `batch.output_schema` whose numbers mean nothing."""
+
+
+def take_many(rows: int) -> int:
+    """As many as make good use of memory."""
+    return min(rows, STEP_ROWS_MAX)
 
 
 class Pipeline:
@@ -73,13 +79,14 @@ class Pipeline:
         beliefs = {key: Belief(each.time_us, state.clocks.get(key, each.time_us)) for key, each in state.passed.items()}
         return Merge(partitions, beliefs, self._skew_max_us)
 
-    def parts(self, decoded: pa.RecordBatch | pa.Table) -> Iterator[dict[str, pa.RecordBatch]]:
+    def parts(self, decoded: pa.RecordBatch | pa.Table, take: TakeRows = take_many) -> Iterator[dict[str, pa.RecordBatch]]:
         """Take decoded rows (`batch.decoded_schema(plan.entry_schemas)`), in order within each partition, whole messages at a time.
 
         Yields the outputs of the streams that have any, part by part, at least one: a part is some hundredths of a second's work,
-        however much one event or tick causes. All parts are to be taken (`is_whole`). StateError where the rows have another form,
-        or a partition was not declared; PositionOrder where they do not go on where the state stands. After an error the pipeline
-        is not to be used again.
+        however much one event or tick causes. All parts are to be taken (`is_whole`). `take` is asked before each step.
+
+        StateError where the rows have another form, or a partition was not declared; PositionOrder where they do not go on where
+        the state stands. After an error the pipeline is not to be used again.
         """
         if not decoded.schema.equals(self._schema):
             raise StateError("decoded rows have another form than the project's", detail=f"{decoded.schema}")
@@ -89,9 +96,12 @@ class Pipeline:
         if ready is None:
             yield {}
             return
-        for begin in range(0, ready.num_rows, STEP_ROWS_MAX):
-            for made in step(self.plan, self._state, ready.slice(begin, STEP_ROWS_MAX), self._extra_rows_max):
-                self._is_whole = self._state.is_whole and begin + STEP_ROWS_MAX >= ready.num_rows
+        begin = 0
+        while begin < ready.num_rows:
+            rows = ready.slice(begin, take(ready.num_rows - begin))
+            begin += rows.num_rows
+            for made in step(self.plan, self._state, rows, self._extra_rows_max):
+                self._is_whole = self._state.is_whole and begin == ready.num_rows
                 if self._is_whole:
                     self._state.clocks.update(self._merge.clocks)
                 yield self._untraced(made)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 import pyarrow as pa
@@ -42,8 +42,9 @@ class Core(Protocol):
     Mappings are by stream name; a stream without outputs yet may be absent. `next_offsets` is by (topic index, partition).
     """
 
-    def parts(self, decoded: pa.RecordBatch | pa.Table) -> Iterator[Mapping[str, pa.RecordBatch]]:
-        """Take a batch and yield its outputs part by part, at least one. All are to be taken before the next batch."""
+    def parts(self, decoded: pa.RecordBatch | pa.Table, take: Callable[[int], int]) -> Iterator[Mapping[str, pa.RecordBatch]]:
+        """Take a batch and yield its outputs part by part, at least one. All are to be taken before the next batch. Before each
+        step `take` is told how many rows are left, and says how many the step takes."""
 
     @property
     def is_whole(self) -> bool:

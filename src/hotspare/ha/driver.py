@@ -58,15 +58,27 @@ def become_standby(state: GroupState, ports: Ports) -> None:
 
 def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Table, next_input: NextInput) -> Iterator[None]:
     """Let the core compute a batch and hold its outputs, part by part; yields after each, when what is due may be done. A part, and
-    not a living thread, is the sign of life that the lease asks for: one event may cause millions of outputs."""
+    not a living thread, is the sign of life that the lease asks for: one event may cause millions of outputs, and expressions may
+    be slow, so the core works in steps of as many rows as lately took a fraction of the lease."""
     _note_arrivals(state, ports, decoded, next_input)
-    for outputs in state.core.parts(decoded):
+    taken = 0
+
+    def take(rows: int) -> int:
+        nonlocal taken
+        taken = min(rows, state.step_rows.next)
+        return taken
+
+    begun_ms = ports.clock_ms()
+    for outputs in state.core.parts(decoded, take):
+        state.step_rows.note(taken, ports.clock_ms() - begun_ms)
+        taken = 0
         _hold(state, ports, outputs)
         state.has_moved, state.stalled_ms = True, 0
         state.next_input = next_input if state.core.is_whole else NextInput.AT_HAND
         yield
         if state.role in ENDS:
             return
+        begun_ms = ports.clock_ms()
 
 
 def _hold(state: GroupState, ports: Ports, outputs: Mapping[str, pa.RecordBatch]) -> None:

@@ -33,6 +33,7 @@ from hotspare.ha.ports import Ports
 from hotspare.ha.roles import ENDS, Reason, Role
 from hotspare.ha.settings import GroupSettings, GroupTopics
 from hotspare.ha.status import GroupStatus, status_of
+from hotspare.step_size import STEP_ROWS_MAX, STEP_ROWS_MIN, StepSize
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,7 @@ class GroupEngine:
             qualities=joined.qualities,
             producer=joined.producer,
             verified={name: mark.sequence for name, mark in bases.items()},
+            step_rows=StepSize(STEP_ROWS_MIN, STEP_ROWS_MAX, definition.settings.lease_ms / 10),
             snapshot_ms=now_ms,
             inbound_checked_ms=now_ms,
             snapshot_order=order,

@@ -25,6 +25,7 @@ from hotspare.ha.store_jobs import Candidate as Candidate
 from hotspare.ha.store_jobs import StoreJobs
 from hotspare.ha.view import CandidateView, Contact, Difference, InboundView, OtherMember, Vacancy, View
 from hotspare.model.quality import QualityKind
+from hotspare.step_size import STEP_ROWS_MAX, STEP_ROWS_MIN, StepSize
 
 LONG_AGO_MS = -(10**12)
 """Before every clock: what never happened is due."""
@@ -153,6 +154,8 @@ class GroupState:
     unproven: set[str] = field(default_factory=set)
     """Streams of which this engine overruled what is committed, and nothing was committed since that it computed too."""
     next_input: NextInput = NextInput.AWAITED
+    step_rows: StepSize = field(default_factory=lambda: StepSize(STEP_ROWS_MIN, STEP_ROWS_MAX))
+    """How many rows the core takes at a time."""
     published_ms: int = LONG_AGO_MS
     """When this engine last committed something."""
     budget: CommitBudget = field(init=False)

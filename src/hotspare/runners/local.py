@@ -12,7 +12,17 @@ from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.open import open_bus
 from hotspare.engine.batch import NextInput
 from hotspare.runners.contract import BatchLimits, EndCause, Head, InboundTopic, OnBatch, OnEnd, Positions, RunnerEnd, RunnerInput
-from hotspare.runners.reading import Part, all_partitions, complete_positions, is_much, next_positions, raw_batch, read_parts, steps
+from hotspare.runners.reading import (
+    Part,
+    all_partitions,
+    complete_positions,
+    decoding_size,
+    is_much,
+    next_positions,
+    raw_batch,
+    read_parts,
+    steps,
+)
 
 
 class LocalRunner:
@@ -48,13 +58,13 @@ class LocalRunner:
 
     def _batches(self, bus: Bus, start_offsets: Positions) -> Iterator[tuple[pa.Table, NextInput]]:
         source = self._source
-        positions = complete_positions(bus, source.topics, start_offsets)
+        positions, decoding = complete_positions(bus, source.topics, start_offsets), decoding_size()
         while not self._stopping.is_set():
             parts = read_parts(bus, source.topics, positions, source.limits)
             read_s = time.monotonic()
             positions = next_positions(positions, parts)
             raw = _raw(source.topics, parts)
-            yield from steps(raw, source.head, source.limits)
+            yield from steps(raw, source.head, source.limits, decoding)
             if not is_much(raw, source.limits):
                 source.pace.wait(read_s, self._stopping.is_set)
 
@@ -74,7 +84,7 @@ def read_recorded(
 ) -> Iterator[pa.Table]:
     """Decoded batches from `start_offsets` (else the oldest message) up to what stands on the topics now: for reference runs."""
     ends = {key: bus.end_offset(Partition(topics[key[0]].name, key[1])) for key in all_partitions(topics)}
-    positions = complete_positions(bus, topics, start_offsets or {})
+    positions, decoding = complete_positions(bus, topics, start_offsets or {}), decoding_size()
     limits = BatchLimits(limits.messages_max, limits.bytes_max, wait_ms=0)
     while any(positions[key] < end for key, end in ends.items()):
         read = read_parts(bus, topics, positions, limits)
@@ -82,7 +92,7 @@ def read_recorded(
             return  # the rest are holes
         positions = next_positions(positions, read)
         parts = [part for part in (_before(p, ends[p.key]) for p in read) if part.messages]
-        yield from (table for table, _ in steps(_raw(topics, parts), head, limits))
+        yield from (table for table, _ in steps(_raw(topics, parts), head, limits, decoding))
 
 
 def _before(part: Part, end: int) -> Part:

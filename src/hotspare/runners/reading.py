@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,11 +15,7 @@ from hotspare.bus.limits import position_lost
 from hotspare.engine.batch import FORMAT_OF_HEADER, RAW_SCHEMA, MessageFormat, NextInput
 from hotspare.errors import PositionLost
 from hotspare.runners.contract import BatchLimits, Head, InboundTopic, Positions
-
-STEP_ROWS_MAX = 100_000
-"""An engine works on so many rows in some hundredths of a second."""
-STEP_BYTES_MAX = 2 * 1024 * 1024
-"""And it decodes so much in some tens of milliseconds."""
+from hotspare.step_size import STEP_BYTES_MAX, STEP_BYTES_MIN, STEP_ROWS_MAX, StepSize
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,17 +148,32 @@ def _format(message: Message, default: MessageFormat) -> int:
     return int(default if header is None else FORMAT_OF_HEADER.get(header, default))
 
 
-def steps(read: Sequence[pa.RecordBatch], head: Head | None, limits: BatchLimits) -> Iterator[tuple[pa.Table, NextInput]]:
+def decoding_size() -> StepSize:
+    """How many bytes of messages to decode at a time; for one runner."""
+    return StepSize(STEP_BYTES_MIN, STEP_BYTES_MAX)
+
+
+def steps(
+    read: Sequence[pa.RecordBatch], head: Head | None, limits: BatchLimits, decoding: StepSize
+) -> Iterator[tuple[pa.Table, NextInput]]:
     """What one read brought, decoded, in order, in steps that are short beside a lease: an engine counts as alive by the batches
     that it has worked on. `read` is raw, or decoded where `head` is None. A step is of whole messages, and not empty."""
-    portions = [read] if head is None else list(_portions(read, STEP_BYTES_MAX))
+    portions = [read] if head is None else list(_portions(read, decoding.next))
     for number, batches in enumerate(portions, 1):
-        decoded = [batch for batch in (batches if head is None else map(head, batches)) if batch.num_rows]
+        decoded = [batch for batch in (batches if head is None else _decoded(batches, head, decoding)) if batch.num_rows]
         if decoded:
             found = list(pieces(pa.Table.from_batches(decoded), limits.messages_max, STEP_ROWS_MAX))
             for piece in found:
                 is_last = number == len(portions) and piece is found[-1]
                 yield piece, NextInput.AWAITED if is_last else NextInput.AT_HAND
+
+
+def _decoded(batches: Sequence[pa.RecordBatch], head: Head, decoding: StepSize) -> list[pa.RecordBatch]:
+    """Decode, and note how long it took."""
+    begun_ns = time.monotonic_ns()
+    decoded = [head(batch) for batch in batches]
+    decoding.note(sum(batch.nbytes for batch in batches), (time.monotonic_ns() - begun_ns) / 1_000_000)
+    return decoded
 
 
 def _portions(raw: Sequence[pa.RecordBatch], bytes_max: int) -> Iterator[Sequence[pa.RecordBatch]]:

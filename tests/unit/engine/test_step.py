@@ -8,11 +8,12 @@ import pytest
 from hotspare.engine.batch import BAD_STREAM, decoded_schema, output_schema
 from hotspare.engine.codec.csv_rows import CsvStyle, rows_to_csv
 from hotspare.engine.head import Head
-from hotspare.engine.pipeline import STEP_ROWS_MAX, Pipeline
+from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.state import OutputId
 from hotspare.errors import PositionOrder, StateError
 from hotspare.model.load import load_text
+from hotspare.step_size import STEP_ROWS_MAX
 from tests.cases.case import Case, Message, raw_batches
 
 PROJECT = """

@@ -9,12 +9,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from hotspare.engine import pipeline
 from hotspare.engine.batch import BAD_STREAM, RAW_SCHEMA, MessageFormat
 from hotspare.engine.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.state import State
 from hotspare.ha.core import Core, CoreFactory
 from hotspare.ha.held import HeldOutputs
+from hotspare.ha.roles import Role
 from hotspare.ha.settings import GroupTopics, InboundTopic, OutputStream
 from hotspare.model.load import load_text
 from tests.simulation import fast_core
@@ -121,3 +124,21 @@ def test_the_active_is_killed_between_any_two_parts(tmp_path: Path, after: int) 
     script.until_active("e1")
     script.start("e0")
     script.finish()
+
+
+def test_slow_expressions_cost_no_change_of_role(kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One message of many rows that take a lease five times over: they are worked on in steps of a fraction of it."""
+    script = Script(tmp_path, "e0", "e1", kit=kit, settings=replace(SETTINGS, lease_ms=1_000, commit_rows_max=ROWS))
+    step = pipeline.step
+
+    def slow(plan: Plan, state: State, batch: pa.RecordBatch, *rest: int) -> object:
+        script.world.now_ms += batch.num_rows * 5_000 // ROWS
+        return step(plan, state, batch, *rest)
+
+    monkeypatch.setattr(pipeline, "step", slow)
+    script.start("e0", "e1")
+    script.until_active("e0")
+    script.until(lambda: script.role("e1") is Role.STANDBY)
+    script.world.publish(1, ROWS)
+    script.until(lambda: script.process("e0").engine.status().streams["q/all"].committed >= ROWS)
+    assert [script.process(name).engine.status().epoch for name in ("e0", "e1")] == [1, 0]

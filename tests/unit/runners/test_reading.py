@@ -14,12 +14,12 @@ from hotspare.bus.contract import FORMAT_HEADER, TICK_HEADER, Message, Outgoing,
 from hotspare.bus.memory import MemoryBus
 from hotspare.engine.batch import RAW_SCHEMA, MessageFormat, NextInput
 from hotspare.errors import PositionLost
+from hotspare.runners import reading
 from hotspare.runners.contract import BatchLimits, HeadPlace, InboundTopic
 from hotspare.runners.reading import (
-    STEP_BYTES_MAX,
-    STEP_ROWS_MAX,
     Part,
     complete_positions,
+    decoding_size,
     next_positions,
     pieces,
     positions_from_json,
@@ -28,6 +28,7 @@ from hotspare.runners.reading import (
     read_parts,
     steps,
 )
+from hotspare.step_size import STEP_BYTES_MAX, STEP_ROWS_MAX
 
 TOPICS = (InboundTopic("a", 2), InboundTopic("b", 1))
 KEYS = [(0, 0), (0, 1), (1, 0)]
@@ -163,7 +164,7 @@ def test_steps_hold_every_row_in_order(plan: Appends, messages_max: int) -> None
     raw = [raw_batch(part, MessageFormat.CSV) for part in parts]
     decoded = [twice(batch) for batch in raw]
     for read, head in ((raw, twice), (decoded, None)):
-        told = list(steps(read, head, BatchLimits(messages_max=messages_max)))
+        told = list(steps(read, head, BatchLimits(messages_max=messages_max), decoding_size()))
         found = [step for step, _ in told]
         assert [next_input for _, next_input in told] == [NextInput.AT_HAND] * (len(told) - 1) + [NextInput.AWAITED] * bool(told)
         assert all(step.num_rows for step in found)
@@ -182,8 +183,37 @@ def test_a_step_is_short_however_much_one_read_brings(place: HeadPlace) -> None:
         return pa.RecordBatch.from_pydict({"offset": np.repeat(some.column("offset").to_numpy(), 1_000)})
 
     read, head = ([raw], blocks) if place is HeadPlace.DRIVER else ([blocks(raw)], None)
-    found = [step for step, _ in steps(read, head, BatchLimits())]
+    found = [step for step, _ in steps(read, head, BatchLimits(), decoding_size())]
     assert sum(step.num_rows for step in found) == 1_024_000
     assert max(step.num_rows for step in found) <= STEP_ROWS_MAX
     if place is HeadPlace.DRIVER:
         assert max(decoded_at_once) * 16_384 <= STEP_BYTES_MAX
+
+
+class _Clock:
+    """Time that passes where the test says so."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def monotonic_ns(self) -> int:
+        return self.now_ns
+
+
+def test_decoding_that_is_slow_is_done_in_smaller_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An expression of the head may take a thousand times as long as another: its steps are cut by time."""
+    message = Message(0, 0, b"x" * 16_384)
+    raw = raw_batch(Part(0, 0, [message._replace(offset=offset) for offset in range(64)]), MessageFormat.ARROW)
+    decoding, clock = decoding_size(), _Clock()
+    monkeypatch.setattr(reading, "time", clock)
+    for message_ms, rows_max in ((0.1, 64), (40, 1), (0.1, 64)):
+        sizes: list[int] = []
+
+        def timed(some: pa.RecordBatch, message_ms: float = message_ms, sizes: list[int] = sizes) -> pa.RecordBatch:
+            clock.now_ns += int(message_ms * some.num_rows * 1_000_000)
+            sizes.append(some.num_rows)
+            return pa.RecordBatch.from_pydict({"offset": some.column("offset")})
+
+        for _ in range(8):
+            assert sum(step.num_rows for step, _ in steps([raw], timed, BatchLimits(), decoding)) == 64
+        assert sizes[-1] == rows_max

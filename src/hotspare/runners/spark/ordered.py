@@ -24,7 +24,7 @@ from hotspare.bus.contract import Bus
 from hotspare.bus.open import open_bus
 from hotspare.errors import HotspareError, RunnerError
 from hotspare.runners.contract import EndCause, HeadPlace, KafkaReader, OnBatch, OnEnd, Positions, RunnerEnd, RunnerInput
-from hotspare.runners.reading import complete_positions, is_much, steps
+from hotspare.runners.reading import complete_positions, decoding_size, is_much, steps
 from hotspare.runners.spark.archive import existing_archive
 from hotspare.runners.spark.failure import unpack
 from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, HINT, available, cache_folder, cached_kafka_source, ensure_kafka_source
@@ -98,6 +98,7 @@ class OrderedRunner:
         self._greeted = threading.Event()
         self._in_batch = threading.Lock()
         self._relay = Relay()
+        self._decoding = decoding_size()
         self._stopping = threading.Event()
 
     def _default_options(self) -> SessionOptions:
@@ -210,7 +211,7 @@ class OrderedRunner:
     def _hand_over(self, batches: list[pa.RecordBatch]) -> None:
         """Call `on_batch` with what has rows, step by step."""
         head = self._source.head if self._source.head_place is HeadPlace.DRIVER else None
-        for step, next_input in steps(batches, head, self._source.limits):
+        for step, next_input in steps(batches, head, self._source.limits, self._decoding):
             if self._is_over():
                 return
             self._on_batch(step, next_input)
