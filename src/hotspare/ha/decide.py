@@ -1,6 +1,46 @@
 """What an engine should do next, from what it knows: pure, so that simulation and engine decide alike (DESIGN section 5).
 
-Every rule of failover stands here and nowhere else. A change of a rule is made with `protocol.py`, the model of them.
+THEORY OF OPERATION
+
+An engine of a group has a role: it joins, is standby, promotes, is active, and then standby again; `roles.MOVES` is the
+whole table. What it knows at one moment is a `View`: its own role, the leader record and when it was read, the others'
+descriptions, what is held and what is committed, and the time. `duties` says all that this engine has to do, each with
+the time at which it falls due, the most urgent first. The driver performs the first that is due, which has one effect
+outside, and asks anew: between two effects an engine may die or sleep, and every rule here holds whatever the others do
+meanwhile.
+
+Two things move the role, and neither is trusted with more than it can prove:
+
+  Coordination keeps one record: the epoch, who holds it, and until when his lease runs. It says who *may try*: moving
+    the epoch on by compare-and-set is the election. The record may be old when it is read, and a lease can be over by
+    any pause of a process.
+  The bus decides who *may publish*: a fence ends every older epoch, and each commit is checked against it. So two
+    engines may believe to be active for a moment; one of them learns from the bus that it is not. A wrong decision here
+    costs time, never an output.
+
+So a standby may campaign on evidence that can be wrong. `vacancy` sorts it: the role was given up or never held; the
+holder's process was seen to end, which is certain; its connection closed and cannot be had again, which is not, and so
+counts only once per lease (`_waits_for_lease`), or two healthy engines whose connections are cut would take the role from
+each other for ever; its lease is over. Who has come farther goes first for a moment (`_campaign_due_ms`), so that the
+successor has the least to catch up.
+
+A promotion has one order: won, fenced, read, checked. Fencing before reading makes what is read final. Reading the epoch
+again after fencing matters because a bus lets whoever fences last publish: an engine that won, slept, and fenced late
+would have the right under an epoch that is long past. A promotion renews its lease for as long as it comes on
+(`keeps_promotion`); one that hangs loses it.
+
+The active engine keeps its lease by what passes through it, a batch or a commit, and never by a thread that still runs:
+an engine whose pipeline hangs has to lose the role. Where no input comes, its own ticks do. When a commit's answer is
+lost, or the bus refuses one, it does not know what is committed: it promotes once more from the fence, under its epoch if
+that still is the newest.
+
+A standby compares its outputs with what is committed. One that differs says so; two that agree with each other against
+the active take the role from it, and one alone ends, or stays by `on_divergence`, taking the role only where nobody else
+can. Snapshots are the spares' work, in turn (`_snapshot_turn`), and wait until what they stand on is committed.
+
+The rules of the role stand here and nowhere else, and are changed with `protocol.py`, the model of them. What is due to
+the outputs (`publish_due_ms`, `progress_due_ms`), and whether a snapshot's outputs are committed, is reckoned where they
+are kept and is part of the view.
 """
 
 from __future__ import annotations

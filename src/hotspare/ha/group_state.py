@@ -1,6 +1,6 @@
 """What one engine keeps in memory about one group; it belongs to that group and never to the process (DESIGN section 3, Scale).
 
-Only `perform` and `committed` change it; `view_of` freezes it for `decide`.
+What acts and takes note (`perform`, `driver`, and the parts that they call) changes it; `view_of` freezes it for `decide`.
 """
 
 from __future__ import annotations
