@@ -3,6 +3,7 @@
 HotspareError
 ├── UsageError              HS-01xx  a command line, URL or setting that cannot be used
 │   ├── FileInUse                    may be retried: another process writes the file
+│   ├── FileUnwritable               may be retried: the disk is full, or fails
 │   └── MessageTooLarge              a message, or all of one transaction, is larger than the bus takes: send less at once
 ├── ProjectError            HS-02xx  all mistakes of one project, each with its place
 ├── BusError                HS-03xx  a bus, its topics or the right to publish on them
@@ -101,6 +102,17 @@ class MessageTooLarge(UsageError):
     """A message, or all messages of one call together, are larger than the bus takes. Nothing was written."""
 
     code = "HS-0102"
+
+
+class FileUnwritable(UsageError):
+    """An output file cannot be written now; the next start puts right what was half written."""
+
+    code = "HS-0103"
+    retryable = True
+
+    @classmethod
+    def of(cls, path: object, error: OSError) -> FileUnwritable:
+        return cls(f"file {path} cannot be written now", detail=error.strerror or str(error), hint="make room, and start again")
 
 
 class ProjectError(HotspareError):

@@ -156,7 +156,9 @@ class ConnectorSet:
         source = f"connector:{project}/{window}/{connector.name}"
         options = publish_options(connector, self._resolved.schema(window), source)
         topic = inbound_topic(self._prefix, project, window.query, window.window)
-        publish_file(self._bus, Partition(topic), connector_file(connector, self._home), options, stop)
+        log = self._log.bind(connector=f"{window}/{connector.name}")
+        file = connector_file(connector, self._home)
+        publish_file(self._bus, Partition(topic), file, options, stop, troubled=lambda error: _waits(log, error))
 
     def _subscribe(self, window: WindowId, connector: Connector, stop: threading.Event) -> None:
         topic = outbound_topic(self._prefix, self._resolved.project.name, window.query, window.window)
@@ -165,6 +167,7 @@ class ConnectorSet:
         report = SubscribeReport(
             broken=lambda place: log.event(LogEvent.SEQUENCE_BROKEN, str(place), topic=topic),
             incomplete=lambda first: log.event(LogEvent.OUTPUT_NOT_FROM_BEGINNING, topic=topic, first_sequence=first),
+            troubled=lambda error: _waits(log, error),
         )
         rows = OutputRows(style, self._resolved.schema(window))
         subscribe_file(self._bus, topic, connector_file(connector, self._home), rows, subscribe_options(connector), stop, report)
@@ -215,6 +218,10 @@ class ConnectorSet:
     def _end(self, task: _Task, run: _Run, state: ConnectorState) -> None:
         if self._run in (run, None):  # a later start has states of its own
             self._states[task.name] = state
+
+
+def _waits(log: Log, error: HotspareError) -> None:
+    log.event(LogEvent.CONNECTOR_WAITS, str(error), code=error.code)
 
 
 class _Run:

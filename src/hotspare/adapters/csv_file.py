@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from enum import Enum
+from io import FileIO
 from itertools import accumulate
 from pathlib import Path
 
@@ -36,10 +38,11 @@ class CsvFile:
         self._ready: list[Row] = []
         self._ready_bytes = 0
         self._ended = False
-        try:
-            self._file = path.open("rb", buffering=0)
-        except OSError as error:
-            raise UsageError(f"file {path} cannot be read", detail=error.strerror or str(error)) from error
+        self._failure: UsageError | None = None
+        """Why no row follows those that are ready."""
+        self._end_seen: tuple[int, str] | None = None
+        """Where a growing file ended at the last look, and the check of the text before."""
+        self._file = _opened(path)
         self._read_offset = 0
         self._cutter = RowCutter(0, delimiter)
         self._taken_end = 0
@@ -83,9 +86,11 @@ class CsvFile:
 
     def take(self, rows_max: int, bytes_max: int = LINE_BYTES_MAX) -> list[Row]:
         """The next rows, at most `rows_max`, and of more than one row at most `bytes_max`; none at the end of the file, or as
-        long as nothing more was written to it."""
+        long as nothing more was written to it. UsageError where a row cannot be read, once all before it are taken."""
         while len(self._ready) < rows_max and self._ready_bytes < bytes_max and not self._ended and self._fill():
             pass
+        if self._failure is not None and not self._ready:
+            raise self._failure
         count = min(rows_max, len(self._ready))
         if self._ready_bytes > bytes_max:
             ends = accumulate(len(row.text) for row in self._ready)
@@ -115,14 +120,30 @@ class CsvFile:
         return os.pread(self._file.fileno(), offset - start, start)
 
     def _fill(self) -> bool:
-        """Read a portion; False if there was none."""
+        """Read a portion; False if there was none, or if the file is not what it was."""
+        if self._failure is not None:
+            return False
+        try:
+            return self._read()
+        except UsageError as error:
+            self._failure = error
+        except OSError as error:
+            self._failure = UsageError(f"file {self._path} cannot be read", detail=error.strerror or str(error))
+        return False
+
+    def _read(self) -> bool:
         data = os.pread(self._file.fileno(), _READ_BYTES, self._read_offset)
         if not data:
             self._check_not_replaced()
             if self._growth is Growth.FIXED:
                 self._ended = True
                 self._add(self._cutter.finish())
+            elif self._end_seen is None or self._end_seen[0] != self._read_offset:
+                self._end_seen = self._read_offset, digest_of(self._tail(self._read_offset))
             return False
+        if self._end_seen is not None and digest_of(self._tail(self._end_seen[0])) != self._end_seen[1]:
+            raise self._changed(f"it was cut and written anew: the text before byte {self._end_seen[0]} is another one")
+        self._end_seen = None
         if self._read_offset == 0 and data.startswith(_BYTE_ORDER_MARK):
             data = data[len(_BYTE_ORDER_MARK) :]
             self._cutter = RowCutter(len(_BYTE_ORDER_MARK), self._delimiter)
@@ -158,3 +179,18 @@ class CsvFile:
 
     def _changed(self, detail: str, hint: str = "publish the new file under another --source name") -> UsageError:
         return UsageError(f"file {self._path} was changed under the position of its publisher", detail=detail, hint=hint)
+
+
+def _opened(path: Path) -> FileIO:
+    """UsageError where it cannot be read, or is nothing in which one can go back. Never waits, as opening a pipe would."""
+    try:
+        file = FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return file
+        file.close()
+    except OSError as error:
+        raise UsageError(f"file {path} cannot be read", detail=error.strerror or str(error)) from error
+    raise UsageError(
+        f"{path} is no file whose rows can be read again after a restart",
+        hint="write the rows to a file, or send them to a socket: `hotspare publish ... tcp://:PORT`",
+    )

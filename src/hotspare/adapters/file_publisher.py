@@ -11,18 +11,16 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from hotspare.adapters.canonical import RowForm
 from hotspare.adapters.csv_file import CsvFile, Growth
 from hotspare.adapters.pace import Pace
+from hotspare.adapters.patience import Patience, StopAsked
 from hotspare.adapters.rows import QuoteRule, Quotes, Row
 from hotspare.adapters.source_position import PublishedSource, SourcePosition
-from hotspare.adapters.turn import Turn
 from hotspare.bus.contract import Bus, Partition
-from hotspare.errors import BusError, BusLocked, UnknownResult, UsageError
+from hotspare.errors import BusError, UnknownResult, UsageError
 
-_T = TypeVar("_T")
 _FORMAT = b"csv"
 
 BLOCK_ROWS_DEFAULT = 256
@@ -30,9 +28,6 @@ BLOCK_ROWS_MAX = 65_536
 APPEND_BYTES_MAX = 4 << 20
 _APPEND_ROWS_MAX = 4096
 _GROWTH_POLL_S = 0.02
-_RETRY_S = 0.05
-RETRIES_MAX = 1200
-"""How often a bus that cannot be reached is asked again (about a minute) before the publisher gives up."""
 
 
 @dataclass(frozen=True)
@@ -84,21 +79,18 @@ def publish_file(
     options: PublishOptions,
     stop: threading.Event,
     report: Callable[[PublishProgress], None] = lambda progress: None,
+    troubled: Callable[[BusError], None] = lambda error: None,
 ) -> PublishProgress:
     """Publish until the end of the file, `events_max`, or `stop`; a growing file ends by `stop` only.
 
     UsageError where the file cannot be read, does not fit the schema (I10), or is not the file that was begun with. BusError where
-    the bus stays out of reach.
+    the bus stays out of reach, which `troubled` is told before.
     """
-    publication = _Publication(bus, partition, path, options, stop, report)
+    publication = _Publication(bus, partition, path, options, stop, report, troubled)
     try:
         return publication.run()
     finally:
         publication.close()
-
-
-class _StopAsked(Exception):
-    """Stop was asked for while the bus was out of reach."""
 
 
 class _Overtaken(Exception):
@@ -116,11 +108,13 @@ class _Publication:
         options: PublishOptions,
         stop: threading.Event,
         report: Callable[[PublishProgress], None],
+        troubled: Callable[[BusError], None],
     ) -> None:
         self._path = path
         self._options = options
         self._stop = stop
         self._report = report
+        self._retried = Patience(stop, troubled)
         self._source = PublishedSource(bus, partition, options.source_name or str(path.absolute()), options.begin)
         self._file = self._open()
         self._pass = 0
@@ -130,7 +124,7 @@ class _Publication:
         self._first_row_checked = False
 
     def run(self) -> PublishProgress:
-        with contextlib.suppress(_StopAsked):
+        with contextlib.suppress(StopAsked):
             while True:
                 try:
                     self._resume()
@@ -228,29 +222,12 @@ class _Publication:
         """
         try:
             is_written = self._retried(lambda: self._source.append(values, positions, _FORMAT))
-        except UnknownResult:
+        except UnknownResult as error:
             is_written = False  # the bus knows
-            self._stop.wait(_RETRY_S)
+            self._retried.pause(error)
         if not is_written:
             raise _Overtaken
-
-    def _retried(self, call: Callable[[], _T]) -> _T:
-        """The call's result; tried again as long as the bus says that nothing was written."""
-        for _ in range(RETRIES_MAX):
-            try:
-                result = call()
-            except BusError as error:
-                if not error.retryable:
-                    raise
-                if isinstance(error, BusLocked) and isinstance(self._stop, Turn):
-                    self._stop.hindered(lambda error=error: error.holder)  # type: ignore[misc]
-            else:
-                if isinstance(self._stop, Turn):
-                    self._stop.unhindered()
-                return result
-            if self._stop.wait(_RETRY_S):
-                raise _StopAsked
-        return call()
+        self._retried.passed()
 
     def _progress(self) -> PublishProgress:
         return PublishProgress(self._events, self._published_bytes, self._file.bytes_total * (self._options.repeats + 1))

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from hotspare.adapters.changelog import Content, RowChoice, SequenceBreak, ends_in_update, last_sequence, sequence_breaks
 from hotspare.adapters.output_file import OutputFile, Rotation, TurnOver
+from hotspare.adapters.patience import Patience, StopAsked
 from hotspare.adapters.subscriber_position import SubscriberPosition, load_position, position_path
 from hotspare.adapters.turn import Turn
 from hotspare.bus.contract import Bus, Message, Partition
@@ -32,9 +33,6 @@ _READ_WAIT_MS = 100
 _NOTE_S = 0.2
 """How often the position is noted while rows come."""
 _NOTE_BYTES = 16 << 20
-_RETRY_S = 0.05
-RETRIES_MAX = 1200
-"""How often a bus that cannot be reached is asked again (about a minute) before the subscriber gives up."""
 _TOPIC_POLL_S = 0.1
 
 
@@ -105,6 +103,8 @@ class SubscribeReport:
     broken: Callable[[SequenceBreak], None] = lambda place: None
     incomplete: Callable[[int], None] = lambda first_sequence: None
     """The topic no longer holds the stream from its beginning."""
+    troubled: Callable[[BusError], None] = lambda error: None
+    """The bus is out of reach, and has been for a while."""
 
 
 def subscribe_file(
@@ -122,13 +122,9 @@ def subscribe_file(
     FileInUse where another process writes it; PositionLost where the topic no longer holds what comes next.
     """
     subscription = _Subscription(bus, topic, path, row_format, options, stop, report or SubscribeReport())
-    with contextlib.suppress(_StopAsked, TurnOver):
+    with contextlib.suppress(StopAsked, TurnOver):
         subscription.run()
     return subscription.progress
-
-
-class _StopAsked(Exception):
-    """Stop was asked for while there was nothing to do."""
 
 
 class _Subscription:
@@ -152,6 +148,7 @@ class _Subscription:
         self._stop = stop
         self._file = OutputFile(path, stop if isinstance(stop, Turn) else Turn(), options.rotation)
         self._report = report
+        self._retried = Patience(stop, report.troubled)
         self._form = f"{row_format.name} {options.name}"
         self._noted_s = 0.0
         self._noted_bytes = 0
@@ -284,6 +281,7 @@ class _Subscription:
             )
         except PositionLost as error:
             raise PositionLost(error.message, detail=error.detail, hint=_anew(self._path)) from error
+        self._retried.passed()
         return messages if end is None else [message for message in messages if message.offset < end]
 
     def _with_topic(self, call: Callable[[], _T]) -> _T:
@@ -295,19 +293,7 @@ class _Subscription:
                 if self._options.until is Until.END:
                     raise
             if self._stop.wait(_TOPIC_POLL_S):
-                raise _StopAsked
-
-    def _retried(self, call: Callable[[], _T]) -> _T:
-        """The call's result; tried again as long as the bus is out of reach."""
-        for _ in range(RETRIES_MAX):
-            try:
-                return call()
-            except BusError as error:
-                if not error.retryable:
-                    raise
-            if self._stop.wait(_RETRY_S):
-                raise _StopAsked
-        return call()
+                raise StopAsked
 
 
 def _anew(path: Path) -> str:

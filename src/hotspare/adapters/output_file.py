@@ -19,7 +19,7 @@ from pathlib import Path
 
 from hotspare.adapters.subscriber_position import SubscriberPosition, load_position, position_path, save_position, sync_folder
 from hotspare.adapters.turn import Turn
-from hotspare.errors import FileInUse, UsageError
+from hotspare.errors import FileInUse, FileUnwritable, UsageError
 from hotspare.file_locks import lock_holder
 
 LOCK_SUFFIX = ".lock"
@@ -74,15 +74,19 @@ class OutputFile:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
-        """FileInUse where another process has the file; UsageError where it cannot be written."""
+        """FileInUse where another process has the file; UsageError where it cannot be written, FileUnwritable where it cannot now,
+        also by what is done with it inside."""
         with contextlib.ExitStack() as stack:
             self._lock = _open(self._locked_path)
             stack.callback(os.close, self._lock)
             stack.callback(self._close_part)
             if not self._turn.epoch:
                 self._lock_at_once()
-            sync_folder(self.path.parent)
-            yield
+            try:
+                sync_folder(self.path.parent)
+                yield
+            except OSError as error:
+                raise FileUnwritable.of(self.path, error) from error
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:

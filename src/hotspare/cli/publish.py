@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -10,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.cli.turns import CoordinationOption, GroupOption, LeaseOption, Lines, TurnOptions, in_turns, say_port, transport
+from hotspare.cli.turns import (
+    CoordinationOption,
+    GroupOption,
+    LeaseOption,
+    Lines,
+    TurnOptions,
+    in_turns,
+    say_port,
+    say_trouble,
+    transport,
+)
 from hotspare.cli.values import prefix_of, window_path
 
 if TYPE_CHECKING:
@@ -126,7 +137,11 @@ def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, t
             show(now.bytes_published, now.bytes_total, f"{now.events} events")
 
         where = Partition(topic, target.partition)
-        done = in_turns(turns, bus, target.bus_url, lambda turn: publish_file(bus, where, Path(file), options, turn, report), stop)
+
+        def work(turn: threading.Event) -> PublishProgress:
+            return publish_file(bus, where, Path(file), options, turn, report, say_trouble)
+
+        done = in_turns(turns, bus, target.bus_url, work, stop)
     typer.echo(f"published {0 if done is None else done.events} events to {topic}", err=True)
 
 

@@ -25,7 +25,7 @@ from hotspare.engine.batch import BAD_STREAM, NextInput
 from hotspare.engine.head import Head
 from hotspare.engine.pipeline import OnTrace, Pipeline
 from hotspare.engine.plan import Plan
-from hotspare.errors import Mistake, RunnerError, UsageError
+from hotspare.errors import FileUnwritable, Mistake, RunnerError, UsageError
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, InboundTopic, RunnerEnd, RunnerInput
 from hotspare.runners.local import decode_iterable
 
@@ -87,7 +87,11 @@ class _Writers:
         for name, batches in self._gathered.items():
             file, form = self._files[name], BadRows() if name == BAD_STREAM else self._rows
             rows = pa.concat_batches(batches)
-            file.write((b"" if file.tell() else form.title(rows)) + form.text(rows))
+            try:
+                file.write((b"" if file.tell() else form.title(rows)) + form.text(rows))
+                file.flush()
+            except OSError as error:
+                raise FileUnwritable.of(file.name, error) from error
         self._gathered, self._gathered_rows = {}, 0
 
 
@@ -221,6 +225,14 @@ def _folder_for(files: Sequence[ReplayFile]) -> Path | None:
 
 def _created(path: Path, stack: contextlib.ExitStack) -> BinaryIO:
     try:
-        return stack.enter_context(path.open("wb"))
+        file = path.open("wb")
     except OSError as error:
         raise UsageError(f"file {path} cannot be written", detail=error.strerror or str(error)) from error
+    stack.callback(_closed, file)
+    return file
+
+
+def _closed(file: BinaryIO) -> None:
+    """Everything was flushed before, or it was told why it could not be."""
+    with contextlib.suppress(OSError):
+        file.close()

@@ -19,6 +19,7 @@ from hotspare.cli.turns import (
     TurnOptions,
     in_turns,
     say_port,
+    say_trouble,
     transport,
 )
 from hotspare.cli.values import prefix_of, window_path
@@ -163,7 +164,7 @@ def _subscribe(bus: Bus, chosen: Transport, topic: str, file: Path, rows: RowFor
         def incomplete(first_sequence: int) -> None:
             log.event(LogEvent.OUTPUT_NOT_FROM_BEGINNING, first_sequence=first_sequence)
 
-        report = SubscribeReport(progress, broken, incomplete)
+        report = SubscribeReport(progress, broken, incomplete, say_trouble)
         done = in_turns(
             chosen.turns, bus, chosen.bus_url, lambda turn: subscribe_file(bus, topic, file, rows, options, turn, report), stop
         )

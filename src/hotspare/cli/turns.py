@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from hotspare.errors import HotspareError, UsageError
+from hotspare.telemetry.secrets import masked
 
 if TYPE_CHECKING:
     from hotspare.adapters.adapter_group import AdapterRole
@@ -140,6 +141,11 @@ def _reported(options: TurnOptions, instance: str, bus: Bus) -> Iterator[Callabl
                 bus.append(Partition(options.meta_topic), [Outgoing(json.dumps(state, sort_keys=True).encode())])
 
     yield changed
+
+
+def say_trouble(error: HotspareError) -> None:
+    """Tell why an adapter waits."""
+    typer.echo(f"waiting: {masked(str(error))}", err=True)
 
 
 def say_port(port: int) -> None:
