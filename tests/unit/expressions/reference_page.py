@@ -33,6 +33,7 @@ if(price > 100, "high", if(isnull(price), null, "low"))                         
   What loses nothing converts by itself: int32 to int64 to double, integers to money to double, date to stamp.
 - `/` always gives a double.
 - **ESP_OPCODE** (`I`, `U`, `P`, `D`, `SD`, `UB`) and **ESP_FLAGS** (letters of `N`, `P`, `R` joined) are strings like fields.
+  In a window with an index they are those of the event after it was resolved: an upsert is `I` or `UB`.
 - All times are in UTC.
 - Texts are compared by their bytes in UTF-8; lengths and places count characters.
 
