@@ -48,6 +48,8 @@ SETTINGS = GroupSettings(
     commit_rows_max=16,
     commit_wait_ms=0,
     confirmed_snapshots_max=2,
+    store_wait_ms=120,
+    oversized_retry_ms=40,
 )
 STRANGER = (99, 99)
 """Id and start of a process that is no engine."""

@@ -19,14 +19,17 @@ from hotspare.coordination.open import open_coordination
 from hotspare.engine.codec import arrow_block
 from hotspare.errors import ClusterError, StateError, UsageError
 from hotspare.ha import qualities
+from hotspare.ha.decide import STORE_STUCK_MAX
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.ports import Ports
 from hotspare.ha.roles import Role
 from hotspare.ha.settings import GroupSettings
 from hotspare.ha.view import PeerStatus
+from hotspare.host.background import Background
 from hotspare.model.quality import PRECISE, SIMPLE
 from hotspare.processes import process_start
+from hotspare.stores.contract import Store
 from hotspare.stores.open import open_store
 from hotspare.testing.cluster import wait_until
 from tests.contract.material import child
@@ -340,6 +343,49 @@ def test_a_stop_leaves_the_group_and_the_next_start_begins_from_a_snapshot(hosts
     plan = second.engine.start()
     assert plan.restored_from
     assert sum(plan.next_offsets.values()) > 0
+
+
+class HungStore:
+    """A folder whose writes never end, until the test lets them."""
+
+    def __init__(self, inner: Store) -> None:
+        self.inner, self.asked, self.go_on = inner, 0, threading.Event()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+    def put(self, *arguments: object) -> object:
+        self.asked += 1
+        self.go_on.wait(WAIT_S)
+        return self.inner.put(*arguments)  # type: ignore[arg-type]
+
+
+def test_a_store_that_hangs_costs_two_threads_and_nothing_else(tmp_path: Path) -> None:
+    """H3: the engine keeps its role and publishes, and takes snapshots again when the store answers."""
+    host = Host(tmp_path, "e0", replace(SETTINGS, store_wait_ms=150))
+    background, ports = Background(close_wait_s=WAIT_S), host.engine._ports
+    hung = HungStore(ports.store)
+    host.engine._ports = replace(ports, store=hung, background=background.run)  # type: ignore[arg-type]
+    try:
+        host.start()
+        wait_until(lambda: hung.asked == STORE_STUCK_MAX, "two writes hang", WAIT_S)
+        wait_until(lambda: len(stuck(host)) == STORE_STUCK_MAX, "both are given up", WAIT_S)
+        publish(host, *range(20))
+        wait_until(lambda: published(host) == list(range(1, 21)), "20 outputs", WAIT_S)
+        assert (host.engine.role, host.engine.status().epoch, hung.asked) == (Role.ACTIVE, 1, STORE_STUCK_MAX)
+        hung.go_on.set()
+        wait_until(lambda: not stuck(host) and host.engine.status().snapshots_confirmed > 0, "snapshots again", WAIT_S)
+    finally:
+        hung.go_on.set()
+        host.kill()
+        background.close()
+        host.close()
+
+
+def stuck(host: Host) -> list[object]:
+    state = host.engine._state
+    assert state is not None
+    return list(state.store_jobs.stuck)
 
 
 def test_an_engine_with_a_store_of_its_own_does_not_join(hosts: list[Host], tmp_path: Path) -> None:
