@@ -68,7 +68,8 @@ class MessageSizes:
         bytes_max = self.limit(output.topic)
         rows, start, blocks = self._rows.get(output.stream, self.rows_max), 0, []
         while start < whole.num_rows:
-            part = _alone(whole, start) if rows == 1 else whole.slice(start, rows)
+            part = whole.slice(start, rows)
+            part = part if part.num_rows > 1 else _alone(whole, start)
             message = output_message(part, output.format, epoch, codec)
             if bytes_max is not None and message.size_bytes > bytes_max and part.num_rows > 1:
                 rows = part.num_rows // 2
