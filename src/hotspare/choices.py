@@ -54,6 +54,15 @@ class CreateTime(Enum):
     """One wrong time harms nobody; a publisher whose times are all wrong holds its topic up, or moves time for all."""
 
 
+class OnPoison(Enum):
+    """What a group does about an event on which the engine itself fails, again and from the same state."""
+
+    BAD_EVENT = "bad-event"
+    """It becomes a bad event, and the group goes on."""
+    STOP = "stop"
+    """Every engine of the group ends there, and names the event."""
+
+
 class LogFormat(Enum):
     HUMAN = "human"
     JSON = "json"

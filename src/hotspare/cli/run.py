@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.choices import CreateTime, HeadPlace, KafkaReader, LogFormat, OnDivergence, OtherStore, RunnerKind
+from hotspare.choices import CreateTime, HeadPlace, KafkaReader, LogFormat, OnDivergence, OnPoison, OtherStore, RunnerKind
 from hotspare.cli.values import ProjectNameOption, bindings, properties
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ StallOption = Annotated[
     int, typer.Option(help="How long Spark may not bring input that is known to be there, before the engine ends; 0: for ever.")
 ]
 OtherStoreOption = Annotated[OtherStore, typer.Option(help="When the group's snapshots are in another store than this one.")]
+PoisonOption = Annotated[
+    OnPoison | None,
+    typer.Option(help="When the engine fails on an event, again and from the same state; of the whole group. [default: bad-event]"),
+]
 BindOption = Annotated[
     list[str] | None, typer.Option("--bind", metavar="CONNECTOR:NAME=VALUE", help="Override a connector's property.")
 ]
@@ -63,6 +68,7 @@ def command(
     messages_max: Annotated[int, typer.Option(help="Most messages in one batch.")] = 20_000,
     on_divergence: Annotated[OnDivergence, typer.Option(help="When this engine's outputs alone differ.")] = OnDivergence.STOP,
     other_store: OtherStoreOption = OtherStore.REFUSE,
+    on_poison: PoisonOption = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
     project_name: ProjectNameOption = "",
     bind: BindOption = None,
@@ -72,6 +78,7 @@ def command(
     """Run one engine. Start the same command again for a hot spare; the first one becomes active."""
     from hotspare.host.options import BatchLimits, EngineOptions, GroupSettings, default_engine_name
 
+    settings = GroupSettings(skew_max_ms=skew_max_ms, on_divergence=on_divergence, on_poison=on_poison, other_store=other_store)
     options = EngineOptions(
         project=project,
         project_name=project_name,
@@ -87,14 +94,12 @@ def command(
         kafka_reader=kafka_reader,
         create_time=create_time,
         limits=BatchLimits(messages_max=messages_max),
-        settings=GroupSettings(
+        settings=replace(
+            settings,
             lease_ms=lease_ms,
             snapshot_interval_ms=snapshot_interval_ms,
             pipeline_stall_ms=pipeline_stall_ms,
             held_bytes_max=held_bytes_max,
-            skew_max_ms=skew_max_ms,
-            on_divergence=on_divergence,
-            other_store=other_store,
         ),
         properties=properties(set_ or ()),
         bindings=bindings(bind or ()),

@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.errors import HotspareError
+
 Rows: TypeAlias = npt.NDArray[np.int64]
 """Row numbers, rising."""
 _Result = TypeVar("_Result")
@@ -50,8 +52,8 @@ class Part(Generic[_Result]):
 
 
 def comes_of_rows(error: Exception) -> bool:
-    """Whether fewer rows, or other ones, may not meet it: want of memory and errors of input and output say nothing of rows."""
-    return not isinstance(error, MemoryError | OSError)
+    """Whether other rows may not meet it: want of memory, input and output, and what hotspare raises on purpose are no row's."""
+    return not isinstance(error, MemoryError | OSError | HotspareError)
 
 
 def halved(

@@ -20,12 +20,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.batch import BAD_TYPE, HEAD_COLUMNS, MessageFormat, RowKind, arrow_fields, decoded_schema
+from hotspare.engine.batch import BAD_TYPE, HEAD_COLUMNS, POISON_REASON, MessageFormat, RowKind, arrow_fields, decoded_schema
 from hotspare.engine.codec import arrow_block, avro_block
 from hotspare.engine.codec.csv_decode import CsvOptions, DecodedRows, decode_rows
-from hotspare.engine.codec.csv_split import BadRow, RowReason
+from hotspare.engine.codec.csv_split import BAD_TEXT_LENGTH_MAX, BadRow, RowReason
 from hotspare.engine.codec.json_decode import decode_json
-from hotspare.engine.elementwise import Rows
+from hotspare.engine.elementwise import Rows, comes_of_rows, halved
 from hotspare.engine.refusals import BadRows
 from hotspare.engine.stateless import Chain
 from hotspare.model.project import WindowId
@@ -99,6 +99,25 @@ class Head:
         return self.decode(raw)
 
     def decode(self, raw: pa.RecordBatch) -> pa.RecordBatch:
+        """Where decoding itself fails, the messages are halved; one on which it fails alone becomes a bad row, the reason of which
+        is POISON_REASON."""
+        try:
+            return self._at_once(raw)
+        except Exception as error:
+            if not comes_of_rows(error):
+                raise
+        parts = halved(lambda begin, end: self._at_once(raw.slice(begin, end - begin)), raw.num_rows)
+        return pa.concat_batches([self._refused(raw.slice(p.begin, 1), p.error) if p.result is None else p.result for p in parts])
+
+    def _refused(self, raw: pa.RecordBatch, error: Exception | None) -> pa.RecordBatch:
+        """One message as a bad row. Only the class of the error is told: the rest may differ between engines."""
+        window = self.topics[raw.column("topic")[0].as_py()].window
+        sentence = f"window {window}: the engine fails on this message ({type(error).__name__})"
+        text = raw.column("value")[0].as_py()[:BAD_TEXT_LENGTH_MAX].decode("utf-8", "backslashreplace")[:BAD_TEXT_LENGTH_MAX]
+        refused = BadRows.of([BadRow(0, 0, POISON_REASON, sentence, text)], window)
+        return self._assembled(raw, [_bad_piece(refused)])
+
+    def _at_once(self, raw: pa.RecordBatch) -> pa.RecordBatch:
         tick = raw.column("tick").to_numpy(zero_copy_only=False).astype(np.bool_)
         pieces: list[_Piece] = []
         ticks = np.flatnonzero(tick)

@@ -12,6 +12,7 @@ from hotspare.engine.chunk import EXTRA_ROWS_MAX
 from hotspare.engine.merge import Merge
 from hotspare.engine.partition_clock import Belief
 from hotspare.engine.plan import Plan
+from hotspare.engine.poison import Poison, step_with_care
 from hotspare.engine.snapshot import Frozen, freeze, restore
 from hotspare.engine.state import OutputId, PartitionKey, State
 from hotspare.engine.step import fresh_state, step
@@ -88,11 +89,7 @@ class Pipeline:
         StateError where the rows have another form, or a partition was not declared; PositionOrder where they do not go on where
         the state stands. After an error the pipeline is not to be used again.
         """
-        if not decoded.schema.equals(self._schema):
-            raise StateError("decoded rows have another form than the project's", detail=f"{decoded.schema}")
-        for batch in [decoded] if isinstance(decoded, pa.RecordBatch) else decoded.to_batches():
-            self._merge.push(batch)
-        ready = self._merge.pull()
+        ready = self._ready(decoded)
         if ready is None:
             yield {}
             return
@@ -100,11 +97,38 @@ class Pipeline:
         while begin < ready.num_rows:
             rows = ready.slice(begin, take(ready.num_rows - begin))
             begin += rows.num_rows
-            for made in step(self.plan, self._state, rows, self._extra_rows_max):
+            for made in self._step(self._state, rows):
                 self._is_whole = self._state.is_whole and begin == ready.num_rows
                 if self._is_whole:
                     self._state.clocks.update(self._merge.clocks)
                 yield self._untraced(made)
+
+    def parts_with_care(
+        self, decoded: pa.RecordBatch | pa.Table, found: Callable[[Poison], None]
+    ) -> Iterator[dict[str, pa.RecordBatch]]:
+        """`parts` of rows on which a step has failed (`engine.poison`): events on which it fails alone are told and refused.
+        `found` may raise. The state must be one in which no step has failed."""
+        ready = self._ready(decoded)
+        outputs: list[dict[str, pa.RecordBatch]] = []
+        pieces = [] if ready is None else [ready.slice(at, STEP_ROWS_MAX) for at in range(0, ready.num_rows, STEP_ROWS_MAX)]
+        for rows in pieces:
+            self._state, made = step_with_care(self._step, self.plan, self._state, rows, found)
+            outputs += made
+        if pieces:
+            self._state.clocks.update(self._merge.clocks)
+        self._is_whole = True
+        yield from (self._untraced(made) for made in outputs or [{}])
+
+    def _ready(self, decoded: pa.RecordBatch | pa.Table) -> pa.RecordBatch | None:
+        """The rows that may go on now, in order."""
+        if not decoded.schema.equals(self._schema):
+            raise StateError("decoded rows have another form than the project's", detail=f"{decoded.schema}")
+        for batch in [decoded] if isinstance(decoded, pa.RecordBatch) else decoded.to_batches():
+            self._merge.push(batch)
+        return self._merge.pull()
+
+    def _step(self, state: State, rows: pa.RecordBatch) -> Iterator[dict[str, pa.RecordBatch]]:
+        return step(self.plan, state, rows, self._extra_rows_max)
 
     @property
     def is_whole(self) -> bool:
@@ -120,11 +144,7 @@ class Pipeline:
 
     def feed(self, decoded: pa.RecordBatch | pa.Table) -> dict[str, pa.RecordBatch]:
         """`parts`, together."""
-        outputs: dict[str, list[pa.RecordBatch]] = {}
-        for part in self.parts(decoded):
-            for name, batch in part.items():
-                outputs.setdefault(name, []).append(batch)
-        return {name: pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces) for name, pieces in outputs.items()}
+        return joined_parts(self.parts(decoded))
 
     def freeze(self) -> Frozen:
         """Today's state, to be written while feeding goes on. Rows that wait in the merge are not in it: they are read again.
@@ -173,3 +193,12 @@ class Pipeline:
     def time_us(self) -> int:
         """System time: the newest append time that passed."""
         return self._state.time_us
+
+
+def joined_parts(parts: Iterable[Mapping[str, pa.RecordBatch]]) -> dict[str, pa.RecordBatch]:
+    """The outputs of all parts, one batch per stream."""
+    outputs: dict[str, list[pa.RecordBatch]] = {}
+    for part in parts:
+        for name, batch in part.items():
+            outputs.setdefault(name, []).append(batch)
+    return {name: pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces) for name, pieces in outputs.items()}

@@ -11,12 +11,14 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hotspare.bus.contract import Bus, Partition, Producer
+from hotspare.choices import OnPoison
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.errors import PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError, UsageError
 from hotspare.ha.core import Core, CoreFactory
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.inbound_check import WAY_ON, other_partitions
 from hotspare.ha.member_record import name_taken, namesake, process_of
+from hotspare.ha.poison_agreement import agree_on_poison
 from hotspare.ha.ports import Ports
 from hotspare.ha.qualities import Qualities, agree_on_qualities
 from hotspare.ha.settings import GroupSettings, GroupTopics
@@ -42,11 +44,15 @@ class ProjectIdentity:
 
 @dataclass(frozen=True, slots=True)
 class StartPlan:
-    """Where the runner begins to read, by (topic index, partition), and what the state was made from ("" is the origin)."""
+    """Where the runner begins to read, by (topic index, partition), and what the state was made from ("" is the origin).
+
+    `on_poison`: what the group agreed on.
+    """
 
     next_offsets: Mapping[tuple[int, int], int]
     restored_from: str
     snapshots_unusable: tuple[str, ...]
+    on_poison: OnPoison = OnPoison.BAD_EVENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,8 @@ class Joining:
         agree_on_project(self.ports.coordination, self.group, self.project)
         yield "agree on the store"
         store_id = agree_on_store(self.ports.coordination, self.ports.store, self.group, self.settings.other_store)
+        yield "agree on what is done about poison"
+        on_poison = agree_on_poison(self.ports.coordination, self.group, self.settings.on_poison)
         yield "agree on the qualities"
         qualities = agree_on_qualities(self.ports.coordination, self.group, self.topics)
         self._report_other_qualities(qualities)
@@ -105,7 +113,8 @@ class Joining:
         offsets.update(core.next_offsets)
         yield "check that the bus holds what is to be read"
         check_positions(self.ports.bus, self.topics, offsets, core.time_us)
-        return Joined(core, producer, StartPlan(offsets, restored_from, tuple(unusable)), qualities, store_id, message_bytes_max)
+        plan = StartPlan(offsets, restored_from, tuple(unusable), on_poison)
+        return Joined(core, producer, plan, qualities, store_id, message_bytes_max)
 
     def _outwait_namesake(self) -> Generator[str, None, None]:
         """UsageError where the record of an engine of this name is written again while this one looks on.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hotspare.bus.contract import Partition
 from hotspare.choices import OnDivergence as OnDivergence
+from hotspare.choices import OnPoison as OnPoison
 from hotspare.choices import OtherStore
 from hotspare.engine.batch import MessageFormat
 from hotspare.errors import UsageError
@@ -79,6 +80,7 @@ class GroupSettings:
     `commit_wait_ms`         while more input is at hand, how long outputs are collected for one publishing transaction; 0: no time
     `commit_rows_max`        rows of all streams in one publishing transaction; they take about `commit_bytes_max` of memory at most
     `message_rows_max`       rows in one message
+    `on_poison`              what is done about an event on which the engine fails; None: what the group does already
     """
 
     lease_ms: int = 1_000
@@ -110,6 +112,7 @@ class GroupSettings:
     candidate_snapshots_max: int = 2
     on_divergence: OnDivergence = OnDivergence.STOP
     other_store: OtherStore = OtherStore.REFUSE
+    on_poison: OnPoison | None = None
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

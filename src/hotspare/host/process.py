@@ -38,7 +38,6 @@ from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.warm import warm_up
 from hotspare.file_locks import end_if_stopped
-from hotspare.ha.core import Core
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.joining import ProjectIdentity
@@ -49,6 +48,7 @@ from hotspare.ha.settings import GroupSettings, GroupTopics, InboundTopic, Outpu
 from hotspare.host.address import peer_addresses
 from hotspare.host.alive import is_alive
 from hotspare.host.background import Background
+from hotspare.host.careful_core import CarefulCores, Recovery
 from hotspare.host.clock import monotonic_ms, pause
 from hotspare.host.message_sizes import check_message_sizes
 from hotspare.host.options import EngineOptions
@@ -135,10 +135,10 @@ class PipelineFactory:
         self._plan = plan
         self._log = log
 
-    def fresh(self) -> Core:
+    def fresh(self) -> Pipeline:
         return Pipeline.fresh(self._plan, self._trace)
 
-    def restore(self, header: bytes, pages: Mapping[str, bytes]) -> Core:
+    def restore(self, header: bytes, pages: Mapping[str, bytes]) -> Pipeline:
         return Pipeline.restore(self._plan, header, pages, self._trace)
 
     def _trace(self, window: str, events: pa.RecordBatch) -> None:
@@ -198,7 +198,8 @@ class EngineProcess:
             pause=pause,
             read_every_ms=lambda interval_ms: self._pace.set(interval_ms / 1_000),
         )
-        cores = PipelineFactory(self._plan, self._log)
+        self._recovery = Recovery(group, self.topics, self._bus, self._store, coordination, self._source(), self._tell_of_poison)
+        cores = CarefulCores(PipelineFactory(self._plan, self._log), self._recovery)
         identity = project_identity(self._project, self._plan)
         definition = GroupDefinition(group, self.topics, identity, cores, _patient(options))
         self.group = GroupEngine(definition, self._identity(), ports, spill)
@@ -229,6 +230,7 @@ class EngineProcess:
         inbound = [topic.name for topic in self.topics.inbound]
         check_settings(self._bus, inbound, self.topics.output_topics, self._options.create_time, self._log)
         start = self.group.start()
+        self._recovery.on_poison = start.on_poison
         schemas = self._plan.stream_schemas
         check_message_sizes(self._bus, [(output, schemas[output.stream]) for output in self.topics.outbound])
         publish_metadata(self._bus, self._options.prefix, describe(self._plan.resolved, self._options.prefix))
@@ -266,9 +268,9 @@ class EngineProcess:
         self._log.event(LogEvent.ENGINE_STOPPED)
         return EXIT_OK
 
-    def _runner(self) -> Runner:
+    def _source(self) -> RunnerInput:
         options = self._options
-        source = RunnerInput(
+        return RunnerInput(
             bus_url=options.bus_url,
             topics=tuple(
                 runner_contract.InboundTopic(
@@ -282,13 +284,19 @@ class EngineProcess:
             limits=options.limits,
             pace=self._pace,
         )
-        if options.runner is RunnerKind.LOCAL:
+
+    def _runner(self) -> Runner:
+        source = self._recovery.source
+        if self._options.runner is RunnerKind.LOCAL:
             from hotspare.runners.local import LocalRunner
 
             return LocalRunner(source, self.group.on_batch, self._on_end)
         from hotspare.runners.spark.ordered import OrderedRunner
 
         return OrderedRunner(source, self.group.on_batch, self._on_end)
+
+    def _tell_of_poison(self, sentence: str) -> None:
+        self._log.event(LogEvent.EVENT_POISONOUS, sentence)
 
     def _beat_until(self, is_over: Callable[[], bool]) -> None:
         """Perform what falls due, in the main thread, until `is_over` or the group's end."""

@@ -80,10 +80,17 @@ class LocalRunner:
 
 
 def read_recorded(
-    bus: Bus, topics: tuple[InboundTopic, ...], head: Head, limits: BatchLimits, start_offsets: Positions | None = None
+    bus: Bus,
+    topics: tuple[InboundTopic, ...],
+    head: Head,
+    limits: BatchLimits,
+    start_offsets: Positions | None = None,
+    end_offsets: Positions | None = None,
 ) -> Iterator[pa.Table]:
-    """Decoded batches from `start_offsets` (else the oldest message) up to what stands on the topics now: for reference runs."""
+    """Decoded batches from `start_offsets` (else the oldest message) up to `end_offsets` (else what stands on the topics now)."""
     ends = {key: bus.end_offset(Partition(topics[key[0]].name, key[1])) for key in all_partitions(topics)}
+    if end_offsets is not None:
+        ends = {key: end_offsets.get(key, 0) for key in ends}
     positions, decoding = complete_positions(bus, topics, start_offsets or {}), decoding_size()
     limits = BatchLimits(limits.messages_max, limits.bytes_max, wait_ms=0)
     while any(positions[key] < end for key, end in ends.items()):

@@ -60,6 +60,11 @@ class LogEvent(Enum):
     CONNECTOR_SKIPPED = "connector_skipped", Level.INFO, "a connector of the project is not run here, for the reason given"
     SEQUENCE_BROKEN = "sequence_broken", Level.ERROR, "an output stream has a gap or a repetition in its sequence"
     OUTPUT_NOT_FROM_BEGINNING = "output_not_from_beginning", Level.WARNING, "an output topic no longer holds its first outputs"
+    EVENT_POISONOUS = (
+        "event_poisonous",
+        Level.ERROR,
+        "the engine fails on an event or a step: a mistake of hotspare",
+    )
     TRACE = "trace", Level.INFO, "an event of a traced window (SPEC A40)"
 
     def __init__(self, label: str, level: Level, meaning: str) -> None:

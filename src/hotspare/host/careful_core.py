@@ -1,0 +1,226 @@
+"""The core of an engine that outlives an event on which it fails: the state before is made anew, and the event found.
+
+    parts ──► Pipeline ──► fails ──► newest snapshot from before, else the group's origin
+                                     ──► the inbound topics again, up to where the step began: the state before it
+                                     ──► the rest with care (engine/poison.py): the event is refused, or ends the engine
+
+It costs nothing while no step fails, and it needs what an engine needs that joins: a snapshot, and the messages since then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hotspare.bus.contract import Bus
+from hotspare.choices import OnPoison
+from hotspare.coordination.contract import Coordination
+from hotspare.engine.batch import POISON_REASON, RowKind
+from hotspare.engine.elementwise import comes_of_rows
+from hotspare.engine.pipeline import Pipeline, TakeRows, joined_parts, take_many
+from hotspare.engine.poison import Poison
+from hotspare.engine.snapshot import Frozen
+from hotspare.engine.state import OutputId
+from hotspare.errors import HotspareError, PoisonousEvent, StateError
+from hotspare.ha.joining import agree_on_origin
+from hotspare.ha.settings import GroupTopics
+from hotspare.runners.contract import Positions, RunnerInput
+from hotspare.runners.local import read_recorded
+from hotspare.stores.contract import SnapshotStatus, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a core stands: the offsets to read next, and the newest output of every stream."""
+
+    next_offsets: Positions
+    sequences: Mapping[str, int]
+    digests: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class Recovery:
+    """What a state is made anew from, and what is done about a poison. `told` gets a sentence for people."""
+
+    group: str
+    topics: GroupTopics
+    bus: Bus
+    store: Store
+    coordination: Coordination
+    source: RunnerInput
+    told: Callable[[str], None]
+    on_poison: OnPoison = OnPoison.BAD_EVENT
+
+    def batches(self, core_offsets: Positions, ends: Positions) -> Iterator[pa.Table]:
+        origin = agree_on_origin(self.bus, self.coordination, self.group, self.topics)
+        begin = {(index, p.number): origin[p.topic, p.number] for index, p in self.topics.partitions}
+        return read_recorded(self.bus, self.source.topics, self.source.head, self.source.limits, {**begin, **core_offsets}, ends)
+
+    def found(self, poison: Poison) -> None:
+        """PoisonousEvent where the engine is to end."""
+        topic = self.topics.inbound[poison.topic].name
+        where = f"event {poison.index} of the message at offset {poison.offset} of {topic}, partition {poison.partition}"
+        self._decide(where, f"{type(poison.error).__name__}: {poison.error}")
+
+    def look_for_poison(self, decoded: pa.RecordBatch | pa.Table) -> None:
+        """Messages on which the head failed, wherever it ran. PoisonousEvent where the engine is to end."""
+        if not (decoded.column("kind").to_numpy() == RowKind.BAD).any():
+            return
+        reason = pc.struct_field(decoded.column("bad"), "reason")
+        poison = decoded.filter(pc.fill_null(pc.equal(reason, POISON_REASON), fill_value=False))
+        for row in poison.select(["topic", "partition", "offset", "bad"]).to_pylist():
+            where = (
+                f"the message at offset {row['offset']} of {self.topics.inbound[row['topic']].name}, partition {row['partition']}"
+            )
+            self._decide(where, row["bad"]["message"])
+
+    def _decide(self, where: str, why: str) -> None:
+        if self.on_poison is OnPoison.STOP:
+            hint = "this is a mistake of hotspare: report it; or begin the group anew with --on-poison bad-event"
+            raise PoisonousEvent(f"the engine fails on {where}", detail=why, hint=hint)
+        self.told(f"the engine fails on {where}, which becomes a bad event: {why}")
+
+
+class PipelineMaker(Protocol):
+    """A factory whose cores are pipelines."""
+
+    def fresh(self) -> Pipeline: ...
+
+    def restore(self, header: bytes, pages: Mapping[str, bytes]) -> Pipeline: ...
+
+
+class CarefulCores:
+    """Makes cores that recover (`ha.core.CoreFactory`)."""
+
+    def __init__(self, cores: PipelineMaker, recovery: Recovery) -> None:
+        self._cores = cores
+        self.recovery = recovery
+
+    def fresh(self) -> CarefulCore:
+        return CarefulCore(self._cores.fresh(), self)
+
+    def restore(self, header: bytes, pages: Mapping[str, bytes]) -> CarefulCore:
+        return CarefulCore(self._cores.restore(header, pages), self)
+
+    def before(self, place: Place) -> Pipeline:
+        """The core of the newest snapshot that is not after `place`, else a fresh one. StoreError."""
+        store, group = self.recovery.store, self.recovery.group
+        for info in store.list(group):
+            if info.status is not SnapshotStatus.CONFIRMED:
+                continue
+            stored = store.get(group, info.name)
+            core = self._cores.restore(stored.header, stored.pages)
+            if all(offset <= place.next_offsets.get(key, 0) for key, offset in core.next_offsets.items()):
+                return core
+        return self._cores.fresh()
+
+
+class CarefulCore:
+    """`ha.core.Core` over a pipeline."""
+
+    def __init__(self, pipeline: Pipeline, cores: CarefulCores) -> None:
+        self._pipeline = pipeline
+        self._cores = cores
+        self._partitions = [(topic, 0) for topic in range(len(cores.recovery.topics.inbound))]
+        self._skew_max_us: int | None = None
+        self._ends: dict[tuple[int, int], int] = {}
+        self._newest: dict[str, pa.RecordBatch] = {}
+        """The newest outputs of this batch that were given out."""
+
+    def parts(self, decoded: pa.RecordBatch | pa.Table, take: TakeRows = take_many) -> Iterator[dict[str, pa.RecordBatch]]:
+        place = Place(self._pipeline.next_offsets, self._pipeline.sequences, self._pipeline.digests)
+        self._ends.update(ends_of(decoded))
+        self._newest = {}
+        self._cores.recovery.look_for_poison(decoded)
+        try:
+            for part in self._pipeline.parts(decoded, take):
+                self._newest.update(part)
+                yield part
+        except Exception as error:
+            if not comes_of_rows(error):
+                raise
+            yield from self._recovered(place, error)
+
+    def _recovered(self, place: Place, error: Exception) -> Iterator[dict[str, pa.RecordBatch]]:
+        """What the failed batch puts out beyond what it has already, from a state made anew."""
+        recovery = self._cores.recovery
+        recovery.told(f"a step failed, and is tried again from the state before it: {type(error).__name__}: {error}")
+        try:
+            pipeline = self._cores.before(place)
+            pipeline.set_partitions(self._partitions, self._skew_max_us)
+            for decoded in recovery.batches(pipeline.next_offsets, self._ends):
+                is_before = all(end <= place.next_offsets.get(key, 0) for key, end in ends_of(decoded).items())
+                made = pipeline.parts(decoded) if is_before else pipeline.parts_with_care(decoded, recovery.found)
+                yield from (self._unseen(part, place) for part in made)
+        except PoisonousEvent:
+            raise
+        except HotspareError as failure:
+            message = f"a step failed, and the state before it cannot be had: {failure.message}"
+            raise StateError(message, detail=f"{type(error).__name__}: {error}") from error
+        self._pipeline = pipeline
+
+    def _unseen(self, part: Mapping[str, pa.RecordBatch], place: Place) -> dict[str, pa.RecordBatch]:
+        """The outputs that were not given out before. StateError where the state is another one than it was."""
+        new: dict[str, pa.RecordBatch] = {}
+        for stream, rows in part.items():
+            sequences, known = rows["hs:sequence"].to_numpy(), self._newest.get(stream)
+            seen = place.sequences[stream] if known is None else known["hs:sequence"][-1].as_py()
+            digest = place.digests[stream] if known is None else known["hs:digest"][-1].as_py()
+            count = int(np.searchsorted(sequences, seen, side="right"))
+            if count and sequences[count - 1] == seen and rows["hs:digest"][count - 1].as_py() != digest:
+                raise StateError(f"stream {stream} came out otherwise when its input was read again")
+            if count < len(sequences):
+                new[stream] = rows.slice(count)
+        return new
+
+    def feed(self, decoded: pa.RecordBatch | pa.Table) -> dict[str, pa.RecordBatch]:
+        return joined_parts(self.parts(decoded))
+
+    def set_partitions(self, partitions: Iterable[tuple[int, int]], skew_max_us: int | None = None) -> None:
+        self._partitions, self._skew_max_us = list(partitions), skew_max_us
+        self._pipeline.set_partitions(self._partitions, skew_max_us)
+
+    def freeze(self) -> Frozen:
+        return self._pipeline.freeze()
+
+    @property
+    def is_whole(self) -> bool:
+        return self._pipeline.is_whole
+
+    @property
+    def sequences(self) -> dict[str, int]:
+        return self._pipeline.sequences
+
+    @property
+    def digests(self) -> dict[str, int]:
+        return self._pipeline.digests
+
+    @property
+    def last_ids(self) -> dict[str, OutputId | None]:
+        return self._pipeline.last_ids
+
+    @property
+    def next_offsets(self) -> dict[tuple[int, int], int]:
+        return self._pipeline.next_offsets
+
+    @property
+    def time_us(self) -> int:
+        return self._pipeline.time_us
+
+
+def ends_of(decoded: pa.RecordBatch | pa.Table) -> dict[tuple[int, int], int]:
+    """The offset behind the last of each partition, by (topic index, partition)."""
+    if not decoded.num_rows:
+        return {}
+    topic, partition, offset = (decoded.column(name).to_numpy() for name in ("topic", "partition", "offset"))
+    last = np.append(np.flatnonzero((np.diff(topic) != 0) | (np.diff(partition) != 0)), decoded.num_rows - 1)
+    ends: dict[tuple[int, int], int] = {}
+    for row in last.tolist():
+        key = int(topic[row]), int(partition[row])
+        ends[key] = max(ends.get(key, 0), int(offset[row]) + 1)
+    return ends

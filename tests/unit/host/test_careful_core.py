@@ -1,0 +1,216 @@
+"""An event on which the engine itself fails: found from the state before, the same in every engine, and refused or named."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hotspare.bus.contract import TICK_HEADER, Bus, Outgoing, Partition
+from hotspare.bus.memory import MemoryBus
+from hotspare.coordination.memory import MemoryCoordination
+from hotspare.engine.batch import BAD_STREAM
+from hotspare.engine.chunk import Chunk, Timeline
+from hotspare.engine.head import Head
+from hotspare.engine.operators.contract import Applied
+from hotspare.engine.operators.copy import CopyOperator
+from hotspare.engine.pages import Page
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.strings import StringTable
+from hotspare.errors import PoisonousEvent, StateError
+from hotspare.ha.settings import GroupTopics, InboundTopic, OnPoison
+from hotspare.host.careful_core import CarefulCore, CarefulCores, Recovery
+from hotspare.model.load import load_text
+from hotspare.runners import contract as runner
+from hotspare.runners.local import read_recorded
+from hotspare.runners.reading import pieces
+from hotspare.stores.memory import MemoryStore
+from tests.laws.core_scripts import joined
+
+PROJECT = """
+project: p
+queries:
+  cq:
+    windows:
+      loose: {type: source, schema: "id*:int64,v:int64,s:string"}
+      kept: {type: copy, retention: {bycount_sliding: 4}, publish: true}
+      counted: {type: functional, schema: "id*:int64,v:int64,n:int64", functions: {n: eventCounter()}, publish: true}
+    edges: [loose -> kept, kept -> counted]
+"""
+POISON = 13
+TOPIC = Partition("in")
+LIMITS = runner.BatchLimits(wait_ms=0)
+Batches = list[pa.Table]
+
+
+@cache
+def plan() -> Plan:
+    return compile_plan(load_text(PROJECT).resolved)
+
+
+class Planted(Exception):
+    """A mistake of the engine."""
+
+
+@contextmanager
+def planted(fails: Callable[[Chunk, Timeline], bool], error: type[BaseException] = Planted) -> Iterator[None]:
+    """The copy window fails on some chunks, when it has already changed what it remembers."""
+    apply = CopyOperator.apply
+
+    def failing(self: CopyOperator, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+        applied = apply(self, page, inputs, timeline, strings)
+        if fails(inputs[0], timeline):
+            raise error(f"at {id(page)}")
+        return applied
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CopyOperator, "apply", failing)
+        yield
+
+
+def on_poison_value(chunk: Chunk, _: Timeline) -> bool:
+    """Deletes that retention causes pass."""
+    return bool(np.any((chunk.lanes[:, 1] == POISON) & (chunk.opcode != 4)))
+
+
+class Group:
+    """What engines of one group share: the bus with its messages, snapshots, facts."""
+
+    def __init__(self, values: Sequence[int | None], on_poison: OnPoison = OnPoison.BAD_EVENT) -> None:
+        times = itertools.count(1_000_000, 700_000)
+        self.bus: Bus = MemoryBus(clock=lambda: next(times)).client("e")
+        self.bus.create_topic(TOPIC.topic)
+        for i, value in enumerate(values):
+            tick = value is None
+            text = b"" if tick else f"p,n,{i % 5},{value},s{i}\np,n,{i % 3},1,t{i}".encode()
+            self.bus.append(TOPIC, [Outgoing(text, ((TICK_HEADER, b""),) if tick else ())])
+        self.store, self.coordination = MemoryStore(), MemoryCoordination().client("e")
+        self.on_poison = on_poison
+        self.told: list[str] = []
+
+    def decoded(self) -> pa.Table:
+        return pa.concat_tables(read_recorded(self.bus, (runner.InboundTopic("in"),), Head.of(plan()), LIMITS))
+
+    def core(self) -> CarefulCore:
+        source = runner.RunnerInput("", (runner.InboundTopic("in"),), Head.of(plan()), limits=LIMITS)
+        topics = GroupTopics((InboundTopic("in"),), ())
+        recovery = Recovery("g", topics, self.bus, self.store, self.coordination, source, self.told.append)
+        recovery.on_poison = self.on_poison
+        core = CarefulCores(Pipelines(), recovery).fresh()
+        core.set_partitions([(0, 0)])
+        return core
+
+    def snapshot(self, core: CarefulCore, name: str) -> None:
+        frozen = core.freeze()
+        self.store.put("g", name, "e", sum(core.next_offsets.values()), frozen.header, frozen.pages())
+        self.store.confirm("g", name)
+
+
+class Pipelines:
+    """`PipelineMaker`."""
+
+    def fresh(self) -> Pipeline:
+        return Pipeline.fresh(plan())
+
+    def restore(self, header: bytes, pages: dict[str, bytes]) -> Pipeline:
+        return Pipeline.restore(plan(), header, pages)
+
+
+VALUES = st.lists(st.sampled_from([1, 2, POISON, 3, None]), min_size=1, max_size=14)
+
+
+@settings(max_examples=30)
+@given(VALUES, st.integers(1, 9), st.integers(1, 9), st.sets(st.integers(0, 13), max_size=3))
+def test_every_engine_refuses_the_same_events_however_its_batches_are_cut(
+    values: list[int | None], one: int, other: int, snapshots: set[int]
+) -> None:
+    """As if the head had refused them: what other windows hold is as if the events had never come."""
+    results = []
+    for rows_max in (one, other):
+        group = Group(values)
+        core = group.core()
+        outputs = []
+        with planted(on_poison_value):
+            for i, table in enumerate(pieces(group.decoded(), rows_max, 100)):
+                outputs.append(core.feed(table))
+                if i in snapshots:
+                    group.snapshot(core, f"s{i}")
+        results.append((joined(outputs), core.freeze().header, dict(core.freeze().pages())))
+    assert results[0][1:] == results[1][1:]
+    assert all(results[0][0][name].equals(results[1][0][name]) for name in results[0][0].keys() | results[1][0].keys())
+    made = results[0][0]
+    bad = made[BAD_STREAM].to_pylist() if BAD_STREAM in made else []
+    assert [row["hs:offset"] for row in bad] == [offset for offset, value in enumerate(values) if value == POISON]
+    assert {(row["reason"], row["window"], row["hs:index"]) for row in bad} <= {("poison", "cq/loose", 0)}
+    sequences = made["cq/kept"]["hs:sequence"].to_pylist() if "cq/kept" in made else []
+    assert sequences == list(range(1, len(sequences) + 1))
+
+
+def test_the_bad_event_says_what_came_and_of_the_error_its_class() -> None:
+    """What else an error says, such as an address, differs between engines."""
+    group = Group([1, POISON])
+    with planted(on_poison_value):
+        outputs = group.core().feed(group.decoded())
+    (bad,) = outputs[BAD_STREAM].to_pylist()
+    assert (bad["reason"], bad["text"], bad["window"]) == ("poison", "P,1,13,s1", "cq/loose")
+    assert bad["message"] == "window cq/loose: the engine fails on this event (Planted)"
+    assert "offset 1 of in, partition 0" in group.told[-1]
+
+
+def test_with_stop_the_engine_ends_and_names_the_event() -> None:
+    group = Group([1, 2, POISON, 3], OnPoison.STOP)
+    with planted(on_poison_value), pytest.raises(PoisonousEvent, match="event 0 of the message at offset 2 of in, partition 0"):
+        group.core().feed(group.decoded())
+
+
+@pytest.mark.parametrize("error", [MemoryError, OSError, pa.ArrowMemoryError])
+def test_want_of_memory_ends_the_engine_as_it_is(error: type[BaseException]) -> None:
+    group = Group([1, POISON])
+    with planted(on_poison_value, error), pytest.raises(error):
+        group.core().feed(group.decoded())
+    assert group.told == []
+
+
+def test_what_does_not_fail_again_is_no_poison() -> None:
+    group, failures = Group([1, POISON, 2]), iter([True])
+    with planted(lambda *given: on_poison_value(*given) and next(failures, False)):
+        found = group.core().feed(group.decoded())
+    expected = group.core().feed(group.decoded())
+    assert found.keys() == expected.keys() and all(found[name].equals(expected[name]) for name in found)
+
+
+def test_a_tick_on_which_the_engine_fails_ends_it() -> None:
+    """It is no event that could be refused: time would pass in one engine and not in the other."""
+    group = Group([1, None, 2])
+    with planted(lambda _, time: len(time.heartbeat_rank) > 0), pytest.raises(PoisonousEvent, match=r"offset 1 .* no event"):
+        group.core().feed(group.decoded())
+
+
+def test_outputs_that_came_out_otherwise_when_read_again_end_the_engine() -> None:
+    group = Group([1, 2, POISON])
+    core, decoded = group.core(), group.decoded()
+    core.feed(decoded.slice(0, 2))
+    core._pipeline._state.streams["cq/kept"].digest += 1
+    with planted(on_poison_value), pytest.raises(StateError, match="came out otherwise"):
+        core.feed(decoded.slice(2))
+
+
+def test_a_message_on_which_the_head_failed_is_told_or_ends_the_engine() -> None:
+    group = Group([1, 2])
+    decoded = group.decoded()
+    bad = pa.array([{"reason": "poison", "message": "m", "text": "", "window": "cq/loose"}], decoded.schema.field("bad").type)
+    columns = {name: decoded.column(name).slice(0, 1) for name in decoded.column_names}
+    columns |= {"kind": pa.array([2], pa.int8()), "e0": pa.nulls(1, decoded.schema.field("e0").type), "bad": bad}
+    refused = pa.table(columns, schema=decoded.schema)
+    group.core().feed(refused)
+    assert group.told == ["the engine fails on the message at offset 0 of in, partition 0, which becomes a bad event: m"]
+    with pytest.raises(PoisonousEvent, match="the message at offset 0 of in"):
+        Group([1, 2], OnPoison.STOP).core().feed(refused)

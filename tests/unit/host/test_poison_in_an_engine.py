@@ -1,0 +1,85 @@
+"""A whole engine, without Spark, on whose input stands an event on which a window fails: it goes on behind it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hotspare.bus.contract import Outgoing, Partition
+from hotspare.bus.naming import bad_topic, inbound_topic, outbound_topic
+from hotspare.bus.sqlite import SqliteBus
+from hotspare.choices import RunnerKind
+from hotspare.engine.codec.arrow_block import decode
+from hotspare.engine.operators.copy import CopyOperator
+from hotspare.host import process
+from hotspare.host.options import EngineOptions
+
+PROJECT = """
+project: p
+queries:
+  cq:
+    windows:
+      loose: {type: source, schema: "id*:int64,v:int64"}
+      kept: {type: copy, publish: true}
+    edges: [loose -> kept]
+"""
+POISON, LAST = 13, 99
+WAIT_S = 60.0
+
+
+def values(bus: SqliteBus, topic: str, column: str) -> list[Any]:
+    if topic not in bus.topics():
+        return []
+    messages = bus.read(Partition(topic), 0, messages_max=1_000, bytes_max=1 << 24)
+    return [value for message in messages for value in decode(message.value).column(column).to_pylist()]
+
+
+def test_an_engine_goes_on_behind_an_event_on_which_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The window has changed what it remembers when it fails; the state goes on as if the event had been refused."""
+    project, path = tmp_path / "p.yaml", tmp_path / "b.db"
+    project.write_text(PROJECT)
+    bus = SqliteBus(path)
+    given, kept = inbound_topic("hotspare", "p", "cq", "loose"), outbound_topic("hotspare", "p", "cq", "kept")
+    bus.create_topic(given)
+    for number, value in enumerate([1, POISON, 2, LAST]):
+        bus.append(Partition(given), [Outgoing(f"i,n,{number},{value}".encode())])
+    apply, stops, is_over = CopyOperator.apply, list[Callable[[], None]](), threading.Event()
+
+    def failing(self: CopyOperator, page: Any, inputs: Any, *rest: Any) -> Any:
+        applied = apply(self, page, inputs, *rest)
+        if np.any(inputs[0].lanes[:, 1] == POISON):
+            raise ZeroDivisionError("planted")
+        return applied
+
+    @contextmanager
+    def stop_asked(stop: Callable[[], None]) -> Iterator[None]:
+        stops.append(stop)
+        yield
+
+    def stop_behind_the_last() -> None:
+        watching, waited_s = SqliteBus(path), 0.0
+        while not is_over.wait(0.05) and waited_s < WAIT_S and LAST not in values(watching, kept, "v"):
+            waited_s += 0.05
+        watching.close()
+        for stop in stops:
+            stop()
+
+    monkeypatch.setattr(CopyOperator, "apply", failing)
+    monkeypatch.setattr(process, "stop_asked", stop_asked)
+    watcher = threading.Thread(target=stop_behind_the_last)
+    watcher.start()
+    try:
+        status = process.run_engine(EngineOptions(project=project, bus_url=f"sqlite:///{path}", runner=RunnerKind.LOCAL))
+    finally:
+        is_over.set()
+        watcher.join()
+    assert status == process.EXIT_OK
+    assert values(bus, kept, "v") == [1, 2, LAST]
+    assert values(bus, bad_topic("hotspare", "p"), "text") == ["I,1,13"]
+    bus.close()
