@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from hotspare.adapters.file_publisher import PublishOptions, publish_file
+from hotspare.adapters.source_position import published_sources
+from hotspare.bus import kafka_append
 from hotspare.bus.contract import SOURCE_HEADER, Bus, HeaderGuard, Outgoing, Partition
 from hotspare.bus.kafka_client import parse_kafka_url
 from hotspare.bus.naming import records_topic
@@ -129,6 +133,34 @@ def test_records_of_a_topic_that_was_made_anew_are_not_its_own(open_bus_door: Op
     bus.create_topic(IN.topic)
     assert bus.record(IN, b"file@") is None
     assert records_topic(IN.topic) in bus.topics()
+
+
+@pytest.mark.parametrize("open_bus_door", ["kafka"], indirect=True)
+def test_a_file_is_published_once_also_after_retention_on_kafka(open_bus_door: OpenBus, tmp_path: Path) -> None:
+    """Each publisher is a process of its own: nothing of the one before is in memory."""
+    open_bus_door().create_topic(IN.topic)
+    path = tmp_path / "in.csv"
+    path.write_bytes(b"i,n,1,a\ni,n,2,b\n")
+    for expected in (2, 0):
+        bus = open_bus_door()
+        assert publish_file(bus, IN, path, PublishOptions(), threading.Event()).events == expected
+        bus.append(IN, [Outgoing(b"of another client")] * 3)
+        bus.trim(IN, bus.end_offset(IN) - 1)
+    assert list(published_sources(open_bus_door(), IN)) == [str(path)]
+
+
+@pytest.mark.parametrize("open_bus_door", ["kafka"], indirect=True)
+def test_many_sources_keep_few_clients_and_each_goes_on(open_bus_door: OpenBus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_append, "GUARDS_MAX", 3)
+    bus = open_bus_door()
+    bus.create_topic(IN.topic)
+    known: dict[bytes, bytes | None] = dict.fromkeys(b"%d@" % number for number in range(5))
+    for turn in range(2):
+        for key, record in known.items():
+            assert bus.append_guarded(IN, [], guard(0, record, key), b"%d" % turn) is not None
+            known[key] = b"%d" % turn
+    assert len(bus._appender._guards) == 3  # type: ignore[attr-defined]
+    assert dict(bus.records(IN)) == known
 
 
 @pytest.mark.parametrize("open_bus_door", ["kafka"], indirect=True)

@@ -1,8 +1,8 @@
 """What a project's clients need to know, on the bus itself, so that adapters start while no engine runs (SPEC B4, I10).
 
-The topic `<prefix>.M` holds a document per project whenever it changed; the newest of a project counts, as in a compacted topic. An
-engine writes it when it starts. Everybody reads it; nothing depends on it for being right, since topics and events say what
-they are themselves.
+The topic `<prefix>.M` holds a document per project whenever it changed, and a record of the newest one, which stays when retention
+takes the messages: an engine writes both when it starts, and may run for months. Everybody reads it; nothing depends on it for
+being right, since topics and events say what they are themselves.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hotspare.bus.contract import Bus, HeaderGuard, Message, Outgoing, Partition
+from hotspare.bus.contract import Bus, HeaderGuard, Outgoing, Partition
+from hotspare.bus.limits import RECORD_BYTES_MAX
 from hotspare.bus.naming import bad_topic, inbound_topic, metadata_topic, outbound_topic
 from hotspare.engine.codec.topic_format import inbound_format, outbound_format
 from hotspare.errors import BusError
@@ -68,13 +69,14 @@ def publish_metadata(bus: Bus, prefix: str, metadata: ProjectMetadata) -> bool:
         bus.create_topic(partition.topic)
     name = _prefix(metadata.project)
     text = _text(metadata)
+    kept = text if len(text) <= RECORD_BYTES_MAX else None
     while True:
         end = bus.end_offset(partition)
-        newest = bus.newest_with_header(partition, PROJECT_HEADER, name)
-        if newest is not None and newest.value == text:
+        record, newest = bus.record(partition, name), bus.newest_with_header(partition, PROJECT_HEADER, name)
+        if record == kept and (newest is None or newest.value == text) and (newest or record):
             return False
-        guard = HeaderGuard(PROJECT_HEADER, name, end)  # another engine may be about to write the same
-        if bus.append_guarded(partition, [Outgoing(text, ((PROJECT_HEADER, name),))], guard) is not None:
+        guard = HeaderGuard(PROJECT_HEADER, name, end, record)  # another engine may be about to write the same
+        if bus.append_guarded(partition, [Outgoing(text, ((PROJECT_HEADER, name),))], guard, kept) is not None:
             return True
 
 
@@ -84,7 +86,10 @@ def read_metadata(bus: Bus, prefix: str, project: str) -> ProjectMetadata | None
     if partition.topic not in bus.topics():
         return None
     message = bus.newest_with_header(partition, PROJECT_HEADER, _prefix(project))
-    return None if message is None else _metadata(message, partition.topic)
+    if message is not None:
+        return _metadata(message.value, f"message {message.offset} of {partition.topic}")
+    record = bus.record(partition, _prefix(project))
+    return None if record is None else _metadata(record, f"the record of project {project} of {partition.topic}")
 
 
 def _prefix(project: str) -> bytes:
@@ -114,15 +119,15 @@ def _text(metadata: ProjectMetadata) -> bytes:
     return json.dumps(document, indent=1).encode()
 
 
-def _metadata(message: Message, topic: str) -> ProjectMetadata:
+def _metadata(text: bytes, place: str) -> ProjectMetadata:
     try:
-        document = json.loads(message.value)
+        document = json.loads(text)
         if document["version"] > _VERSION:
-            raise _unreadable(message, topic, f"it has version {document['version']}, this program knows {_VERSION}")
+            raise _unreadable(place, f"it has version {document['version']}, this program knows {_VERSION}")
         windows = {str(each["window"]): _window(each) for each in document["windows"]}
         return ProjectMetadata(str(document["project"]), str(document["hash"]), str(document["bad"]), windows)
     except (ValueError, KeyError, TypeError) as error:
-        raise _unreadable(message, topic, f"{type(error).__name__}: {error}") from None
+        raise _unreadable(place, f"{type(error).__name__}: {error}") from None
 
 
 def _window(document: Mapping[str, Any]) -> WindowMetadata:
@@ -140,9 +145,9 @@ def _schema(text: str) -> Schema:
     return Schema(tuple(fields))
 
 
-def _unreadable(message: Message, topic: str, detail: str) -> BusError:
+def _unreadable(place: str, detail: str) -> BusError:
     return BusError(
-        f"message {message.offset} of {topic} cannot be read as the metadata of a project",
+        f"{place} cannot be read as the metadata of a project",
         detail=detail,
         hint="name the project's file with --project",
     )

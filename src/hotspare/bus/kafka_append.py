@@ -35,6 +35,8 @@ from hotspare.bus.kafka_writer import Writer, Writers, records_of
 from hotspare.errors import BusUnavailable, Fenced, HotspareError, UnknownResult
 
 _GUARD_ATTEMPTS = 20
+GUARDS_MAX = 32
+"""Guards whose turn is kept, each with a client of its own; one that is let go takes its turn anew when it is used again."""
 _SCAN_MESSAGES = 5_000
 _SCAN_BYTES = 16 << 20
 _REFUSED = frozenset((KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.INVALID_MSG)) | MISSING
@@ -70,9 +72,12 @@ class KafkaAppender:
         self._fits(partition.topic, messages)
         with self._lock:
             key = (partition, guard.name, guard.prefix)
-            guarded = self._guards.get(key)
-            if guarded is None:
-                guarded = self._guards[key] = _Guarded(Writers(self._settings, _guard_id(partition, guard)))
+            guarded = self._guards.pop(key, None) or _Guarded(Writers(self._settings, _guard_id(partition, guard)))
+            self._guards[key] = guarded  # the last one used stands last
+            if len(self._guards) > GUARDS_MAX:
+                oldest = self._guards.pop(next(iter(self._guards)))
+                oldest.writer = None
+                oldest.writers.close()
             return self._append_guarded(guarded, partition, messages, guard, record)
 
     def forget_record(self, partition: Partition, key: bytes) -> None:

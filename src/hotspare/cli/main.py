@@ -66,8 +66,23 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_FAILED)
     except Exception as error:
-        _show(error, f"unexpected {type(error).__name__}: {error}\n  hint: set HOTSPARE_DEBUG=1 to see where")
+        _show(error, _unexpected(error))
         sys.exit(EXIT_FAILED)
+
+
+def _unexpected(error: Exception) -> str:
+    """What happened, where in hotspare, what was being done (the error's notes), and what it comes of."""
+    lines = [f"unexpected {type(error).__name__}: {error}", *(f"  {note}" for note in getattr(error, "__notes__", ()))]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if f"{os.sep}hotspare{os.sep}" in frame.filename]
+    if frames:
+        last = frames[-1]
+        lines.append(f"  at hotspare/{last.filename.rpartition(f'{os.sep}hotspare{os.sep}')[2]}:{last.lineno}, in {last.name}")
+    cause = error.__cause__
+    while cause is not None:
+        lines.append(f"  because of {type(cause).__name__}: {cause}")
+        cause = cause.__cause__
+    lines.append("  hint: this is a mistake of hotspare: report it; HOTSPARE_DEBUG=1 shows the whole way there")
+    return "\n".join(lines)
 
 
 def _show(error: BaseException, text: str) -> None:

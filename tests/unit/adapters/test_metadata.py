@@ -60,13 +60,24 @@ def test_the_same_is_written_once_and_a_change_again() -> None:
     assert written(bus) == 3
 
 
+def test_a_document_outlives_the_retention_of_its_topic() -> None:
+    """SPEC B4: an engine writes it when it starts, and then runs for longer than the bus keeps messages."""
+    bus = MemoryBus().client("c")
+    metadata = describe(resolved(), "p")
+    publish_metadata(bus, "p", metadata)
+    topic = Partition(metadata_topic("p"))
+    bus.trim(topic, bus.end_offset(topic))
+    assert read_metadata(bus, "p", "shop") == metadata
+    assert not publish_metadata(bus, "p", metadata)
+
+
 class _Raced(MemoryBusClient):
     """Another engine writes the same document between the look and the append."""
 
     def append_guarded(
         self, partition: Partition, messages: list[Outgoing], guard: HeaderGuard, record: bytes | None = None
     ) -> int | None:  # type: ignore[override]
-        self.append(partition, messages)
+        super().append_guarded(partition, messages, guard, record)
         return super().append_guarded(partition, messages, guard, record)
 
 

@@ -52,6 +52,25 @@ def test_a_traceback_is_shown_on_request(tmp_path: Path) -> None:
     assert "Traceback" in done.stderr
 
 
+def test_an_error_that_nobody_expected_says_where_and_what_it_comes_of(capsys: pytest.CaptureFixture[str]) -> None:
+    """With HOTSPARE_DEBUG unset: a user who reports it has all that is needed."""
+
+    def fail() -> None:
+        failure = RuntimeError("outer")
+        failure.add_note("event 7 of q/w: i,n,1")
+        raise failure from KeyError("inner")
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
+        patch.setattr(main, "app", fail)
+        patch.delenv("HOTSPARE_DEBUG", raising=False)
+        main.main()
+    assert ended.value.code == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said[:2] == ["hotspare: unexpected RuntimeError: outer", "  event 7 of q/w: i,n,1"]
+    assert any(line.startswith("  at hotspare/cli/main.py:") for line in said)
+    assert "  because of KeyError: 'inner'" in said
+
+
 def test_an_option_that_does_not_exist_ends_with_2() -> None:
     done = hotspare("status", "--nonsense")
     assert done.returncode == 2
