@@ -65,10 +65,15 @@ queries:
         outputs: {sumOut: sum}
       positive: {type: filter, condition: "x > 0"}
       under_positive: {type: copy, retention: {bycount_sliding: 2}}
+      halved: {type: compute, schema: "id*:string,x:double,s:string", outputs: {x: 1 / x, s: s}}
+      short: {type: filter, condition: "length(s) < 2"}
+      told: {type: compute, schema: "id*:string,s:string", outputs: {s: "concat(ESP_OPCODE, s)"}}
+      told_again: {type: functional, schema: "id*:string,s:string,n:int64", functions: {n: eventCounter()}}
     edges: [loose -> made, loose -> jumped, loose -> slid, loose -> slid_by_event, loose -> jumped_by_time,
             keyed -> jumped_by_event, keyed -> looked_back, slid -> counted, made -> newest, keyed -> all,
             made -> unflagged, unflagged -> under_unflagged, keyed -> undeleted, undeleted -> under_undeleted,
             made -> inverse, inverse -> under_inverse,
+            loose -> halved, loose -> short, keyed -> told, loose -> told_again,
             generated -> recent, recent -> numbered, numbered -> summed, summed -> positive, positive -> under_positive]
 """
 
