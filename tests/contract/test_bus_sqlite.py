@@ -16,7 +16,7 @@ from hotspare.bus.open import open_bus
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.bus.sqlite_schema import decode_headers, encode_headers
 from hotspare.errors import BusLocked, BusUnavailable, TopicMissing, UsageError
-from tests.contract.material import child, outgoing, progress, read_all, values
+from tests.contract.material import START_US, child, outgoing, progress, read_all, values
 
 KILLS = 20
 
@@ -208,6 +208,22 @@ def test_no_fence_can_come_between_the_check_of_the_epoch_and_the_commit(tmp_pat
     assert refused == [BusLocked.code]
     bus.close()
     other.close()
+
+
+def test_a_file_whose_old_messages_expire_stops_growing(tmp_path: Path) -> None:
+    """Space of what was forgotten is used again."""
+    place, now_us = Partition("in"), START_US
+    bus = SqliteBus(tmp_path / "bus.db", clock=lambda: now_us)
+    bus.create_topic("in")
+    sizes = []
+    for _ in range(60):
+        bus.append(place, outgoing(*("x" * 2_000 for _ in range(100))))
+        now_us += 1_000_000
+        bus.expire(place, 10_000, 1_000)
+        sizes.append(sum((tmp_path / f"bus.db{end}").stat().st_size for end in ("", "-wal")))
+    assert bus.end_offset(place) - bus.begin_offset(place) == 1_000
+    assert sizes[-1] <= 1.05 * sizes[40]
+    bus.close()
 
 
 def test_a_publish_is_one_transaction_from_the_check_of_the_epoch_to_the_progress(tmp_path: Path) -> None:

@@ -267,7 +267,13 @@ class _Subscription:
         with self._file.writing():
             position = self._file.note(position)
         self._noted_s, self._noted_bytes = time.monotonic(), position.file_bytes
+        self._retried(lambda: self._bus.note_reader(self._reader, {self._partition: position.offset}))
         return position
+
+    @property
+    def _reader(self) -> str:
+        """Under which name the bus keeps what this file still lacks."""
+        return f"file {self._path.absolute()}"
 
     def _read(self, offset: int, end: int | None) -> Sequence[Message]:
         """The next messages; with `end` only those before it, without waiting."""

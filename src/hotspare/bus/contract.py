@@ -180,6 +180,20 @@ class Bus(Protocol):
     def trim(self, partition: Partition, before_offset: int) -> None:
         """Best effort: forget messages before `before_offset`, as a bus's own retention does."""
 
+    def note_reader(self, reader: str, offsets: Mapping[Partition, int]) -> None:
+        """Atomic: `reader` still needs the messages from these offsets on: `expire` leaves them, until the same reader notes others
+        or is forgotten. What it noted of other partitions stands. A bus that has a retention of its own does nothing."""
+
+    def readers(self) -> Mapping[str, Mapping[Partition, int]]:
+        """Best effort: what each reader noted, in order of their names."""
+
+    def forget_reader(self, reader: str) -> None:
+        """Atomic; no error where nothing is known of it."""
+
+    def expire(self, partition: Partition, keep_ms: int, messages_max: int) -> int:
+        """Best effort: forget messages that are older than `keep_ms`, the oldest first, never past one that a reader needs, and
+        `messages_max` at most; how many. 0 on a bus that has a retention of its own."""
+
     def producer(self, group: str, output_topics: Sequence[str]) -> Producer:
         """Compare-and-set: the group's one door for output; claims the topics for it. TopicMissing if one does not exist,
         else TopicOwned if another group has one."""

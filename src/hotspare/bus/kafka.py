@@ -134,6 +134,19 @@ class KafkaBus:
         if before_offset > begin:
             self._topics.delete_records({partition: min(before_offset, end)})
 
+    def note_reader(self, reader: str, offsets: Mapping[Partition, int]) -> None:
+        """Nothing: retention is Kafka's own."""
+
+    def readers(self) -> Mapping[str, Mapping[Partition, int]]:
+        return {}
+
+    def forget_reader(self, reader: str) -> None:
+        """Nothing, as `note_reader`."""
+
+    def expire(self, partition: Partition, keep_ms: int, messages_max: int) -> int:
+        self._topics.check(partition)
+        return 0
+
     def producer(self, group: str, output_topics: Sequence[str]) -> KafkaProducer:
         for topic in output_topics:
             self._topics.check(Partition(topic))

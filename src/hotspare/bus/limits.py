@@ -16,6 +16,7 @@ HEADER_NAME_BYTES_MAX = 255
 HEADER_VALUE_BYTES_MAX = 64 * 1024
 RECORD_KEY_BYTES_MAX = 2048
 RECORD_BYTES_MAX = 1 << 20
+READER_NAME_BYTES_MAX = 4096
 DIGEST_MAX = 2**64 - 1
 EPOCH_MAX = 2**62
 
@@ -116,6 +117,14 @@ def check_commit(group: str, owned: Sequence[str], commit: Commit) -> None:
         check_messages(messages)
     for stream, progress in commit.progress.items():
         _check_progress(stream, progress)
+
+
+def check_reader(reader: str, offsets: Mapping[Partition, int]) -> None:
+    """UsageError unless a reader can note this."""
+    if not reader or len(reader.encode()) > READER_NAME_BYTES_MAX or any(offset < 0 for offset in offsets.values()):
+        raise UsageError(
+            f"reader {reader[:40]!r} cannot be noted", hint=f"names have 1 to {READER_NAME_BYTES_MAX} bytes, offsets are 0 or more"
+        )
 
 
 def topic_missing(topic: str) -> TopicMissing:

@@ -19,6 +19,7 @@ from typing import Protocol
 from hotspare.bus import limits
 from hotspare.bus.contract import Commit, Deviation, HeaderGuard, Message, Outgoing, Partition, Progress
 from hotspare.bus.memory_log import Log
+from hotspare.bus.naming import snapshot_readers
 from hotspare.errors import BusLocked, BusUnavailable, Fenced, UnknownResult
 
 
@@ -124,6 +125,7 @@ class MemoryBus:
         self.records: dict[Partition, dict[bytes, bytes]] = {}
         self.message_bytes: dict[str, int] = {}
         """Per topic the largest message that it takes, where that is less than any bus takes."""
+        self.readers: dict[str, dict[Partition, int]] = {}
         self.retentions_ms: dict[str, int] = {}
         """Per topic what `retention_ms` answers. Nothing is forgotten by it; `trim` does what such a bus would do."""
 
@@ -299,6 +301,31 @@ class MemoryBusClient:
         with self._bus.changed:
             self._bus.log(partition).trim(before_offset)
 
+    def note_reader(self, reader: str, offsets: Mapping[Partition, int]) -> None:
+        limits.check_reader(reader, offsets)
+        _strike(self._bus, self._name, BusOperation.TRIM)
+        with self._bus.changed:
+            for partition in offsets:
+                self._bus.log(partition)
+            self._bus.readers.setdefault(reader, {}).update(offsets)
+
+    def readers(self) -> Mapping[str, Mapping[Partition, int]]:
+        _strike(self._bus, self._name, BusOperation.LOOK)
+        with self._bus.changed:
+            return {reader: dict(self._bus.readers[reader]) for reader in sorted(self._bus.readers)}
+
+    def forget_reader(self, reader: str) -> None:
+        _strike(self._bus, self._name, BusOperation.TRIM)
+        with self._bus.changed:
+            self._bus.readers.pop(reader, None)
+
+    def expire(self, partition: Partition, keep_ms: int, messages_max: int) -> int:
+        _strike(self._bus, self._name, BusOperation.TRIM)
+        with self._bus.changed:
+            needed = [offsets[partition] for offsets in self._bus.readers.values() if partition in offsets]
+            cutoff_us = self._bus.clock() - keep_ms * 1000
+            return self._bus.log(partition).expire(cutoff_us, min(needed, default=None), messages_max)
+
     def producer(self, group: str, output_topics: Sequence[str]) -> MemoryProducer:
         _strike(self._bus, self._name, BusOperation.CLAIM)
         with self._bus.changed:
@@ -324,6 +351,8 @@ class MemoryBusClient:
                     log.begin = log.end
                     log.messages.clear()
                 del self._bus.owners[topic]
+            for reader in snapshot_readers(group):
+                self._bus.readers.pop(reader, None)
             progress = self._bus.progress.get(group, {})
             progress.update({stream: Progress(0, None, 0, each.epoch) for stream, each in progress.items()})
 

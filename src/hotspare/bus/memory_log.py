@@ -45,6 +45,17 @@ class Log:
             del self.messages[: self.index(before_offset)]
             self.begin = before_offset
 
+    def expire(self, cutoff_us: int, needed: int | None, messages_max: int) -> int:
+        """Forget the oldest messages: of before `cutoff_us`, standing before `needed`; how many."""
+        old = 0
+        for message in self.messages[:messages_max]:
+            if message.append_time_us >= cutoff_us or (needed is not None and message.offset >= needed):
+                break
+            old += 1
+        if old:
+            self.trim(self.messages[old - 1].offset + 1)
+        return old
+
     def read(self, offset: int, messages_max: int, bytes_max: int) -> list[Message]:
         """Messages from `offset` on within both limits, at least one where there is one."""
         taken: list[Message] = []

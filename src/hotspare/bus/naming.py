@@ -61,3 +61,8 @@ def records_topic(topic: str) -> str:
 def group_name(prefix: str, project: str) -> str:
     """The group of engines that run `project` under `prefix`."""
     return f"{prefix}.{project}"
+
+
+def snapshot_readers(group: str) -> tuple[str, str]:
+    """Who stands for a group's newest confirmed snapshot among the readers of a bus (`Bus.note_reader`), and for the one before."""
+    return f"group {group}: newest snapshot", f"group {group}: snapshot before the newest"

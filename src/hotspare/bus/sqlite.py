@@ -16,6 +16,7 @@ from pathlib import Path
 from hotspare.bus import limits
 from hotspare.bus import sqlite_schema as sql
 from hotspare.bus.contract import Commit, Deviation, HeaderGuard, Message, Outgoing, Partition, Progress
+from hotspare.bus.naming import snapshot_readers
 from hotspare.bus.sqlite_machine import ClaimedFile
 from hotspare.bus.sqlite_schema import PartitionSql
 from hotspare.errors import BusLocked, BusUnavailable, UnknownResult
@@ -158,6 +159,49 @@ class SqliteBus:
                 connection.execute(statements.delete, (last,))
             time.sleep(_TRIM_PAUSE_S)
 
+    def note_reader(self, reader: str, offsets: Mapping[Partition, int]) -> None:
+        limits.check_reader(reader, offsets)
+        rows = [(reader, self._statements(partition).id, offset) for partition, offset in offsets.items()]
+        with self._file.writing() as connection:
+            connection.executemany(sql.NOTE_READER, rows)
+
+    def readers(self) -> Mapping[str, Mapping[Partition, int]]:
+        found: dict[str, dict[Partition, int]] = {}
+        for reader, topic, number, offset in self._file.query(sql.LIST_READERS):
+            found.setdefault(reader, {})[Partition(topic, number)] = offset
+        return found
+
+    def forget_reader(self, reader: str) -> None:
+        with self._file.writing() as connection:
+            connection.execute(sql.FORGET_READER, (reader,))
+
+    def expire(self, partition: Partition, keep_ms: int, messages_max: int) -> int:
+        """In short transactions, as `trim`; the space is used again."""
+        statements, total = self._statements(partition), 0
+        while total < messages_max:
+            last = self._last_expired(statements, self._clock() - keep_ms * 1000, min(_TRIM_MESSAGES_MAX, messages_max - total))
+            if last is None:
+                break
+            with self._file.writing() as connection:
+                if _needed(connection, statements, last + 1) <= last:
+                    break  # a reader noted what it needs meanwhile
+                connection.execute(sql.ADVANCE_BEGIN, (last + 1, statements.id, last + 1))
+                total += connection.execute(statements.delete, (last,)).rowcount
+            time.sleep(_TRIM_PAUSE_S)
+        return total
+
+    def _last_expired(self, statements: PartitionSql, cutoff_us: int, messages_max: int) -> int | None:
+        """The newest message that one transaction may delete, looked for outside of it."""
+        begin, end, _ = self._offsets(statements)
+        needed = self._file.reading(lambda connection: _needed(connection, statements, end))
+        last, total = None, 0
+        for offset, append_us, size in self._file.query(statements.ages, (begin, messages_max)):
+            total += size
+            if append_us >= cutoff_us or offset >= needed or (last is not None and total > _TRIM_BYTES_MAX):
+                break
+            last = int(offset)
+        return last
+
     def producer(self, group: str, output_topics: Sequence[str]) -> SqliteProducer:
         claims = {topic: self._statements(Partition(topic)) for topic in output_topics}
         with self._file.writing() as connection:
@@ -178,6 +222,7 @@ class SqliteBus:
             connection.executemany(sql.EMPTY_TOPIC, [(topic,) for topic in owned])
             connection.execute(sql.FORGET_PROGRESS, (group,))
             connection.execute(sql.FORGET_OWNER, (group,))
+            connection.executemany(sql.FORGET_READER, [(reader,) for reader in snapshot_readers(group)])
         for topic, partitions in self.topics().items():
             for number in range(partitions if topic in owned else 0):
                 self.trim(Partition(topic, number), self.begin_offset(Partition(topic, number)))
@@ -268,6 +313,12 @@ class SqliteProducer:
     def _newest_epoch(self, connection: sqlite3.Connection) -> int:
         row = connection.execute(sql.FIND_EPOCH, (self._group,)).fetchone()
         return 0 if row is None else int(row[0])
+
+
+def _needed(connection: sqlite3.Connection, statements: PartitionSql, otherwise: int) -> int:
+    """The oldest offset that a reader needs."""
+    found = connection.execute(sql.FIND_NEEDED, (statements.id,)).fetchone()[0]
+    return otherwise if found is None else int(found)
 
 
 def _insert(connection: sqlite3.Connection, statements: PartitionSql, messages: Sequence[Outgoing], now_us: int) -> int:

@@ -31,6 +31,8 @@ KIND = FileKind(
     additions={
         "records": "CREATE TABLE IF NOT EXISTS records(partition_id INTEGER NOT NULL, key BLOB NOT NULL, record BLOB NOT NULL,"
         " PRIMARY KEY(partition_id, key)) WITHOUT ROWID",
+        "readers": "CREATE TABLE IF NOT EXISTS readers(reader TEXT NOT NULL, partition_id INTEGER NOT NULL,"
+        " offset INTEGER NOT NULL, PRIMARY KEY(reader, partition_id)) WITHOUT ROWID",
         "machine": "CREATE TABLE IF NOT EXISTS machine(only INTEGER PRIMARY KEY CHECK(only=1), boot TEXT NOT NULL,"
         " machine TEXT NOT NULL)",
     },
@@ -54,6 +56,13 @@ FORGET_PROGRESS = (
     " WHERE group_name=?"
 )
 EMPTY_TOPIC = "UPDATE partitions SET begin_offset=end_offset WHERE topic=?"
+NOTE_READER = "INSERT OR REPLACE INTO readers(reader, partition_id, offset) VALUES(?, ?, ?)"
+LIST_READERS = (
+    "SELECT reader, topic, number, offset FROM readers JOIN partitions ON partitions.id=readers.partition_id"
+    " ORDER BY reader, topic, number"
+)
+FORGET_READER = "DELETE FROM readers WHERE reader=?"
+FIND_NEEDED = "SELECT min(offset) FROM readers WHERE partition_id=?"
 FIND_EPOCH = "SELECT epoch FROM fences WHERE group_name=?"
 SET_EPOCH = "INSERT OR REPLACE INTO fences(group_name, epoch) VALUES(?, ?)"
 FIND_PROGRESS = (
@@ -77,6 +86,7 @@ _WITH_HEADER = (
     " AND instr(headers, ?)>0 ORDER BY offset DESC"
 )
 _SIZES = "SELECT offset, length(value) FROM messages_# WHERE offset<? ORDER BY offset LIMIT ?"
+_AGES = "SELECT offset, append_us, length(value) FROM messages_# WHERE offset>=? ORDER BY offset LIMIT ?"
 _DELETE = "DELETE FROM messages_# WHERE offset<=?"
 
 
@@ -90,11 +100,12 @@ class PartitionSql:
     read: str
     with_header: str
     sizes: str
+    ages: str
     delete: str
 
 
 def partition_sql(partition_id: int) -> PartitionSql:
-    texts = (_CREATE, _INSERT, _READ, _WITH_HEADER, _SIZES, _DELETE)
+    texts = (_CREATE, _INSERT, _READ, _WITH_HEADER, _SIZES, _AGES, _DELETE)
     return PartitionSql(partition_id, *(text.replace("#", str(partition_id)) for text in texts))
 
 

@@ -37,6 +37,9 @@ SkewOption = Annotated[
 StallOption = Annotated[
     int, typer.Option(help="How long Spark may not bring input that is known to be there, before the engine ends; 0: for ever.")
 ]
+BusRetentionOption = Annotated[
+    int, typer.Option(help="How long an embedded bus keeps messages that nobody needs any more, in ms; 0 keeps them for ever.")
+]
 OtherStoreOption = Annotated[OtherStore, typer.Option(help="When the group's snapshots are in another store than this one.")]
 PoisonOption = Annotated[
     OnPoison | None,
@@ -65,6 +68,7 @@ def command(
     pipeline_stall_ms: StallOption = 300_000,
     held_bytes_max: Annotated[int, typer.Option(help="Memory for held outputs; beyond it they go to disk.")] = 256 << 20,
     skew_max_ms: SkewOption = 5000,
+    bus_retention_ms: BusRetentionOption = 0,
     messages_max: Annotated[int, typer.Option(help="Most messages in one batch.")] = 20_000,
     on_divergence: Annotated[OnDivergence, typer.Option(help="When this engine's outputs alone differ.")] = OnDivergence.STOP,
     other_store: OtherStoreOption = OtherStore.REFUSE,
@@ -79,6 +83,7 @@ def command(
     from hotspare.host.options import BatchLimits, EngineOptions, GroupSettings, default_engine_name
 
     settings = GroupSettings(skew_max_ms=skew_max_ms, on_divergence=on_divergence, on_poison=on_poison, other_store=other_store)
+    settings = replace(settings, held_bytes_max=held_bytes_max, bus_retention_ms=bus_retention_ms)
     options = EngineOptions(
         project=project,
         project_name=project_name,
@@ -99,7 +104,6 @@ def command(
             lease_ms=lease_ms,
             snapshot_interval_ms=snapshot_interval_ms,
             pipeline_stall_ms=pipeline_stall_ms,
-            held_bytes_max=held_bytes_max,
         ),
         properties=properties(set_ or ()),
         bindings=bindings(bind or ()),

@@ -21,27 +21,28 @@ def command(
     prefix: Annotated[str, typer.Option(help="Only topics whose name begins with this.")] = "",
     sources: Annotated[bool, typer.Option("--sources", help="Instead: the sources that were published, and how far.")] = False,
     forget_source: Annotated[str, typer.Option(metavar="SOURCE", help="Forget how far this one was published.")] = "",
+    readers: Annotated[bool, typer.Option("--readers", help="Instead: for whom an embedded bus keeps old messages.")] = False,
+    forget_reader: Annotated[str, typer.Option(metavar="READER", help="Keep no messages for this one any more.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")] = False,
 ) -> None:
     """List the topics of a bus: owners, offsets, when the newest message came, and which settings are unlike hotspare's wishes."""
     from contextlib import ExitStack
 
-    from hotspare.cli.display import print_table
     from hotspare.cli.existing import existing_bus
 
+    tell = _tell_as_json if as_json else _tell_as_table
     with ExitStack() as stack:
         opened = existing_bus(stack, bus)
         topics = {topic: partitions for topic, partitions in opened.topics().items() if topic.startswith(prefix)}
         if forget_source:
             return _forget_source(opened, topics, forget_source)
+        if forget_reader:
+            return _forget_reader(opened, forget_reader)
         if sources:
-            columns = ("topic", "partition", "source", "published")
             found = [(place.topic, place.number, name, published) for place, name, published in _sources(opened, topics)]
-            if as_json:
-                typer.echo(json.dumps({"sources": [dict(zip(columns, row, strict=True)) for row in found]}, indent=2))
-            else:
-                print_table("Sources", columns, found)
-            return None
+            return tell("sources", ("topic", "partition", "source", "published"), found)
+        if readers:
+            return tell("readers", ("topic", "partition", "reader", "offset"), _readers(opened, topics))
         owners, deviations = opened.owners(), opened.deviations(list(topics))
         rows = [row for topic, partitions in topics.items() for row in _rows(opened, topic, partitions, owners.get(topic, ""))]
     reading = _reading(bus)
@@ -51,6 +52,34 @@ def command(
     else:
         _print(rows, deviations, reading)
     return None
+
+
+def _tell_as_json(what: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+    typer.echo(json.dumps({what: [dict(zip(columns, row, strict=True)) for row in rows]}, indent=2))
+
+
+def _tell_as_table(what: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+    from hotspare.cli.display import print_table
+
+    print_table(what.capitalize(), columns, rows)
+
+
+def _readers(bus: Bus, topics: Mapping[str, int]) -> list[tuple[str, int, str, int]]:
+    """Who needs messages of these topics, from which offset on."""
+    found = [(place.topic, place.number, name, offset) for name, each in bus.readers().items() for place, offset in each.items()]
+    return sorted(row for row in found if row[0] in topics)
+
+
+def _forget_reader(bus: Bus, reader: str) -> None:
+    """UsageError where nobody of this name is known."""
+    from hotspare.errors import UsageError
+
+    known = bus.readers().get(reader)
+    if known is None:
+        raise UsageError(f"the bus keeps nothing for reader {reader!r}", hint="`hotspare topics --readers` lists them")
+    bus.forget_reader(reader)
+    for place, offset in known.items():
+        typer.echo(f"reader {reader} is forgotten, who needed {place.topic}[{place.number}] from offset {offset} on")
 
 
 def _sources(bus: Bus, topics: Mapping[str, int]) -> list[tuple[Partition, str, int]]:

@@ -180,6 +180,17 @@ class CheckInbound:
 
 
 @dataclass(frozen=True, slots=True)
+class TrimBus:
+    """Let the bus forget messages that are old and that nobody needs."""
+
+    reason: Reason = Reason.TIMER
+
+    @property
+    def sentence(self) -> str:
+        return "lets the bus forget old messages"
+
+
+@dataclass(frozen=True, slots=True)
 class ReadQualities:
     """Read whether another quality of service is asked for a stream."""
 
@@ -279,6 +290,7 @@ Action: TypeAlias = (
     | ReadSwitchover
     | RefreshMember
     | CheckInbound
+    | TrimBus
     | ReadQualities
     | ReadProgress
     | TakeSnapshot

@@ -229,6 +229,11 @@ def _check_inbound(view: View) -> Iterator[Duty]:
     yield Duty(max(view.inbound_checked_ms + view.settings.inbound_check_ms, view.bus_retry_ms), do.CheckInbound())
 
 
+def _trim_bus(view: View) -> Iterator[Duty]:
+    if view.settings.bus_retention_ms:
+        yield Duty(max(view.trimmed_ms + view.settings.trim_interval_ms, view.bus_retry_ms), do.TrimBus())
+
+
 def _is_stalled(view: View) -> bool:
     """Whether the runner hangs. Who holds the role then loses it by its lease; this ends the process, for another one to begin."""
     return 0 < view.settings.pipeline_stall_ms <= view.stalled_ms
@@ -353,6 +358,7 @@ def _active(view: View) -> Iterator[Duty]:
     yield Duty(max(view.switchover_read_ms + settings.leader_poll_ms, view.coordination_retry_ms), do.ReadSwitchover())
     yield from _refresh_member(view)
     yield from _check_inbound(view)
+    yield from _trim_bus(view)
     yield from _read_qualities(view)
     yield from _candidates(view)
     yield from _take_snapshot(view)

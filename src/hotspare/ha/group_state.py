@@ -189,6 +189,8 @@ class GroupState:
     snapshots_confirmed: int = 0
     confirmed_order: int = -1
     newest_snapshot: NewestSnapshot = field(default_factory=NewestSnapshot)
+    trimmed_ms: int = LONG_AGO_MS
+    is_trim_running: bool = False
     inbound_checked_ms: int = 0
     is_inbound_check_running: bool = False
     inbound_findings: deque[str] = field(default_factory=deque)
@@ -320,6 +322,7 @@ def view_of(state: GroupState, ports: Ports) -> View:
         progress_read_ms=state.progress_read_ms,
         inbound=_inbound_views(state.inbound),
         inbound_checked_ms=state.inbound_checked_ms,
+        trimmed_ms=state.trimmed_ms,
         difference=difference,
         overrules=state.overrules,
         committed_ahead=_begins_ahead(state),

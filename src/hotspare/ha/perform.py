@@ -24,7 +24,7 @@ from hotspare.errors import (
     UnknownResult,
 )
 from hotspare.ha import actions as do
-from hotspare.ha import committed, decide, inbound_check, pipeline_watch, publishing, qualities, snapshots
+from hotspare.ha import committed, decide, inbound_check, pipeline_watch, publishing, qualities, snapshots, trimming
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import LONG_AGO_MS, GroupState, MemberNews, Oversized, committed_sequence, sent_sequence
 from hotspare.ha.member_record import gave_word, member_of, name_taken, namesake, news_of, rank_of, started_later, unlike
@@ -371,6 +371,10 @@ def _check_inbound(_: do.CheckInbound, state: GroupState, ports: Ports) -> None:
     inbound_check.begin(state, ports)
 
 
+def _trim_bus(_: do.TrimBus, state: GroupState, ports: Ports) -> None:
+    trimming.begin(state, ports)
+
+
 def _read_qualities(_: do.ReadQualities, state: GroupState, ports: Ports) -> None:
     before = state.qualities
     now = qualities.read_on(ports.coordination, state.group, before)
@@ -464,6 +468,7 @@ PERFORMERS: dict[type[do.Action], Callable[[Any, GroupState, Ports], None]] = {
     do.ReadSwitchover: _read_switchover,
     do.RefreshMember: _refresh_member,
     do.CheckInbound: _check_inbound,
+    do.TrimBus: _trim_bus,
     do.ReadQualities: _read_qualities,
     do.ReadProgress: _read_progress,
     do.TakeSnapshot: _take_snapshot,

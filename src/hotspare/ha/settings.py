@@ -48,7 +48,14 @@ class GroupTopics:
 
 TICKS_WITHIN_SKEW = 4
 """A partition that is ticked as it should be never looks as if its clock had leapt, though a few ticks are late."""
-_MAY_BE_0 = ("snapshot_interval_ms", "candidate_wait_ms", "divergence_wait_ms", "commit_wait_ms", "pipeline_stall_ms")
+_MAY_BE_0 = (
+    "snapshot_interval_ms",
+    "bus_retention_ms",
+    "candidate_wait_ms",
+    "divergence_wait_ms",
+    "commit_wait_ms",
+    "pipeline_stall_ms",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,8 @@ class GroupSettings:
     `progress_poll_ms`       how often a standby reads what is committed, to let held outputs go
     `member_refresh_ms`      how often an engine describes itself and reads the others' descriptions
     `inbound_check_ms`       how often it is looked whether inbound topics have the partitions that the group reads
+    `bus_retention_ms`       how long messages that nobody needs stay on a bus that forgets nothing by itself; 0: for ever
+    `trim_interval_ms`       how often what is older is forgotten
     `quality_poll_ms`        how often it is read whether another quality of service is asked for
     `snapshot_interval_ms`   time between two snapshots of a group; 0 takes none
     `retry_ms`               pause after a bus that did not answer
@@ -95,6 +104,8 @@ class GroupSettings:
     progress_poll_ms: int = 100
     member_refresh_ms: int = 500
     inbound_check_ms: int = 5_000
+    bus_retention_ms: int = 0
+    trim_interval_ms: int = 1_000
     quality_poll_ms: int = 1_000
     snapshot_interval_ms: int = 5_000
     retry_ms: int = 10

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hotspare.bus.contract import Bus
 from hotspare.errors import HotspareError
+from hotspare.ha import trimming
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState, MemberNews, NewestSnapshot
 from hotspare.ha.ports import Ports
@@ -31,7 +33,7 @@ def take(state: GroupState, ports: Ports) -> None:
         check_same(store, store_id)
         store.put(group, name, engine, order, frozen.header, frozen.pages())
 
-    _begin(state, ports, StoreWork.WRITE, Candidate(name, order, sequences, now_ms), write)
+    _begin(state, ports, StoreWork.WRITE, Candidate(name, order, sequences, now_ms, trimming.needed_by_snapshot(state)), write)
 
 
 def confirm(state: GroupState, ports: Ports, name: str) -> None:
@@ -90,13 +92,14 @@ def _note_confirmed(state: GroupState, ports: Ports, candidate: Candidate) -> No
         state.newest_snapshot = NewestSnapshot(candidate.order, state.engine, ports.clock_ms())
     _report(state, ports, HaEventKind.SNAPSHOT_CONFIRMED, f"snapshot {candidate.name} may be restored")
     group, store, confirmed_max = state.group, ports.store, state.settings.confirmed_snapshots_max
-    _begin(state, ports, StoreWork.TIDY, candidate, lambda: _tidy(store, group, candidate.order, confirmed_max))
+    _begin(state, ports, StoreWork.TIDY, candidate, lambda: _tidy(store, ports.bus, group, candidate, confirmed_max))
 
 
-def _tidy(store: Store, group: str, order: int, confirmed_max: int) -> None:
+def _tidy(store: Store, bus: Bus, group: str, confirmed: Candidate, confirmed_max: int) -> None:
+    trimming.note_confirmed(bus, group, confirmed.needed)
     store.keep(group, confirmed_max)
     for info in store.list(group):
-        if info.status is SnapshotStatus.CANDIDATE and info.order < order:
+        if info.status is SnapshotStatus.CANDIDATE and info.order < confirmed.order:
             store.discard(group, info.name)
 
 

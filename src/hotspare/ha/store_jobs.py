@@ -7,8 +7,11 @@ begin as long as few are stuck.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+
+from hotspare.bus.contract import Partition
 
 
 class StoreWork(Enum):
@@ -27,6 +30,8 @@ class Candidate:
     order: int
     sequences: dict[str, int]
     taken_ms: int = 0
+    needed: Mapping[Partition, int] = field(default_factory=dict)
+    """From where on input is read by who starts from it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

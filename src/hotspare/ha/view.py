@@ -148,6 +148,7 @@ class View:
     progress_read_ms: int = 0
     inbound: tuple[InboundView, ...] = ()
     inbound_checked_ms: int = 0
+    trimmed_ms: int = 0
     # outputs and snapshots
     difference: Difference | None = None
     overrules: bool = False
