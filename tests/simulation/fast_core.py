@@ -80,6 +80,19 @@ class FastCore:
     def next_offsets(self) -> Mapping[tuple[int, int], int]:
         return self.positions
 
+    @property
+    def waiting(self) -> int:
+        return sum(map(len, self._waiting.values())) + sum(map(len, self._unsettled.values()))
+
+    @property
+    def last_partition(self) -> tuple[int, int]:
+        return min(self._clocks, key=lambda key: (self._clocks[key].time_us, key))
+
+    @property
+    def holding_up(self) -> set[tuple[int, int]]:
+        events = [key for key, rows in self._waiting.items() if any(row[5] == RowKind.EVENT for row in rows)]
+        return {key for key, rows in self._waiting.items() if not rows and any(other != key for other in events)}
+
     def set_partitions(self, partitions: Iterable[tuple[int, int]], skew_max_us: int | None = None) -> None:
         for partition in partitions:
             self._waiting[partition], self._unsettled[partition] = deque(), deque()

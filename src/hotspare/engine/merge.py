@@ -18,7 +18,7 @@ import pyarrow as pa
 from hotspare.engine.batch import RowKind
 from hotspare.engine.chunk import Int64s
 from hotspare.engine.partition_clock import Belief, PartitionClock
-from hotspare.engine.state import PartitionKey
+from hotspare.engine.state import NO_TIME, PartitionKey
 from hotspare.errors import StateError
 
 
@@ -41,23 +41,30 @@ class _Partition:
     clock: PartitionClock
     pieces: deque[_Piece] = field(default_factory=deque)
     unsettled: deque[pa.RecordBatch] = field(default_factory=deque)
-
-    @property
-    def waiting(self) -> int:
-        return sum(len(piece.times) for piece in self.pieces) + sum(len(rows) for rows in self.unsettled)
+    waiting: int = 0
+    event_time_us: int = NO_TIME
+    """What is believed of the newest event whose time is settled."""
 
     def push(self, rows: pa.RecordBatch) -> None:
         ticks = rows.column("kind").to_numpy() == RowKind.TICK
         times, clocks = self.clock.take(rows.column("time_us").to_numpy(), ticks)
         self.unsettled.append(rows)
+        self.waiting += rows.num_rows
         at = 0
         while at < len(times):
             rows = self.unsettled.popleft()
             count = min(rows.num_rows, len(times) - at)
-            self.pieces.append(_Piece(rows.slice(0, count), times[at : at + count], clocks[at : at + count]))
+            piece = _Piece(rows.slice(0, count), times[at : at + count], clocks[at : at + count])
+            self._note_events(piece)
+            self.pieces.append(piece)
             if count < rows.num_rows:
                 self.unsettled.appendleft(rows.slice(count))
             at += count
+
+    def _note_events(self, piece: _Piece) -> None:
+        events = np.flatnonzero(piece.rows.column("kind").to_numpy() != RowKind.TICK)
+        if len(events):
+            self.event_time_us = int(piece.times[events[-1]])
 
 
 class Merge:
@@ -84,6 +91,16 @@ class Merge:
     def last(self) -> PartitionKey:
         """The partition that all others wait for: with something new there, and nowhere else, rows go on."""
         return min(self._partitions, key=lambda key: (self._partitions[key].clock.time_us, key))
+
+    @property
+    def holding_up(self) -> frozenset[PartitionKey]:
+        """The partitions from which an event elsewhere may still have to wait for something."""
+        newest = {key: each.event_time_us for key, each in self._partitions.items()}
+        return frozenset(
+            key
+            for key, each in self._partitions.items()
+            if any(event_us != NO_TIME and event_us >= each.clock.time_us for other, event_us in newest.items() if other != key)
+        )
 
     def set_partitions(self, partitions: Iterable[PartitionKey]) -> None:
         """Declare which partitions exist. One with waiting rows cannot be taken away."""
@@ -146,6 +163,7 @@ class Merge:
                 break
             ready.append(piece.slice(0, count))
             self.clocks[key] = int(piece.clocks[count - 1])
+            partition.waiting -= count
             if count < size:
                 partition.pieces[0] = piece.slice(count, size)
                 break

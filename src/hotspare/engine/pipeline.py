@@ -165,6 +165,11 @@ class Pipeline:
         return self._merge.waiting
 
     @property
+    def holding_up(self) -> frozenset[PartitionKey]:
+        """The partitions that an event elsewhere may be waiting for."""
+        return self._merge.holding_up
+
+    @property
     def last_partition(self) -> PartitionKey:
         """The partition that all waiting rows wait for: a reader that holds enough of them reads on there alone."""
         return self._merge.last

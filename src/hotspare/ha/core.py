@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
 import pyarrow as pa
@@ -53,6 +53,18 @@ class Core(Protocol):
     def set_partitions(self, partitions: Iterable[tuple[int, int]], skew_max_us: int | None = None) -> None: ...
 
     def freeze(self) -> FrozenState: ...
+
+    @property
+    def waiting(self) -> int:
+        """Rows that wait for another partition, or for what follows them in their own."""
+
+    @property
+    def last_partition(self) -> tuple[int, int]:
+        """The one that all waiting rows wait for."""
+
+    @property
+    def holding_up(self) -> Collection[tuple[int, int]]:
+        """The partitions that an event elsewhere may be waiting for."""
 
     @property
     def sequences(self) -> Mapping[str, int]: ...

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.batch import NextInput, RowKind
+from hotspare.engine.batch import NextInput
 from hotspare.ha import actions as do
 from hotspare.ha import committed, decide, inbound_check, perform, snapshots
 from hotspare.ha.events import HaEvent, HaEventKind
-from hotspare.ha.group_state import GroupState, InboundState, view_of
+from hotspare.ha.group_state import GroupState, view_of
 from hotspare.ha.ports import Ports
 from hotspare.ha.roles import ENDS, Reason, Role
 
@@ -79,6 +78,7 @@ def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Tab
         if state.role in ENDS:
             return
         begun_ms = ports.clock_ms()
+    _bound_waiting(state, ports)
 
 
 def _hold(state: GroupState, ports: Ports, outputs: Mapping[str, pa.RecordBatch]) -> None:
@@ -93,26 +93,20 @@ def _hold(state: GroupState, ports: Ports, outputs: Mapping[str, pa.RecordBatch]
 
 
 def _note_arrivals(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Table, next_input: NextInput) -> None:
-    """Per partition the newest append time that was read, to know which one holds up the merge."""
+    """Per partition when something came, and how far this machine's clock is from that of the partition."""
     now_ms, read_us = ports.clock_ms(), ports.wall_us()
-    is_news = next_input is NextInput.AWAITED
-    if len(state.inbound) == 1:
-        state.inbound[0].arrived_ms = now_ms
-        if is_news and decoded.num_rows:
-            state.inbound[0].skew.note(now_ms, read_us, decoded.column("time_us")[-1].as_py())
-        return
-    columns = {name: decoded.column(name).to_numpy() for name in ("topic", "partition", "time_us", "kind")}
+    columns = {name: decoded.column(name).to_numpy() for name in ("topic", "partition", "time_us")}
     for inbound in state.inbound:
         own = (columns["topic"] == inbound.topic_index) & (columns["partition"] == inbound.partition.number)
         if own.any():
-            _note_arrival(inbound, now_ms, columns["time_us"][own], columns["kind"][own])
-            if is_news:
+            inbound.arrived_ms = now_ms
+            if next_input is NextInput.AWAITED:
                 inbound.skew.note(now_ms, read_us, int(columns["time_us"][own][-1]))
 
 
-def _note_arrival(inbound: InboundState, now_ms: int, times_us: np.ndarray, kinds: np.ndarray) -> None:
-    inbound.arrived_ms = now_ms
-    inbound.head_time_us = max(inbound.head_time_us, int(times_us.max()))
-    events_us = times_us[kinds != RowKind.TICK]
-    if len(events_us):
-        inbound.event_time_us = max(inbound.event_time_us, int(events_us.max()))
+def _bound_waiting(state: GroupState, ports: Ports) -> None:
+    """While too many rows wait in the core, only what they wait for is read; then all again, as soon as half of them are gone."""
+    rows_max = state.settings.waiting_rows_max
+    is_too_much = state.core.waiting > (rows_max if state.reads_only is None else rows_max // 2)
+    state.reads_only = state.core.last_partition if is_too_much else None
+    ports.read_only(state.reads_only)

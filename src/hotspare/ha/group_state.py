@@ -33,12 +33,10 @@ LONG_AGO_MS = -(10**12)
 
 @dataclass(slots=True)
 class InboundState:
-    """One inbound partition: the newest append time seen there, of any message and of an event, and when it last moved."""
+    """One inbound partition: when it last moved, and how far its clock is from this machine's."""
 
     topic_index: int
     partition: Partition
-    head_time_us: int = -1
-    event_time_us: int = -1
     arrived_ms: int = LONG_AGO_MS
     ticked_ms: int = LONG_AGO_MS
     ticked_offset: int = -1
@@ -189,6 +187,8 @@ class GroupState:
     snapshots_confirmed: int = 0
     confirmed_order: int = -1
     newest_snapshot: NewestSnapshot = field(default_factory=NewestSnapshot)
+    reads_only: tuple[int, int] | None = None
+    """While too many rows wait in the core: the partition that they wait for, which alone is read."""
     trimmed_ms: int = LONG_AGO_MS
     is_trim_running: bool = False
     inbound_checked_ms: int = 0
@@ -320,7 +320,7 @@ def view_of(state: GroupState, ports: Ports) -> View:
         oversized_retry_ms=min((each.retry_ms for each in state.oversized.values()), default=None),
         qualities_read_ms=state.qualities_read_ms,
         progress_read_ms=state.progress_read_ms,
-        inbound=_inbound_views(state.inbound),
+        inbound=_inbound_views(state),
         inbound_checked_ms=state.inbound_checked_ms,
         trimmed_ms=state.trimmed_ms,
         difference=difference,
@@ -346,13 +346,13 @@ def _agrees(state: GroupState, evidence: Difference | None) -> bool:
     return state.held.streams[evidence.stream].digest_at(evidence.sequence) == evidence.digest
 
 
-def _inbound_views(inbound: list[InboundState]) -> tuple[InboundView, ...]:
-    """A partition holds up the merge while an event elsewhere is not older than its own head."""
-    views = []
-    for index, own in enumerate(inbound):
-        held_up = any(other.event_time_us >= own.head_time_us for other in inbound if other is not own and other.event_time_us >= 0)
-        views.append(InboundView(index, own.arrived_ms, own.ticked_ms, held_up))
-    return tuple(views)
+def _inbound_views(state: GroupState) -> tuple[InboundView, ...]:
+    """A partition holds up the merge while an event elsewhere is not older than what is believed of its newest message."""
+    holding_up = state.core.holding_up
+    return tuple(
+        InboundView(index, own.arrived_ms, own.ticked_ms, (own.topic_index, own.partition.number) in holding_up)
+        for index, own in enumerate(state.inbound)
+    )
 
 
 def _is_settled(state: GroupState, candidate: Candidate) -> bool:

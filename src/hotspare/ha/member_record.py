@@ -27,6 +27,7 @@ def member_of(state: GroupState, now_ms: int) -> Member:
         "skew_ms": _json(_skews_ms(state)),
         _POSITIONS: _json({f"{topic}/{number}": offset for (topic, number), offset in state.core.next_offsets.items()}),
         "time_us": str(state.core.time_us),
+        "waiting": str(state.core.waiting),
         "digests": _json({name: f"{digest:016x}" for name, digest in state.core.digests.items()}),
         "held": _json({name: _pending(state, name, stream) for name, stream in held.items()}),
         "held_bytes": str(state.held.memory_bytes),

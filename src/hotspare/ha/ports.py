@@ -38,6 +38,10 @@ def _pause(_: int) -> None:
     """Time passes by itself."""
 
 
+def _reads_all(_: tuple[int, int] | None) -> None:
+    """Where nothing bounds what is read."""
+
+
 def _reads_anyway(_: int) -> None:
     """Where nothing reads by an interval."""
 
@@ -51,7 +55,8 @@ class Ports:
     `is_alive`: whether the other process that a member record names is known to run, also frozen; where nothing but this process
     exists, none does. `pause` lets milliseconds pass while an engine joins.
     `wall_us` is this machine's time of day, for people only. `meanwhile` as `ha.meanwhile` has it.
-    `read_every_ms` sets how long there is at least from one read of the bus to the next, where little comes; it must not block.
+    `read_every_ms` sets how long there is at least from one read of the bus to the next, where little comes; `read_only` names the
+    partition (index of its topic, number) that alone is to be read from now on, None for all. Both must not block.
     """
 
     bus: Bus
@@ -68,3 +73,4 @@ class Ports:
     wall_us: Callable[[], int] = _wall_us
     meanwhile: Callable[[Callable[[], bool], int], AbstractContextManager[None]] = meanwhile
     read_every_ms: Callable[[int], None] = _reads_anyway
+    read_only: Callable[[tuple[int, int] | None], None] = _reads_all

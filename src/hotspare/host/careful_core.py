@@ -193,6 +193,18 @@ class CarefulCore:
         return self._pipeline.is_whole
 
     @property
+    def waiting(self) -> int:
+        return self._pipeline.waiting
+
+    @property
+    def last_partition(self) -> tuple[int, int]:
+        return self._pipeline.last_partition
+
+    @property
+    def holding_up(self) -> frozenset[tuple[int, int]]:
+        return self._pipeline.holding_up
+
+    @property
     def sequences(self) -> dict[str, int]:
         return self._pipeline.sequences
 

@@ -197,6 +197,7 @@ class EngineProcess:
             is_alive=is_alive,
             pause=pause,
             read_every_ms=lambda interval_ms: self._pace.set(interval_ms / 1_000),
+            read_only=lambda partition: setattr(self._pace, "only", partition),
         )
         self._recovery = Recovery(group, self.topics, self._bus, self._store, coordination, self._source(), self._tell_of_poison)
         cores = CarefulCores(PipelineFactory(self._plan, self._log), self._recovery)

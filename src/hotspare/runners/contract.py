@@ -60,12 +60,14 @@ READ_INTERVAL_S = 0.01
 
 
 class ReadPace:
-    """At least how long from one read of the bus to the next, where little comes. Its owner may change it at any time.
+    """At least how long from one read of the bus to the next, where little comes, and what is read. Its owner may change both at
+    any time. `only`: the one partition that is read, because the engine holds too much that waits for it; None for all.
 
     Thread-safe. Where a read came near its limits the next one follows at once, whatever the pace.
     """
 
     def __init__(self, interval_s: float = READ_INTERVAL_S) -> None:
+        self.only: tuple[int, int] | None = None
         self._interval_s = interval_s
         self._changed = threading.Condition()
 

@@ -63,23 +63,34 @@ def check_positions(bus: Bus, topics: Sequence[InboundTopic], positions: Positio
             )
 
 
-def read_parts(bus: Bus, topics: Sequence[InboundTopic], positions: Positions, limits: BatchLimits) -> list[Part]:
-    """The next messages of all partitions, in order of (topic, partition), within `limits`; empty when there is nothing new.
+def read_parts(
+    bus: Bus, topics: Sequence[InboundTopic], positions: Positions, limits: BatchLimits, only: tuple[int, int] | None = None
+) -> list[Part]:
+    """The next messages of all partitions, or of `only` one, in order of (topic, partition), within `limits`; empty when there is
+    nothing new.
 
     Waits up to `limits.wait_ms` for a first message. PositionLost where a position is no longer kept.
     """
     keys = all_partitions(topics)
     share = max(1, limits.messages_max // len(keys)), max(1, limits.bytes_max // len(keys))
-    parts = _read_once(bus, topics, positions, share, 0)
+    keys = keys if only is None else [only]
+    parts = _read_once(bus, topics, positions, keys, share, 0)
     if not parts and limits.wait_ms:
         # One round of waiting, shared out: a message in another partition waits for its turn, a share of the wait at most.
-        parts = _read_once(bus, topics, positions, share, max(1, limits.wait_ms // len(keys)))
+        parts = _read_once(bus, topics, positions, keys, share, max(1, limits.wait_ms // len(keys)))
     return _even(bus, topics, parts)
 
 
-def _read_once(bus: Bus, topics: Sequence[InboundTopic], positions: Positions, share: tuple[int, int], wait_ms: int) -> list[Part]:
+def _read_once(
+    bus: Bus,
+    topics: Sequence[InboundTopic],
+    positions: Positions,
+    keys: Sequence[tuple[int, int]],
+    share: tuple[int, int],
+    wait_ms: int,
+) -> list[Part]:
     parts: list[Part] = []
-    for topic, partition in all_partitions(topics):
+    for topic, partition in keys:
         where = Partition(topics[topic].name, partition)
         wait = 0 if parts else wait_ms
         messages = bus.read(where, positions[topic, partition], messages_max=share[0], bytes_max=share[1], wait_ms=wait)

@@ -6,7 +6,8 @@ are fixed when a query starts. So the pace is decided here, from what the batche
 - A micro-batch costs about a tenth of a second however little it holds, so where much waits it is `BATCHES_AT_ONCE` batches long.
 - A micro-batch of `bytes_max` has as many messages as their mean size allows. The first guess is made from messages on the topic.
 - The merge goes on when every partition has a later head; what came from a partition ahead of the one furthest behind waits in
-  memory. A partition that is `AHEAD_MAX` full micro-batches ahead is not read until the others have caught up.
+  memory. A partition that is `AHEAD_MAX` full micro-batches ahead is not read until the others have caught up; where the engine
+  holds too many such rows, it says which partition they wait for, and no other is read.
 """
 
 from __future__ import annotations
@@ -74,13 +75,13 @@ class Pacer:
         self._newest: dict[Key, int] = {}
         self._ahead: dict[Key, int] = {}
 
-    def note(self, shares: Mapping[Key, Share], size_bytes: int) -> bool:
-        """Take a batch into account; True where a new query should go on at a new pace."""
+    def note(self, shares: Mapping[Key, Share], size_bytes: int, only: Key | None = None) -> bool:
+        """Take a batch into account; True where a new query should go on at a new pace. `only`: the one partition to read, as the
+        engine says."""
         messages = sum(share.messages for share in shares.values())
         fill = messages / self.pace.messages_max
-        pace = replace(
-            self.pace, messages_max=self._resized(size_bytes / max(1, messages), size_bytes, fill), held=self._held(shares, fill)
-        )
+        held = self._held(shares, fill) if only is None else frozenset(key for key in (*self._newest, *shares) if key != only)
+        pace = replace(self.pace, messages_max=self._resized(size_bytes / max(1, messages), size_bytes, fill), held=held)
         changed = pace != self.pace
         self.pace = pace
         return changed

@@ -64,19 +64,24 @@ class SpanServer:
 
     def _take(self, task: Connection) -> None:
         task.send_bytes(json.dumps(positions_to_json(self._positions)).encode())
-        task.send_bytes(_NEXT)
+        task.send_bytes(self._next())
         is_last = False
         while not is_last and not self._closed:
             note, body = json.loads(task.recv_bytes()), task.recv_bytes()
             read_s, is_last, more_waits = time.monotonic(), note["last"], note["more"]
             if more_waits and not is_last:
-                task.send_bytes(_NEXT)
+                task.send_bytes(self._next())
             if not self._on_batch(_unpacked(body)):
                 return
             self._positions = positions_from_json(note["next"])
             if not more_waits and not is_last:
                 self._pace.wait(read_s, lambda: self._closed)
-                task.send_bytes(_NEXT)
+                task.send_bytes(self._next())
+
+    def _next(self) -> bytes:
+        """The word for the next batch, with the partition that alone is to be read where the engine says so."""
+        only = self._pace.only
+        return _NEXT if only is None else _NEXT + b" %d.%d" % only
 
     def close(self, timeout_s: float) -> None:
         """No batch is taken afterwards; waits for one that is being worked on, but no longer. Harmless when it is closed."""
@@ -98,8 +103,8 @@ def follow(bus: Bus, topics: tuple[InboundTopic, ...], limits: BatchLimits, head
     over_s, is_last = time.monotonic() + SPAN_S, False
     with suppress(*_GONE), Client(address, "AF_UNIX") as driver:
         positions = positions_from_json(json.loads(driver.recv_bytes()))
-        while driver.recv_bytes() == _NEXT and not is_last:
-            parts = _read(bus, topics, positions, limits)
+        while (word := driver.recv_bytes()).startswith(_NEXT) and not is_last:
+            parts = _read(bus, topics, positions, limits, _only(word))
             is_last = time.monotonic() >= over_s
             positions = next_positions(positions, parts)
             raw = [raw_batch(part, topics[part.topic].format) for part in parts]
@@ -109,9 +114,18 @@ def follow(bus: Bus, topics: tuple[InboundTopic, ...], limits: BatchLimits, head
             driver.send_bytes(packed(batches) if batches else b"")
 
 
-def _read(bus: Bus, topics: tuple[InboundTopic, ...], positions: Positions, limits: BatchLimits) -> list[Part]:
+def _only(word: bytes) -> tuple[int, int] | None:
+    """The partition that a word for the next batch names."""
+    named = word.removeprefix(_NEXT).strip()
+    topic, _, partition = named.partition(b".")
+    return (int(topic), int(partition)) if named else None
+
+
+def _read(
+    bus: Bus, topics: tuple[InboundTopic, ...], positions: Positions, limits: BatchLimits, only: tuple[int, int] | None
+) -> list[Part]:
     try:
-        return read_parts(bus, topics, positions, limits)
+        return read_parts(bus, topics, positions, limits, only)
     except (BusUnavailable, BusLocked):
         return []
 
