@@ -86,7 +86,7 @@ def _run(replay: Replay, runner: RunnerKind, head: HeadPlace) -> None:
         def report(now: RecordingProgress) -> None:
             show(now.bytes_read, now.bytes_total, f"{now.events} events")
 
-        running = replace(replay, stop=stop, report=report, on_trace=_print_trace)
+        running = replace(replay, stop=stop, report=report, on_trace=_print_trace, told=_print_trouble)
         counts = run_local(running) if runner is RunnerKind.LOCAL else run_ordered(running, head)
         stopped = stop.is_set()
     _summary(counts)
@@ -100,6 +100,10 @@ def _print_trace(window: str, events: pa.RecordBatch) -> None:
 
     for row in row_texts(events, CsvStyle.EXACT):
         typer.echo(f"trace {window}: {row}", err=True)
+
+
+def _print_trouble(sentence: str) -> None:
+    typer.echo(f"warning: {sentence}", err=True)
 
 
 def _summary(counts: ReplayCounts) -> None:

@@ -21,11 +21,13 @@ from hotspare.adapters.output_rows import BadRows, OutputRows
 from hotspare.adapters.recording import RecordingProgress, ReplayFile, record
 from hotspare.bus.contract import TICK_HEADER, Outgoing, Partition
 from hotspare.bus.sqlite import SqliteBus
+from hotspare.cli.replay_core import replay_core
 from hotspare.engine.batch import BAD_STREAM, NextInput
 from hotspare.engine.head import Head
-from hotspare.engine.pipeline import OnTrace, Pipeline
+from hotspare.engine.pipeline import OnTrace
 from hotspare.engine.plan import Plan
 from hotspare.errors import FileUnwritable, Mistake, RunnerError, UsageError
+from hotspare.host.careful_core import CarefulCore
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, InboundTopic, RunnerEnd, RunnerInput
 from hotspare.runners.local import decode_iterable
 
@@ -39,7 +41,8 @@ _MEMORY_BYTES_MAX = 256 << 20
 
 @dataclass(frozen=True)
 class Replay:
-    """What is run: `outputs` and `bad` say into which files, `messages_max` bounds a batch. `warnings` are the project's."""
+    """What is run: `outputs` and `bad` say into which files, `messages_max` bounds a batch. `warnings` are the project's,
+    `told` gets sentences about what went wrong on the way."""
 
     plan: Plan
     files: Sequence[ReplayFile]
@@ -51,6 +54,7 @@ class Replay:
     report: Callable[[RecordingProgress], None] = lambda progress: None
     on_trace: OnTrace | None = None
     warnings: tuple[Mistake, ...] = ()
+    told: Callable[[str], None] = lambda sentence: None
 
 
 @dataclass(slots=True)
@@ -95,15 +99,19 @@ class _Writers:
         self._gathered, self._gathered_rows = {}, 0
 
 
+def _core(replay: Replay) -> CarefulCore:
+    return replay_core(replay.plan, lambda: _recorded(replay, RecordingProgress()), replay.on_trace, replay.told)
+
+
 def run_local(replay: Replay) -> ReplayCounts:
     """Without Spark, in this thread. Returns early when `stop` is set."""
-    head, pipeline = Head.of(replay.plan), Pipeline.fresh(replay.plan, replay.on_trace)
+    head, core = Head.of(replay.plan), _core(replay)
     with contextlib.ExitStack() as stack:
         writers = _Writers(replay, stack)
         progress = RecordingProgress()
         for raw in _recorded(replay, progress):
             for decoded in decode_iterable([raw], head, replay.messages_max):
-                for outputs in pipeline.parts(decoded):
+                for outputs in core.parts(decoded):
                     writers.write(outputs)
             replay.report(progress)
         writers.flush()
@@ -148,13 +156,13 @@ class _Collector:
         self._replay = replay
         self._writers = writers
         self._last_offsets = {topic: end - 1 for topic, end in ends.items()}
-        self._pipeline = Pipeline.fresh(replay.plan, replay.on_trace)
+        self._core = _core(replay)
         self._done = threading.Event()
         self._end: RunnerEnd | None = None
 
     def take(self, decoded: pa.Table, _: NextInput) -> None:
         for piece in _pieces(decoded, self._replay.messages_max):
-            for outputs in self._pipeline.parts(piece):
+            for outputs in self._core.parts(piece):
                 self._writers.write(outputs)
         for topic, offset in zip(decoded.column("topic").to_pylist(), decoded.column("offset").to_pylist(), strict=True):
             if self._last_offsets.get(topic) == offset:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,13 @@ from hypothesis import strategies as st
 from hotspare.adapters.output_rows import FileStyle, OutputRows
 from hotspare.cli.replay_plan import ReplayRequest, prepare
 from hotspare.cli.replay_run import ReplayCounts, run_local
+from hotspare.engine.chunk import Chunk, Timeline
+from hotspare.engine.operators.contract import Applied
+from hotspare.engine.operators.copy import CopyOperator
+from hotspare.engine.pages import Page
+from hotspare.engine.strings import StringTable
 from hotspare.errors import ProjectError, UsageError
+from tests.unit.cli.running import hotspare_here
 
 CONFORMANCE = Path(__file__).parents[4] / "shared" / "conformance"
 needs_conformance = pytest.mark.skipif(not CONFORMANCE.is_dir(), reason="the public example projects are not beside the repository")
@@ -41,6 +49,41 @@ queries:
         type: copy
     edges: [source -> recent, recent -> big, other -> end]
 """
+
+
+class _Planted(Exception):
+    """A mistake of the engine."""
+
+
+@pytest.mark.parametrize("batch", [1, 7, 1000])
+def test_an_event_on_which_the_engine_fails_is_told_with_its_cause_and_becomes_a_bad_event(tmp_path: Path, batch: int) -> None:
+    """As in a group: the others come out as if it had been refused."""
+    apply = CopyOperator.apply
+    lines = [f"i,n,{number},name{number}\n" for number in range(20)]
+    (tmp_path / "in.csv").write_text("".join(lines))
+    (tmp_path / "without.csv").write_text("".join(lines[:13] + lines[14:]))
+
+    def failing(self: CopyOperator, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+        applied = apply(self, page, inputs, timeline, strings)
+        if (inputs[0].lanes[:, 0] == 13).any():
+            raise _Planted("planted") from ValueError("its cause")
+        return applied
+
+    def replay(source: str, out: str) -> subprocess.CompletedProcess[str]:
+        project = tmp_path / "p.yaml"
+        project.write_text(PROJECT)
+        files = ("--in", f"q/other={tmp_path / source}", "--out", f"q/end={tmp_path / out}", "--bad", tmp_path / f"{out}.bad")
+        return hotspare_here("replay", project, *files, "--batch", str(batch))
+
+    assert replay("without.csv", "expected.csv").returncode == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CopyOperator, "apply", failing)
+        done = replay("in.csv", "out.csv")
+    assert done.returncode == 0, done.stderr
+    told = "the engine fails on an event of q/other, 'i,n,13,name13', which becomes a bad event: _Planted: planted"
+    assert told in done.stderr
+    assert (tmp_path / "out.csv").read_text() == (tmp_path / "expected.csv").read_text()
+    assert "name13" in (tmp_path / "out.csv.bad").read_text()
 
 
 def request(folder: Path, outputs: dict[str, Path], project: str | Path = PROJECT, **given: object) -> ReplayRequest:
