@@ -7,7 +7,6 @@ a bad event of it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -15,6 +14,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from hotspare.engine.codec.csv_grammar import BYTE_ORDER_MARK, grammar, is_quoted, quoted
 from hotspare.engine.codec.values import DateFormat, parse
 from hotspare.errors import UsageError
 from hotspare.model.types import FieldType, Schema
@@ -96,12 +96,6 @@ class RowForm:
         return self.delimiter.encode()
 
     @cached_property
-    def _field(self) -> re.Pattern[bytes]:
-        delimiter = re.escape(self.delimiter_bytes)
-        rest = rb"(?:\\" + delimiter + rb"|[^" + delimiter + rb"])*"
-        return re.compile(rb' *"(?:[^"\\]|\\.|"")*+"' + rest + rb"|" + rest, re.DOTALL)
-
-    @cached_property
     def _is_plain(self) -> bool:
         """Whether at most a prefix has to be put before a row."""
         return not (
@@ -119,20 +113,12 @@ class RowForm:
 
     def split(self, row: bytes) -> list[bytes]:
         """The columns of a row as they are written, quotes and escapes kept."""
-        columns: list[bytes] = []
-        position = 0
-        while True:
-            match = self._field.match(row, position)
-            end = match.end() if match is not None else len(row)
-            columns.append(row[position:end])
-            if end >= len(row):
-                return columns
-            position = end + 1
+        return grammar(self.delimiter_bytes).columns(row)
 
     def canonical(self, rows: Sequence[bytes]) -> list[bytes]:
         """The rows as topics hold them, one for one. A row's result does not depend on the others."""
         if self._is_plain:
-            return [self._prefix + row for row in rows] if self._prefix else list(rows)
+            return [self._prefix + row.removeprefix(BYTE_ORDER_MARK) for row in rows] if self._prefix else list(rows)
         rewritten = [self._rewritten(self.split(row)) for row in rows]
         if self.schema is not None and self.date_format:
             for index, each in enumerate(self.schema.fields):
@@ -154,13 +140,15 @@ class RowForm:
             head.append(columns.pop(0))
         if self.schema is not None and self.key is KeyColumn.ABSENT:
             columns.insert(self.schema.key_indexes[0], b"")
-        return [*head, *(self._with_commas(column) for column in columns)]
+        return [*head, *(self._for_commas(column, place) for place, column in enumerate(columns))]
 
-    def _with_commas(self, column: bytes) -> bytes:
-        """A column that was separated by another delimiter: commas in it must not separate now."""
-        if self.delimiter == "," or b"," not in column or column.lstrip(b" ").startswith(b'"'):
+    def _for_commas(self, column: bytes, place: int) -> bytes:
+        """A column that was separated by another delimiter: commas and escapes in it must mean the same now."""
+        if self.delimiter == "," or is_quoted(column) or (b"," not in column and b"\\" not in column):
             return column
-        return b'"' + column.replace(b'"', b'""') + b'"'
+        blank = b" " if place == 0 and column.startswith(b" ") else b""  # before the first field it is not part of the text
+        value = grammar(self.delimiter_bytes).value(column.removeprefix(blank))
+        return blank + quoted(value or b"")
 
     def _put_times(self, rows: list[list[bytes]], place: int, type_: FieldType) -> None:
         """Replace the texts of one column by seconds or microseconds since 1970; a text that is no such time stays."""

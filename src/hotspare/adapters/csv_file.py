@@ -12,10 +12,10 @@ from pathlib import Path
 
 from hotspare.adapters.rows import LINE_BYTES_MAX, LineTooLong, Row, RowCutter
 from hotspare.adapters.source_position import CHECK_BYTES_MAX, digest_of
+from hotspare.engine.codec.csv_grammar import BYTE_ORDER_MARK, is_blank
 from hotspare.errors import UsageError
 
 _READ_BYTES = 256 * 1024
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Growth(Enum):
@@ -144,10 +144,10 @@ class CsvFile:
         if self._end_seen is not None and digest_of(self._tail(self._end_seen[0])) != self._end_seen[1]:
             raise self._changed(f"it was cut and written anew: the text before byte {self._end_seen[0]} is another one")
         self._end_seen = None
-        if self._read_offset == 0 and data.startswith(_BYTE_ORDER_MARK):
-            data = data[len(_BYTE_ORDER_MARK) :]
-            self._cutter = RowCutter(len(_BYTE_ORDER_MARK), self._delimiter)
-            self._read_offset = len(_BYTE_ORDER_MARK)
+        if self._read_offset == 0 and data.startswith(BYTE_ORDER_MARK):
+            data = data[len(BYTE_ORDER_MARK) :]
+            self._cutter = RowCutter(len(BYTE_ORDER_MARK), self._delimiter)
+            self._read_offset = len(BYTE_ORDER_MARK)
         self._read_offset += len(data)
         try:
             self._add(self._cutter.feed(data))
@@ -161,7 +161,7 @@ class CsvFile:
     def _add(self, rows: list[Row]) -> None:
         skipped = min(self._skip_left, len(rows))
         self._skip_left -= skipped
-        rows = [row for row in rows[skipped:] if row.text and not row.text.isspace()]
+        rows = [row for row in rows[skipped:] if not is_blank(row.text)]
         self._ready += rows
         self._ready_bytes += sum(len(row.text) for row in rows)
 

@@ -16,9 +16,10 @@ from hotspare.adapters.canonical import RowForm
 from hotspare.adapters.csv_file import CsvFile, Growth
 from hotspare.adapters.pace import Pace
 from hotspare.adapters.patience import Patience, StopAsked
-from hotspare.adapters.rows import QuoteRule, Quotes, Row
+from hotspare.adapters.rows import Row
 from hotspare.adapters.source_position import PublishedSource, SourcePosition
 from hotspare.bus.contract import Bus, Partition
+from hotspare.engine.codec.csv_grammar import Verdict, grammar
 from hotspare.errors import BusError, UnknownResult, UsageError
 
 _FORMAT = b"csv"
@@ -207,11 +208,11 @@ class _Publication:
     def _append(self, rows: Sequence[Row]) -> None:
         begin = self._pass * self._file.bytes_total if self._options.repeats else 0
         block = self._options.block_rows or BLOCK_ROWS_DEFAULT
-        blocks = list(_blocks(rows, block, QuoteRule(self._options.form.delimiter_bytes)))
-        positions = [SourcePosition(begin + each[-1].end) for each in blocks]
+        texts = self._options.form.canonical([row.text for row in rows])
+        blocks = list(_blocks(texts, block))
+        positions = [SourcePosition(begin + rows[each.stop - 1].end) for each in blocks]
         positions[-1] = SourcePosition(begin + rows[-1].end, self._file.check())
-        canonical = self._options.form.canonical
-        self._append_once([b"\n".join(canonical([row.text for row in each])) for each in blocks], positions)
+        self._append_once([b"\n".join(texts[each]) for each in blocks], positions)
         self._published_bytes = positions[-1].published_bytes
         self._events += len(rows)
 
@@ -233,30 +234,20 @@ class _Publication:
         return PublishProgress(self._events, self._published_bytes, self._file.bytes_total * (self._options.repeats + 1))
 
 
-def _blocks(rows: Sequence[Row], rows_max: int, quotes: QuoteRule) -> Iterator[Sequence[Row]]:
-    """Rows per message. A row that could change how its neighbours are read stands alone: one with an open quote, which theirs
-    could close, or one that is not UTF-8, for which the whole message is read line by line."""
-    all_utf8 = _is_utf8(b"\n".join([row.text for row in rows]))
+def _blocks(texts: Sequence[bytes], rows_max: int) -> Iterator[slice]:
+    """Rows per message. One with an open quote stands alone: rows that follow it in a message could close it."""
     begin = 0
-    for index, row in enumerate(rows):
-        if (b'"' in row.text and quotes.judge(row.text) is Quotes.OPEN) or not (all_utf8 or _is_utf8(row.text)):
+    for index, text in enumerate(texts):
+        if b'"' in text and grammar().row(text, 0, len(text)).verdict is Verdict.OPEN:
             if begin < index:
-                yield rows[begin:index]
-            yield rows[index : index + 1]
+                yield slice(begin, index)
+            yield slice(index, index + 1)
             begin = index + 1
         elif index + 1 - begin == rows_max:
-            yield rows[begin : index + 1]
+            yield slice(begin, index + 1)
             begin = index + 1
-    if begin < len(rows):
-        yield rows[begin:]
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    if begin < len(texts):
+        yield slice(begin, len(texts))
 
 
 def check_columns(row: bytes, form: RowForm, path: Path) -> None:

@@ -46,6 +46,14 @@ def test_rows_as_published_decode_as_the_rows_of_the_file(data: bytes, rows_per_
     assert published(data, rows_per_message) == alone
 
 
+def test_no_row_vanishes_between_publisher_and_engine() -> None:
+    """Two backslashes before a comma end the field for both, so the quote behind it opens for both."""
+    data = b'i,n,C:\\\\,"a\ni,n,x,b"\ni,n,y,c\n'
+    rows = [{"a": "C:\\\\", "b": "a\ni,n,x,b"}, {"a": "y", "b": "c"}]
+    for rows_per_message in (1, 256):
+        assert published(data, rows_per_message) == (rows, 0)
+
+
 def published(data: bytes, rows_per_message: int) -> tuple[list[dict[str, object]], int]:
     bus = MemoryBus().client()
     bus.create_topic("t")

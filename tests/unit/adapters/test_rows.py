@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.adapters import rows
-from hotspare.adapters.rows import LineTooLong, QuoteRule, Quotes, Row, RowCutter
+from hotspare.adapters.rows import LineTooLong, Row, RowCutter
+from hotspare.engine.codec import csv_grammar
 
 texts = st.lists(st.sampled_from([b"a", b",", b'"', b"\n", b"\\", b" ", b"\r\n", b'x,"', b'"y']), max_size=30).map(b"".join)
 
@@ -72,7 +73,7 @@ def test_an_open_quote_waits_for_more() -> None:
 
 
 def test_an_open_quote_takes_no_more_than_its_line_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "ROW_BYTES_MAX", 20)
+    monkeypatch.setattr(csv_grammar, "ROW_BYTES_MAX", 20)
     cutter = RowCutter(0)
     assert [row.text for row in cutter.feed(b'"open\n' + b"row\n" * 10)] == [b'"open'] + [b"row"] * 10
 
@@ -83,19 +84,3 @@ def test_a_line_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(LineTooLong) as caught:
         cutter.feed(b"x" * 11)
     assert caught.value.offset == 100
-
-
-@pytest.mark.parametrize(
-    ("row", "expected"),
-    [
-        (b'a;"b', Quotes.OPEN),
-        (b'a,"b', Quotes.CLOSED),
-        (b'a;"b"', Quotes.CLOSED),
-        (b'a;"b" ;"c"\r', Quotes.CLOSED),
-        (b'a;"b"c;"d', Quotes.MISPLACED),
-        (b'a; "b""', Quotes.OPEN),
-        (b'a;b"', Quotes.CLOSED),
-    ],
-)
-def test_quotes_count_only_where_a_field_begins(row: bytes, expected: Quotes) -> None:
-    assert QuoteRule(b";").judge(row) is expected

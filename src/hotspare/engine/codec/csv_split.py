@@ -1,37 +1,31 @@
-"""CSV text to columns of text: where rows and fields end (SPEC 5.2).
+"""CSV messages to columns of text, as `csv_grammar` says.
 
-A row ends at a line feed outside quotes; a carriage return before it is dropped; blank lines are no rows. A field is quoted if a
-quote is the first thing in it but blanks: inside, a doubled quote or one behind a backslash is a quote, and a doubled backslash a
-backslash; after the closing quote only blanks may follow. Outside of quotes a backslash before the delimiter makes it a part of the
-field, and every other backslash is itself. An empty field is null, a quoted empty one is an empty string. A quote that nobody
-closes makes its line a bad row.
-
-What a message becomes depends on that message alone: messages without quotes and backslashes are cut together, by a search for
-delimiters over all their bytes, the others one by one.
+Rows without quotes and backslashes, nearly all, are cut together, by a search for line feeds and delimiters over the bytes of all
+messages. Only the others are read one by one. What a row becomes depends on that row alone.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.engine.codec.csv_grammar import BYTE_ORDER_MARK, RowSpan, Verdict, grammar, is_blank
 from hotspare.engine.elementwise import Rows
 
 BAD_TEXT_LENGTH_MAX = 4096
 """Limit on the text of a bad row, in characters."""
-_BYTE_ORDER_MARK = "\ufeff"
 _NOTHING = pa.array([b""], pa.binary())
 _ZERO = pa.scalar(0, pa.int32())
-_SPECIAL = (ord('"'), ord("\\"), 0xEF)
-"""Bytes that send a message the slow way: quotes, escapes, and what a byte order mark begins with."""
+_SPECIAL = (ord('"'), ord("\\"))
+"""Bytes that send a row the slow way: quotes and escapes. So do a byte order mark at its beginning, and what is not UTF-8."""
+_BLANK_BEGINNINGS = np.frombuffer(b" \t\v\f\r\xef", np.uint8)
+"""What a line of nothing begins with."""
 
 
 class RowReason(StrEnum):
@@ -79,19 +73,40 @@ class Layout:
 
 
 def split(values: pa.Array, layout: Layout) -> tuple[list[TextRows], list[BadRow]]:
-    """Rows of an Arrow binary array of messages; each message's rows are in order within one of the results."""
+    """Rows of an Arrow binary array of messages, in order; at most one result."""
     bad: list[BadRow] = []
     if len(values) == 0:
         return [], bad
-    special = _special_messages(values)
-    if len(special) == 0:
-        return [_split_plain(values, np.arange(len(values), dtype=np.int64), layout, bad)], bad
-    parts = []
-    plain = np.setdiff1d(np.arange(len(values), dtype=np.int64), special)
-    if len(plain):
-        parts.append(_split_plain(values.take(pa.array(plain)), plain, layout, bad))
-    parts.append(_split_special(values.take(pa.array(special)), special, layout, bad))
-    return parts, bad
+    lines = _lines(values)
+    blank = _blank_lines(lines)
+    scanned = _scanned(lines, np.flatnonzero(_is_special(lines, values) & ~blank), layout)
+    is_row, is_plain = ~blank, ~blank
+    heads = np.array(list(scanned), np.int64)
+    behind = np.searchsorted(lines.begin, np.array([row.line_end for row in scanned.values()], np.int64))
+    is_plain[heads] = False
+    for each in np.flatnonzero(behind > heads + 1).tolist():
+        is_plain[heads[each] : behind[each]] = is_row[heads[each] + 1 : behind[each]] = False
+    index = np.zeros(len(is_row), np.int32)
+    index[is_row] = numbered(lines.parent[is_row])
+    parts = [_split_plain(lines.kept(is_plain), index[is_plain], layout, bad)] if is_plain.any() else []
+    if scanned:
+        parts.append(_written_out(lines, scanned, index, layout, bad))
+    return [_merged(*parts)] if len(parts) == 2 else parts, bad
+
+
+def _merged(plain: TextRows, others: TextRows) -> TextRows:
+    """The rows of both, in order."""
+    count = len(plain.message)
+    message, index = np.concatenate([plain.message, others.message]), np.concatenate([plain.index, others.index])
+    order = np.lexsort((index, message))
+    pairs = zip(plain.columns, others.columns, strict=True)
+    columns = [pa.concat_arrays(pair).take(pa.array(order)) for pair in pairs]
+
+    def text(row: int) -> str:
+        at = int(order[row])
+        return plain.text(at) if at < count else others.text(at - count)
+
+    return TextRows(message[order], index[order], columns, text)
 
 
 def count_sentence(found: int, layout: Layout) -> str:
@@ -107,19 +122,40 @@ def _bytes_of(array: pa.Array) -> npt.NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8)[bounds[array.offset] : bounds[array.offset + len(array)]]
 
 
-def _special_messages(values: pa.Array) -> Rows:
-    """Messages with a special byte or that are not UTF-8, rising."""
-    data = _bytes_of(values)
-    special = np.zeros(len(values), np.bool_)
+def _is_special(lines: _Lines, values: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which lines are not cut together with others."""
+    special = np.zeros(len(lines.begin), np.bool_)
     for byte in _SPECIAL:
-        if (data == byte).any():
-            special |= pc.match_substring(values, bytes([byte])).fill_null(fill_value=False).to_numpy(zero_copy_only=False)
-    if (data >= 0x80).any():
+        special[lines.of(np.flatnonzero(lines.data == byte))] = True
+    special[lines.data[lines.begin] == BYTE_ORDER_MARK[0]] = True
+    high = lines.data >= 0x80
+    if high.any():
         try:
             values.cast(pa.string())
         except pa.ArrowInvalid:
-            special |= np.array([not is_utf8(value) for value in values.to_pylist()], np.bool_)
-    return np.flatnonzero(special)
+            for line in np.unique(lines.of(np.flatnonzero(high))).tolist():
+                special[line] |= not is_utf8(lines.bytes_of(line))
+    return special
+
+
+def _blank_lines(lines: _Lines) -> npt.NDArray[np.bool_]:
+    blank = np.isin(lines.data[lines.begin], _BLANK_BEGINNINGS)
+    blank[blank] = [is_blank(lines.bytes_of(line)) for line in np.flatnonzero(blank).tolist()]
+    return blank
+
+
+def _scanned(lines: _Lines, special: Rows, layout: Layout) -> dict[int, RowSpan]:
+    """The rows that begin with these lines, by line. One in quotes may go on over lines that follow."""
+    found: dict[int, RowSpan] = {}
+    rules, data, behind = grammar(layout.delimiter.encode()), lines.data.tobytes() if len(special) else b"", 0
+    for line in special.tolist():
+        at = int(lines.begin[line])
+        if at < behind:
+            continue
+        row = rules.row(data, at, int(lines.stop[line]))
+        behind = row.line_end + 1
+        found[line] = row
+    return found
 
 
 def is_utf8(value: bytes | None) -> bool:
@@ -132,35 +168,38 @@ def is_utf8(value: bytes | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """Pieces of one buffer of bytes: line i is `data[begin[i]:end[i]]`, of message `parent[i]`."""
+    """Pieces of one buffer of bytes: line i is `data[begin[i]:end[i]]`, of message `parent[i]`, which ends at `stop[i]`."""
 
     data: npt.NDArray[np.uint8]
     begin: Rows
     end: Rows
     parent: Rows
+    stop: Rows
 
     def kept(self, mask: npt.NDArray[np.bool_]) -> _Lines:
-        return self if mask.all() else _Lines(self.data, self.begin[mask], self.end[mask], self.parent[mask])
+        if mask.all():
+            return self
+        return _Lines(self.data, self.begin[mask], self.end[mask], self.parent[mask], self.stop[mask])
+
+    def of(self, places: Rows) -> Rows:
+        """The lines in which bytes stand that are in some line."""
+        return np.searchsorted(self.begin, places, side="right") - 1
+
+    def bytes_of(self, line: int) -> bytes:
+        return self.data[self.begin[line] : self.end[line]].tobytes()
 
     def text(self, line: int) -> str:
-        return self.data[self.begin[line] : self.end[line]].tobytes().decode()
+        return self.bytes_of(line).decode()
 
 
-def _split_plain(values: pa.Array, messages: Rows, layout: Layout, bad: list[BadRow]) -> TextRows:
-    """Messages that are UTF-8 without quotes and backslashes."""
-    lines = _lines(values)
+def _split_plain(lines: _Lines, index: npt.NDArray[np.int32], layout: Layout, bad: list[BadRow]) -> TextRows:
+    """Rows that are lines of UTF-8 without quotes and backslashes."""
     places = np.flatnonzero(lines.data == ord(layout.delimiter))
     first, count = _delimiters_per_line(lines, places, layout.columns - 1)
     wrong = count != layout.columns - 1
-    if wrong.any():
-        blank = np.zeros(len(wrong), np.bool_)
-        blank[wrong] = [not lines.text(line).strip() for line in np.flatnonzero(wrong).tolist()]
-        lines, first, count, wrong = lines.kept(~blank), first[~blank], count[~blank], wrong[~blank]
-    index = numbered(lines.parent)
     for line in np.flatnonzero(wrong).tolist():
         sentence = count_sentence(int(count[line]) + 1, layout)
-        where = int(messages[lines.parent[line]]), int(index[line])
-        bad.append(_bad(*where, RowReason.COLUMN_COUNT, sentence, lines.text(line)))
+        bad.append(_bad(int(lines.parent[line]), int(index[line]), RowReason.COLUMN_COUNT, sentence, lines.text(line)))
     lines, first, index = lines.kept(~wrong), first[~wrong], index[~wrong]
     columns, begin = [], lines.begin
     for column in range(layout.columns):
@@ -169,7 +208,7 @@ def _split_plain(values: pa.Array, messages: Rows, layout: Layout, bad: list[Bad
             begin = begin + ((lines.data[begin] == ord(" ")) & (begin < end))
         columns.append(_strings(lines.data, begin, end))
         begin = end + 1
-    return TextRows(messages[lines.parent], index, columns, lines.text)
+    return TextRows(lines.parent, index, columns, lines.text)
 
 
 def _lines(values: pa.Array) -> _Lines:
@@ -178,13 +217,15 @@ def _lines(values: pa.Array) -> _Lines:
     end = np.flatnonzero(data == ord("\n"))
     begin = np.concatenate([np.zeros(1, np.int64), end[:-1] + 1])
     if len(end) == len(values):
-        parent = np.arange(len(values), dtype=np.int64)
+        parent, stop = np.arange(len(values), dtype=np.int64), end
     else:
         sizes = pc.binary_length(values).fill_null(_ZERO).to_numpy().astype(np.int64)
-        parent = np.searchsorted(np.cumsum(sizes + 1), begin, side="right").astype(np.int64)
-    if (data == ord("\r")).any():
-        end = end - ((end > begin) & (data[end - 1] == ord("\r")))
-    lines = _Lines(data, begin, end, parent)
+        stops = np.cumsum(sizes + 1)
+        parent = np.searchsorted(stops, begin, side="right").astype(np.int64)
+        stop = stops[parent] - 1
+    while (returns := (end > begin) & (data[end - 1] == ord("\r"))).any():
+        end = end - returns
+    lines = _Lines(data, begin, end, parent, stop)
     return lines.kept(end > begin)
 
 
@@ -233,115 +274,39 @@ def numbered(parents: Rows) -> npt.NDArray[np.int32]:
     return (np.arange(count) - np.repeat(begins, lengths)).astype(np.int32)
 
 
-def _split_special(values: pa.Array, messages: Rows, layout: Layout, bad: list[BadRow]) -> TextRows:
-    message: list[int] = []
-    index: list[int] = []
-    rows: list[list[str | None]] = []
+def _written_out(
+    lines: _Lines, scanned: dict[int, RowSpan], index: npt.NDArray[np.int32], layout: Layout, bad: list[BadRow]
+) -> TextRows:
+    """The good ones among rows that were read one by one."""
+    rules, data = grammar(layout.delimiter.encode()), lines.data.tobytes()
+    good: list[int] = []
     texts: list[str] = []
-    for number, value in zip(messages.tolist(), values.to_pylist(), strict=True):
-        for i, row in enumerate(_rows_of(value or b"", layout)):
-            if row.reason is not None:
-                bad.append(_bad(number, i, row.reason, row.sentence, row.text))
-                continue
-            message.append(number)
-            index.append(i)
-            rows.append(row.fields)
-            texts.append(row.text)
-    columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
-    columns = columns or [pa.array([], pa.string()) for _ in range(layout.columns)]
-    return TextRows(np.array(message, np.int64), np.array(index, np.int32), columns, texts.__getitem__)
-
-
-@dataclass(slots=True)
-class _Row:
-    text: str
-    fields: list[str | None]
-    reason: RowReason | None = None
-    sentence: str = ""
-
-
-def _rows_of(value: bytes, layout: Layout) -> Iterator[_Row]:
-    """The rows of one message, in order."""
-    if not is_utf8(value):
-        for line in value.split(b"\n"):
-            if is_utf8(line):
-                yield from _text_rows(line.decode(), layout)
-            else:
-                yield _Row(line.decode(errors="replace").removesuffix("\r"), [], RowReason.UTF8, "the row is not UTF-8")
-        return
-    yield from _text_rows(value.decode().removeprefix(_BYTE_ORDER_MARK), layout)
-
-
-def _text_rows(text: str, layout: Layout) -> Iterator[_Row]:
-    at = 0
-    while at < len(text):
-        fields, end = _fields(text, at, layout)
-        if fields is None:
-            end = text.find("\n", at)
-            end = len(text) if end < 0 else end
-            yield _Row(
-                text[at:end].removesuffix("\r"), [], RowReason.QUOTE, "a quoted field does not end before the next delimiter"
-            )
-        elif text[at:end].strip():
-            row = _Row(text[at:end].removesuffix("\r"), fields)
-            if len(fields) != layout.columns:
-                row.reason, row.sentence = RowReason.COLUMN_COUNT, count_sentence(len(fields), layout)
-            yield row
-        at = end + 1
-
-
-def _fields(text: str, at: int, layout: Layout) -> tuple[list[str | None] | None, int]:
-    """Fields of the row that begins at `at`, None if a quote is not closed; and where the row's line feed (or the end) is."""
-    grammar = _grammar(layout.delimiter)
-    end = len(text)
-    if "\n" in text:
-        if (row := grammar.row.match(text, at)) is None:
-            return None, at
-        end = row.end()
-    fields: list[str | None] = []
-    for quoted, bare in grammar.field.findall(text, at, end) if at == 0 else grammar.field.findall(text[at:end]):
-        if quoted:
-            inner = quoted[1:-1]
-            fields.append(_QUOTED_ESCAPE.sub(r"\1\2", inner) if '"' in inner or "\\" in inner else inner)
+    columns: list[list[str | None]] = [[] for _ in range(layout.columns)]
+    for line, row in scanned.items():
+        text = row.text(data)
+        why = _why_bad(text, row, layout)
+        if why is not None:
+            shown = text.decode(errors="replace")
+            bad.append(_bad(int(lines.parent[line]), int(index[line]), *why, shown))
             continue
-        if '"' in bare and bare.lstrip(" ").startswith('"'):
-            return None, at
-        value = bare.removeprefix(" ") if len(fields) == layout.blank_before else bare
-        fields.append(grammar.unescaped(value) if "\\" in value else value or None)
-    last = fields[-1]
-    if last is not None and last.endswith("\r") and text[end - 1] == "\r":
-        fields[-1] = last.removesuffix("\r") or None
-    return fields, end
+        good.append(line)
+        texts.append(text.decode())
+        for place, (begin, end) in enumerate(row.columns):
+            written = data[begin:end]
+            value = rules.value(written.removeprefix(b" ") if place == layout.blank_before else written)
+            columns[place].append(None if value is None else value.decode())
+    arrays = [pa.array(column, pa.string()) for column in columns]
+    return TextRows(lines.parent[good], index[good], arrays, texts.__getitem__)
 
 
-_QUOTED_ESCAPE = re.compile(r'\\(["\\])|"(")')
-
-
-@dataclass(frozen=True, slots=True)
-class _Grammar:
-    """`field` finds the fields of one row, each as (with its quotes, bare), one of which is empty; `row` finds where a row that may
-    hold line feeds in quotes ends."""
-
-    field: re.Pattern[str]
-    row: re.Pattern[str]
-    escape: re.Pattern[str]
-
-    def unescaped(self, value: str) -> str:
-        """A backslash before the delimiter is taken away; a doubled backslash stays two."""
-        return self.escape.sub(lambda m: m.group(1) or m.group(), value)
-
-
-@cache
-def _grammar(delimiter: str) -> _Grammar:
-    d = re.escape(delimiter)
-    quoted = r'"(?:[^"\\]|\\.|"")*"'
-    bare = rf"[^\\{d}\n]*(?:\\[^\n][^\\{d}\n]*)*\\?"
-    one = rf"(?: *{quoted} *\r?(?=[{d}\n]|\Z)|{bare})"
-    return _Grammar(
-        field=re.compile(rf"(?:\A|{d})(?: *({quoted}) *\r?(?={d}|\Z)|({bare}))", re.DOTALL),
-        row=re.compile(rf"{one}(?:{d}{one})*", re.DOTALL),
-        escape=re.compile(rf"\\({d})|\\.", re.DOTALL),
-    )
+def _why_bad(text: bytes, row: RowSpan, layout: Layout) -> tuple[RowReason, str] | None:
+    if not is_utf8(text):
+        return RowReason.UTF8, "the row is not UTF-8"
+    if row.verdict is not Verdict.CLOSED:
+        return RowReason.QUOTE, "a quoted field does not end before the next delimiter"
+    if len(row.columns) != layout.columns:
+        return RowReason.COLUMN_COUNT, count_sentence(len(row.columns), layout)
+    return None
 
 
 def _bad(message: int, index: int, reason: RowReason, sentence: str, text: str) -> BadRow:

@@ -1,0 +1,156 @@
+"""What CSV is here (SPEC 5.2): where a row ends, what its columns are, which rows are none. Publisher, engine and files ask this.
+
+- A row ends at a line feed outside quotes; carriage returns before it, and a byte order mark at its beginning, are not part of
+  it. A row of nothing but blanks is no row.
+- A field is quoted if a quote is the first thing in it but spaces. Inside, a doubled quote or one behind a backslash is a quote,
+  and a doubled backslash a backslash; after the closing quote only spaces may follow.
+- Outside of quotes a backslash and the character behind it belong together: before the delimiter it makes that a part of the field
+  and goes away, and else both are themselves. So behind two of them a delimiter ends the field.
+- An empty field is null, a quoted empty one is an empty text.
+- A row with a quote that is misplaced, or that nobody closes within ROW_BYTES_MAX, ends at its first line feed and is a bad row.
+
+Everything is said of bytes: UTF-8 has none of these inside of a character. A row's meaning depends on no other row.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from typing import NamedTuple
+
+ROW_BYTES_MAX = 1 << 20
+"""Limit on one row that contains line feeds; a longer single line is a row."""
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+_CLOSED = re.compile(rb' *"(?:[^"\\]|\\.|"")*+"', re.DOTALL)
+_ESCAPED_IN_QUOTES = re.compile(rb'\\(["\\])|"(")')
+
+
+class Verdict(Enum):
+    """What the quotes of a row say."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    """A quote is not closed, as far as can be seen: what follows the row could close it."""
+    MISPLACED = "misplaced"
+    """More than spaces follow a closing quote: no row, whatever comes."""
+
+
+class RowSpan(NamedTuple):
+    """A row within some bytes: where it begins (behind a byte order mark) and ends (before its line end), where its line feed or
+    the end of the bytes is, and the bounds of its columns as far as its quotes are good."""
+
+    begin: int
+    end: int
+    line_end: int
+    verdict: Verdict
+    columns: list[tuple[int, int]]
+
+    def text(self, data: bytes) -> bytes:
+        return data[self.begin : self.end]
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """CSV with one delimiter; get it from `grammar`."""
+
+    delimiter: bytes
+    _field: re.Pattern[bytes]
+    _escaped: re.Pattern[bytes]
+
+    def row(self, data: bytes, at: int, stop: int) -> RowSpan:
+        """The row that begins at `at`; `data` ends at `stop`."""
+        begin = at + len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK, at, stop) else at
+        columns: list[tuple[int, int]] = []
+        position = begin
+        while True:
+            end = self._column_end(data, position, stop)
+            if is_quoted(data[position:end]) and not _is_whole(data, position, end):
+                verdict = Verdict.OPEN if _CLOSED.match(data, position, stop) is None else Verdict.MISPLACED
+                return self._cut(data, begin, stop, verdict, columns)
+            columns.append((position, end))
+            while end < stop and data[end] == _RETURN:
+                end += 1
+            if end >= stop or data[end] == _LINE_FEED:
+                break
+            position = end + 1
+        if end - at > ROW_BYTES_MAX and data.find(b"\n", at, end) >= 0:
+            return self._cut(data, begin, stop, Verdict.OPEN, columns)
+        row_end = _without_return(data, begin, end)
+        last_begin, last_end = columns[-1]
+        columns[-1] = last_begin, min(last_end, max(last_begin, row_end))
+        return RowSpan(begin, row_end, end, Verdict.CLOSED, columns)
+
+    def columns(self, row: bytes) -> list[bytes]:
+        """The columns of one row as they are written, quotes and escapes kept; where quotes are bad, up to the next delimiter."""
+        found: list[bytes] = []
+        position = len(BYTE_ORDER_MARK) if row.startswith(BYTE_ORDER_MARK) else 0
+        while True:
+            end = self._column_end(row, position, len(row))
+            while end < len(row) and row[end] == _LINE_FEED:  # of a row that is none
+                end = self._column_end(row, end + 1, len(row))
+            found.append(row[position:end])
+            if end >= len(row):
+                return found
+            position = end + 1
+
+    def value(self, column: bytes) -> bytes | None:
+        """What a column means; None is null."""
+        if is_quoted(column):
+            inner = column.strip(b" ")[1:-1]
+            return _ESCAPED_IN_QUOTES.sub(rb"\1\2", inner) if b'"' in inner or b"\\" in inner else inner
+        if b"\\" in column:
+            column = self._escaped.sub(lambda match: match.group(1) or match.group(), column)
+        return column or None
+
+    def _column_end(self, data: bytes, position: int, stop: int) -> int:
+        match = self._field.match(data, position, stop)
+        assert match is not None  # the bare alternative matches anything
+        return match.end()
+
+    def _cut(self, data: bytes, begin: int, stop: int, verdict: Verdict, columns: list[tuple[int, int]]) -> RowSpan:
+        """A row that is none: up to its first line feed."""
+        line_end = data.find(b"\n", begin, stop)
+        line_end = stop if line_end < 0 else line_end
+        return RowSpan(begin, _without_return(data, begin, line_end), line_end, verdict, columns)
+
+
+_LINE_FEED, _RETURN = b"\n\r"
+
+
+def _without_return(data: bytes, begin: int, end: int) -> int:
+    while end > begin and data[end - 1] == _RETURN:
+        end -= 1
+    return end
+
+
+def _is_whole(data: bytes, begin: int, end: int) -> bool:
+    """Whether quotes and spaces are all of a quoted column."""
+    match = _CLOSED.match(data, begin, end)
+    return match is not None and not data[match.end() : end].strip(b" ")
+
+
+def is_quoted(column: bytes) -> bool:
+    """Whether a column begins as a quoted one does."""
+    return column[:1] == b'"' or (column[:1] == b" " and column.lstrip(b" ")[:1] == b'"')
+
+
+def is_blank(row: bytes) -> bool:
+    """Whether a row is none because nothing is in it."""
+    return not row.removeprefix(BYTE_ORDER_MARK).strip()
+
+
+def quoted(value: bytes) -> bytes:
+    """A column that means `value`, whatever the delimiter."""
+    return b'"' + value.replace(b"\\", b"\\\\").replace(b'"', b'""') + b'"'
+
+
+@cache
+def grammar(delimiter: bytes = b",") -> Grammar:
+    """CSV with this delimiter: one byte that is no quote, backslash, blank or line end."""
+    d = re.escape(delimiter)
+    whole = rb' *"(?:[^"\\]|\\.|"")*+" *(?=' + d + rb"|\r*\n|\r*\Z)"
+    bare = rb"[^\\" + d + rb"\n]*(?:\\[^\n][^\\" + d + rb"\n]*)*\\?"
+    return Grammar(delimiter, re.compile(whole + rb"|" + bare, re.DOTALL), re.compile(rb"\\(" + d + rb")|\\.", re.DOTALL))
