@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from hotspare.coordination.contract import NOBODY, Coordination, Leader
+from hotspare.coordination.memory import MemoryCoordination
 from hotspare.errors import UsageError
 from tests.contract.material import member
 
@@ -243,3 +244,13 @@ def test_a_group_has_a_limit_of_members(coordination: Coordination, monkeypatch:
         coordination.join("g", member(engine))
     with pytest.raises(UsageError, match="already has 2 members"):
         coordination.join("g", member("c"))
+
+
+def test_members_in_memory_are_forgotten_after_an_hour_of_silence() -> None:
+    """The twin of the file."""
+    now_ms = 0
+    coordination = MemoryCoordination(lambda: now_ms).client("a")
+    coordination.join("g", member("a"))
+    now_ms = 3_600_001
+    coordination.join("g", member("b"))
+    assert [each.engine for each in coordination.members("g")] == ["b"]

@@ -68,7 +68,8 @@ class Coordination(Protocol):
     """
 
     def join(self, group: str, member: Member) -> None:
-        """Best effort: add or refresh a member's description."""
+        """Best effort: add or refresh a member's description. Members that gave no word for an hour, and do not hold the role,
+        are forgotten when one is added; where sessions tell who has ended, at once."""
 
     def leave(self, group: str, engine: str) -> None:
         """Best effort: remove a member; a role that it holds is not given up by this."""

@@ -121,8 +121,13 @@ class MemoryCoordinationClient:
         rules.check_engine(member.engine)
         with self._call("join"):
             entry = self._shared.group(group)
-            if member.engine not in entry.members and len(entry.members) >= rules.MEMBERS_MAX:
-                raise rules.too_many_members(group)
+            if member.engine not in entry.members:
+                oldest_ms = self._shared.clock() - rules.SILENT_MS_MAX
+                for each in list(entry.members.values()):
+                    if each.seen_ms < oldest_ms and each.engine != entry.role.holder:
+                        del entry.members[each.engine], entry.sessions[each.engine]
+                if len(entry.members) >= rules.MEMBERS_MAX:
+                    raise rules.too_many_members(group)
             entry.members[member.engine] = replace(member, seen_ms=self._shared.clock())
             entry.sessions[member.engine] = self._name
 

@@ -16,6 +16,8 @@ ENGINE_NAME_LENGTH_MAX = 200
 FACT_BYTES_MAX = 32 * 1024 * 1024
 LEASE_MS_MAX = 24 * 3600 * 1000
 MEMBERS_MAX = 1000
+SILENT_MS_MAX = 3_600_000
+"""A member that gave no word for so long has ended without leaving; it is forgotten when another one joins."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,10 @@ _ADD_MEMBER = "INSERT INTO members(description, seen_ms, boot, group_name, engin
 _LIST_MEMBERS = "SELECT description, seen_ms FROM members WHERE group_name=? AND boot=? ORDER BY joined"
 _LEAVE = "DELETE FROM members WHERE group_name=? AND engine=?"
 _LEAVE_ALL = "DELETE FROM members WHERE group_name=?"
-_LEAVE_OLD_BOOTS = "DELETE FROM members WHERE group_name=? AND boot<>?"
+_LEAVE_SILENT = (
+    "DELETE FROM members WHERE group_name=? AND (boot<>? OR seen_ms<? AND NOT EXISTS"
+    " (SELECT 1 FROM roles WHERE roles.group_name=members.group_name AND holder=engine))"
+)
 _FIND_FACT = "SELECT value FROM facts WHERE group_name=? AND name=?"
 _ADD_FACT = "INSERT INTO facts(group_name, name, value) VALUES(?, ?, ?)"
 _FORGET_FACTS = "DELETE FROM facts WHERE group_name=?"
@@ -84,7 +87,7 @@ class SqliteCoordination:
         row = (json.dumps(asdict(member)), clock_ms(), self._boot, group, member.engine)
         with self._file.writing() as connection:
             if connection.execute(_REFRESH_MEMBER, row).rowcount == 0:
-                connection.execute(_LEAVE_OLD_BOOTS, (group, self._boot))
+                connection.execute(_LEAVE_SILENT, (group, self._boot, clock_ms() - rules.SILENT_MS_MAX))
                 if connection.execute(_COUNT_MEMBERS, (group,)).fetchone()[0] >= rules.MEMBERS_MAX:
                     raise rules.too_many_members(group)
                 connection.execute(_ADD_MEMBER, row)
