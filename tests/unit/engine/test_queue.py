@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from hotspare.engine import queue
 from hotspare.engine.chunk import Chunk, Timeline
+from hotspare.engine.kernels import plain
+from hotspare.engine.kernels import queue as kernel
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.kernels.relation import DELETE, INSERT
 from hotspare.engine.pages import Column
@@ -138,3 +140,23 @@ def test_a_page_of_the_first_format_is_read() -> None:
     again = Relation(SHAPE, policy(k.KEEP, 0))
     again.load({**relation.columns(), "time": Column(np.arange(3))})
     assert content(again) == content(relation)
+
+
+@pytest.mark.parametrize("kind", [k.COUNT_SLIDING, k.COUNT_JUMPING])
+def test_rows_of_a_batch_are_looked_at_a_bounded_number_of_times(kind: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention by count looks after every row, and not again at all that follow."""
+    looked = 0
+    keys_valid = plain(kernel.keys_valid)
+
+    def counting(ring: kernel.Ring, given: kernel.Given, row: int) -> bool:
+        nonlocal looked
+        looked += 1
+        return keys_valid(ring, given, row)
+
+    monkeypatch.setattr(kernel, "keys_valid", counting)
+    monkeypatch.setattr(kernel, "take", plain(kernel.take))
+    count = 200
+    timeline = Timeline(np.arange(count), np.empty(0, np.int64))
+    changed = Relation(SHAPE, policy(kind, 5)).change(_chunk([(i, int(INSERT), i, True) for i in range(count)]), timeline)
+    assert len(changed.chunk) > count
+    assert looked <= 3 * count

@@ -102,10 +102,10 @@ def is_key_in(ring: Ring, slot: Whole, given: Given, row: Whole) -> bool:
 
 
 @kernel
-def inserts_from(ring: Ring, given: Given, row: Whole, rank_max: Whole) -> Whole:
-    """How many input rows from `row` on, with ranks up to `rank_max`, are inserts with keys."""
-    at = row
-    while at < len(given.rank) and given.rank[at] <= rank_max and given.opcode[at] == INSERT and keys_valid(ring, given, at):
+def inserts_from(ring: Ring, given: Given, row: Whole, rank_max: Whole, most: Whole) -> Whole:
+    """How many input rows from `row` on, with ranks up to `rank_max`, are inserts with keys; not more than `most`."""
+    at, end = row, min(np.int64(len(given.rank)), row + most)
+    while at < end and given.rank[at] <= rank_max and given.opcode[at] == INSERT and keys_valid(ring, given, at):
         at += 1
     return at - row
 
@@ -205,10 +205,9 @@ def take(ring: Ring, policy: Policy, given: Given, runs: Int64s, counts: Int64s)
             beat += 1
             expel(ring, runs, counts)
             continue
-        count = inserts_from(ring, given, row, rank_max)
+        by_count = policy.kind == COUNT_SLIDING or policy.kind == COUNT_JUMPING
+        count = inserts_from(ring, given, row, rank_max, np.int64(1) if by_count else counts[ROOM] - counts[MADE])
         if count > 0:
-            by_count = policy.kind == COUNT_SLIDING or policy.kind == COUNT_JUMPING
-            count = np.int64(1) if by_count else min(count, counts[ROOM] - counts[MADE])
             note(runs, counts, ring.state[LAST], count, row, 0)
             append(ring, given, row, count)
             if by_count:
