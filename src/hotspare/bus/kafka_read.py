@@ -267,10 +267,15 @@ class KafkaReader:
             raise refused_options(self._settings) from error
 
 
+def time_us_of(time_ms: int) -> int:
+    """A publisher that sets the times may set any, for instance nanoseconds: what is beyond 64 bits is as far as can be said."""
+    return max(-limits.TIME_US_MAX, min(time_ms * 1000, limits.TIME_US_MAX))
+
+
 def _message(message: Any) -> Keyed:
     said = message.headers()
     headers = tuple((name, value or b"") for name, value in said) if said else ()
-    return message.key() or b"", Message(message.offset(), message.timestamp()[1] * 1000, message.value() or b"", headers)
+    return message.key() or b"", Message(message.offset(), time_us_of(message.timestamp()[1]), message.value() or b"", headers)
 
 
 def _given(cursor: Cursor, messages_max: int, bytes_max: int) -> list[Keyed]:

@@ -16,6 +16,8 @@ HEADER_NAME_BYTES_MAX = 255
 HEADER_VALUE_BYTES_MAX = 64 * 1024
 RECORD_KEY_BYTES_MAX = 2048
 RECORD_BYTES_MAX = 1 << 20
+TIME_US_MAX = 2**62
+"""Of append times: far beyond all that happens, and 64 bits hold it."""
 READER_NAME_BYTES_MAX = 4096
 DIGEST_MAX = 2**64 - 1
 EPOCH_MAX = 2**62
