@@ -174,6 +174,7 @@ def test_what_an_open_transaction_of_another_source_hides_counts(open_bus_door: 
     frozen.init_transactions(30)
     frozen.begin_transaction()
     frozen.produce(IN.topic, b"never committed", partition=0)
+    frozen.produce(records_topic(IN.topic), b"never committed", b"another", partition=0)
     assert frozen.flush(30) == 0
     appender = before._appender  # type: ignore[attr-defined]
     assert appender.append_guarded(IN, piece(2), guard(first + 1, b"one"), b"two") is not None

@@ -97,6 +97,17 @@ def test_a_pipe_is_refused_at_once_by_publish_and_replay(bus: Bus, tmp_path: Pat
     assert (done.returncode, "can be read again" in done.stderr) == (2, True), done.stderr
 
 
+@pytest.mark.parametrize("path", [Path("/dev/null"), Path("pipe")])
+def test_a_subscriber_writes_into_nothing_but_a_file(bus: Bus, tmp_path: Path, path: Path) -> None:
+    """What it wrote must be readable again, and be cut off where it is not noted."""
+    target = tmp_path / path
+    if not target.exists():
+        os.mkfifo(target)
+    publish_outputs(bus, ROWS)
+    with pytest.raises(UsageError, match="is no file that can be cut back"):
+        subscribe_file(bus, OUT, target, OutputRows(FileStyle()), SubscribeOptions(until=Until.END), threading.Event())
+
+
 @pytest.mark.parametrize("make", ["folder", "missing"])
 def test_what_is_no_file_is_named(bus: Bus, tmp_path: Path, make: str) -> None:
     path = tmp_path / "in.csv"
