@@ -11,7 +11,7 @@ message without events none.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -186,7 +186,7 @@ def _decoded(
         chosen = values if len(rows) == len(values) else values.take(pa.array(rows))
         found, refused = _by_format(head, int(number), chosen)
         events += [_with_plain_keys(_renumbered(e, rows), head.schema) for e in found]
-        bad += [BadRow(int(rows[b.message]), b.index, b.reason, b.sentence, b.text) for b in refused]
+        bad += refused if len(rows) == len(values) else [row._replace(message=int(rows[row.message])) for row in refused]
     told = [BadRows.of(_without_numbers(bad, events, head.window), head.window)] if bad else []
     if head.chain is None:
         return [*(_event_piece(head, topic, rows) for rows in events), *map(_bad_piece, told)]
@@ -218,7 +218,7 @@ def _without_numbers(bad: list[BadRow], events: list[DecodedRows], window: str) 
     )
     alone = frozenset(messages[counts == 1].tolist())
     return [
-        replace(row, sentence=row.sentence.replace(f"window {window}, row {row.index}: ", f"window {window}: ", 1))
+        row._replace(sentence=row.sentence.replace(f"window {window}, row {row.index}: ", f"window {window}: ", 1))
         if row.message in alone
         else row
         for row in bad

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from itertools import permutations
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.codec.csv_split import BadRow, Layout, RowReason, TextRows, split
+from hotspare.engine.codec.csv_split import BAD_TEXT_LENGTH_MAX, BadRow, Layout, RowReason, TextRows, split
 from hotspare.engine.codec.values import DateFormat, parse
 from hotspare.engine.elementwise import Rows, true_rows
 from hotspare.errors import UsageError
@@ -115,7 +115,7 @@ def decode_rows(
     """
     options = options or CsvOptions()
     parts, bad = split(values, options.layout(schema))
-    bad = [replace(row, sentence=f"window {window}, row {row.index}: {row.sentence}") for row in bad]
+    bad = [row._replace(sentence=f"window {window}, row {row.index}: {row.sentence}") for row in bad]
     decoded = [_typed(rows, schema, options, window, bad) for rows in parts if len(rows.message)]
     return decoded, bad
 
@@ -126,12 +126,12 @@ def _typed(rows: TextRows, schema: Schema, options: CsvOptions, window: str, bad
     texts = list(rows.columns)
 
     def refuse(where: Rows, reason: RowReason, what: str, column: pa.Array) -> None:
-        for row in where[~refused[where]].tolist():
-            shown = column[row].as_py()
-            shown = "nothing" if shown is None else repr(shown[:SHOWN_LENGTH_MAX])
-            sentence = f"window {window}, row {rows.index[row]}: {what.format(shown)}"
-            text = rows.text(row)
-            bad.append(BadRow(int(rows.message[row]), int(rows.index[row]), reason, sentence, text[:4096]))
+        fresh = where[~refused[where]]
+        shown = [value if value is None else repr(value[:SHOWN_LENGTH_MAX]) for value in column.take(pa.array(fresh)).to_pylist()]
+        places = zip(fresh.tolist(), rows.message[fresh].tolist(), rows.index[fresh].tolist(), shown, strict=True)
+        for row, message, index, value in places:
+            sentence = f"window {window}, row {index}: {what.format(value or 'nothing')}"
+            bad.append(BadRow(message, index, reason, sentence, rows.text(row)[:BAD_TEXT_LENGTH_MAX]))
         refused[where] = True
 
     opcode = np.full(count, options.opcode or 0, np.uint8)

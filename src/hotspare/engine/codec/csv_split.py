@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,12 +42,11 @@ class RowReason(StrEnum):
     """A message of a format that is not known, or damaged."""
 
 
-@dataclass(frozen=True, slots=True)
-class BadRow:
-    """`message`: which of the messages given; `index`: which of its rows, from 0."""
+class BadRow(NamedTuple):
+    """`message`: which of the messages given; `index`: which of its rows, from 0. A tuple, because there may be very many."""
 
     message: int
-    index: int
+    index: int  # type: ignore[assignment]
     reason: str
     sentence: str
     text: str
