@@ -16,6 +16,8 @@ PROPERTY_NAME = re.compile(r"[A-Za-z0-9_.\-]+")
 
 NAME_LENGTH_MAX = 100
 FIELD_NAME_LENGTH_MAX = 255
+EXPRESSION_LENGTH_MAX = 16_384
+"""Limit on the characters of one expression."""
 LISTED_MAX = 20
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")

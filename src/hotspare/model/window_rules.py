@@ -16,7 +16,15 @@ from hotspare.model.algorithms import (
 )
 from hotspare.model.durations import DURATION_US_MAX
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import FIELD_NAME, FIELD_NAME_LENGTH_MAX, did_you_mean, nearest, one_of, unprintable
+from hotspare.model.names import (
+    EXPRESSION_LENGTH_MAX,
+    FIELD_NAME,
+    FIELD_NAME_LENGTH_MAX,
+    did_you_mean,
+    nearest,
+    one_of,
+    unprintable,
+)
 from hotspare.model.project import (
     AcceptedOpcodes,
     CalculateWindow,
@@ -34,7 +42,6 @@ from hotspare.model.project import (
 )
 from hotspare.model.types import FIELDS_MAX, Field, FieldType, Schema
 
-EXPRESSION_LENGTH_MAX = 65_536
 RETENTION_COUNT_MAX = 1_000_000_000
 _BY_COUNT = frozenset({RetentionKind.BYCOUNT_SLIDING, RetentionKind.BYCOUNT_JUMPING})
 _TIME_TYPES = frozenset({FieldType.DATE, FieldType.STAMP})

@@ -8,8 +8,6 @@ from uuid import uuid4
 from hotspare.errors import SnapshotDamaged, StoreError, UsageError
 
 NAME_LENGTH_MAX = 200
-PAGES_MAX = 1_000_000
-PAGE_BYTES_MAX = 2**40
 ORDER_MAX = 2**63 - 1
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.expressions.compiled import Counting
-from hotspare.engine.expressions.tree import TEXT_LENGTH_MAX
 from hotspare.errors import Place, ProjectError
+from hotspare.model.names import EXPRESSION_LENGTH_MAX
 from hotspare.model.project import Dialect
 from hotspare.model.types import FieldType
 from tests.unit.expressions.samples import ESP, SQL, compiled, condition, mistake_of
@@ -135,7 +135,13 @@ def test_a_counter_where_a_window_counts() -> None:
 @pytest.mark.parametrize("dialect", list(Dialect))
 @pytest.mark.parametrize(
     "text",
-    ["(" * 3000 + "a" + ")" * 3000, "+".join(["a"] * 3000), "-" * 3001 + "a", "not " * 3000 + "a", "x" * (TEXT_LENGTH_MAX + 1)],
+    [
+        "(" * 3000 + "a" + ")" * 3000,
+        "+".join(["a"] * 3000),
+        "-" * 3001 + "a",
+        "not " * 3000 + "a",
+        "x" * (EXPRESSION_LENGTH_MAX + 1),
+    ],
     ids=["parentheses", "sum", "signs", "nots", "long"],
 )
 def test_limits(dialect: Dialect, text: str) -> None:

@@ -149,3 +149,11 @@ def test_any_text_is_refused_or_read(text: str) -> None:
             load(text)
         except ProjectError as error:
             assert error.mistakes
+
+
+def test_an_expression_is_not_longer_than_one_can_be_compiled() -> None:
+    """What loads runs: one limit holds for both."""
+    condition = " or ".join(["id > 1"] * 2_000)
+    text = YAML.replace("b: {type: copy}", f"b: {{type: filter, condition: '{condition}'}}")
+    with pytest.raises(ProjectError, match="is longer than 16384 characters"):
+        load_text(text)

@@ -21,7 +21,6 @@ from hotspare.engine.expressions.evaluate import EVALUATOR
 from hotspare.engine.expressions.frame import FailureReason, Failures, Frame, Ledger
 from hotspare.engine.expressions.spark_syntax import parse_spark
 from hotspare.engine.expressions.tree import (
-    TEXT_LENGTH_MAX,
     ExpressionRefused,
     Tree,
     Typed,
@@ -30,6 +29,7 @@ from hotspare.engine.expressions.tree import (
     fields_used,
 )
 from hotspare.errors import Mistake, Place, ProjectError
+from hotspare.model.names import EXPRESSION_LENGTH_MAX
 from hotspare.model.project import Dialect, Expression
 from hotspare.model.types import Field, Schema
 
@@ -119,9 +119,9 @@ def parse(text: str, dialect: Dialect) -> Tree:
     """The untyped tree; ExpressionRefused with a column."""
     if not text.strip():
         raise ExpressionRefused(1, "the expression is empty", "write an expression, such as the name of a field")
-    if len(text) > TEXT_LENGTH_MAX:
+    if len(text) > EXPRESSION_LENGTH_MAX:
         raise ExpressionRefused(
-            1, f"the expression has {len(text)} characters, {TEXT_LENGTH_MAX} are allowed", "split it over several windows"
+            1, f"the expression has {len(text)} characters, {EXPRESSION_LENGTH_MAX} are allowed", "split it over several windows"
         )
     return parse_esp(text) if dialect is Dialect.ESP else parse_spark(text)
 

@@ -15,8 +15,6 @@ import pyarrow as pa
 from hotspare.engine.batch import ARROW_TYPE
 from hotspare.model.types import FieldType
 
-TEXT_LENGTH_MAX = 16_384
-"""Limit on the characters of one expression."""
 DEPTH_MAX = 100
 """Limit on nesting."""
 

@@ -14,9 +14,9 @@ from hotspare.engine.expressions.compiled import (
     compile_condition,
     compile_value,
 )
-from hotspare.engine.expressions.tree import TEXT_LENGTH_MAX, TypedField, ValueType, fields_used
+from hotspare.engine.expressions.tree import TypedField, ValueType, fields_used
 from hotspare.errors import Mistake, ProjectError
-from hotspare.model.names import unprintable
+from hotspare.model.names import EXPRESSION_LENGTH_MAX, unprintable
 from hotspare.model.project import ComputeWindow, Expression, FilterWindow, FunctionalWindow, Window, WindowId
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.types import Field, Schema
@@ -56,7 +56,7 @@ def expression_mistakes(window_id: WindowId, window: Window, given: Schema) -> t
     """
     mistakes: list[Mistake] = []
     for expression, compiled in _expressions(window_id, window, given):
-        if not expression.text.strip() or len(expression.text) > TEXT_LENGTH_MAX or unprintable(expression.text):
+        if not expression.text.strip() or len(expression.text) > EXPRESSION_LENGTH_MAX or unprintable(expression.text):
             continue
         try:
             compiled()
