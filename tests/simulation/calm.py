@@ -16,13 +16,16 @@ from tests.simulation.checkers import Violation
 from tests.simulation.engines import Process
 from tests.simulation.fast_core import FastCore
 from tests.simulation.faults import FaultKind
+from tests.simulation.retention import forget_older
 from tests.simulation.world import CLOCK_RATES, GROUP, World
 
 _EVENT_EVERY_MS = 7
+"""And more, where calls take their time: a group that has too much to do is not calm."""
 _SLACK_MS = 20
 """What batches that are cut at random, and background jobs that wait for their turn, may cost."""
 _SETTLE_LEASES = 12
 _SETTLE_SLACK_MS = 400
+_LOCK_SHARE = 0.5
 _FOREVER_MS = 1 << 40
 
 
@@ -49,7 +52,8 @@ class Bounds:
     def output(self) -> int:
         """From an event's append to the commit of its outputs, by an active group."""
         settings = self.world.settings
-        return self.by_clocks(settings.merge_wait_ms + settings.commit_wait_ms) + 3 * self.cycle + _SLACK_MS
+        too_large = 6 if self.world.lasting.commit_rows else 0  # each time the promotion is repeated, and less is tried
+        return self.by_clocks(settings.merge_wait_ms + settings.commit_wait_ms) + (3 + too_large) * self.cycle + _SLACK_MS
 
     @property
     def verification(self) -> int:
@@ -75,6 +79,15 @@ class Bounds:
         return noticed + promotion + self.output
 
 
+@dataclass(frozen=True)
+class _Moment:
+    """Where inbound partitions ended, and what was delivered."""
+
+    now_ms: int
+    ends: dict[tuple[int, int], int]
+    delivered: dict[str, int]
+
+
 @dataclass
 class Calm:
     """All engines of a run take part; faults have ended, and what lasts goes on."""
@@ -82,20 +95,23 @@ class Calm:
     world: World
     turns: int = 0
     failover_ms: int = 0
-    _committed: list[tuple[int, dict[str, int]]] = field(default_factory=list)
-    """What was committed, by time."""
+    event_every_ms: int = _EVENT_EVERY_MS
+    _past: list[_Moment] = field(default_factory=list)
     _confirmed: int = 0
 
     def run(self) -> None:
         """Violation where a bound does not hold."""
         world, bounds = self.world, Bounds(self.world)
+        self.event_every_ms = _EVENT_EVERY_MS + bounds.cycle // 2
         self._wake_all()
         self._settle()
         self._watch(bounds)
         if world.lasting.is_role_restless:
             return
-        if len(world.names) > 2 and FaultKind.WRONG_ACTIVE in world.plan.enabled:
+        if len(world.names) > 2 + (world.lasting.hung != "") and FaultKind.WRONG_ACTIVE in world.plan.enabled:
             self._depose(bounds)
+        elif FaultKind.FOREIGN_LOCK in world.plan.enabled and world.rng.random() < _LOCK_SHARE:
+            self._lock_out(bounds)
         elif len(world.names) > 1 and world.lasting.hung not in world.names:
             self._fail_over(bounds)
             target = {s: n for s, n in world.due().items() if world.observer.holds_all(s)}
@@ -117,7 +133,7 @@ class Calm:
             world.publish(self.turns % 2, world.rng.randrange(100))
         world.turn()
         self.turns += 1
-        self._committed.append((world.now_ms, world.observer.delivered()))
+        self._past.append(_Moment(world.now_ms, world.ends(), world.observer.delivered()))
 
     def _until(self, condition: Callable[[], bool], within_ms: int, what: str) -> int:
         """Turns until the condition holds; Violation if that takes too long. Returns how many ms it took."""
@@ -125,7 +141,7 @@ class Calm:
         while not condition():
             if self.world.now_ms - begun_ms > within_ms:
                 raise Violation(f"{what} within {within_ms} ms; engines: {self.world.describe()}")
-            self._turn(event=self.turns % _EVENT_EVERY_MS == 0)
+            self._turn(event=self.turns % self.event_every_ms == 0)
         return self.world.now_ms - begun_ms
 
     def _settle(self) -> None:
@@ -143,7 +159,7 @@ class Calm:
         within_ms = _SETTLE_LEASES * settings.lease_ms + fence_ms + _SETTLE_SLACK_MS
         self._until(is_settled, within_ms, "calm: one active engine and its spares are not there")
         for _ in range(Bounds(world).by_clocks(settings.lease_ms) + settings.leader_poll_ms):
-            self._turn(event=self.turns % _EVENT_EVERY_MS == 0)  # until then what befell it before may cost the role
+            self._turn(event=self.turns % self.event_every_ms == 0)  # until then what befell it before may cost the role
         self._until(is_settled, within_ms, "calm: one active engine and its spares are not there")
 
     def _watch(self, bounds: Bounds) -> None:
@@ -153,8 +169,11 @@ class Calm:
         if world.lasting.hung in world.processes and world.lasting.hung != world.active():
             world.processes[world.lasting.hung].is_stuck = True
         epochs_max = 0
+        keeps_ms = 2 * bounds.snapshot if FaultKind.RETENTION in world.plan.enabled else 0
         for ms in range(bounds.snapshot + world.settings.snapshot_interval_ms):
-            self._turn(event=ms % _EVENT_EVERY_MS == 0)
+            if keeps_ms and ms % 50 == 0 and not world.lasting.is_role_restless:
+                forget_older(world, keeps_ms)
+            self._turn(event=ms % self.event_every_ms == 0)
             if world.lasting.is_role_restless:
                 epochs_max = 1 + ms // world.settings.lease_ms
             if self._epoch() > epoch + epochs_max:
@@ -166,28 +185,36 @@ class Calm:
         if not world.lasting.is_role_restless:
             self._check_verified(bounds)
             self._check_snapshot(bounds)
+            if keeps_ms:
+                self._rejoin(bounds)
 
     def _epoch(self) -> int:
         return self.world.coordination.group(GROUP).role.epoch
 
     def _check_outputs(self, bounds: Bounds) -> None:
         world = self.world
-        due, delivered = world.due_by(world.now_ms - bounds.output), world.observer.delivered()
+        then = self._before(bounds.output)
+        if then is None or world.lasting.commit_rows:
+            return  # how often too much is tried is not bounded by time
+        due, delivered = world.due_by(then.now_ms, then.ends), world.observer.delivered()
         for stream, count in due.items():
             if world.observer.holds_all(stream) and delivered[stream] < count:
                 what = f"{delivered[stream]} of {count} outputs of stream {stream} came"
                 raise Violation(f"calm: only {what} within {bounds.output} ms; engines: {world.describe()}")
 
     def _check_verified(self, bounds: Bounds) -> None:
-        world, before_ms = self.world, self.world.now_ms - bounds.verification
-        committed = [delivered for ms, delivered in self._committed if ms <= before_ms]
+        world, then = self.world, self._before(bounds.verification)
         for process in self._spares():
             assert process.state is not None
-            for stream, count in (committed[-1] if committed else {}).items():
+            for stream, count in (then.delivered if then else {}).items():
                 verified = process.state.verified.get(stream, 0)
                 if world.observer.is_exact(stream) and verified < count:
                     what = f"{process.door} has compared {verified} of {count} outputs of stream {stream}"
                     raise Violation(f"calm: {what} within {bounds.verification} ms")
+
+    def _before(self, ms: int) -> _Moment | None:
+        """What was so many ms ago."""
+        return next((moment for moment in reversed(self._past) if moment.now_ms <= self.world.now_ms - ms), None)
 
     def _spares(self) -> list[Process]:
         return [p for p in self.world.processes.values() if p.engine.role is Role.STANDBY and not p.is_stuck]
@@ -212,6 +239,31 @@ class Calm:
         seen_ms = bounds.output + bounds.verification + bounds.by_clocks(2 * settings.member_refresh_ms)
         within_ms = seen_ms + bounds.failover(wrong.name, is_closing_seen=False)
         self._until(lambda: world.active() not in ("", wrong.name), within_ms, f"calm: {wrong.door} is wrong, and was not deposed")
+
+    def _lock_out(self, bounds: Bounds) -> None:
+        """A stranger is stopped with the bus locked: after a lease he is ended, and no engine for it."""
+        world, commits, lives = self.world, self.world.observer.commits, dict(self.world.lives)
+        world.plan.lock_holder, world.plan.lock_until_ms = "a stranger", 0
+        within_ms = 2 * bounds.by_clocks(world.settings.lease_ms) + bounds.output + bounds.failover("", is_closing_seen=False)
+        self._until(
+            lambda: world.observer.commits > commits, within_ms, "calm: a stranger keeps the bus locked; nothing was committed"
+        )
+        if world.lives != lives or len(world.processes) < len(world.names):
+            raise Violation(f"calm: an engine ended for the lock of a stranger; engines: {world.describe()}")
+
+    def _rejoin(self, bounds: Bounds) -> None:
+        """What retention has left is enough for an engine that starts anew."""
+        world = self.world
+        again = next((p.name for p in self._spares() if p.name not in world.lasting.storeless), "")
+        if again:
+            world.kill(again)
+            world.start(again)
+            within_ms = 20 * bounds.cycle + bounds.output
+            self._until(
+                lambda: again in world.processes and world.processes[again].engine.role is Role.STANDBY,
+                within_ms,
+                f"calm: {again} does not come back after retention",
+            )
 
     def _fail_over(self, bounds: Bounds) -> None:
         """The active dies, or freezes: the next commit comes within a bound, and under the next epoch."""

@@ -7,15 +7,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from hotspare.bus.contract import Message, Partition, Progress
-from hotspare.bus.memory import MemoryBus, MemoryBusClient
+from hotspare.bus.contract import Commit, Message, Partition, Progress
+from hotspare.bus.memory import MemoryBus, MemoryBusClient, MemoryProducer
 from hotspare.coordination.contract import Leader
 from hotspare.coordination.memory import MemoryCoordinationClient
-from hotspare.errors import CoordinationSuspended, StoreError
+from hotspare.errors import CoordinationSuspended, StoreError, UnknownResult
 from hotspare.ha.view import PeerStatus
 from hotspare.stores.contract import SnapshotInfo, StoredSnapshot
 from hotspare.stores.memory import MemoryStore
 from tests.simulation.calls import Died
+from tests.simulation.codec import StreamCodec
 from tests.simulation.faults import FaultKind, FaultPlan
 from tests.simulation.lasting import Lasting
 
@@ -38,13 +39,33 @@ class EngineClock:
         return int(self.value_ms)
 
 
+class HurriedProducer(MemoryProducer):
+    """The bus gives a transaction a certain time: one of more rows than fit into it is aborted, and its sender learns nothing."""
+
+    def __init__(self, bus: MemoryBus, client: str, group: str, topics: tuple[str, ...], rows_max: int) -> None:
+        super().__init__(bus, client, group, topics)
+        self._rows_max = rows_max
+
+    def publish(self, epoch: int, commit: Commit) -> None:
+        if self._rows_max:
+            values = [message.value for messages in commit.messages.values() for message in messages]
+            if sum(StreamCodec().decode(value).num_rows for value in values) > self._rows_max:
+                raise UnknownResult("the transaction took too long")
+        super().publish(epoch, commit)
+
+
 class UnreliableBus(MemoryBusClient):
     """Best-effort answers may be old, and a read may bring less than there is."""
 
-    def __init__(self, bus: MemoryBus, name: str, plan: FaultPlan) -> None:
+    def __init__(self, bus: MemoryBus, name: str, plan: FaultPlan, lasting: Lasting) -> None:
         super().__init__(bus, name)
+        self._commit_rows = lasting.commit_rows
         self._plan = plan
         self._known: Mapping[str, Progress] = {}
+
+    def producer(self, group: str, output_topics: Sequence[str]) -> HurriedProducer:
+        super().producer(group, output_topics)
+        return HurriedProducer(self._bus, self._name, group, tuple(output_topics), self._commit_rows)
 
     def progress(self, group: str) -> Mapping[str, Progress]:
         before = self._known

@@ -35,6 +35,10 @@ class FaultKind(Enum):
     LATE_FENCE = "late fencing call of a dead engine"
     PROGRESS_LOST = "progress record lost"
     TRIM = "trimmed input"
+    TRIM_OUTPUT = "trimmed output"
+    ID_EXPIRY = "the right to publish expires"
+    FOREIGN_LOCK = "lock of a stranger"
+    TIME_LEAP = "append times that leap or fall"
     TRIM_AT_START = "input trimmed under a starting engine"
     HOLES = "holes in the offsets of the input"
     # coordination and network
@@ -56,7 +60,10 @@ class FaultKind(Enum):
     STEADY_LAG = "spares that always lag"
     HUNG_SPARE = "a spare that hangs"
     NO_STORE = "an engine that reaches no store"
+    SMALL_MESSAGES = "topics that take small messages only"
+    SLOW_COMMITS = "transactions of more than a few rows time out"
     # in a calm group (`calm.py`)
+    RETENTION = "topics keep messages for a time"
     ALWAYS_AT_HAND = "more input is always at hand"
     WRONG_ACTIVE = "the active is wrong, and its spares agree"
     # snapshots
@@ -79,12 +86,21 @@ PENDING: frozenset[FaultKind] = frozenset()
 """Kinds that no seed draws yet, because the engines do not withstand them; planted mistakes and scripts may name them."""
 
 
-IN_CALM = frozenset({FaultKind.ALWAYS_AT_HAND, FaultKind.WRONG_ACTIVE, FaultKind.HUNG_SPARE})
+IN_CALM = frozenset(
+    {
+        FaultKind.ALWAYS_AT_HAND,
+        FaultKind.WRONG_ACTIVE,
+        FaultKind.HUNG_SPARE,
+        FaultKind.RETENTION,
+        FaultKind.FOREIGN_LOCK,
+    }
+)
 """They show in a calm group: every run in which they are favoured has one."""
 
 
-TOO_FAST = frozenset({FaultKind.VERDICT_CLOSED})
-"""A living holder may be deposed once a lease for it: where a promotion takes longer than that, nobody comes to publish."""
+NO_SLOW_FENCE = frozenset({FaultKind.VERDICT_CLOSED, FaultKind.SLOW_COMMITS})
+"""A living holder may be deposed once a lease, and a commit that failed is followed by a fence: where each takes longer than a
+lease, nobody comes to publish."""
 
 
 class Reach(Enum):
@@ -115,7 +131,9 @@ class FaultPlan:
     bus_down_until_ms: int = 0
     coordination_down_until_ms: int = 0
     lock_holder: str = ""
-    """The paused engine that keeps the bus's write lock."""
+    """Who keeps the bus's write lock: a paused engine, or a stranger."""
+    lock_until_ms: int = 0
+    """When a stranger that is not stopped lets go of it; 0: it is stopped."""
     late: list[Callable[[], object]] = field(default_factory=list)
     """Messages to coordination that have yet to arrive, for the first time or once more."""
     is_delivering: bool = False

@@ -15,6 +15,10 @@ _VERDICTS = {
 }
 _LAGS_MS = (3, 9, 30, 90)
 """The longest of them more than a lease."""
+_FEW_ROWS_BYTES = 2_000
+"""An output message of any one row of the small core fits, and of a few; one of sixteen does not."""
+_ENGINES_MAX = 3
+_COMMIT_ROWS = (1, 3, 7)
 _DETECTIONS_MS = (1, 3, 3, 10)
 
 
@@ -30,6 +34,10 @@ class Lasting:
     sees_the_end: frozenset[str] = frozenset()
     """Who is on the machine of all others, and sees that their processes end."""
     detection_ms: int = 3
+    message_bytes: int = 0
+    """The largest message that output topics take; 0 is any."""
+    commit_rows: int = 0
+    """Larger transactions time out; 0 is none."""
 
     @property
     def is_role_restless(self) -> bool:
@@ -56,4 +64,8 @@ def drawn(rng: random.Random, enabled: frozenset[FaultKind], names: tuple[str, .
         lasting.storeless = frozenset((rng.choice(names),))
     if FaultKind.HUNG_SPARE in enabled and len(fit - lasting.storeless) > 1:
         lasting.hung = rng.choice(names)
+    if FaultKind.SMALL_MESSAGES in enabled:
+        lasting.message_bytes = _FEW_ROWS_BYTES
+    if FaultKind.SLOW_COMMITS in enabled and len(names) <= _ENGINES_MAX:  # steps are shared out: of many, each is too slow
+        lasting.commit_rows = rng.choice(_COMMIT_ROWS)
     return lasting

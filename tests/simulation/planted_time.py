@@ -6,11 +6,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest.mock import patch
 
+from hotspare.bus.contract import Progress
+from hotspare.engine.partition_clock import Belief, PartitionClock
 from hotspare.ha import actions as do
 from hotspare.ha import decide, group_state, perform
+from hotspare.ha.commit_budget import CommitBudget
 from hotspare.ha.group_state import LONG_AGO_MS, GroupState
+from hotspare.ha.output_blocks import MessageSizes
 from hotspare.ha.ports import Ports
-from hotspare.ha.roles import Reason
+from hotspare.ha.progress_points import ProgressPoints
+from hotspare.ha.roles import Reason, Role
 from hotspare.ha.view import View
 from tests.simulation.faults import FaultKind
 from tests.simulation.planting import planted
@@ -71,7 +76,7 @@ def agreeing_spares_do_not_depose() -> Any:
 @planted(FaultKind.BUS_LOCKED)
 def the_frozen_holder_lives() -> Any:
     """Who keeps the bus locked past its lease is not ended."""
-    return _duties_without("duties", lambda action: isinstance(action, do.EndFrozenHolder))
+    return _duties_without("duties", lambda action: isinstance(action, do.EndLockHolder))
 
 
 @planted(FaultKind.ALWAYS_AT_HAND)
@@ -84,3 +89,75 @@ def collected_outputs_have_no_deadline() -> Any:
         return due_ms if due_ms in (None, LONG_AGO_MS) else FOREVER_MS
 
     return patch.object(group_state, "publish_due_ms", publish_due_ms)
+
+
+@planted(FaultKind.VERDICT_CLOSED)
+def takeovers_are_not_damped() -> Any:
+    """Whoever takes the holder for dead takes over at once, again and again."""
+    return patch.object(decide, "_waits_for_lease", lambda view: False)
+
+
+@planted(FaultKind.SLOW_FENCE)
+def a_promotion_does_not_keep_its_lease() -> Any:
+    """A fence that takes longer than the lease is overtaken, for ever."""
+    return patch.object(decide, "keeps_promotion", lambda now_ms, step_ms, settings: False)
+
+
+@planted(FaultKind.STEADY_LAG)
+def progress_points_are_overwritten() -> Any:
+    """A spare that is behind keeps only the newest point that it will be compared at."""
+    right = ProgressPoints.add
+
+    def add(self: ProgressPoints, point: Progress) -> None:
+        self.clear()
+        right(self, point)
+
+    return patch.object(ProgressPoints, "add", add)
+
+
+@planted(FaultKind.HUNG_SPARE)
+def snapshots_are_the_first_spares() -> Any:
+    """The spare with the smallest name takes them, whether it does or not."""
+
+    def snapshot_due_ms(view: View) -> int:
+        first = min([view.engine, *(o.engine for o in view.others if o.role == Role.STANDBY.value)])
+        mine = view.role is Role.STANDBY and first == view.engine
+        return view.snapshot_ms + view.settings.snapshot_interval_ms if mine else FOREVER_MS
+
+    return patch.object(decide, "_snapshot_due_ms", snapshot_due_ms)
+
+
+@planted(FaultKind.TIME_LEAP)
+def a_leap_in_time_is_believed() -> Any:
+    """Whatever append time comes is believed at once."""
+    right = PartitionClock.__init__
+
+    def begin(self: PartitionClock, skew_max_us: int | None, belief: Belief) -> None:
+        right(self, None, belief)
+
+    return patch.object(PartitionClock, "__init__", begin)
+
+
+@planted(FaultKind.SMALL_MESSAGES)
+def messages_are_not_cut() -> Any:
+    """A block that the bus refuses is sent again as it is."""
+    return patch.object(MessageSizes, "limit", lambda self, topic: None)
+
+
+@planted(FaultKind.SLOW_COMMITS)
+def commits_do_not_shrink() -> Any:
+    """A transaction that timed out is tried again as it was."""
+    return patch.object(CommitBudget, "note_failed", lambda self, rows, bytes_: None)
+
+
+@planted(FaultKind.FOREIGN_LOCK)
+def who_was_active_is_ended_for_the_lock() -> Any:
+    """And not who holds it."""
+    right = decide._free_the_bus
+
+    def free_the_bus(view: View) -> Iterator[decide.Duty]:
+        before = view.predecessor
+        ended = do.EndLockHolder(before.process_id, before.process_start) if before is not None else None
+        return (decide.Duty(duty.due_ms, ended) for duty in right(view) if ended is not None)
+
+    return patch.object(decide, "_free_the_bus", free_the_bus)

@@ -23,7 +23,7 @@ from hotspare.model.quality import PRECISE
 from tests.simulation.calm import Calm
 from tests.simulation.checkers import Violation
 from tests.simulation.engines import Process
-from tests.simulation.faults import DAMAGES, IN_CALM, PENDING, TOO_FAST, TRIMS, FaultKind, FaultPlan
+from tests.simulation.faults import DAMAGES, IN_CALM, NO_SLOW_FENCE, PENDING, TRIMS, FaultKind, FaultPlan
 from tests.simulation.healing import End, Healing
 from tests.simulation.kits import Kit, fast_kit, real_kit
 from tests.simulation.lasting import drawn
@@ -106,6 +106,7 @@ def _world(
         SETTINGS,
         lease_ms=lease_ms,
         heartbeat_ms=lease_ms // 3,
+        skew_max_ms=max(SETTINGS.skew_max_ms, 5 * lease_ms),
         commit_rows_max=rng.choice((2, 2, _MANY_ROWS)),
         commit_wait_ms=rng.choice((0, 0, 25)),
         on_divergence=rng.choice(list(OnDivergence)),
@@ -113,6 +114,8 @@ def _world(
     )
     if FaultKind.ALWAYS_AT_HAND in favoured or (FaultKind.ALWAYS_AT_HAND in enabled and rng.random() < 0.3):
         settings = replace(settings, commit_rows_max=_MANY_ROWS, commit_wait_ms=25)
+    if FaultKind.SMALL_MESSAGES in enabled:
+        settings = replace(settings, message_rows_max=_MANY_ROWS, commit_rows_max=_MANY_ROWS)
     plan = FaultPlan(rng, frozenset(enabled), favoured)
     lasting = drawn(rng, plan.enabled, names)
     kit = kit or fast_kit()
@@ -132,7 +135,7 @@ def _drawn(rng: random.Random, favoured: frozenset[FaultKind]) -> set[FaultKind]
     if enabled & TRIMS and enabled & DAMAGES:
         enabled -= DAMAGES if favoured & TRIMS or (rng.random() < 0.5 and not favoured & DAMAGES) else TRIMS
     if FaultKind.SLOW_FENCE in enabled:
-        enabled -= TOO_FAST - favoured
+        enabled -= NO_SLOW_FENCE - favoured
     return enabled
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 
 from hotspare.bus.contract import Partition
@@ -13,6 +14,7 @@ from hotspare.model.quality import PRECISE, SIMPLE, Quality, QualityKind
 from hotspare.stores.contract import SnapshotStatus
 from tests.simulation.fast_core import FastCore
 from tests.simulation.faults import FaultKind, Reach
+from tests.simulation.retention import forget_outputs
 from tests.simulation.world import GROUP, World
 
 Strike = Callable[[World, list[str]], None]
@@ -71,6 +73,29 @@ def _old_snapshot(world: World, running: list[str]) -> None:
 
 def _trim(world: World, _: list[str]) -> None:
     world.trim_input()
+
+
+def _trim_output(world: World, _: list[str]) -> None:
+    """Who reads outputs has read them; the newest is left where progress may have to be rebuilt from it."""
+    forget_outputs(world, kept=1 if FaultKind.PROGRESS_LOST in world.plan.enabled else 0)
+
+
+def _expire_right(world: World, _: list[str]) -> None:
+    """Who publishes has to ask for the right again, as after a transactional id that expired."""
+    world.bus.fence_late(GROUP)
+
+
+def _lock(world: World, _: list[str]) -> None:
+    if not world.plan.lock_holder:
+        world.plan.lock_holder = "a stranger"
+        world.plan.lock_until_ms = world.rng.choice((0, world.now_ms + 20, world.now_ms + 100))
+        world.trace(f"{world.now_ms} a stranger keeps the bus locked until {world.plan.lock_until_ms or 'it is ended'}")
+
+
+def _leap_in_time(world: World, _: list[str]) -> None:
+    """An event whose append time is seconds before or after its neighbours'."""
+    topic = world.rng.randrange(2)
+    world.publish(topic, world.rng.randrange(100), skew_ms=world.rng.choice((-100_000, -3_000, -300, 3_000, 10_000, 10**7)))
 
 
 def _stick(world: World, running: list[str]) -> None:
@@ -166,6 +191,10 @@ STRIKES: dict[FaultKind, tuple[float, Strike]] = {
     FaultKind.DAMAGE: (0.015, _damage),
     FaultKind.OLD_SNAPSHOT: (0.005, _old_snapshot),
     FaultKind.TRIM: (0.01, _trim),
+    FaultKind.TRIM_OUTPUT: (0.01, _trim_output),
+    FaultKind.ID_EXPIRY: (0.01, _expire_right),
+    FaultKind.FOREIGN_LOCK: (0.006, _lock),
+    FaultKind.TIME_LEAP: (0.02, _leap_in_time),
     FaultKind.STUCK: (0.005, _stick),
     FaultKind.PROGRESS_LOST: (0.003, _lose_progress),
     FaultKind.BUS_OUTAGE: (0.006, _bus_outage),
@@ -189,20 +218,22 @@ class Striker:
         plan = world.plan
         self._world = world
         self._table = [
-            (probability * (_FAVOUR if kind in plan.favoured else 1.0), strike)
+            (probability * (_FAVOUR if kind in plan.favoured else 1.0), kind, strike)
             for kind, (probability, strike) in STRIKES.items()
             if kind in plan.enabled
         ]
-        self._total = sum(probability for probability, _ in self._table)
+        self._total = sum(probability for probability, _, _ in self._table)
+        self.struck: Counter[FaultKind] = Counter()
 
     def strike(self) -> None:
         drawn = self._world.rng.random()
         if drawn >= self._total:
             return
         running = list(self._world.processes)
-        for probability, strike in self._table:
+        for probability, kind, strike in self._table:
             drawn -= probability
             if drawn < 0:
                 if running:
+                    self.struck[kind] += 1
                     strike(self._world, running)
                 return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from tests.simulation.checkers import Gap, Observer, Violation
 from tests.simulation.codec import StreamCodec
 from tests.simulation.doors import EngineClock, SimulatedPeers, UnreliableBus, UnreliableCoordination, UnreliableStore
 from tests.simulation.engines import Process, read_raw
+from tests.simulation.fast_core import STREAMS
 from tests.simulation.faults import BusFaultSource, CoordinationFaultSource, FaultKind, FaultPlan, engine_of
 from tests.simulation.kits import Kit, Raw, fast_kit
 from tests.simulation.lasting import Lasting
@@ -50,6 +51,7 @@ SETTINGS = GroupSettings(
     confirmed_snapshots_max=2,
     store_wait_ms=120,
     oversized_retry_ms=40,
+    skew_max_ms=300,
 )
 STRANGER = (99, 99)
 """Id and start of a process that is no engine."""
@@ -100,6 +102,8 @@ class World:
 
     unwarmed: set[int] = field(default_factory=set)
     """Epochs whose engine had begun less than a window of some stream before it first published."""
+    forgotten: int = 0
+    """Messages that the bus has let go of."""
     told_to_go_on: set[str] = field(default_factory=set)
     """Doors of engines that took over though they differ, because nobody else could and `on_divergence` says so."""
 
@@ -118,6 +122,8 @@ class World:
         self.topics = replace(self.kit.topics, outbound=outbound)
         qualities = {stream: [quality] for stream, quality in self.qualities.items()}
         self.observer = Observer({o.stream: o.topic for o in outbound}, self.codec.decode, qualities)
+        if self.lasting.message_bytes and self.kit.topics.outbound[0].stream in STREAMS:
+            self.bus.message_bytes = {output.topic: self.lasting.message_bytes for output in outbound}
         for topic in self.kit.topics.inbound:
             self.outside.create_topic(topic.name)
 
@@ -134,7 +140,7 @@ class World:
         door = f"{name}#{life}"
         coordination = UnreliableCoordination(self.coordination.client(door), self.plan)
         ports = Ports(
-            bus=TimedBus(UnreliableBus(self.bus, door, self.plan), self.calls, door),  # type: ignore[arg-type]
+            bus=TimedBus(UnreliableBus(self.bus, door, self.plan, self.lasting), self.calls, door),  # type: ignore[arg-type]
             coordination=Timed(coordination, self.calls, door, COORDINATION),  # type: ignore[arg-type]
             store=Timed(self.store.of(name, self.lasting), self.calls, door, STORE),  # type: ignore[arg-type]
             peers=SimulatedPeers(lambda holder, holder_life: self._judge(name, holder, holder_life)),
@@ -276,6 +282,8 @@ class World:
         if self._lock_holder() != (process_id, started):
             return False
         if (process_id, started) == STRANGER:
+            if self.plan.lock_until_ms:
+                return False  # it is busy, and not stopped
             self.trace(f"{self.now_ms} {name} is killed")
             self.plan.lock_holder = ""
             return True
@@ -310,7 +318,8 @@ class World:
         if self.plan.lock_holder:
             holder = self.processes.get(self.plan.lock_holder)
             is_engine = self.plan.lock_holder in self.names
-            if is_engine and (holder is None or holder.paused_until_ms <= self.now_ms):
+            is_done = not is_engine and 0 < self.plan.lock_until_ms <= self.now_ms
+            if is_done or (is_engine and (holder is None or holder.paused_until_ms <= self.now_ms)):
                 self.plan.lock_holder = ""
         return [p for p in self.processes.values() if p.is_ready(self.now_ms)]
 
@@ -387,9 +396,14 @@ class World:
                 sleeper.wakes_at_commit = False
                 sleeper.paused_until_ms = self.now_ms
 
-    def publish(self, topic: int, value: int) -> None:
-        offset = self.outside.append(Partition(self.kit.topics.inbound[topic].name), [Outgoing(self.kit.encode(value))])
-        self.trace(f"{self.now_ms} event {value} at {topic}/{offset}")
+    def publish(self, topic: int, value: int, skew_ms: int = 0) -> None:
+        """`skew_ms`: how far its append time is from the bus's time, as where publishers set it."""
+        partition = Partition(self.kit.topics.inbound[topic].name)
+        offset = self.outside.append(partition, [Outgoing(self.kit.encode(value))])
+        if skew_ms:
+            messages = self.bus.log(partition).messages
+            messages[-1] = messages[-1]._replace(append_time_us=max(0, messages[-1].append_time_us + skew_ms * 1_000))
+        self.trace(f"{self.now_ms} event {value} at {topic}/{offset}" + (f", {skew_ms} ms off" if skew_ms else ""))
 
     def active(self) -> str:
         """Who believes to be active; "" if nobody does."""
@@ -402,7 +416,7 @@ class World:
             return
         stored = self.store.get(GROUP, confirmed[0].name)
         for (topic, number), offset in self.kit.cores.restore(stored.header, stored.pages).next_offsets.items():
-            self._archive(topic, number, offset)
+            self.archive_before(topic, number, offset)
             self.outside.trim(Partition(self.kit.topics.inbound[topic].name, number), offset)
         self.trace(f"{self.now_ms} input is trimmed to snapshot {confirmed[0].name}")
 
@@ -410,7 +424,7 @@ class World:
         """How many the input topics have had, ticks included."""
         return sum(self.outside.end_offset(partition) for _, partition in self.kit.topics.partitions)
 
-    def _archive(self, topic: int, number: int, before: int) -> None:
+    def archive_before(self, topic: int, number: int, before: int) -> None:
         """Keep what is trimmed, for the reference."""
         messages = self.archive.setdefault((topic, number), [])
         messages += [m for m in self._recorded(topic, Partition(self.kit.topics.inbound[topic].name, number)) if m.offset < before]
@@ -441,16 +455,17 @@ class World:
 
         The ticks that bring it there are those that should be there, not those that are.
         """
-        return self.due_by(self.now_ms)
+        return self.due_by(self.now_ms, self.ends())
 
-    def due_by(self, now_ms: int) -> dict[str, int]:
-        """What was due at an earlier time: how many outputs the input of until then has."""
+    def ends(self) -> dict[tuple[int, int], int]:
+        """Where each inbound partition ends now."""
+        return {(i, p.number): self.bus.log(p).end for i, p in self.kit.topics.partitions}
+
+    def due_by(self, now_ms: int, ends: Mapping[tuple[int, int], int]) -> dict[str, int]:
+        """How many outputs the input has that was there at an earlier time, when it ended with `ends`."""
         until_us = (now_ms + self.bus_jump_ms) * 1000
-        messages = self._messages() if now_ms == self.now_ms else [m for m in self._messages() if m.time_us <= until_us]
-        newest_us = max((m.time_us for m in messages), default=0)
-        for index, partition in self.kit.topics.partitions:
-            end = max((m.offset + 1 for m in messages if (m.topic, m.partition) == (index, partition.number)), default=0)
-            messages.append(Raw(index, partition.number, end, max(newest_us, until_us), True, b""))
+        messages = [m for m in self._messages() if m.offset < ends[m.topic, m.partition]]
+        messages += [Raw(topic, number, end, until_us, True, b"") for (topic, number), end in ends.items()]
         return {stream: len(rows) for stream, rows in self._reference(messages).items()}
 
     def check_end(self, target: dict[str, int]) -> None:
