@@ -1,6 +1,7 @@
-"""Many seeds on all cores: `make sim-campaign RUNS=100000 SEED=1`.
+"""Many seeds on all cores: `make sim-campaign RUNS=100000 SEED=1`; before them, weeks in the life of a group.
 
-It says how far it is and how fast, and of a finding the one line that repeats it. It ends with 1 where there was a finding.
+It says how far it is and how fast, of a finding the one line that repeats it, and at the end what its runs covered. It ends with 1
+where there was a finding.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ import argparse
 import os
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 
-from tests.simulation.parallel import Share, pool, spread
+from tests.simulation.coverage import lines
+from tests.simulation.parallel import Share, pool, spread, weeks_of
+from tests.simulation.weeks import MINUTE_MS
 
 _CHUNK = 50
 _REPORT_S = 10.0
@@ -21,11 +25,14 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1, help="the first seed; the others follow it")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="as many processes; all cores if not given")
+    parser.add_argument("--weeks", type=int, default=8, help="how many weeks of an idle and of a steady group; 0: none")
     options = parser.parse_args()
     total, started = Share(), time.monotonic()
     reported = started
     print(f"{options.runs} runs from seed {options.seed} on, in {options.workers} processes", flush=True)
+    grown = 0
     with pool(options.workers) as executor:
+        grown = _weeks(executor, options.weeks, options.seed)
         for share in spread(executor, options.seed, options.runs, _CHUNK):
             total.add(share)
             for outcome in share.failed:
@@ -34,7 +41,21 @@ def main() -> int:
                 reported = time.monotonic()
                 print(_line(total, options.runs, reported - started), flush=True)
     print(_line(total, options.runs, time.monotonic() - started))
-    return 1 if total.failed else 0
+    print("\n".join(lines(total.covered)))
+    return 1 if total.failed or grown else 0
+
+
+def _weeks(executor: ProcessPoolExecutor, weeks: int, seed: int) -> int:
+    """How many findings there were in the weeks of an idle group and of one with an event every half an hour."""
+    groups = {0: "idle", 30 * MINUTE_MS: "steady"} if weeks else {}
+    running = {name: executor.submit(weeks_of, weeks, event_every_ms, seed) for event_every_ms, name in groups.items()}
+    found = {name: result for name, future in running.items() if (result := future.result())}
+    for name, result in found.items():
+        print(f"FOUND in {weeks} weeks of a group that is {name}: {result}", flush=True)
+        print(f"  repeat with: make sim-campaign RUNS=0 SEED={seed} ARGS='--weeks {weeks}'", flush=True)
+    if weeks and not found:
+        print(f"{weeks} weeks of an idle group and of a steady one: nothing grew", flush=True)
+    return len(found)
 
 
 def _line(total: Share, runs: int, seconds: float) -> str:

@@ -180,9 +180,9 @@ class Process:
         return self.kit.decode(messages) if messages else None
 
     def _not_too_new(self, came: list[Raw], offsets: dict[tuple[int, int], int]) -> list[Raw]:
-        """Without the messages of the last `lag_ms`, which are read later."""
-        newest_us = (self.now_ms() - self.lag_ms) * 1_000
-        taken = list(takewhile(lambda message: message.time_us <= newest_us, came))
+        """Without the messages of the last `lag_ms`, which are read later; times after now are wrong and say nothing."""
+        now_us = self.now_ms() * 1_000
+        taken = list(takewhile(lambda message: not now_us - self.lag_ms * 1_000 < message.time_us <= now_us, came))
         if len(taken) < len(came):
             offsets[came[0].topic, came[0].partition] = came[len(taken)].offset
         return taken

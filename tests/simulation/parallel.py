@@ -6,13 +6,16 @@ import contextlib
 import gc
 import multiprocessing
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.simulation.checkers import Violation
 from tests.simulation.planted import PLANTED
 from tests.simulation.run import Outcome, run_seed
+from tests.simulation.weeks import Weeks
 
 WORKERS = 2
 _RUNS_PER_COLLECTION = 20
@@ -28,6 +31,7 @@ class Share:
     delivered: int = 0
     longest: int = 0
     failed: list[Outcome] = field(default_factory=list)
+    covered: Counter[str] = field(default_factory=Counter)
 
     def take(self, outcome: Outcome) -> None:
         self.runs += 1
@@ -35,6 +39,7 @@ class Share:
         self.commits += outcome.commits
         self.delivered += outcome.delivered
         self.longest = max(self.longest, outcome.healing_steps)
+        self.covered.update(outcome.covered)
         if outcome.failure:
             self.failed.append(outcome)
 
@@ -44,6 +49,7 @@ class Share:
         self.commits += other.commits
         self.delivered += other.delivered
         self.longest = max(self.longest, other.longest)
+        self.covered.update(other.covered)
         self.failed += other.failed
 
 
@@ -66,6 +72,16 @@ def share_of(first: int, count: int, planted: str = "") -> Share:
                 break
     gc.enable()
     return share
+
+
+def weeks_of(weeks: int, event_every_ms: int, seed: int) -> str:
+    """So many weeks of a group; "" unless something grew in them, or was wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            Weeks(Path(folder), event_every_ms, seed).run(weeks)
+        except Violation as violation:
+            return str(violation)
+    return ""
 
 
 def spread(executor: ProcessPoolExecutor, first: int, count: int, chunk: int, planted: str = "") -> Iterator[Share]:

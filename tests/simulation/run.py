@@ -12,8 +12,9 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hotspare.bus.memory import Fencing
@@ -22,6 +23,7 @@ from hotspare.ha.settings import OnDivergence
 from hotspare.model.quality import PRECISE
 from tests.simulation.calm import Calm
 from tests.simulation.checkers import Violation
+from tests.simulation.coverage import covered
 from tests.simulation.engines import Process
 from tests.simulation.faults import DAMAGES, IN_CALM, NO_SLOW_FENCE, PENDING, TRIMS, FaultKind, FaultPlan
 from tests.simulation.healing import End, Healing
@@ -51,6 +53,7 @@ class Outcome:
     commits: int
     delivered: int
     healing_steps: int = 0
+    covered: Counter[str] = field(default_factory=Counter)
 
     @property
     def repeat(self) -> str:
@@ -87,7 +90,7 @@ def run_seed(
     world.close()
     shutil.rmtree(world.folder, ignore_errors=True)
     delivered = sum(world.observer.delivered().values())
-    return Outcome(seed, failure, steps + healing.steps, world.observer.commits, delivered, healing.longest)
+    return Outcome(seed, failure, steps + healing.steps, world.observer.commits, delivered, healing.longest, covered(world, calm))
 
 
 def _world(
@@ -141,6 +144,7 @@ def _drawn(rng: random.Random, favoured: frozenset[FaultKind]) -> set[FaultKind]
 
 def _wild(world: World) -> int:
     rng, plan, striker = world.rng, world.plan, Striker(world)
+    world.struck = striker.struck
     events_left, steps = rng.randrange(10, 50), int(rng.randrange(60, 340) * max(1.0, len(world.names) / 3))
     blocks = (1, 1, 6)
     if rng.random() < _LONG_SHARE:

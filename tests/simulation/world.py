@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -102,6 +103,7 @@ class World:
 
     unwarmed: set[int] = field(default_factory=set)
     """Epochs whose engine had begun less than a window of some stream before it first published."""
+    struck: Counter[FaultKind] = field(default_factory=Counter)
     forgotten: int = 0
     """Messages that the bus has let go of."""
     told_to_go_on: set[str] = field(default_factory=set)

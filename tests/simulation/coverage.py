@@ -1,0 +1,50 @@
+"""What a simulated run met with: so that a campaign can say what its runs without a finding are worth."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hotspare.ha.events import HaEventKind
+from tests.simulation.calm import Calm
+from tests.simulation.faults import FaultKind
+from tests.simulation.world import GROUP, World
+
+_EVENTS = {
+    "unknown results": HaEventKind.RESULT_UNKNOWN,
+    "engines fenced out": HaEventKind.FENCED,
+    "differences seen": HaEventKind.DIFFERENCE_SEEN,
+    "snapshots confirmed": HaEventKind.SNAPSHOT_CONFIRMED,
+    "snapshots that could not be used": HaEventKind.SNAPSHOT_UNUSABLE,
+    "outputs spilled": HaEventKind.OUTPUTS_SPILLED,
+    "progress rebuilt": HaEventKind.PROGRESS_REBUILT,
+}
+_STRUCK, _RUNS_WITH = "struck: ", "runs with: "
+
+
+def covered(world: World, calm: Calm) -> Counter[str]:
+    """Counts by what is counted."""
+    kinds = Counter(event.kind for _, event in world.events)
+    starts = [event.sentence for _, event in world.events if event.kind is HaEventKind.STARTED]
+    counts = Counter({name: kinds[kind] for name, kind in _EVENTS.items()})
+    counts["epochs"] = world.coordination.group(GROUP).role.epoch
+    counts["lives of engines"] = sum(world.lives.values())
+    counts["restores from a snapshot"] = sum("the group's origin" not in sentence for sentence in starts)
+    counts["messages that topics forgot"] = world.forgotten + sum(map(len, world.archive.values()))
+    counts["calls"], counts["calls that took time"] = world.calls.made, world.calls.slow
+    counts["runs with spares that always lag"] = bool(world.lasting.lags_ms)
+    counts["calm groups"], counts["failovers timed"] = calm.turns > 0, calm.failover_ms > 0
+    for kind, times in world.struck.items():
+        counts[_STRUCK + kind.value] = times
+    for kind in world.plan.enabled:
+        counts[_RUNS_WITH + kind.value] = 1
+    return counts
+
+
+def lines(counts: Counter[str]) -> list[str]:
+    """The counts as text: what was met with, then each kind of fault with its runs and, where it strikes, how often."""
+    told = [f"  {counts[name]:>12,} {name}" for name in counts if not name.startswith((_STRUCK, _RUNS_WITH))]
+    faults = []
+    for kind in FaultKind:
+        struck = counts.get(_STRUCK + kind.value)
+        faults.append(f"  {counts[_RUNS_WITH + kind.value]:>12,} {kind.value}" + (f", struck {struck:,} times" if struck else ""))
+    return ["covered:", *sorted(told, key=lambda line: line[14:]), "runs with each kind of fault:", *faults]
