@@ -36,9 +36,9 @@ _CLOCK_STEPS_MS = (0, 0, 0, 1, 1, 3)
 _SHORT_MEMORY_BYTES = 400
 _MANY_ROWS = 16
 _SLOW_LEASE_MS = 400
-_CALM_SHARE = 0.12
+_CALM_SHARE = 0.08
 _COLD_SHARE = 0.05
-_LONG_SHARE = 0.004
+_LONG_SHARE = 0.003
 _LONG = 20
 """How many times as long a long run is."""
 

@@ -10,8 +10,8 @@ from tests.simulation.kits import real_kit
 from tests.simulation.parallel import pool, spread
 from tests.simulation.run import run_seed
 
-SEEDS = 5_000
-SHARE = 1_000
+SEEDS = 2_000
+SHARE = 500
 REAL_SEEDS = 40
 
 pytestmark = pytest.mark.timeout(900)  # minutes of work for two idle cores, more on a busy machine
