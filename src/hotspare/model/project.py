@@ -57,6 +57,10 @@ class RetentionKind(Enum):
     BYCOUNT_SLIDING = "bycount_sliding"
     BYCOUNT_JUMPING = "bycount_jumping"
 
+    @property
+    def is_by_count(self) -> bool:
+        return self in (RetentionKind.BYCOUNT_SLIDING, RetentionKind.BYCOUNT_JUMPING)
+
 
 @dataclass(frozen=True, slots=True)
 class Retention:

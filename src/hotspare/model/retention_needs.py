@@ -27,7 +27,6 @@ from hotspare.model.resolve import Resolved, ResolvedWindow
 
 _COUNTER = re.compile(r"\beventcounter\s*\(", re.IGNORECASE)
 _LENGTH = "windowLength"
-_BY_COUNT = (RetentionKind.BYCOUNT_SLIDING, RetentionKind.BYCOUNT_JUMPING)
 _BY_FIRST_EVENT = (RetentionKind.BYCOUNT_JUMPING, RetentionKind.BYTIME_JUMPING)
 
 
@@ -149,7 +148,7 @@ def _of_rows(window: ResolvedWindow, keeping: Collection[WindowId]) -> Iterator[
     retention = _retention(window)
     if retention is None or window.id not in keeping:
         return
-    if retention.kind in _BY_COUNT:
+    if retention.kind.is_by_count:
         yield _need(window, Memory.COUNT, retention.limit, f"holds {retention.limit} rows")
     else:
         span_us = retention.limit + retention.unit_us  # rows that are looked back to wait for the end of their unit

@@ -43,7 +43,6 @@ from hotspare.model.project import (
 from hotspare.model.types import FIELDS_MAX, Field, FieldType, Schema
 
 RETENTION_COUNT_MAX = 1_000_000_000
-_BY_COUNT = frozenset({RetentionKind.BYCOUNT_SLIDING, RetentionKind.BYCOUNT_JUMPING})
 _TIME_TYPES = frozenset({FieldType.DATE, FieldType.STAMP})
 
 
@@ -123,7 +122,7 @@ def _check_retention(window: Window, retention: Retention | None, schema: Schema
     if retention is None:
         return
     place = retention.place if retention.place.line else window.place
-    by_count = retention.kind in _BY_COUNT
+    by_count = retention.kind.is_by_count
     if window.index is IndexType.EMPTY:
         found.add(
             place, f"window {window.name} has retention but its index pi_EMPTY keeps nothing", "use pi_HASH, or leave out one"

@@ -70,7 +70,10 @@ def _tokens(text: str) -> list[_Token]:
 def number_literal(text: str, column: int) -> Literal:
     """Shared by both dialects: integers are the narrowest of int32 and int64, anything else a double."""
     if not text.isdigit():
-        return Literal(float(text), ValueType.DOUBLE, column)
+        try:
+            return Literal(float(text), ValueType.DOUBLE, column)
+        except ValueError:
+            raise ExpressionRefused(column, f"{text} is no number", "write it as 12, 1.5 or 1e6") from None
     value = int(text)
     if value > INT64_MAX:
         raise ExpressionRefused(column, f"{text} does not fit int64", "write it with a point to make it a double")
