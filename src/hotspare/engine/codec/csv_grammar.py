@@ -66,8 +66,10 @@ class Grammar:
         columns: list[tuple[int, int]] = []
         position = begin
         while True:
-            end = self._column_end(data, position, stop)
-            if is_quoted(data[position:end]) and not _is_whole(data, position, end):
+            match = self._field.match(data, position, stop)
+            assert match is not None  # the bare alternative matches anything
+            end = match.end()
+            if match.lastindex is None and is_quoted(data[position:end]):
                 verdict = Verdict.OPEN if _CLOSED.match(data, position, stop) is None else Verdict.MISPLACED
                 return self._cut(data, begin, stop, verdict, columns)
             columns.append((position, end))
@@ -126,12 +128,6 @@ def _without_return(data: bytes, begin: int, end: int) -> int:
     return end
 
 
-def _is_whole(data: bytes, begin: int, end: int) -> bool:
-    """Whether quotes and spaces are all of a quoted column."""
-    match = _CLOSED.match(data, begin, end)
-    return match is not None and not data[match.end() : end].strip(b" ")
-
-
 def is_quoted(column: bytes) -> bool:
     """Whether a column begins as a quoted one does."""
     return column[:1] == b'"' or (column[:1] == b" " and column.lstrip(b" ")[:1] == b'"')
@@ -151,6 +147,6 @@ def quoted(value: bytes) -> bytes:
 def grammar(delimiter: bytes = b",") -> Grammar:
     """CSV with this delimiter: one byte that is no quote, backslash, blank or line end."""
     d = re.escape(delimiter)
-    whole = rb' *"(?:[^"\\]|\\.|"")*+" *(?=' + d + rb"|\r*\n|\r*\Z)"
+    whole = rb'( *"(?:[^"\\]|\\.|"")*+" *)(?=' + d + rb"|\r*\n|\r*\Z)"
     bare = rb"[^\\" + d + rb"\n]*(?:\\[^\n][^\\" + d + rb"\n]*)*\\?"
     return Grammar(delimiter, re.compile(whole + rb"|" + bare, re.DOTALL), re.compile(rb"\\(" + d + rb")|\\.", re.DOTALL))
