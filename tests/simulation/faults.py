@@ -93,6 +93,7 @@ IN_CALM = frozenset(
         FaultKind.HUNG_SPARE,
         FaultKind.RETENTION,
         FaultKind.FOREIGN_LOCK,
+        FaultKind.BUS_LOCKED,
     }
 )
 """They show in a calm group: every run in which they are favoured has one."""
