@@ -18,6 +18,12 @@ def block(**columns: pa.Array) -> bytes:
     return arrow_block.encode(pa.RecordBatch.from_pydict(columns))
 
 
+def twice(name: str) -> bytes:
+    """A block that has one more column of that name."""
+    columns = {"id": pa.array([1]), "s": pa.array(["a"]), "opcode": pa.array([1])}
+    return arrow_block.encode(pa.RecordBatch.from_arrays([*columns.values(), columns[name]], names=[*columns, name]))
+
+
 def test_round_trip() -> None:
     batch = pa.RecordBatch.from_pydict({"x": pa.array([1.5, None, float("nan")]), "s": pa.array(["a", "", None])})
     found = arrow_block.decode(arrow_block.encode(batch))
@@ -78,6 +84,8 @@ def test_opcode_and_flags_may_be_missing() -> None:
         (block(id=pa.array([1])), "lacks the column s"),
         (block(id=pa.array([1.5]), s=pa.array(["a"])), "column id of a block is double"),
         (block(id=pa.array([1]), s=pa.array(["a"]), opcode=pa.array(["i"])), "column opcode of a block is string"),
+        (twice("id"), "has 2 columns id"),
+        (twice("opcode"), "has 2 columns opcode"),
         (b"text", "no Arrow block"),
     ],
 )

@@ -86,10 +86,18 @@ def _refusal(window: str, row: int, opcode: int, flags: int, reason: RowReason) 
     return reason, f"window {window}, row {row}: {number} is no {reason.value}", f"opcode {opcode}, flags {flags}"
 
 
+def _named(batch: pa.RecordBatch, name: str) -> pa.Array | None:
+    """The column of that name; BusError where it stands there several times, as nothing says which is meant."""
+    places = batch.schema.get_all_field_indices(name)
+    if len(places) > 1:
+        raise BusError(f"a block has {len(places)} columns {name}")
+    return batch.column(places[0]) if places else None
+
+
 def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
-    if field.name not in batch.schema.names:
+    column = _named(batch, field.name)
+    if column is None:
         raise BusError(f"a block lacks the column {field.name}")
-    column = batch.column(field.name)
     try:
         return column.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -98,8 +106,8 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
 
 def _numbers(batch: pa.RecordBatch, names: tuple[str, ...], otherwise: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     for name in names:
-        if name in batch.schema.names:
-            column = batch.column(name)
+        column = _named(batch, name)
+        if column is not None:
             if not pa.types.is_integer(column.type):
                 raise BusError(f"column {name} of a block is {column.type}, an integer is expected")
             return np.asarray(column.fill_null(0).cast(pa.int64(), safe=False).to_numpy(), np.int64)

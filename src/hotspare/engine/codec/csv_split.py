@@ -1,7 +1,8 @@
 """CSV messages to columns of text, as `csv_grammar` says.
 
-Rows without quotes and backslashes, nearly all, are cut together, by a search for line feeds and delimiters over the bytes of all
-messages. Only the others are read one by one. What a row becomes depends on that row alone.
+Nearly all rows are cut together, by a search for line feeds, delimiters and quotes over the bytes of all messages: those without
+backslashes whose quotes, if any, stand around whole fields. Only the others are read one by one. What a row becomes depends on that
+row alone.
 """
 
 from __future__ import annotations
@@ -23,8 +24,7 @@ BAD_TEXT_LENGTH_MAX = 4096
 """Limit on the text of a bad row, in characters."""
 _NOTHING = pa.array([b""], pa.binary())
 _ZERO = pa.scalar(0, pa.int32())
-_SPECIAL = (ord('"'), ord("\\"))
-"""Bytes that send a row the slow way: quotes and escapes. So do a byte order mark at its beginning, and what is not UTF-8."""
+_QUOTE, _ESCAPE = ord('"'), ord("\\")
 _BLANK_BEGINNINGS = np.frombuffer(b" \t\v\f\r\xef", np.uint8)
 """What a line of nothing begins with."""
 
@@ -79,7 +79,7 @@ def split(values: pa.Array, layout: Layout) -> tuple[list[TextRows], list[BadRow
         return [], bad
     lines = _lines(values)
     blank = _blank_lines(lines)
-    scanned = _scanned(lines, np.flatnonzero(_is_special(lines, values) & ~blank), layout)
+    scanned = _scanned(lines, np.flatnonzero(_is_special(lines, values, layout) & ~blank), layout)
     is_row, is_plain = ~blank, ~blank
     heads = np.array(list(scanned), np.int64)
     behind = np.searchsorted(lines.begin, np.array([row.line_end for row in scanned.values()], np.int64))
@@ -122,11 +122,14 @@ def _bytes_of(array: pa.Array) -> npt.NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8)[bounds[array.offset] : bounds[array.offset + len(array)]]
 
 
-def _is_special(lines: _Lines, values: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which lines are not cut together with others."""
+def _is_special(lines: _Lines, values: pa.Array, layout: Layout) -> npt.NDArray[np.bool_]:
+    """Which lines are not cut together with others: those with a backslash, a byte order mark at the beginning, bytes that are not
+    UTF-8, or a quote that does not begin or end a field."""
     special = np.zeros(len(lines.begin), np.bool_)
-    for byte in _SPECIAL:
-        special[lines.of(np.flatnonzero(lines.data == byte))] = True
+    special[lines.of(np.flatnonzero(lines.data == _ESCAPE))] = True
+    quotes = np.flatnonzero(lines.data == _QUOTE)
+    if len(quotes):
+        special[_oddly_quoted(lines, quotes, ord(layout.delimiter))] = True
     special[lines.data[lines.begin] == BYTE_ORDER_MARK[0]] = True
     high = lines.data >= 0x80
     if high.any():
@@ -136,6 +139,18 @@ def _is_special(lines: _Lines, values: pa.Array) -> npt.NDArray[np.bool_]:
             for line in np.unique(lines.of(np.flatnonzero(high))).tolist():
                 special[line] |= not is_utf8(lines.bytes_of(line))
     return special
+
+
+def _oddly_quoted(lines: _Lines, quotes: Rows, delimiter: int) -> Rows:
+    """The lines, some more than once, in which a quote is not closed, or not the first or the last of a field. `quotes` are all."""
+    line = lines.of(quotes)
+    first = np.searchsorted(quotes, lines.begin)
+    opens = (np.arange(len(quotes)) - first[line]) % 2 == 0
+    begins = (quotes == lines.begin[line]) | (lines.data[quotes - 1] == delimiter)
+    ends = (quotes + 1 == lines.end[line]) | (lines.data[quotes + 1] == delimiter)
+    is_last = np.append(line[1:] != line[:-1], True)
+    odd: Rows = line[np.where(opens, ~begins | is_last, ~ends)]
+    return odd
 
 
 def _blank_lines(lines: _Lines) -> npt.NDArray[np.bool_]:
@@ -193,8 +208,12 @@ class _Lines:
 
 
 def _split_plain(lines: _Lines, index: npt.NDArray[np.int32], layout: Layout, bad: list[BadRow]) -> TextRows:
-    """Rows that are lines of UTF-8 without quotes and backslashes."""
+    """Rows that are lines of UTF-8 without backslashes, whose quotes stand around whole fields."""
     places = np.flatnonzero(lines.data == ord(layout.delimiter))
+    quotes = np.flatnonzero(lines.data == _QUOTE)
+    if len(quotes):
+        before = np.searchsorted(quotes, places) - np.searchsorted(quotes, lines.begin)[np.maximum(lines.of(places), 0)]
+        places = places[before % 2 == 0]
     first, count = _delimiters_per_line(lines, places, layout.columns - 1)
     wrong = count != layout.columns - 1
     for line in np.flatnonzero(wrong).tolist():
@@ -206,7 +225,8 @@ def _split_plain(lines: _Lines, index: npt.NDArray[np.int32], layout: Layout, ba
         end = places[first + column] if column < layout.columns - 1 else lines.end
         if column == layout.blank_before:
             begin = begin + ((lines.data[begin] == ord(" ")) & (begin < end))
-        columns.append(_strings(lines.data, begin, end))
+        is_quoted = lines.data[begin] == _QUOTE if len(quotes) else np.zeros(len(begin), np.bool_)
+        columns.append(_strings(lines.data, begin + is_quoted, end - is_quoted, is_quoted))
         begin = end + 1
     return TextRows(lines.parent, index, columns, lines.text)
 
@@ -247,8 +267,8 @@ def _delimiters_per_line(lines: _Lines, places: Rows, expected: int) -> tuple[Ro
     return first, np.searchsorted(places, lines.end).astype(np.int64) - first
 
 
-def _strings(data: npt.NDArray[np.uint8], begin: Rows, end: Rows) -> pa.Array:
-    """The strings `data[begin[i]:end[i]]`, null where empty; `begin` and `end` rise together without crossing."""
+def _strings(data: npt.NDArray[np.uint8], begin: Rows, end: Rows, is_quoted: npt.NDArray[np.bool_]) -> pa.Array:
+    """The strings `data[begin[i]:end[i]]`, null where empty and not quoted; `begin` and `end` rise together without crossing."""
     count = len(begin)
     if count == 0:
         return pa.nulls(0, pa.string())
@@ -256,7 +276,7 @@ def _strings(data: npt.NDArray[np.uint8], begin: Rows, end: Rows) -> pa.Array:
     bounds[0::2], bounds[1::2] = begin, end
     pieces = pa.Array.from_buffers(pa.string(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
     strings = pieces.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
-    empty = begin == end
+    empty = (begin == end) & ~is_quoted
     if not empty.any():
         return strings
     validity = pa.py_buffer(np.packbits(~empty, bitorder="little"))
