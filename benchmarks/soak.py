@@ -6,7 +6,8 @@
 
 The first reading is taken when the group is warm, `--warm` minutes after its start. What engines hold is counted per process; what
 the bus, coordination and the store hold is counted where it lies. Topics keep what is published unless retention is set, so their
-rows grow by what came in; nothing else may. Exit status 0 only if the output is exact.
+rows grow by what came in; nothing else may, but for the threads of a JVM: the two pools of Spark's block manager grow to a hundred
+each, by about one a minute. Exit status 0 only if the output is exact.
 """
 
 from __future__ import annotations
