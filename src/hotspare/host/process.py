@@ -69,6 +69,8 @@ EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_RUNNER_DIED = 70
 _BEAT_MS_MAX = 1_000
+_BEAT_MS_MIN = 1
+"""Between two cycles, so that a batch that waits for the group's lock comes in between."""
 _STOP_MS_MAX = 5_000
 _HA_LOG: dict[HaEventKind, LogEvent] = {
     HaEventKind.STARTED: LogEvent.STATE_RESTORED,
@@ -303,7 +305,7 @@ class EngineProcess:
         """Perform what falls due, in the main thread, until `is_over` or the group's end."""
         while not is_over() and self.group.role not in ENDS:
             due_ms = self.group.next_due_ms()
-            wait_ms = _BEAT_MS_MAX if due_ms is None else min(_BEAT_MS_MAX, max(0, due_ms - monotonic_ms()))
+            wait_ms = _BEAT_MS_MAX if due_ms is None else min(_BEAT_MS_MAX, max(_BEAT_MS_MIN, due_ms - monotonic_ms()))
             self._wake.wait(wait_ms / 1000)
             self._wake.clear()
             self.group.cycle()
