@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from hotspare.bus.contract import TICK_HEADER, HeaderGuard, Outgoing, Partition
 from hotspare.bus.open import open_bus
 from hotspare.engine.head import Head
 from hotspare.engine.plan import Plan, compile_plan
+from hotspare.errors import UnknownResult
 from hotspare.model.load import load_text
 from hotspare.model.resolve import resolve
 from hotspare.runners.contract import BatchLimits, HeadPlace, InboundTopic, KafkaReader, RunnerInput
 from hotspare.runners.local import LocalRunner, read_recorded
+from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from tests.laws.test_runner import MESSAGES, PROJECT, Collected, check, message, run
 
@@ -42,7 +46,10 @@ def url(kafka: KafkaServers) -> str:
             else:
                 bus.append_guarded(partition, messages[first : first + 5], GUARD)
     for partition in where:
-        bus.append(partition, [Outgoing(b"", ((TICK_HEADER, b""),))])
+        end = bus.end_offset(partition)
+        with suppress(UnknownResult):  # nobody waits long for a tick
+            bus.append(partition, [Outgoing(b"", ((TICK_HEADER, b""),))])
+        wait_until(lambda partition=partition, end=end: bus.end_offset(partition) > end, "a tick", 60)  # type: ignore[misc]
     bus.close()
     return kafka.url
 

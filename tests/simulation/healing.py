@@ -55,6 +55,11 @@ class Healing:
         self._check_let_go()
         self._check_store()
 
+    @property
+    def _sharing(self) -> int:
+        """How many engines share the steps."""
+        return 1 if self.alone else len(self.world.names)
+
     def _go_on(self) -> None:
         """What comes after the healing comes out; of a stream that may lose outputs, sooner or later one does."""
         world = self.world
@@ -68,7 +73,7 @@ class Healing:
             world.check_end(self.target)
             if all(world.observer.delivered()[stream] > before[stream] for stream in lossy):
                 return
-            for _ in range(_STEPS_BETWEEN + self.backlog // 4 if lossy else 0):
+            for _ in range(_STEPS_BETWEEN + self.backlog // 4 * self._sharing if lossy else 0):
                 self._step()
         if lossy:
             raise Violation(f"liveness: nothing new of {lossy} came out; engines: {world.describe()}")
@@ -96,7 +101,7 @@ class Healing:
     def _until(self, condition: Callable[[], bool]) -> None:
         begun = self.steps
         world = self.world
-        steps = max(STEPS_MIN, STEPS_PER_ENGINE * (1 if self.alone else len(world.names)))
+        steps = max(STEPS_MIN, STEPS_PER_ENGINE * self._sharing)
         most = int(steps * world.settings.lease_ms / SETTINGS.lease_ms) + _STEPS_PER_MESSAGE * self.backlog
         while not condition() and self.steps - begun < most:
             self._step()

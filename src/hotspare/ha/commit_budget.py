@@ -1,12 +1,16 @@
 """How much goes into one publishing transaction: less after one that failed, more again after those that did not.
 
 The bus gives a transaction a certain time, whatever is in it. One that did not end in time would not the next time either, so the
-next one is half as large, down to one row; it grows by a quarter with every one that succeeds, while more waits.
+next one is half as large, down to one row; it grows by a quarter with every one that succeeds, while more waits. A failure costs a
+fence, so a size that failed is tried again only after many that succeeded.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+RETRY_AFTER = 32
+"""So many transactions succeed before one is as large again as the last that failed."""
 
 
 @dataclass(slots=True)
@@ -17,6 +21,10 @@ class CommitBudget:
     bytes_max: int
     _rows: int = 0
     _bytes: int = 0
+    _failed_rows: int = 0
+    """Of the last transaction that failed; 0 where it is no bound any more."""
+    _failed_bytes: int = 0
+    _held_back: int = 0
 
     def __post_init__(self) -> None:
         self._rows, self._bytes = self.rows_max, self.bytes_max
@@ -34,8 +42,15 @@ class CommitBudget:
         if rows:
             self._rows = max(1, min(self._rows, rows) // 2)
             self._bytes = max(1, min(self._bytes, bytes_) // 2)
+            self._failed_rows, self._failed_bytes, self._held_back = rows, bytes_, 0
 
     def note_succeeded(self) -> None:
         """A transaction succeeded that left something for the next one."""
-        self._rows = min(self.rows_max, self._rows + max(1, self._rows // 4))
-        self._bytes = min(self.bytes_max, self._bytes + max(1, self._bytes // 4))
+        rows = min(self.rows_max, self._rows + max(1, self._rows // 4))
+        bytes_ = min(self.bytes_max, self._bytes + max(1, self._bytes // 4))
+        if self._failed_rows and (rows >= self._failed_rows or bytes_ >= self._failed_bytes):
+            self._held_back += 1
+            if self._held_back < RETRY_AFTER:
+                return
+            self._failed_rows = 0
+        self._rows, self._bytes = rows, bytes_

@@ -16,7 +16,7 @@ from hotspare.engine.batch import NextInput
 from hotspare.engine.codec import arrow_block
 from hotspare.errors import BusUnavailable, Fenced, HotspareError, StateError, UnknownResult
 from hotspare.ha import actions as do
-from hotspare.ha.commit_budget import CommitBudget
+from hotspare.ha.commit_budget import RETRY_AFTER, CommitBudget
 from hotspare.ha.committed import note_own_commit
 from hotspare.ha.group_state import LONG_AGO_MS, GroupState, Marks, progress_due_ms, publish_due_ms
 from hotspare.ha.held import NO_OUTPUT, HeldOutputs
@@ -174,9 +174,21 @@ def test_a_budget_grows_back_to_what_the_settings_allow() -> None:
         budget.note_failed(budget.rows, budget.bytes)
     assert (budget.rows, budget.bytes) == (1, 1)
     budget.note_failed(0, 0)
-    for _ in range(60):
+    for _ in range(60 + RETRY_AFTER):
         budget.note_succeeded()
     assert (budget.rows, budget.bytes) == (1_000, 1_000)
+
+
+def test_what_failed_by_its_size_is_seldom_tried_again() -> None:
+    """Each failure costs a fence: where the bus takes so many rows and no more, few of the transactions are larger."""
+    taken, budget, failures = 7, CommitBudget(1_000, 1_000), 0
+    for _ in range(20 * RETRY_AFTER):
+        if budget.rows > taken:
+            failures += 1
+            budget.note_failed(budget.rows, budget.bytes)
+        else:
+            budget.note_succeeded()
+    assert failures <= 20 + 10
 
 
 def test_a_lost_record_of_progress_is_written_again_though_nothing_new_comes() -> None:
