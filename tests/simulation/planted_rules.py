@@ -58,7 +58,7 @@ def _no_recheck(_: do.Recheck, state: GroupState, ports: Ports) -> None:
     state.step = Step.CHECKED
 
 
-@planted(FaultKind.PAUSE, FaultKind.FALSE_SUSPICION, FaultKind.LAG)
+@planted(FaultKind.PAUSE, FaultKind.CLOCK_STALL, FaultKind.SWITCHOVER)
 def no_recheck() -> Any:
     """The coordination epoch is not read again after fencing."""
     return _performer(do.Recheck, _no_recheck)
@@ -76,7 +76,7 @@ def fenced_is_end() -> Any:
     return patch.object(perform, "_fence_again", end)
 
 
-@planted(FaultKind.PAUSE, FaultKind.FALSE_SUSPICION, FaultKind.LAG)
+@planted(FaultKind.PAUSE, FaultKind.CLOCK_STALL, FaultKind.SWITCHOVER)
 @contextmanager
 def recheck_before_fence() -> Iterator[None]:
     """The coordination epoch is read again before fencing instead of after."""

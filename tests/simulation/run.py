@@ -172,19 +172,25 @@ def _wild(world: World) -> int:
 
 def _advance(world: World, process: Process) -> None:
     """Let one engine do a step. Within a promotion it falls asleep more often than elsewhere, most often before it fences, and
-    others may take it for dead then."""
-    world.advance(process)
+    others may take it for dead then. A suspended machine's clock does not show it the sleep: only reading the epoch again does."""
+    step = world.advance(process)
     if world.processes.get(process.name) is not process:
         return  # it ended in this step
     plan, engine = world.plan, process.engine
     if engine.role is not Role.PROMOTING or len(world.awake()) < len(world.processes):
         return  # one sleeper at a time, so that somebody else moves on
     state = process.state
-    if plan.happens(FaultKind.PAUSE, 0.5 if state is not None and state.step is Step.WON else 0.1):
-        process.wakes_at_commit = world.rng.random() < 0.7
-        world.pause(process.name, 250 if process.wakes_at_commit else world.rng.choice((20, 40, 80, 160)))
-        if plan.happens(FaultKind.FALSE_SUSPICION, 0.7):
-            world.suspicion_until_ms = world.now_ms + 10
+    if not plan.happens(FaultKind.PAUSE, 0.5 if state is not None and state.step is Step.WON else 0.1):
+        return
+    if step.startswith("fences") and plan.happens(FaultKind.CLOCK_STALL, 0.3):
+        process.wakes_at_commit = True
+        world.suspend(process.name, 250)
+        world.pass_time(world.settings.lease_ms)  # the others are slow, too, and then find its lease over
+        return
+    process.wakes_at_commit = world.rng.random() < 0.7
+    world.pause(process.name, 250 if process.wakes_at_commit else world.rng.choice((20, 40, 80, 160)))
+    if plan.happens(FaultKind.FALSE_SUSPICION, 0.7):
+        world.suspicion_until_ms = world.now_ms + 10
 
 
 def run_many(first: int, count: int) -> list[Outcome]:

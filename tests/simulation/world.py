@@ -316,6 +316,13 @@ class World:
             self.plan.lock_holder = name
             self.trace(f"{self.now_ms} {name} keeps the bus locked")
 
+    def suspend(self, name: str, duration_ms: int) -> None:
+        """Its machine is suspended: when it goes on, its clock does not show that it slept."""
+        process = self.processes[name]
+        process.clock()  # what passed until now is counted
+        self.pause(name, duration_ms)
+        process.clock.stalled_until_ms = process.paused_until_ms
+
     def awake(self) -> list[Process]:
         if self.plan.lock_holder:
             holder = self.processes.get(self.plan.lock_holder)
@@ -397,6 +404,7 @@ class World:
             if sleeper.wakes_at_commit and not self.plan.quiet and self.observer.newest_epoch > sleeper.engine.status().epoch:
                 sleeper.wakes_at_commit = False
                 sleeper.paused_until_ms = self.now_ms
+                sleeper.clock.stalled_until_ms = min(sleeper.clock.stalled_until_ms, self.now_ms)
 
     def publish(self, topic: int, value: int, skew_ms: int = 0) -> None:
         """`skew_ms`: how far its append time is from the bus's time, as where publishers set it."""
