@@ -15,7 +15,7 @@ from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.record import RoleRecord
 from hotspare.errors import BusUnavailable, PositionLost, UnknownResult
 from hotspare.ha import joining
-from tests.simulation import doors, engines
+from tests.simulation import engines
 from tests.simulation.fast_core import FastCores
 from tests.simulation.faults import FaultKind
 from tests.simulation.kits import Raw
@@ -145,12 +145,6 @@ def campaign_without_compare() -> Any:
         return right(replace(record, epoch=expected_epoch), expected_epoch, *rest)
 
     return patch.object(coordination_rules, "campaigned", campaigned)
-
-
-@planted(FaultKind.STALE_ANSWER, FaultKind.PAUSE, FaultKind.FALSE_SUSPICION)
-def old_leader() -> Any:
-    """Coordination may answer with an old leader, as a follower does that nobody told to catch up."""
-    return patch.object(doors, "_MAY_BE_OLD", doors._MAY_BE_OLD | {"leader"})
 
 
 @planted(FaultKind.DAMAGE, FaultKind.ALL_DEAD)
