@@ -10,22 +10,19 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import psutil
-from benchmarks._latency import start_feeder
+from benchmarks._site import fed, opened
 from benchmarks.quality_cost import IN, OUT, PREFIX, PROJECT, project
 
 from hotspare.bus.contract import Partition
 from hotspare.bus.naming import group_name
 from hotspare.bus.open import open_bus
-from hotspare.demo.servers import kafka_and_zookeeper
-from hotspare.demo.site import Site, embedded
+from hotspare.demo.site import Site
 from hotspare.testing.cluster import Cluster, EngineProcess, wait_until
 
 KINDS = ("python", "jvm", "workers")
@@ -64,10 +61,6 @@ def show(rate: int, cluster: Cluster, shares: dict[str, dict[str, float]]) -> No
         print(f"{rate:5} events/s  {role}  {sum(share.values()):.3f} of a core  ({parts})", flush=True)
 
 
-def _site(kind: str, folder: Path) -> AbstractContextManager[Site]:
-    return nullcontext(embedded(folder)) if kind == "sqlite" else kafka_and_zookeeper(folder)
-
-
 def measure(site: Site, folder: Path, options: argparse.Namespace) -> None:
     file = folder / "cost.yaml"
     file.write_text(project("precise"))
@@ -76,26 +69,18 @@ def measure(site: Site, folder: Path, options: argparse.Namespace) -> None:
         bus.create_topic(topic)
     run_options = ("--store", site.store_url, *shlex.split(options.engine_options))
     cluster = Cluster(file, site.bus_url, group_name(PREFIX, PROJECT), PREFIX, folder, run_options, site.coordination_url)
-    feeder: subprocess.Popen[bytes] | None = None
     try:
         for number in range(1, options.engines + 1):
             cluster.start_engine(f"engine-{number}")
         cluster.wait_ready()
         for rate in options.rates:
             end = bus.end_offset(Partition(OUT))
-            if rate:
-                feeder = start_feeder(site.bus_url, rate, 2 * TIMEOUT_S, IN)
-                wait_until(lambda end=end: bus.end_offset(Partition(OUT)) > end, "outputs", TIMEOUT_S)  # type: ignore[misc]
-            time.sleep(options.warm)
-            show(rate, cluster, measured(cluster, options.seconds))
-            if feeder is not None:
-                feeder.kill()
-                feeder.wait()
-                feeder = None
+            with fed(site.bus_url, rate, 2 * TIMEOUT_S, IN):
+                if rate:
+                    wait_until(lambda end=end: bus.end_offset(Partition(OUT)) > end, "outputs", TIMEOUT_S)  # type: ignore[misc]
+                time.sleep(options.warm)
+                show(rate, cluster, measured(cluster, options.seconds))
     finally:
-        if feeder is not None:
-            feeder.kill()
-            feeder.wait()
         cluster.stop()
         bus.close()
 
@@ -109,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--engine-options", default="", help="further options of `hotspare run`")
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as name, _site(options.bus, Path(name)) as site:
+    with tempfile.TemporaryDirectory() as name, opened(options.bus, Path(name)) as site:
         measure(site, Path(name), options)
 
 

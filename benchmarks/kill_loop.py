@@ -17,14 +17,13 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+
+from benchmarks._site import opened
 
 from hotspare.choices import KafkaReader
 from hotspare.demo.faults import Fault, Gap, quantile
 from hotspare.demo.scenario import Demo, DemoOptions, DemoReport
-from hotspare.demo.servers import kafka_and_zookeeper
-from hotspare.demo.site import Site, embedded
 
 _PARTS = ("detection_ms", "election_ms", "fencing_ms", "reading_ms", "first_output_ms")
 _SECONDS_PER_FAULT = {"embedded": 12.0, "kafka": 20.0}
@@ -62,10 +61,6 @@ def print_gaps(report: DemoReport, folder: Path) -> None:
         print("   of it, medians: " + ", ".join(medians))
 
 
-def _site(kind: str, folder: Path) -> AbstractContextManager[Site]:
-    return nullcontext(embedded(folder)) if kind == "embedded" else kafka_and_zookeeper(folder)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--site", choices=("embedded", "kafka"), default="embedded")
@@ -85,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rng.shuffle(faults)
     folder = Path(tempfile.mkdtemp(prefix="hotspare-chaos-"))
     print(f"seed {options.seed}, {len(faults)} faults at {options.rate:g} events/s, folder {folder}", flush=True)
-    with _site(options.site, folder) as site:
+    with opened(options.site, folder) as site:
         demo = DemoOptions(
             folder,
             site,

@@ -18,19 +18,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from benchmarks._collected import Collected
-from benchmarks._latency import start_feeder
+from benchmarks._site import fed, opened
 
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.naming import inbound_topic, outbound_topic
 from hotspare.bus.open import open_bus
-from hotspare.demo.servers import kafka_and_zookeeper
-from hotspare.demo.site import Site, embedded
+from hotspare.demo.site import Site
 from hotspare.engine.batch import NextInput
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.head import Head
@@ -188,14 +187,10 @@ def latency_ms(arm: str, count: int, site: Site, folder: Path, options: argparse
         bus.create_topic(topic)
     outputs = Outputs(site.bus_url)
     with engines(arm, count, site, folder):
-        feeder = start_feeder(site.bus_url, options.rate, 2 * TIMEOUT_S, IN)
-        try:
+        with fed(site.bus_url, options.rate, 2 * TIMEOUT_S, IN):
             wait_until(lambda: outputs.poll() > 0, "a first output", TIMEOUT_S)
             begin_us = time.time_ns() / 1e3 + options.warm * 1e6
             time.sleep(options.warm + options.seconds + AFTER_S)
-        finally:
-            feeder.kill()
-            feeder.wait()
         outputs.poll()
     created = np.concatenate(outputs.created)
     done = np.repeat(outputs.times_us, [len(part) for part in outputs.created])
@@ -204,16 +199,12 @@ def latency_ms(arm: str, count: int, site: Site, folder: Path, options: argparse
     return float(p50), float(p99)
 
 
-def _site(kind: str, folder: Path) -> object:
-    return nullcontext(embedded(folder)) if kind == "sqlite" else kafka_and_zookeeper(folder, brokers=1)
-
-
 def measure(arm: str, count: int, options: argparse.Namespace) -> tuple[float, float, float]:
     results: list[float] = []
     for what in ("throughput", "latency"):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            with _site(options.bus, folder) as site:  # type: ignore[attr-defined]
+            with opened(options.bus, folder, brokers=1) as site:
                 if what == "throughput":
                     results.append(throughput(arm, count, site, folder, options.events))
                 else:

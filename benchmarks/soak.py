@@ -19,18 +19,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from contextlib import closing, suppress
 from enum import Enum
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import psutil
+from benchmarks._site import opened
 
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.kafka_progress import progress_topic
 from hotspare.demo.scenario import Demo, DemoOptions
-from hotspare.demo.servers import kafka_and_zookeeper
-from hotspare.demo.site import Site, embedded
 from hotspare.testing.cluster import EngineProcess
 
 Figures = Mapping[str, float]
@@ -68,12 +67,8 @@ def of_database(name: str, path: Path) -> Figures:
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
         tables = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
         rows = {f"{name} rows of {table}": database.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0] for table in tables}
-    size = sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*") if file.name in _files_of(path))
+    size = sum(file.stat().st_size for file in (path, path.with_name(f"{path.name}-wal")) if file.exists())
     return {**rows, f"{name} MiB": size / (1 << 20)}
-
-
-def _files_of(path: Path) -> tuple[str, ...]:
-    return path.name, f"{path.name}-wal"
 
 
 def of_topics(bus: Bus, topics: Sequence[str]) -> Figures:
@@ -135,10 +130,6 @@ def _pass(demo: Demo, minutes: float, say: Callable[[str], None]) -> None:
         say(f"{max(0.0, end - time.monotonic()) / 60:.0f} minutes to go; {engines}")
 
 
-def _site(kind: str, folder: Path) -> AbstractContextManager[Site]:
-    return nullcontext(embedded(folder)) if kind == "embedded" else kafka_and_zookeeper(folder)
-
-
 def _say(sentence: str) -> None:
     print(sentence, flush=True)
 
@@ -156,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(name)
         run = folder / "run"
         run.mkdir()
-        with _site(options.site, folder) as site:
+        with opened(options.site, folder) as site:
             # the last fifth of the readings comes ever more slowly, and all that are left at once when the last figures are taken
             events = int(options.rate * 60 * (options.minutes + options.warm)) + 1_000
             demo = Demo(

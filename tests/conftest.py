@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from hotspare.testing.hosts import why_not
 from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 
@@ -69,6 +70,14 @@ def free_port() -> Callable[[], int]:
                 return port
 
     return next_port
+
+
+@pytest.fixture
+def hosts_can_be_made() -> None:
+    """For tests with hosts of their own: skipped where the rights are not there; as root that is a failure."""
+    reason = why_not()
+    if reason:
+        (pytest.fail if os.geteuid() == 0 else pytest.skip)(f"hosts of their own cannot be made here: {reason}")
 
 
 @pytest.fixture(scope="session")

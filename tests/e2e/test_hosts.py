@@ -3,23 +3,20 @@
 One group goes through all of it. `make chaos` plays every scenario, each with a group of its own and with Spark.
 """
 
-import os
 from pathlib import Path
 
 import pytest
 
 from hotspare.demo.servers import on_hosts
-from hotspare.testing.hosts import why_not
 from tests.e2e.chaos.host_scenarios import HOST_SCENARIOS
 from tests.e2e.chaos.run import play
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
-def test_links_that_fail_cost_at_most_one_takeover_and_lose_double_and_change_nothing(tmp_path: Path) -> None:
-    reason = why_not()
-    if reason:
-        (pytest.fail if os.geteuid() == 0 else pytest.skip)(f"hosts of their own cannot be made here: {reason}")
+def test_links_that_fail_cost_at_most_one_takeover_and_lose_double_and_change_nothing(
+    hosts_can_be_made: None, tmp_path: Path
+) -> None:
     said: list[str] = []
     scenarios = [s for s in HOST_SCENARIOS if s.is_short]
     events = len(scenarios) * 2_000

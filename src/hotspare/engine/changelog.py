@@ -46,9 +46,7 @@ class Changelog:
 
     def indexed(self) -> Changelog:
         """What an index without retention makes of it: an insert of a key that is there does not come out."""
-        if self.opcodes is Opcodes.INSERTS:
-            return DISTINCT
-        return Changelog(Opcodes.RESOLVED, Keys.ONCE if self.keys is Keys.ONCE else Keys.NEW)
+        return DISTINCT if self.opcodes is Opcodes.INSERTS else self.forgotten()
 
     def forgotten(self) -> Changelog:
         """What an index with retention makes of it: rows that leave are deleted, and may come again."""

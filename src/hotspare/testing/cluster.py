@@ -47,7 +47,6 @@ class EngineProcess:
     name: str
     process: subprocess.Popen[bytes]
     log: Path
-    place: Place = LOOPBACK
 
     @property
     def is_running(self) -> bool:
@@ -152,7 +151,7 @@ class Cluster:
                 cwd=self.folder,
             )
         self.session_ids.append(process.pid)
-        return EngineProcess(name, process, log, place)
+        return EngineProcess(name, process, log)
 
     def leader(self) -> Leader:
         return self.coordination.leader(self.group)

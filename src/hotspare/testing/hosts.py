@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO
 
 from hotspare.errors import ClusterError
-from hotspare.testing.server_process import LOOPBACK, Place, ServerProcess
+from hotspare.testing.server_process import LOOPBACK, ServerProcess
 
 _NETWORKS = tuple(IPv4Network("198.51.100.0/24").subnets(new_prefix=28))
 """Addresses that are for documentation (RFC 5737), so no real host has one. A network takes one part, 13 hosts at most."""
@@ -241,6 +241,3 @@ def _run(*command: str, text: str = "") -> None:
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)  # noqa: S603
     if done.returncode:
         raise ClusterError(f"{' '.join(command)} failed", detail=done.stderr.strip())
-
-
-__all__ = ["Host", "Network", "Place", "Way", "why_not"]

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from hotspare.testing.hosts import Network, why_not
+from hotspare.testing.hosts import Network
 
 
 @pytest.fixture
-def network(tmp_path: Path) -> Iterator[Network]:
-    reason = why_not()
-    if reason:
-        (pytest.fail if os.geteuid() == 0 else pytest.skip)(f"hosts of their own cannot be made here: {reason}")
+def network(hosts_can_be_made: None, tmp_path: Path) -> Iterator[Network]:
     with Network(tmp_path) as network:
         yield network

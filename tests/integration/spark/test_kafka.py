@@ -61,6 +61,14 @@ def fill(bus: Bus, topic: str, first: int, count: int) -> None:
     bus.append(Partition(topic), [Outgoing(b"i,n,%d,1.5,a" % i) for i in range(first, first + count)])
 
 
+def break_down(servers: KafkaServers) -> None:
+    """The only broker is away for a while."""
+    servers.kill(1)
+    with pytest.raises(BusUnavailable):
+        open_bus(f"{servers.url}?timeout_ms=300").end_offset(Partition("rows"))
+    servers.restart(1)
+
+
 def reading(url: str, topic: str) -> KafkaReading:
     return KafkaReading(RunnerInput(url, (InboundTopic(topic),), head()), tasks_max=2)
 
@@ -110,10 +118,7 @@ def test_an_outage_of_the_broker_only_takes_time_for_a_span(tmp_path: Path) -> N
         seen.runner.start({(0, 0): 100})
         try:
             wait_until(lambda: len(seen.offsets) == 400, "what waited", WAIT_S)
-            servers.kill(1)
-            with pytest.raises(BusUnavailable):
-                open_bus(f"{servers.url}?timeout_ms=300").end_offset(Partition("rows"))
-            servers.restart(1)
+            break_down(servers)
             fill(bus, "rows", 500, 50)
             wait_until(lambda: len(seen.offsets) >= 450 or seen.over.is_set(), "what came after the outage", WAIT_S)
         finally:
@@ -138,10 +143,7 @@ def test_an_outage_of_the_broker_only_takes_time_and_a_start_is_where_it_is_told
             # The messages in the middle are heavy: what the first ones weighed promised nothing of them.
             assert sum(size > 2 * LIMIT_BYTES for size in seen.sizes) <= 2
             wait_until(lambda: seen.runner._queries > 1, "another pace", WAIT_S)
-            servers.kill(1)
-            with pytest.raises(BusUnavailable):
-                open_bus(f"{servers.url}?timeout_ms=300").end_offset(Partition("rows"))
-            servers.restart(1)
+            break_down(servers)
             fill(bus, "rows", 1000, 50)
             wait_until(lambda: len(seen.offsets) >= 950 or seen.over.is_set(), "what came after the outage", WAIT_S)
             # A query that ended for good is begun again behind what was handed over.

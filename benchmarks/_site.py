@@ -1,0 +1,31 @@
+"""Where a measurement takes place, by the name that its command line has for it, and the load while it lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+from benchmarks._latency import start_feeder
+
+from hotspare.demo.servers import BROKERS, kafka_and_zookeeper
+from hotspare.demo.site import Site, embedded
+
+
+def opened(kind: str, folder: Path, brokers: int = BROKERS) -> AbstractContextManager[Site]:
+    """`kafka`: real brokers and a ZooKeeper, which end with it; any other name: the embedded bus in `folder`."""
+    return kafka_and_zookeeper(folder, brokers) if kind == "kafka" else nullcontext(embedded(folder))
+
+
+@contextmanager
+def fed(url: str, rate: int, seconds: float, topic: str) -> Iterator[None]:
+    """While it lasts, but no longer than `seconds`, another process appends `rate` events a second; none where it is 0."""
+    if not rate:
+        yield
+        return
+    feeder = start_feeder(url, rate, seconds, topic)
+    try:
+        yield
+    finally:
+        feeder.kill()
+        feeder.wait()
