@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from enum import Enum
 from typing import Any, TypeVar
@@ -32,11 +32,14 @@ IN_SYNC_WANTED = 2
 DAY_MS = 24 * 3600 * 1000
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _POLL_S = 0.005
+_LOOK_S = 1.0
+"""How long the controller is waited for that was the last to be known; it may be the broker that died."""
 _UNKNOWN_S = 0.3
 """How long a topic that one broker told of may be unknown to another."""
 _TOPICS_PER_REQUEST = 200
 _MESSAGE_BYTES_DEFAULT = "1048588"
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -107,9 +110,11 @@ class KafkaTopics:
 
     def topic_id(self, topic: str) -> str:
         """Of this very topic: another one of the same name, made after it was deleted, has another id. TopicMissing."""
-        future = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._settings.timeout_s)[topic]
+        asked = TopicCollection([topic])
         try:
-            return str(self._result(future).topic_id)
+            return str(
+                self._asked(lambda wait_s: self._admin.describe_topics(asked, request_timeout=wait_s))[topic].result().topic_id
+            )
         except KafkaException as error:
             if error_of(error).code() in MISSING:
                 self.forget_known(topic)
@@ -183,9 +188,13 @@ class KafkaTopics:
         replicas = min(REPLICAS_WANTED, self.brokers())
         config = new_topic_config(kind, replicas)
         new = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=config)
-        future = self._admin.create_topics([new], operation_timeout=self._settings.timeout_s)[topic]
+        settled_s = self._settings.timeout_s
+
+        def request(wait_s: float) -> dict[str, Future[None]]:
+            return self._admin.create_topics([new], operation_timeout=settled_s, request_timeout=wait_s)
+
         try:
-            self._result(future)
+            self._asked(request)[topic].result()
         except KafkaException as error:
             code = error_of(error).code()
             if code == KafkaError.TOPIC_ALREADY_EXISTS:
@@ -205,10 +214,11 @@ class KafkaTopics:
     def delete_records(self, offsets: Mapping[Partition, int]) -> None:
         """Forget what stands before the offsets; an offset past the end means all that is committed."""
         asked = [TopicPartition(p.topic, p.number, offset) for p, offset in offsets.items()]
-        futures = self._admin.delete_records(asked, request_timeout=self._settings.timeout_s) if asked else {}
-        for place, future in futures.items():
+        if not asked:
+            return
+        for place, future in self._asked(lambda wait_s: self._admin.delete_records(asked, request_timeout=wait_s)).items():
             try:
-                self._result(future)
+                future.result()
             except KafkaException as error:
                 if error_of(error).code() in MISSING:
                     self.forget_known(place.topic)
@@ -248,10 +258,9 @@ class KafkaTopics:
         found = []
         for first in range(0, len(asked), _TOPICS_PER_REQUEST):
             some = list(asked[first : first + _TOPICS_PER_REQUEST])
-            answers = self._admin.describe_configs(some, request_timeout=self._settings.timeout_s)
-            for resource, future in answers.items():
+            for resource, future in self._configs_of(some).items():
                 try:
-                    entries = self._result(future)
+                    entries = future.result()
                 except KafkaException as error:
                     if error_of(error).code() in MISSING:
                         continue
@@ -259,11 +268,29 @@ class KafkaTopics:
                 found.append((resource, {entry.name: entry.value or "" for entry in entries.values()}))
         return found
 
-    def _result(self, future: Future[T]) -> T:
-        try:
-            return future.result(self._settings.timeout_s + 1)
-        except TimeoutError as error:
-            raise BusUnavailable("kafka gave no answer in time") from error
+    def _configs_of(self, asked: list[ConfigResource]) -> dict[ConfigResource, Future[Any]]:
+        return self._asked(lambda wait_s: self._admin.describe_configs(asked, request_timeout=wait_s))
+
+    def _asked(self, request: Callable[[float], dict[K, Future[T]]]) -> dict[K, Future[T]]:
+        """The answers to a request, all of them there. `request` gets how long it may wait, in seconds.
+
+        The client sends it to the controller that it last heard of. One that died it awaits, and does not ask who came after it:
+        so this looks at the cluster anew after a wait that is short at first.
+        """
+        deadline = time.monotonic() + self._settings.timeout_s
+        patience_s = _LOOK_S
+        while True:
+            wait_s = max(_POLL_S, min(patience_s, deadline - time.monotonic()))
+            answers = request(wait_s)
+            try:
+                failures = [answer.exception(wait_s + 1) for answer in answers.values()]
+            except TimeoutError as error:
+                raise BusUnavailable("kafka gave no answer in time") from error
+            timed_out = any(isinstance(f, KafkaException) and error_of(f).code() == KafkaError._TIMED_OUT for f in failures)
+            if not timed_out or time.monotonic() >= deadline:
+                return answers
+            patience_s *= 2
+            self._listing(None, "be reached")
 
 
 def new_topic_config(kind: TopicKind, replicas: int) -> dict[str, str]:

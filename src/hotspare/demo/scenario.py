@@ -17,7 +17,7 @@ from hotspare.demo.site import Site
 from hotspare.engine.batch import BAD_STREAM, output_schema
 from hotspare.engine.head import Head
 from hotspare.engine.plan import compile_plan
-from hotspare.errors import BusLocked, BusUnavailable
+from hotspare.errors import BusLocked, BusUnavailable, ClusterError, HotspareError
 from hotspare.model.load import load_project
 from hotspare.model.resolve import Resolved
 from hotspare.runners.contract import InboundTopic
@@ -119,6 +119,10 @@ class Demo:
             (strikes or Demo._strike_all)(self)
             self._struck = True
             self._settle()
+        except ClusterError as failure:
+            with suppress(HotspareError):  # coordination may be what is missing
+                failure.add_note(self.cluster.account())
+            raise
         finally:
             self.sampler.stop()
             self.cluster.stop()

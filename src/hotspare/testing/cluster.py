@@ -193,6 +193,14 @@ class Cluster:
                     found.append(f"{process.pid} {' '.join(process.info['cmdline'] or ())[:100]}")
         return found
 
+    def account(self) -> str:
+        """What the records say of the group, and of every process how it stands and the end of its log."""
+        said = [f"leader: {self.leader()}", *(f"member: {member}" for member in self.members().values())]
+        for process in (*self.engines.values(), *self.others):
+            state = "runs" if process.is_running else f"ended with {process.process.returncode}"
+            said.append(f"--- {process.name}, {state}: {process.log.name}\n{process.log_tail()}")
+        return "\n".join(said)
+
     def stop(self) -> None:
         """Stop all that was started here; nothing is left behind."""
         everything = [*self.others, *self.engines.values()]

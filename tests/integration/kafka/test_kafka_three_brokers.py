@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from hotspare.bus.contract import Commit, Partition, Producer
 from hotspare.bus.kafka import KafkaBus, open_kafka_bus
+from hotspare.bus.kafka_client import parse_kafka_url
+from hotspare.bus.kafka_topics import KafkaTopics
 from hotspare.errors import BusUnavailable, Fenced, UnknownResult
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from tests.contract.material import outgoing, progress, values
 
 OUT = Partition("o")
+SESSION_S = 3.0
+"""After which the brokers of the tests take a silent one for dead (`kafka_server`)."""
 
 
 @pytest.fixture(scope="module")
@@ -128,3 +133,25 @@ def test_with_one_broker_of_three_nothing_is_acknowledged(three: KafkaServers) -
     bus.append(Partition("in"), outgoing("c"))
     assert values(bus, "in") == [*before, "c"]
     bus.close()
+
+
+def test_topics_are_looked_up_although_the_controller_that_a_client_knows_has_died(three: KafkaServers) -> None:
+    """The client waits for that broker, and of itself asks nobody who came after it."""
+    topics = KafkaTopics(parse_kafka_url(three.url))
+    topics.create("looked-up", 1)
+    identity = topics.topic_id("looked-up")
+    dead = topics._admin.list_topics(timeout=5).controller_id
+    three.kill(dead)
+    killed_s = time.monotonic()
+
+    def is_believed_once_more() -> bool:
+        """Also after the client looked anew, as it does where a connection breaks; brokers tell of the dead one for a while."""
+        seen = topics._admin.list_topics(timeout=5)
+        return dead not in seen.brokers or (seen.controller_id == dead and time.monotonic() - killed_s > SESSION_S - 0.5)
+
+    try:
+        wait_until(is_believed_once_more, "that the client knows no other controller", 30)
+        assert topics.topic_id("looked-up") == identity
+        assert topics.configs(["looked-up"])["looked-up"]["message.timestamp.type"] == "LogAppendTime"
+    finally:
+        three.restart(dead)
