@@ -27,12 +27,13 @@ successor has the least to catch up.
 A promotion has one order: won, fenced, read, checked. Fencing before reading makes what is read final. Reading the epoch
 again after fencing matters because a bus lets whoever fences last publish: an engine that won, slept, and fenced late
 would have the right under an epoch that is long past. A promotion renews its lease for as long as it comes on
-(`keeps_promotion`); one that hangs loses it.
+(`comes_on`); one that hangs loses it.
 
 The active engine keeps its lease by what passes through it, a batch or a commit, and never by a thread that still runs:
-an engine whose pipeline hangs has to lose the role. Where no input comes, its own ticks do. When a commit's answer is
-lost, or the bus refuses one, it does not know what is committed: it promotes once more from the fence, under its epoch if
-that still is the newest.
+an engine whose pipeline hangs has to lose the role. Where no input comes, its own ticks do. A commit that takes longer than
+the lease keeps it as a step of a promotion does, as long as the bus gives this engine other answers: who is cut off from
+the bus loses the role when its lease is over. When a commit's answer is lost, or the bus refuses one, the engine does not
+know what is committed: it promotes once more from the fence, under its epoch if that still is the newest.
 
 A standby compares its outputs with what is committed. One that differs says so; two that agree with each other against
 the active take the role from it, and one alone ends, or stays by `on_divergence`, taking the role only where nobody else
@@ -299,16 +300,16 @@ def _promoting(view: View) -> Iterator[Duty]:
     if view.stop_asked:
         yield Duty(view.coordination_retry_ms, do.GiveUp("", Reason.STOP_ASKED))
         return
-    if keeps_promotion(view.now_ms, view.step_ms, view.settings):
+    if comes_on(view.now_ms, view.step_ms, view.settings):
         yield Duty(max(view.renewed_ms + view.settings.renew_interval_ms, view.coordination_retry_ms), do.Renew())
     yield from _free_the_bus(view)
     yield from _next_step(view)
 
 
-def keeps_promotion(now_ms: int, step_ms: int, settings: GroupSettings) -> bool:
-    """Whether a promotion keeps its lease. While it comes on it does, also within a step that takes longer than the lease: whoever
-    took over would have the same before it, and neither would ever be done. One that hangs loses it."""
-    return now_ms < step_ms + settings.promotion_step_ms
+def comes_on(now_ms: int, since_ms: int, settings: GroupSettings) -> bool:
+    """Whether a step of a promotion, or a commit, that began at `since_ms` keeps the lease. It does also where it takes longer than
+    the lease: whoever took over would have the same before it, and neither would ever be done. One that hangs loses it."""
+    return now_ms < since_ms + settings.promotion_step_ms
 
 
 def _next_step(view: View) -> Iterator[Duty]:

@@ -134,6 +134,7 @@ class GroupState:
     switchover: str | None = None
     switchover_read_ms: int = LONG_AGO_MS
     renewed_ms: int = LONG_AGO_MS
+    """When the newest renewal of the lease that succeeded was asked for: a watcher's lease began no earlier."""
     has_moved: bool = False
     member_refreshed_ms: int = LONG_AGO_MS
     producer: Producer | None = None
@@ -156,6 +157,8 @@ class GroupState:
     """How many rows the core takes at a time."""
     published_ms: int = LONG_AGO_MS
     """When this engine last committed something."""
+    committing_since_ms: int | None = None
+    """Since when this engine tries to commit what comes next; None after one that succeeded."""
     budget: CommitBudget = field(init=False)
     message_sizes: MessageSizes = field(init=False)
     oversized: dict[str, Oversized] = field(default_factory=dict)

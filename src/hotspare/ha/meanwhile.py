@@ -1,24 +1,69 @@
-"""Does something again and again while a call is under way: how a promotion keeps its lease while the bus takes its time."""
+"""Does something again and again while a call is under way: how an engine keeps its lease while the bus takes its time."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 
+REST_S = 2.0
+"""A thread that had nothing to do for so long ends; the next call that needs one starts another."""
 
-@contextlib.contextmanager
-def meanwhile(task: Callable[[], bool], every_ms: int) -> Iterator[None]:
-    """While the block runs, call `task` every so often in another thread, for the first time after `every_ms`, until it returns
-    False. It may still be under way when the block has ended, and must not raise."""
-    over = threading.Event()
 
-    def repeat() -> None:
-        while not over.wait(every_ms / 1000) and task():
-            pass
+class Meanwhile:
+    """`with meanwhile(task, every_ms)`: while the block runs, `task` is called every so often in another thread, for the first
+    time after `every_ms`, until it returns False. It may still be under way when the block has ended, and must not raise.
 
-    threading.Thread(target=repeat, name="hotspare-meanwhile", daemon=True).start()
-    try:
-        yield
-    finally:
-        over.set()
+    One block at a time. Most calls are over before the first time: the thread stays for the next one and need not be woken.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._thread: threading.Thread | None = None
+        self._task: Callable[[], bool] | None = None
+        self._every_s = 0.0
+        self._due_s = 0.0
+
+    @contextlib.contextmanager
+    def __call__(self, task: Callable[[], bool], every_ms: int) -> Iterator[None]:
+        with self._lock:
+            is_sooner = every_ms / 1000 < self._every_s
+            self._task, self._every_s = task, every_ms / 1000
+            self._due_s = time.monotonic() + self._every_s
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._repeat, name="hotspare-meanwhile", daemon=True)
+                self._thread.start()
+            elif is_sooner:
+                self._changed.notify()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._task = None
+
+    def _repeat(self) -> None:
+        while (task := self._next()) is not None:
+            goes_on = task()
+            with self._lock:
+                if self._task is task:
+                    self._task = task if goes_on else None
+                    self._due_s = time.monotonic() + self._every_s
+
+    def _next(self) -> Callable[[], bool] | None:
+        """The task that is due; waits for one. None: there was none for long, and the thread ends."""
+        with self._lock:
+            rests_s = time.monotonic() + REST_S
+            while True:
+                now_s = time.monotonic()
+                if self._task is not None and now_s >= self._due_s:
+                    return self._task
+                if self._task is not None:
+                    rests_s = now_s + REST_S
+                elif now_s >= rests_s:
+                    self._thread = None
+                    return None
+                # a task that comes meanwhile is due no sooner than this, or says so
+                wait_s = self._every_s if self._task is None else self._due_s - now_s
+                self._changed.wait(max(0.0, min(wait_s, rests_s - now_s)))

@@ -5,8 +5,7 @@ A function here may not look for what to do next: it changes the state, and `dec
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from hotspare.bus.contract import TICK_HEADER, Outgoing, Progress
@@ -24,7 +23,7 @@ from hotspare.errors import (
     UnknownResult,
 )
 from hotspare.ha import actions as do
-from hotspare.ha import committed, decide, inbound_check, pipeline_watch, publishing, qualities, snapshots, trimming
+from hotspare.ha import committed, inbound_check, lease, pipeline_watch, publishing, qualities, snapshots, trimming
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import LONG_AGO_MS, GroupState, MemberNews, Oversized, committed_sequence, sent_sequence
 from hotspare.ha.member_record import gave_word, member_of, name_taken, namesake, news_of, rank_of, started_later, unlike
@@ -33,7 +32,6 @@ from hotspare.ha.roles import Reason, Role, Step, moved
 from hotspare.ha.view import Contact, Vacancy
 
 _TICK = (Outgoing(b"", ((TICK_HEADER, b"1"),)),)
-_LONG_STEPS = (do.Fence, do.ReadCommitted)
 _NOTEWORTHY = (do.Campaign, do.StepDown, do.GiveUp, do.Diverge, do.Leave)
 
 
@@ -42,10 +40,7 @@ def perform(action: do.Action, state: GroupState, ports: Ports) -> None:
     if isinstance(action, _NOTEWORTHY):
         report(state, ports, HaEventKind.ACTED, action.sentence)
     try:
-        if isinstance(action, _LONG_STEPS):
-            with _lease_kept(state, ports):
-                PERFORMERS[type(action)](action, state, ports)
-        else:
+        with lease.kept(action, state, ports):
             PERFORMERS[type(action)](action, state, ports)
     except CoordinationError as error:
         _note_contact(state, ports, Contact.LOST if isinstance(error, CoordinationLost) else Contact.SUSPENDED)
@@ -63,29 +58,6 @@ def perform(action: do.Action, state: GroupState, ports: Ports) -> None:
         state.refusal = str(error)
 
 
-@contextlib.contextmanager
-def _lease_kept(state: GroupState, ports: Ports) -> Iterator[None]:
-    """Renew the lease from another thread while a step of the promotion is under way (`decide.keeps_promotion`)."""
-    settings, epoch, renewed_ms = state.settings, state.epoch, [state.renewed_ms]
-
-    def renew() -> bool:
-        if not decide.keeps_promotion(ports.clock_ms(), state.step_ms, settings):
-            return False
-        try:
-            is_held = ports.coordination.renew(state.group, epoch, state.engine, settings.lease_ms)
-        except CoordinationError:
-            return True  # it may answer the next time
-        if is_held:
-            renewed_ms.append(ports.clock_ms())
-        return is_held
-
-    try:
-        with ports.meanwhile(renew, settings.renew_interval_ms):
-            yield
-    finally:
-        state.renewed_ms = max(state.renewed_ms, *renewed_ms)
-
-
 def report(state: GroupState, ports: Ports, kind: HaEventKind, sentence: str, **numbers: int) -> None:
     ports.report(HaEvent(kind, state.group, state.engine, sentence, numbers))
 
@@ -95,6 +67,7 @@ def move(state: GroupState, ports: Ports, to: Role, reason: Reason, step: Step =
     before, now_ms = state.role, ports.clock_ms()
     state.role, state.role_since_ms = moved(before, to, reason), now_ms
     state.step, state.step_ms = step, now_ms
+    state.committing_since_ms = None
     state.oversized.clear()
     state.member_refreshed_ms = LONG_AGO_MS  # tell the others soon
     report(state, ports, HaEventKind.ROLE_CHANGED, f"{before.value} becomes {to.value}: {reason.value}", epoch=state.epoch)
@@ -141,17 +114,16 @@ def _read_leader(_: do.ReadLeader, state: GroupState, ports: Ports) -> None:
 
 
 def _campaign(action: do.Campaign, state: GroupState, ports: Ports) -> None:
-    settings = state.settings
+    settings, asked_ms = state.settings, ports.clock_ms()
     before, read_ms = state.leader, state.leader_read_ms
-    epoch = ports.coordination.campaign(state.group, action.expected_epoch, member_of(state, ports.clock_ms()), settings.lease_ms)
+    epoch = ports.coordination.campaign(state.group, action.expected_epoch, member_of(state, asked_ms), settings.lease_ms)
     if epoch is None:
         state.leader = None
         return
-    now_ms = ports.clock_ms()
     state.predecessor = before if before is not None and before.holder not in ("", state.engine) else None
     state.predecessor_lease_end_ms = read_ms + (before.lease_left_ms if before is not None else 0)
-    state.epoch, state.renewed_ms, state.has_moved = epoch, now_ms, False
-    state.marks.won_ms = now_ms
+    state.epoch, state.renewed_ms, state.has_moved = epoch, asked_ms, False
+    state.marks.won_ms = ports.clock_ms()
     state.overrules = action.reason in (Reason.SPARES_AGREE, Reason.NOBODY_ELSE)
     state.vacancy, state.switchover = None, None
     move(state, ports, Role.PROMOTING, action.reason, Step.WON)
@@ -241,6 +213,7 @@ def _publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
     following = publishing.next_commit(state, ports.codec, ports.clock_ms())
     commit = following.commit
     if not (commit.messages or commit.progress):
+        state.committing_since_ms = None
         return
     try:
         state.producer.publish(state.epoch, commit)
@@ -250,7 +223,7 @@ def _publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
     _note_unlocked(state)
     if commit.messages:
         state.has_moved = True  # held outputs come to an end: behind a pipeline that hangs this does too
-    state.published_ms = ports.clock_ms()
+    state.published_ms, state.committing_since_ms = ports.clock_ms(), None
     if following.cut:
         state.budget.note_succeeded()
     state.cut = following.cut
@@ -334,9 +307,9 @@ def _tick(action: do.Tick, state: GroupState, ports: Ports) -> None:
 
 
 def _renew(_: do.Renew, state: GroupState, ports: Ports) -> None:
-    state.has_moved = False
+    asked_ms, state.has_moved = ports.clock_ms(), False
     if ports.coordination.renew(state.group, state.epoch, state.engine, state.settings.lease_ms):
-        state.renewed_ms = ports.clock_ms()
+        state.renewed_ms = asked_ms
         _note_contact(state, ports, Contact.CONNECTED)
     else:
         state.leader = None

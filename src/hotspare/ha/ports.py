@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow as pa
 from hotspare.bus.contract import Bus
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.ha.events import HaEvent
-from hotspare.ha.meanwhile import meanwhile
+from hotspare.ha.meanwhile import Meanwhile
 from hotspare.ha.view import PeerPort
 from hotspare.stores.contract import Store
 
@@ -54,7 +54,7 @@ class Ports:
     and start, if it still is that very one and is stopped; whether it did. `report` must not raise.
     `is_alive`: whether the other process that a member record names is known to run, also frozen; where nothing but this process
     exists, none does. `pause` lets milliseconds pass while an engine joins.
-    `wall_us` is this machine's time of day, for people only. `meanwhile` as `ha.meanwhile` has it.
+    `wall_us` is this machine's time of day, for people only. `meanwhile` as `ha.meanwhile.Meanwhile` has it.
     `read_every_ms` sets how long there is at least from one read of the bus to the next, where little comes; `read_only` names the
     partition (index of its topic, number) that alone is to be read from now on, None for all. Both must not block.
     """
@@ -71,6 +71,6 @@ class Ports:
     is_alive: Callable[[Member], bool] = _is_never_alive
     pause: Callable[[int], None] = _pause
     wall_us: Callable[[], int] = _wall_us
-    meanwhile: Callable[[Callable[[], bool], int], AbstractContextManager[None]] = meanwhile
+    meanwhile: Callable[[Callable[[], bool], int], AbstractContextManager[None]] = field(default_factory=Meanwhile)
     read_every_ms: Callable[[int], None] = _reads_anyway
     read_only: Callable[[tuple[int, int] | None], None] = _reads_all

@@ -63,7 +63,8 @@ class GroupSettings:
     """Timing in milliseconds, limits in what their names say. UsageError where they contradict each other.
 
     `lease_ms`               how long an active engine may give no sign that its pipeline moves
-    `promotion_step_ms`      how long a promotion keeps its lease without finishing a step; more than a call of the bus takes
+    `promotion_step_ms`      how long a promotion keeps its lease without finishing a step, and an active engine without finishing a
+                             commit, while the bus answers it; more than a call of the bus takes
     `heartbeat_ms`           the project's heartbeat interval: the longest time between two ticks
     `candidate_wait_ms`      how long a lower ranked candidate lets a better one go first
     `skew_max_ms`            how far an append time is believed without proof (`engine.partition_clock`): a fact of the group

@@ -63,3 +63,49 @@ def test_ticks_that_fall_due_again_during_slow_calls_wait_for_the_next_batch(tmp
     engine.on_batch(kit.decode(read_raw(shared.client(), 1, Partition("in1"), offsets, 50)))
     published: list[Message] = list(shared.client().read(Partition("out0"), 0, messages_max=9, bytes_max=1 << 20))
     assert len(published) == 1
+
+
+class SlowRenewals:
+    """Coordination that gives a lease in the middle of a long call; `left_ms`, what was left of the one before each time."""
+
+    def __init__(self, inner: Any, bus: SlowAppends, takes_ms: int) -> None:
+        self._inner, self._bus, self._takes_ms = inner, bus, takes_ms
+        self.left_ms: list[int] = []
+
+    def renew(self, group: str, epoch: int, engine: str, lease_ms: int) -> bool:
+        self._bus.now_ms += self._takes_ms // 2
+        self.left_ms.append(self._inner.leader(group).lease_left_ms)
+        is_held: bool = self._inner.renew(group, epoch, engine, lease_ms)
+        self._bus.now_ms += self._takes_ms // 2
+        return is_held
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def test_a_lease_is_renewed_in_time_however_long_the_renewal_takes(tmp_path: Path) -> None:
+    """A watcher counts from when coordination gave the lease, and not from when the holder was told (DESIGN section 5)."""
+    kit, bus = fast_kit(), SlowAppends(MemoryBus())
+    coordination = SlowRenewals(MemoryCoordination(lambda: bus.now_ms).client("e0"), bus, 8 * SETTINGS.lease_ms // 10)
+    ports = Ports(
+        bus=bus,
+        coordination=coordination,
+        store=MemoryStore(lambda: bus.now_ms * 1_000),
+        peers=SimulatedPeers(lambda *_: PeerStatus.UNKNOWN),
+        codec=arrow_block,
+        clock_ms=lambda: bus.now_ms,
+        report=lambda event: None,
+        background=lambda job: job(),
+        end_process=lambda leader: False,
+    )
+    identity = Member("e0", "127.0.0.1:1", 1, 1, "host", "", "", "", "", {}, {})
+    engine = GroupEngine(GroupDefinition("g", kit.topics, project(), kit.cores, SETTINGS), identity, ports, tmp_path)
+    offsets = dict(engine.start().next_offsets)
+    engine.cycle()
+    while len(coordination.left_ms) < 12:
+        for index, partition in kit.topics.partitions:
+            if messages := read_raw(bus, index, partition, offsets, 50):
+                engine.on_batch(kit.decode(messages))
+        engine.cycle()
+        bus.now_ms += 10
+    assert min(coordination.left_ms[1:]) > 0

@@ -1,11 +1,29 @@
 """What is done again and again while a call is under way."""
 
 import threading
+from functools import partial
 
-from hotspare.ha.meanwhile import meanwhile
+import pytest
+
+from hotspare.ha import meanwhile as module
+from hotspare.ha.meanwhile import Meanwhile
 
 
-def test_it_is_repeated_until_it_says_so() -> None:
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
+    """Its thread ends as soon as it has nothing to do."""
+    monkeypatch.setattr(module, "REST_S", 0.0)
+    return Meanwhile()
+
+
+def _all_end() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "hotspare-meanwhile":
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+def test_it_is_repeated_until_it_says_so(meanwhile: Meanwhile) -> None:
     called, done = [], threading.Event()
 
     def task() -> bool:
@@ -16,11 +34,12 @@ def test_it_is_repeated_until_it_says_so() -> None:
 
     with meanwhile(task, every_ms=1):
         assert done.wait(20)
+    _all_end()
     assert len(called) == 3
     assert threading.current_thread() not in called
 
 
-def test_it_ends_with_the_call() -> None:
+def test_it_ends_with_the_call(meanwhile: Meanwhile) -> None:
     called = threading.Event()
 
     def task() -> bool:
@@ -29,13 +48,34 @@ def test_it_ends_with_the_call() -> None:
 
     with meanwhile(task, every_ms=1):
         assert called.wait(20)
-    for thread in threading.enumerate():
-        if thread.name == "hotspare-meanwhile":
-            thread.join(20)
-            assert not thread.is_alive()
+    _all_end()
 
 
-def test_a_call_that_is_quick_is_not_waited_for() -> None:
-    with meanwhile(lambda: True, every_ms=3_600_000):
-        pass
-    assert all(thread.name != "hotspare-meanwhile" or not thread.join(20) for thread in threading.enumerate())
+def test_a_call_that_is_quick_is_not_waited_for_and_the_next_one_is_heard_of_in_time() -> None:
+    """One thread serves them all, also one that wants to be told sooner than the one before."""
+    meanwhile, called = Meanwhile(), []
+    with meanwhile(lambda: bool(called.append("slow")), every_ms=3_600_000):
+        thread = next(thread for thread in threading.enumerate() if thread.name == "hotspare-meanwhile")
+    done = threading.Event()
+
+    def task() -> bool:
+        called.append("quick")
+        return _note(done)
+
+    with meanwhile(task, every_ms=1):
+        assert done.wait(20)
+        assert thread.is_alive()
+    assert called == ["quick"]
+
+
+def test_a_call_after_the_thread_has_ended_starts_another(meanwhile: Meanwhile) -> None:
+    for _ in range(3):
+        done = threading.Event()
+        with meanwhile(partial(_note, done), every_ms=1):
+            assert done.wait(20)
+        _all_end()
+
+
+def _note(done: threading.Event) -> bool:
+    done.set()
+    return False
