@@ -17,6 +17,7 @@ import numpy.typing as npt
 from hotspare.engine.kernels.interning import localise
 from hotspare.engine.pages import Column, Columns, Page
 from hotspare.engine.plan import Plan
+from hotspare.engine.semantics import BEFORE_VERSIONS, SEMANTICS, refuse_other_semantics
 from hotspare.engine.state import OutputId, Passed, State, StreamState
 from hotspare.engine.step import fresh_state
 from hotspare.engine.strings import Dictionary, StringTable
@@ -25,7 +26,7 @@ from hotspare.errors import ProjectChanged, SnapshotDamaged, SnapshotFormat
 FORMAT = 3
 """Version of both forms; a newer one is refused.
 
-2: the rows of windows that do not forget by time have no times. 3: stateless windows have no page. 1 and 2 are read, too.
+An older one has older semantics, and is refused for them.
 """
 _MAGIC = b"hotspare page\n"
 _ALIGNMENT = 64
@@ -62,7 +63,7 @@ def restore(plan: Plan, header: bytes, pages: dict[str, bytes]) -> State:
     try:
         _read_header(plan, state, json.loads(header))
         stateful = {name: page for name, page in state.pages.items() if page.parts}
-        if not set(stateful) <= set(pages) <= {node.page for node in plan.nodes}:
+        if set(stateful) != set(pages):
             raise SnapshotDamaged("the snapshot has other pages than the project", detail=f"it has {sorted(pages)}")
         for name, page in stateful.items():
             decode_page(page, pages[name], state.strings)
@@ -74,6 +75,7 @@ def restore(plan: Plan, header: bytes, pages: dict[str, bytes]) -> State:
 def _header(plan: Plan, state: State) -> bytes:
     content = {
         "format": FORMAT,
+        "semantics": SEMANTICS,
         "project": plan.project_hash,
         "time_us": state.time_us,
         "heartbeat_time_us": state.heartbeat_time_us,
@@ -93,6 +95,7 @@ def _read_header(plan: Plan, state: State, content: dict[str, Any]) -> None:
             f"the snapshot has format {content['format']}, this hotspare reads up to {FORMAT}",
             hint="run the hotspare that wrote it, or a newer one",
         )
+    refuse_other_semantics(int(content.get("semantics", BEFORE_VERSIONS)), "the snapshot")
     if content["project"] != plan.project_hash:
         raise ProjectChanged(
             "the snapshot belongs to another project",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from hotspare.bus.contract import Bus, Partition, Producer
 from hotspare.choices import OnPoison
 from hotspare.coordination.contract import Coordination, Member
+from hotspare.engine.semantics import BEFORE_VERSIONS, SEMANTICS, refuse_other_semantics
 from hotspare.errors import PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError, UsageError
 from hotspare.ha.core import Core, CoreFactory
 from hotspare.ha.events import HaEvent, HaEventKind
@@ -27,6 +28,7 @@ from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 
 _ORIGIN = "origin"
 _PROJECT = "project"
+_SEMANTICS = "semantics"
 _SKEW = "skew_max_ms"
 _LISTINGS_MAX = 3
 _NAMESAKE_LOOK_MS = 50
@@ -93,6 +95,8 @@ class Joining:
         message_bytes_max = dict(self.ports.bus.message_bytes_max(self.topics.output_topics))
         yield "claim output topics"
         producer = self.ports.bus.producer(self.group, self.topics.output_topics)
+        yield "agree on the semantics"
+        agree_on_semantics(self.ports.coordination, self.group)
         yield "agree on the project"
         agree_on_project(self.ports.coordination, self.group, self.project)
         yield "agree on the store"
@@ -201,6 +205,17 @@ def create_topics(bus: Bus, topics: GroupTopics) -> None:
         bus.create_topic(inbound.name, inbound.partitions)
     for outbound in topics.outbound:
         bus.create_topic(outbound.topic)
+
+
+def agree_on_semantics(coordination: Coordination, group: str) -> None:
+    """The first engine's version of what windows mean is the group's. ProjectChanged where this one has another.
+
+    It is agreed on before the project: a group that has a project alone was begun before versions were told.
+    """
+    if coordination.fact(group, _SEMANTICS) is None and coordination.fact(group, _PROJECT) is not None:
+        refuse_other_semantics(BEFORE_VERSIONS, f"group {group}")
+    stands = coordination.set_fact_once(group, _SEMANTICS, str(SEMANTICS).encode())
+    refuse_other_semantics(int(stands) if stands.isdigit() else BEFORE_VERSIONS, f"group {group}")
 
 
 def agree_on_project(coordination: Coordination, group: str, project: ProjectIdentity) -> None:

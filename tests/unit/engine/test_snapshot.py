@@ -59,18 +59,22 @@ def test_a_newer_format_is_refused() -> None:
         Pipeline.restore(plan(), header, {**pages, name: page})
 
 
-def test_pages_of_stateless_windows_from_before_are_read() -> None:
-    """Formats 1 and 2 had an empty page for each."""
-    header, pages = snapshot()
-    older = header.replace(b'"format":%d' % FORMAT, b'"format":2')
-    assert Pipeline.restore(plan(), older, {**pages, "cq/inverse#0": b"whatever"}).freeze().header == header
-    with pytest.raises(SnapshotDamaged, match="other pages"):
-        Pipeline.restore(plan(), header, {**pages, "cq/unknown#0": b""})
+@pytest.mark.parametrize(("written", "age"), [({}, "an older"), ({"semantics": 10**6}, "a newer")])
+def test_a_snapshot_of_other_semantics_is_refused_by_name_with_the_ways_on(written: dict[str, int], age: str) -> None:
+    """Its pages may fit or not: what windows mean has changed, and the project's hash does not say so (DESIGN section 8)."""
+    header, _ = snapshot()
+    content = {name: value for name, value in json.loads(header).items() if name != "semantics"} | written
+    with pytest.raises(ProjectChanged, match=f"begun by {age} hotspare, whose windows mean something else") as refused:
+        Pipeline.restore(plan(), json.dumps(content).encode(), {})
+    assert "--prefix" in refused.value.hint
+    assert "hotspare reset" in refused.value.hint
 
 
 def test_missing_and_foreign_pages_are_refused() -> None:
     header, pages = snapshot()
     name = sorted(pages)[0]
+    with pytest.raises(SnapshotDamaged, match="other pages"):
+        Pipeline.restore(plan(), header, {**pages, "cq/unknown#0": b""})
     with pytest.raises(SnapshotDamaged, match="other pages"):
         Pipeline.restore(plan(), header, {n: p for n, p in pages.items() if n != name})
     with pytest.raises(SnapshotDamaged):

@@ -63,6 +63,27 @@ def test_a_stored_project_that_cannot_be_read_is_a_difference() -> None:
     assert "cannot be read" in refused.value.detail
 
 
+@pytest.mark.parametrize("facts", [{"project": b"hash\ntext"}, {"project": b"hash\ntext", "semantics": b"1000000"}])
+def test_a_group_of_other_semantics_is_refused_with_the_ways_on(tmp_path: Path, facts: dict[str, bytes]) -> None:
+    """One that was begun before versions were told, and one of a newer hotspare; after `hotspare reset` it may begin (DESIGN 8)."""
+    script = Script(tmp_path, "e0")
+    coordination = script.world.coordination.client("world")
+    for name, value in facts.items():
+        coordination.set_fact_once(GROUP, name, value)
+    script.start("e0")
+    with pytest.raises(ProjectChanged, match="whose windows mean something else") as refused:
+        script.until_active("e0")
+    assert "--prefix" in refused.value.hint
+    assert "hotspare reset" in refused.value.hint
+    again = Script(tmp_path / "again", "e0")
+    other = again.world.coordination.client("world")
+    for name, value in facts.items():
+        other.set_fact_once(GROUP, name, value)
+    other.forget(GROUP)
+    again.start("e0")
+    again.until_active("e0")
+
+
 def test_engines_of_a_group_believe_append_times_alike() -> None:
     """Else they would take the same input in another order."""
     coordination = MemoryCoordination().client()

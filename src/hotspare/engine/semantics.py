@@ -1,0 +1,26 @@
+"""Which version of what windows mean this is: state and outputs of one version are not gone on with by another.
+
+The hash of a project says what the project is, not what its windows make of it. Where the same project over the same input gives
+other outputs, or keeps another state, than before, `SEMANTICS` rises: a group and its snapshots name the version that they were
+begun with, and an engine of another one is refused by name, instead of finding damaged pages, or going on otherwise than the group.
+"""
+
+from __future__ import annotations
+
+from hotspare.errors import ProjectChanged
+
+SEMANTICS = 2
+"""1: before versions were told. 2: `index` means the same in every window type, deletes carry what was put out."""
+BEFORE_VERSIONS = 1
+
+
+def refuse_other_semantics(found: int, subject: str) -> None:
+    """ProjectChanged where `subject`, a group or a snapshot, was begun with other semantics than these."""
+    if found == SEMANTICS:
+        return
+    age = "an older" if found < SEMANTICS else "a newer"
+    raise ProjectChanged(
+        f"{subject} was begun by {age} hotspare, whose windows mean something else",
+        detail=f"its version of semantics is {found}, that of this hotspare is {SEMANTICS}: the same input gives other outputs",
+        hint=f"go on with {age} hotspare, use a new --prefix, or forget the group's state with: hotspare reset",
+    )
