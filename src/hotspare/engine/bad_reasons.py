@@ -1,8 +1,21 @@
-"""Why an event is refused by a window, in head and core alike."""
+"""Why a row of a message is none, and why an event is refused by a window, in head and core alike."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+
+
+class RowReason(StrEnum):
+    """Why a row could not be decoded. The values are stable: scripts match on them."""
+
+    UTF8 = "utf8"
+    QUOTE = "quote"
+    COLUMN_COUNT = "column-count"
+    OPCODE = "opcode"
+    FLAG = "flag"
+    FIELD_TYPE = "field-type"
+    FORMAT = "format"
+    """A message of a format that is not known, or damaged."""
 
 
 class BadReason(StrEnum):

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.engine.chunk import UInt8s
-from hotspare.engine.codec.csv_split import BAD_TEXT_LENGTH_MAX
 from hotspare.engine.letters import opcode_letters
+from hotspare.engine.refusals import BAD_TEXT_LENGTH_MAX, clipped
 from hotspare.model.types import FieldType, Schema
 
 
@@ -17,9 +17,7 @@ def event_texts(schema: Schema, opcode: UInt8s, columns: Sequence[pa.Array]) -> 
     """One string per event, of at most BAD_TEXT_LENGTH_MAX characters. Dates and stamps are numbers, blobs hexadecimal."""
     parts = [opcode_letters(opcode)]
     parts += [_shown(column, field.type) for column, field in zip(columns, schema.fields, strict=True)]
-    joined = pc.binary_join_element_wise(*parts, ",", null_handling="replace", null_replacement="")
-    longest = pc.max(pc.binary_length(joined)).as_py() or 0
-    return joined if longest <= BAD_TEXT_LENGTH_MAX else pc.utf8_slice_codeunits(joined, 0, BAD_TEXT_LENGTH_MAX)
+    return clipped(pc.binary_join_element_wise(*parts, ",", null_handling="replace", null_replacement=""))
 
 
 def _shown(column: pa.Array, type_: FieldType) -> pa.Array:

@@ -20,13 +20,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.engine.bad_reasons import RowReason
 from hotspare.engine.batch import BAD_TYPE, HEAD_COLUMNS, POISON_REASON, MessageFormat, RowKind, arrow_fields, decoded_schema
 from hotspare.engine.codec import arrow_block, avro_block
 from hotspare.engine.codec.csv_decode import CsvOptions, DecodedRows, decode_rows
-from hotspare.engine.codec.csv_split import BAD_TEXT_LENGTH_MAX, BadRow, RowReason
 from hotspare.engine.codec.json_decode import decode_json
 from hotspare.engine.elementwise import Rows, comes_of_rows, halved
-from hotspare.engine.refusals import BadRows
+from hotspare.engine.refusals import BAD_TEXT_LENGTH_MAX, BadRows
 from hotspare.engine.stateless import Chain
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
@@ -112,10 +112,10 @@ class Head:
     def _refused(self, raw: pa.RecordBatch, error: Exception | None) -> pa.RecordBatch:
         """One message as a bad row. Only the class of the error is told: the rest may differ between engines."""
         window = self.topics[raw.column("topic")[0].as_py()].window
-        sentence = f"window {window}: the engine fails on this message ({type(error).__name__})"
+        sentence = f"the engine fails on this message ({type(error).__name__})"
         text = raw.column("value")[0].as_py()[:BAD_TEXT_LENGTH_MAX].decode("utf-8", "backslashreplace")[:BAD_TEXT_LENGTH_MAX]
-        refused = BadRows.of([BadRow(0, 0, POISON_REASON, sentence, text)], window)
-        return self._assembled(raw, [_bad_piece(refused)])
+        refused = BadRows.of([(0, 0, POISON_REASON, sentence, text)])
+        return self._assembled(raw, [_bad_piece(refused.refused_by(window, np.ones(1, np.bool_)))])
 
     def _at_once(self, raw: pa.RecordBatch) -> pa.RecordBatch:
         tick = raw.column("tick").to_numpy(zero_copy_only=False).astype(np.bool_)
@@ -180,14 +180,15 @@ def _decoded(
 ) -> list[_Piece]:
     """Pieces of the messages `mine`, which are of one topic."""
     events: list[DecodedRows] = []
-    bad: list[BadRow] = []
+    bad: list[BadRows] = []
     for number in np.unique(format_[mine]).tolist():
         rows = np.flatnonzero(mine & (format_ == number))
         chosen = values if len(rows) == len(values) else values.take(pa.array(rows))
         found, refused = _by_format(head, int(number), chosen)
         events += [_with_plain_keys(_renumbered(e, rows), head.schema) for e in found]
-        bad += refused if len(rows) == len(values) else [row._replace(message=int(rows[row.message])) for row in refused]
-    told = [BadRows.of(_without_numbers(bad, events, head.window), head.window)] if bad else []
+        bad.append(refused.renumbered(rows))
+    unread = BadRows.joined(bad)
+    told = [unread.refused_by(head.window, _is_alone(unread, events))] if len(unread) else []
     if head.chain is None:
         return [*(_event_piece(head, topic, rows) for rows in events), *map(_bad_piece, told)]
     pieces = []
@@ -209,45 +210,35 @@ def _dropped(given: DecodedRows, passed: DecodedRows, bad: list[BadRows]) -> lis
     return [_Piece(given.message[gone], given.index[gone], RowKind.DROPPED)] if len(gone) else []
 
 
-def _without_numbers(bad: list[BadRow], events: list[DecodedRows], window: str) -> list[BadRow]:
-    """What is said of the only row of a message names no row."""
-    if not bad:
-        return bad
-    messages, counts = np.unique(
-        np.concatenate([np.array([row.message for row in bad], np.int64), *(rows.message for rows in events)]), return_counts=True
-    )
-    alone = frozenset(messages[counts == 1].tolist())
-    return [
-        row._replace(sentence=row.sentence.replace(f"window {window}, row {row.index}: ", f"window {window}: ", 1))
-        if row.message in alone
-        else row
-        for row in bad
-    ]
+def _is_alone(bad: BadRows, events: list[DecodedRows]) -> npt.NDArray[np.bool_]:
+    """Of bad rows, those that are the only row of their message."""
+    alone: npt.NDArray[np.bool_] = np.bincount(np.concatenate([bad.message, *(rows.message for rows in events)]))[bad.message] == 1
+    return alone
 
 
 _BLOCK_DECODERS = {int(MessageFormat.ARROW): arrow_block.decode_events, int(MessageFormat.AVRO): avro_block.decode_events}
 """Of formats in which every message is read for itself."""
 
 
-def _by_format(head: TopicHead, number: int, values: pa.Array) -> tuple[list[DecodedRows], list[BadRow]]:
+def _by_format(head: TopicHead, number: int, values: pa.Array) -> tuple[list[DecodedRows], BadRows]:
     if number == MessageFormat.CSV:
-        return decode_rows(values, head.schema, head.options, head.window)
+        return decode_rows(values, head.schema, head.options)
     if number == MessageFormat.JSON:
-        return decode_json(values, head.schema, head.window)
+        return decode_json(values, head.schema)
     events: list[DecodedRows] = []
-    bad: list[BadRow] = []
+    bad: list[BadRows] = []
     for message, value in enumerate(values.to_pylist()):
         if not value:
             continue
         decode = _BLOCK_DECODERS.get(number)
         if decode is None:
-            sentence = f"window {head.window}: a message has the unknown format {number}"
-            bad.append(BadRow(message, 0, RowReason.FORMAT, sentence, value[:200].hex()))
+            sentence = f"a message has the unknown format {number}"
+            bad.append(BadRows.of([(message, 0, RowReason.FORMAT, sentence, value[:200].hex())]))
             continue
-        rows, refused = decode(value, message, head.schema, head.window)
+        rows, refused = decode(value, message, head.schema)
         events += [rows] if rows is not None and len(rows.message) else []
-        bad += refused
-    return events, bad
+        bad.append(refused)
+    return events, BadRows.joined(bad)
 
 
 def _renumbered(rows: DecodedRows, messages: Rows) -> DecodedRows:

@@ -2,19 +2,23 @@
 
 Refusals    rows of what a window works on, and why ──► BadEvents   rows of the batch, with their texts (core)
                                                     └─► BadRows     places in messages, with their texts (head)
+rows that a codec cannot read ──────────────────────────► BadRows
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hotspare.engine.batch import BAD_TYPE
-from hotspare.engine.chunk import Int64s
-from hotspare.engine.codec.csv_split import BadRow
+from hotspare.engine.chunk import Bools, Int64s
+
+BAD_TEXT_LENGTH_MAX = 4096
+"""Limit on the text of a bad row, in characters."""
 
 _NO_TEXTS = pa.array([], pa.string())
 _NO_ROWS: Int64s = np.empty(0, np.int64)
@@ -82,21 +86,60 @@ NO_BAD_EVENTS = BadEvents(_NO_ROWS, ())
 
 @dataclass(frozen=True, slots=True)
 class BadRows:
-    """Bad rows of messages: the number of the message, the index there, and `content` of `batch.BAD_TYPE`."""
+    """Bad rows of messages: the number of the message and the index there; reason codes, sentences and the rows as they came, as
+    Arrow strings. `window`: who refused them, "" while nobody needs to know."""
 
     message: Int64s
     index: Int64s
-    content: pa.StructArray
+    reason: pa.Array
+    sentence: pa.Array
+    text: pa.Array
+    window: str = ""
+
+    def __len__(self) -> int:
+        return len(self.message)
 
     @classmethod
-    def of(cls, rows: Sequence[BadRow], window: str) -> BadRows:
-        """What a codec could not read."""
-        reason = pa.array([str(row.reason) for row in rows], pa.string())
-        sentence, text = (pa.array([getattr(row, name) for row in rows], pa.string()) for name in ("sentence", "text"))
-        message, index = (np.array([getattr(row, name) for row in rows], np.int64) for name in ("message", "index"))
-        return cls(message, index, bad_content(reason, sentence, text, window))
+    def of(cls, rows: Sequence[tuple[int, int, str, str, str]]) -> BadRows:
+        """Rows met one by one: (message, index, reason, sentence, text)."""
+        if not rows:
+            return NO_BAD_ROWS
+        message, index, *texts = zip(*rows, strict=True)
+        reason, sentence, text = (pa.array([str(each) for each in column], pa.string()) for column in texts)
+        return cls(np.array(message, np.int64), np.array(index, np.int64), reason, sentence, clipped(text))
+
+    @classmethod
+    def joined(cls, parts: Sequence[BadRows]) -> BadRows:
+        """The rows of all, one after the other."""
+        parts = [part for part in parts if len(part)]
+        if len(parts) < 2:
+            return parts[0] if parts else NO_BAD_ROWS
+        columns = [[part.reason, part.sentence, part.text] for part in parts]
+        message, index = (np.concatenate([getattr(part, name) for part in parts]) for name in ("message", "index"))
+        return cls(message, index, *(pa.concat_arrays(column) for column in zip(*columns, strict=True)))
+
+    def renumbered(self, messages: Int64s) -> BadRows:
+        """Message i as `messages[i]`."""
+        return replace(self, message=messages[self.message])
+
+    def refused_by(self, window: str, is_alone: Bools) -> BadRows:
+        """With the place before each sentence. `is_alone`: of rows that are the only one of their message no number is told."""
+        rows = pc.binary_join_element_wise(", row ", pa.array(self.index).cast(pa.string()), "")
+        place = pc.if_else(pa.array(is_alone), "", rows)
+        sentence = pc.binary_join_element_wise(f"window {window}", place, ": ", self.sentence, "")
+        return replace(self, sentence=sentence, window=window)
+
+    @property
+    def content(self) -> pa.StructArray:
+        """Of `batch.BAD_TYPE`."""
+        columns = [self.reason, self.sentence, self.text, pa.repeat(self.window, len(self))]
+        return pa.StructArray.from_arrays(columns, fields=list(BAD_TYPE))
 
 
-def bad_content(reason: pa.Array, message: pa.Array, text: pa.Array, window: str) -> pa.StructArray:
-    """Of `batch.BAD_TYPE`, all of one window."""
-    return pa.StructArray.from_arrays([reason, message, text, pa.repeat(window, len(reason))], fields=list(BAD_TYPE))
+NO_BAD_ROWS = BadRows(_NO_ROWS, _NO_ROWS, _NO_TEXTS, _NO_TEXTS, _NO_TEXTS)
+
+
+def clipped(texts: pa.Array) -> pa.Array:
+    """Strings of at most BAD_TEXT_LENGTH_MAX characters: the beginnings of longer ones."""
+    longest = pc.max(pc.binary_length(texts)).as_py() or 0
+    return texts if longest <= BAD_TEXT_LENGTH_MAX else pc.utf8_slice_codeunits(texts, 0, BAD_TEXT_LENGTH_MAX)

@@ -30,7 +30,7 @@ from hotspare.engine.expressions.frame import Failures
 from hotspare.engine.expressions.tree import Typed, TypedCall, TypedField, TypedLiteral
 from hotspare.engine.expressions.windows import Assignments
 from hotspare.engine.letters import flag_letters, opcode_letters
-from hotspare.engine.refusals import NOTHING_REFUSED, BadRows, Refusals, bad_content
+from hotspare.engine.refusals import NOTHING_REFUSED, BadRows, Refusals
 from hotspare.model.events import OPCODE_LETTER, Opcode
 from hotspare.model.project import AcceptedOpcodes
 from hotspare.model.types import Schema
@@ -216,8 +216,7 @@ class HeadWindow:
     def _bad_rows(self, rows: DecodedRows, refused: Refusals) -> BadRows:
         places, at = pa.array(refused.rows), refused.rows
         texts = event_texts(self.given, rows.opcode[at], [column.take(places) for column in rows.columns])
-        content = bad_content(refused.reason, refused.message, texts, self.window)
-        return BadRows(rows.message[at], rows.index[at].astype(np.int64), content)
+        return BadRows(rows.message[at], rows.index[at].astype(np.int64), refused.reason, refused.message, texts, self.window)
 
 
 def event_columns(names: Sequence[str], given: Schema, opcode: UInt8s, flags: UInt8s) -> dict[str, pa.Array]:

@@ -74,5 +74,5 @@ def test_i14_a_collapsed_output_can_be_published_again(steps: list[tuple[int, fl
     collapsed = RowChoice(updates=UpdateBlocks.COLLAPSED).apply(block(rows, 1), update_open=0)
     lines = rows_to_csv(collapsed, style).splitlines()
     events, bad = decode_rows(pa.array(lines, pa.binary()), SCHEMA)
-    assert not bad
+    assert not len(bad)
     assert sum(len(each.message) for each in events) == len(steps)

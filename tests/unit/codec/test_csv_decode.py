@@ -11,6 +11,7 @@ from hotspare.engine.codec.csv_decode import CsvOptions, KeyColumn, decode_rows
 from hotspare.errors import UsageError
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from tests.unit.codec.bad_rows import listed
 
 SCHEMA = Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("x", FieldType.DOUBLE), Field("s", FieldType.STRING)))
 Event = tuple[int, int, int, int, tuple[object, ...]]
@@ -21,13 +22,13 @@ def decoded(
     messages: list[bytes | None], options: CsvOptions | None = None, schema: Schema = SCHEMA
 ) -> tuple[list[Event], list[Bad]]:
     """Events as (message, index, opcode, flags, values) and bad rows as (message, index, reason, text), both in order."""
-    parts, bad = decode_rows(pa.array(messages, pa.binary()), schema, options, "cq/w")
+    parts, bad = decode_rows(pa.array(messages, pa.binary()), schema, options)
     events: list[Event] = []
     for part in parts:
         values = list(zip(*(column.to_pylist() for column in part.columns), strict=True))
         numbers = zip(part.message.tolist(), part.index.tolist(), part.opcode.tolist(), part.flags.tolist(), strict=True)
         events += [(*each, row) for each, row in zip(numbers, values, strict=True)]
-    return sorted(events, key=lambda e: e[:2]), sorted((b.message, b.index, str(b.reason), b.text) for b in bad)
+    return sorted(events, key=lambda e: e[:2]), sorted((b.message, b.row, b.reason, b.text) for b in listed(bad))
 
 
 def values_of(text: str, options: CsvOptions | None = None, schema: Schema = SCHEMA) -> tuple[object, ...]:
@@ -121,14 +122,13 @@ def test_one_blank_after_the_flag_is_not_part_of_a_string() -> None:
     ],
 )
 def test_bad_rows_say_what_is_wrong(row: bytes, reason: str, part: str) -> None:
-    """F15, I10: reason, window, row number, field and text."""
-    _, bad = decode_rows(pa.array([b"i,n,5,5,ok\n" + row], pa.binary()), SCHEMA, None, "cq/w")
+    """F15, I10: reason, row number, field and text; the head adds the window."""
+    _, bad = decode_rows(pa.array([b"i,n,5,5,ok\n" + row], pa.binary()), SCHEMA)
     if not reason:
-        assert bad == []
+        assert len(bad) == 0
         return
-    (found,) = bad
-    assert (found.message, found.index, str(found.reason)) == (0, 1, reason)
-    assert found.sentence.startswith("window cq/w, row 1: ")
+    (found,) = listed(bad)
+    assert (found.message, found.row, found.reason) == (0, 1, reason)
     assert part in found.sentence
     assert found.text == row.decode(errors="replace")
 

@@ -15,20 +15,22 @@ from hotspare.engine.codec import json_decode
 from hotspare.engine.codec.csv_decode import decode_rows
 from hotspare.engine.codec.json_decode import decode_json
 from hotspare.engine.codec.json_plain import DEPTH_MAX, decode_plainly
+from hotspare.engine.refusals import BadRows
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from tests.unit.codec.bad_rows import listed
 from tests.unit.codec.every_type import EVERY_TYPE
 
 Event = tuple[int, int, int, int, tuple[object, ...]]
 Bad = tuple[int, int, str]
 
 
-def lists(parts: list[Any], bad: list[Any]) -> tuple[list[Event], list[Bad]]:
+def lists(parts: list[Any], bad: BadRows) -> tuple[list[Event], list[Bad]]:
     events: list[Event] = []
     for part in parts:
         values = list(zip(*(column.cast(_plain(column)).to_pylist() for column in part.columns), strict=True))
         numbers = zip(part.message.tolist(), part.index.tolist(), part.opcode.tolist(), part.flags.tolist(), strict=True)
         events += [(*each, tuple(map(_shown, row))) for each, row in zip(numbers, values, strict=True)]
-    return sorted(events, key=lambda e: e[:2]), sorted((b.message, b.index, str(b.reason)) for b in bad)
+    return sorted(events, key=lambda e: e[:2]), sorted((b.message, b.row, b.reason) for b in listed(bad))
 
 
 def _plain(column: pa.Array) -> pa.DataType:
@@ -40,11 +42,11 @@ def _shown(value: object) -> object:
 
 
 def decoded(messages: list[bytes | None], schema: Schema = EVERY_TYPE) -> tuple[list[Event], list[Bad]]:
-    return lists(*decode_json(pa.array(messages, pa.binary()), schema, "cq/w"))
+    return lists(*decode_json(pa.array(messages, pa.binary()), schema))
 
 
 def plainly(messages: list[bytes | None], schema: Schema = EVERY_TYPE) -> tuple[list[Event], list[Bad]]:
-    rows, bad = decode_plainly(messages, list(range(len(messages))), schema, "cq/w")
+    rows, bad = decode_plainly(messages, list(range(len(messages))), schema)
     return lists([] if rows is None else [rows], bad)
 
 
@@ -198,10 +200,10 @@ def test_nesting_in_unknown_members_harms_nobody() -> None:
 
 
 def test_what_is_said_of_a_bad_event() -> None:
-    _, bad = decode_json(pa.array([b'{"id":1}', b'{"id":"abc"}'], pa.binary()), EVERY_TYPE, "cq/w")
-    (row,) = bad
-    assert row.sentence == "window cq/w, row 0: 'abc' is no int64 for field id"
-    assert row.text == '{"id": "abc"}'
+    _, bad = decode_json(pa.array([b'{"id":1}', b'{"id":"abc"}'], pa.binary()), EVERY_TYPE)
+    (row,) = listed(bad)
+    assert row.sentence == "'abc' is no int64 for field id"
+    assert row.text == '{"id":"abc"}'
 
 
 NAMES = st.sampled_from(["id", "n", "x", "s", "m", "t", "d", "b", "opcode", "flags", "other", "event"])

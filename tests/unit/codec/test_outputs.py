@@ -20,6 +20,7 @@ from hotspare.engine.codec import avro_block
 from hotspare.engine.codec.outputs import decode_outputs, encode_outputs
 from hotspare.errors import BusError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from tests.unit.codec.bad_rows import listed
 from tests.unit.codec.every_type import EVERY_TYPE
 
 SCHEMA = Schema((*EVERY_TYPE.fields, Field("opcode", FieldType.STRING)))
@@ -111,13 +112,13 @@ def avro_file(fields: list[dict[str, Any]], records: list[dict[str, Any]], **opt
 
 
 def decoded(value: bytes) -> tuple[list[Any], list[tuple[int, str]]]:
-    rows, bad = avro_block.decode_events(value, 3, SMALL, "cq/w")
+    rows, bad = avro_block.decode_events(value, 3, SMALL)
     events = (
         []
         if rows is None
         else list(zip(rows.index.tolist(), rows.opcode.tolist(), *(c.to_pylist() for c in rows.columns), strict=True))
     )
-    return events, [(row.index, str(row.reason)) for row in bad]
+    return events, [(row.row, row.reason) for row in listed(bad)]
 
 
 def test_a_file_with_another_schema() -> None:

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotspare.engine.batch import ARROW_TYPE
-from hotspare.engine.codec.csv_split import BAD_TEXT_LENGTH_MAX
 from hotspare.engine.event_texts import event_texts
 from hotspare.engine.lanes import to_arrow, to_arrow_columns, to_lane, to_lanes
+from hotspare.engine.refusals import BAD_TEXT_LENGTH_MAX
 from hotspare.engine.strings import StringTable
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 

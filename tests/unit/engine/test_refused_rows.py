@@ -8,7 +8,7 @@ from types import FrameType
 
 import pytest
 
-from hotspare.engine.batch import BAD_STREAM
+from hotspare.engine.batch import BAD_STREAM, MessageFormat
 from hotspare.engine.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
@@ -56,20 +56,27 @@ def calls(work: Callable[[], object]) -> int:
         (INSERTS, "false", "10 div n", ROW.format(opcode="i", id="{i}", n=0)),
         (INSERTS, "true", "n * 9223372036854775807", ROW.format(opcode="i", id="{i}", n=5)),
         (INSERTS, "false", "n * 9223372036854775807", ROW.format(opcode="i", id="{i}", n=5)),
+        (INSERTS, "true", "n", ROW.format(opcode="x", id="{i}", n=5)),
+        (INSERTS, "true", "n", ROW.format(opcode="i", id="{i}", n="five{i}")),
+        (INSERTS, "true", "n", "i,n,{i},too,few"),
+        (INSERTS, "true", "n", 'i,n,{i},"a ""quoted"" word",0.5,five,7,1.25'),
+        (INSERTS, "true", "n", '{{"id":{i},"n":"five{i}"}}'),
+        (INSERTS, "true", "n", '{{"id":{i},"opcode":"x"}}'),
     ],
 )
 def test_the_work_for_refused_rows_does_not_grow_with_their_number(index: str, seen: str, expression: str, row: str) -> None:
     text = PROJECT.replace("INDEX", index).replace("SEEN", seen).replace("EXPRESSION", expression)
+    number = MessageFormat.JSON if row.startswith("{") else MessageFormat.CSV
     plan = compile_plan(load_text(text).resolved)
     head, counts = Head.of(plan), []
     for rows in (100, 100, 400):
-        message = "\n".join(row.format(i=i) for i in range(rows))
+        message = Message(0, "\n".join(row.format(i=i) for i in range(rows)).encode(), number)
         pipeline = Pipeline.fresh(plan)
         refused = 0
 
-        def work(message: str = message, pipeline: Pipeline = pipeline) -> None:
+        def work(message: Message = message, pipeline: Pipeline = pipeline) -> None:
             nonlocal refused
-            refused = pipeline.feed(head.decode(raw([Message(0, message.encode())])))[BAD_STREAM].num_rows
+            refused = pipeline.feed(head.decode(raw([message])))[BAD_STREAM].num_rows
 
         counts.append(calls(work))
         assert refused >= rows - 1

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from hotspare.engine.bad_reasons import RowReason
 from hotspare.engine.batch import arrow_fields
+from hotspare.engine.chunk import Bools, Int64s
 from hotspare.engine.codec.csv_decode import DecodedRows
-from hotspare.engine.codec.csv_split import BadRow, RowReason
+from hotspare.engine.elementwise import Rows
+from hotspare.engine.refusals import NO_BAD_ROWS, BadRows
 from hotspare.errors import BusError
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.types import Schema
@@ -50,7 +54,7 @@ def decode(value: bytes) -> pa.RecordBatch:
         ) from None
 
 
-def decode_events(value: bytes, message: int, schema: Schema, window: str) -> tuple[DecodedRows | None, list[BadRow]]:
+def decode_events(value: bytes, message: int, schema: Schema) -> tuple[DecodedRows | None, BadRows]:
     """Events of a block of input. Rows with another opcode or flag are bad; a block that does not fit the schema is one bad row."""
     try:
         batch = decode(value)
@@ -59,18 +63,10 @@ def decode_events(value: bytes, message: int, schema: Schema, window: str) -> tu
         flags = _numbers(batch, _FLAGS_NAMES, Flag.NORMAL)
     except BusError as error:
         text = value[:200].hex()
-        return None, [BadRow(message, 0, RowReason.FORMAT, f"window {window}: {error.message}", text)]
+        return None, BadRows.of([(message, 0, RowReason.FORMAT, error.message, text)])
     known, flagged = np.isin(opcode, list(Opcode)), (flags > 0) & (flags <= sum(Flag))
-    bad = [
-        BadRow(
-            message,
-            row,
-            *_refusal(window, row, int(opcode[row]), int(flags[row]), RowReason.FLAG if known[row] else RowReason.OPCODE),
-        )
-        for row in np.flatnonzero(~(known & flagged)).tolist()
-    ]
     kept = np.flatnonzero(known & flagged)
-    arrays = [column.take(pa.array(kept)) for column in columns] if bad else columns
+    arrays = [column.take(pa.array(kept)) for column in columns] if len(kept) < len(opcode) else columns
     rows = DecodedRows(
         np.full(len(kept), message, np.int64),
         kept.astype(np.int32),
@@ -78,12 +74,17 @@ def decode_events(value: bytes, message: int, schema: Schema, window: str) -> tu
         flags[kept].astype(np.uint8),
         arrays,
     )
-    return rows, bad
+    return rows, _refused(np.flatnonzero(~(known & flagged)), message, opcode, flags, known)
 
 
-def _refusal(window: str, row: int, opcode: int, flags: int, reason: RowReason) -> tuple[str, str, str]:
-    number = flags if reason is RowReason.FLAG else opcode
-    return reason, f"window {window}, row {row}: {number} is no {reason.value}", f"opcode {opcode}, flags {flags}"
+def _refused(at: Rows, message: int, opcode: Int64s, flags: Int64s, known: Bools) -> BadRows:
+    if not len(at):
+        return NO_BAD_ROWS
+    wrong, reasons = np.where(known, flags, opcode)[at], [str(RowReason.OPCODE), str(RowReason.FLAG)]
+    reason = pa.array(reasons).take(pa.array(known[at].astype(np.int8)))
+    opcodes, all_flags, shown = (pa.array(numbers).cast(pa.string()) for numbers in (opcode[at], flags[at], wrong))
+    text = pc.binary_join_element_wise("opcode ", opcodes, ", flags ", all_flags, "")
+    return BadRows(np.full(len(at), message, np.int64), at, reason, pc.binary_join_element_wise(shown, " is no ", reason, ""), text)
 
 
 def _named(batch: pa.RecordBatch, name: str) -> pa.Array | None:

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from hotspare.engine.bad_reasons import RowReason
 from hotspare.engine.batch import ARROW_TYPE
 from hotspare.engine.codec.csv_decode import FLAG_WORDS, OPCODE_WORDS, DecodedRows, coded
-from hotspare.engine.codec.csv_split import BAD_TEXT_LENGTH_MAX, BadRow, RowReason
 from hotspare.engine.codec.json_plain import meta_names
 from hotspare.engine.letters import flag_letters, opcode_letters
+from hotspare.engine.refusals import BAD_TEXT_LENGTH_MAX, BadRows
 from hotspare.model.types import FieldType, Schema
 
 MAGIC = b"Obj\x01"
@@ -70,9 +71,9 @@ def encode_rows(rows: pa.RecordBatch, schema: Schema) -> bytes:
     return sink.getvalue()
 
 
-def decode_events(value: bytes, message: int, schema: Schema, window: str) -> tuple[DecodedRows | None, list[BadRow]]:
+def decode_events(value: bytes, message: int, schema: Schema) -> tuple[DecodedRows | None, BadRows]:
     """Events of a message of input, and bad rows. A message that is no container file of flat records is one bad row."""
-    bad: list[BadRow] = []
+    bad: list[tuple[int, int, str, str, str]] = []
     kept: list[int] = []
     opcodes: list[str] = []
     flags: list[str] = []
@@ -85,7 +86,7 @@ def decode_events(value: bytes, message: int, schema: Schema, window: str) -> tu
                 values = [_TAKEN[f.type](record.get(f.name), f.name) for f in schema.fields]
                 opcode, flag = _word(record.get(opcode_name), "i", opcode_name), _word(record.get(flags_name), "n", flags_name)
             except _Refused as error:
-                bad.append(_bad(message, index, error.reason, f"window {window}, row {index}: {error.sentence}", record))
+                bad.append((message, index, error.reason, error.sentence, str(record)[:BAD_TEXT_LENGTH_MAX]))
                 continue
             kept.append(index)
             opcodes.append(opcode)
@@ -93,15 +94,15 @@ def decode_events(value: bytes, message: int, schema: Schema, window: str) -> tu
             for column, taken in zip(columns, values, strict=True):
                 column.append(taken)
     except Exception as error:  # a reader of damaged files may raise anything
-        sentence = f"window {window}, row {index + 1}: the message is no Avro file of flat records: {error}"[:500]
-        return None, [BadRow(message, 0, RowReason.FORMAT, sentence.partition("\n")[0], value[:200].hex())]
+        sentence = f"the message is no Avro file of flat records, seen at row {index + 1}: {error}"[:500].partition("\n")[0]
+        return None, BadRows.of([(message, 0, RowReason.FORMAT, sentence, value[:200].hex())])
     if not kept:
-        return None, bad
+        return None, BadRows.of(bad)
     arrays = [pa.array(column, ARROW_TYPE[f.type]) for column, f in zip(columns, schema.fields, strict=True)]
     opcode_codes, _ = coded(pa.array(opcodes), OPCODE_WORDS)
     flag_codes, _ = coded(pa.array(flags), FLAG_WORDS)
     numbers = np.array(kept, np.int32)
-    return DecodedRows(np.full(len(kept), message, np.int64), numbers, opcode_codes, flag_codes, arrays), bad
+    return DecodedRows(np.full(len(kept), message, np.int64), numbers, opcode_codes, flag_codes, arrays), BadRows.of(bad)
 
 
 class _Refused(Exception):
@@ -207,7 +208,3 @@ _TAKEN: dict[FieldType, Callable[[Any, str], Any]] = {
     FieldType.BLOB: _blob,
     FieldType.MONEY: _money,
 }
-
-
-def _bad(message: int, index: int, reason: RowReason, sentence: str, record: dict[str, Any]) -> BadRow:
-    return BadRow(message, index, reason, sentence, str(record)[:BAD_TEXT_LENGTH_MAX])

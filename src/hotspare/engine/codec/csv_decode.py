@@ -13,17 +13,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.codec.csv_split import BAD_TEXT_LENGTH_MAX, BadRow, Layout, RowReason, TextRows, split
+from hotspare.engine.bad_reasons import RowReason
+from hotspare.engine.codec.csv_split import Layout, TextRows, split
 from hotspare.engine.codec.values import DateFormat, parse
 from hotspare.engine.elementwise import Rows, true_rows
+from hotspare.engine.refusals import NO_BAD_ROWS, BadRows, clipped
 from hotspare.errors import UsageError
 from hotspare.model.events import FLAG_LETTER, OPCODE_LETTER, Flag, Opcode
-from hotspare.model.types import FieldType, Schema
+from hotspare.model.types import Field, FieldType, Schema
 
 UInt8s = npt.NDArray[np.uint8]
 SHOWN_LENGTH_MAX = 100
 """How many characters of a field that cannot be read are shown in the sentence."""
 _NO_ROWS: Rows = np.empty(0, np.int64)
+_NO_TEXTS = pa.array([], pa.string())
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,55 +109,107 @@ class DecodedRows:
     columns: list[pa.Array]
 
 
-def decode_rows(
-    values: pa.Array, schema: Schema, options: CsvOptions | None = None, window: str = ""
-) -> tuple[list[DecodedRows], list[BadRow]]:
-    """Events of an Arrow binary array of messages. `window` is named in what is said of bad rows.
+def decode_rows(values: pa.Array, schema: Schema, options: CsvOptions | None = None) -> tuple[list[DecodedRows], BadRows]:
+    """Events of an Arrow binary array of messages, and the rows that are none.
 
     What comes of a message depends on that message alone. Order within a result is that of messages and rows.
     """
     options = options or CsvOptions()
     parts, bad = split(values, options.layout(schema))
-    bad = [row._replace(sentence=f"window {window}, row {row.index}: {row.sentence}") for row in bad]
-    decoded = [_typed(rows, schema, options, window, bad) for rows in parts if len(rows.message)]
-    return decoded, bad
+    typed = [_typed(rows, schema, options) for rows in parts if len(rows.message)]
+    return [rows for rows, _ in typed], BadRows.joined([bad, *(refused for _, refused in typed)])
 
 
-def _typed(rows: TextRows, schema: Schema, options: CsvOptions, window: str, bad: list[BadRow]) -> DecodedRows:
+def _typed(rows: TextRows, schema: Schema, options: CsvOptions) -> tuple[DecodedRows, BadRows]:
     count = len(rows.message)
-    refused = np.zeros(count, np.bool_)
     texts = list(rows.columns)
-
-    def refuse(where: Rows, reason: RowReason, what: str, column: pa.Array) -> None:
-        fresh = where[~refused[where]]
-        shown = [value if value is None else repr(value[:SHOWN_LENGTH_MAX]) for value in column.take(pa.array(fresh)).to_pylist()]
-        places = zip(fresh.tolist(), rows.message[fresh].tolist(), rows.index[fresh].tolist(), shown, strict=True)
-        for row, message, index, value in places:
-            sentence = f"window {window}, row {index}: {what.format(value or 'nothing')}"
-            bad.append(BadRow(message, index, reason, sentence, rows.text(row)[:BAD_TEXT_LENGTH_MAX]))
-        refused[where] = True
-
+    wrong = WrongTexts(count)
     opcode = np.full(count, options.opcode or 0, np.uint8)
     if options.opcode is None:
-        column = texts.pop(0)
-        opcode, unknown = coded(column, OPCODE_WORDS)
-        refuse(unknown, RowReason.OPCODE, "{} is no opcode (i, u, p, d, sd)", column)
+        opcode = wrong.opcodes(texts.pop(0))
     flags = np.full(count, options.flags or 0, np.uint8)
     if options.flags is None:
-        column = texts.pop(0)
-        flags, unknown = coded(column, FLAG_WORDS)
-        refuse(unknown, RowReason.FLAG, "{} is no flag (n, p, r)", column)
+        flags = wrong.flags(texts.pop(0))
     columns: list[pa.Array] = [None] * len(schema)
     for place, text in zip(options._present(schema), texts, strict=True):
-        field = schema.fields[place]
-        columns[place], wrong = parsed(text, field.type, options._dates)
-        if len(wrong):
-            refuse(wrong, RowReason.FIELD_TYPE, f"{{}} is no {field.type.value} for field {field.name}", text)
+        columns[place] = wrong.values(text, schema.fields[place], options._dates)
     for place, field in enumerate(schema.fields):
         if columns[place] is None:
             columns[place] = parse(pa.nulls(count, pa.string()), field.type)[0]
     decoded = DecodedRows(rows.message, rows.index, opcode, flags, columns)
-    return kept_rows(decoded, ~refused) if refused.any() else decoded
+    at = np.flatnonzero(wrong.refused)
+    if not len(at):
+        return decoded, NO_BAD_ROWS
+    bad = BadRows(rows.message[at], rows.index[at].astype(np.int64), *wrong.told(at), clipped(rows.whole(at)))
+    return kept_rows(decoded, ~wrong.refused), bad
+
+
+class WrongTexts:
+    """Columns of text become values, one after the other; of a row, the first text that is no value is told."""
+
+    def __init__(self, count: int) -> None:
+        self.refused = np.zeros(count, np.bool_)
+        self._rows: list[Rows] = []
+        self._reasons: list[pa.Array] = []
+        self._sentences: list[pa.Array] = []
+
+    def begin(self, refused: Mapping[int, tuple[RowReason, str]]) -> None:
+        """Rows that are refused already: the reason and the sentence of each."""
+        rows = np.array(list(refused), np.int64)
+        reasons, sentences = ([str(each[part]) for each in refused.values()] for part in (0, 1))
+        self.refused[rows] = True
+        self._rows.append(rows)
+        self._reasons.append(pa.array(reasons, pa.string()))
+        self._sentences.append(pa.array(sentences, pa.string()))
+
+    def opcodes(self, column: pa.Array) -> UInt8s:
+        """Numbers of opcodes; 0 where a row is refused."""
+        numbers, unknown = coded(column, OPCODE_WORDS)
+        self._refuse(unknown, RowReason.OPCODE, " is no opcode (i, u, p, d, sd)", column)
+        return numbers
+
+    def flags(self, column: pa.Array) -> UInt8s:
+        """The same for flags."""
+        numbers, unknown = coded(column, FLAG_WORDS)
+        self._refuse(unknown, RowReason.FLAG, " is no flag (n, p, r)", column)
+        return numbers
+
+    def values(self, column: pa.Array, field: Field, dates: DateFormat | None = None) -> pa.Array:
+        """Values of a field; null where a row is refused."""
+        values, wrong = parsed(column, field.type, dates)
+        self._refuse(wrong, RowReason.FIELD_TYPE, f" is no {field.type.value} for field {field.name}", column)
+        return values
+
+    def _refuse(self, where: Rows, reason: RowReason, what: str, column: pa.Array) -> None:
+        fresh = where[~self.refused[where]]
+        if not len(fresh):
+            return
+        self.refused[fresh] = True
+        self._rows.append(fresh)
+        self._reasons.append(pa.repeat(str(reason), len(fresh)))
+        self._sentences.append(pc.binary_join_element_wise(_shown(column.take(pa.array(fresh))), what, ""))
+
+    def told(self, rows: Rows) -> tuple[pa.Array, pa.Array]:
+        """Reasons and sentences of some refused rows."""
+        every = np.concatenate([_NO_ROWS, *self._rows])
+        order = np.argsort(every, kind="stable")
+        order = pa.array(order[np.searchsorted(every[order], rows)])
+        reasons, sentences = (pa.concat_arrays([_NO_TEXTS, *texts]).take(order) for texts in (self._reasons, self._sentences))
+        return reasons, sentences
+
+
+_PRINTED_AS_IT_IS = r"^[ -&(-\[\]-~]*$"
+
+
+def _shown(texts: pa.Array) -> pa.Array:
+    """Texts in quotes, their beginnings where they are long, with escapes as Python has them; null as "nothing"."""
+    texts = pc.utf8_slice_codeunits(texts, 0, SHOWN_LENGTH_MAX)
+    shown = pc.binary_join_element_wise("'", texts, "'", "")
+    others = pc.invert(pc.match_substring_regex(texts, _PRINTED_AS_IT_IS)).fill_null(False)  # noqa: FBT003
+    if others.true_count:
+        escaped = pa.array([repr(text) for text in texts.filter(others).to_pylist()], pa.string())
+        shown = pc.replace_with_mask(shown, others, escaped)
+    return shown.fill_null("nothing")
 
 
 def kept_rows(rows: DecodedRows, mask: npt.NDArray[np.bool_]) -> DecodedRows:

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.engine.bad_reasons import RowReason
 from hotspare.engine.codec.csv_grammar import BYTE_ORDER_MARK, RowSpan, Verdict, grammar, is_blank
 from hotspare.engine.elementwise import Rows
+from hotspare.engine.refusals import NO_BAD_ROWS, BadRows, clipped
 
-BAD_TEXT_LENGTH_MAX = 4096
-"""Limit on the text of a bad row, in characters."""
 _NOTHING = pa.array([b""], pa.binary())
 _ZERO = pa.scalar(0, pa.int32())
 _QUOTE, _ESCAPE = ord('"'), ord("\\")
@@ -29,37 +27,14 @@ _BLANK_BEGINNINGS = np.frombuffer(b" \t\v\f\r\xef", np.uint8)
 """What a line of nothing begins with."""
 
 
-class RowReason(StrEnum):
-    """Why a row could not be decoded. The values are stable: scripts match on them."""
-
-    UTF8 = "utf8"
-    QUOTE = "quote"
-    COLUMN_COUNT = "column-count"
-    OPCODE = "opcode"
-    FLAG = "flag"
-    FIELD_TYPE = "field-type"
-    FORMAT = "format"
-    """A message of a format that is not known, or damaged."""
-
-
-class BadRow(NamedTuple):
-    """`message`: which of the messages given; `index`: which of its rows, from 0. A tuple, because there may be very many."""
-
-    message: int
-    index: int  # type: ignore[assignment]
-    reason: str
-    sentence: str
-    text: str
-
-
 @dataclass(frozen=True, slots=True)
 class TextRows:
-    """Rows as text: which message, which of its rows, one string array per column (null where empty), the whole row by number."""
+    """Rows as text: which message, which of its rows, one string array per column (null where empty); whole rows by numbers."""
 
     message: Rows
     index: npt.NDArray[np.int32]
     columns: list[pa.Array]
-    text: Callable[[int], str]
+    whole: Callable[[Rows], pa.Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +47,10 @@ class Layout:
     blank_before: int = -1
 
 
-def split(values: pa.Array, layout: Layout) -> tuple[list[TextRows], list[BadRow]]:
-    """Rows of an Arrow binary array of messages, in order; at most one result."""
-    bad: list[BadRow] = []
+def split(values: pa.Array, layout: Layout) -> tuple[list[TextRows], BadRows]:
+    """Rows of an Arrow binary array of messages, in order, at most one result; and those that are none."""
     if len(values) == 0:
-        return [], bad
+        return [], NO_BAD_ROWS
     lines = _lines(values)
     blank = _blank_lines(lines)
     scanned = _scanned(lines, np.flatnonzero(_is_special(lines, values, layout) & ~blank), layout)
@@ -88,10 +62,11 @@ def split(values: pa.Array, layout: Layout) -> tuple[list[TextRows], list[BadRow
         is_plain[heads[each] : behind[each]] = is_row[heads[each] + 1 : behind[each]] = False
     index = np.zeros(len(is_row), np.int32)
     index[is_row] = numbered(lines.parent[is_row])
-    parts = [_split_plain(lines.kept(is_plain), index[is_plain], layout, bad)] if is_plain.any() else []
+    parts = [_split_plain(lines.kept(is_plain), index[is_plain], layout)] if is_plain.any() else []
     if scanned:
-        parts.append(_written_out(lines, scanned, index, layout, bad))
-    return [_merged(*parts)] if len(parts) == 2 else parts, bad
+        parts.append(_written_out(lines, scanned, index, layout))
+    texts = [rows for rows, _ in parts]
+    return [_merged(*texts)] if len(texts) == 2 else texts, BadRows.joined([bad for _, bad in parts])
 
 
 def _merged(plain: TextRows, others: TextRows) -> TextRows:
@@ -102,15 +77,18 @@ def _merged(plain: TextRows, others: TextRows) -> TextRows:
     pairs = zip(plain.columns, others.columns, strict=True)
     columns = [pa.concat_arrays(pair).take(pa.array(order)) for pair in pairs]
 
-    def text(row: int) -> str:
-        at = int(order[row])
-        return plain.text(at) if at < count else others.text(at - count)
+    def whole(rows: Rows) -> pa.Array:
+        at = order[rows]
+        is_plain = at < count
+        texts = pa.concat_arrays([plain.whole(at[is_plain]), others.whole(at[~is_plain] - count)])
+        return texts.take(pa.array(np.argsort(np.argsort(~is_plain, kind="stable"), kind="stable")))
 
-    return TextRows(message[order], index[order], columns, text)
+    return TextRows(message[order], index[order], columns, whole)
 
 
-def count_sentence(found: int, layout: Layout) -> str:
-    return f"the row has {found} columns, {layout.columns} are expected"
+def _count_sentences(found: Rows, layout: Layout) -> pa.Array:
+    what = f" columns, {layout.columns} are expected"
+    return pc.binary_join_element_wise("the row has ", pa.array(found).cast(pa.string()), what, "")
 
 
 def _bytes_of(array: pa.Array) -> npt.NDArray[np.uint8]:
@@ -124,7 +102,7 @@ def _bytes_of(array: pa.Array) -> npt.NDArray[np.uint8]:
 
 def _is_special(lines: _Lines, values: pa.Array, layout: Layout) -> npt.NDArray[np.bool_]:
     """Which lines are not cut together with others: those with a backslash, a byte order mark at the beginning, bytes that are not
-    UTF-8, or a quote that does not begin or end a field."""
+    UTF-8, or a quote that neither begins nor ends a field nor is doubled inside of one."""
     special = np.zeros(len(lines.begin), np.bool_)
     special[lines.of(np.flatnonzero(lines.data == _ESCAPE))] = True
     quotes = np.flatnonzero(lines.data == _QUOTE)
@@ -142,13 +120,17 @@ def _is_special(lines: _Lines, values: pa.Array, layout: Layout) -> npt.NDArray[
 
 
 def _oddly_quoted(lines: _Lines, quotes: Rows, delimiter: int) -> Rows:
-    """The lines, some more than once, in which a quote is not closed, or not the first or the last of a field. `quotes` are all."""
+    """The lines, some more than once, in which a quote is not closed, or neither first nor last of a field nor doubled inside
+    of a quoted one. `quotes` are all."""
     line = lines.of(quotes)
     first = np.searchsorted(quotes, lines.begin)
     opens = (np.arange(len(quotes)) - first[line]) % 2 == 0
     begins = (quotes == lines.begin[line]) | (lines.data[quotes - 1] == delimiter)
     ends = (quotes + 1 == lines.end[line]) | (lines.data[quotes + 1] == delimiter)
     is_last = np.append(line[1:] != line[:-1], True)
+    doubled = np.append(np.diff(quotes) == 1, False) & ~is_last & ~opens
+    ends |= doubled
+    begins[1:] |= doubled[:-1]
     odd: Rows = line[np.where(opens, ~begins | is_last, ~ends)]
     return odd
 
@@ -203,11 +185,12 @@ class _Lines:
     def bytes_of(self, line: int) -> bytes:
         return self.data[self.begin[line] : self.end[line]].tobytes()
 
-    def text(self, line: int) -> str:
-        return self.bytes_of(line).decode()
+    def texts(self, lines: Rows) -> pa.Array:
+        """Those of UTF-8 as strings; numbers of lines rise."""
+        return strings_of(self.data, self.begin[lines], self.end[lines])
 
 
-def _split_plain(lines: _Lines, index: npt.NDArray[np.int32], layout: Layout, bad: list[BadRow]) -> TextRows:
+def _split_plain(lines: _Lines, index: npt.NDArray[np.int32], layout: Layout) -> tuple[TextRows, BadRows]:
     """Rows that are lines of UTF-8 without backslashes, whose quotes stand around whole fields."""
     places = np.flatnonzero(lines.data == ord(layout.delimiter))
     quotes = np.flatnonzero(lines.data == _QUOTE)
@@ -215,20 +198,21 @@ def _split_plain(lines: _Lines, index: npt.NDArray[np.int32], layout: Layout, ba
         before = np.searchsorted(quotes, places) - np.searchsorted(quotes, lines.begin)[np.maximum(lines.of(places), 0)]
         places = places[before % 2 == 0]
     first, count = _delimiters_per_line(lines, places, layout.columns - 1)
-    wrong = count != layout.columns - 1
-    for line in np.flatnonzero(wrong).tolist():
-        sentence = count_sentence(int(count[line]) + 1, layout)
-        bad.append(_bad(int(lines.parent[line]), int(index[line]), RowReason.COLUMN_COUNT, sentence, lines.text(line)))
-    lines, first, index = lines.kept(~wrong), first[~wrong], index[~wrong]
+    wrong, bad = count != layout.columns - 1, NO_BAD_ROWS
+    if wrong.any():
+        at = np.flatnonzero(wrong)
+        reason, sentence = pa.repeat(str(RowReason.COLUMN_COUNT), len(at)), _count_sentences(count[at] + 1, layout)
+        bad = BadRows(lines.parent[at], index[at].astype(np.int64), reason, sentence, clipped(lines.texts(at)))
+        lines, first, index = lines.kept(~wrong), first[~wrong], index[~wrong]
     columns, begin = [], lines.begin
     for column in range(layout.columns):
         end = places[first + column] if column < layout.columns - 1 else lines.end
         if column == layout.blank_before:
             begin = begin + ((lines.data[begin] == ord(" ")) & (begin < end))
-        is_quoted = lines.data[begin] == _QUOTE if len(quotes) else np.zeros(len(begin), np.bool_)
-        columns.append(_strings(lines.data, begin + is_quoted, end - is_quoted, is_quoted))
+        texts = _values(lines.data, begin, end) if len(quotes) else strings_of(lines.data, begin, end)
+        columns.append(_null_where(begin == end, texts))
         begin = end + 1
-    return TextRows(lines.parent, index, columns, lines.text)
+    return TextRows(lines.parent, index, columns, lines.texts), bad
 
 
 def _lines(values: pa.Array) -> _Lines:
@@ -267,20 +251,29 @@ def _delimiters_per_line(lines: _Lines, places: Rows, expected: int) -> tuple[Ro
     return first, np.searchsorted(places, lines.end).astype(np.int64) - first
 
 
-def _strings(data: npt.NDArray[np.uint8], begin: Rows, end: Rows, is_quoted: npt.NDArray[np.bool_]) -> pa.Array:
-    """The strings `data[begin[i]:end[i]]`, null where empty and not quoted; `begin` and `end` rise together without crossing."""
+def strings_of(data: npt.NDArray[np.uint8], begin: Rows, end: Rows) -> pa.Array:
+    """The strings `data[begin[i]:end[i]]`; `begin` and `end` rise together without crossing."""
     count = len(begin)
     if count == 0:
         return pa.nulls(0, pa.string())
     bounds = np.empty(2 * count, np.int32)
     bounds[0::2], bounds[1::2] = begin, end
     pieces = pa.Array.from_buffers(pa.string(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
-    strings = pieces.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
-    empty = (begin == end) & ~is_quoted
+    return pieces.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+
+
+def _values(data: npt.NDArray[np.uint8], begin: Rows, end: Rows) -> pa.Array:
+    """The same of fields some of which stand in quotes; there, and nowhere else, quotes are doubled."""
+    is_quoted = data[begin] == _QUOTE
+    texts = strings_of(data, begin + is_quoted, end - is_quoted)
+    return pc.replace_substring(texts, '""', '"') if is_quoted.any() else texts
+
+
+def _null_where(empty: npt.NDArray[np.bool_], strings: pa.Array) -> pa.Array:
     if not empty.any():
         return strings
     validity = pa.py_buffer(np.packbits(~empty, bitorder="little"))
-    return pa.Array.from_buffers(pa.string(), count, [validity, *strings.buffers()[1:]])
+    return pa.Array.from_buffers(pa.string(), len(strings), [validity, *strings.buffers()[1:]])
 
 
 def numbered(parents: Rows) -> npt.NDArray[np.int32]:
@@ -295,11 +288,12 @@ def numbered(parents: Rows) -> npt.NDArray[np.int32]:
 
 
 def _written_out(
-    lines: _Lines, scanned: dict[int, RowSpan], index: npt.NDArray[np.int32], layout: Layout, bad: list[BadRow]
-) -> TextRows:
-    """The good ones among rows that were read one by one."""
+    lines: _Lines, scanned: dict[int, RowSpan], index: npt.NDArray[np.int32], layout: Layout
+) -> tuple[TextRows, BadRows]:
+    """Rows that were read one by one."""
     rules, data = grammar(layout.delimiter.encode()), lines.data.tobytes()
     good: list[int] = []
+    bad: list[tuple[int, int, str, str, str]] = []
     texts: list[str] = []
     columns: list[list[str | None]] = [[] for _ in range(layout.columns)]
     for line, row in scanned.items():
@@ -307,7 +301,7 @@ def _written_out(
         why = _why_bad(text, row, layout)
         if why is not None:
             shown = text.decode(errors="replace")
-            bad.append(_bad(int(lines.parent[line]), int(index[line]), *why, shown))
+            bad.append((int(lines.parent[line]), int(index[line]), *why, shown))
             continue
         good.append(line)
         texts.append(text.decode())
@@ -316,7 +310,8 @@ def _written_out(
             value = rules.value(written.removeprefix(b" ") if place == layout.blank_before else written)
             columns[place].append(None if value is None else value.decode())
     arrays = [pa.array(column, pa.string()) for column in columns]
-    return TextRows(lines.parent[good], index[good], arrays, texts.__getitem__)
+    every = pa.array(texts, pa.string())
+    return TextRows(lines.parent[good], index[good], arrays, lambda rows: every.take(pa.array(rows))), BadRows.of(bad)
 
 
 def _why_bad(text: bytes, row: RowSpan, layout: Layout) -> tuple[RowReason, str] | None:
@@ -325,9 +320,5 @@ def _why_bad(text: bytes, row: RowSpan, layout: Layout) -> tuple[RowReason, str]
     if row.verdict is not Verdict.CLOSED:
         return RowReason.QUOTE, "a quoted field does not end before the next delimiter"
     if len(row.columns) != layout.columns:
-        return RowReason.COLUMN_COUNT, count_sentence(len(row.columns), layout)
+        return RowReason.COLUMN_COUNT, _count_sentences(np.array([len(row.columns)]), layout)[0].as_py()
     return None
-
-
-def _bad(message: int, index: int, reason: RowReason, sentence: str, text: str) -> BadRow:
-    return BadRow(message, index, reason, sentence, text[:BAD_TEXT_LENGTH_MAX])

@@ -21,15 +21,16 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from hotspare.engine.batch import ARROW_TYPE
-from hotspare.engine.codec.csv_decode import FLAG_WORDS, OPCODE_WORDS, DecodedRows, Words, coded, kept_rows, parsed
-from hotspare.engine.codec.csv_split import BadRow, is_utf8, joined, numbered
+from hotspare.engine.codec.csv_decode import DecodedRows, WrongTexts, kept_rows
+from hotspare.engine.codec.csv_split import is_utf8, joined, numbered, strings_of
 from hotspare.engine.codec.json_plain import EVENT_MEMBER, decode_plainly, meta_names, text_members
 from hotspare.engine.elementwise import Rows, true_rows
-from hotspare.model.events import Flag, Opcode
+from hotspare.engine.refusals import NO_BAD_ROWS, BadRows, clipped
 from hotspare.model.types import FieldType, Schema
 
 _Bytes = npt.NDArray[np.uint8]
 _Bools = npt.NDArray[np.bool_]
+_NO_ROWS: Rows = np.empty(0, np.int64)
 _LIST = "hs:list"
 _BLANKS_MAX = 4
 """How many blanks around a line are looked through; a line with more goes the plain way."""
@@ -54,48 +55,53 @@ class _Refused(Exception):
         self.place = place
 
 
-def decode_json(values: pa.Array, schema: Schema, window: str = "") -> tuple[list[DecodedRows], list[BadRow]]:
-    """Events of an Arrow binary array of messages, and bad rows. `window` is named in what is said of these.
-
-    Order within a result is that of messages and rows.
-    """
+def decode_json(values: pa.Array, schema: Schema) -> tuple[list[DecodedRows], BadRows]:
+    """Events of an Arrow binary array of messages, and bad rows. Order within a result is that of messages and rows."""
     shapes = _shapes(values)
     events: list[DecodedRows] = []
+    bad: list[BadRows] = []
     plain: list[Rows] = [shapes.other]
     for messages, read in ((shapes.lines, _read_lines), (shapes.arrays, _read_arrays)):
-        found, refused = _halving(values, messages, schema, read)
-        events += found
-        plain += refused
-    bad: list[BadRow] = []
+        found, left = _halving(values, messages, schema, read)
+        events += [read.rows for read in found if len(read.rows.message)]
+        bad += [read.bad for read in found]
+        plain += [*left, *(read.plain for read in found)]
     rest = np.sort(np.concatenate(plain))
     if len(rest):
-        rows, bad = decode_plainly(values.take(pa.array(rest)).to_pylist(), rest.tolist(), schema, window)
+        rows, refused = decode_plainly(values.take(pa.array(rest)).to_pylist(), rest.tolist(), schema)
         events += [] if rows is None else [rows]
-    return events, bad
+        bad.append(refused)
+    return events, BadRows.joined(bad)
 
 
-_Reader = Callable[[pa.Array, Rows, Schema], tuple[DecodedRows, Rows]]
-"""From the messages chosen, and their numbers: events, and numbers of messages that have to be decoded plainly. Or `_Refused`."""
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Of some messages: events, bad rows, and the numbers of messages that have to be decoded plainly, with all of their rows."""
+
+    rows: DecodedRows
+    bad: BadRows
+    plain: Rows
 
 
-def _halving(values: pa.Array, messages: Rows, schema: Schema, read: _Reader) -> tuple[list[DecodedRows], list[Rows]]:
-    events: list[DecodedRows] = []
+_Reader = Callable[[pa.Array, Rows, Schema], _Read]
+"""Reads the messages chosen, the numbers of which are given. Raises `_Refused`."""
+
+
+def _halving(values: pa.Array, messages: Rows, schema: Schema, read: _Reader) -> tuple[list[_Read], list[Rows]]:
+    """What could be read, and the messages that could not."""
+    found: list[_Read] = []
     refused: list[Rows] = []
     waiting = [messages[at : at + _CALL_MESSAGES_MAX] for at in range(0, len(messages), _CALL_MESSAGES_MAX)]
     while waiting:
         chosen = waiting.pop()
         try:
-            rows, special = read(_chosen(values, chosen), chosen, schema)
+            found.append(read(_chosen(values, chosen), chosen, schema))
         except _Refused as error:
             if len(chosen) == 1:
                 refused.append(chosen)
             else:
                 waiting += _split(chosen, error.place)
-            continue
-        refused.append(special)
-        if len(rows.message):
-            events.append(rows)
-    return events, refused
+    return found, refused
 
 
 def _chosen(values: pa.Array, rows: Rows) -> pa.Array:
@@ -129,6 +135,10 @@ class _Text:
     line_begin: Rows
     line_end: Rows
     line_parent: Rows
+
+    def texts(self, lines: Rows) -> pa.Array:
+        """Lines, rising, as strings."""
+        return strings_of(self.data, self.line_begin[lines], self.line_end[lines])
 
 
 def _text(values: pa.Array) -> _Text:
@@ -207,7 +217,7 @@ def _occurs(word: bytes, data: _Bytes) -> bool:
     return len(places) > 0
 
 
-def _read_lines(values: pa.Array, messages: Rows, schema: Schema) -> tuple[DecodedRows, Rows]:
+def _read_lines(values: pa.Array, messages: Rows, schema: Schema) -> _Read:
     raw = joined(values).to_pybytes()
     is_one_each = np.count_nonzero(np.frombuffer(raw, np.uint8) == ord("\n")) == len(values)
     parents = np.arange(len(values), dtype=np.int64) if is_one_each else _text(values).line_parent
@@ -216,10 +226,16 @@ def _read_lines(values: pa.Array, messages: Rows, schema: Schema) -> tuple[Decod
     if table.num_rows != len(parents):
         raise _Refused
     columns = {name: table.column(name).combine_chunks() for name in table.schema.names}
-    return _rows(columns, parents, messages, schema, wanted)
+    rows, wrong, odd = _rows(columns, parents, messages, schema, wanted)
+    if not len(odd) and not wrong.refused.any():
+        return _Read(rows, NO_BAD_ROWS, messages[:0])
+    is_plain = np.isin(parents, parents[odd])
+    at = np.flatnonzero(wrong.refused & ~is_plain)
+    bad = BadRows(rows.message[at], rows.index[at].astype(np.int64), *wrong.told(at), clipped(_text(values).texts(at)))
+    return _Read(kept_rows(rows, ~wrong.refused & ~is_plain), bad, np.unique(rows.message[is_plain]))
 
 
-def _read_arrays(values: pa.Array, messages: Rows, schema: Schema) -> tuple[DecodedRows, Rows]:
+def _read_arrays(values: pa.Array, messages: Rows, schema: Schema) -> _Read:
     wanted = _wanted(schema, values)
     member = b'{"' + _LIST.encode() + b'":'
     texts = pc.binary_join_element_wise(pa.scalar(member), values, pa.scalar(b"}"), pa.scalar(b""))
@@ -233,7 +249,9 @@ def _read_arrays(values: pa.Array, messages: Rows, schema: Schema) -> tuple[Deco
         raise _Refused
     parents = np.repeat(np.arange(len(values), dtype=np.int64), pc.list_value_length(lists).to_numpy())
     columns = {field.name: events.field(number) for number, field in enumerate(wanted.arrow)}
-    return _rows(columns, parents, messages, schema, wanted)
+    rows, wrong, odd = _rows(columns, parents, messages, schema, wanted)
+    is_plain = np.isin(parents, parents[np.union1d(odd, np.flatnonzero(wrong.refused))])
+    return _Read(kept_rows(rows, ~is_plain) if is_plain.any() else rows, NO_BAD_ROWS, np.unique(rows.message[is_plain]))
 
 
 def _parsed(raw: bytes, schema: pa.Schema, parents: Rows | None) -> pa.Table:
@@ -280,36 +298,26 @@ def _wanted(schema: Schema, values: pa.Array) -> _Wanted:
 
 def _rows(
     columns: Mapping[str, pa.Array], parents: Rows, messages: Rows, schema: Schema, wanted: _Wanted
-) -> tuple[DecodedRows, Rows]:
-    """Events out of columns of raw values; `parents` says of which of `messages`. Messages with any that is bad are left out."""
-    special: list[Rows] = []
+) -> tuple[DecodedRows, WrongTexts, Rows]:
+    """Events out of columns of raw values, `parents` says of which of `messages`; those that are none; and rows that the plain
+    decoder has to look at."""
+    odd: list[Rows] = []
     if EVENT_MEMBER in columns and EVENT_MEMBER not in schema.index:
-        special.append(true_rows(columns[EVENT_MEMBER].is_valid()))
-    opcode_name, flags_name = meta_names(schema)
-    opcode, unknown = _coded(columns[opcode_name], OPCODE_WORDS, Opcode.INSERT)
-    special.append(unknown)
-    flags, unknown = _coded(columns[flags_name], FLAG_WORDS, Flag.NORMAL)
-    special.append(unknown)
+        odd.append(true_rows(columns[EVENT_MEMBER].is_valid()))
+    wrong = WrongTexts(len(parents))
+    opcode, flags = (columns[name] for name in meta_names(schema))
+    opcodes, all_flags = wrong.opcodes(_otherwise(opcode, "i")), wrong.flags(_otherwise(flags, "n"))
     values: list[pa.Array] = []
     for field in schema.fields:
         column = columns[field.name]
         if field.name in wanted.as_text:
-            column, wrong = parsed(column, field.type)
-            special.append(wrong)
+            column = wrong.values(column, field)
         elif field.type is FieldType.MONEY:
-            special.append(true_rows(pc.greater_equal(pc.abs(column), _MONEY_LIMIT)))
+            odd.append(true_rows(pc.greater_equal(pc.abs(column), _MONEY_LIMIT)))
         values.append(column.cast(ARROW_TYPE[field.type]))
-    rows = DecodedRows(messages[parents], numbered(parents), opcode, flags, values)
-    odd = np.unique(parents[np.concatenate(special)])
-    return (kept_rows(rows, ~np.isin(parents, odd)) if len(odd) else rows), messages[odd]
+    rows = DecodedRows(messages[parents], numbered(parents), opcodes, all_flags, values)
+    return rows, wrong, np.concatenate([_NO_ROWS, *odd])
 
 
-def _coded(column: pa.Array, words: Words, otherwise: int) -> tuple[npt.NDArray[np.uint8], Rows]:
-    if column.null_count == len(column):
-        return np.full(len(column), otherwise, np.uint8), np.empty(0, np.int64)
-    numbers, unknown = coded(column, words)
-    if not column.null_count:
-        return numbers, unknown
-    absent = column.is_null().to_numpy(zero_copy_only=False)
-    numbers = np.where(absent, np.uint8(otherwise), numbers)
-    return numbers, unknown[~absent[unknown]]
+def _otherwise(column: pa.Array, word: str) -> pa.Array:
+    return column.fill_null(word) if column.null_count else column

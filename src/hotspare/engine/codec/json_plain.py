@@ -13,14 +13,14 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.codec.csv_decode import FLAG_WORDS, OPCODE_WORDS, SHOWN_LENGTH_MAX, DecodedRows, coded, parsed
-from hotspare.engine.codec.csv_split import BAD_TEXT_LENGTH_MAX, BadRow, RowReason
-from hotspare.engine.elementwise import Rows
+from hotspare.engine.bad_reasons import RowReason
+from hotspare.engine.codec.csv_decode import DecodedRows, WrongTexts, kept_rows
+from hotspare.engine.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, BadRows, clipped
 from hotspare.model.types import FieldType, Schema
 
 EVENT_MEMBER = "event"
@@ -55,30 +55,32 @@ def meta_names(schema: Schema) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class _Items:
-    """Objects found, with the message and index of each; what of a message is none is bad."""
+    """Objects found, with the message, the index and the text of each."""
 
     message: list[int]
     index: list[int]
     members: list[_Members]
-    bad: list[BadRow]
+    text: list[str | None]
 
 
-def decode_plainly(
-    values: Sequence[bytes | None], messages: Sequence[int], schema: Schema, window: str
-) -> tuple[DecodedRows | None, list[BadRow]]:
+def decode_plainly(values: Sequence[bytes | None], messages: Sequence[int], schema: Schema) -> tuple[DecodedRows | None, BadRows]:
     """Events of messages whose numbers are given, and what cannot be read, each with its index in the message."""
     found = _Items([], [], [], [])
+    bad: list[tuple[int, int, str, str, str]] = []
     for value, message in zip(values, messages, strict=True):
         for index, item in enumerate(_items(value or b"")):
-            if isinstance(item, _Members):
-                found.message.append(message)
-                found.index.append(index)
-                found.members.append(item)
-            else:
-                sentence = f"window {window}, row {index}: {item.sentence}"
-                found.bad.append(BadRow(message, index, item.reason, sentence, item.text[:BAD_TEXT_LENGTH_MAX]))
-    rows = _typed(found, schema, window) if found.members else None
-    return rows, found.bad
+            if isinstance(item, _NoObject):
+                bad.append((message, index, item.reason, item.sentence, item.text[:BAD_TEXT_LENGTH_MAX]))
+                continue
+            members, text = item
+            found.message.append(message)
+            found.index.append(index)
+            found.members.append(members)
+            found.text.append(text)
+    if not found.members:
+        return None, BadRows.of(bad)
+    rows, refused = _typed(found, schema)
+    return rows, BadRows.joined([BadRows.of(bad), refused])
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,11 @@ class _NoObject:
     text: str
 
 
-def _items(value: bytes) -> Iterator[_Members | _NoObject]:
+_Object: TypeAlias = tuple[_Members, str | None]
+"""An object and its text, None where it stands among others."""
+
+
+def _items(value: bytes) -> Iterator[_Object | _NoObject]:
     """What a message holds, in order."""
     try:
         text = value.decode().removeprefix("\ufeff").strip(_BLANK)
@@ -108,27 +114,27 @@ def _items(value: bytes) -> Iterator[_Members | _NoObject]:
         yield from _documents(text)
 
 
-def _array(text: str) -> Iterator[_Members | _NoObject]:
+def _array(text: str) -> Iterator[_Object | _NoObject]:
     documents = _parsed_documents(text)
     if isinstance(documents, _NoObject):
         yield documents
     elif len(documents) != 1:
         yield _NoObject(RowReason.FORMAT, "more follows after an array", text)
     else:
-        yield from (_object(item, text) for item in documents[0])
+        for item in documents[0][0]:
+            yield (item, None) if isinstance(item, _Members) else _no_object(item, text)
 
 
-def _documents(text: str) -> Iterator[_Members | _NoObject]:
+def _documents(text: str) -> Iterator[_Object | _NoObject]:
     documents = _parsed_documents(text)
     if isinstance(documents, _NoObject):
         yield documents
-    else:
-        yield from (_object(item, text) for item in documents)
+        return
+    for item, begin, end in documents:
+        yield (item, text[begin:end]) if isinstance(item, _Members) else _no_object(item, text)
 
 
-def _object(item: Any, text: str) -> _Members | _NoObject:
-    if isinstance(item, _Members):
-        return item
+def _no_object(item: Any, text: str) -> _NoObject:
     return _NoObject(RowReason.FORMAT, f"{_kind(item)} stands where an object is expected", text)
 
 
@@ -141,16 +147,17 @@ def text_members(value: bytes) -> frozenset[str]:
     return frozenset(name for name, member in item if type(member) is str)
 
 
-def _parsed_documents(text: str) -> list[Any] | _NoObject:
-    """All documents of a text, or why it is no JSON."""
+def _parsed_documents(text: str) -> list[tuple[Any, int, int]] | _NoObject:
+    """All documents of a text, where each begins and ends; or why it is no JSON."""
     if _is_deep(text):
         return _NoObject(RowReason.FORMAT, f"the text is nested deeper than {DEPTH_MAX}", text)
     documents = []
     at = 0
     try:
         while at < len(text):
-            document, at = _DECODER.raw_decode(text, at)
-            documents.append(document)
+            document, end = _DECODER.raw_decode(text, at)
+            documents.append((document, at, end))
+            at = end
             gap = _GAP.match(text, at)
             at = gap.end() if gap is not None else at
     except ValueError as error:
@@ -221,7 +228,7 @@ def _is_unicode(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
-def _typed(found: _Items, schema: Schema, window: str) -> DecodedRows | None:
+def _typed(found: _Items, schema: Schema) -> tuple[DecodedRows | None, BadRows]:
     count = len(found.members)
     columns = _Columns(count, schema)
     for row, members in enumerate(found.members):
@@ -229,18 +236,19 @@ def _typed(found: _Items, schema: Schema, window: str) -> DecodedRows | None:
         if isinstance(nested, str):
             columns.refused[row] = (RowReason.FORMAT, nested)
         columns.put(row, nested if isinstance(nested, _Members) else members)
+    wrong = WrongTexts(count)
+    wrong.begin(columns.refused)
     arrays = [pa.array(texts, pa.string()) for texts in columns.texts]
-    opcode, flags, values = typed_columns(arrays, schema, lambda row, reason, said: columns.refused.setdefault(row, (reason, said)))
-    for row, (reason, said) in columns.refused.items():
-        text = _shown(found.members[row])
-        sentence = f"window {window}, row {found.index[row]}: {said}"
-        found.bad.append(BadRow(found.message[row], found.index[row], reason, sentence, text))
-    kept = np.array([row for row in range(count) if row not in columns.refused], np.int64)
-    if not len(kept):
-        return None
-    message, index = np.array(found.message, np.int64)[kept], np.array(found.index, np.int32)[kept]
-    chosen = values if len(kept) == count else [value.take(pa.array(kept)) for value in values]
-    return DecodedRows(message, index, opcode[kept], flags[kept], chosen)
+    opcode, flags = wrong.opcodes(arrays[0].fill_null("i")), wrong.flags(arrays[1].fill_null("n"))
+    values = [wrong.values(column, field) for field, column in zip(schema.fields, arrays[2:], strict=True)]
+    message, index = np.array(found.message, np.int64), np.array(found.index, np.int32)
+    rows = DecodedRows(message, index, opcode, flags, values)
+    at = np.flatnonzero(wrong.refused)
+    if not len(at):
+        return rows, NO_BAD_ROWS
+    texts = [_shown(found.members[row], found.text[row]) for row in at.tolist()]
+    bad = BadRows(message[at], index[at].astype(np.int64), *wrong.told(at), clipped(pa.array(texts, pa.string())))
+    return (kept_rows(rows, ~wrong.refused) if len(at) < count else None), bad
 
 
 def _event_members(members: _Members, schema: Schema) -> _Members | str:
@@ -256,28 +264,10 @@ def _event_members(members: _Members, schema: Schema) -> _Members | str:
     return _Members([*beside, *events[0]])
 
 
-def typed_columns(arrays: Sequence[pa.Array], schema: Schema, refuse: Any) -> tuple[Any, Any, list[pa.Array]]:
-    """Opcodes, flags and values from columns of text: opcode, flags, then the fields. `refuse(row, reason, sentence)` is told."""
-
-    def tell(where: Rows, reason: RowReason, what: str, column: pa.Array) -> None:
-        for row in where.tolist():
-            refuse(row, reason, what.format(repr(column[row].as_py()[:SHOWN_LENGTH_MAX])))
-
-    opcode, unknown = coded(arrays[0].fill_null("i"), OPCODE_WORDS)
-    tell(unknown, RowReason.OPCODE, "{} is no opcode (i, u, p, d, sd)", arrays[0])
-    flags, unknown = coded(arrays[1].fill_null("n"), FLAG_WORDS)
-    tell(unknown, RowReason.FLAG, "{} is no flag (n, p, r)", arrays[1])
-    values = []
-    for field, column in zip(schema.fields, arrays[2:], strict=True):
-        value, wrong = parsed(column, field.type)
-        tell(wrong, RowReason.FIELD_TYPE, f"{{}} is no {field.type.value} for field {field.name}", column)
-        values.append(value)
-    return opcode, flags, values
-
-
-def _shown(members: _Members) -> str:
-    """A bad object, written again."""
-    return json.dumps(_plain(members), ensure_ascii=False)[:BAD_TEXT_LENGTH_MAX].encode(errors="replace").decode()
+def _shown(members: _Members, text: str | None) -> str:
+    """A bad object as it is written; one of an array is written again."""
+    shown = json.dumps(_plain(members), ensure_ascii=False) if text is None else text
+    return shown[:BAD_TEXT_LENGTH_MAX].encode(errors="replace").decode()
 
 
 def _plain(item: Any) -> Any:

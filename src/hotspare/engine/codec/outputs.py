@@ -13,9 +13,9 @@ from hotspare.engine.batch import OUTPUT_COLUMNS, MessageFormat, output_schema
 from hotspare.engine.codec import arrow_block, avro_block
 from hotspare.engine.codec.csv_decode import DecodedRows, decode_rows
 from hotspare.engine.codec.csv_rows import CsvStyle, rows_to_csv
-from hotspare.engine.codec.csv_split import BadRow
 from hotspare.engine.codec.json_decode import decode_json
 from hotspare.engine.codec.json_rows import rows_to_json
+from hotspare.engine.refusals import BadRows
 from hotspare.errors import BusError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 
@@ -55,17 +55,17 @@ def decode_outputs(value: bytes, format_: MessageFormat, schema: Schema, first_s
     elif format_ is MessageFormat.JSON:
         parts, bad = decode_json(values, schema)
     else:
-        rows, bad = avro_block.decode_events(value, 0, schema, "")
+        rows, bad = avro_block.decode_events(value, 0, schema)
         parts = [] if rows is None else [rows]
-    if bad:
+    if len(bad):
         raise _no_outputs(format_, bad)
     return _batch(parts[0], schema, first_sequence) if parts else pa.RecordBatch.from_pylist([], schema=output_schema(schema))
 
 
-def _no_outputs(format_: MessageFormat, bad: list[BadRow]) -> BusError:
+def _no_outputs(format_: MessageFormat, bad: BadRows) -> BusError:
     return BusError(
         f"a message holds no outputs in {format_.name.lower()} of this window",
-        detail=bad[0].sentence,
+        detail=f"row {bad.index[0]}: {bad.sentence[0].as_py()}",
         hint="name the project that runs under this prefix",
     )
 
