@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
@@ -13,10 +14,13 @@ from hotspare.adapters.csv_file import Growth
 from hotspare.adapters.file_publisher import PublishOptions
 from hotspare.adapters.file_subscriber import Opening, SubscribeOptions
 from hotspare.adapters.output_file import Rotation
-from hotspare.errors import UsageError
-from hotspare.model.project import Connector
+from hotspare.adapters.output_rows import FileStyle, HeaderLine
+from hotspare.errors import Mistake, UsageError
+from hotspare.model.connectors import PROPERTY_VALUES
+from hotspare.model.project import Connector, ConnectorDirection
 from hotspare.model.types import Schema
 
+FILE_KIND = "fs"
 HOME_PROPERTY = "ESP_PROJECT_HOME"
 OUTPUT_PROPERTY = "ESP_PROJECT_OUTPUT"
 _TEST_FOLDER = "test_files"
@@ -83,9 +87,33 @@ def subscribe_options(connector: Connector) -> SubscribeOptions:
     )
 
 
-def header_property(connector: Connector) -> str:
-    """`false`, `true` or `full`."""
-    return _choice(connector, "header", {**dict.fromkeys(_FALSE, "false"), **dict.fromkeys(_TRUE, "true"), "full": "full"})
+def file_style(connector: Connector) -> FileStyle:
+    """How a subscribing fs connector writes its file. UsageError for a value that cannot be used."""
+    titles = {**dict.fromkeys(_FALSE, HeaderLine.NONE), **dict.fromkeys(_TRUE, HeaderLine.NAMES), "full": HeaderLine.FULL}
+    return FileStyle(header=_choice(connector, "header", titles), date_format=connector.get("dateformat"))
+
+
+def connector_mistakes(connector: Connector, schema: Schema) -> tuple[Mistake, ...]:
+    """Every value of a file connector that its adapter would refuse at its start, so that a project says so when it is loaded.
+
+    What holds a reference to a project property that is not set is passed over, and so are formats, which the model checks itself.
+    """
+    if connector.kind != FILE_KIND:
+        return ()
+    found = []
+    for name, value in connector.properties:
+        if name in PROPERTY_VALUES or "@" in value:
+            continue
+        alone = dataclasses.replace(connector, properties=((name, value),))
+        try:
+            if connector.direction is ConnectorDirection.PUBLISH:
+                publish_options(alone, schema)
+            else:
+                subscribe_options(alone)
+                file_style(alone)
+        except UsageError as error:
+            found.append(Mistake(connector.place, error.message, error.hint))
+    return tuple(found)
 
 
 def _check_type(connector: Connector) -> None:

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from hotspare.adapters.connector_options import connector_file, header_property, publish_options, subscribe_options
+from hotspare.adapters.connector_options import FILE_KIND, connector_file, file_style, publish_options, subscribe_options
 from hotspare.adapters.file_publisher import publish_file
 from hotspare.adapters.file_subscriber import SubscribeReport, subscribe_file
-from hotspare.adapters.output_rows import FileStyle, HeaderLine, OutputRows
+from hotspare.adapters.output_rows import OutputRows
 from hotspare.adapters.turn import Turn
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.naming import inbound_topic, outbound_topic
@@ -28,7 +28,6 @@ from hotspare.model.project import Connector, ConnectorDirection, WindowId
 from hotspare.model.resolve import Resolved
 from hotspare.telemetry.log import Log, LogEvent
 
-FILE_KIND = "fs"
 _RETRY_S = 0.5
 _STOP_TIMEOUT_S = 10.0
 
@@ -162,14 +161,13 @@ class ConnectorSet:
 
     def _subscribe(self, window: WindowId, connector: Connector, stop: threading.Event) -> None:
         topic = outbound_topic(self._prefix, self._resolved.project.name, window.query, window.window)
-        style = FileStyle(header=HeaderLine(header_property(connector)), date_format=connector.get("dateformat"))
         log = self._log.bind(connector=f"{window}/{connector.name}")
         report = SubscribeReport(
             broken=lambda place: log.event(LogEvent.SEQUENCE_BROKEN, str(place), topic=topic),
             incomplete=lambda first: log.event(LogEvent.OUTPUT_NOT_FROM_BEGINNING, topic=topic, first_sequence=first),
             troubled=lambda error: _waits(log, error),
         )
-        rows = OutputRows(style, self._resolved.schema(window))
+        rows = OutputRows(file_style(connector), self._resolved.schema(window))
         subscribe_file(self._bus, topic, connector_file(connector, self._home), rows, subscribe_options(connector), stop, report)
 
     def _worked(self, task: _Task, run: _Run, before: threading.Thread | None) -> None:

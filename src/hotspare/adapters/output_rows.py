@@ -16,7 +16,7 @@ from hotspare.engine.batch import FORMAT_OF_HEADER, OUTPUT_COLUMNS, MessageForma
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.codec.csv_rows import CsvStyle, rows_to_csv
 from hotspare.engine.codec.outputs import decode_outputs
-from hotspare.errors import BusError
+from hotspare.errors import BusError, UsageError
 from hotspare.model.types import Field, FieldType, Schema
 
 BAD_COLUMNS: tuple[str, ...] = ("reason", "window", "position", "message", "text")
@@ -24,6 +24,9 @@ BAD_COLUMNS: tuple[str, ...] = ("reason", "window", "position", "message", "text
 _BAD_FIELDS = ("reason", "message", "text", "window")
 _BAD_SCHEMA = output_schema(Schema(tuple(Field(name, FieldType.STRING) for name in _BAD_FIELDS)))
 """That of the engine's stream of bad events (`engine.plan.BAD_SCHEMA`, whose import would load compiled kernels)."""
+_CALENDAR_S = (-62_135_596_800, 253_402_300_800)
+"""The years 1 to 9999 in seconds since 1970, the end not included. Outside of them texts may be wrong."""
+_PER_SECOND = {"s": 1, "us": 1_000_000}
 _POSITION = ("hs:topic", "hs:partition", "hs:offset", "hs:index")
 
 
@@ -39,11 +42,21 @@ class HeaderLine(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FileStyle:
-    """`columns` chooses how doubles are written; `date_format` (strftime) how dates and stamps are, "" for numbers."""
+    """`columns` chooses how doubles are written; `date_format` (strftime) how dates and stamps are, "" for numbers.
+
+    UsageError for a `date_format` that cannot be used.
+    """
 
     header: HeaderLine = HeaderLine.NONE
     columns: CsvStyle = CsvStyle.FILE
     date_format: str = ""
+
+    def __post_init__(self) -> None:
+        try:
+            pc.strftime(pa.scalar(0, pa.timestamp("us")), self.date_format)
+        except pa.ArrowInvalid as error:
+            hint = "use the directives of strftime; all times are in UTC and have no zone to write"
+            raise UsageError(f"dateformat {self.date_format!r} cannot be used", detail=str(error), hint=hint) from None
 
     @property
     def name(self) -> str:
@@ -125,12 +138,17 @@ def _brief(schema: pa.Schema) -> str:
 
 
 def _dated(rows: pa.RecordBatch, date_format: str) -> pa.RecordBatch:
-    """Dates and stamps as text where a format is given."""
+    """Dates and stamps as text where a format is given; outside of the years 1 to 9999 as numbers."""
     if not date_format:
         return rows
     for index, field in enumerate(rows.schema):
         if pa.types.is_timestamp(field.type):
-            rows = rows.set_column(index, pa.field(field.name, pa.string()), pc.strftime(rows.column(index), date_format))
+            times = rows.column(index)
+            numbers = times.cast(pa.int64())
+            first, end = (second * _PER_SECOND[field.type.unit] for second in _CALENDAR_S)
+            has_year = pc.and_(pc.greater_equal(numbers, first), pc.less(numbers, end))
+            texts = pc.if_else(has_year, pc.strftime(times, date_format), numbers.cast(pa.string()))
+            rows = rows.set_column(index, pa.field(field.name, pa.string()), texts)
     return rows
 
 

@@ -56,9 +56,7 @@ def _publish(line: AdapterLine, chosen: Transport, project: Path | None) -> None
 
 
 def _subscribe(line: AdapterLine, chosen: Transport, project: Path | None) -> None:
-    from hotspare.adapters.connector_options import header_property, subscribe_options
-    from hotspare.adapters.output_rows import FileStyle, HeaderLine
+    from hotspare.adapters.connector_options import file_style, subscribe_options
 
-    style = FileStyle(header=HeaderLine(header_property(line.connector)), date_format=line.connector.get("dateformat"))
     stream = subscribe.Stream(prefix_of(line.url, ""), line.url, project=project)
-    subscribe.subscribe_rows(chosen, stream, line.file, style, subscribe_options(line.connector))
+    subscribe.subscribe_rows(chosen, stream, line.file, file_style(line.connector), subscribe_options(line.connector))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 
-from hotspare.adapters.connector_options import home_properties
+from hotspare.adapters.connector_options import connector_mistakes, home_properties
 from hotspare.adapters.metadata import read_metadata
 from hotspare.bus.contract import Bus
 from hotspare.cli.values import properties, window_path
@@ -22,7 +22,7 @@ def loaded_project(file: Path, texts: Sequence[str] | None, home: Path | None = 
     """The project with `--set` texts; @ESP_PROJECT_HOME@ is `home`, by default the folder of the file. `name` chooses one of
     several."""
     given = {**home_properties(file, home), **properties(texts or ())}
-    return load_project(file, given, name=name, expressions=expression_mistakes)
+    return load_project(file, given, name=name, expressions=expression_mistakes, connectors=connector_mistakes)
 
 
 class Side(Enum):

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hotspare.adapters.canonical import RowForm
-from hotspare.adapters.connector_options import connector_file, publish_options
-from hotspare.adapters.connectors import FILE_KIND
+from hotspare.adapters.connector_options import FILE_KIND, connector_file, publish_options
 from hotspare.adapters.csv_file import Growth
 from hotspare.adapters.file_publisher import PublishOptions
 from hotspare.adapters.output_rows import OutputRows

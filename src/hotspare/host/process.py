@@ -20,7 +20,7 @@ from typing import NoReturn
 import pyarrow as pa
 
 import hotspare
-from hotspare.adapters.connector_options import home_properties
+from hotspare.adapters.connector_options import connector_mistakes, home_properties
 from hotspare.adapters.connectors import ConnectorSet
 from hotspare.adapters.metadata import describe, publish_metadata
 from hotspare.bus.naming import bad_topic, checked_prefix, group_name, inbound_topic, outbound_topic
@@ -97,7 +97,12 @@ def run_engine(options: EngineOptions) -> int:
     home = home_properties(options.project, options.home)
     given = {**home, **options.properties}
     loaded = load_project(
-        options.project, given, name=options.project_name, bindings=options.bindings, expressions=expression_mistakes
+        options.project,
+        given,
+        name=options.project_name,
+        bindings=options.bindings,
+        expressions=expression_mistakes,
+        connectors=connector_mistakes,
     )
     for warning in loaded.warnings:
         log.event(LogEvent.PROJECT_WARNING, str(warning))

@@ -62,7 +62,7 @@ def analyse(project: Project, unreadable: frozenset[WindowId] = frozenset()) -> 
         analysis.found.add(
             project.place,
             f"project {project.name} publishes nothing",
-            'publish a window, connect a subscriber, or include source windows without edges: include-singletons="true"',
+            "publish a window, connect a subscriber, or include source windows without edges (singletons, or include-singletons)",
         )
     return analysis
 

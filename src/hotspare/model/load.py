@@ -16,7 +16,7 @@ from hotspare.model.connector_rules import rebind
 from hotspare.model.frontends.values import TEXT_BYTES_MAX, Reading
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean, one_of
-from hotspare.model.project import Project, Window, WindowId
+from hotspare.model.project import Connector, Project, Window, WindowId
 from hotspare.model.resolve import Resolved, resolved_from
 from hotspare.model.types import Schema
 
@@ -36,6 +36,8 @@ _XML_ENCODING = re.compile(rb"""\s*<\?xml[^>]*\sencoding\s*=\s*["']([A-Za-z0-9._
 Bindings: TypeAlias = Mapping[str, Mapping[str, str]]
 ExpressionCheck: TypeAlias = Callable[[WindowId, Window, Schema], Sequence[Mistake]]
 """Every mistake in the expressions of a window, given the schema of its input. Who reads expressions gives it (see `engine`)."""
+ConnectorCheck: TypeAlias = Callable[[Connector, Schema], Sequence[Mistake]]
+"""Every mistake in the values of a connector, given its window's schema. Who runs connectors gives it (see `adapters`)."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +56,14 @@ def load_project(
     name: str = "",
     bindings: Bindings | None = None,
     expressions: ExpressionCheck | None = None,
+    connectors: ConnectorCheck | None = None,
 ) -> LoadedProject:
     """Load a YAML or ESP XML file, told apart by suffix, else by content.
 
     `properties` override those of the project and give the reserved ones (SPEC A4). `name` chooses among several projects in one
     file (A3). `bindings` override properties of connectors before they are checked, see `connector_rules.rebind`. `expressions`
-    finds the mistakes of expressions in the same pass. UsageError if the file cannot be read or a binding names no connector,
-    ProjectError with every mistake.
+    and `connectors` find the mistakes of expressions and of connectors' values in the same pass. UsageError if the file cannot
+    be read or a binding names no connector, ProjectError with every mistake.
     """
     path = Path(path)
     try:
@@ -72,7 +75,7 @@ def load_project(
         raise UsageError(f"project file {path} is larger than {TEXT_BYTES_MAX >> 20} MiB")
     text = _decoded(data, str(path))
     form = _SUFFIXES.get(path.suffix.lower()) or _form(text)
-    return _checked(text, str(path), form, properties or {}, name, bindings or {}, expressions)
+    return _checked(text, str(path), form, properties or {}, name, bindings or {}, expressions, connectors)
 
 
 def load_text(
@@ -83,9 +86,10 @@ def load_text(
     name: str = "",
     bindings: Bindings | None = None,
     expressions: ExpressionCheck | None = None,
+    connectors: ConnectorCheck | None = None,
 ) -> LoadedProject:
     """Like `load_project`, for a text; `file` is what places call it."""
-    return _checked(text, file, _form(text), properties or {}, name, bindings or {}, expressions)
+    return _checked(text, file, _form(text), properties or {}, name, bindings or {}, expressions, connectors)
 
 
 def _form(text: str) -> Form:
@@ -103,7 +107,7 @@ def _decoded(data: bytes, file: str) -> str:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        mistake = Mistake(Place(file, line), f"the text is not {encoding}", "save the file as UTF-8")
+        mistake = Mistake(Place(file, line), f"the text is not {encoding.removesuffix('-sig')}", "save the file as UTF-8")
         raise ProjectError(file, [mistake]) from None
 
 
@@ -115,6 +119,7 @@ def _checked(
     name: str,
     bindings: Bindings,
     expressions: ExpressionCheck | None,
+    connectors: ConnectorCheck | None,
 ) -> LoadedProject:
     reading = _read(text, file, form, properties, name)
     project, unreadable = _chosen(reading, file, name)
@@ -127,20 +132,31 @@ def _checked(
             found.add(mistake.place, mistake.message, mistake.hint)
         for warning in part.warnings:
             found.warn(warning.place, warning.message, warning.hint)
-    for mistake in _in_expressions(analysis, expressions) if expressions is not None else ():
+    for mistake in (*_in_expressions(analysis, expressions), *_in_connectors(analysis, connectors)):
         found.add(mistake.place, mistake.message, mistake.hint)
     if found:
         raise ProjectError(project.name or file, found.mistakes)
     return LoadedProject(project, resolved_from(project, analysis), found.warnings)
 
 
-def _in_expressions(analysis: Analysis, check: ExpressionCheck) -> Iterator[Mistake]:
+def _in_expressions(analysis: Analysis, check: ExpressionCheck | None) -> Iterator[Mistake]:
     """Also where other windows are mistaken: whatever has an input whose schema is known."""
+    if check is None:
+        return
     for window_id in analysis.order:
         inputs = analysis.inputs[window_id]
         given = analysis.schemas.get(inputs[0][0]) if len(inputs) == 1 else None
         if given is not None:
             yield from check(window_id, analysis.windows[window_id], given)
+
+
+def _in_connectors(analysis: Analysis, check: ConnectorCheck | None) -> Iterator[Mistake]:
+    """Of every window whose schema is known."""
+    if check is None:
+        return
+    for window_id, schema in analysis.schemas.items():
+        for connector in analysis.windows[window_id].connectors:
+            yield from check(connector, schema)
 
 
 def _read(text: str, file: str, form: Form, properties: Mapping[str, str], name: str) -> Reading:
