@@ -210,9 +210,10 @@ def create_topics(bus: Bus, topics: GroupTopics) -> None:
 def agree_on_semantics(coordination: Coordination, group: str) -> None:
     """The first engine's version of what windows mean is the group's. ProjectChanged where this one has another.
 
-    It is agreed on before the project: a group that has a project alone was begun before versions were told.
+    It is agreed on before the project and looked for after it, as another engine may begin the group meanwhile: a group that has a
+    project alone was begun before versions were told.
     """
-    if coordination.fact(group, _SEMANTICS) is None and coordination.fact(group, _PROJECT) is not None:
+    if coordination.fact(group, _PROJECT) is not None and coordination.fact(group, _SEMANTICS) is None:
         refuse_other_semantics(BEFORE_VERSIONS, f"group {group}")
     stands = coordination.set_fact_once(group, _SEMANTICS, str(SEMANTICS).encode())
     refuse_other_semantics(int(stands) if stands.isdigit() else BEFORE_VERSIONS, f"group {group}")

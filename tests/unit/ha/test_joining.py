@@ -84,6 +84,25 @@ def test_a_group_of_other_semantics_is_refused_with_the_ways_on(tmp_path: Path, 
     again.until_active("e0")
 
 
+def test_two_engines_may_begin_a_group_at_once(tmp_path: Path) -> None:
+    """What one of them agrees on between two looks of the other is no group of an older hotspare (E10)."""
+    script = Script(tmp_path, "e0", "e1")
+    script.start("e0")
+    coordination = script.process("e0").ports.coordination
+    right = coordination.fact
+
+    def fact(group: str, name: str) -> bytes | None:
+        found = right(group, name)
+        if "e1" not in script.world.processes:
+            script.start("e1")
+            script.until_active("e1", "e1")
+        return found
+
+    coordination.fact = fact  # type: ignore[method-assign]
+    script.until(lambda: script.process("e0").state is not None, "e0")
+    assert "e1" in script.world.processes
+
+
 def test_engines_of_a_group_believe_append_times_alike() -> None:
     """Else they would take the same input in another order."""
     coordination = MemoryCoordination().client()
