@@ -85,6 +85,10 @@ class FastCore:
         return sum(map(len, self._waiting.values())) + sum(map(len, self._unsettled.values()))
 
     @property
+    def waiting_bytes(self) -> int:
+        return 8 * self.waiting
+
+    @property
     def last_partition(self) -> tuple[int, int]:
         return min(self._clocks, key=lambda key: (self._clocks[key].time_us, key))
 

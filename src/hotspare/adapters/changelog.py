@@ -17,6 +17,7 @@ from hotspare.model.events import Flag, Opcode
 SNAPSHOT_ROWS_MAX = 10_000_000
 """Limit on the rows of a window's content that a snapshot is folded into."""
 _COMPACT_ROWS = 65_536
+_COMPACT_BYTES = 64 << 20
 _SEQUENCE = "hs:sequence"
 _OPCODE = "hs:opcode"
 _FLAGS = "hs:flags"
@@ -106,7 +107,7 @@ class Content:
     def __init__(self, rows_max: int = SNAPSHOT_ROWS_MAX) -> None:
         self._rows_max = rows_max
         self._batches: list[pa.RecordBatch] = []
-        self._rows_kept = 0
+        self._rows_kept = self._bytes_kept = self._bytes_live = 0
         self._places: dict[tuple[object, ...], list[int]] = {}
         self._live = 0
 
@@ -123,9 +124,11 @@ class Content:
                 self._live += 1
         self._batches.append(batch)
         self._rows_kept += len(batch)
+        self._bytes_kept += batch.nbytes
         if self._live > self._rows_max:
             raise StateError(f"the window holds more than {self._rows_max} rows", hint="subscribe without snapshot")
-        if self._rows_kept > 2 * self._live + _COMPACT_ROWS:
+        is_long = self._rows_kept > 2 * self._live + _COMPACT_ROWS
+        if is_long or self._bytes_kept > 2 * self._bytes_live + _COMPACT_BYTES:
             self._compact()
 
     def _remove(self, row: tuple[object, ...]) -> None:
@@ -142,7 +145,8 @@ class Content:
         renumbered = {old: new for new, old in enumerate(self._order())}
         self._places = {row: [renumbered[place] for place in places] for row, places in self._places.items()}
         self._batches = table.to_batches()
-        self._rows_kept = len(table)
+        self._rows_kept, self._bytes_kept = len(table), table.nbytes
+        self._bytes_live = self._bytes_kept
 
     def _order(self) -> list[int]:
         return sorted(place for places in self._places.values() for place in places)

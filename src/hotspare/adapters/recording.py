@@ -24,6 +24,7 @@ from hotspare.model.types import FieldType, Schema
 TICKS_MAX = 10_000_000
 """Limit on the heartbeats of one replay; more of them mean a wrong time field."""
 _ROWS = 4096
+_BYTES = 16 << 20
 _CANONICAL = RowForm()
 _FIRST_FIELD = 2
 
@@ -121,10 +122,11 @@ class _Batch:
     def __init__(self, topics: int) -> None:
         self._offsets = [0] * topics
         self._columns: list[list[object]] = [[] for _ in range(5)]
+        self._bytes = 0
 
     @property
     def is_full(self) -> bool:
-        return len(self._columns[0]) >= _ROWS
+        return len(self._columns[0]) >= _ROWS or self._bytes >= _BYTES
 
     def add(self, topic: int, time_us: int, value: bytes | None) -> None:
         """`value` None is a tick."""
@@ -132,11 +134,12 @@ class _Batch:
         for column, each in zip(self._columns, row, strict=True):
             column.append(each)
         self._offsets[topic] += 1
+        self._bytes += len(value or b"")
 
     def take(self) -> pa.RecordBatch:
         topic, offset, time_us, tick, value = self._columns
         count = len(topic)
-        self._columns = [[] for _ in range(5)]
+        self._columns, self._bytes = [[] for _ in range(5)], 0
         zeros = [0] * count
         formats = [int(MessageFormat.CSV)] * count
         columns = [topic, zeros, offset, time_us, tick, formats, value]

@@ -18,6 +18,9 @@ Bools = npt.NDArray[np.bool_]
 EXTRA_ROWS_MAX = 1 << 14
 """What one row causes beyond a few rows is put out so many rows at a time: some hundredths of a second's work."""
 
+OUTPUT_BYTES_MAX = 16 << 20
+"""Outputs leave in batches of about so much text at most, or of one row."""
+
 
 @dataclass(slots=True)
 class Chunk:
@@ -41,7 +44,12 @@ class Chunk:
 
     def since(self, row: int) -> Chunk:
         """Rows from `row` on, sharing the arrays."""
-        return Chunk(self.rank[row:], self.opcode[row:], self.flags[row:], self.lanes[row:], self.valid[row:])
+        return self.between(row, len(self))
+
+    def between(self, begin: int, end: int) -> Chunk:
+        """Rows from `begin` to before `end`, sharing the arrays."""
+        rows = slice(begin, end)
+        return Chunk(self.rank[rows], self.opcode[rows], self.flags[rows], self.lanes[rows], self.valid[rows])
 
     def joined(self, other: Chunk) -> Chunk:
         """The rows of both, one after the other."""

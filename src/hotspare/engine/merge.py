@@ -42,6 +42,8 @@ class _Partition:
     pieces: deque[_Piece] = field(default_factory=deque)
     unsettled: deque[pa.RecordBatch] = field(default_factory=deque)
     waiting: int = 0
+    waiting_bytes: int = 0
+    """Of the rows that wait; whole batches that only a part of is left of take more."""
     event_time_us: int = NO_TIME
     """What is believed of the newest event whose time is settled."""
 
@@ -50,6 +52,7 @@ class _Partition:
         times, clocks = self.clock.take(rows.column("time_us").to_numpy(), ticks)
         self.unsettled.append(rows)
         self.waiting += rows.num_rows
+        self.waiting_bytes += rows.nbytes
         at = 0
         while at < len(times):
             rows = self.unsettled.popleft()
@@ -60,6 +63,11 @@ class _Partition:
             if count < rows.num_rows:
                 self.unsettled.appendleft(rows.slice(count))
             at += count
+
+    def note_gone(self, piece: _Piece) -> None:
+        """Rows that waited go on."""
+        self.waiting -= len(piece.times)
+        self.waiting_bytes = max(0, self.waiting_bytes - piece.rows.nbytes) if self.waiting else 0
 
     def _note_events(self, piece: _Piece) -> None:
         events = np.flatnonzero(piece.rows.column("kind").to_numpy() != RowKind.TICK)
@@ -86,6 +94,11 @@ class Merge:
     def waiting(self) -> int:
         """Rows that wait for another partition, or for what follows them in their own."""
         return sum(each.waiting for each in self._partitions.values())
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Of memory that they take."""
+        return sum(each.waiting_bytes for each in self._partitions.values())
 
     @property
     def last(self) -> PartitionKey:
@@ -163,7 +176,7 @@ class Merge:
                 break
             ready.append(piece.slice(0, count))
             self.clocks[key] = int(piece.clocks[count - 1])
-            partition.waiting -= count
+            partition.note_gone(ready[-1])
             if count < size:
                 partition.pieces[0] = piece.slice(count, size)
                 break

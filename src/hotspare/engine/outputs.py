@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.engine.batch import output_schema
-from hotspare.engine.chunk import Chunk
+from hotspare.engine.chunk import OUTPUT_BYTES_MAX, Chunk
 from hotspare.engine.kernels.outputs import Positions, number_outputs
 from hotspare.engine.lanes import CODED, to_arrow_columns
 from hotspare.engine.plan import BAD_SCHEMA
@@ -49,6 +49,24 @@ def number_and_write(
     columns = [pa.array(column) for column in head]
     columns += to_arrow_columns(chunk.lanes, chunk.valid, schema, strings)
     return pa.RecordBatch.from_arrays(columns, schema=output_schema(schema))
+
+
+def in_pieces(chunk: Chunk, schema: Schema, strings: StringTable) -> list[Chunk]:
+    """The rows, in order, in chunks of about OUTPUT_BYTES_MAX of text at most, or of one row: what a step puts out is bounded in
+    rows, and a row may be of megabytes."""
+    coded = [i for i, field in enumerate(schema.fields) if field.type in CODED]
+    if strings.longest * len(coded) * len(chunk) <= OUTPUT_BYTES_MAX:
+        return [chunk]
+    sizes = np.zeros(len(chunk), np.int64)
+    for i in coded:
+        sizes += strings.sizes(np.ascontiguousarray(chunk.lanes[:, i]))
+    ends, pieces, begin = np.cumsum(sizes), [], 0
+    while begin < len(chunk):
+        before = int(ends[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, before + OUTPUT_BYTES_MAX, side="right")))
+        pieces.append(chunk.between(begin, end))
+        begin = end
+    return pieces
 
 
 def _first_ordinal(last: OutputId | None, positions: Positions, rank: int) -> int:

@@ -165,6 +165,11 @@ class Pipeline:
         return self._merge.waiting
 
     @property
+    def waiting_bytes(self) -> int:
+        """Of memory that they take."""
+        return self._merge.waiting_bytes
+
+    @property
     def holding_up(self) -> frozenset[PartitionKey]:
         """The partitions that an event elsewhere may be waiting for."""
         return self._merge.holding_up

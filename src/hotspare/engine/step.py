@@ -20,7 +20,7 @@ from hotspare.engine.batch import BAD_STREAM, TRACE_PREFIX, RowKind
 from hotspare.engine.chunk import EXTRA_ROWS_MAX, Chunk, Int64s, Timeline, UInt8s
 from hotspare.engine.kernels.outputs import Positions, due_heartbeats, first_disorder
 from hotspare.engine.lanes import to_lanes
-from hotspare.engine.outputs import bad_chunk, number_and_write
+from hotspare.engine.outputs import bad_chunk, in_pieces, number_and_write
 from hotspare.engine.plan import BAD_SCHEMA, Plan
 from hotspare.engine.refusals import NO_BAD_EVENTS, BadEvents
 from hotspare.engine.state import NO_TIME, PartitionKey, Passed, State, StreamState
@@ -65,7 +65,8 @@ def step(
     state.is_whole = False
     while True:
         chunks, refused = work.next_part()
-        outputs = _write(plan, state, door.positions, chunks, refused)
+        *others, outputs = _write(plan, state, door.positions, chunks, refused)
+        yield from others
         if work.is_done:
             break
         yield outputs
@@ -213,19 +214,22 @@ def _bad_rows(batch: pa.RecordBatch, door: Door) -> BadEvents:
     return BadEvents(rank, tuple(batch.column("bad").take(pa.array(rank)).flatten()))
 
 
-def _write(plan: Plan, state: State, positions: Positions, chunks: list[Chunk | None], bad: BadEvents) -> dict[str, pa.RecordBatch]:
-    outputs: dict[str, pa.RecordBatch] = {}
+def _write(
+    plan: Plan, state: State, positions: Positions, chunks: list[Chunk | None], bad: BadEvents
+) -> list[dict[str, pa.RecordBatch]]:
+    """The outputs, in as many parts as their text asks for; at least one."""
+    leaving: list[tuple[str, Chunk | None, Schema, StreamState]] = []
     for name, i in plan.streams:
-        chunk = chunks[i]
-        if chunk is not None and len(chunk):
-            schema = plan.nodes[i].operator.schema
-            outputs[name] = number_and_write(chunk, schema, positions, state.streams[name], state.strings)
+        leaving.append((name, chunks[i], plan.nodes[i].operator.schema, state.streams[name]))
     if len(bad):
-        chunk = bad_chunk(bad, state.strings)
-        outputs[BAD_STREAM] = number_and_write(chunk, BAD_SCHEMA, positions, state.streams[BAD_STREAM], state.strings)
+        leaving.append((BAD_STREAM, bad_chunk(bad, state.strings), BAD_SCHEMA, state.streams[BAD_STREAM]))
     for i in plan.traced:
-        chunk, operator = chunks[i], plan.nodes[i].operator
-        if chunk is not None and len(chunk):
-            seen = number_and_write(chunk, operator.schema, positions, StreamState(), state.strings)
-            outputs[f"{TRACE_PREFIX}{operator.id}"] = seen
-    return outputs
+        operator = plan.nodes[i].operator
+        leaving.append((f"{TRACE_PREFIX}{operator.id}", chunks[i], operator.schema, StreamState()))
+    parts: list[dict[str, pa.RecordBatch]] = [{}]
+    for name, chunk, schema, stream in leaving:
+        for at, piece in enumerate(in_pieces(chunk, schema, state.strings) if chunk else ()):
+            if at == len(parts):
+                parts.append({})
+            parts[at][name] = number_and_write(piece, schema, positions, stream, state.strings)
+    return parts

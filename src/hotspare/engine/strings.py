@@ -18,7 +18,8 @@ from hotspare.engine.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.kernels.interning import fill_slots, gather_bytes, intern_bytes
 
 COMPACT_CODES_MIN = 65_536
-"""Below this many codes a table is not worth compacting."""
+COMPACT_BYTES_MIN = 64 << 20
+"""Below so many codes, and so many bytes, a table is not worth compacting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,9 @@ class StringTable:
 
     def __init__(self) -> None:
         self.count = 1
-        self._live_codes = 0
+        self.longest = 0
+        """No string ever had more bytes."""
+        self._live_codes = self._live_bytes = 0
         self._data: UInt8s = np.empty(1024, np.uint8)
         self._offsets: Int64s = np.zeros(65, np.int64)
         self._hashes: npt.NDArray[np.uint64] = np.zeros(64, np.uint64)
@@ -68,8 +71,14 @@ class StringTable:
         codes[~valid] = 0
         return codes, valid
 
+    def sizes(self, codes: Int64s) -> Int64s:
+        """Bytes of each code's string."""
+        sizes: Int64s = self._offsets[codes + 1] - self._offsets[codes]
+        return sizes
+
     def intern_bytes(self, data: UInt8s, offsets: npt.NDArray[np.int32]) -> Int64s:
         """Codes of the byte strings `data[offsets[i]:offsets[i + 1]]`."""
+        self.longest = max(self.longest, int(np.diff(offsets).max(initial=0)))
         self._reserve(len(offsets) - 1, int(offsets[-1]) - int(offsets[0]))
         codes = np.empty(len(offsets) - 1, np.int64)
         self.count = intern_bytes(data, offsets, self._data, self._offsets, self._hashes, self._slots, self.count, codes)
@@ -99,8 +108,14 @@ class StringTable:
         return Dictionary(self._data, self._offsets[: self.count + 1])
 
     def wants_compaction(self) -> bool:
-        """Whether forgetting unused strings is likely to halve the table."""
-        return self.count > max(COMPACT_CODES_MIN, 2 * self._live_codes)
+        """Whether forgetting unused strings is likely to halve the table, by what was in use when that was done last."""
+        is_long = self.count > max(COMPACT_CODES_MIN, 2 * self._live_codes)
+        return is_long or self.bytes > max(COMPACT_BYTES_MIN, 2 * self._live_bytes)
+
+    @property
+    def bytes(self) -> int:
+        """Of all strings together."""
+        return int(self._offsets[self.count])
 
     def compact(self, used: Bools) -> Int64s:
         """Forget every code that is not `used`; return the new code of each old one (0 for those forgotten)."""
@@ -114,6 +129,7 @@ class StringTable:
         self._live_codes = self.count
         self._data = subset.data
         self._offsets = subset.offsets
+        self._live_bytes = self.bytes
         self._hashes = np.concatenate([np.zeros(1, np.uint64), hashes])
         self._rebuild_slots(self.count)
         return codes

@@ -59,6 +59,10 @@ class Core(Protocol):
         """Rows that wait for another partition, or for what follows them in their own."""
 
     @property
+    def waiting_bytes(self) -> int:
+        """Of memory that they take."""
+
+    @property
     def last_partition(self) -> tuple[int, int]:
         """The one that all waiting rows wait for."""
 

@@ -106,7 +106,7 @@ def _note_arrivals(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa
 
 def _bound_waiting(state: GroupState, ports: Ports) -> None:
     """While too many rows wait in the core, only what they wait for is read; then all again, as soon as half of them are gone."""
-    rows_max = state.settings.waiting_rows_max
-    is_too_much = state.core.waiting > (rows_max if state.reads_only is None else rows_max // 2)
+    core, settings, part = state.core, state.settings, 1 if state.reads_only is None else 2
+    is_too_much = part * core.waiting > settings.waiting_rows_max or part * core.waiting_bytes > settings.waiting_bytes_max
     state.reads_only = state.core.last_partition if is_too_much else None
     ports.read_only(state.reads_only)

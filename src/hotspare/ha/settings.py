@@ -69,6 +69,7 @@ class GroupSettings:
     `candidate_wait_ms`      how long a lower ranked candidate lets a better one go first
     `skew_max_ms`            how far an append time is believed without proof (`engine.partition_clock`): a fact of the group
     `waiting_rows_max`       rows that wait for another partition; beyond it only that partition is read
+    `waiting_bytes_max`      the same by the memory that they take
     `merge_wait_ms`          how long an idle partition may hold up the merge, where there is more than one
     `read_interval_ms`       how often the bus is read at most, where little comes
     `spare_interval_ms`      the same of a standby beside an active that is there: it reads what came in between all at once
@@ -100,6 +101,7 @@ class GroupSettings:
     candidate_wait_ms: int = 150
     skew_max_ms: int = 5_000
     waiting_rows_max: int = 500_000
+    waiting_bytes_max: int = 256 << 20
     merge_wait_ms: int = 50
     read_interval_ms: int = 10
     spare_interval_ms: int = 200

@@ -197,6 +197,10 @@ class CarefulCore:
         return self._pipeline.waiting
 
     @property
+    def waiting_bytes(self) -> int:
+        return self._pipeline.waiting_bytes
+
+    @property
     def last_partition(self) -> tuple[int, int]:
         return self._pipeline.last_partition
 

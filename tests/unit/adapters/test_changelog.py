@@ -92,6 +92,14 @@ def test_i16_memory_follows_the_content_not_the_changelog(monkeypatch: pytest.Mo
     assert next(content.inserts()).column("id").to_pylist()[:2] == [-1, -2]
 
 
+def test_i16_memory_follows_the_content_also_where_rows_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changelog, "_COMPACT_BYTES", 1_000, raising=False)
+    content = Content()
+    for number in range(1000):
+        content.add(block([(I, N, number, 1.0), (I, N, -number - 1, 1.0), (D, N, number, 1.0)], 1))
+    assert content._rows_kept <= 2 * len(content) + 100
+
+
 def test_i16_a_content_over_the_limit_is_refused() -> None:
     content = Content(rows_max=2)
     with pytest.raises(StateError, match="more than 2 rows"):

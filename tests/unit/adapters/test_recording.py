@@ -66,6 +66,14 @@ def test_time_never_falls_and_a_row_without_one_keeps_it(own: list[int | None]) 
     assert found == expected
 
 
+def test_rows_of_megabytes_come_in_batches_of_a_few_each(tmp_path: Path) -> None:
+    path, schema = tmp_path / "a.csv", Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("x", FieldType.STRING)))
+    path.write_text("".join(f"i,n,{number},{'x' * (1 << 20)}\n" for number in range(40)))
+    batches = list(record([ReplayFile(0, path, schema, PublishOptions())], 1, 10**9))
+    assert sum(batch.num_rows for batch in batches) == 41
+    assert max(batch.nbytes for batch in batches) < 18 << 20
+
+
 def test_a_date_counts_seconds_and_a_rate_counts_rows(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("i,n,1,,1970-01-02\n" * 3)

@@ -8,7 +8,7 @@ import pytest
 from hotspare.engine.batch import BAD_STREAM, decoded_schema, output_schema
 from hotspare.engine.codec.csv_rows import CsvStyle, rows_to_csv
 from hotspare.engine.head import Head
-from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.pipeline import Pipeline, joined_parts
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.state import OutputId
 from hotspare.errors import PositionOrder, StateError
@@ -213,3 +213,19 @@ def test_no_state_is_frozen_inside_a_position() -> None:
         pipeline.freeze()
     assert list(parts)
     assert pipeline.freeze().header != before
+
+
+def test_rows_of_megabytes_leave_in_batches_of_a_few_each() -> None:
+    """A step is bounded in rows; what is held, spilled and published of it is bounded in bytes (SPEC D15, DESIGN section 3)."""
+    plan = compile_plan(load_text(PROJECT.replace("x:double", "x:string")).resolved)
+    texts = [f"{number}-" + "x" * (1 << 20) for number in range(40)]
+    rows = decoded(plan, *(Message(5 + number, "source", f"I,N,{number},{text}") for number, text in enumerate(texts)))
+    pipeline, whole = Pipeline.fresh(plan), Pipeline.fresh(plan)
+    parts = list(pipeline.parts(rows))
+    assert max(batch.nbytes for part in parts for batch in part.values()) < 18 << 20
+    outputs = joined_parts(parts)
+    assert outputs["cq/passed"].column("x").to_pylist() == texts
+    assert outputs["cq/copied"].column("hs:sequence").to_pylist() == list(range(1, 80))
+    for number in range(rows.num_rows):
+        whole.feed(rows.slice(number, 1))
+    assert (whole.digests, whole.last_ids) == (pipeline.digests, pipeline.last_ids)

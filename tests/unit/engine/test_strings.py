@@ -86,3 +86,14 @@ def test_small_tables_are_not_compacted() -> None:
     assert table.wants_compaction()
     table.compact(np.ones(table.count, np.bool_))
     assert not table.wants_compaction()
+
+
+def test_a_few_large_strings_are_worth_forgetting_as_many_small_ones_are() -> None:
+    """Eighty of a megabyte take more memory than a million of ten bytes."""
+    table = StringTable()
+    table.intern(pa.array([f"{number}-" + "x" * (1 << 20) for number in range(80)]))
+    assert table.wants_compaction()
+    used = np.zeros(table.count, np.bool_)
+    used[1:50] = True
+    table.compact(used)
+    assert not table.wants_compaction()

@@ -46,6 +46,7 @@ queries:
       d: {type: copy, publish: true}
     edges: [a -> c, b -> d]
 """
+TEXTS = PROJECT.replace("id*:int64", "id*:int64,x:string")
 ROWS_MAX, MESSAGE_ROWS = 1_000, 100
 TICK = Outgoing(b"", ((TICK_HEADER, b"1"),))
 
@@ -53,8 +54,8 @@ TICK = Outgoing(b"", ((TICK_HEADER, b"1"),))
 class Rig:
     """A spare, whose active never ticks, behind a runner."""
 
-    def __init__(self, folder: Path) -> None:
-        plan = compile_plan(load_text(PROJECT).resolved)
+    def __init__(self, folder: Path, settings: GroupSettings, project_text: str = PROJECT) -> None:
+        plan = compile_plan(load_text(project_text).resolved)
         self.url = f"memory://{uuid4().hex}"
         self.bus: Bus = open_bus(self.url)
         coordination = MemoryCoordination(monotonic_ms)
@@ -76,7 +77,6 @@ class Rig:
         )
         coordination.client("away").campaign("g", 0, replace(own, engine="away"), 3_600_000)
         project = ProjectIdentity("hash", "text", lambda stored: [])
-        settings = GroupSettings(waiting_rows_max=ROWS_MAX, snapshot_interval_ms=0)
         definition = GroupDefinition("g", topics, project, PipelineFactory(plan, Log()), settings)
         self.engine = GroupEngine(definition, own, ports, folder)
         self.runner = LocalRunner(self._source(plan, pace), self.engine.on_batch, self._ended)
@@ -104,7 +104,31 @@ class Rig:
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path)
+    return Rig(tmp_path, GroupSettings(waiting_rows_max=ROWS_MAX, snapshot_interval_ms=0))
+
+
+def test_few_rows_of_many_bytes_are_as_much_as_many_rows(tmp_path: Path) -> None:
+    """A thousand events of a megabyte each that wait would otherwise exhaust the memory."""
+    bytes_max = 20 << 20
+    rig = Rig(tmp_path, GroupSettings(waiting_bytes_max=bytes_max, snapshot_interval_ms=0), TEXTS)
+    first, second = (Partition(name) for name in rig.names)
+    rig.bus.append(first, [TICK])
+    for number in range(60):
+        rig.bus.append(first, [Outgoing(b"i,n,%d," % number + b"x" * (1 << 20) + b"\n")])
+    rig.bus.append(second, [Outgoing(b"i,n,1,a\n")])
+    wait_until(lambda: rig.state.reads_only == (1, 0), "only the partition that is waited for is read", 60)
+    core = rig.state.core
+    assert isinstance(core, Pipeline)
+    assert bytes_max < core.waiting_bytes < 2 * bytes_max
+    assert core.waiting < 2 * 20 + 3
+    for _ in range(3):
+        rig.bus.append(second, [TICK])
+    wait_until(lambda: rig.state.reads_only is None, "all are read again", 60)
+    for _ in range(60):
+        rig.bus.append(second, [TICK])
+    wait_until(lambda: rig.state.core.sequences["q/c"] == 60, "all rows go on", 60)
+    rig.runner.stop()
+    assert core.waiting_bytes < 3 << 20
 
 
 def test_a_spare_without_ticks_stops_reading_at_its_bound_and_goes_on_when_they_come(rig: Rig) -> None:

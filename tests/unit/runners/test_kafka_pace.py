@@ -60,6 +60,21 @@ def test_a_partition_far_ahead_waits_until_the_others_have_its_time() -> None:
     assert pacer.pace.held == frozenset()
 
 
+def test_few_messages_of_many_bytes_are_as_far_ahead_as_many() -> None:
+    """What waits in the merge for the partition behind is bounded by bytes as well."""
+    bytes_each = LIMITS.bytes_max // 10
+    pacer, read_of_b = Pacer(LIMITS, bytes_each), 0
+    for time in range(1, 100):
+        held, most = pacer.pace.held, pacer.pace.messages_max
+        shares = {A: Share(most if held else most // 2, time)}
+        if B not in held:
+            shares[B] = Share(most // 2, 1_000 + time)
+            read_of_b += most // 2
+        pacer.note(shares, sum(share.messages for share in shares.values()) * bytes_each)
+    assert pacer.pace.held == {B}
+    assert read_of_b * bytes_each <= 2 * LIMITS.bytes_max
+
+
 def test_a_held_partition_is_read_again_when_nothing_else_waits() -> None:
     pacer = Pacer(LIMITS, 1.0)
     for _ in range(20):

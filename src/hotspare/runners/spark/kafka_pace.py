@@ -24,7 +24,7 @@ Key = tuple[int, int]
 
 BATCHES_AT_ONCE = 5
 AHEAD_MAX = 1
-"""So many micro-batches of the largest number of messages may wait in the merge for one partition that is behind."""
+"""So many full micro-batches, bounded by messages and by bytes, may wait in the merge for one partition that is behind."""
 _FULL = 0.75
 """Spark rounds the shares of the partitions down: a batch counts as full where it has this part of what it may have."""
 _CHANGE_MIN = 4.0
@@ -112,5 +112,5 @@ class Pacer:
         for key, newest in self._newest.items():
             more = shares[key].messages if key in shares else 0
             self._ahead[key] = self._ahead.get(key, 0) + more if newest > horizon else 0
-        most = AHEAD_MAX * self._messages_max
+        most = AHEAD_MAX * self.pace.messages_max
         return frozenset(key for key, waiting in self._ahead.items() if waiting > (0 if key in self.pace.held else most))
