@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,18 +28,20 @@ def command(
     timeout_s: Annotated[float, typer.Option(help="How long to wait until the engines have read the change.")] = 5.0,
 ) -> None:
     """Show which quality each engine acts by; with STREAM and QUALITY, change it. No engine restarts."""
-    from hotspare.coordination.open import default_coordination_url, open_coordination
+    from hotspare.cli.existing import existing_bus, existing_coordination
     from hotspare.errors import UsageError
     from hotspare.ha import qualities
     from hotspare.model.quality import parse_quality
 
     if not (bus or coordination):
-        raise UsageError("neither --bus nor --coordination was given")
+        raise UsageError("neither --bus nor --coordination was given", hint="give --bus URL")
     if bool(stream) is not bool(quality):
         raise UsageError("a stream and its new quality come together", hint="give both, or neither to see what is")
     wanted = parse_quality(quality) if quality else None
-    service = open_coordination(coordination or default_coordination_url(bus))
-    try:
+    with ExitStack() as stack:
+        if not coordination:
+            existing_bus(stack, bus)
+        service = existing_coordination(stack, coordination, bus)
         name = _group(service, group)
         known = qualities.current(service, name)
         if known is None:
@@ -51,8 +54,6 @@ def command(
             known = qualities.current(service, name) or known
         for line in lines(known, _present(service.members(name))):
             typer.echo(line)
-    finally:
-        service.close()
 
 
 def lines(known: Qualities, members: Sequence[Member]) -> list[str]:
@@ -70,12 +71,16 @@ def lines(known: Qualities, members: Sequence[Member]) -> list[str]:
 
 
 def _group(service: Coordination, name: str) -> str:
+    """The one group of this name, or of this project."""
+    from hotspare.cli.status import known_group
     from hotspare.errors import UsageError
 
     groups = service.groups()
-    found = [name] if name in groups else [g for g in groups if g.endswith(f".{name}")]
-    if len(found) != 1:
-        raise UsageError(f"{len(found)} groups are called {name!r}", hint="groups: " + ", ".join(groups) if groups else "")
+    found = [g for g in groups if g.endswith(f".{name}")]
+    if name in groups or not found:
+        return known_group(service, name)
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} groups are of project {name}", hint="name one of them: " + ", ".join(found))
     return found[0]
 
 

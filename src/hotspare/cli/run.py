@@ -69,7 +69,7 @@ def command(
     held_bytes_max: Annotated[int, typer.Option(help="Memory for held outputs; beyond it they go to disk.")] = 256 << 20,
     skew_max_ms: SkewOption = 5000,
     bus_retention_ms: BusRetentionOption = 0,
-    messages_max: Annotated[int, typer.Option(help="Most messages in one batch.")] = 20_000,
+    messages_max: Annotated[int, typer.Option(min=1, help="Most messages in one batch.")] = 20_000,
     on_divergence: Annotated[OnDivergence, typer.Option(help="When this engine's outputs alone differ.")] = OnDivergence.STOP,
     other_store: OtherStoreOption = OtherStore.REFUSE,
     on_poison: PoisonOption = None,

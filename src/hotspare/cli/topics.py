@@ -14,6 +14,8 @@ import typer
 if TYPE_CHECKING:
     from hotspare.bus.contract import Bus, Deviation, Partition
 
+_INPUT = "input"
+
 
 def command(
     *,
@@ -83,11 +85,11 @@ def _forget_reader(bus: Bus, reader: str) -> None:
 
 
 def _sources(bus: Bus, topics: Mapping[str, int]) -> list[tuple[Partition, str, int]]:
-    """Where each source was published, and how far."""
+    """Where each source was published, and how far. Of inbound topics alone: the metadata has records, too."""
     from hotspare.adapters.source_position import published_sources
     from hotspare.bus.contract import Partition
 
-    places = [Partition(topic, number) for topic, count in topics.items() for number in range(count)]
+    places = [Partition(topic, number) for topic, count in topics.items() if _kind(topic) == _INPUT for number in range(count)]
     return [(place, name, position.published_bytes) for place in places for name, position in published_sources(bus, place).items()]
 
 
@@ -155,7 +157,7 @@ def _kind(topic: str) -> str:
     if topic == "hotspare.owners":
         return "owners"
     return {
-        "I": "input",
+        "I": _INPUT,
         "O": "output",
         "B": "bad events",
         "M": "project metadata",

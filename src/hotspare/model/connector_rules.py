@@ -128,7 +128,8 @@ def rebind(project: Project, bindings: Mapping[str, Mapping[str, str]]) -> Proje
     known = {key for query, window, connector in _connectors(project) for key in _keys(query, window, connector)}
     for key in bindings:
         if key not in known:
-            raise UsageError(f"no connector is called {key!r}", hint=did_you_mean(key, known) or one_of(sorted(known)))
+            hint = did_you_mean(key, known) or (one_of(sorted(known)) if known else "the project has no connector")
+            raise UsageError(f"no connector is called {key!r}", hint=hint)
     queries = tuple(
         dataclasses.replace(
             query,

@@ -62,7 +62,7 @@ def test_without_a_change_it_shows(service: Coordination, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("nothing",), "0 groups are called 'nothing'"),
+        (("nothing",), "no group is called nothing"),
         ((GROUP, "q/sums"), "a stream and its new quality come together"),
         ((GROUP, "q/sums", "exact"), "quality 'exact' does not exist"),
         ((GROUP, "q/nothing", "simple"), "there is no output stream q/nothing"),
@@ -76,3 +76,17 @@ def test_what_cannot_be_is_refused(service: Coordination, tmp_path: Path, argume
     known = qualities.current(service, GROUP)
     assert known is not None
     assert known.version == 0
+
+
+def test_a_bus_that_is_not_there_is_refused_and_not_made(tmp_path: Path) -> None:
+    done = hotspare("quality", GROUP, "--bus", f"sqlite:///{tmp_path / 'other.db'}")
+    assert done.returncode == 2
+    assert "there is no file" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_group_that_does_not_exist_is_named_with_those_that_do(service: Coordination, tmp_path: Path) -> None:
+    status, _, error = run(tmp_path, "p.shops")
+    assert status == 2
+    assert "no group is called p.shops" in error
+    assert f"groups: {GROUP}" in error

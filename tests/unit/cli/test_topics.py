@@ -1,0 +1,54 @@
+"""`hotspare topics --sources` and `--forget-source` on a bus that engines have used (SPEC B9)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hotspare.adapters.metadata import describe, publish_metadata
+from hotspare.bus.open import open_bus
+from hotspare.model.load import load_text
+from tests.unit.cli.running import hotspare_here
+
+PROJECT = """
+project: shop
+queries:
+  q:
+    windows:
+      orders: {type: source, schema: 'id*:int64'}
+      all: {type: copy}
+    edges: [orders -> all]
+"""
+TOPIC = "hotspare.shop.q.orders.I"
+
+
+@pytest.fixture
+def bus_url(tmp_path: Path) -> str:
+    """A bus as an engine that has started leaves it, with one source that is published."""
+    url = f"sqlite:///{tmp_path / 'demo.db'}"
+    bus = open_bus(url)
+    publish_metadata(bus, "hotspare", describe(load_text(PROJECT).resolved, "hotspare"))
+    bus.close()
+    rows = tmp_path / "in.csv"
+    rows.write_text("i,n,1\n")
+    done = hotspare_here("publish", rows, "--bus", url, "--window", "shop/q/orders", "--source", "orders")
+    assert done.returncode == 0, done.stderr
+    return url
+
+
+def sources(bus_url: str) -> object:
+    done = hotspare_here("topics", "--bus", bus_url, "--sources", "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["sources"]
+
+
+def test_the_sources_are_those_of_publishers_and_not_what_engines_wrote(bus_url: str) -> None:
+    assert sources(bus_url) == [{"topic": TOPIC, "partition": 0, "source": "orders", "published": 6}]
+
+
+def test_a_source_is_forgotten_where_engines_have_been(bus_url: str) -> None:
+    done = hotspare_here("topics", "--bus", bus_url, "--forget-source", "orders")
+    assert (done.returncode, done.stdout) == (0, f"source orders is forgotten on {TOPIC}[0], where 6 of it were published\n")
+    assert sources(bus_url) == []
