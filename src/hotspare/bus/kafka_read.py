@@ -14,22 +14,18 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from hotspare.bus import limits
 from hotspare.bus.contract import Message, Partition
-from hotspare.bus.kafka_client import MISSING, QUIET, KafkaSettings, bus_error, client_settings, error_of, refused_options
+from hotspare.bus.kafka_client import MISSING, KafkaSettings, bus_error
+from hotspare.bus.kafka_offsets import Isolation, KafkaOffsets, new_consumer
 from hotspare.errors import BusUnavailable, HotspareError
 
 CURSORS_MAX = 16
 IDLE_S_MAX = 30.0
 _BATCH_MAX = 10_000
 _REST_S = 0.1
-_UNKNOWN_S = 1.0
-"""How long a topic may be unknown to a broker that leads it, after another broker told of it."""
-_LOOK_S = 1.0
-"""How long one broker is waited for that should know where a partition ends; it may be the one that died."""
-_RETRY_PAUSE_S = 0.02
 _OUT_OF_RANGE_PAUSE_S = 0.01
 
 
@@ -82,35 +78,11 @@ class KafkaReader:
         self._idle: list[Cursor] = []
         self._closed = False
         self._resting: threading.Thread | None = None
-        self._looker = self._new_consumer()
+        self._offsets = KafkaOffsets(settings, Isolation.COMMITTED)
 
     def offsets(self, partition: Partition) -> tuple[int, int]:
         """The oldest offset kept, and the one behind the last that is committed (the last stable offset)."""
-        place = TopicPartition(partition.topic, partition.number)
-        start_s = time.monotonic()
-        while True:
-            left_s = self._settings.timeout_s - (time.monotonic() - start_s)
-            try:
-                begin, end = self._looker.get_watermark_offsets(place, timeout=max(0.1, min(_LOOK_S, left_s)))
-            except KafkaException as raised:
-                waited_s = time.monotonic() - start_s
-                knows = self._has_topic(partition.topic)  # who leads it may have changed: the client asks only if it is told to
-                if error_of(raised).code() in MISSING and waited_s > _UNKNOWN_S and not knows:
-                    raise limits.topic_missing(partition.topic) from raised
-                failure = bus_error(raised, f"look at topic {partition.topic}")
-                if not failure.retryable or waited_s > self._settings.timeout_s:
-                    raise failure from raised
-                time.sleep(_RETRY_PAUSE_S)
-            else:
-                return begin, end
-
-    def _has_topic(self, topic: str) -> bool:
-        """Whether the brokers know it; True where they do not say. One without a leader, because a broker died, looks unknown."""
-        try:
-            found = self._looker.list_topics(topic, timeout=_LOOK_S).topics.get(topic)
-        except KafkaException:
-            return True
-        return found is not None and (found.error is None or found.error.code() not in MISSING)
+        return self._offsets.of(partition)
 
     def read(self, partition: Partition, offset: int, messages_max: int, bytes_max: int, wait_ms: int) -> list[Message]:
         """As `Bus.read`, limits checked. PositionLost, TopicMissing, BusUnavailable."""
@@ -138,9 +110,10 @@ class KafkaReader:
         with self._lock:
             self._closed = True
             cursors, self._idle = self._idle, []
-        for consumer in (*(cursor.consumer for cursor in cursors), self._looker):
+        for cursor in cursors:
             with suppress(KafkaException, RuntimeError):
-                consumer.close()
+                cursor.consumer.close()
+        self._offsets.close()
 
     # --- waiting for messages --------------------------------------------------------------------------------------------
 
@@ -248,23 +221,15 @@ class KafkaReader:
                     self._idle.append(cursor)
 
     def _new_consumer(self) -> Any:
-        config = {
-            "group.id": "hotspare-readers",
-            **client_settings(self._settings),
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
+        options = {
             "enable.partition.eof": True,
-            "isolation.level": "read_committed",
             "auto.offset.reset": "error",
             "fetch.wait.max.ms": self._reading.value,
             "fetch.error.backoff.ms": 20,
             "fetch.queue.backoff.ms": 5,
             "queued.max.messages.kbytes": 32 << 10,
         }
-        try:
-            return Consumer(config, logger=QUIET)
-        except KafkaException as error:
-            raise refused_options(self._settings) from error
+        return new_consumer(self._settings, Isolation.COMMITTED, **options)
 
 
 def time_us_of(time_ms: int) -> int:

@@ -11,10 +11,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-
 from hotspare.bus.contract import Partition
-from hotspare.bus.kafka_client import QUIET, KafkaSettings, bus_error, client_settings, refused_options
+from hotspare.bus.kafka_client import KafkaSettings
+from hotspare.bus.kafka_offsets import Isolation, KafkaOffsets
 from hotspare.bus.kafka_progress import TopicFollower
 from hotspare.bus.kafka_read import KafkaReader
 from hotspare.bus.kafka_topics import KafkaTopics, TopicKind
@@ -88,7 +87,7 @@ class OpenTransactions:
         self._settings = settings
         self._reader = reader
         self._lock = threading.Lock()
-        self._looker: Consumer | None = None
+        self._offsets: KafkaOffsets | None = None
 
     def wait(self, partition: Partition) -> None:
         """Until all that is on the partition now can be read, or was aborted. BusUnavailable where that takes too long."""
@@ -101,23 +100,12 @@ class OpenTransactions:
 
     def close(self) -> None:
         with self._lock:
-            if self._looker is not None:
-                self._looker.close()
-            self._looker = None
+            if self._offsets is not None:
+                self._offsets.close()
+            self._offsets = None
 
     def _high(self, partition: Partition) -> int:
         with self._lock:
-            if self._looker is None:
-                self._looker = self._new()
-            try:
-                place = TopicPartition(partition.topic, partition.number)
-                return int(self._looker.get_watermark_offsets(place, timeout=self._settings.timeout_s)[1])
-            except KafkaException as error:
-                raise bus_error(error, f"look at topic {partition.topic}") from error
-
-    def _new(self) -> Consumer:
-        config = {**client_settings(self._settings), "group.id": "hotspare-readers", "isolation.level": "read_uncommitted"}
-        try:
-            return Consumer({**config, "enable.auto.commit": False}, logger=QUIET)
-        except KafkaException as error:
-            raise refused_options(self._settings) from error
+            if self._offsets is None:
+                self._offsets = KafkaOffsets(self._settings, Isolation.UNCOMMITTED)
+            return self._offsets.of(partition)[1]

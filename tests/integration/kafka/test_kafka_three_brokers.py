@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
 from hotspare.bus.contract import Commit, Partition, Producer
 from hotspare.bus.kafka import KafkaBus, open_kafka_bus
 from hotspare.bus.kafka_client import parse_kafka_url
+from hotspare.bus.kafka_read import KafkaReader, Reading
+from hotspare.bus.kafka_records import OpenTransactions
 from hotspare.bus.kafka_topics import KafkaTopics
 from hotspare.errors import BusUnavailable, Fenced, UnknownResult
 from hotspare.testing.cluster import wait_until
@@ -155,3 +158,31 @@ def test_topics_are_looked_up_although_the_controller_that_a_client_knows_has_di
         assert topics.configs(["looked-up"])["looked-up"]["message.timestamp.type"] == "LogAppendTime"
     finally:
         three.restart(dead)
+
+
+def test_what_is_open_on_a_partition_is_looked_up_although_the_leader_that_a_client_knows_has_died(three: KafkaServers) -> None:
+    """The client asks that broker again and again, and of itself nobody who came after it."""
+    settings, topic, dead = parse_kafka_url(three.url), "looked-at", 1
+    topics, reader = KafkaTopics(settings), KafkaReader(settings, Reading.LOOK)
+    topics.create(topic, 3)
+    known = topics._admin.list_topics(topic, timeout=5).topics[topic].partitions
+    place = Partition(topic, next(number for number, partition in known.items() if partition.leader == dead))
+    lookers = [OpenTransactions(settings, reader) for _ in range(3)]
+    for looker in lookers:
+        looker.wait(place)
+    three.kill(dead)
+    try:
+        for looker in lookers:
+            wait_until(lambda looker=looker: _is_told(looker, place), "an answer of the new leader", 15)  # type: ignore[misc]
+    finally:
+        three.restart(dead)
+        for looker in lookers:
+            looker.close()
+        reader.close()
+
+
+def _is_told(looker: OpenTransactions, place: Partition) -> bool:
+    with suppress(BusUnavailable):
+        looker.wait(place)
+        return True
+    return False
