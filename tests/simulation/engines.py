@@ -14,16 +14,18 @@ import pyarrow as pa
 from hotspare.bus.contract import Bus, Partition
 from hotspare.coordination.contract import Member
 from hotspare.engine.batch import NextInput
-from hotspare.errors import BusError, BusUnavailable, CoordinationError, StoreError
+from hotspare.errors import BusError, BusUnavailable, CoordinationError, HotspareError, StoreError
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
 from hotspare.ha.roles import ENDS, Role
+from hotspare.ha.underway import Underway
 from tests.simulation.calls import Died, Fiber
 from tests.simulation.doors import EngineClock
 from tests.simulation.kits import Kit, Raw
 
 _BYTES_MAX = 1 << 20
+_FOREVER_MS = 1 << 60
 
 
 @dataclass
@@ -62,7 +64,7 @@ class Process:
     _jobs_running: list[Fiber] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.ports = replace(self.ports, meanwhile=self._meanwhile)
+        self.ports = replace(self.ports, meanwhile=self._meanwhile, begin=self._begin)
         member = Member(self.name, f"{self.name}:1", 1, self.life, "host", self.definition.project.hash, "", "", "", {}, {})
         self.engine = GroupEngine(self.definition, member, self.ports, self.folder)
         self._main = Fiber(self._run)
@@ -143,6 +145,14 @@ class Process:
                 self._jobs_running.remove(thread)
                 thread.end()
 
+    def _begin(self, call: Callable[[], None]) -> Underway:
+        """Of `Ports`: the call is made in another thread of this process, while the main one goes on, or waits for its end."""
+        begun = _Begun(call, self._main)
+        begun.thread.parent = self._main.parent
+        begun.thread.ready_ms = self.clock.now_ms()
+        self._jobs_running.append(begun.thread)
+        return begun
+
     def _run(self) -> None:
         for step in self._live():
             self._main.parent.switch(step)  # type: ignore[union-attr]
@@ -186,6 +196,33 @@ class Process:
         if len(taken) < len(came):
             offsets[came[0].topic, came[0].partition] = came[len(taken)].offset
         return taken
+
+
+class _Begun:
+    """A call in a thread of its own (`ha.underway.Underway`)."""
+
+    def __init__(self, call: Callable[[], None], waiter: Fiber) -> None:
+        self.thread = Fiber(self._make)
+        self.is_over = self._is_awaited = False
+        self._call = call
+        self._waiter = waiter
+        self._error: HotspareError | None = None
+
+    def _make(self) -> None:
+        try:
+            self._call()
+        except HotspareError as error:
+            self._error = error
+        self.is_over = True
+        if self._is_awaited:
+            self._waiter.ready_ms = self.thread.ready_ms
+
+    def wait(self) -> None:
+        if not self.is_over:
+            self._is_awaited, self._waiter.ready_ms = True, _FOREVER_MS
+            self._waiter.parent.switch("waits for its transaction")  # type: ignore[union-attr]
+        if self._error is not None:
+            raise self._error
 
 
 def read_raw(bus: Bus, index: int, partition: Partition, offsets: dict[tuple[int, int], int], count: int) -> list[Raw]:

@@ -14,7 +14,7 @@ from hotspare.bus.contract import Progress
 from hotspare.engine.batch import NextInput
 from hotspare.ha import actions as do
 from hotspare.ha import committed, decide, driver, group_state, perform, publishing
-from hotspare.ha.group_state import GroupState
+from hotspare.ha.group_state import LONG_AGO_MS, GroupState
 from hotspare.ha.held import HeldStream
 from hotspare.ha.ports import Ports
 from hotspare.ha.qualities import Qualities
@@ -99,6 +99,18 @@ def recheck_before_fence() -> Iterator[None]:
 def publish_from_zero() -> Any:
     """Without a progress record a stream is taken to be unpublished."""
     return patch.object(publishing, "progress_from_tail", lambda bus, codec, stream, topic: None)
+
+
+@planted(FaultKind.SLOW_COMMITS, FaultKind.SLOW_CALLS)
+def two_transactions_at_once() -> Any:
+    """What was computed while a transaction is under way is published beside it."""
+    right = group_state.await_due_ms
+
+    def await_due_ms(state: GroupState) -> int | None:
+        due_ms = right(state)
+        return None if due_ms is not None and due_ms > LONG_AGO_MS else due_ms
+
+    return patch.object(group_state, "await_due_ms", await_due_ms)
 
 
 @planted(FaultKind.STUCK)

@@ -44,7 +44,7 @@ def test_an_output_that_is_too_large_for_its_topic_keeps_back_its_stream_alone(t
     before = dict(script.world.observer.delivered())
     script.publish(*EVENTS)
     due = script.due()
-    script.until(lambda: script.world.observer.delivered()["q/b"] == due["q/b"])
+    script.until(lambda: script.world.observer.delivered()["q/b"] >= due["q/b"])
     script.until(lambda: script.told("output too large: stream q/a waits"))
     for _ in range(6 * SETTINGS.lease_ms):
         script.turn()
@@ -55,7 +55,7 @@ def test_an_output_that_is_too_large_for_its_topic_keeps_back_its_stream_alone(t
     script.until(lambda: script.told("e1   (output too large: stream q/a waits"))
     bus.message_bytes = {}
     script.finish()
-    assert script.told("stream q/a goes on")
+    script.until(lambda: script.told("stream q/a goes on"))
 
 
 def _bytes_of(script: Script, rows: int) -> int:

@@ -367,8 +367,10 @@ def test_no_wrong_state_is_confirmed_where_every_stream_may_lose_outputs(tmp_pat
     """D14: the spare lets its outputs go as they come, and they are compared all the same."""
     script = two_engines(tmp_path, qualities={"q/a": SIMPLE, "q/b": SIMPLE})
     process, world = script.process("e1"), script.world
-    state = process.state
+    state, active = process.state, script.process("e0").state
     assert state is not None
+    assert active is not None
+    script.until(lambda: active.core.sequences == world.observer.delivered())
     script.until(lambda: state.core.sequences == world.observer.delivered(), "e1")
     state.core.salt = 1  # type: ignore[attr-defined]
     world.wrong_from[process.door] = {stream: count + 1 for stream, count in world.observer.delivered().items()}

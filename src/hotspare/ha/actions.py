@@ -119,6 +119,17 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitCommit:
+    """Take note of what came of the transaction under way, when it is over."""
+
+    reason: Reason = Reason.OUTPUTS_DUE
+
+    @property
+    def sentence(self) -> str:
+        return "hears what came of its outputs"
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Append a tick to inbound partition number `index` of the group."""
 
@@ -284,6 +295,7 @@ Action: TypeAlias = (
     | StepDown
     | GiveUp
     | Publish
+    | AwaitCommit
     | Tick
     | Renew
     | ReadLeader

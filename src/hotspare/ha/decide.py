@@ -29,11 +29,13 @@ again after fencing matters because a bus lets whoever fences last publish: an e
 would have the right under an epoch that is long past. A promotion renews its lease for as long as it comes on
 (`comes_on`); one that hangs loses it.
 
-The active engine keeps its lease by what passes through it, a batch or a commit, and never by a thread that still runs:
-an engine whose pipeline hangs has to lose the role. Where no input comes, its own ticks do. A commit that takes longer than
-the lease keeps it as a step of a promotion does, as long as the bus gives this engine other answers: who is cut off from
-the bus loses the role when its lease is over. When a commit's answer is lost, or the bus refuses one, the engine does not
-know what is committed: it promotes once more from the fence, under its epoch if that still is the newest.
+The active engine keeps its lease by what passes through it, a batch or a commit, and never by a thread that still runs: an
+engine whose pipeline hangs has to lose the role. Where no input comes, its own ticks do. A commit that takes longer than the
+lease keeps it as a step of a promotion does, as long as the bus gives this engine other answers: who is cut off from the bus
+loses the role when its lease is over. One transaction at a time is committed beside the engine, which computes on meanwhile,
+but not for long (`await_due_ms`): behind a commit that takes long no batch keeps the lease. When a commit's answer is lost, or
+the bus refuses one, the engine does not know what is committed: it promotes once more from the fence, under its epoch if that
+still is the newest.
 
 A standby compares its outputs with what is committed. One that differs says so; two that agree with each other against
 the active take the role from it, and one alone ends, or stays by `on_divergence`, taking the role only where nobody else
@@ -348,11 +350,13 @@ def _active(view: View) -> Iterator[Duty]:
     yield from _free_the_bus(view)
     yield from _keep_lease_in_backlog(view)
     owed_ms = [due_ms for due_ms in (view.publish_due_ms, view.progress_due_ms) if due_ms is not None]
-    if owed_ms:
+    if view.await_due_ms is not None:
+        yield Duty(view.await_due_ms, do.AwaitCommit())
+    elif owed_ms:
         yield Duty(max(min(owed_ms), view.bus_retry_ms), do.Publish())
     else:
         yield from _hand_over(view)
-    if view.oversized_retry_ms is not None:
+    if view.oversized_retry_ms is not None and view.await_due_ms is None:
         yield Duty(max(view.oversized_retry_ms, view.bus_retry_ms), do.Publish())
     yield from _keep_lease(view)
     yield from _ticks(view)

@@ -116,8 +116,8 @@ class GroupEngine:
         return state
 
     def on_batch(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> None:
-        """Compute a batch (`engine.batch.decoded_schema`), and do what is due after each part of its outputs. An active publishes
-        before this returns; where more input is at hand, at the latest `commit_wait_ms` after it last published.
+        """Compute a batch (`engine.batch.decoded_schema`), and do what is due after each part of its outputs. An active begins to
+        publish before this returns; where more input is at hand, at the latest `commit_wait_ms` after it last published.
 
         Errors of the core end the engine: they are raised. An engine that has ended ignores its batches.
         """

@@ -23,6 +23,7 @@ from hotspare.ha.roles import Reason, Role, Step
 from hotspare.ha.settings import GroupSettings, GroupTopics
 from hotspare.ha.store_jobs import Candidate as Candidate
 from hotspare.ha.store_jobs import StoreJobs
+from hotspare.ha.transaction import Transaction
 from hotspare.ha.view import CandidateView, Contact, Difference, InboundView, OtherMember, Vacancy, View
 from hotspare.model.quality import QualityKind
 from hotspare.step_size import STEP_ROWS_MAX, STEP_ROWS_MIN, StepSize
@@ -159,6 +160,8 @@ class GroupState:
     """When this engine last committed something."""
     committing_since_ms: int | None = None
     """Since when this engine tries to commit what comes next; None after one that succeeded."""
+    transaction: Transaction | None = None
+    """The one that is under way; there is never another."""
     budget: CommitBudget = field(init=False)
     message_sizes: MessageSizes = field(init=False)
     oversized: dict[str, Oversized] = field(default_factory=dict)
@@ -231,7 +234,7 @@ def sent_sequence(state: GroupState, stream: str) -> int:
 
 
 def has_pending(state: GroupState) -> bool:
-    """Whether outputs are held that are not known to be committed, and that the bus takes."""
+    """Whether outputs are held that are not known to be committed and not under way, and that the bus takes."""
     return any(_pending_rows(state, name) for name in state.held.streams)
 
 
@@ -242,7 +245,8 @@ def held_through(state: GroupState, stream: str) -> int:
 
 
 def _pending_rows(state: GroupState, stream: str) -> int:
-    return max(0, held_through(state, stream) - sent_sequence(state, stream))
+    under_way = 0 if state.transaction is None else state.transaction.content.sent.get(stream, 0)
+    return max(0, held_through(state, stream) - max(sent_sequence(state, stream), under_way))
 
 
 def publish_due_ms(state: GroupState) -> int | None:
@@ -266,6 +270,21 @@ def _fills_a_commit(state: GroupState) -> bool:
         rows += pending
         bytes_ += (held.memory_bytes + held.spilled_bytes) * pending // max(1, held.rows)
     return rows >= state.budget.rows or bytes_ >= min(state.budget.bytes, state.settings.held_bytes_max // 2)
+
+
+def await_due_ms(state: GroupState) -> int | None:
+    """When what came of the transaction under way is taken note of, and waited for if need be; None if none is under way.
+
+    Publishing is part of the pipeline: behind a commit that takes long the engine does not go on, and gives no sign of life.
+    Nor does it where the next transaction is full, or the role is to be handed over.
+    """
+    transaction = state.transaction
+    if transaction is None:
+        return None
+    is_leaving = state.stop_asked or state.switchover is not None
+    if transaction.call.is_over or is_leaving or _fills_a_commit(state):
+        return LONG_AGO_MS
+    return transaction.begun_ms + state.settings.commit_patience_ms
 
 
 def progress_due_ms(state: GroupState) -> int | None:
@@ -320,6 +339,7 @@ def view_of(state: GroupState, ports: Ports) -> View:
         predecessor_lease_end_ms=state.predecessor_lease_end_ms,
         publish_due_ms=publish_due_ms(state) if state.role is Role.ACTIVE else None,
         progress_due_ms=progress_due_ms(state) if state.role is Role.ACTIVE else None,
+        await_due_ms=await_due_ms(state) if state.role is Role.ACTIVE else None,
         oversized_retry_ms=min((each.retry_ms for each in state.oversized.values()), default=None),
         qualities_read_ms=state.qualities_read_ms,
         progress_read_ms=state.progress_read_ms,

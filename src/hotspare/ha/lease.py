@@ -13,13 +13,14 @@ from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
 
 _LONG_STEPS = (do.Fence, do.ReadCommitted)
+_COMMITS = (do.Publish, do.AwaitCommit)
 
 
 def kept(action: do.Action, state: GroupState, ports: Ports) -> AbstractContextManager[None]:
     """Where an action may take longer than the lease, it is renewed meanwhile."""
     if isinstance(action, _LONG_STEPS):
         return _renewing(state, ports, lambda: decide.comes_on(ports.clock_ms(), state.step_ms, state.settings))
-    if not isinstance(action, do.Publish):
+    if not isinstance(action, _COMMITS):
         return contextlib.nullcontext()
     since_ms = ports.clock_ms() if state.committing_since_ms is None else state.committing_since_ms
     state.committing_since_ms = since_ms

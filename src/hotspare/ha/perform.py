@@ -6,6 +6,7 @@ A function here may not look for what to do next: it changes the state, and `dec
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hotspare.bus.contract import TICK_HEADER, Outgoing, Progress
@@ -29,6 +30,7 @@ from hotspare.ha.group_state import LONG_AGO_MS, GroupState, MemberNews, Oversiz
 from hotspare.ha.member_record import gave_word, member_of, name_taken, namesake, news_of, rank_of, started_later, unlike
 from hotspare.ha.ports import Ports
 from hotspare.ha.roles import Reason, Role, Step, moved
+from hotspare.ha.transaction import NextCommit, Transaction
 from hotspare.ha.view import Contact, Vacancy
 
 _TICK = (Outgoing(b"", ((TICK_HEADER, b"1"),)),)
@@ -97,6 +99,8 @@ def _note_leader(state: GroupState, ports: Ports, leader: Leader) -> None:
 
 
 def _close_producer(state: GroupState) -> None:
+    """A transaction that is under way ends as it may: who publishes next reads what is committed first."""
+    state.transaction = None
     if state.producer is not None:
         state.producer.close()
         state.producer = None
@@ -210,16 +214,25 @@ def _give_up(action: do.GiveUp, state: GroupState, ports: Ports) -> None:
 
 def _publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
     assert state.producer is not None
-    following = publishing.next_commit(state, ports.codec, ports.clock_ms())
-    commit = following.commit
-    if not (commit.messages or commit.progress):
+    now_ms = ports.clock_ms()
+    following = publishing.next_commit(state, ports.codec, now_ms)
+    if not (following.commit.messages or following.commit.progress):
         state.committing_since_ms = None
         return
+    call = ports.begin(partial(state.producer.publish, state.epoch, following.commit))
+    state.transaction = Transaction(following, call, now_ms)
+
+
+def _await_commit(_: do.AwaitCommit, state: GroupState, ports: Ports) -> None:
+    assert state.transaction is not None
+    following, call = state.transaction.content, state.transaction.call
+    state.transaction = None
     try:
-        state.producer.publish(state.epoch, commit)
+        call.wait()
     except (BusUnavailable, Fenced, UnknownResult, MessageTooLarge) as error:
         _note_unpublished(state, ports, error, following)
         return
+    commit = following.commit
     _note_unlocked(state)
     if commit.messages:
         state.has_moved = True  # held outputs come to an end: behind a pipeline that hangs this does too
@@ -233,7 +246,7 @@ def _publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
         _report_promotion(state, ports)
 
 
-def _note_unpublished(state: GroupState, ports: Ports, error: HotspareError, following: publishing.NextCommit) -> None:
+def _note_unpublished(state: GroupState, ports: Ports, error: HotspareError, following: NextCommit) -> None:
     if isinstance(error, MessageTooLarge):
         _note_too_large(state, ports, error, following)
         return
@@ -248,7 +261,7 @@ def _note_unpublished(state: GroupState, ports: Ports, error: HotspareError, fol
         raise error
 
 
-def _note_too_large(state: GroupState, ports: Ports, error: MessageTooLarge, following: publishing.NextCommit) -> None:
+def _note_too_large(state: GroupState, ports: Ports, error: MessageTooLarge, following: NextCommit) -> None:
     """Messages are cut smaller the next time; where one is a single output, its stream waits for its topic to take more, and the
     others go on. An output is never dropped, and no engine could do better: so this one stays."""
     state.message_sizes.bytes_max = dict(ports.bus.message_bytes_max(state.topics.output_topics))
@@ -435,6 +448,7 @@ PERFORMERS: dict[type[do.Action], Callable[[Any, GroupState, Ports], None]] = {
     do.StepDown: _step_down,
     do.GiveUp: _give_up,
     do.Publish: _publish,
+    do.AwaitCommit: _await_commit,
     do.Tick: _tick,
     do.Renew: _renew,
     do.ReadLeader: _read_leader,

@@ -14,6 +14,7 @@ from hotspare.bus.contract import Bus
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.ha.events import HaEvent
 from hotspare.ha.meanwhile import Meanwhile
+from hotspare.ha.underway import Underway, at_once
 from hotspare.ha.view import PeerPort
 from hotspare.stores.contract import Store
 
@@ -55,6 +56,7 @@ class Ports:
     `is_alive`: whether the other process that a member record names is known to run, also frozen; where nothing but this process
     exists, none does. `pause` lets milliseconds pass while an engine joins.
     `wall_us` is this machine's time of day, for people only. `meanwhile` as `ha.meanwhile.Meanwhile` has it.
+    `begin` makes a call, now or in another thread; where it was another, the group's `cycle` is to be called when the call is over.
     `read_every_ms` sets how long there is at least from one read of the bus to the next, where little comes; `read_only` names the
     partition (index of its topic, number) that alone is to be read from now on, None for all. Both must not block.
     """
@@ -72,5 +74,6 @@ class Ports:
     pause: Callable[[int], None] = _pause
     wall_us: Callable[[], int] = _wall_us
     meanwhile: Callable[[Callable[[], bool], int], AbstractContextManager[None]] = field(default_factory=Meanwhile)
+    begin: Callable[[Callable[[], None]], Underway] = at_once
     read_every_ms: Callable[[int], None] = _reads_anyway
     read_only: Callable[[tuple[int, int] | None], None] = _reads_all

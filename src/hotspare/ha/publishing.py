@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -15,26 +15,11 @@ from hotspare.ha.output_blocks import Block
 from hotspare.ha.output_message import progress_of
 from hotspare.ha.ports import BlockCodec
 from hotspare.ha.settings import OutputStream
+from hotspare.ha.transaction import NextCommit
 from hotspare.model.quality import QualityKind
 
 _TAIL_MESSAGES = 16
 _TAIL_BYTES_MAX = 64 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class NextCommit:
-    """`sent`: per stream the newest sequence that is on the topic once this is committed, recorded as progress or not.
-
-    `rows` and `bytes` count its outputs. `cut`: the first stream of which some had to be left for the next one, "" for none.
-    `blocks` are its messages.
-    """
-
-    commit: Commit
-    sent: Mapping[str, int]
-    rows: int = 0
-    bytes: int = 0
-    cut: str = ""
-    blocks: Sequence[Block] = ()
 
 
 def next_commit(state: GroupState, codec: BlockCodec, now_ms: int) -> NextCommit:

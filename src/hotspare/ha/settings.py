@@ -148,6 +148,11 @@ class GroupSettings:
         return self.lease_ms // 4
 
     @property
+    def commit_patience_ms(self) -> int:
+        """How long a transaction may be under way while the engine computes on, and keeps its lease by that."""
+        return self.lease_ms // 2
+
+    @property
     def tick_interval_ms(self) -> int:
         """As frequent as the lease needs: a renewal asks for a batch, and a tick makes one where no event comes."""
         return min(self.heartbeat_ms, self.lease_ms // 4)

@@ -101,6 +101,7 @@ class View:
     `rank` and `others` are from the same reading of descriptions. `retry`: earliest next call after a failure, 0 for at once.
     `publish_due_ms`: when held outputs that are not known to be committed have to be published; None if there are none.
     `oversized_retry_ms`: when outputs that are too large for the bus are tried again; None if there are none.
+    `await_due_ms`: when what came of the transaction under way is taken note of; None if none is under way.
     `progress_due_ms`: when progress of outputs that are on the topic already has to be written; None if none is owed.
     `store_begun_ms`: when the oldest work on the store under way began; `store_stuck`: how much was given up and has not ended.
     `newest_snapshot_ms`: when this engine learned of the newest confirmed snapshot, which `newest_snapshot_by` confirmed.
@@ -144,6 +145,7 @@ class View:
     predecessor_lease_end_ms: int = 0
     publish_due_ms: int | None = None
     progress_due_ms: int | None = None
+    await_due_ms: int | None = None
     oversized_retry_ms: int | None = None
     progress_read_ms: int = 0
     inbound: tuple[InboundView, ...] = ()

@@ -1,7 +1,7 @@
 """One engine process that runs one group: loads the project, opens the doors, starts the runner, and beats until it is to end.
 
 Threads: the main one starts and stops everything and waits; the runner's feeds batches; the beat performs what falls due between
-batches; the peer threads notice a closed connection. All enter the group through its one lock.
+batches; one beside them commits; the peer threads notice a closed connection. All enter the group through its one lock.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from hotspare.ha.settings import GroupSettings, GroupTopics, InboundTopic, Outpu
 from hotspare.host.address import peer_addresses
 from hotspare.host.alive import is_alive
 from hotspare.host.background import Background
+from hotspare.host.beside import Beside
 from hotspare.host.careful_core import CarefulCores, Recovery
 from hotspare.host.clock import monotonic_ms, pause
 from hotspare.host.message_sizes import check_message_sizes
@@ -203,6 +204,7 @@ class EngineProcess:
             end_process=end_if_stopped,
             is_alive=is_alive,
             pause=pause,
+            begin=Beside(self._wake.set).begin,
             read_every_ms=lambda interval_ms: self._pace.set(interval_ms / 1_000),
             read_only=lambda partition: setattr(self._pace, "only", partition),
         )

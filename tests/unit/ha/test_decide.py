@@ -96,6 +96,7 @@ views = st.builds(
     locked_since_ms=st.integers(NOW_MS - 3000, NOW_MS + 10),
     predecessor=st.one_of(st.none(), st.just(HELD)),
     publish_due_ms=st.one_of(st.none(), times),
+    await_due_ms=st.one_of(st.none(), times),
     inbound=st.just((InboundView(0, NOW_MS, NOW_MS, True), InboundView(1, NOW_MS, NOW_MS, False))),
     difference=st.one_of(st.none(), st.builds(Difference, st.just("s"), st.just(3), st.just(4), st.integers(0, 9), times)),
     overrules=st.booleans(),
@@ -142,8 +143,10 @@ def test_only_a_standby_that_does_not_differ_alone_campaigns_and_only_an_active_
             assert view.leader is not None
             assert action.expected_epoch == view.leader.epoch
             assert view.difference is None or action.reason is Reason.SPARES_AGREE
-        if isinstance(action, do.Publish | do.Tick | do.Renew):
+        if isinstance(action, do.Publish | do.AwaitCommit | do.Tick | do.Renew):
             assert view.role is Role.ACTIVE
+        if isinstance(action, do.Publish | do.GiveUp) and view.role is Role.ACTIVE:
+            assert view.await_due_ms is None, "one transaction at a time, and the role is given up behind the last"
         if isinstance(action, do.BecomeActive):
             assert view.step is Step.CHECKED
             assert view.leader is not None

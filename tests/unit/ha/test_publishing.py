@@ -1,8 +1,11 @@
 """From held outputs to one transaction, and back from a topic's tail to progress."""
 
+import contextlib
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,13 +21,13 @@ from hotspare.errors import BusUnavailable, Fenced, HotspareError, StateError, U
 from hotspare.ha import actions as do
 from hotspare.ha.commit_budget import RETRY_AFTER, CommitBudget
 from hotspare.ha.committed import note_own_commit
-from hotspare.ha.group_state import LONG_AGO_MS, GroupState, Marks, progress_due_ms, publish_due_ms
+from hotspare.ha.group_state import LONG_AGO_MS, GroupState, Marks, await_due_ms, has_pending, progress_due_ms, publish_due_ms
 from hotspare.ha.held import NO_OUTPUT, HeldOutputs
 from hotspare.ha.perform import perform
 from hotspare.ha.ports import Ports
 from hotspare.ha.publishing import next_commit, progress_from_tail
 from hotspare.ha.qualities import Qualities
-from hotspare.ha.roles import Role, Step
+from hotspare.ha.roles import Reason, Role, Step
 from hotspare.ha.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
 from hotspare.model.quality import Quality, QualityKind
 from tests.simulation.fast_core import FastCore
@@ -56,6 +59,7 @@ def ports() -> Ports:
         report=lambda event: None,
         background=lambda job: job(),
         end_process=lambda leader: False,
+        meanwhile=lambda task, every_ms: contextlib.nullcontext(),
     )
 
 
@@ -148,8 +152,91 @@ def test_a_bus_that_takes_little_at_once_gets_less_until_it_takes_it(
         tries += 1
         assert tries < 10 + 2 * sum(rows)
         perform(do.Publish(), made, ports())
+        perform(do.AwaitCommit(), made, ports())
         made.role, made.step, made.bus_retry_ms = Role.ACTIVE, Step.NONE, 0
     assert seen == {"out-a": [*range(1, rows[0] + 1)], "out-b": [*range(1, rows[1] + 1)]}
+
+
+class Begun:
+    """A call that ends when the test says so (`ha.underway.Underway`)."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call, self.is_over = call, False
+
+    def wait(self) -> None:
+        self.is_over = True
+        self._call()
+
+
+class Taker:
+    """A producer that takes every transaction, or refuses it."""
+
+    def __init__(self, error: HotspareError | None = None) -> None:
+        self.commits: list[Commit] = []
+        self._error = error
+
+    def publish(self, epoch: int, commit: Commit) -> None:
+        if self._error is not None:
+            raise self._error
+        self.commits.append(commit)
+
+    def close(self) -> None: ...
+
+
+def under_way(producer: Taker, settings: GroupSettings | None = None) -> tuple[GroupState, Ports, list[Begun]]:
+    """An active engine whose outputs 1 to 3 of stream `a` are being committed."""
+    begun: list[Begun] = []
+
+    def begin(call: Callable[[], None]) -> Begun:
+        begun.append(Begun(call))
+        return begun[-1]
+
+    made, doors = state({"a": 3}, {}, settings or GroupSettings()), replace(ports(), begin=begin)
+    made.producer, made.role = producer, Role.ACTIVE  # type: ignore[assignment]
+    perform(do.Publish(), made, doors)
+    return made, doors, begun
+
+
+def test_an_engine_computes_on_while_a_transaction_is_under_way_and_begins_no_other() -> None:
+    settings = GroupSettings(lease_ms=1_000, commit_rows_max=4)
+    producer = Taker()
+    made, doors, begun = under_way(producer, settings)
+    assert (has_pending(made), publish_due_ms(made), await_due_ms(made)) == (False, None, settings.commit_patience_ms)
+    made.held.streams["a"].append(outputs(4, 5))
+    assert has_pending(made)
+    assert await_due_ms(made) == settings.commit_patience_ms
+    made.held.streams["a"].append(outputs(6, 7))
+    assert await_due_ms(made) == LONG_AGO_MS, "the next one is full: from here on the engine would only fill memory"
+    perform(do.AwaitCommit(), made, doors)
+    assert (len(begun), await_due_ms(made), made.held.streams["a"].base.sequence) == (1, None, 3)
+    perform(do.Publish(), made, doors)
+    perform(do.AwaitCommit(), made, doors)
+    assert [rows_of(commit, "out-a") for commit in producer.commits] == [[1, 2, 3], [4, 5, 6, 7]]
+
+
+@pytest.mark.parametrize("leaving", [{"stop_asked": True}, {"switchover": ""}])
+def test_before_the_role_is_handed_over_what_is_under_way_is_waited_for(leaving: dict[str, Any]) -> None:
+    made, _, begun = under_way(Taker())
+    assert await_due_ms(replace(made, **leaving)) == LONG_AGO_MS
+    begun[0].is_over = True
+    assert await_due_ms(made) == LONG_AGO_MS
+
+
+@pytest.mark.parametrize("error", [Fenced("by another"), UnknownResult("no answer"), BusUnavailable("away")])
+def test_nothing_is_let_go_of_what_a_transaction_under_way_did_not_bring(error: HotspareError) -> None:
+    made, doors, _ = under_way(Taker(error))
+    made.held.streams["a"].append(outputs(4, 5))
+    perform(do.AwaitCommit(), made, doors)
+    assert (made.transaction, made.held.streams["a"].base.sequence, has_pending(made)) == (None, 0, True)
+    assert made.role is (Role.ACTIVE if isinstance(error, BusUnavailable) else Role.PROMOTING)
+
+
+def test_who_loses_the_role_hears_no_more_of_what_is_under_way() -> None:
+    """It reads what is committed, as any other spare does."""
+    made, doors, _ = under_way(Taker())
+    perform(do.StepDown(Reason.NEWER_EPOCH), made, doors)
+    assert (made.role, made.transaction, made.committed) == (Role.STANDBY, None, {})
+    assert has_pending(made)
 
 
 @given(rows=st.tuples(st.integers(1, 40), st.integers(1, 40)), commit_rows_max=st.integers(1, 8))
