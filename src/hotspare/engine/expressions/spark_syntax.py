@@ -5,7 +5,7 @@ A number with a point is a double here (Spark makes it a decimal). Names of fiel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
 
@@ -27,12 +27,13 @@ Builder: TypeAlias = Callable[..., Any]
 
 
 def _whole(name: str, builder: Builder) -> Builder:
-    """`builder`, but a call of which it would drop an argument stays a call by name, whose arguments are counted later."""
+    """`builder`, but a call of which it would drop an argument, or that no reader here knows, stays a call by the name that was
+    written: its arguments are counted later, and a mistake is told in the user's words."""
     takes_dialect = "dialect" in builder.__code__.co_varnames if hasattr(builder, "__code__") else False
 
     def build(args: list[Any], dialect: Any) -> Any:
         node = builder(args, dialect=dialect) if takes_dialect else builder(args)
-        if all(argument.parent is not None for argument in args if not isinstance(argument, exp.Literal)):
+        if _is_known(node) and all(argument.parent is not None for argument in args if not isinstance(argument, exp.Literal)):
             return node
         return exp.Anonymous(this=name.lower(), expressions=args)
 
@@ -145,6 +146,14 @@ _TYPES = MappingProxyType(
 )
 _IGNORED_ARGUMENTS = frozenset({"safe", "coalesce", "ignore_nulls", "typed", "negate", "flatten", "to", "is_null"})
 _TRIM = MappingProxyType({"LEADING": "ltrim", "TRAILING": "rtrim", "BOTH": "trim", "": "trim"})
+
+
+def _is_known(node: Node) -> bool:
+    """Whether a reader makes something of a function's node; one that stands around another one is looked through."""
+    tables: tuple[Mapping[Any, Any], ...] = (_READERS, _BINARY, _UNARY, _OPTIONAL, _LISTED)
+    if any(type(node) in table for table in tables) or not isinstance(node, exp.Func):
+        return True
+    return node.sql_name().lower() in NAMES[Dialect.SPARK_SQL]
 
 
 def parse_spark(text: str) -> Tree:
