@@ -14,6 +14,7 @@ from hotspare.engine.batch import MessageFormat
 from hotspare.errors import BusUnavailable, UsageError
 from hotspare.ha.output_message import output_message
 from hotspare.ha.roles import Role
+from hotspare.model.quality import Quality, QualityKind
 from tests.simulation.fast_core import OUTPUT, columns_of
 from tests.simulation.script import Script
 from tests.simulation.test_scenarios import EVENTS, FOREVER_MS, two_engines
@@ -63,6 +64,21 @@ def _bytes_of(script: Script, rows: int) -> int:
     one = columns_of([(99, 0, 0, 99, 0, 0, 1 << 62, 1, 1, 99, 99)] * rows, OUTPUT)
     message = output_message(one, MessageFormat.ARROW, 9, script.world.codec)
     return len(message.value) + sum(len(name) + len(value) for name, value in message.headers)
+
+
+def test_a_trimmed_stream_comes_on_where_commits_fail_again_and_again(tmp_path: Path) -> None:
+    """Each failure is followed by a fence, long before its progress is due: what was committed before it is not brought again."""
+    trimmed = Quality(QualityKind.TRIMMED, progress_events=100_000, progress_ms=1_000_000)
+    script = Script(tmp_path, "e0", qualities={"q/b": trimmed}, settings=replace(SETTINGS, message_rows_max=1))
+    script.world.lasting.commit_rows = 1
+    script.start("e0")
+    script.publish(*EVENTS * 20)
+    script.until_active("e0")
+    script.finish()
+    assert script.told("result unknown: the transaction took too long")
+    failures = sum("result unknown" in line for line in script.lines)
+    outputs = sum(script.world.observer.delivered().values())
+    assert script.world.observer.commits <= outputs + failures
 
 
 def test_a_backlog_that_a_slow_bus_does_not_take_at_once_comes_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,10 +96,13 @@ def note_own_commit(state: GroupState, published: Mapping[str, Progress], sent: 
 
 
 def forget_sent(state: GroupState) -> None:
-    """Progress was read: what follows it is brought again."""
+    """A new epoch is won: what this engine committed before says nothing about where the topics end, and progress does.
+
+    Under one epoch nobody else commits. So who fences again, because of a commit whose result it does not know, keeps what it knows
+    of those before it: else a trimmed stream whose commits fail more often than its progress is written would never come on.
+    """
     state.sent.clear()
     state.unrecorded_since_ms.clear()
-    state.may_repeat.update(state.held.streams)
 
 
 def let_go_by_quality(state: GroupState, now_ms: int) -> None:

@@ -169,7 +169,7 @@ class GroupState:
     cut: str = ""
     """The stream of which the newest commit left some outputs for the next one; "" where it had them all."""
     sent: dict[str, int] = field(default_factory=dict)
-    """Per stream, the newest sequence that this engine committed since it read progress; progress may lag behind it."""
+    """Per stream, the newest sequence that this engine committed under its epoch; progress may lag behind it."""
     unrecorded_since_ms: dict[str, int] = field(default_factory=dict)
     """Per stream, when the first output was committed that is not in its progress."""
     may_repeat: set[str] = field(default_factory=set)

@@ -127,6 +127,7 @@ def _campaign(action: do.Campaign, state: GroupState, ports: Ports) -> None:
     state.predecessor = before if before is not None and before.holder not in ("", state.engine) else None
     state.predecessor_lease_end_ms = read_ms + (before.lease_left_ms if before is not None else 0)
     state.epoch, state.renewed_ms, state.has_moved = epoch, asked_ms, False
+    committed.forget_sent(state)
     state.marks.won_ms = ports.clock_ms()
     state.overrules = action.reason in (Reason.SPARES_AGREE, Reason.NOBODY_ELSE)
     state.vacancy, state.switchover = None, None
@@ -177,7 +178,7 @@ def _read_committed(_: do.ReadCommitted, state: GroupState, ports: Ports) -> Non
                 sentence = f"progress of stream {output.stream} was rebuilt from topic {output.topic}"
                 report(state, ports, HaEventKind.PROGRESS_REBUILT, sentence, sequence=rebuilt.sequence)
             state.step_ms = ports.clock_ms()  # each topic that is looked through is a step of its own
-    committed.forget_sent(state)
+    state.may_repeat.update(state.held.streams)
     committed.note_progress(state, ports, progress)
     _come_on(state, ports, Step.READ)
 
