@@ -4,7 +4,8 @@ Objects that stand one per line, and arrays of flat objects, are read from the b
 Arrow's parser. What it takes is what the plain decoder takes, with equal values, because only messages go there in which events
 cannot run into each other: every line begins and ends with a brace, or one pair of square brackets encloses the whole; so a
 number of rows equal to that of lines means one row each. A batch that it refuses is halved until the messages that it refuses
-stand alone; these, and those of other shapes, are decoded plainly. So what comes of a message depends on that message alone.
+stand alone, or it has refused too often; these, and those of other shapes, are decoded plainly. So what comes of a message depends
+on that message alone.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ _BLANKS_MAX = 4
 """How many blanks around a line are looked through; a line with more goes the plain way."""
 _IS_BLANK = np.isin(np.arange(256), list(b" \t\r"))
 _CALL_MESSAGES_MAX = 16_384
+_REFUSALS_MAX = 24
+"""How often Arrow's parser may refuse before all that it refuses is decoded plainly: a call costs as much as many messages."""
 _EXAMPLES = 8
 _ROW = re.compile(r"in row ([0-9]{1,9})$")
 """Where Arrow's parser met the first mistake: a hint only, which saves halving."""
@@ -88,16 +91,18 @@ _Reader = Callable[[pa.Array, Rows, Schema], _Read]
 
 
 def _halving(values: pa.Array, messages: Rows, schema: Schema, read: _Reader) -> tuple[list[_Read], list[Rows]]:
-    """What could be read, and the messages that could not."""
+    """What could be read, and the messages that could not, or among which some could not when enough was tried."""
     found: list[_Read] = []
     refused: list[Rows] = []
+    refusals = 0
     waiting = [messages[at : at + _CALL_MESSAGES_MAX] for at in range(0, len(messages), _CALL_MESSAGES_MAX)]
     while waiting:
         chosen = waiting.pop()
         try:
             found.append(read(_chosen(values, chosen), chosen, schema))
         except _Refused as error:
-            if len(chosen) == 1:
+            refusals += 1
+            if len(chosen) == 1 or refusals > _REFUSALS_MAX:
                 refused.append(chosen)
             else:
                 waiting += _split(chosen, error.place)
