@@ -92,7 +92,7 @@ def fill(bootstrap: str, topic: str, messages: Iterator[bytes]) -> None:
 def _warm(plan: Plan) -> None:
     """Load the core's kernels, as the peer is warmed on a topic of its own."""
     raw = raw_batch(Part(0, 0, [Message(0, 1, message) for message in json_messages(0, 1)]), MessageFormat.JSON)
-    Pipeline.fresh(plan).feed(pa.Table.from_batches([Head.of(plan)(raw)]))
+    Pipeline.fresh(plan).feed(pa.Table.from_batches([Head.of(plan).decode(raw)]))
 
 
 class Ours:

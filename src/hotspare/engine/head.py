@@ -66,7 +66,7 @@ class _Piece:
 
 @dataclass(frozen=True)
 class Head:
-    """Callable: a batch of `RAW_SCHEMA` in, a batch of `decoded_schema` out, in the order of the messages.
+    """Callable: a batch of `RAW_SCHEMA` in, batches of `decoded_schema` out, nearly always one, in the order of the messages.
 
     `topics[i]` belongs to the inbound topic with index i. It never raises because of what a message holds.
     """
@@ -95,19 +95,20 @@ class Head:
         """That of what comes out."""
         return decoded_schema([topic.entry_schema for topic in self.topics])
 
-    def __call__(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        return self.decode(raw)
-
-    def decode(self, raw: pa.RecordBatch) -> pa.RecordBatch:
+    def __call__(self, raw: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Where decoding itself fails, the messages are halved; one on which it fails alone becomes a bad row, the reason of which
-        is POISON_REASON."""
+        is POISON_REASON. It also fails where a column would hold more text than an Arrow array can, which is 2 GiB."""
         try:
-            return self._at_once(raw)
+            return [self._at_once(raw)]
         except Exception as error:
             if not comes_of_rows(error):
                 raise
         parts = halved(lambda begin, end: self._at_once(raw.slice(begin, end - begin)), raw.num_rows)
-        return pa.concat_batches([self._refused(raw.slice(p.begin, 1), p.error) if p.result is None else p.result for p in parts])
+        return [self._refused(raw.slice(part.begin, 1), part.error) if part.result is None else part.result for part in parts]
+
+    def decode(self, raw: pa.RecordBatch) -> pa.RecordBatch:
+        """All of it in one batch."""
+        return pa.concat_batches(self(raw))
 
     def _refused(self, raw: pa.RecordBatch, error: Exception | None) -> pa.RecordBatch:
         """One message as a bad row. Only the class of the error is told: the rest may differ between engines."""

@@ -9,7 +9,7 @@ Rows that wait are not part of the state: they are read again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,6 +20,9 @@ from hotspare.engine.chunk import Int64s
 from hotspare.engine.partition_clock import Belief, PartitionClock
 from hotspare.engine.state import NO_TIME, PartitionKey
 from hotspare.errors import StateError
+
+PULLED_BYTES_MAX = 1 << 29
+"""More rows are not put together: the offsets of one Arrow array of text end at 2 GiB, and a window puts out three rows for one."""
 
 
 @dataclass(slots=True)
@@ -79,11 +82,17 @@ class Merge:
     """Declared partitions only; `beliefs` says what was believed behind the last row of each that passed before.
 
     `clocks`: per partition, `Belief.clock_us` behind the last row that was pulled. `skew_max_us`: see partition_clock.py.
+    `bytes_max`: how large a batch is that is pulled, but for one row.
     """
 
     def __init__(
-        self, partitions: Iterable[PartitionKey], beliefs: Mapping[PartitionKey, Belief], skew_max_us: int | None = None
+        self,
+        partitions: Iterable[PartitionKey],
+        beliefs: Mapping[PartitionKey, Belief],
+        skew_max_us: int | None = None,
+        bytes_max: int = PULLED_BYTES_MAX,
     ) -> None:
+        self._bytes_max = bytes_max
         self.clocks: dict[PartitionKey, int] = {}
         self._beliefs = dict(beliefs)
         self._skew_max_us = skew_max_us
@@ -140,21 +149,13 @@ class Merge:
             mine = code == value
             self._push(batch.filter(pa.array(mine)), (int(topic[mine][0]), int(partition[mine][0])))
 
-    def pull(self) -> pa.RecordBatch | None:
-        """The rows that may go on, in order, each with the time that is believed; None if there are none."""
+    def pull(self) -> Iterator[pa.RecordBatch]:
+        """The rows that may go on, in order, each with the time that is believed; no batch is empty. They are gone from here at
+        once."""
         ready: list[_Piece] = []
         for key, each in self._partitions.items():
             ready += self._ready(key, each)
-        if not ready:
-            return None
-        rows = ready[0].rows if len(ready) == 1 else pa.concat_batches([piece.rows for piece in ready])
-        times = ready[0].times if len(ready) == 1 else np.concatenate([piece.times for piece in ready])
-        rows = rows.set_column(rows.schema.get_field_index("time_us"), "time_us", pa.array(times))
-        if len(ready) == 1:
-            return rows
-        # pieces stand in order of partition and, within it, of position: a stable sort by time leaves that as it is
-        order = np.argsort(times, kind="stable")
-        return rows.take(pa.array(order))
+        return (_in_order(pieces) for pieces in _bounded(ready, self._bytes_max))
 
     def _push(self, batch: pa.RecordBatch, key: PartitionKey) -> None:
         partition = self._partitions.get(key)
@@ -186,3 +187,31 @@ class Merge:
     def _before(self, key: PartitionKey, times: Int64s, other: PartitionKey) -> int:
         """How many rows come before everything that `other` has not brought yet."""
         return int(np.searchsorted(times, self._partitions[other].clock.time_us, side="right" if key < other else "left"))
+
+
+def _bounded(pieces: Sequence[_Piece], bytes_max: int) -> Iterator[Sequence[_Piece]]:
+    """The rows of all pieces, halved in their order until each part is small enough, or one row."""
+    count = sum(len(piece.times) for piece in pieces)
+    if count < 2 or sum(piece.rows.nbytes for piece in pieces) <= bytes_max:
+        if count:
+            yield pieces
+        return
+    bounds = np.cumsum([0, *(len(piece.times) for piece in pieces)])
+    first = np.sort(_order(pieces)[: count // 2])
+    cuts = np.diff(np.searchsorted(first, bounds)).tolist()
+    yield from _bounded([piece.slice(0, cut) for piece, cut in zip(pieces, cuts, strict=True)], bytes_max)
+    yield from _bounded([piece.slice(cut, len(piece.times)) for piece, cut in zip(pieces, cuts, strict=True)], bytes_max)
+
+
+def _order(pieces: Sequence[_Piece]) -> Int64s:
+    """Pieces stand in order of partition and, within it, of position: a stable sort by time leaves that as it is."""
+    order: Int64s = np.argsort(np.concatenate([piece.times for piece in pieces]), kind="stable")
+    return order
+
+
+def _in_order(pieces: Sequence[_Piece]) -> pa.RecordBatch:
+    """The rows of pieces, of which one has any, as one batch."""
+    rows = pieces[0].rows if len(pieces) == 1 else pa.concat_batches([piece.rows for piece in pieces])
+    times = pieces[0].times if len(pieces) == 1 else np.concatenate([piece.times for piece in pieces])
+    rows = rows.set_column(rows.schema.get_field_index("time_us"), "time_us", pa.array(times))
+    return rows if len(pieces) == 1 else rows.take(pa.array(_order(pieces)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from hotspare.engine.chunk import EXTRA_ROWS_MAX
 from hotspare.engine.merge import Merge
 from hotspare.engine.partition_clock import Belief
 from hotspare.engine.plan import Plan
-from hotspare.engine.poison import Poison, step_with_care
+from hotspare.engine.poison import Poison, step_with_care, with_refused
 from hotspare.engine.snapshot import Frozen, freeze, restore
 from hotspare.engine.state import OutputId, PartitionKey, State
 from hotspare.engine.step import fresh_state, step
@@ -80,37 +81,40 @@ class Pipeline:
         beliefs = {key: Belief(each.time_us, state.clocks.get(key, each.time_us)) for key, each in state.passed.items()}
         return Merge(partitions, beliefs, self._skew_max_us)
 
-    def parts(self, decoded: pa.RecordBatch | pa.Table, take: TakeRows = take_many) -> Iterator[dict[str, pa.RecordBatch]]:
+    def parts(
+        self, decoded: pa.RecordBatch | pa.Table, take: TakeRows = take_many, known: Sequence[Poison] = ()
+    ) -> Iterator[dict[str, pa.RecordBatch]]:
         """Take decoded rows (`batch.decoded_schema(plan.entry_schemas)`), in order within each partition, whole messages at a time.
 
         Yields the outputs of the streams that have any, part by part, at least one: a part is some hundredths of a second's work,
-        however much one event or tick causes. All parts are to be taken (`is_whole`). `take` is asked before each step.
+        however much one event or tick causes. All parts are to be taken (`is_whole`). `take` is asked before each step. `known`:
+        rows that were found to be poison, and are refused.
 
         StateError where the rows have another form, or a partition was not declared; PositionOrder where they do not go on where
         the state stands. After an error the pipeline is not to be used again.
         """
-        ready = self._ready(decoded)
-        if ready is None:
+        ready = deque(self._ready(decoded, known))
+        if not ready:
             yield {}
-            return
-        begin = 0
-        while begin < ready.num_rows:
-            rows = ready.slice(begin, take(ready.num_rows - begin))
-            begin += rows.num_rows
+        while ready:
+            batch = ready.popleft()
+            rows = batch.slice(0, take(batch.num_rows))
+            if rows.num_rows < batch.num_rows:
+                ready.appendleft(batch.slice(rows.num_rows))
             for made in self._step(self._state, rows):
-                self._is_whole = self._state.is_whole and begin == ready.num_rows
+                self._is_whole = self._state.is_whole and not ready
                 if self._is_whole:
                     self._state.clocks.update(self._merge.clocks)
                 yield self._untraced(made)
 
     def parts_with_care(
-        self, decoded: pa.RecordBatch | pa.Table, found: Callable[[Poison], None]
+        self, decoded: pa.RecordBatch | pa.Table, found: Callable[[Poison], None], known: Sequence[Poison] = ()
     ) -> Iterator[dict[str, pa.RecordBatch]]:
-        """`parts` of rows on which a step has failed (`engine.poison`): events on which it fails alone are told and refused.
-        `found` may raise. The state must be one in which no step has failed."""
-        ready = self._ready(decoded)
+        """`parts` of rows on which a step has failed (`engine.poison`): events and ticks on which it fails alone are told and
+        refused. `found` may raise. The state must be one in which no step has failed."""
+        ready = self._ready(decoded, known)
         outputs: list[dict[str, pa.RecordBatch]] = []
-        pieces = [] if ready is None else [ready.slice(at, STEP_ROWS_MAX) for at in range(0, ready.num_rows, STEP_ROWS_MAX)]
+        pieces = [batch.slice(at, STEP_ROWS_MAX) for batch in ready for at in range(0, batch.num_rows, STEP_ROWS_MAX)]
         for rows in pieces:
             self._state, made = step_with_care(self._step, self.plan, self._state, rows, found)
             outputs += made
@@ -119,13 +123,13 @@ class Pipeline:
         self._is_whole = True
         yield from (self._untraced(made) for made in outputs or [{}])
 
-    def _ready(self, decoded: pa.RecordBatch | pa.Table) -> pa.RecordBatch | None:
+    def _ready(self, decoded: pa.RecordBatch | pa.Table, known: Sequence[Poison]) -> list[pa.RecordBatch]:
         """The rows that may go on now, in order."""
         if not decoded.schema.equals(self._schema):
             raise StateError("decoded rows have another form than the project's", detail=f"{decoded.schema}")
         for batch in [decoded] if isinstance(decoded, pa.RecordBatch) else decoded.to_batches():
             self._merge.push(batch)
-        return self._merge.pull()
+        return [with_refused(self.plan, batch, known) for batch in self._merge.pull()]
 
     def _step(self, state: State, rows: pa.RecordBatch) -> Iterator[dict[str, pa.RecordBatch]]:
         return step(self.plan, state, rows, self._extra_rows_max)

@@ -1,18 +1,20 @@
-"""Events on which the engine itself fails: which one it is, and what stands in its place.
+"""Events and ticks on which the engine itself fails: which one it is, and what stands in its place.
 
 A step changes the state in place, so a state in which one failed is lost. Whoever has the state from before it takes the rows
 again, with care: where they fail again, they are halved, each half from the state before it, until one row fails alone. That
-row is the poison. It becomes a bad row, as if the head had refused it, so no window sees it, and its position passes. What is
-found does not depend on how the rows were cut, and every engine of a group finds the same (law Cut).
+row is the poison. It becomes a bad row, as if the head had refused it, so no window sees it, and its position and its time pass.
+What a refused tick would have caused, the next one causes: windows do at a heartbeat all that is due by then. What is found does
+not depend on how the rows were cut, and every engine of a group finds the same (law Cut).
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from hotspare.engine.batch import POISON_REASON, RowKind
@@ -20,20 +22,30 @@ from hotspare.engine.elementwise import comes_of_rows
 from hotspare.engine.event_texts import event_texts
 from hotspare.engine.plan import Plan
 from hotspare.engine.state import State
-from hotspare.errors import PoisonousEvent
 
 Step: TypeAlias = Callable[[State, pa.RecordBatch], Iterator[dict[str, pa.RecordBatch]]]
 
 
+class WindowFailure(Exception):
+    """A window fails on what it was given; the cause says how."""
+
+    def __init__(self, window: str, cause: Exception) -> None:
+        super().__init__(f"window {window}: {type(cause).__name__}: {cause}")
+        self.window = window
+        self.cause = cause
+
+
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """Where the event stands, and the error that it causes."""
+    """Where the row stands and what it is, the error that it causes, and the window that fails ("": none is known)."""
 
+    kind: RowKind
     topic: int
     partition: int
     offset: int
     index: int
     error: Exception
+    window: str = ""
 
 
 def step_with_care(
@@ -41,8 +53,7 @@ def step_with_care(
 ) -> tuple[State, list[dict[str, pa.RecordBatch]]]:
     """The state after `rows`, and all outputs.
 
-    `found` is told each poison before it is replaced, and may raise. PoisonousEvent where a row is poison that is no event, such as
-    a tick: without it time would not pass. Costs a copy of the state for each try.
+    `found` is told each poison before it is replaced, and may raise. Costs a copy of the state for each try.
     """
     outputs: list[dict[str, pa.RecordBatch]] = []
     waiting = [(0, rows.num_rows)]
@@ -65,21 +76,35 @@ def step_with_care(
     return state, outputs
 
 
+def with_refused(plan: Plan, rows: pa.RecordBatch, known: Iterable[Poison]) -> pa.RecordBatch:
+    """Decoded rows, in which what is known to be poison is refused."""
+    names = ("topic", "partition", "offset", "index")
+    places = [rows.column(name).to_numpy() for name in names]
+    for poison in known:
+        here = [column == getattr(poison, name) for column, name in zip(places, names, strict=True)]
+        for row in np.flatnonzero(np.logical_and.reduce(here)).tolist():
+            refused = _refused(plan, rows.slice(row, 1), poison)
+            rows = pa.concat_batches([rows.slice(0, row), refused, rows.slice(row + 1)])
+    return rows
+
+
 def _poison(row: pa.RecordBatch, error: Exception) -> Poison:
     names = ("kind", "topic", "partition", "offset", "index")
     kind, topic, partition, offset, index = (row.column(name)[0].as_py() for name in names)
-    if kind != RowKind.EVENT:
-        where = f"offset {offset} of inbound topic {topic}, partition {partition}"
-        raise PoisonousEvent(f"the engine fails at {where}, which is no event", detail=repr(error)) from error
-    return Poison(topic, partition, offset, index, error)
+    window, cause = (error.window, error.cause) if isinstance(error, WindowFailure) else ("", error)
+    return Poison(RowKind(kind), topic, partition, offset, index, cause, window)
 
 
 def _refused(plan: Plan, row: pa.RecordBatch, poison: Poison) -> pa.RecordBatch:
-    """The event as a bad row. Of the error only its class is told: the rest may differ between engines."""
-    name, source = f"e{poison.topic}", str(plan.resolved.sources[poison.topic])
-    (text,) = event_texts(plan.entry_schemas[poison.topic], row.column("opcode").to_numpy(), row.column(name).flatten())
-    message = f"window {source}: the engine fails on this event ({type(poison.error).__name__})"
-    bad = {"reason": POISON_REASON, "message": message, "text": text, "window": source}
+    """The row as a bad one. Of the error only its class is told: the rest may differ between engines."""
+    name, window, text, what = f"e{poison.topic}", str(plan.resolved.sources[poison.topic]), "", "at this tick"
+    if poison.kind is RowKind.EVENT:
+        opcode, what = row.column("opcode").to_numpy(), "on this event"
+        (text,) = event_texts(plan.entry_schemas[poison.topic], opcode, row.column(name).flatten())
+    elif poison.window:
+        window = poison.window
+    message = f"window {window}: the engine fails {what} ({type(poison.error).__name__})"
+    bad = {"reason": POISON_REASON, "message": message, "text": text, "window": window}
     columns = {field.name: row.column(field.name) for field in row.schema}
     columns["kind"] = pa.array([RowKind.BAD], columns["kind"].type)
     columns[name] = pa.nulls(1, columns[name].type)

@@ -18,10 +18,12 @@ import pyarrow as pa
 
 from hotspare.engine.batch import BAD_STREAM, TRACE_PREFIX, RowKind
 from hotspare.engine.chunk import EXTRA_ROWS_MAX, Chunk, Int64s, Timeline, UInt8s
+from hotspare.engine.elementwise import comes_of_rows
 from hotspare.engine.kernels.outputs import Positions, due_heartbeats, first_disorder
 from hotspare.engine.lanes import to_lanes
 from hotspare.engine.outputs import bad_chunk, in_pieces, number_and_write
 from hotspare.engine.plan import BAD_SCHEMA, Plan
+from hotspare.engine.poison import WindowFailure
 from hotspare.engine.refusals import NO_BAD_EVENTS, BadEvents
 from hotspare.engine.state import NO_TIME, PartitionKey, Passed, State, StreamState
 from hotspare.engine.strings import StringTable
@@ -180,7 +182,13 @@ class _Work:
             return None
         schemas = [each.schema for each in node.operator.inputs] or [node.operator.schema]
         given = [Chunk.empty(len(schema)) if chunk is None else chunk for chunk, schema in zip(inputs, schemas, strict=True)]
-        applied = node.operator.apply(state.pages[node.page], given, self._beats(self._given[i], until), state.strings)
+        beats = self._beats(self._given[i], until)
+        try:
+            applied = node.operator.apply(state.pages[node.page], given, beats, state.strings)
+        except Exception as error:
+            if not comes_of_rows(error):
+                raise
+            raise WindowFailure(str(node.operator.id), error) from error
         self._given[i] = until
         self._has_more[i] = applied.until is not None
         self._until[i] = until if applied.until is None else applied.until

@@ -1,7 +1,8 @@
-"""The core of an engine that outlives an event on which it fails: the state before is made anew, and the event found.
+"""The core of an engine that outlives an event or a tick on which it fails: the state before is made anew, and the event found.
 
     parts ──► Pipeline ──► fails ──► newest snapshot from before, else the group's origin
                                      ──► the inbound topics again, up to where the step began: the state before it
+                                          (what was found to be poison before is refused again)
                                      ──► the rest with care (engine/poison.py): the event is refused, or ends the engine
 
 It costs nothing while no step fails, and it needs what an engine needs that joins: a snapshot, and the messages since then.
@@ -10,7 +11,7 @@ It costs nothing while no step fails, and it needs what an engine needs that joi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -55,6 +56,8 @@ class Recovery:
     source: RunnerInput
     told: Callable[[str], None]
     on_poison: OnPoison = OnPoison.BAD_EVENT
+    known: list[Poison] = field(default_factory=list)
+    """What was refused since the snapshot that the state was made from the last time."""
 
     def batches(self, core_offsets: Positions, ends: Positions) -> Iterator[pa.Table]:
         origin = agree_on_origin(self.bus, self.coordination, self.group, self.topics)
@@ -64,8 +67,11 @@ class Recovery:
     def found(self, poison: Poison) -> None:
         """PoisonousEvent where the engine is to end."""
         topic = self.topics.inbound[poison.topic].name
-        where = f"event {poison.index} of the message at offset {poison.offset} of {topic}, partition {poison.partition}"
-        self._decide(where, f"{type(poison.error).__name__}: {poison.error}")
+        what = f"event {poison.index} of the message" if poison.kind is RowKind.EVENT else "the tick"
+        why = f"{type(poison.error).__name__}: {poison.error}"
+        why = f"window {poison.window}: {why}" if poison.window else why
+        self._decide(f"{what} at offset {poison.offset} of {topic}, partition {poison.partition}", why)
+        self.known.append(poison)
 
     def look_for_poison(self, decoded: pa.RecordBatch | pa.Table) -> None:
         """Messages on which the head failed, wherever it ran. PoisonousEvent where the engine is to end."""
@@ -153,9 +159,15 @@ class CarefulCore:
         try:
             pipeline = self._cores.before(place)
             pipeline.set_partitions(self._partitions, self._skew_max_us)
+            begin = pipeline.next_offsets
+            recovery.known = [p for p in recovery.known if p.offset >= begin.get((p.topic, p.partition), 0)]
             for decoded in recovery.batches(pipeline.next_offsets, self._ends):
                 is_before = all(end <= place.next_offsets.get(key, 0) for key, end in ends_of(decoded).items())
-                made = pipeline.parts(decoded) if is_before else pipeline.parts_with_care(decoded, recovery.found)
+                known = tuple(recovery.known)
+                if is_before:
+                    made = pipeline.parts(decoded, known=known)
+                else:
+                    made = pipeline.parts_with_care(decoded, recovery.found, known)
                 yield from (self._unseen(part, place) for part in made)
         except PoisonousEvent:
             raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -27,8 +27,9 @@ Positions = Mapping[tuple[int, int], int]
 class Head(Protocol):
     """Decoding and the stateless windows ahead of the first stateful one. Picklable; equal input gives equal output."""
 
-    def __call__(self, raw: pa.RecordBatch, /) -> pa.RecordBatch:
-        """From `engine.batch.RAW_SCHEMA` to `engine.batch.decoded_schema`, rows in the same order."""
+    def __call__(self, raw: pa.RecordBatch, /) -> Sequence[pa.RecordBatch]:
+        """From `engine.batch.RAW_SCHEMA` to `engine.batch.decoded_schema`, rows in the same order. At least one batch; several, of
+        whole messages each, where one would be too large for Arrow."""
         ...
 
 

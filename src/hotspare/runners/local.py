@@ -112,9 +112,7 @@ def decode_iterable(raw: Iterable[pa.RecordBatch], head: Head, messages_max: int
     """Decoded batches of at most `messages_max` messages each from raw batches in memory."""
     for batch in raw:
         for first in range(0, batch.num_rows, messages_max):
-            decoded = head(batch.slice(first, messages_max))
-            if decoded.num_rows:
-                yield pa.Table.from_batches([decoded])
+            yield from (pa.Table.from_batches([part]) for part in head(batch.slice(first, messages_max)) if part.num_rows)
 
 
 def _raw(topics: tuple[InboundTopic, ...], parts: list[Part]) -> list[pa.RecordBatch]:

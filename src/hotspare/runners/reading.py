@@ -182,7 +182,7 @@ def steps(
 def _decoded(batches: Sequence[pa.RecordBatch], head: Head, decoding: StepSize) -> list[pa.RecordBatch]:
     """Decode, and note how long it took."""
     begun_ns = time.monotonic_ns()
-    decoded = [head(batch) for batch in batches]
+    decoded = [part for batch in batches for part in head(batch)]
     decoding.note(sum(batch.nbytes for batch in batches), (time.monotonic_ns() - begun_ns) / 1_000_000)
     return decoded
 

@@ -79,7 +79,7 @@ class Fed:
         self._next = 0
 
     def feed(self, rows: Sequence[str]) -> None:
-        found = self.pipeline.feed(self._head(raw(rows, self._next)))
+        found = self.pipeline.feed(self._head.decode(raw(rows, self._next)))
         self._next += len(rows)
         for name, batch in found.items():
             events = batch.to_pylist()

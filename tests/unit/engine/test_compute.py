@@ -89,5 +89,5 @@ def test_the_example_project() -> None:
     """`match` is 1, 1, 0 for keys 1111, 1112, 1113."""
     plan = compile_plan(load_project(CONFORMANCE / "model.xml", {"ESP_PROJECT_HOME": str(CONFORMANCE)}).resolved)
     rows = (CONFORMANCE / "input-compute.csv").read_text().splitlines()
-    out = Pipeline.fresh(plan).feed(Head.of(plan)(raw(rows)))["contQuery/computeWindow"]
+    out = Pipeline.fresh(plan).feed(Head.of(plan).decode(raw(rows)))["contQuery/computeWindow"]
     assert dict(zip(out.column("ID").to_pylist(), out.column("match").to_pylist(), strict=True)) == {1111: 1, 1112: 1, 1113: 0}

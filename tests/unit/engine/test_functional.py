@@ -59,10 +59,10 @@ def test_the_counter_goes_on_after_a_restore(rows: list[str], cut: int) -> None:
     plan = plan_of(window())
     head, whole = Head.of(plan), fed(plan, rows)
     first = Pipeline.fresh(plan)
-    outputs = [first.feed(head(raw(rows[:cut])))]
+    outputs = [first.feed(head.decode(raw(rows[:cut])))]
     frozen = first.freeze()
     second = Pipeline.restore(plan, frozen.header, dict(frozen.pages()))
-    outputs.append(second.feed(head(raw(rows[cut:], cut if cut < len(rows) else len(rows)))))
+    outputs.append(second.feed(head.decode(raw(rows[cut:], cut if cut < len(rows) else len(rows)))))
     numbers = [n for o in outputs if "cq/made" in o for n in o["cq/made"].column("number").to_pylist()]
     assert numbers == [row[2] for _, _, row in whole.out.get("cq/made", [])]
     assert second.digests == whole.pipeline.digests

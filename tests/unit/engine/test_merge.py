@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 import pyarrow as pa
@@ -27,12 +28,9 @@ def batch_of(rows: list[Row]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(columns[f.name], f.type) for f in SCHEMA], schema=SCHEMA)
 
 
-def rows_of(batch: pa.RecordBatch | None) -> list[Row]:
-    if batch is None:
-        return []
-    return list(
-        zip(*(batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "index", "time_us")), strict=True)
-    )
+def rows_of(batches: Iterable[pa.RecordBatch]) -> list[Row]:
+    names = ("topic", "partition", "offset", "index", "time_us")
+    return [row for batch in batches for row in zip(*(batch.column(name).to_pylist() for name in names), strict=True)]
 
 
 @st.composite
@@ -108,7 +106,7 @@ def test_one_partition_does_not_wait() -> None:
     rows = [(0, 0, i, 0, 9 - i) for i in range(3)]
     merge.push(batch_of(rows))
     assert rows_of(merge.pull()) == [(0, 0, i, 0, 9) for i in range(3)]
-    assert merge.pull() is None
+    assert list(merge.pull()) == []
 
 
 def test_unknown_partition() -> None:
@@ -124,3 +122,16 @@ def test_partitions_may_be_added_not_lost() -> None:
         merge.set_partitions([(0, 1)])
     merge.set_partitions([(0, 0)])
     assert rows_of(merge.pull()) == [(0, 0, 0, 0, 5)]
+
+
+@settings(max_examples=200)
+@given(inputs(), st.integers(1, 2_000))
+def test_however_small_the_batches_they_hold_the_same_rows_in_the_same_order(rows: list[Row], bytes_max: int) -> None:
+    """One Arrow array holds 2 GiB of text, so rows that wait are not put together without a limit."""
+    merge = Merge(PARTITIONS, {}, bytes_max=bytes_max)
+    for row in rows:
+        merge.push(batch_of([row]))
+    batches = list(merge.pull())
+    assert rows_of(batches) == let_go(rows)
+    bitmaps = 256  # are rounded up
+    assert all(batch.nbytes <= bytes_max + bitmaps or batch.num_rows == 1 for batch in batches)

@@ -142,8 +142,7 @@ def released(rows: list[Row], partitions: int) -> list[Release]:
 
 
 def merged(merge: Merge) -> Iterator[tuple[int, int, int]]:
-    batch = merge.pull()
-    if batch is not None:
+    for batch in merge.pull():
         yield from zip(*(batch.column(name).to_pylist() for name in ("partition", "offset", "time_us")), strict=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from hotspare.engine import head as head_module
@@ -45,3 +46,21 @@ def test_want_of_memory_passes(error: list[type[Exception]]) -> None:
     error[0] = MemoryError
     with pytest.raises(MemoryError):
         HEAD.decode(raw(MESSAGES))
+
+
+def test_what_is_too_large_for_one_batch_comes_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where texts of all rows are more than an Arrow array holds; here it holds 12 bytes."""
+    at_once = Head._at_once
+
+    def limited(self: Head, raw: pa.RecordBatch) -> pa.RecordBatch:
+        decoded = at_once(self, raw)
+        if sum(len(text or "") for text in pc.struct_field(decoded.column("e1"), "name").to_pylist()) > 12:
+            raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+        return decoded
+
+    batch = raw([Message(1, f"i,n,{i},2,{'x' * (i % 4 + 1)}".encode()) for i in range(20)])
+    expected = HEAD.decode(batch)
+    monkeypatch.setattr(Head, "_at_once", limited)
+    batches = HEAD(batch)
+    assert len(batches) > 2
+    assert pa.concat_batches(batches) == expected

@@ -84,6 +84,8 @@ def on_poison_value(chunk: Chunk, _: Timeline) -> bool:
 class Group:
     """What engines of one group share: the bus with its messages, snapshots, facts."""
 
+    limits = LIMITS
+
     def __init__(self, values: Sequence[int | None], on_poison: OnPoison = OnPoison.BAD_EVENT) -> None:
         times = itertools.count(1_000_000, 700_000)
         self.bus: Bus = MemoryBus(clock=lambda: next(times)).client("e")
@@ -100,7 +102,7 @@ class Group:
         return pa.concat_tables(read_recorded(self.bus, (runner.InboundTopic("in"),), Head.of(plan()), LIMITS))
 
     def core(self) -> CarefulCore:
-        source = runner.RunnerInput("", (runner.InboundTopic("in"),), Head.of(plan()), limits=LIMITS)
+        source = runner.RunnerInput("", (runner.InboundTopic("in"),), Head.of(plan()), limits=self.limits)
         topics = GroupTopics((InboundTopic("in"),), ())
         recovery = Recovery("g", topics, self.bus, self.store, self.coordination, source, self.told.append)
         recovery.on_poison = self.on_poison
@@ -187,11 +189,59 @@ def test_what_does_not_fail_again_is_no_poison() -> None:
     assert found.keys() == expected.keys() and all(found[name].equals(expected[name]) for name in found)
 
 
-def test_a_tick_on_which_the_engine_fails_ends_it() -> None:
-    """It is no event that could be refused: time would pass in one engine and not in the other."""
-    group = Group([1, None, 2])
-    with planted(lambda _, time: len(time.heartbeat_rank) > 0), pytest.raises(PoisonousEvent, match=r"offset 1 .* no event"):
+def on_a_heartbeat(_: Chunk, time: Timeline) -> bool:
+    """Every third second."""
+    seconds = time.time_us[time.heartbeat_rank] // 1_000_000
+    return bool(np.any(seconds % 3 == 0))
+
+
+@settings(max_examples=30)
+@given(VALUES, st.integers(1, 9), st.integers(1, 9), st.integers(1, 4))
+def test_every_engine_refuses_the_same_ticks_however_its_batches_are_cut(
+    values: list[int | None], one: int, other: int, messages_max: int
+) -> None:
+    """Their time passes, no window sees them, and a bad event tells the window that fails."""
+    results = []
+    for rows_max in (one, other):
+        group = Group(values)
+        group.limits = runner.BatchLimits(messages_max, wait_ms=0)
+        core, whole = group.core(), group.decoded()
+        with planted(on_a_heartbeat):
+            outputs = [core.feed(table) for table in pieces(whole, rows_max, 100)]
+        assert core.time_us == whole.column("time_us")[-1].as_py()
+        results.append((joined(outputs), core.freeze().header, dict(core.freeze().pages())))
+    assert results[0][1:] == results[1][1:]
+    assert all(results[0][0][name].equals(results[1][0][name]) for name in results[0][0].keys() | results[1][0].keys())
+    bad = results[0][0][BAD_STREAM].to_pylist() if BAD_STREAM in results[0][0] else []
+    assert all(values[row["hs:offset"]] is None for row in bad)
+    assert {(row["reason"], row["window"], row["text"]) for row in bad} <= {("poison", "cq/kept", "")}
+    assert {row["message"] for row in bad} <= {"window cq/kept: the engine fails at this tick (Planted)"}
+
+
+def test_a_tick_on_which_the_engine_fails_is_a_bad_event() -> None:
+    group = Group([1, None, 2, None])
+    with planted(lambda _, time: len(time.heartbeat_rank) > 0):
+        outputs = group.core().feed(group.decoded())
+    assert [row["hs:offset"] for row in outputs[BAD_STREAM].to_pylist()] == [1, 3]
+    assert outputs["cq/kept"].num_rows > 2
+    assert "the tick at offset 3 of in, partition 0" in group.told[-1]
+
+
+def test_with_stop_the_engine_ends_and_names_the_tick() -> None:
+    group = Group([1, None, 2], OnPoison.STOP)
+    fails = planted(lambda _, time: len(time.heartbeat_rank) > 0)
+    with fails, pytest.raises(PoisonousEvent, match="the tick at offset 1 of in, partition 0"):
         group.core().feed(group.decoded())
+
+
+def test_what_was_poison_before_is_refused_again_when_the_state_is_made_anew() -> None:
+    """Also where it is read again in a batch of its own, long before the one that fails now."""
+    group = Group([1, POISON, 2, 3, POISON, 4])
+    group.limits = runner.BatchLimits(1, wait_ms=0)
+    core = group.core()
+    with planted(on_poison_value):
+        outputs = joined([core.feed(table) for table in pieces(group.decoded(), 1, 100)])
+    assert [row["hs:offset"] for row in outputs[BAD_STREAM].to_pylist()] == [1, 4]
 
 
 def test_outputs_that_came_out_otherwise_when_read_again_end_the_engine() -> None:

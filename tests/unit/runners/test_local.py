@@ -20,12 +20,12 @@ from hotspare.runners.local import LocalRunner, decode_iterable, read_recorded
 TOPICS = (InboundTopic("a", 2),)
 
 
-def same(raw: pa.RecordBatch) -> pa.RecordBatch:
-    return raw
+def same(raw: pa.RecordBatch) -> list[pa.RecordBatch]:
+    return [raw]
 
 
-def without_odd(raw: pa.RecordBatch) -> pa.RecordBatch:
-    return raw.filter(pa.array([offset % 2 == 0 for offset in raw.column("offset").to_pylist()]))
+def without_odd(raw: pa.RecordBatch) -> list[pa.RecordBatch]:
+    return [raw.filter(pa.array([offset % 2 == 0 for offset in raw.column("offset").to_pylist()]))]
 
 
 def filled(count: int) -> tuple[str, Bus]:

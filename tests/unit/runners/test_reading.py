@@ -152,9 +152,10 @@ def test_pieces_are_whole_messages_in_order_within_the_limits(rows: list[int], m
     assert all(one.column("offset")[-1] != two.column("offset")[0] or len(rows) == 1 for one, two in pairwise(found))
 
 
-def twice(raw: pa.RecordBatch) -> pa.RecordBatch:
+def twice(raw: pa.RecordBatch) -> list[pa.RecordBatch]:
     """A head: two rows for each message with a value, none for the others."""
-    return raw.take(pa.array([row for row, value in enumerate(raw.column("value")) if value.as_py() for _ in range(2)], pa.int64()))
+    rows = [row for row, value in enumerate(raw.column("value")) if value.as_py() for _ in range(2)]
+    return [raw.take(pa.array(rows, pa.int64()))]
 
 
 @given(appends, st.integers(1, 50))
@@ -162,7 +163,7 @@ def test_steps_hold_every_row_in_order(plan: Appends, messages_max: int) -> None
     bus = filled(plan).client("reader")
     parts = read_parts(bus, TOPICS, complete_positions(bus, TOPICS, {}), BatchLimits(wait_ms=0))
     raw = [raw_batch(part, MessageFormat.CSV) for part in parts]
-    decoded = [twice(batch) for batch in raw]
+    decoded = [part for batch in raw for part in twice(batch)]
     for read, head in ((raw, twice), (decoded, None)):
         told = list(steps(read, head, BatchLimits(messages_max=messages_max), decoding_size()))
         found = [step for step, _ in told]
@@ -178,11 +179,11 @@ def test_a_step_is_short_however_much_one_read_brings(place: HeadPlace) -> None:
     raw = raw_batch(Part(0, 0, [message._replace(offset=offset) for offset in range(1_024)]), MessageFormat.ARROW)
     decoded_at_once = []
 
-    def blocks(some: pa.RecordBatch) -> pa.RecordBatch:
+    def blocks(some: pa.RecordBatch) -> list[pa.RecordBatch]:
         decoded_at_once.append(some.num_rows)
-        return pa.RecordBatch.from_pydict({"offset": np.repeat(some.column("offset").to_numpy(), 1_000)})
+        return [pa.RecordBatch.from_pydict({"offset": np.repeat(some.column("offset").to_numpy(), 1_000)})]
 
-    read, head = ([raw], blocks) if place is HeadPlace.DRIVER else ([blocks(raw)], None)
+    read, head = ([raw], blocks) if place is HeadPlace.DRIVER else (blocks(raw), None)
     found = [step for step, _ in steps(read, head, BatchLimits(), decoding_size())]
     assert sum(step.num_rows for step in found) == 1_024_000
     assert max(step.num_rows for step in found) <= STEP_ROWS_MAX
@@ -209,10 +210,10 @@ def test_decoding_that_is_slow_is_done_in_smaller_steps(monkeypatch: pytest.Monk
     for message_ms, rows_max in ((0.1, 64), (40, 1), (0.1, 64)):
         sizes: list[int] = []
 
-        def timed(some: pa.RecordBatch, message_ms: float = message_ms, sizes: list[int] = sizes) -> pa.RecordBatch:
+        def timed(some: pa.RecordBatch, message_ms: float = message_ms, sizes: list[int] = sizes) -> list[pa.RecordBatch]:
             clock.now_ns += int(message_ms * some.num_rows * 1_000_000)
             sizes.append(some.num_rows)
-            return pa.RecordBatch.from_pydict({"offset": some.column("offset")})
+            return [pa.RecordBatch.from_pydict({"offset": some.column("offset")})]
 
         for _ in range(8):
             assert sum(step.num_rows for step, _ in steps([raw], timed, BatchLimits(), decoding)) == 64

@@ -112,8 +112,8 @@ def test_the_head_runs_in_the_task_and_what_it_drops_is_behind_the_position(
     monkeypatch.setattr(span, "SPAN_S", 0.0)
     taken = Taken(1)
 
-    def last_of_b(raw: pa.RecordBatch) -> pa.RecordBatch:
-        return raw.filter(pc.and_(pc.equal(raw["topic"], 1), pc.equal(raw["offset"], MESSAGES // 3 - 1)))
+    def last_of_b(raw: pa.RecordBatch) -> list[pa.RecordBatch]:
+        return [raw.filter(pc.and_(pc.equal(raw["topic"], 1), pc.equal(raw["offset"], MESSAGES // 3 - 1)))]
 
     with served(tmp_path, taken.take) as server, spans(lambda: follow(bus, TOPICS, LIMITS, last_of_b, server.address)):
         assert taken.over.wait(TIMEOUT_S)

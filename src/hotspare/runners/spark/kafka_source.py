@@ -184,12 +184,11 @@ def _decode(packed_head: bytes, formats: Sequence[MessageFormat], rows: Iterator
     for batch in rows:
         raw = raw_batch(batch, formats)
         for part in in_order([raw]):
-            decoded = head(part)
-            if decoded.num_rows:
-                topic, partition, first = (part.column(name)[0].as_py() for name in ("topic", "partition", "offset"))
+            for decoded in filter(len, head(part)):
+                topic, partition, first = (decoded.column(name)[0].as_py() for name in ("topic", "partition", "offset"))
                 yield frame(topic, partition, first, decoded)
         if not raw.num_rows:
-            yield frame(0, 0, NOT_A_MESSAGE, head(raw))
+            yield frame(0, 0, NOT_A_MESSAGE, head(raw)[0])
 
 
 def _started(rows: DataFrame, on_batch: Callable[[DataFrame, int], None], checkpoint: Path) -> StreamingQuery:

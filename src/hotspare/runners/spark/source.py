@@ -183,7 +183,7 @@ class BusReader(DataSourceStreamReader):  # type: ignore[misc, unused-ignore]
         settle()
         head = head_of(self._packed_head) if self._options.head_place is HeadPlace.WORKERS else None
         if partition.number <= GREETINGS:
-            yield frame(0, 0, -1, EMPTY_RAW if head is None else head(EMPTY_RAW))
+            yield frame(0, 0, -1, EMPTY_RAW if head is None else head(EMPTY_RAW)[0])
             return
         options = self._options
         try:

@@ -110,7 +110,7 @@ def follow(bus: Bus, topics: tuple[InboundTopic, ...], limits: BatchLimits, head
             raw = [raw_batch(part, topics[part.topic].format) for part in parts]
             note = {"next": positions_to_json(positions), "more": is_much(raw, limits), "last": is_last}
             driver.send_bytes(json.dumps(note).encode())
-            batches = raw if head is None else [head(batch) for batch in raw]
+            batches = raw if head is None else [part for batch in raw for part in head(batch)]
             driver.send_bytes(packed(batches) if batches else b"")
 
 
