@@ -61,18 +61,27 @@ def assigned(texts: Sequence[str], option: str, value_form: str) -> dict[str, st
     return values
 
 
-_ADAPTER_URL = re.compile(r"dfESP://([^/:?]+):([0-9]{1,5})/([^?]*)(?:\?.*)?")
+_ADAPTER_SCHEME = "dfESP://"
+_ADAPTER_URL = re.compile(_ADAPTER_SCHEME + r"([^/:?]+):([0-9]{1,5})/([^?]*)(?:\?.*)?")
 
 
 def prefix_of(window: str, prefix: str) -> str:
     """The prefix of topic names: of an adapter URL `dfESP://HOST:PORT/...` it is `HOST_PORT` (SPEC B2), else `prefix`."""
-    url = _ADAPTER_URL.fullmatch(window)
+    url = _adapter_url(window)
     return prefix if url is None else f"{url.group(1)}_{url.group(2)}"
+
+
+def _adapter_url(text: str) -> re.Match[str] | None:
+    """Its host, port and path; None of a text that is no URL at all."""
+    found = _ADAPTER_URL.fullmatch(text)
+    if found is None and text.startswith(_ADAPTER_SCHEME):
+        raise UsageError(f"URL {text!r} cannot be read", hint=f"write {_ADAPTER_SCHEME}HOST:PORT/PROJECT/CQ/WINDOW")
+    return found
 
 
 def window_path(text: str) -> WindowPath:
     """`PROJECT/CQ/WINDOW`, each usable in topic names; or an adapter URL with these."""
-    url = _ADAPTER_URL.fullmatch(text)
+    url = _adapter_url(text)
     parts = (text if url is None else url.group(3)).split("/")
     if len(parts) != 3:
         raise UsageError(f"--window {text!r} cannot be read", hint="write --window PROJECT/CQ/WINDOW")

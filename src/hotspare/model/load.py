@@ -19,6 +19,7 @@ from hotspare.model.names import did_you_mean, one_of
 from hotspare.model.project import Connector, Project, Window, WindowId
 from hotspare.model.resolve import Resolved, resolved_from
 from hotspare.model.types import Schema
+from hotspare.model.window_rules import repeated
 
 
 class Form(Enum):
@@ -179,4 +180,7 @@ def _chosen(reading: Reading, file: str, name: str) -> tuple[Project, frozenset[
     if not name and len(reading.projects) > 1:
         raise UsageError(f"{file} has {len(reading.projects)} projects", hint="choose one with --project-name: " + ", ".join(named))
     index = named[name] if name else 0
-    return reading.projects[index], reading.unreadable[index]
+    chosen = reading.projects[index]
+    if chosen.name in repeated(p.name for p in reading.projects):
+        raise ProjectError(file, [Mistake(chosen.place, f"there are several projects {chosen.name}", "give each its own name")])
+    return chosen, reading.unreadable[index]

@@ -37,8 +37,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def one_of(known: Iterable[str]) -> str:
-    """A hint that lists what is possible."""
-    return "use one of: " + ", ".join(known)
+    """A hint that lists what is possible; a name that is empty is left out."""
+    return "use one of: " + ", ".join(name for name in known if name)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

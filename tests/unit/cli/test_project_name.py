@@ -68,3 +68,11 @@ def test_replay_says_what_of_a_project_has_no_effect(file: Path, tmp_path: Path)
     out = f"q/out={tmp_path / 'out.csv'}"
     done = hotspare_here("replay", file, "--project-name", "first", "--in", f"q/in={rows}", "--out", out)
     assert (done.returncode, "attribute threads of <project> has no effect" in done.stderr) == (0, True), done.stderr
+
+
+def test_a_name_that_several_have_chooses_none(file: Path) -> None:
+    file.write_text(file.read_text().replace('name="third"', 'name="second"'))
+    done = hotspare_here("validate", file, "--project-name", "second")
+    assert done.returncode == 2
+    assert "there are several projects second" in done.stderr
+    assert hotspare_here("validate", file, "--project-name", "first").returncode == 0

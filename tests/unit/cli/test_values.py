@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from hotspare.cli.values import WindowPath, assigned, bindings, properties, window_path
+from hotspare.cli.values import WindowPath, assigned, bindings, prefix_of, properties, window_path
 from hotspare.errors import UsageError
 
 
@@ -43,3 +43,11 @@ def test_window_path() -> None:
 def test_a_mistake_names_the_option(read: Callable[[Sequence[str]], object], texts: list[str], named: str) -> None:
     with pytest.raises(UsageError, match=named):
         read(texts)
+
+
+@pytest.mark.parametrize("url", ["dfESP://host/shop/q/all", "dfESP://host:x/shop/q/all", "dfESP://:1/shop/q/all", "dfESP://"])
+def test_a_url_without_host_and_port_is_refused_with_the_form_of_one_b2(url: str) -> None:
+    for read in (window_path, lambda text: prefix_of(text, "hotspare")):
+        with pytest.raises(UsageError) as caught:
+            read(url)
+        assert "dfESP://HOST:PORT/PROJECT/CQ/WINDOW" in caught.value.hint
