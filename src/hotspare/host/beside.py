@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from hotspare.host.background import CLOSE_WAIT_S
+
 _Calls = SimpleQueue["_Call"]
 
 
@@ -43,14 +45,21 @@ class Beside:
         self._on_end = on_end
         self._lock = threading.Lock()
         self._idle: list[_Calls] = []
+        self._newest: _Call | None = None
 
     def begin(self, call: Callable[[], None]) -> _Call:
         """Make the call in another thread. RuntimeError where none can be had."""
         made = _Call(call)
         with self._lock:
             calls = self._idle.pop() if self._idle else self._started()
+            self._newest = made
         calls.put(made)
         return made
+
+    def close(self) -> None:
+        """Wait for the newest call, but not for ever: behind it a bus can be closed. Older ones hang."""
+        if self._newest is not None:
+            self._newest.over.wait(CLOSE_WAIT_S)
 
     def _started(self) -> _Calls:
         calls: _Calls = SimpleQueue()

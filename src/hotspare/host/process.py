@@ -192,6 +192,8 @@ class EngineProcess:
         stack.callback(self._background.close)
         spill = make_scratch("held")
         stack.callback(shutil.rmtree, spill, ignore_errors=True)
+        beside = Beside(self._wake.set)
+        stack.callback(beside.close)
         ports = Ports(
             bus=self._bus,
             coordination=coordination,
@@ -204,7 +206,7 @@ class EngineProcess:
             end_process=end_if_stopped,
             is_alive=is_alive,
             pause=pause,
-            begin=Beside(self._wake.set).begin,
+            begin=beside.begin,
             read_every_ms=lambda interval_ms: self._pace.set(interval_ms / 1_000),
             read_only=lambda partition: setattr(self._pace, "only", partition),
         )

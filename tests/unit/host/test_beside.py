@@ -38,6 +38,21 @@ def test_calls_one_after_the_other_have_one_thread() -> None:
     assert threads != {threading.get_ident()}
 
 
+def test_the_end_waits_for_a_call_under_way() -> None:
+    """Its bus is closed behind it."""
+    go_on, ended = threading.Event(), []
+
+    def call() -> None:
+        go_on.wait(WAIT_S)
+        ended.append(1)
+
+    beside = Beside(lambda: None)
+    beside.begin(call)
+    threading.Timer(0.05, go_on.set).start()
+    beside.close()
+    assert ended == [1]
+
+
 def test_a_call_that_hangs_keeps_none_behind_it_waiting() -> None:
     hung = threading.Event()
     beside = Beside(lambda: None)
