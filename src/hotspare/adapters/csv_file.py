@@ -181,6 +181,11 @@ class CsvFile:
         return UsageError(f"file {self._path} was changed under the position of its publisher", detail=detail, hint=hint)
 
 
+def check_readable(path: Path) -> None:
+    """UsageError where a file cannot be published."""
+    _opened(path).close()
+
+
 def _opened(path: Path) -> FileIO:
     """UsageError where it cannot be read, or is nothing in which one can go back. Never waits, as opening a pipe would."""
     try:

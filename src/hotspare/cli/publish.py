@@ -115,6 +115,7 @@ class Target:
 
 def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, turns: TurnOptions) -> None:
     """Publish `file`, or the lines of the socket that it is the address of, alone or in turns, until the end or Ctrl-C."""
+    from hotspare.adapters.csv_file import check_readable
     from hotspare.adapters.file_publisher import PublishProgress, publish_file
     from hotspare.adapters.line_socket import parse_address
     from hotspare.bus.contract import Partition
@@ -124,10 +125,10 @@ def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, t
 
     path = window_path(target.window)
     topic = inbound_topic(checked_prefix(target.prefix), path.project, path.query, path.window)
-    if topic not in bus.topics():
-        bus.create_topic(topic, target.partition + 1)
-        typer.echo(f"topic {topic} is new: no engine reads it yet", err=True)
     address = parse_address(file)
+    if address is None:
+        check_readable(Path(file))
+    _make_topic(bus, topic, target.partition)
     if address is not None:
         _listen(bus, target, Partition(topic, target.partition), address, options, turns)
         return
@@ -143,6 +144,18 @@ def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, t
 
         done = in_turns(turns, bus, target.bus_url, work, stop)
     typer.echo(f"published {0 if done is None else done.events} events to {topic}", err=True)
+
+
+def _make_topic(bus: Bus, topic: str, partition: int) -> None:
+    """As an engine would, where it does not exist: more partitions than a group reads could not be taken away again."""
+    from hotspare.errors import TopicMissing
+
+    if topic in bus.topics():
+        return
+    if partition:
+        raise TopicMissing(f"topic {topic} does not exist, so it has no partition {partition}", hint="publish to partition 0")
+    bus.create_topic(topic)
+    typer.echo(f"topic {topic} is new: no engine reads it yet", err=True)
 
 
 def _listen(bus: Bus, target: Target, where: Partition, address: Address, options: PublishOptions, turns: TurnOptions) -> None:

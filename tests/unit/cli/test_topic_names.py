@@ -97,3 +97,16 @@ def test_after_a_reset_a_subscriber_is_told_to_begin_anew(bus_url: str, tmp_path
     assert done.returncode != 0
     assert "HS-0303" in done.stderr
     assert f"remove {file} and {file}.position" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["nothing.csv", "."])
+def test_a_file_that_cannot_be_read_makes_no_topic(bus_url: str, tmp_path: Path, name: str) -> None:
+    done = hotspare_here("publish", tmp_path / name, "--bus", bus_url, "--window", "shop/q/orders")
+    assert done.returncode == 2
+    assert topics(bus_url) == set()
+
+
+def test_a_topic_is_not_made_with_partitions_that_no_group_reads(bus_url: str, rows: Path) -> None:
+    done = hotspare_here("publish", rows, "--bus", bus_url, "--window", "shop/q/orders", "--partition", "2")
+    assert (done.returncode, topics(bus_url)) == (1, set())
+    assert "has no partition 2" in done.stderr
