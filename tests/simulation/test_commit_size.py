@@ -81,6 +81,27 @@ def test_a_trimmed_stream_comes_on_where_commits_fail_again_and_again(tmp_path: 
     assert script.world.observer.commits <= outputs + failures
 
 
+def test_who_takes_over_begins_with_what_the_engine_before_it_learned(tmp_path: Path) -> None:
+    """Each try that is too large costs a time-out and a fence, before the first output of the new epoch."""
+    script = Script(tmp_path, "e0", "e1", settings=replace(SETTINGS, message_rows_max=1))
+    script.world.lasting.commit_rows = 1
+    script.start("e0")
+    script.publish(*EVENTS * 4)
+    script.until_active("e0")
+    script.start("e1")
+    script.until(lambda: script.told("result unknown: the transaction took too long"))
+    script.finish()
+    script.until(lambda: script.role("e1") is Role.STANDBY)
+    for _ in range(3 * SETTINGS.member_refresh_ms):
+        script.turn()
+    script.world.pause("e0", FOREVER_MS)
+    script.publish(*EVENTS * 4)
+    script.until_active("e1")
+    script.finish()
+    first = next(number for number, line in enumerate(script.lines) if "e1   (promoted: first output" in line)
+    assert not any("e1   (result unknown" in line for line in script.lines[:first])
+
+
 def test_a_backlog_that_a_slow_bus_does_not_take_at_once_comes_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same transaction of all streams would end too late for ever."""
     whole = MemoryProducer.publish

@@ -2,7 +2,8 @@
 
 The bus gives a transaction a certain time, whatever is in it. One that did not end in time would not the next time either, so the
 next one is half as large, down to one row; it grows by a quarter with every one that succeeds, while more waits. A failure costs a
-fence, so a size that failed is tried again only after many that succeeded.
+fence, so a size that failed is tried again only after many that succeeded. What the active engine learned its spares read in its
+description (`lesson`), so that whoever takes over does not learn it anew, at the price of a time-out for each try.
 """
 
 from __future__ import annotations
@@ -36,6 +37,17 @@ class CommitBudget:
     @property
     def bytes(self) -> int:
         return self._bytes
+
+    @property
+    def lesson(self) -> tuple[int, int, int, int]:
+        """What another engine goes on with as this one would: rows and bytes of the next transaction, and of the last failure."""
+        return self._rows, self._bytes, self._failed_rows, self._failed_bytes
+
+    def follow(self, lesson: tuple[int, int, int, int]) -> None:
+        """Go on with another engine's `lesson`."""
+        rows, bytes_, self._failed_rows, self._failed_bytes = (max(0, number) for number in lesson)
+        self._rows, self._bytes = max(1, min(rows, self.rows_max)), max(1, min(bytes_, self.bytes_max))
+        self._held_back = 0
 
     def note_failed(self, rows: int, bytes_: int) -> None:
         """A transaction of so much failed, whatever the reason: that it was too large cannot be told from a bus that was away."""

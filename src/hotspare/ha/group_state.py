@@ -57,6 +57,8 @@ class MemberNews:
     """How far its input positions are; -1 where it does not say."""
     confirmed_order: int = -1
     """Of the newest snapshot that it confirmed itself."""
+    lesson: tuple[int, int, int, int] | None = None
+    """What it learned of how much the bus takes at once (`CommitBudget.lesson`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,12 +44,17 @@ class Meanwhile:
                 self._task = None
 
     def _repeat(self) -> None:
-        while (task := self._next()) is not None:
-            goes_on = task()
-            with self._lock:
-                if self._task is task:
-                    self._task = task if goes_on else None
-                    self._due_s = time.monotonic() + self._every_s
+        try:
+            while (task := self._next()) is not None:
+                goes_on = task()
+                with self._lock:
+                    if self._task is task:
+                        self._task = task if goes_on else None
+                        self._due_s = time.monotonic() + self._every_s
+        finally:
+            with self._lock:  # also where a task raises: the next block gets a thread
+                if self._thread is threading.current_thread():
+                    self._thread = None
 
     def _next(self) -> Callable[[], bool] | None:
         """The task that is due; waits for one. None: there was none for long, and the thread ends."""

@@ -15,6 +15,7 @@ from hotspare.ha.view import Difference
 _DIFFERS = "differs"
 _POSITIONS = "positions"
 _CONFIRMED = "snapshot_confirmed"
+_COMMIT = "commit"
 
 
 def member_of(state: GroupState, now_ms: int) -> Member:
@@ -42,6 +43,7 @@ def member_of(state: GroupState, now_ms: int) -> Member:
         "stalled_ms": str(state.stalled_ms),
         "oversized": _json({stream: each.sentence for stream, each in state.oversized.items()}),
         _CONFIRMED: str(state.confirmed_order),
+        _COMMIT: _json(state.budget.lesson),
     }
     if state.differences:
         first = min(state.differences.values(), key=lambda d: d.stream)
@@ -85,7 +87,7 @@ def news_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[
     """The other engines that gave word lately: not `stale_ms` before the newest word of any."""
     newest_ms = max((m.seen_ms for m in members), default=0)
     return tuple(
-        MemberNews(m.engine, m.role, rank_of(m), _evidence(m.detail.get(_DIFFERS, "")), _order_of(m), _confirmed_by(m))
+        MemberNews(m.engine, m.role, rank_of(m), _evidence(m.detail.get(_DIFFERS, "")), _order_of(m), _confirmed_by(m), _lesson(m))
         for m in members
         if m.engine != own_engine and newest_ms - m.seen_ms < stale_ms
     )
@@ -103,6 +105,15 @@ def _confirmed_by(member: Member) -> int:
     """The order of the newest snapshot that another engine confirmed; -1 for none."""
     text = member.detail.get(_CONFIRMED, "")
     return int(text) if text.isdecimal() else -1
+
+
+def _lesson(member: Member) -> tuple[int, int, int, int] | None:
+    """What another engine learned of how much the bus takes at once; None where it does not say it in a way that makes sense."""
+    try:
+        rows, bytes_, failed_rows, failed_bytes = (int(number) for number in json.loads(member.detail.get(_COMMIT, "")))
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return None
+    return rows, bytes_, failed_rows, failed_bytes
 
 
 def unlike(members: Sequence[Member], own: Member) -> tuple[str, ...]:

@@ -252,6 +252,7 @@ def _note_unpublished(state: GroupState, ports: Ports, error: HotspareError, fol
         _note_too_large(state, ports, error, following)
         return
     state.budget.note_failed(following.rows, following.bytes)  # a bus also fences out a transaction that took too long
+    state.member_refreshed_ms = LONG_AGO_MS  # the spares are to know
     if isinstance(error, Fenced):
         report(state, ports, HaEventKind.FENCED, error.message)
         _fence_again(state, ports, Reason.FENCED)
@@ -349,9 +350,18 @@ def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> Non
     snapshots.note_others(state, news, now_ms)
     pipeline_watch.note_stall(state, news, now_ms)
     state.news = news
+    _follow_active(state)
     state.rank = rank_of(member)
     state.member_refreshed_ms = now_ms
     _note_contact(state, ports, Contact.CONNECTED)
+
+
+def _follow_active(state: GroupState) -> None:
+    """A spare begins with what the active engine learned of the bus, should it take over."""
+    holder = state.leader.holder if state.leader is not None and state.role is Role.STANDBY else ""
+    for each in state.news:
+        if each.engine == holder and each.role == Role.ACTIVE.value and each.lesson is not None:
+            state.budget.follow(each.lesson)
 
 
 def _check_inbound(_: do.CheckInbound, state: GroupState, ports: Ports) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,7 @@ class Spare:
         nothing: object = None
         self.ports = Ports(
             bus=nothing,  # type: ignore[arg-type]
+            meanwhile=lambda *_: nullcontext(),
             coordination=nothing,  # type: ignore[arg-type]
             store=nothing,  # type: ignore[arg-type]
             peers=_Peers(),  # type: ignore[arg-type]

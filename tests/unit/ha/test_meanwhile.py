@@ -79,3 +79,19 @@ def test_a_call_after_the_thread_has_ended_starts_another(meanwhile: Meanwhile) 
 def _note(done: threading.Event) -> bool:
     done.set()
     return False
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_task_that_raises_ends_its_thread_and_no_later_one() -> None:
+    meanwhile, raised = Meanwhile(), threading.Event()
+
+    def task() -> bool:
+        raised.set()
+        raise ValueError("a mistake of the task's")
+
+    with meanwhile(task, every_ms=1):
+        assert raised.wait(20)
+        _all_end()
+    done = threading.Event()
+    with meanwhile(partial(_note, done), every_ms=1):
+        assert done.wait(20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -247,6 +248,7 @@ def ports(told: _Told) -> Ports:
     nothing: object = None
     return Ports(
         bus=nothing,  # type: ignore[arg-type]
+        meanwhile=lambda *_: nullcontext(),
         coordination=nothing,  # type: ignore[arg-type]
         store=nothing,  # type: ignore[arg-type]
         peers=_Peers(),  # type: ignore[arg-type]
