@@ -15,7 +15,6 @@ from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from hotspare.errors import HotspareError
 from tests.simulation.faults import FaultKind, FaultPlan
 
 
@@ -28,7 +27,11 @@ class CallKind(Enum):
     PROGRESS = "progress"
     PUBLISH = "publish"
     COORDINATION = "coordination"
+    ROLE = "coordination, on the role"
+    """Paced like the others; a run may delay its answer."""
     STORE = "store"
+    STORE_WRITE = "store, in the background"
+    """Paced like the others; it may never end."""
 
 
 class Died(BaseException):
@@ -62,7 +65,7 @@ class _Call:
     def take_effect(self) -> None:
         try:
             self.answer = self.effect()
-        except (HotspareError, Died) as error:  # any other is a finding, and not for the engine
+        except (Exception, Died) as error:
             self.error = error
 
 
@@ -76,6 +79,9 @@ class Calls:
     underway: list[_Call] = field(default_factory=list)
     made: int = 0
     slow: int = 0
+    hung: list[Fiber] = field(default_factory=list)
+    """Threads whose call does not end before `let_go`."""
+    hangs: int = 0
 
     def make(self, caller: str, kind: CallKind, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         fiber = getcurrent()
@@ -87,6 +93,9 @@ class Calls:
         now_ms = self.now_ms()
         fiber.ready_ms = now_ms + before_ms + after_ms  # type: ignore[attr-defined]
         made = _Call(now_ms + before_ms, self.slow, caller, partial(call, *arguments, **options))
+        if before_ms + after_ms >= NEVER_MS:
+            self.hangs += 1
+            self.hung.append(fiber)  # type: ignore[arg-type]
         if before_ms:
             self.underway.append(made)
         else:
@@ -102,6 +111,15 @@ class Calls:
         if due is not None:
             self.underway.remove(due)
         return due
+
+    def let_go(self) -> None:
+        """What hung ends now."""
+        now_ms = self.now_ms()
+        for call in self.underway:
+            call.due_ms = min(call.due_ms, now_ms) if call.due_ms >= NEVER_MS else call.due_ms
+        for fiber in self.hung:
+            fiber.ready_ms = now_ms + 1
+        self.hung.clear()
 
     def forget(self, caller: str, rng: random.Random) -> None:
         """The caller is dead: what it asked for happens, or does not."""
@@ -134,12 +152,10 @@ BUS = _kinds(
     PROGRESS=("progress",),
 )
 COORDINATION = _kinds(
-    COORDINATION=(
-        *("join", "leave", "members", "leader", "campaign", "renew", "release"),
-        *("switchover_asked", "withdraw_switchover", "fact", "set_fact_once"),
-    )
+    COORDINATION=(*("join", "leave", "members", "switchover_asked", "withdraw_switchover", "fact", "set_fact_once"),),
+    ROLE=("leader", "campaign", "renew", "release"),
 )
-STORE = _kinds(STORE=("put", "confirm", "keep", "list", "discard", "get"))
+STORE = _kinds(STORE=("list", "discard", "get"), STORE_WRITE=("put", "confirm", "keep"))
 
 
 class TimedBus(Timed):
@@ -164,6 +180,8 @@ _STEADY_MS: dict[CallKind, tuple[int, ...]] = {
     CallKind.STORE: (0, 3, 30),
 }
 _SLOW_FENCES_MS = (40, 80, 140)
+_PACED_AS = {CallKind.ROLE: CallKind.COORDINATION, CallKind.STORE_WRITE: CallKind.STORE}
+NEVER_MS = 1 << 40
 
 
 @dataclass
@@ -183,7 +201,8 @@ class Pace:
         if FaultKind.SLOW_FENCE in enabled:
             self.steady_ms[CallKind.FENCE] = rng.choice(_SLOW_FENCES_MS)
 
-    def __call__(self, caller: str, kind: CallKind) -> tuple[int, int]:
+    def __call__(self, caller: str, asked: CallKind) -> tuple[int, int]:
+        kind = _PACED_AS.get(asked, asked)
         if self.set_ms:
             engine = caller.partition("#")[0]
             total_ms = self.set_ms.get((engine, kind), self.set_ms.get(("", kind), 0))
@@ -193,4 +212,9 @@ class Pace:
         if self.plan.happens(FaultKind.SLOW_CALLS, 0.02):
             total_ms += rng.choice(_SPIKES_MS)
         before_ms = rng.randint(0, total_ms) if total_ms else 0
-        return before_ms, total_ms - before_ms
+        after_ms = total_ms - before_ms
+        if asked is CallKind.ROLE and self.plan.happens(FaultKind.LATE_ANSWER, 0.3):
+            after_ms = max(after_ms, 1)  # `run.py` lets its engine sleep meanwhile, until others have moved on
+        elif asked is CallKind.STORE_WRITE and self.plan.happens(FaultKind.STORE_HANGS, 0.05):
+            return rng.choice(((NEVER_MS, 0), (before_ms, NEVER_MS)))
+        return before_ms, after_ms

@@ -69,14 +69,15 @@ class Bounds:
         waits_ms = records_ms + self.by_clocks(intervals * settings.snapshot_interval_ms + settings.divergence_wait_ms)
         return waits_ms + self.verification + 2 * self.cycle + 2 * _SLACK_MS
 
-    def failover(self, dead: str, is_closing_seen: bool) -> int:
-        """From the death of the active until the next commit: the lease decides where nobody is told that it died."""
+    def failover(self, dead: str, is_closing_seen: bool, is_locked: bool = False) -> int:
+        """From the death of the active until the next commit: the lease decides where nobody is told that it died. Where the bus is
+        locked, a fence fails before the one that does not."""
         settings, world = self.world.settings, self.world
-        spares = [name for name in world.names if name != dead and name != world.lasting.hung]
+        spares = [name for name in world.fit_names if name != dead and name != world.lasting.hung]
         is_told = is_closing_seen and any(name not in world.lasting.verdicts for name in spares)
         noticed = world.lasting.detection_ms if is_told else settings.lease_ms + self.by_clocks(settings.leader_poll_ms)
         promotion = self.by_clocks(settings.candidate_wait_ms) + 3 * self.cycle + self.of(CallKind.FENCE) + world.lasting.lag_ms_max
-        return noticed + promotion + self.output
+        return noticed + promotion + self.output + (self.of(CallKind.FENCE) if is_locked else 0)
 
 
 @dataclass(frozen=True)
@@ -108,11 +109,11 @@ class Calm:
         self._watch(bounds)
         if world.lasting.is_role_restless:
             return
-        if len(world.names) > 2 + (world.lasting.hung != "") and FaultKind.WRONG_ACTIVE in world.plan.enabled:
+        if len(world.fit_names) > 2 + (world.lasting.hung != "") and FaultKind.WRONG_ACTIVE in world.plan.enabled:
             self._depose(bounds)
         elif FaultKind.FOREIGN_LOCK in world.plan.enabled and world.rng.random() < _LOCK_SHARE:
             self._lock_out(bounds)
-        elif len(world.names) > 1 and world.lasting.hung not in world.names:
+        elif len(world.fit_names) > 1 and world.lasting.hung not in world.fit_names:
             self._fail_over(bounds)
             target = {s: n for s, n in world.due().items() if world.observer.holds_all(s)}
             come = world.observer.delivered
@@ -124,7 +125,7 @@ class Calm:
         for process in list(world.processes.values()):
             process.paused_until_ms, process.idles, process.is_stuck = -1, 0.0, False
             process.is_at_hand = FaultKind.ALWAYS_AT_HAND in world.plan.enabled
-            if process.door in world.wrong_from:
+            if process.door in world.wrong_from or process.name == world.lasting.astray:
                 world.kill(process.name)
 
     def _turn(self, event: bool = False) -> None:
@@ -133,7 +134,7 @@ class Calm:
             world.publish(self.turns % 2, world.rng.randrange(100))
         world.turn()
         self.turns += 1
-        self._past.append(_Moment(world.now_ms, world.ends(), world.observer.delivered()))
+        self._past.append(_Moment(world.now_ms, world.recorded.ends(), world.observer.delivered()))
 
     def _until(self, condition: Callable[[], bool], within_ms: int, what: str) -> int:
         """Turns until the condition holds; Violation if that takes too long. Returns how many ms it took."""
@@ -149,11 +150,11 @@ class Calm:
         world, settings = self.world, self.world.settings
 
         def is_settled() -> bool:
-            for name in world.names:
+            for name in world.fit_names:
                 if name not in world.processes:
                     world.start(name)
             roles = [process.engine.role for process in world.processes.values()]
-            return roles.count(Role.ACTIVE) == 1 and roles.count(Role.STANDBY) == len(world.names) - 1
+            return roles.count(Role.ACTIVE) == 1 and roles.count(Role.STANDBY) == len(world.fit_names) - 1
 
         fence_ms = 4 * world.pace.steady_ms.get(CallKind.FENCE, 0)
         within_ms = _SETTLE_LEASES * settings.lease_ms + fence_ms + _SETTLE_SLACK_MS
@@ -248,7 +249,7 @@ class Calm:
         self._until(
             lambda: world.observer.commits > commits, within_ms, "calm: a stranger keeps the bus locked; nothing was committed"
         )
-        if world.lives != lives or len(world.processes) < len(world.names):
+        if world.lives != lives or len(world.processes) < len(world.fit_names):
             raise Violation(f"calm: an engine ended for the lock of a stranger; engines: {world.describe()}")
 
     def _rejoin(self, bounds: Bounds) -> None:
@@ -277,7 +278,7 @@ class Calm:
                 world.plan.lock_holder = active
         what = f"calm: {active} {'died' if is_killed else 'froze'}, and nothing was committed"
         begun = world.observer.newest_epoch
-        within_ms = bounds.failover(active, is_killed)
+        within_ms = bounds.failover(active, is_killed, world.plan.lock_holder == active)
         self.failover_ms = self._until(lambda: world.observer.newest_epoch > begun, within_ms, what)
         assert world.observer.commits > commits
         if self._epoch() > epoch + 1:

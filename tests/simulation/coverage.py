@@ -17,6 +17,9 @@ _EVENTS = {
     "snapshots that could not be used": HaEventKind.SNAPSHOT_UNUSABLE,
     "outputs spilled": HaEventKind.OUTPUTS_SPILLED,
     "progress rebuilt": HaEventKind.PROGRESS_REBUILT,
+    "outputs larger than their topic takes": HaEventKind.OUTPUT_TOO_LARGE,
+    "work on the store that failed": HaEventKind.SNAPSHOT_FAILED,
+    "holders of the bus's lock that were ended": HaEventKind.LOCK_HOLDER_ENDED,
 }
 _STRUCK, _RUNS_WITH = "struck: ", "runs with: "
 
@@ -29,11 +32,14 @@ def covered(world: World, calm: Calm) -> Counter[str]:
     counts["epochs"] = world.coordination.group(GROUP).role.epoch
     counts["lives of engines"] = sum(world.lives.values())
     counts["restores from a snapshot"] = sum("the group's origin" not in sentence for sentence in starts)
-    counts["messages that topics forgot"] = world.forgotten + sum(map(len, world.archive.values()))
+    counts["messages that topics forgot"] = world.forgotten + sum(map(len, world.recorded.archive.values()))
     counts["calls"], counts["calls that took time"] = world.calls.made, world.calls.slow
+    counts["calls to the store that hung"] = world.calls.hangs
+    counts["events and ticks"] = world.recorded.count()
+    counts["runs of a thousand events and ticks"] = world.recorded.count() >= 1_000
     counts["runs with spares that always lag"] = bool(world.lasting.lags_ms)
     counts["calm groups"], counts["failovers timed"] = calm.turns > 0, calm.failover_ms > 0
-    for kind, times in world.struck.items():
+    for kind, times in (world.struck + world.plan.happened).items():
         counts[_STRUCK + kind.value] = times
     for kind in world.plan.enabled:
         counts[_RUNS_WITH + kind.value] = 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -10,8 +10,9 @@ from typing import Any
 from hotspare.bus.contract import Commit, Message, Partition, Progress
 from hotspare.bus.memory import MemoryBus, MemoryBusClient, MemoryProducer
 from hotspare.coordination.contract import Leader
-from hotspare.coordination.memory import MemoryCoordinationClient
-from hotspare.errors import CoordinationSuspended, StoreError, UnknownResult
+from hotspare.coordination.memory import MemoryCoordination, MemoryCoordinationClient
+from hotspare.coordination.record import RoleRecord, leader_of
+from hotspare.errors import CoordinationSuspended, Fenced, StoreError, UnknownResult
 from hotspare.ha.view import PeerStatus
 from hotspare.stores.contract import SnapshotInfo, StoredSnapshot
 from hotspare.stores.memory import MemoryStore
@@ -39,11 +40,13 @@ class EngineClock:
         return int(self.value_ms)
 
 
-class HurriedProducer(MemoryProducer):
-    """The bus gives a transaction a certain time: one of more rows than fit into it is aborted, and its sender learns nothing."""
+class UnreliableProducer(MemoryProducer):
+    """The bus gives a transaction a certain time: one of more rows than fit into it is aborted, and its sender learns nothing. Who
+    repeats the end of a transaction may be told that it is fenced out, though the transaction is committed."""
 
-    def __init__(self, bus: MemoryBus, client: str, group: str, topics: tuple[str, ...], rows_max: int) -> None:
+    def __init__(self, bus: MemoryBus, client: str, group: str, topics: tuple[str, ...], plan: FaultPlan, rows_max: int) -> None:
         super().__init__(bus, client, group, topics)
+        self._plan = plan
         self._rows_max = rows_max
 
     def publish(self, epoch: int, commit: Commit) -> None:
@@ -52,6 +55,8 @@ class HurriedProducer(MemoryProducer):
             if sum(StreamCodec().decode(value).num_rows for value in values) > self._rows_max:
                 raise UnknownResult("the transaction took too long")
         super().publish(epoch, commit)
+        if self._plan.happens(FaultKind.FENCED_DONE, 0.05):
+            raise Fenced("another producer fenced this one", detail="its transaction had ended by then")
 
 
 class UnreliableBus(MemoryBusClient):
@@ -63,9 +68,9 @@ class UnreliableBus(MemoryBusClient):
         self._plan = plan
         self._known: Mapping[str, Progress] = {}
 
-    def producer(self, group: str, output_topics: Sequence[str]) -> HurriedProducer:
+    def producer(self, group: str, output_topics: Sequence[str]) -> UnreliableProducer:
         super().producer(group, output_topics)
-        return HurriedProducer(self._bus, self._name, group, tuple(output_topics), self._commit_rows)
+        return UnreliableProducer(self._bus, self._name, group, tuple(output_topics), self._plan, self._commit_rows)
 
     def progress(self, group: str) -> Mapping[str, Progress]:
         before = self._known
@@ -81,19 +86,53 @@ _SENT = frozenset({"join", "leave", "campaign", "renew", "release", "set_fact_on
 _MAY_BE_OLD = frozenset({"members", "switchover_asked"})
 
 
-class UnreliableCoordination:
-    """A `Coordination` whose messages may arrive late or twice, and whose best-effort answers may be old."""
+class RoleHistory:
+    """Every record of a group's role that a call came upon, for answers of a server that lags behind the others."""
 
-    def __init__(self, inner: MemoryCoordinationClient, plan: FaultPlan) -> None:
+    def __init__(self, shared: MemoryCoordination, group: str) -> None:
+        self.shared = shared
+        self._group = group
+        self._records = [RoleRecord()]
+
+    def note(self) -> int:
+        """The place of the newest record."""
+        newest = self.shared.group(self._group).role
+        if newest is not self._records[-1]:
+            self._records.append(newest)
+        return len(self._records) - 1
+
+    def leader_at(self, place: int) -> Leader:
+        return leader_of(self._records[place], self.shared.clock())
+
+
+class UnreliableCoordination:
+    """A `Coordination` whose messages may arrive late or twice, and whose best-effort answers may be old.
+
+    Its server may lag behind the others. It never falls behind what this session has seen of the role.
+    """
+
+    def __init__(self, inner: MemoryCoordinationClient, plan: FaultPlan, history: RoleHistory) -> None:
         self._inner = inner
         self._plan = plan
         self._known: dict[str, object] = {}
+        self._history = history
+        self._seen = 0
 
     def __getattr__(self, name: str) -> Any:
         call = getattr(self._inner, name)
         if name in _SENT:
             return partial(self._send, call)
+        if name == "leader":
+            return partial(self._leader, call)
         return partial(self._ask, name, call) if name in _MAY_BE_OLD else call
+
+    def _leader(self, call: Callable[..., Leader], group: str) -> Leader:
+        leader, newest = call(group), self._history.note()
+        if "leader" in _MAY_BE_OLD and self._plan.happens(FaultKind.STALE_ANSWER, 0.3):
+            self._seen = self._plan.rng.choice((self._seen, self._plan.rng.randint(self._seen, newest)))
+            return self._history.leader_at(self._seen)
+        self._seen = newest
+        return leader
 
     def _send(self, call: Callable[..., object], *arguments: object) -> object:
         plan = self._plan
@@ -101,6 +140,7 @@ class UnreliableCoordination:
             plan.late.append(partial(call, *arguments))
             raise CoordinationSuspended("coordination gave no answer", detail="the message arrives later")
         answer = call(*arguments)
+        self._seen = self._history.note()
         if plan.happens(FaultKind.REPEATED_MESSAGE, 0.06):
             plan.late.append(partial(call, *arguments))
         return answer
@@ -112,8 +152,14 @@ class UnreliableCoordination:
         return before if is_old else self._known[name]
 
 
+STORE_TROUBLE = "trouble in the store"
+
+
 class UnreliableStore(MemoryStore):
-    """Shared by all engines. A write may fail, with or without effect, or the writer dies in the middle of it."""
+    """Shared by all engines. A write may fail, with or without effect, or the writer dies in the middle of it.
+
+    Where engines write in the background, the store may fail in ways that its contract does not know of.
+    """
 
     def __init__(
         self, clock: Callable[[], int], plan: FaultPlan, confirmed: Callable[[str, StoredSnapshot], None] = lambda *_: None
@@ -123,24 +169,41 @@ class UnreliableStore(MemoryStore):
         self._confirmed = confirmed
 
     def of(self, name: str, lasting: Lasting) -> UnreliableStore | UnreachableStore:
-        """One engine's way to it."""
+        """One engine's way to it; or to one that the others know nothing of."""
+        if name == lasting.astray:
+            return UnreliableStore(self._clock, self._plan)
         return UnreachableStore(self) if name in lasting.storeless else self
+
+    def _fail(self, kind: FaultKind, probability: float) -> None:
+        """In any way at all."""
+        plan = self._plan
+        if plan.store_down_until_ms > plan.now_ms() or plan.happens(kind, probability):
+            kinds = (StoreError, OSError, RuntimeError, MemoryError)
+            raise plan.rng.choice(kinds)(STORE_TROUBLE)
 
     def put(
         self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes]]
     ) -> SnapshotInfo:
-        outcome = self._plan.rng.randrange(3) if self._plan.happens(FaultKind.TORN_SNAPSHOT, 0.3) else -1
+        self._fail(FaultKind.STORE_ERROR, 0.1)
+        outcome = self._plan.rng.randrange(4) if self._plan.happens(FaultKind.TORN_SNAPSHOT, 0.3) else -1
         if outcome == 0:
             raise StoreError("no space is left", detail="nothing was written")
         if outcome == 1:
             next(iter(pages))
             raise Died("while it writes a snapshot")
+        if outcome == 3:
+            super().put(group, name, engine, order, header, _until_it_is_full(pages))
         info = super().put(group, name, engine, order, header, pages)
         if outcome == 2:
             raise StoreError("the store gave no answer", detail="everything was written")
         return info
 
+    def keep(self, group: str, confirmed_max: int) -> None:
+        self._fail(FaultKind.STORE_ERROR, 0.1)
+        super().keep(group, confirmed_max)
+
     def confirm(self, group: str, name: str) -> None:
+        self._fail(FaultKind.STORE_ERROR, 0.1)
         is_torn = self._plan.happens(FaultKind.TORN_SNAPSHOT, 0.1)
         if not is_torn or self._plan.rng.random() < 0.5:
             super().confirm(group, name)
@@ -158,6 +221,11 @@ class UnreliableStore(MemoryStore):
         entry = self._entry(group, name)
         pages = {page: content[:-1] for page, content in entry.stored.pages.items()}
         self._groups[group][name] = replace(entry, stored=StoredSnapshot(entry.stored.header, pages))
+
+
+def _until_it_is_full(pages: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
+    yield next(iter(pages))
+    raise OSError(f"{STORE_TROUBLE}: no space is left")
 
 
 class UnreachableStore:

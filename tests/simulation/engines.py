@@ -14,7 +14,7 @@ import pyarrow as pa
 from hotspare.bus.contract import Bus, Partition
 from hotspare.coordination.contract import Member
 from hotspare.engine.batch import NextInput
-from hotspare.errors import BusError, BusUnavailable, CoordinationError, HotspareError, StoreError
+from hotspare.errors import BusError, BusUnavailable, CoordinationError, HotspareError, StateError, StoreError, UsageError
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
@@ -56,6 +56,8 @@ class Process:
     computed_ms: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     """Per stream that is kept for a time: (sequence, when it was computed by the engine's clock), rising."""
     jobs: list[Callable[[], None]] = field(default_factory=list)
+    may_be_refused: Callable[[], bool] = lambda: False
+    """Whether it is right that it may not join."""
     warm_from: tuple[int, dict[str, int]] | None = None
     """When its state began, by its clock, and after which output of each stream."""
     engine: GroupEngine = field(init=False)
@@ -103,6 +105,11 @@ class Process:
             return self.ended
         except (BusError, CoordinationError, StoreError) as error:
             self.ended = f"dies of {error.message}"
+            return self.ended
+        except (UsageError, StateError) as error:
+            if not self.may_be_refused():
+                raise
+            self.ended = f"is refused: {error.message}"
             return self.ended
         return getattr(step, "sentence", str(step))
 

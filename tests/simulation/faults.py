@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -28,6 +29,7 @@ class FaultKind(Enum):
     QUALITY_CHANGE = "qualities are changed"
     # bus
     UNKNOWN_RESULT = "unknown result"
+    FENCED_DONE = "commit that took place and is told as fenced out"
     LATE_COMMIT = "commit that arrives late"
     BUS_DOWN = "call that the bus does not answer"
     BUS_OUTAGE = "broker outage"
@@ -40,6 +42,8 @@ class FaultKind(Enum):
     FOREIGN_LOCK = "lock of a stranger"
     TIME_LEAP = "append times that leap or fall"
     TRIM_AT_START = "input trimmed under a starting engine"
+    MESSAGE_LIMIT = "how much a topic takes in one message changes"
+    PARTITIONS = "an inbound topic gets another partition"
     HOLES = "holes in the offsets of the input"
     # coordination and network
     COORDINATION = "coordination does not answer an engine"
@@ -48,6 +52,7 @@ class FaultKind(Enum):
     LATE_MESSAGE = "message that arrives late"
     REPEATED_MESSAGE = "message that arrives twice"
     STALE_ANSWER = "old answer"
+    LATE_ANSWER = "answer on the role that comes when others have moved on"
     CUT_OFF = "engine cut off"
     # calls
     SLOW_CALLS = "calls that take up to some leases"
@@ -60,6 +65,7 @@ class FaultKind(Enum):
     STEADY_LAG = "spares that always lag"
     HUNG_SPARE = "a spare that hangs"
     NO_STORE = "an engine that reaches no store"
+    OTHER_STORE = "an engine with a store of its own"
     SMALL_MESSAGES = "topics that take small messages only"
     SLOW_COMMITS = "transactions of more than a few rows time out"
     # in a calm group (`calm.py`)
@@ -70,6 +76,9 @@ class FaultKind(Enum):
     DAMAGE = "damaged snapshot"
     TORN_SNAPSHOT = "torn snapshot"
     OLD_SNAPSHOT = "all engines dead, old snapshot"
+    STORE_ERROR = "the store fails, in whatever way"
+    STORE_OUTAGE = "store full or away for a while"
+    STORE_HANGS = "the store never answers"
     # clocks
     CLOCK_RATE = "clocks of engines run unequally"
     CLOCK_STALL = "clock of an engine stalls"
@@ -92,6 +101,7 @@ IN_CALM = frozenset(
         FaultKind.WRONG_ACTIVE,
         FaultKind.HUNG_SPARE,
         FaultKind.RETENTION,
+        FaultKind.STORE_ERROR,
         FaultKind.FOREIGN_LOCK,
         FaultKind.BUS_LOCKED,
     }
@@ -131,6 +141,7 @@ class FaultPlan:
     """Engine to the time until which it is cut off, and from what."""
     bus_down_until_ms: int = 0
     coordination_down_until_ms: int = 0
+    store_down_until_ms: int = 0
     lock_holder: str = ""
     """Who keeps the bus's write lock: a paused engine, or a stranger."""
     lock_until_ms: int = 0
@@ -139,13 +150,17 @@ class FaultPlan:
     """Messages to coordination that have yet to arrive, for the first time or once more."""
     is_delivering: bool = False
     now_ms: Callable[[], int] = lambda: 0
+    happened: Counter[FaultKind] = field(default_factory=Counter)
 
     def happens(self, kind: FaultKind, probability: float) -> bool:
         if self.quiet or kind not in self.enabled:
             return False
         if kind in self.favoured:
             probability = max(min(2.5 * probability, 0.6), probability)
-        return self.rng.random() < probability
+        if self.rng.random() >= probability:
+            return False
+        self.happened[kind] += 1
+        return True
 
     def is_cut_off(self, engine: str, *reaches: Reach) -> bool:
         """Whether the engine is cut off from one of these, or from anything at all."""
@@ -170,7 +185,7 @@ class FaultPlan:
         self.quiet, self.lock_holder = True, ""
         self.suspended.clear()
         self.cut_off.clear()
-        self.bus_down_until_ms = self.coordination_down_until_ms = 0
+        self.bus_down_until_ms = self.coordination_down_until_ms = self.store_down_until_ms = 0
 
 
 _WRITES = frozenset({BusOperation.PUBLISH, BusOperation.FENCE, BusOperation.APPEND, BusOperation.CLAIM})

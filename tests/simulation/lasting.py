@@ -15,7 +15,7 @@ _VERDICTS = {
 }
 _LAGS_MS = (3, 9, 30, 90)
 """The longest of them more than a lease."""
-_FEW_ROWS_BYTES = 2_000
+FEW_ROWS_BYTES = 2_000
 """An output message of any one row of the small core fits, and of a few; one of sixteen does not."""
 _ENGINES_MAX = 3
 _COMMIT_ROWS = (1, 3, 7)
@@ -31,6 +31,8 @@ class Lasting:
     lags_ms: dict[str, int] = field(default_factory=dict)
     storeless: frozenset[str] = frozenset()
     hung: str = ""
+    astray: str = ""
+    """Whose store is not the group's: it is refused whenever it starts."""
     sees_the_end: frozenset[str] = frozenset()
     """Who is on the machine of all others, and sees that their processes end."""
     detection_ms: int = 3
@@ -60,12 +62,15 @@ def drawn(rng: random.Random, enabled: frozenset[FaultKind], names: tuple[str, .
     if FaultKind.STEADY_LAG in enabled:
         lasting.lags_ms = {name: rng.choice(_LAGS_MS) for name in names if rng.random() < 0.7}
     fit = set(names)  # one engine at least can take snapshots
+    if FaultKind.OTHER_STORE in enabled and len(fit) > 1:
+        lasting.astray = rng.choice(names)
+        fit.discard(lasting.astray)
     if FaultKind.NO_STORE in enabled and len(fit) > 1:
-        lasting.storeless = frozenset((rng.choice(names),))
+        lasting.storeless = frozenset((rng.choice(sorted(fit)),))
     if FaultKind.HUNG_SPARE in enabled and len(fit - lasting.storeless) > 1:
-        lasting.hung = rng.choice(names)
+        lasting.hung = rng.choice(sorted(fit))
     if FaultKind.SMALL_MESSAGES in enabled:
-        lasting.message_bytes = _FEW_ROWS_BYTES
+        lasting.message_bytes = FEW_ROWS_BYTES
     if FaultKind.SLOW_COMMITS in enabled and len(names) <= _ENGINES_MAX:  # steps are shared out: of many, each is too slow
         lasting.commit_rows = rng.choice(_COMMIT_ROWS)
     return lasting

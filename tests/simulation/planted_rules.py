@@ -22,7 +22,7 @@ from hotspare.ha.roles import Reason, Role, Step
 from hotspare.ha.view import Contact, View
 from hotspare.model.quality import Quality
 from tests.simulation.faults import FaultKind
-from tests.simulation.planting import planted
+from tests.simulation.planting import both, planted
 
 FOREVER_MS = 1 << 60
 
@@ -58,7 +58,7 @@ def _no_recheck(_: do.Recheck, state: GroupState, ports: Ports) -> None:
     state.step = Step.CHECKED
 
 
-@planted(FaultKind.PAUSE, FaultKind.CLOCK_STALL, FaultKind.SWITCHOVER)
+@planted(FaultKind.PAUSE, FaultKind.CLOCK_STALL, FaultKind.LATE_ANSWER)
 def no_recheck() -> Any:
     """The coordination epoch is not read again after fencing."""
     return _performer(do.Recheck, _no_recheck)
@@ -76,7 +76,7 @@ def fenced_is_end() -> Any:
     return patch.object(perform, "_fence_again", end)
 
 
-@planted(FaultKind.PAUSE, FaultKind.CLOCK_STALL, FaultKind.SWITCHOVER)
+@planted(FaultKind.PAUSE, FaultKind.CLOCK_STALL, FaultKind.LATE_ANSWER)
 @contextmanager
 def recheck_before_fence() -> Iterator[None]:
     """The coordination epoch is read again before fencing instead of after."""
@@ -147,6 +147,26 @@ def reads_without_fence() -> Any:
             state.step = Step.FENCED
 
     return patch.object(perform, "_fence_again", fence_again)
+
+
+@planted(FaultKind.FENCED_DONE)
+def fenced_is_not_written() -> Any:
+    """Who is fenced out of a commit takes it that nothing was written, and does not read what is committed again."""
+    right, read = perform._fence_again, perform.PERFORMERS[do.ReadCommitted]
+    fenced: set[tuple[str, int, int]] = set()
+
+    def fence_again(state: GroupState, ports: Ports, reason: Reason) -> None:
+        right(state, ports, reason)
+        if reason is Reason.FENCED:
+            fenced.add((state.engine, state.identity.process_start, state.epoch))
+
+    def read_committed(action: do.ReadCommitted, state: GroupState, ports: Ports) -> None:
+        if (state.engine, state.identity.process_start, state.epoch) in fenced:
+            state.step = Step.READ
+        else:
+            read(action, state, ports)
+
+    return both(patch.object(perform, "_fence_again", fence_again), _performer(do.ReadCommitted, read_committed))
 
 
 def _silent_after(contact: Contact) -> Any:

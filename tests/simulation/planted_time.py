@@ -100,7 +100,7 @@ def takeovers_are_not_damped() -> Any:
 @planted(FaultKind.SLOW_FENCE)
 def a_promotion_does_not_keep_its_lease() -> Any:
     """A fence that takes longer than the lease is overtaken, for ever."""
-    return patch.object(decide, "keeps_promotion", lambda now_ms, step_ms, settings: False)
+    return patch.object(decide, "comes_on", lambda now_ms, since_ms, settings: False)
 
 
 @planted(FaultKind.STEADY_LAG)

@@ -12,7 +12,7 @@ def forget_older(world: World, keep_ms: int) -> int:
     forgotten = 0
     for index, partition in world.kit.topics.partitions:
         end = _first_since(world, partition, before_us)
-        world.archive_before(index, partition.number, end)
+        world.recorded.archive_before(index, partition.number, end)
         forgotten += _trim(world, partition, end)
     for output in world.topics.outbound:
         partition = Partition(output.topic)

@@ -29,6 +29,7 @@ from tests.simulation.faults import DAMAGES, IN_CALM, NO_SLOW_FENCE, PENDING, TR
 from tests.simulation.healing import End, Healing
 from tests.simulation.kits import Kit, fast_kit, real_kit
 from tests.simulation.lasting import drawn
+from tests.simulation.partitions import refuse_partitions
 from tests.simulation.strikes import Striker, drawn_quality
 from tests.simulation.world import SETTINGS, Excused, World
 
@@ -39,6 +40,10 @@ _SLOW_LEASE_MS = 400
 _CALM_SHARE = 0.08
 _COLD_SHARE = 0.05
 _LONG_SHARE = 0.003
+_PARTITIONS_SHARE = 0.05
+_INBOUND_CHECK_MS = 40
+_EVENTS_MEANWHILE = 6
+_HUNG_ENDS_SHARE = 0.01
 _LONG = 20
 """How many times as long a long run is."""
 
@@ -77,9 +82,12 @@ def run_seed(
     try:
         if not is_cold:
             steps = _wild(world)
-        healing.run()
-        if is_calm:
-            calm.run()
+        if world.has_added_partitions:
+            refuse_partitions(healing)
+        else:
+            healing.run()
+            if is_calm:
+                calm.run()
     except Violation as violation:
         failure = str(violation)
     except Excused as excuse:
@@ -117,6 +125,8 @@ def _world(
     )
     if FaultKind.ALWAYS_AT_HAND in favoured or (FaultKind.ALWAYS_AT_HAND in enabled and rng.random() < 0.3):
         settings = replace(settings, commit_rows_max=_MANY_ROWS, commit_wait_ms=25)
+    if FaultKind.PARTITIONS in enabled:
+        settings = replace(settings, inbound_check_ms=_INBOUND_CHECK_MS)
     if FaultKind.SMALL_MESSAGES in enabled:
         settings = replace(settings, message_rows_max=_MANY_ROWS, commit_rows_max=_MANY_ROWS)
     plan = FaultPlan(rng, frozenset(enabled), favoured)
@@ -150,8 +160,16 @@ def _wild(world: World) -> int:
     if rng.random() < _LONG_SHARE:
         events_left, steps, blocks = events_left * _LONG * 3, steps * _LONG, (1, 6, 60)
     speed = {name: rng.choice((1, 1, 3, 9)) for name in world.names}
-    for _ in range(steps):
+    partitions = FaultKind.PARTITIONS
+    is_extended = partitions in plan.enabled and (partitions in plan.favoured or rng.random() < _PARTITIONS_SHARE)
+    extended = rng.randrange(steps) if is_extended else -1
+    for step in range(steps):
         striker.strike()
+        if step == extended:
+            world.add_partition(rng.randrange(2))
+            striker.struck[partitions] += 1
+        if world.calls.hung and rng.random() < _HUNG_ENDS_SHARE:
+            world.calls.let_go()
         for name in world.names:
             if name not in world.processes and rng.random() < 0.06:
                 world.start(name)
@@ -177,20 +195,32 @@ def _advance(world: World, process: Process) -> None:
     if world.processes.get(process.name) is not process:
         return  # it ended in this step
     plan, engine = world.plan, process.engine
-    if engine.role is not Role.PROMOTING or len(world.awake()) < len(world.processes):
+    if any(other.paused_until_ms > world.now_ms for other in world.processes.values()):
         return  # one sleeper at a time, so that somebody else moves on
+    if world.has_won_unknowing(process) and len(world.processes) > 1 and plan.happens(FaultKind.LATE_ANSWER, 0.4):
+        _suspend(world, process)
+        return
+    if engine.role is not Role.PROMOTING:
+        return
     state = process.state
     if not plan.happens(FaultKind.PAUSE, 0.5 if state is not None and state.step is Step.WON else 0.1):
         return
     if step.startswith("fences") and plan.happens(FaultKind.CLOCK_STALL, 0.3):
-        process.wakes_at_commit = True
-        world.suspend(process.name, 250)
-        world.pass_time(world.settings.lease_ms)  # the others are slow, too, and then find its lease over
+        _suspend(world, process)
         return
     process.wakes_at_commit = world.rng.random() < 0.7
     world.pause(process.name, 250 if process.wakes_at_commit else world.rng.choice((20, 40, 80, 160)))
     if plan.happens(FaultKind.FALSE_SUSPICION, 0.7):
         world.suspicion_until_ms = world.now_ms + 10
+
+
+def _suspend(world: World, process: Process) -> None:
+    """Its machine sleeps, until another engine has taken over and has more to publish than one commit."""
+    for number in range(_EVENTS_MEANWHILE):
+        world.publish(number % 2, world.rng.randrange(100))
+    process.wakes_at_commit = True
+    world.suspend(process.name, 250)
+    world.pass_time(world.settings.lease_ms)  # the others are slow, too, and then find its lease over
 
 
 def run_many(first: int, count: int) -> list[Outcome]:

@@ -14,6 +14,7 @@ from hotspare.model.quality import PRECISE, SIMPLE, Quality, QualityKind
 from hotspare.stores.contract import SnapshotStatus
 from tests.simulation.fast_core import FastCore
 from tests.simulation.faults import FaultKind, Reach
+from tests.simulation.lasting import FEW_ROWS_BYTES
 from tests.simulation.retention import forget_outputs
 from tests.simulation.world import GROUP, World
 
@@ -116,6 +117,19 @@ def _coordination_outage(world: World, _: list[str]) -> None:
     world.trace(f"{world.now_ms} coordination is down until {world.plan.coordination_down_until_ms}")
 
 
+def _store_outage(world: World, _: list[str]) -> None:
+    world.plan.store_down_until_ms = world.now_ms + world.rng.choice((10, 60, 200))
+    world.trace(f"{world.now_ms} the store is down until {world.plan.store_down_until_ms}")
+
+
+def _limit_messages(world: World, _: list[str]) -> None:
+    """A topic takes no output at all from now on, or a few of the small core's in one message, or as many as any."""
+    if world.has_small_core:
+        topic, bytes_max = world.rng.choice(world.topics.outbound).topic, world.rng.choice((100, FEW_ROWS_BYTES, 1 << 20))
+        world.bus.message_bytes[topic] = bytes_max
+        world.trace(f"{world.now_ms} topic {topic} takes messages of {bytes_max} bytes")
+
+
 def _expire(world: World, running: list[str]) -> None:
     """The service forgets a session; its client learns nothing."""
     door = world.processes[world.rng.choice(running)].door
@@ -199,6 +213,8 @@ STRIKES: dict[FaultKind, tuple[float, Strike]] = {
     FaultKind.PROGRESS_LOST: (0.003, _lose_progress),
     FaultKind.BUS_OUTAGE: (0.006, _bus_outage),
     FaultKind.COORDINATION_OUTAGE: (0.006, _coordination_outage),
+    FaultKind.STORE_OUTAGE: (0.006, _store_outage),
+    FaultKind.MESSAGE_LIMIT: (0.006, _limit_messages),
     FaultKind.SESSION_EXPIRY: (0.01, _expire),
     FaultKind.CUT_OFF: (0.01, _cut_off),
     FaultKind.WRONG_ENGINE: (0.02, _flip),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import Fencing, Landed, MemoryBus
+from hotspare.bus.memory_log import Log
 from hotspare.coordination.contract import Member
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.ha.core import CoreFactory
@@ -26,12 +27,21 @@ from hotspare.stores.contract import SnapshotStatus, StoredSnapshot
 from tests.simulation.calls import COORDINATION, STORE, Calls, Pace, Timed, TimedBus
 from tests.simulation.checkers import Gap, Observer, Violation
 from tests.simulation.codec import StreamCodec
-from tests.simulation.doors import EngineClock, SimulatedPeers, UnreliableBus, UnreliableCoordination, UnreliableStore
-from tests.simulation.engines import Process, read_raw
+from tests.simulation.doors import (
+    STORE_TROUBLE,
+    EngineClock,
+    RoleHistory,
+    SimulatedPeers,
+    UnreliableBus,
+    UnreliableCoordination,
+    UnreliableStore,
+)
+from tests.simulation.engines import Process
 from tests.simulation.fast_core import STREAMS
 from tests.simulation.faults import BusFaultSource, CoordinationFaultSource, FaultKind, FaultPlan, engine_of
-from tests.simulation.kits import Kit, Raw, fast_kit
+from tests.simulation.kits import Kit, fast_kit
 from tests.simulation.lasting import Lasting
+from tests.simulation.recorded import Recorded
 
 GROUP = "sim.project"
 SETTINGS = GroupSettings(
@@ -98,7 +108,6 @@ class World:
     """Snapshots of wrong engines, with when they were taken by the engine's clock."""
     is_judged_outside: bool = False
     """A wrong engine is in the role on purpose: whoever made it wrong judges what comes of it."""
-    archive: dict[tuple[int, int], list[Raw]] = field(default_factory=dict)
     events: list[tuple[str, HaEvent]] = field(default_factory=list)
 
     unwarmed: set[int] = field(default_factory=set)
@@ -106,6 +115,7 @@ class World:
     struck: Counter[FaultKind] = field(default_factory=Counter)
     forgotten: int = 0
     """Messages that the bus has let go of."""
+    has_added_partitions: bool = False
     told_to_go_on: set[str] = field(default_factory=set)
     """Doors of engines that took over though they differ, because nobody else could and `on_divergence` says so."""
 
@@ -117,17 +127,40 @@ class World:
         self.bus = MemoryBus(lambda: self.bus_ms() * 1000, faults, self.fencing, self._landed)
         self.bus.lock_holder = self._lock_holder
         self.coordination = MemoryCoordination(lambda: self.now_ms + self.service_jump_ms, CoordinationFaultSource(self.plan))
+        self.roles = RoleHistory(self.coordination, GROUP)
         self.store = UnreliableStore(lambda: self.now_ms * 1000, self.plan, self._check_snapshot)
         self.outside = self.bus.client("world")
+        self.recorded = Recorded(self.kit, self.outside)
         self.codec = StreamCodec()
         outbound = tuple(replace(o, quality=self.qualities.get(o.stream, PRECISE)) for o in self.kit.topics.outbound)
         self.topics = replace(self.kit.topics, outbound=outbound)
         qualities = {stream: [quality] for stream, quality in self.qualities.items()}
         self.observer = Observer({o.stream: o.topic for o in outbound}, self.codec.decode, qualities)
-        if self.lasting.message_bytes and self.kit.topics.outbound[0].stream in STREAMS:
-            self.bus.message_bytes = {output.topic: self.lasting.message_bytes for output in outbound}
+        self.take_messages_as_ever()
         for topic in self.kit.topics.inbound:
             self.outside.create_topic(topic.name)
+        if self.lasting.astray:
+            self.coordination.client("world").set_fact_once(GROUP, "store-0", self.store.identity().encode())
+
+    @property
+    def fit_names(self) -> tuple[str, ...]:
+        """Of the engines that can take part."""
+        return tuple(name for name in self.names if name != self.lasting.astray)
+
+    @property
+    def has_small_core(self) -> bool:
+        return self.kit.topics.outbound[0].stream in STREAMS
+
+    def take_messages_as_ever(self) -> None:
+        """Output topics take what they take in this run."""
+        bytes_max = self.lasting.message_bytes if self.has_small_core else 0
+        self.bus.message_bytes = {output.topic: bytes_max for output in self.topics.outbound if bytes_max}
+
+    def add_partition(self, topic: int) -> None:
+        """An inbound topic gets one more."""
+        self.has_added_partitions = True
+        self.bus.logs[self.kit.topics.inbound[topic].name].append(Log())
+        self.trace(f"{self.now_ms} inbound topic {topic} gets another partition")
 
     def bus_ms(self) -> int:
         """The bus's time."""
@@ -140,7 +173,7 @@ class World:
         rate = self.rng.choice(CLOCK_RATES) if FaultKind.CLOCK_RATE in self.plan.enabled else 1.0
         clock = EngineClock(lambda: self.now_ms, 7919.0 * len(self.lives) + 13 * life, rate)
         door = f"{name}#{life}"
-        coordination = UnreliableCoordination(self.coordination.client(door), self.plan)
+        coordination = UnreliableCoordination(self.coordination.client(door), self.plan, self.roles)
         ports = Ports(
             bus=TimedBus(UnreliableBus(self.bus, door, self.plan, self.lasting), self.calls, door),  # type: ignore[arg-type]
             coordination=Timed(coordination, self.calls, door, COORDINATION),  # type: ignore[arg-type]
@@ -166,6 +199,7 @@ class World:
             clock,
             self.bus_ms,
             jobs=jobs,
+            may_be_refused=lambda: name == self.lasting.astray or self.has_added_partitions,
         )
         process.lag_ms = self.lasting.lags_ms.get(name, 0)
         self.processes[name] = process
@@ -174,7 +208,8 @@ class World:
 
     def _report(self, name: str, event: HaEvent) -> None:
         self.events.append((name, event))
-        if event.kind is HaEventKind.SNAPSHOT_FAILED and re.search(r": \w+(Error|Exception): ", event.sentence):
+        is_made = STORE_TROUBLE in event.sentence
+        if event.kind is HaEventKind.SNAPSHOT_FAILED and not is_made and re.search(r": \w+(Error|Exception): ", event.sentence):
             raise Violation(f"broke: {event.sentence}")
         if event.kind is HaEventKind.ROLE_CHANGED and event.sentence.endswith(Reason.NOBODY_ELSE.value):
             self.told_to_go_on.add(self.processes[name].door)
@@ -354,6 +389,8 @@ class World:
         self._note_computed(process)
         self._note_candidates(process)
         self._check_memory(process)
+        if process.name == self.lasting.astray and process.state is not None:
+            raise Violation(f"store: {process.door} takes part, though its store is not the group's")
         if step.startswith(("restore", "check that")) and self.plan.happens(FaultKind.TRIM_AT_START, 0.3):
             self.trim_input()
         if step != "idles":
@@ -415,6 +452,11 @@ class World:
             messages[-1] = messages[-1]._replace(append_time_us=max(0, messages[-1].append_time_us + skew_ms * 1_000))
         self.trace(f"{self.now_ms} event {value} at {topic}/{offset}" + (f", {skew_ms} ms off" if skew_ms else ""))
 
+    def has_won_unknowing(self, process: Process) -> bool:
+        """Whether an engine has won an epoch, and the answer is still under way."""
+        role = self.coordination.group(GROUP).role
+        return role.holder == process.name and role.epoch > process.engine.epoch and role.process_start == process.life
+
     def active(self) -> str:
         """Who believes to be active; "" if nobody does."""
         return next((p.name for p in self.processes.values() if p.engine.role is Role.ACTIVE), "")
@@ -426,57 +468,21 @@ class World:
             return
         stored = self.store.get(GROUP, confirmed[0].name)
         for (topic, number), offset in self.kit.cores.restore(stored.header, stored.pages).next_offsets.items():
-            self.archive_before(topic, number, offset)
+            self.recorded.archive_before(topic, number, offset)
             self.outside.trim(Partition(self.kit.topics.inbound[topic].name, number), offset)
         self.trace(f"{self.now_ms} input is trimmed to snapshot {confirmed[0].name}")
 
-    def recorded_messages(self) -> int:
-        """How many the input topics have had, ticks included."""
-        return sum(self.outside.end_offset(partition) for _, partition in self.kit.topics.partitions)
-
-    def archive_before(self, topic: int, number: int, before: int) -> None:
-        """Keep what is trimmed, for the reference."""
-        messages = self.archive.setdefault((topic, number), [])
-        messages += [m for m in self._recorded(topic, Partition(self.kit.topics.inbound[topic].name, number)) if m.offset < before]
-
-    def _recorded(self, topic: int, partition: Partition) -> list[Raw]:
-        offsets = {(topic, partition.number): self.outside.begin_offset(partition)}
-        return read_raw(self.outside, topic, partition, offsets, 1 << 20)
-
     def reference(self) -> dict[str, list[tuple[object, ...]]]:
         """What an uninterrupted engine makes of the recorded input, ticks included."""
-        return self._reference(self._messages())
-
-    def _messages(self) -> list[Raw]:
-        messages: list[Raw] = []
-        for index, partition in self.kit.topics.partitions:
-            messages += self.archive.get((index, partition.number), [])
-            messages += self._recorded(index, partition)
-        return messages
-
-    def _reference(self, messages: list[Raw]) -> dict[str, list[tuple[object, ...]]]:
-        core = self.kit.cores.fresh()
-        core.set_partitions([(i, p.number) for i, p in self.kit.topics.partitions], self.settings.skew_max_ms * 1000)
-        outputs = core.feed(self.kit.decode(messages)) if messages else {}
-        return {s: list(zip(*(c.to_pylist() for c in b.columns), strict=True)) for s, b in outputs.items()}
+        return self.recorded.reference(self.settings.skew_max_ms)
 
     def due(self) -> dict[str, int]:
-        """How many outputs per stream the recorded input has, once time has come to where it is now.
-
-        The ticks that bring it there are those that should be there, not those that are.
-        """
-        return self.due_by(self.now_ms, self.ends())
-
-    def ends(self) -> dict[tuple[int, int], int]:
-        """Where each inbound partition ends now."""
-        return {(i, p.number): self.bus.log(p).end for i, p in self.kit.topics.partitions}
+        """How many outputs per stream the recorded input has, once time has come to where it is now."""
+        return self.due_by(self.now_ms, self.recorded.ends())
 
     def due_by(self, now_ms: int, ends: Mapping[tuple[int, int], int]) -> dict[str, int]:
         """How many outputs the input has that was there at an earlier time, when it ended with `ends`."""
-        until_us = (now_ms + self.bus_jump_ms) * 1000
-        messages = [m for m in self._messages() if m.offset < ends[m.topic, m.partition]]
-        messages += [Raw(topic, number, end, until_us, True, b"") for (topic, number), end in ends.items()]
-        return {stream: len(rows) for stream, rows in self._reference(messages).items()}
+        return self.recorded.due_by(now_ms + self.bus_jump_ms, ends, self.settings.skew_max_ms)
 
     def check_end(self, target: dict[str, int]) -> None:
         """After healing: everything that was due has come out, and it is what it should be."""
