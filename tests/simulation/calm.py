@@ -53,7 +53,8 @@ class Bounds:
         """From an event's append to the commit of its outputs, by an active group."""
         settings = self.world.settings
         too_large = 6 if self.world.lasting.commit_rows else 0  # each time the promotion is repeated, and less is tried
-        return self.by_clocks(settings.merge_wait_ms + settings.commit_wait_ms) + (3 + too_large) * self.cycle + _SLACK_MS
+        waits_ms = self.by_clocks(settings.merge_wait_ms + settings.commit_wait_ms)
+        return waits_ms + (3 + too_large) * self.cycle + self.of(CallKind.FENCE, too_large) + _SLACK_MS
 
     @property
     def verification(self) -> int:
@@ -159,9 +160,13 @@ class Calm:
         fence_ms = 4 * world.pace.steady_ms.get(CallKind.FENCE, 0)
         within_ms = _SETTLE_LEASES * settings.lease_ms + fence_ms + _SETTLE_SLACK_MS
         self._until(is_settled, within_ms, "calm: one active engine and its spares are not there")
-        for _ in range(Bounds(world).by_clocks(settings.lease_ms) + settings.leader_poll_ms):
-            self._turn(event=self.turns % self.event_every_ms == 0)  # until then what befell it before may cost the role
+        self._let_a_lease_pass()  # until then what befell it before may cost the role
         self._until(is_settled, within_ms, "calm: one active engine and its spares are not there")
+
+    def _let_a_lease_pass(self) -> None:
+        settings = self.world.settings
+        for _ in range(Bounds(self.world).by_clocks(settings.lease_ms) + settings.leader_poll_ms):
+            self._turn(event=self.turns % self.event_every_ms == 0)
 
     def _watch(self, bounds: Bounds) -> None:
         """A healthy group keeps its epoch, brings outputs soon, compares them, and keeps a young snapshot."""
@@ -265,6 +270,7 @@ class Calm:
                 within_ms,
                 f"calm: {again} does not come back after retention",
             )
+            self._let_a_lease_pass()  # it does not know how long the active has had the role, and believes no closed connection
 
     def _fail_over(self, bounds: Bounds) -> None:
         """The active dies, or freezes: the next commit comes within a bound, and under the next epoch."""

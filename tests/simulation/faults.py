@@ -109,11 +109,6 @@ IN_CALM = frozenset(
 """They show in a calm group: every run in which they are favoured has one."""
 
 
-NO_SLOW_FENCE = frozenset({FaultKind.VERDICT_CLOSED, FaultKind.SLOW_COMMITS})
-"""A living holder may be deposed once a lease, and a commit that failed is followed by a fence: where each takes longer than a
-lease, nobody comes to publish."""
-
-
 class Reach(Enum):
     """What a cut-off engine cannot reach. Others do not reach it either."""
 

@@ -17,6 +17,8 @@ STEPS_MIN = 1_500
 STEPS_PER_ENGINE = 1_000
 """Steps are shared out, so of many engines each is slow: the role changes again before all progress is written."""
 _STEPS_PER_MESSAGE = 8
+_COMMITS_SHRINK = 2
+"""How many times as long it takes where commits have to be small, and each that is not is followed by a fence."""
 _EVENTS_AFTERWARDS = 3
 _ROUNDS_MAX = 20
 _STEPS_BETWEEN = 60
@@ -111,6 +113,8 @@ class Healing:
         steps = max(STEPS_MIN, STEPS_PER_ENGINE * self._sharing)
         most = int(steps * world.settings.lease_ms / SETTINGS.lease_ms)
         most += _STEPS_PER_MESSAGE * self.backlog * self._sharing
+        if world.lasting.commit_rows:
+            most *= _COMMITS_SHRINK
         while not condition() and self.steps - begun < most:
             self.step()
         self.longest = max(self.longest, self.steps - begun)

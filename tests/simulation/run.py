@@ -25,7 +25,7 @@ from tests.simulation.calm import Calm
 from tests.simulation.checkers import Violation
 from tests.simulation.coverage import covered
 from tests.simulation.engines import Process
-from tests.simulation.faults import DAMAGES, IN_CALM, NO_SLOW_FENCE, PENDING, TRIMS, FaultKind, FaultPlan
+from tests.simulation.faults import DAMAGES, IN_CALM, PENDING, TRIMS, FaultKind, FaultPlan
 from tests.simulation.healing import End, Healing
 from tests.simulation.kits import Kit, fast_kit, real_kit
 from tests.simulation.lasting import drawn
@@ -147,8 +147,6 @@ def _drawn(rng: random.Random, favoured: frozenset[FaultKind]) -> set[FaultKind]
     enabled = {kind for kind in FaultKind if rng.random() < share and kind not in PENDING} | favoured
     if enabled & TRIMS and enabled & DAMAGES:
         enabled -= DAMAGES if favoured & TRIMS or (rng.random() < 0.5 and not favoured & DAMAGES) else TRIMS
-    if FaultKind.SLOW_FENCE in enabled:
-        enabled -= NO_SLOW_FENCE - favoured
     return enabled
 
 
