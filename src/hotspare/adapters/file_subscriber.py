@@ -219,7 +219,7 @@ class _Subscription:
             messages = self._read(position.offset, end if self._options.until is Until.END else None)
             if messages:
                 position = self._take(position, messages)
-            if position != noted and (not messages or self._is_note_due(position)):
+            if position != noted and (not messages or self._is_note_due()):
                 position = noted = self._note(position)
             if not messages and self._options.until is Until.END:
                 break
@@ -232,7 +232,11 @@ class _Subscription:
                 batch = self._decoded(message)
                 if len(batch):
                     self._check_sequence(batch, position.sequence)
-                    self._write(self._options.choice.apply(batch, update_open=int(position.update_open)))
+                    rows = self._options.choice.apply(batch, update_open=int(position.update_open))
+                    if len(rows) and self._file.is_part_over(position):
+                        position = self._file.next_part(replace(position, offset=message.offset))
+                        self._noted_bytes = 0
+                    self._write(rows)
                     position = replace(position, sequence=last_sequence(batch), update_open=ends_in_update(batch))
         position = replace(position, offset=messages[-1].offset + 1)
         self.progress.sequence, self.progress.offset = position.sequence, position.offset
@@ -259,9 +263,8 @@ class _Subscription:
             self._file.write(self._format.text(rows))
             self.progress.rows += len(rows)
 
-    def _is_note_due(self, position: SubscriberPosition) -> bool:
-        is_late = time.monotonic() - self._noted_s >= _NOTE_S or self._file.size - self._noted_bytes >= _NOTE_BYTES
-        return is_late or self._file.is_part_over(position)
+    def _is_note_due(self) -> bool:
+        return time.monotonic() - self._noted_s >= _NOTE_S or self._file.size - self._noted_bytes >= _NOTE_BYTES
 
     def _note(self, position: SubscriberPosition) -> SubscriberPosition:
         with self._file.writing():

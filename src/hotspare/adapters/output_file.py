@@ -153,21 +153,21 @@ class OutputFile:
         return self._part.tell()
 
     def note(self, position: SubscriberPosition) -> SubscriberPosition:
-        """First the rows, durably, then the record: never the other way round. Begins the next part where it is due.
-
-        Inside `writing`.
-        """
+        """First the rows, durably, then the record: never the other way round. Inside `writing`."""
         os.fsync(self._part.fileno())
         position = replace(position, file_bytes=self.size)
         self._record(position)
-        return self._rotated(position) if self.is_part_over(position) else position
+        return position
 
     def is_part_over(self, position: SubscriberPosition) -> bool:
+        """Whether rows that come now belong to the next part."""
         rotation, size = self._rotation, self.size
         age_s = self._wall_clock() - position.opened_s
         return size > 0 and (0 < rotation.part_bytes <= size or 0 < rotation.part_s <= age_s)
 
-    def _rotated(self, position: SubscriberPosition) -> SubscriberPosition:
+    def next_part(self, position: SubscriberPosition) -> SubscriberPosition:
+        """Note what is written, and begin the next part, for rows that are there: no part stays empty. Inside `writing`."""
+        position = self.note(position)
         position = replace(position, part=position.part + 1, file_bytes=0, opened_s=int(self._wall_clock()))
         self._record(position)
         self._open_part(position)

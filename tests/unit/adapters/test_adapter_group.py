@@ -275,10 +275,20 @@ def test_parts_of_a_limited_size(tmp_path: Path) -> None:
     title = parts[0].read_text().splitlines(keepends=True)[0]
     bodies = [part.read_text().removeprefix(title) for part in parts]
     assert "".join(bodies) == lines(range(1, 9))
-    assert all(part.read_text().startswith(title) for part in parts if part.stat().st_size)
+    assert all(part.read_text().startswith(title) for part in parts)
     (tmp_path / "other").mkdir()
     with pytest.raises(UsageError, match="another form"):
         subscribe(bus, path, threading.Event())
+
+
+def test_parts_have_their_size_however_much_is_read_at_once(tmp_path: Path) -> None:
+    """I6: a part ends with the first whole message that makes it large enough, and none is empty."""
+    subscribe(new_bus(40), tmp_path / "out.csv", threading.Event(), Rotation(part_bytes=60))
+    parts = [part.read_text() for part in sorted(tmp_path.glob("out.0*.csv"))]
+    title = parts[0].splitlines(keepends=True)[0]
+    assert "".join(part.removeprefix(title) for part in parts) == lines(range(1, 41))
+    assert all(len(part) >= 60 for part in parts[:-1])
+    assert all(title < part and len(part) - len(part.splitlines(keepends=True)[-1]) < 60 for part in parts)
 
 
 def test_parts_of_a_limited_age(tmp_path: Path) -> None:
@@ -289,12 +299,13 @@ def test_parts_of_a_limited_age(tmp_path: Path) -> None:
         position = output.begin(lambda: SubscriberPosition(TOPIC, "form"))
         now[0] += 59
         output.write(b"a\n")
-        assert output.note(position).part == 1
+        assert not output.is_part_over(output.note(position))
         now[0] += 1
-        position = output.note(position)
+        assert output.is_part_over(position)
+        position = output.next_part(position)
         assert (position.part, position.file_bytes, position.opened_s) == (2, 0, 1060)
         now[0] += 100
-        assert output.note(position).part == 2  # an empty part is not left behind
+        assert not output.is_part_over(output.note(position))  # an empty part is not left behind
         output.write(b"b\n")
         output.note(position)
     assert [part_path(path, part, rotation).read_bytes() for part in (1, 2)] == [b"a\n", b"b\n"]
