@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from hotspare.bus.memory import Fencing
+from hotspare.ha.roles import Role
 from tests.simulation.calls import CallKind
 from tests.simulation.script import Script
 from tests.simulation.world import SETTINGS
@@ -27,6 +28,24 @@ def test_a_fence_that_takes_longer_than_the_lease_is_not_overtaken(tmp_path: Pat
     script.publish(2, 4, 6)
     script.until(lambda: bool(script.world.active()))
     assert script.world.coordination.groups["sim.project"].role.epoch == 1
+    script.finish()
+
+
+def test_a_spare_that_joined_just_now_believes_that_the_connection_to_an_old_active_closed(tmp_path: Path) -> None:
+    """How long the holder has had the role is known from its description: a spare's own time in the group says nothing about it."""
+    script = Script(tmp_path, "e0", "e1", settings=replace(SETTINGS, lease_ms=400))
+    script.world.lasting.sees_the_end = frozenset()
+    script.start("e0")
+    script.until_active("e0")
+    for _ in range(500):
+        script.turn()
+    script.start("e1")
+    script.until(lambda: script.role("e1") is Role.STANDBY)
+    for _ in range(SETTINGS.member_refresh_ms):
+        script.turn()
+    script.world.kill("e0")
+    assert script.until(lambda: script.told("campaigns for epoch 2")) < 100
+    script.publish(2, 4)
     script.finish()
 
 

@@ -59,6 +59,8 @@ class MemberNews:
     """Of the newest snapshot that it confirmed itself."""
     lesson: tuple[int, int, int, int] | None = None
     """What it learned of how much the bus takes at once (`CommitBudget.lesson`)."""
+    held: tuple[int, int] | None = None
+    """The epoch that it is active under, and for how long it was when it said so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +124,10 @@ class GroupState:
     leader: Leader | None = None
     leader_read_ms: int = LONG_AGO_MS
     leader_epoch: int = -1
-    """The newest epoch that was read, and when it was first."""
+    """The newest epoch that was read, and when it was first, or since when its holder said that it is active."""
     leader_since_ms: int = LONG_AGO_MS
+    told_epoch: int = -1
+    """Under which the holder said it: that is heard once, as two clocks never run alike."""
     free_since_ms: int = 0
     free_epoch: int = -1
     gave_up_epoch: int = -1

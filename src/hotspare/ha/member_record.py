@@ -10,12 +10,15 @@ from hotspare.coordination.contract import Member
 from hotspare.errors import UsageError
 from hotspare.ha.group_state import GroupState, MemberNews, committed_sequence
 from hotspare.ha.held import HeldStream
+from hotspare.ha.roles import Role
 from hotspare.ha.view import Difference
 
 _DIFFERS = "differs"
 _POSITIONS = "positions"
 _CONFIRMED = "snapshot_confirmed"
 _COMMIT = "commit"
+_EPOCH = "epoch"
+_ROLE_AGE = "role_age_ms"
 
 
 def member_of(state: GroupState, now_ms: int) -> Member:
@@ -23,8 +26,8 @@ def member_of(state: GroupState, now_ms: int) -> Member:
     held = state.held.streams
     detail = {
         "step": state.step.value,
-        "epoch": str(state.epoch),
-        "role_age_ms": str(now_ms - state.role_since_ms),
+        _EPOCH: str(state.epoch),
+        _ROLE_AGE: str(now_ms - state.role_since_ms),
         "skew_ms": _json(_skews_ms(state)),
         _POSITIONS: _json({f"{topic}/{number}": offset for (topic, number), offset in state.core.next_offsets.items()}),
         "time_us": str(state.core.time_us),
@@ -87,7 +90,16 @@ def news_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[
     """The other engines that gave word lately: not `stale_ms` before the newest word of any."""
     newest_ms = max((m.seen_ms for m in members), default=0)
     return tuple(
-        MemberNews(m.engine, m.role, rank_of(m), _evidence(m.detail.get(_DIFFERS, "")), _order_of(m), _confirmed_by(m), _lesson(m))
+        MemberNews(
+            m.engine,
+            m.role,
+            rank_of(m),
+            _evidence(m.detail.get(_DIFFERS, "")),
+            _order_of(m),
+            _confirmed_by(m),
+            _lesson(m),
+            _held(m),
+        )
         for m in members
         if m.engine != own_engine and newest_ms - m.seen_ms < stale_ms
     )
@@ -105,6 +117,13 @@ def _confirmed_by(member: Member) -> int:
     """The order of the newest snapshot that another engine confirmed; -1 for none."""
     text = member.detail.get(_CONFIRMED, "")
     return int(text) if text.isdecimal() else -1
+
+
+def _held(member: Member) -> tuple[int, int] | None:
+    """The epoch that another engine is active under, and for how long it is; None where it is not."""
+    epoch, age_ms = (member.detail.get(name, "") for name in (_EPOCH, _ROLE_AGE))
+    is_told = member.role == Role.ACTIVE.value and epoch.isdecimal() and age_ms.isdecimal()
+    return (int(epoch), int(age_ms)) if is_told else None
 
 
 def _lesson(member: Member) -> tuple[int, int, int, int] | None:

@@ -350,17 +350,23 @@ def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> Non
     snapshots.note_others(state, news, now_ms)
     pipeline_watch.note_stall(state, news, now_ms)
     state.news = news
-    _follow_active(state)
+    _follow_active(state, ports)
     state.rank = rank_of(member)
     state.member_refreshed_ms = now_ms
     _note_contact(state, ports, Contact.CONNECTED)
 
 
-def _follow_active(state: GroupState) -> None:
-    """A spare begins with what the active engine learned of the bus, should it take over."""
-    holder = state.leader.holder if state.leader is not None and state.role is Role.STANDBY else ""
+def _follow_active(state: GroupState, ports: Ports) -> None:
+    """What a spare takes over from the active engine's description: what it learned of the bus, and since when it is active, which
+    one that joined later has not seen."""
+    holder, epoch = (state.leader.holder, state.leader.epoch) if state.leader is not None else ("", 0)
     for each in state.news:
-        if each.engine == holder and each.role == Role.ACTIVE.value and each.lesson is not None:
+        if state.role is not Role.STANDBY or each.engine != holder or each.held is None or each.held[0] != epoch:
+            continue
+        if state.told_epoch != epoch:
+            state.told_epoch = epoch
+            state.leader_since_ms = min(state.leader_since_ms, ports.clock_ms() - each.held[1])
+        if each.lesson is not None:
             state.budget.follow(each.lesson)
 
 

@@ -97,7 +97,8 @@ class CandidateView:
 class View:
     """Times are the engine's own monotonic milliseconds. `leader` is None when it must be read before anything follows from it.
 
-    `step_ms`: when a promotion began, or came on by a step. `leader_since_ms`: when this engine first read of the newest epoch.
+    `step_ms`: when a promotion began, or came on by a step. `leader_since_ms`: when this engine first read of the newest epoch,
+    or since when its holder says that it is active.
     `rank` and `others` are from the same reading of descriptions. `retry`: earliest next call after a failure, 0 for at once.
     `publish_due_ms`: when held outputs that are not known to be committed have to be published; None if there are none.
     `oversized_retry_ms`: when outputs that are too large for the bus are tried again; None if there are none.
