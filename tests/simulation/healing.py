@@ -163,5 +163,6 @@ def _keeps(process: Process, streams: list[str]) -> bool:
     state = process.state
     if state is None or state.role not in (Role.ACTIVE, Role.STANDBY):
         return True
-    is_file_left = len(streams) == len(state.held.streams) and any(process.folder.glob("*.arrow"))
-    return is_file_left or any(state.held.streams[stream].rows for stream in streams)
+    if any(state.held.streams[stream].rows for stream in streams):
+        return True
+    return len(streams) == len(state.held.streams) and any(process.folder.glob("*.arrow"))

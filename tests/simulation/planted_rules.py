@@ -76,7 +76,7 @@ def fenced_is_end() -> Any:
     return patch.object(perform, "_fence_again", end)
 
 
-@planted(FaultKind.PAUSE, FaultKind.CLOCK_STALL, FaultKind.SWITCHOVER)
+@planted(FaultKind.CLOCK_STALL, FaultKind.SWITCHOVER)
 @contextmanager
 def recheck_before_fence() -> Iterator[None]:
     """The coordination epoch is read again before fencing instead of after."""

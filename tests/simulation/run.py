@@ -200,11 +200,11 @@ def _advance(world: World, process: Process) -> None:
         return
     if engine.role is not Role.PROMOTING:
         return
+    if step.startswith("fences") and len(world.processes) > 1 and plan.happens(FaultKind.CLOCK_STALL, 0.2):
+        _suspend(world, process)
+        return
     state = process.state
     if not plan.happens(FaultKind.PAUSE, 0.5 if state is not None and state.step is Step.WON else 0.1):
-        return
-    if step.startswith("fences") and plan.happens(FaultKind.CLOCK_STALL, 0.3):
-        _suspend(world, process)
         return
     process.wakes_at_commit = world.rng.random() < 0.7
     world.pause(process.name, 250 if process.wakes_at_commit else world.rng.choice((20, 40, 80, 160)))
