@@ -9,6 +9,8 @@ STEP_ROWS_MIN = 1_000
 """Fewer rows are not worth a step: what comes with every step would be most of it."""
 STEP_ROWS_MAX = 100_000
 """An engine works on so many rows of a usual project in some hundredths of a second."""
+PART_ROWS_MIN = 16
+"""What one row causes is put out at least so many rows at a time, however slow they are."""
 STEP_BYTES_MIN = 16 * 1024
 STEP_BYTES_MAX = 2 * 1024 * 1024
 """And it decodes so much in some tens of milliseconds."""

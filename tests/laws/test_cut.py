@@ -31,9 +31,13 @@ def cut(rows: pa.RecordBatch, places: list[int]) -> list[pa.RecordBatch]:
 
 
 def in_parts(case: Case, pieces: list[pa.RecordBatch], extra_rows_max: int) -> tuple[dict[str, pa.Table], bytes, int]:
-    """As `fed`, with outputs in parts; and how many parts there were."""
+    """As `fed`, with outputs in parts, each bound in another way than the one before; and how many parts there were."""
     pipeline = Pipeline.fresh(case.plan, extra_rows_max=extra_rows_max)
-    outputs = [part for piece in pieces for part in pipeline.parts(piece)]
+    outputs = []
+    for piece in pieces:
+        for part in pipeline.parts(piece):
+            outputs.append(part)
+            pipeline.bound_parts(1 + len(outputs) % 3)
     return joined(outputs), snapshot_bytes(pipeline), len(outputs)
 
 

@@ -110,6 +110,9 @@ class FastCore:
             rows.setdefault(stream, []).append(row)
         return {stream: _batch(outputs) for stream, outputs in rows.items()}
 
+    def bound_parts(self, extra_rows: int) -> None:
+        pass
+
     def parts(self, decoded: pa.RecordBatch, take: Callable[[int], int]) -> Iterator[Mapping[str, pa.RecordBatch]]:
         self._take(decoded)
         take(max(1, decoded.num_rows))

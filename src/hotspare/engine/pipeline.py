@@ -35,12 +35,12 @@ def take_many(rows: int) -> int:
 class Pipeline:
     """Merge and step over one state. Used by one thread at a time. `on_trace` is called while feeding (SPEC A40).
 
-    Until `set_partitions`, every inbound topic has the one partition 0. `extra_rows_max`: how large parts are, see `step`.
+    Until `set_partitions`, every inbound topic has the one partition 0. `extra_rows_max`: how large parts are at most, see `step`.
     """
 
     def __init__(self, plan: Plan, state: State, on_trace: OnTrace | None = None, extra_rows_max: int = EXTRA_ROWS_MAX) -> None:
         self.plan = plan
-        self._extra_rows_max = extra_rows_max
+        self._extra_rows_max = self._extra_rows = extra_rows_max
         self._is_whole = True
         self._on_trace = on_trace
         self._state = state
@@ -132,7 +132,11 @@ class Pipeline:
         return [with_refused(self.plan, batch, known) for batch in self._merge.pull()]
 
     def _step(self, state: State, rows: pa.RecordBatch) -> Iterator[dict[str, pa.RecordBatch]]:
-        return step(self.plan, state, rows, self._extra_rows_max)
+        return step(self.plan, state, rows, lambda: self._extra_rows)
+
+    def bound_parts(self, extra_rows: int) -> None:
+        """From the next part on it may be smaller: what comes out does not depend on it (law Cut)."""
+        self._extra_rows = min(self._extra_rows_max, extra_rows)
 
     @property
     def is_whole(self) -> bool:

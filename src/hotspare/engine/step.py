@@ -9,7 +9,7 @@ several the last goes on. Heartbeats come to a window when its input has put out
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,12 +49,12 @@ def fresh_state(plan: Plan) -> State:
 
 
 def step(
-    plan: Plan, state: State, batch: pa.RecordBatch, extra_rows_max: int = EXTRA_ROWS_MAX
+    plan: Plan, state: State, batch: pa.RecordBatch, extra_rows_max: Callable[[], int] = lambda: EXTRA_ROWS_MAX
 ) -> Iterator[dict[str, pa.RecordBatch]]:
     """Take decoded rows (`batch.decoded_schema(plan.entry_schemas)`) in merged order; yield the outputs, part by part: of streams
     that have any, and of traced windows under `batch.TRACE_PREFIX`.
 
-    A window puts out at most three rows for each that it is given, and `extra_rows_max` more, in one part. `state` is changed in
+    A window puts out at most three rows for each that it is given, and `extra_rows_max()` more, in one part. `state` is changed in
     place, and is whole again when the last part is handed out. PositionOrder, before anything is changed, where a row does not come
     after the one before it in its partition.
     """
@@ -140,7 +140,7 @@ class _Work:
     """One batch on its way through the windows."""
 
     def __init__(
-        self, plan: Plan, state: State, batch: pa.RecordBatch, door: Door, timeline: Timeline, extra_rows_max: int
+        self, plan: Plan, state: State, batch: pa.RecordBatch, door: Door, timeline: Timeline, extra_rows_max: Callable[[], int]
     ) -> None:
         count = len(plan.nodes)
         self._plan, self._state, self._batch, self._door = plan, state, batch, door
@@ -201,7 +201,7 @@ class _Work:
         beats = self._timeline.heartbeat_rank
         if len(beats) and (since > 0 or until < self._batch.num_rows):
             beats = beats[slice(*np.searchsorted(beats, (since, until)))]
-        return Timeline(self._timeline.time_us, beats, self._extra_rows_max)
+        return Timeline(self._timeline.time_us, beats, self._extra_rows_max())
 
     def _take_refused(self) -> BadEvents:
         """Bad events of those ranks of which no window can refuse anything any more: by rank, and then by window."""

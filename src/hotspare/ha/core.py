@@ -46,6 +46,9 @@ class Core(Protocol):
         """Take a batch and yield its outputs part by part, at least one. All are to be taken before the next batch. Before each
         step `take` is told how many rows are left, and says how many the step takes."""
 
+    def bound_parts(self, extra_rows: int) -> None:
+        """How many rows a single row, such as a tick, may cause in each part that follows, beside a few for each row given."""
+
     @property
     def is_whole(self) -> bool:
         """Whether all parts are taken. Only then `freeze` may be called, and do `next_offsets` tell of the batch."""

@@ -68,8 +68,9 @@ def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Tab
         return taken
 
     begun_ms = ports.clock_ms()
+    state.core.bound_parts(state.part_rows.next)
     for outputs in state.core.parts(decoded, take):
-        state.step_rows.note(taken, ports.clock_ms() - begun_ms)
+        _note_part(state, taken, ports.clock_ms() - begun_ms)
         taken = 0
         _hold(state, ports, outputs)
         state.has_moved, state.stalled_ms = True, 0
@@ -79,6 +80,15 @@ def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Tab
             return
         begun_ms = ports.clock_ms()
     _bound_waiting(state, ports)
+
+
+def _note_part(state: GroupState, taken: int, took_ms: float) -> None:
+    """The first part of a step tells what rows cost that were taken, the others what rows cost that one of them causes."""
+    if taken:
+        state.step_rows.note(taken, took_ms)
+    else:
+        state.part_rows.note(state.part_rows.next, took_ms)
+        state.core.bound_parts(state.part_rows.next)
 
 
 def _hold(state: GroupState, ports: Ports, outputs: Mapping[str, pa.RecordBatch]) -> None:

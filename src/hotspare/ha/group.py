@@ -21,6 +21,7 @@ import pyarrow as pa
 from hotspare.bus.contract import OutputId
 from hotspare.coordination.contract import Member
 from hotspare.engine.batch import NextInput
+from hotspare.engine.chunk import EXTRA_ROWS_MAX
 from hotspare.errors import StateError
 from hotspare.ha import actions as do
 from hotspare.ha import driver
@@ -33,7 +34,7 @@ from hotspare.ha.ports import Ports
 from hotspare.ha.roles import ENDS, Reason, Role
 from hotspare.ha.settings import GroupSettings, GroupTopics
 from hotspare.ha.status import GroupStatus, status_of
-from hotspare.step_size import STEP_ROWS_MAX, STEP_ROWS_MIN, StepSize
+from hotspare.step_size import PART_ROWS_MIN, STEP_ROWS_MAX, STEP_ROWS_MIN, StepSize
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,7 @@ class GroupEngine:
             producer=joined.producer,
             verified={name: mark.sequence for name, mark in bases.items()},
             step_rows=StepSize(STEP_ROWS_MIN, STEP_ROWS_MAX, definition.settings.lease_ms / 10),
+            part_rows=StepSize(PART_ROWS_MIN, EXTRA_ROWS_MAX, definition.settings.lease_ms / 10),
             snapshot_ms=now_ms,
             inbound_checked_ms=now_ms,
             snapshot_order=order,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from hotspare.bus.contract import Partition, Producer, Progress
 from hotspare.coordination.contract import Leader, Member
 from hotspare.engine.batch import NextInput
+from hotspare.engine.chunk import EXTRA_ROWS_MAX
 from hotspare.ha.clock_skew import ClockSkew
 from hotspare.ha.commit_budget import CommitBudget
 from hotspare.ha.core import Core
@@ -26,7 +27,7 @@ from hotspare.ha.store_jobs import StoreJobs
 from hotspare.ha.transaction import Transaction
 from hotspare.ha.view import CandidateView, Contact, Difference, InboundView, OtherMember, Vacancy, View
 from hotspare.model.quality import QualityKind
-from hotspare.step_size import STEP_ROWS_MAX, STEP_ROWS_MIN, StepSize
+from hotspare.step_size import PART_ROWS_MIN, STEP_ROWS_MAX, STEP_ROWS_MIN, StepSize
 
 LONG_AGO_MS = -(10**12)
 """Before every clock: what never happened is due."""
@@ -162,6 +163,8 @@ class GroupState:
     next_input: NextInput = NextInput.AWAITED
     step_rows: StepSize = field(default_factory=lambda: StepSize(STEP_ROWS_MIN, STEP_ROWS_MAX))
     """How many rows the core takes at a time."""
+    part_rows: StepSize = field(default_factory=lambda: StepSize(PART_ROWS_MIN, EXTRA_ROWS_MAX))
+    """How many rows a single one may cause at a time."""
     published_ms: int = LONG_AGO_MS
     """When this engine last committed something."""
     committing_since_ms: int | None = None

@@ -197,6 +197,9 @@ class CarefulCore:
         self._partitions, self._skew_max_us = list(partitions), skew_max_us
         self._pipeline.set_partitions(self._partitions, skew_max_us)
 
+    def bound_parts(self, extra_rows: int) -> None:
+        self._pipeline.bound_parts(extra_rows)
+
     def freeze(self) -> Frozen:
         return self._pipeline.freeze()
 

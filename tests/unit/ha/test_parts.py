@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -141,4 +142,23 @@ def test_slow_expressions_cost_no_change_of_role(kit: Kit, tmp_path: Path, monke
     script.until(lambda: script.role("e1") is Role.STANDBY)
     script.world.publish(1, ROWS)
     script.until(lambda: script.process("e0").engine.status().streams["q/all"].committed >= ROWS)
+    assert [script.process(name).engine.status().epoch for name in ("e0", "e1")] == [1, 0]
+
+
+def test_slow_rows_that_a_tick_causes_cost_no_change_of_role(kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them take a lease eight times over, and a part of usual size three times: parts become smaller."""
+    script = Script(tmp_path, "e0", "e1", kit=kit, settings=replace(SETTINGS, lease_ms=1_000, commit_rows_max=ROWS))
+    step = pipeline.step
+
+    def slow(*given: Any) -> Iterator[dict[str, pa.RecordBatch]]:
+        for part in step(*given):
+            script.world.now_ms += sum(batch.num_rows for batch in part.values()) * 8_000 // ROWS
+            yield part
+
+    monkeypatch.setattr(pipeline, "step", slow)
+    script.start("e0", "e1")
+    script.until_active("e0")
+    script.until(lambda: script.role("e1") is Role.STANDBY)
+    script.world.publish(0, ROWS)
+    script.until(lambda: script.process("e0").engine.status().streams["q/recent"].committed >= 2 * ROWS, clock_ms=20)
     assert [script.process(name).engine.status().epoch for name in ("e0", "e1")] == [1, 0]
