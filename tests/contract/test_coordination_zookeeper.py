@@ -128,6 +128,24 @@ def test_a_lease_is_measured_by_the_onlookers_own_clock(doors: Doors) -> None:
     assert holder.leader("g").lease_left_ms == 700
 
 
+def test_who_has_just_read_who_leads_campaigns_by_one_write(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    """E2: a takeover waits for each round trip. What was read may be old; then it is read again."""
+    holder, spare = doors.open(), doors.open()
+    for name, each in (("e0", holder), ("e1", spare)):
+        each.join("g", member(name))
+    assert holder.campaign("g", 0, member("e0"), LONG_MS) == 1
+    assert spare.leader("g").epoch == 1
+    assert holder.renew("g", 1, "e0", LONG_MS)
+    assert spare.campaign("g", 1, member("e1"), LONG_MS) == 2
+    assert holder.leader("g").epoch == 2
+    asked: list[str] = []
+    session = holder._session
+    answers = session.answers
+    monkeypatch.setattr(session, "answers", lambda *requests: asked.append("") or answers(*requests))
+    assert holder.campaign("g", 2, member("e0"), LONG_MS) == 3
+    assert len(asked) == 1
+
+
 def test_asking_for_a_switchover_does_not_renew_the_lease(doors: Doors) -> None:
     clock = Clock(0)
     holder, onlooker = doors.open(), doors.open(clock=clock)

@@ -43,6 +43,8 @@ class Fiber(greenlet):
 
     ready_ms: int = -1
     """Until when its call is under way, by the world's time."""
+    is_last: bool = False
+    """What it is in the middle of is to be its last."""
 
     def end(self) -> None:
         """Nothing of it happens any more; callable from another fiber."""

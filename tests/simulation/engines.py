@@ -10,6 +10,7 @@ from itertools import takewhile
 from pathlib import Path
 
 import pyarrow as pa
+from greenlet import getcurrent
 
 from hotspare.bus.contract import Bus, Partition
 from hotspare.coordination.contract import Member
@@ -63,10 +64,12 @@ class Process:
     engine: GroupEngine = field(init=False)
     ended: str = ""
     _main: Fiber = field(init=False)
+    _offsets: dict[tuple[int, int], int] = field(default_factory=dict)
+    _is_in_batch: bool = False
     _jobs_running: list[Fiber] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.ports = replace(self.ports, meanwhile=self._meanwhile, begin=self._begin)
+        self.ports = replace(self.ports, meanwhile=self._meanwhile, begin=self._begin, unlocked=self._unlocked)
         member = Member(self.name, f"{self.name}:1", 1, self.life, "host", self.definition.project.hash, "", "", "", {}, {})
         self.engine = GroupEngine(self.definition, member, self.ports, self.folder)
         self._main = Fiber(self._run)
@@ -160,22 +163,63 @@ class Process:
         self._jobs_running.append(begun.thread)
         return begun
 
+    @contextlib.contextmanager
+    def _unlocked(self) -> Iterator[None]:
+        """Of `Ports`: the runner's thread goes on while the main one is in the middle of a call. Where a batch led to the call,
+        that is the runner's own, and nothing goes on."""
+        if self._is_in_batch:
+            yield
+            return
+        runner = Fiber(self._hold_batches)
+        runner.parent = self._main.parent
+        runner.ready_ms = self.clock.now_ms()
+        self._jobs_running.append(runner)
+        try:
+            yield
+            self._wait_for(runner)
+        except HotspareError:
+            self._wait_for(runner)
+            raise
+
+    def _wait_for(self, runner: Fiber) -> None:
+        """Until the batch is done that it is in the middle of."""
+        runner.is_last = True
+        while runner:
+            self._main.ready_ms = max(self._main.ready_ms, runner.ready_ms)
+            self._main.parent.switch("waits for its runner")  # type: ignore[union-attr]
+        if runner in self._jobs_running:
+            self._jobs_running.remove(runner)
+
+    def _hold_batches(self) -> None:
+        runner: Fiber = getcurrent()  # type: ignore[assignment]
+        while not runner.is_last:
+            batch = self._next_batch()
+            steps = iter((None,)) if batch is None else self.engine.hold_steps(batch, self._next_input())
+            for _ in steps:
+                runner.ready_ms = self.clock.now_ms() + (batch is None)
+                runner.parent.switch()  # type: ignore[union-attr]
+
     def _run(self) -> None:
         for step in self._live():
             self._main.parent.switch(step)  # type: ignore[union-attr]
 
     def _live(self) -> Iterator[object]:
         plan = yield from self.engine.start_steps()
-        offsets = dict(plan.next_offsets)
+        self._offsets = dict(plan.next_offsets)
         while self.engine.role not in ENDS:
-            waits = self.is_stuck or (self.idles and self.rng.random() < self.idles)
-            batch = None if waits else self._read(offsets)
+            batch = self._next_batch()
             if batch is not None:
                 yield f"takes {batch.num_rows} messages"
+                self._is_in_batch = True
                 yield from self.engine.batch_steps(batch, self._next_input())
+                self._is_in_batch = False
             else:
                 yield from self.engine.steps()
                 yield "idles"
+
+    def _next_batch(self) -> pa.RecordBatch | None:
+        waits = self.is_stuck or (self.idles and self.rng.random() < self.idles)
+        return None if waits else self._read(self._offsets)
 
     def _next_input(self) -> NextInput:
         """What the runner says of the next batch; it may be wrong, which costs `commit_wait_ms` at most."""

@@ -228,7 +228,8 @@ class Producer(Protocol):
         So an engine asks coordination for the newest epoch between its fence and its first commit."""
 
     def progress(self) -> Mapping[str, Progress]:
-        """Read up to the end of what is committed; after `fence` no older epoch can change it."""
+        """Read up to the end of what is committed; after `fence` no older epoch can change it. Fenced if a newer one published
+        while this one fenced, and `fence` did not say so."""
 
     def publish(self, epoch: int, commit: Commit) -> None:
         """Compare-and-set: append and record progress in one transaction if `epoch` is the fenced one, else Fenced.

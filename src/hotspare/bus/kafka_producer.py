@@ -3,7 +3,8 @@
 The broker lets only the last writer that was opened commit, whoever opened it. An engine that won an old epoch and slept may open
 it last; so the first commit after a fence holds its epoch, and whoever finds a newer one there gives way. The newer engine, whose
 writer was taken by that, fences again (contract: the same epoch may). A commit of its own for the epoch would say so earlier, and
-cost a failover a tenth of a second; an engine asks coordination again before it publishes, which tells it the same.
+cost a failover a tenth of a second; an engine asks coordination again before it publishes, which tells it the same. For a newer
+epoch that published while this one fenced it is looked once, with the progress that is read then, or before the first commit.
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ from collections.abc import Mapping
 
 from hotspare.bus import limits
 from hotspare.bus.contract import Commit, Progress
-from hotspare.bus.kafka_progress import EPOCH_KEY, ProgressReader, encode_epoch, encode_progress, progress_topic, stream_key
+from hotspare.bus.kafka_progress import (
+    EPOCH_KEY,
+    GroupRecord,
+    ProgressReader,
+    encode_epoch,
+    encode_progress,
+    progress_topic,
+    stream_key,
+)
 from hotspare.bus.kafka_writer import Record, Writer, Writers, records_of
 from hotspare.errors import BusError, Fenced, UnknownResult
 
@@ -27,6 +36,8 @@ class KafkaProducer:
         self._record = record
         self._writer: Writer | None = None
         self._epoch = 0
+        self._is_checked = False
+        """Whether no newer epoch stood in the topic when this one had fenced."""
         self._unsaid: list[Record] = []
         """Under which epoch this engine publishes, until it stands in the topic."""
 
@@ -34,12 +45,12 @@ class KafkaProducer:
         limits.check_epoch(epoch)
         self._give_up()
         self._check_newest(epoch)  # before it takes the right from an engine that has it rightly
-        writer = self._writers.open()
-        self._check_newest(epoch)
-        self._writer, self._epoch = writer, epoch
+        self._writer, self._epoch, self._is_checked = self._writers.open(), epoch, False
         self._unsaid = [Record(progress_topic(self._group), encode_epoch(epoch), EPOCH_KEY)]
 
     def progress(self) -> Mapping[str, Progress]:
+        if self._writer is not None and not self._is_checked:
+            return self._check().progress
         return self._record.read().progress
 
     def publish(self, epoch: int, commit: Commit) -> None:
@@ -48,6 +59,8 @@ class KafkaProducer:
         writer = self._writer
         if writer is None or epoch != self._epoch:
             raise limits.fenced(self._group, epoch, self._epoch)
+        if not self._is_checked:
+            self._check()
         records = [record for topic, messages in commit.messages.items() for record in records_of(topic, 0, messages)]
         place = progress_topic(self._group)
         records += [Record(place, encode_progress(each), stream_key(stream)) for stream, each in commit.progress.items()]
@@ -71,10 +84,21 @@ class KafkaProducer:
     def _give_up(self) -> None:
         self._writer, self._epoch = None, 0
 
-    def _check_newest(self, epoch: int) -> None:
-        newest = self._record.read().epoch
-        if newest > epoch:
-            raise limits.fenced(self._group, epoch, newest)
+    def _check(self) -> GroupRecord:
+        """What is committed; Fenced where a newer epoch published while this one fenced."""
+        try:
+            record = self._check_newest(self._epoch)
+        except Fenced:
+            self._give_up()
+            raise
+        self._is_checked = True
+        return record
+
+    def _check_newest(self, epoch: int) -> GroupRecord:
+        record = self._record.read()
+        if record.epoch > epoch:
+            raise limits.fenced(self._group, epoch, record.epoch)
+        return record
 
     def _fenced(self, epoch: int, error: Fenced) -> Fenced:
         """Under which epoch the other one publishes, where it says so already."""

@@ -73,8 +73,8 @@ class ZooKeeperCoordination:
         self._announced: set[tuple[str, str]] = set()
         self._own_members: dict[tuple[str, str], tuple[str, str]] = {}
         """(group, engine) -> session, path"""
-        self._written: dict[str, tuple[RoleNode, int]] = {}
-        """group -> what this client wrote last, and its version"""
+        self._known: dict[str, tuple[RoleNode, int]] = {}
+        """group -> the role node as this client last wrote or read it, and its version"""
         self._sightings: dict[str, _Sighting] = {}
         self._alive: dict[str, tuple[int, str]] = {}
         """group -> in which contact the holder's session was last seen alive, and which"""
@@ -92,7 +92,8 @@ class ZooKeeperCoordination:
         self._own_members[key] = session, self._place(GroupPaths(self._root, group), group, member.engine, data)
 
     def _place(self, paths: GroupPaths, group: str, engine: str, data: bytes) -> str:
-        """Make, or refresh, the one node of this engine and this session; those of its earlier sessions are removed."""
+        """Make, or refresh, the one node of this engine and this session; those of its earlier sessions are removed. The session is
+        announced, too: a campaign need not wait for it."""
         own_session = self._session.client_id[0]
         for _ in range(ATTEMPTS_MAX):
             self._ensure(paths)
@@ -112,6 +113,7 @@ class ZooKeeperCoordination:
                 change.set_data(f"{paths.members}/{kept}", data)
             with contextlib.suppress(*NODE_STATES):
                 made = self._session.commit(change)[-1]
+                self._announce(paths, self._session.name)
                 return str(made) if kept is None else f"{paths.members}/{kept}"
             self._ensured.discard(paths.base)
         raise _contended(group)
@@ -149,6 +151,8 @@ class ZooKeeperCoordination:
         if role is None:
             return NOBODY
         node = decode_role(role[0], paths.role)
+        if node.record.epoch:  # such a node is never removed, so its version names what it says
+            self._known[group] = node, role[1].version
         left_ms = self._lease_left_ms(group, node)
         if self._is_over(group, node.session, sessions or ()):
             left_ms = min(left_ms, 0)
@@ -282,19 +286,25 @@ class ZooKeeperCoordination:
     def _change_role(self, group: str, change: Callable[[RoleNode], RoleNode | None]) -> RoleNode | None:
         """Write what `change` makes of the role, if nobody else wrote it meanwhile; else try again. None where `change` says so.
 
-        What this client wrote last is tried first, without reading: the holder's renewal is one round trip.
+        What this client wrote or read last is tried first, without reading: the holder's renewal is one round trip, and so is the
+        campaign of a spare that has just read who leads.
         """
-        paths, guess = GroupPaths(self._root, group), self._written.pop(group, None)
+        paths, guess = GroupPaths(self._root, group), self._known.pop(group, None)
         for _ in range(ATTEMPTS_MAX):
             before, version = guess or self._role(paths)
             after = change(before)
             if after is not None:
                 since_ms = self._answered_ms()
-                with contextlib.suppress(*NODE_STATES):
-                    self._written[group] = after, self._write_role(paths, after, version)
+                try:
+                    self._known[group] = after, self._write_role(paths, after, version)
+                except NoNodeError:  # somebody removed the group
+                    self._ensured.discard(paths.base)
+                    self._announced = {each for each in self._announced if each[0] != paths.base}
+                except NODE_STATES:
+                    pass  # somebody changed the role
+                else:
                     self._sighted(group, after, since_ms)
                     return after
-                self._ensured.discard(paths.base)  # somebody may have removed the group
             elif guess is None:
                 return None
             guess = None

@@ -2,7 +2,7 @@
 
     ROOT/groups/GROUP/role                          who holds the newest epoch (`RoleNode`), in JSON
     ROOT/groups/GROUP/members/ENGINE-0000000007     a member as it describes itself; gone with its session
-    ROOT/groups/GROUP/sessions/SESSION              stands as long as the session that holds the role; gone with it
+    ROOT/groups/GROUP/sessions/SESSION              of an engine that joined; gone with its session
     ROOT/groups/GROUP/facts/NAME                    a fact, as it is or compressed
 
 Names of groups, engines and facts are free text; each is percent-encoded to one node's name.

@@ -12,6 +12,8 @@ from itertools import cycle, islice
 from hotspare.testing.cluster import Cluster, EngineProcess, wait_until
 
 _RECOVERY_TIMEOUT_S = 60.0
+_LOOK_S = 0.1
+"""How often topics are looked at for the output. Its append time tells the gap, and each look costs the brokers something."""
 
 
 class Fault(Enum):
@@ -71,7 +73,8 @@ def gap_after(
     epoch = cluster.leader().epoch
     struck_us = time.time_ns() // 1000
     strike(victim)
-    wait_until(lambda: first_output_after(epoch) is not None, f"output after {fault.value}", _RECOVERY_TIMEOUT_S)
+    what = f"output after {fault.value}"
+    wait_until(lambda: first_output_after(epoch) is not None, what, _RECOVERY_TIMEOUT_S, _LOOK_S)
     first_us = first_output_after(epoch)
     assert first_us is not None
     leader = cluster.leader()

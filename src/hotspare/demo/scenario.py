@@ -168,15 +168,19 @@ class Demo:
 
     def poll(self) -> None:
         """Read what came to the bus since the last time; while the bus is away, the next time reads it."""
+        self._poll_outputs()
         with suppress(BusUnavailable, BusLocked):
-            for reader in self.readers.values():
-                reader.poll()
             if self.reference is not None:
                 self.reference.poll()
 
+    def _poll_outputs(self) -> None:
+        with suppress(BusUnavailable, BusLocked):
+            for reader in self.readers.values():
+                reader.poll()
+
     def first_output_after(self, epoch: int) -> int | None:
         """Append time of the first output under an epoch newer than `epoch`."""
-        self.poll()
+        self._poll_outputs()
         return min((t for r in self.readers.values() if (t := r.first_after_epoch(epoch)) is not None), default=None)
 
     def _strike_all(self) -> None:
@@ -190,8 +194,8 @@ class Demo:
                 self.say("the broker is back")
 
     def strike(self, fault: Fault, pause_s: float = 0.0) -> Gap:
-        """Strike the active engine `pause_s` seconds after the group is whole; returns when output has gone on."""
-        self.cluster.wait_ready()
+        """Strike the active engine `pause_s` seconds after the group is whole and reads along; returns when output has gone on."""
+        self._wait_whole()
         resume_at = time.monotonic() + pause_s
         wait_until(lambda: time.monotonic() > resume_at, "a moment of quiet", _SETTLE_S + pause_s)
         gap = inject(self.cluster, fault, self.first_output_after)
@@ -204,11 +208,15 @@ class Demo:
 
     def strike_by(self, fault: Fault, strike: Callable[[EngineProcess], None]) -> Gap:
         """Strike the active engine of a whole group in a way of the caller's, who brings it back, too."""
-        self.cluster.wait_ready()
+        self._wait_whole()
         victim, gap = gap_after(self.cluster, fault, strike, self.first_output_after)
         self.report.gaps.append(gap)
         self.say(f"{len(self.report.gaps)}. {fault.value} {victim.name}: {gap.successor} published {gap.gap_ms:.0f} ms later")
         return gap
+
+    def _wait_whole(self) -> None:
+        self.cluster.wait_ready()
+        self.cluster.wait_caught_up()
 
     def _settle(self) -> None:
         """Wait for the last event, for its delete by retention, and for all that to be delivered."""

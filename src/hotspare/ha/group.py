@@ -5,14 +5,17 @@
     engine.on_batch(decoded, next_input)  # from the runner's thread, batch after batch
     engine.cycle()                        # from a timer at next_due_ms(), and when a peer's connection closes
 
-Every call is serialised by one lock, so a host needs no order between its threads. Nothing here decides: `decide` does.
+Every call is serialised by one lock, so a host needs no order between its threads. While a promotion waits for bus or coordination
+the lock is free, and batches are computed and held: what came since the last read is at hand when the promotion is done. Nothing
+here decides: `decide` does.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +64,8 @@ class GroupEngine:
         self._ports = ports
         self._folder = folder
         self._lock = threading.RLock()
+        self._called = threading.Condition(self._lock)
+        self._is_calling = self._is_back = False
         self._state: GroupState | None = None
 
     def start(self) -> StartPlan:
@@ -119,27 +124,51 @@ class GroupEngine:
 
     def on_batch(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> None:
         """Compute a batch (`engine.batch.decoded_schema`), and do what is due after each part of its outputs. An active begins to
-        publish before this returns; where more input is at hand, at the latest `commit_wait_ms` after it last published.
+        publish before this returns; where more input is at hand, at the latest `commit_wait_ms` after it last published. While
+        another thread is in the middle of a promotion's call, outputs are held, and what is due is that thread's to do.
 
         Errors of the core end the engine: they are raised. An engine that has ended ignores its batches.
         """
         with self._lock:
-            for _ in self.batch_steps(decoded, next_input):
-                pass
+            for _ in self.hold_steps(decoded, next_input):
+                if not self._is_calling:
+                    for _ in self._serialised_steps():
+                        pass
+                self._called.wait_for(lambda: not self._is_back)
 
     def batch_steps(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> Iterator[do.Action]:
         """`on_batch`, yielding before every action; not serialised."""
+        for _ in self.hold_steps(decoded, next_input):
+            yield from driver.steps(self._started(), self._ports)
+
+    def hold_steps(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> Iterator[None]:
+        """Compute a batch and hold its outputs, yielding after each part of them; nothing else is done, and not serialised."""
         state = self._started()
-        if state.role in ENDS:
-            return
-        for _ in driver.take_batch(state, self._ports, decoded, next_input):
-            yield from driver.steps(state, self._ports)
+        if state.role not in ENDS:
+            yield from driver.take_batch(state, self._ports, decoded, next_input)
 
     def cycle(self) -> None:
         """Do what is due."""
         with self._lock:
-            for _ in self.steps():
+            self._called.wait_for(lambda: not self._is_calling)
+            for _ in self._serialised_steps():
                 pass
+
+    def _serialised_steps(self) -> Iterator[do.Action]:
+        return driver.steps(self._started(), replace(self._ports, unlocked=self._unlocked))
+
+    @contextmanager
+    def _unlocked(self) -> Iterator[None]:
+        """Of `Ports`. Whoever comes back from its call goes before the next part of a batch."""
+        self._is_calling = True
+        self._lock.release()
+        try:
+            yield
+        finally:
+            self._is_back = True
+            self._lock.acquire()
+            self._is_calling = self._is_back = False
+            self._called.notify_all()
 
     def steps(self) -> Iterator[do.Action]:
         """`cycle`, yielding before every action; not serialised."""

@@ -120,7 +120,9 @@ def _read_leader(_: do.ReadLeader, state: GroupState, ports: Ports) -> None:
 def _campaign(action: do.Campaign, state: GroupState, ports: Ports) -> None:
     settings, asked_ms = state.settings, ports.clock_ms()
     before, read_ms = state.leader, state.leader_read_ms
-    epoch = ports.coordination.campaign(state.group, action.expected_epoch, member_of(state, asked_ms), settings.lease_ms)
+    member = member_of(state, asked_ms)
+    with ports.unlocked():
+        epoch = ports.coordination.campaign(state.group, action.expected_epoch, member, settings.lease_ms)
     if epoch is None:
         state.leader = None
         return
@@ -136,15 +138,12 @@ def _campaign(action: do.Campaign, state: GroupState, ports: Ports) -> None:
 
 
 def _fence(action: do.Fence, state: GroupState, ports: Ports) -> None:
-    if state.producer is None:
-        state.producer = ports.bus.producer(state.group, state.topics.output_topics)
     try:
-        state.producer.fence(action.epoch)
+        with ports.unlocked():
+            state.producer = state.producer or ports.bus.producer(state.group, state.topics.output_topics)
+            state.producer.fence(action.epoch)
     except Fenced as error:
-        report(state, ports, HaEventKind.FENCED, error.message)
-        state.leader = None
-        _close_producer(state)
-        move(state, ports, Role.STANDBY, Reason.NEWER_EPOCH)
+        _give_way(state, ports, error)
         return
     except UnknownResult as error:
         report(state, ports, HaEventKind.RESULT_UNKNOWN, error.message)
@@ -153,6 +152,14 @@ def _fence(action: do.Fence, state: GroupState, ports: Ports) -> None:
     state.marks.fenced_ms = ports.clock_ms()
     _note_unlocked(state)
     _come_on(state, ports, Step.FENCED)
+
+
+def _give_way(state: GroupState, ports: Ports, error: Fenced) -> None:
+    """A newer epoch was there before this promotion came to its end."""
+    report(state, ports, HaEventKind.FENCED, error.message)
+    state.leader = None
+    _close_producer(state)
+    move(state, ports, Role.STANDBY, Reason.NEWER_EPOCH)
 
 
 def _end_lock_holder(action: do.EndLockHolder, state: GroupState, ports: Ports) -> None:
@@ -168,7 +175,12 @@ def _note_unlocked(state: GroupState) -> None:
 
 def _read_committed(_: do.ReadCommitted, state: GroupState, ports: Ports) -> None:
     assert state.producer is not None
-    progress = dict(state.producer.progress())
+    try:
+        with ports.unlocked():
+            progress = dict(state.producer.progress())
+    except Fenced as error:
+        _give_way(state, ports, error)
+        return
     state.unrecorded = {}
     for output in state.topics.outbound:
         if output.stream not in progress:
@@ -184,7 +196,9 @@ def _read_committed(_: do.ReadCommitted, state: GroupState, ports: Ports) -> Non
 
 
 def _recheck(_: do.Recheck, state: GroupState, ports: Ports) -> None:
-    _note_leader(state, ports, ports.coordination.leader(state.group))
+    with ports.unlocked():
+        leader = ports.coordination.leader(state.group)
+    _note_leader(state, ports, leader)
     _come_on(state, ports, Step.CHECKED)
 
 

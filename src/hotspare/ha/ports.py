@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -59,6 +59,8 @@ class Ports:
     `begin` makes a call, now or in another thread; where it was another, the group's `cycle` is to be called when the call is over.
     `read_every_ms` sets how long there is at least from one read of the bus to the next, where little comes; `read_only` names the
     partition (index of its topic, number) that alone is to be read from now on, None for all. Both must not block.
+    Within `unlocked` a call of a promotion is under way, and batches are computed and held beside it. Only what the call needs may
+    be touched there.
     """
 
     bus: Bus
@@ -77,3 +79,4 @@ class Ports:
     begin: Callable[[Callable[[], None]], Underway] = at_once
     read_every_ms: Callable[[int], None] = _reads_anyway
     read_only: Callable[[tuple[int, int] | None], None] = _reads_all
+    unlocked: Callable[[], AbstractContextManager[None]] = nullcontext

@@ -20,10 +20,12 @@ import psutil
 from hotspare.coordination.contract import Leader, Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.errors import ClusterError
+from hotspare.ha.member_record import news_of
 from hotspare.testing.server_process import LOOPBACK, Place
 
 _POLL_S = 0.01
 _STOP_TIMEOUT_S = 20.0
+_STALE_MS = 60_000
 
 
 def command(*arguments: str) -> list[str]:
@@ -31,13 +33,13 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "hotspare", *arguments]
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float) -> None:
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float, poll_s: float = _POLL_S) -> None:
     """Poll `condition` until it holds; ClusterError naming `what` otherwise."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
             raise ClusterError(f"waited {timeout_s:.0f} s in vain: {what}")
-        time.sleep(_POLL_S)
+        time.sleep(poll_s)
 
 
 @dataclass
@@ -183,6 +185,22 @@ class Cluster:
             return self.active() is not None and all(self.is_ready(name) for name in self.engines)
 
         wait_until(ready, "one active engine and all others standby", timeout_s)
+
+    def wait_caught_up(self, timeout_s: float = 180) -> None:
+        """Wait until every engine has read as far as the active had when this was called: a spare that has just started is ready
+        before it has begun to read."""
+        far = self._orders().get(self.leader().holder, 0)
+
+        def along() -> bool:
+            orders = self._orders()
+            return all(orders.get(name, -1) >= far for name in self.engines)
+
+        wait_until(along, "all engines reading along", timeout_s)
+
+    def _orders(self) -> dict[str, int]:
+        """How far each engine's input positions are, as they say."""
+        news = news_of(tuple(self.members().values()), "", _STALE_MS)
+        return {each.engine: each.order for each in news}
 
     def leftovers(self) -> list[str]:
         """Processes that still run of those that were started here, and of what they started."""

@@ -9,6 +9,7 @@ import pytest
 
 from hotspare.bus.contract import SOURCE_HEADER, Commit, HeaderGuard, Outgoing, Partition
 from hotspare.bus.kafka import KafkaBus, open_kafka_bus
+from hotspare.bus.kafka_producer import KafkaProducer
 from hotspare.bus.kafka_progress import progress_topic
 from hotspare.bus.kafka_writer import Record, Writers, records_of
 from hotspare.errors import Fenced, TopicOwned
@@ -81,7 +82,10 @@ def test_an_engine_that_slept_with_an_old_epoch_gives_way(door: Callable[[], Kaf
     newest.publish(6, commit("b", 2, 6))
 
 
-def test_an_old_epoch_that_takes_the_right_at_the_broker_gives_it_back(door: Callable[[], KafkaBus]) -> None:
+@pytest.mark.parametrize("look", [KafkaProducer.progress, lambda sleeper: sleeper.publish(5, commit("wrong", 1, 5))])
+def test_an_old_epoch_that_takes_the_right_at_the_broker_gives_it_back(
+    door: Callable[[], KafkaBus], look: Callable[[KafkaProducer], object]
+) -> None:
     """The sleeper looked before 6 published, and asked the broker after it: it looks again, and 6 fences again and goes on."""
     slept, bus = door(), door()
     newest = bus.producer("g", [OUT.topic])
@@ -94,8 +98,11 @@ def test_an_old_epoch_that_takes_the_right_at_the_broker_gives_it_back(door: Cal
         return taken()
 
     sleeper._writers.open = late_open  # type: ignore[method-assign, assignment]
+    sleeper.fence(5)
     with pytest.raises(Fenced, match="may publish only with epoch 6"):
-        sleeper.fence(5)
+        look(sleeper)
+    with pytest.raises(Fenced):
+        sleeper.publish(5, commit("wrong", 1, 5))
     with pytest.raises(Fenced):
         newest.publish(6, commit("b", 2, 6))
     newest.fence(6)
@@ -193,3 +200,4 @@ def test_a_foreign_record_in_the_groups_topic_is_named(door: Callable[[], KafkaB
     bus._writers_of("g").open().commit([Record(progress_topic("g"), b"?", b"stream/s"), *records_of(OUT.topic, 0, outgoing("a"))])
     with pytest.raises(Exception, match=r"topic g.progress holds a record that hotspare did not write"):
         producer.fence(2)
+        producer.progress()

@@ -59,6 +59,13 @@ class SlowFences:
 
     def __init__(self, inner: Bus, takes_s: float) -> None:
         self._inner, self._takes_s = inner, takes_s
+        self._fencing, self._go_on = threading.Event(), threading.Event()
+        self._go_on.set()
+
+    def hold_fences(self) -> tuple[threading.Event, threading.Event]:
+        """From now on none ends: (one has begun, they may go on)."""
+        self._go_on.clear()
+        return self._fencing, self._go_on
 
     def producer(self, group: str, output_topics: Sequence[str]) -> Producer:
         producer = self._inner.producer(group, output_topics)
@@ -66,6 +73,8 @@ class SlowFences:
 
         def slow(epoch: int) -> None:
             threading.Event().wait(self._takes_s)  # the bus takes its time
+            self._fencing.set()
+            self._go_on.wait()
             fence(epoch)
 
         producer.fence = slow  # type: ignore[method-assign]
@@ -170,6 +179,11 @@ def publish(host: Host, *values: int) -> None:
         host.bus.append(Partition("in0"), [Outgoing(str(value).encode())])
 
 
+def held_through(host: Host) -> int:
+    state = host.engine._state
+    return 0 if state is None else state.held.streams["q/a"].last_sequence
+
+
 def tick(host: Host) -> None:
     """What only an active does: without it a spare cannot know the order of events in two topics."""
     for topic in ("in0", "in1"):
@@ -260,6 +274,30 @@ def test_a_fence_that_takes_longer_than_the_lease_ends(tmp_path: Path) -> None:
             wait_until(lambda: published(made[0]) == [1], "the output", 20 * lease_s)
         assert published(made[0]) == [1]
         assert made[0].coordination.leader("g").epoch == 1
+
+
+def test_batches_are_held_while_a_promotion_waits_for_the_bus(tmp_path: Path) -> None:
+    """E2: what came since the last read is computed when the fence is done, and goes out at once."""
+    first, host = (Host(tmp_path, name, replace(SETTINGS, lease_ms=600_000)) for name in ("e0", "e1"))
+    with contextlib.ExitStack() as stack:
+        for each in (first, host):
+            stack.callback(each.close)
+        first.start()
+        publish(first, 1)
+        wait_until(lambda: published(first) == [1], "an output of the first", WAIT_S)
+        host.start()
+        wait_until(lambda: host.engine.role is Role.STANDBY and held_through(host) == 1, "a spare", WAIT_S)
+        fencing, go_on = host.bus.hold_fences()
+        stack.callback(go_on.set)
+        first.kill()
+        host.peers.answer = PeerStatus.ENDED
+        assert fencing.wait(WAIT_S)
+        publish(first, *range(5))
+        tick(first)
+        wait_until(lambda: held_through(host) == 6, "outputs beside the fence", WAIT_S)
+        assert (host.engine.role, published(first)) == (Role.PROMOTING, [1])
+        go_on.set()
+        wait_until(lambda: published(first) == list(range(1, 7)), "the outputs", WAIT_S)
 
 
 def test_a_second_engine_of_a_name_is_refused_from_another_machine_until_the_first_is_silent(tmp_path: Path) -> None:
