@@ -153,7 +153,7 @@ class KafkaBus:
         self._owners.claim(group, output_topics)
         self._topics.create(progress_topic(group), 1, TopicKind.STATE)
         writers = self._writers_of(group)
-        writers.warm_up()
+        writers.warm_up((*output_topics, progress_topic(group)))
         self._ticker.warm_up()
         return KafkaProducer(group, tuple(output_topics), writers, self._record_of(group))
 

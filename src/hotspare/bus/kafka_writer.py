@@ -55,15 +55,18 @@ class Writers:
         self._settings = settings
         self._id = transactional_id
         self._lock = threading.Lock()
+        self._topics: tuple[str, ...] = ()
         self._warm: list[Any] = []
         self._warming: threading.Thread | None = None
         self._warmed_s = 0.0
         self._closed = False
 
-    def warm_up(self) -> None:
+    def warm_up(self, topics: Sequence[str] = ()) -> None:
         """Connect clients in the background, so that a fence need not wait for it; also those whose connection the broker may have
-        closed because nobody used it. Costs nothing if that was done lately."""
+        closed because nobody used it. Costs nothing if that was done lately. `topics`: those of the first commit, which need not
+        wait for their leaders' names and connections then, from now on."""
         with self._lock:
+            self._topics = tuple(topics) or self._topics
             is_due = len(self._warm) < _WARM or time.monotonic() > self._warmed_s + _WARM_FOR_S
             if self._warming is None and not self._closed and is_due:
                 self._warming = threading.Thread(target=self._connect_all, name="kafka-warm", daemon=True)
@@ -101,10 +104,10 @@ class Writers:
     def _connect_all(self) -> None:
         with contextlib.suppress(HotspareError, KafkaException):
             for client in list(self._warm):
-                client.list_topics(_ANY_TOPIC, timeout=self._settings.timeout_s)
+                self._look_up(client)
             while True:
                 client = self._new()
-                client.list_topics(_ANY_TOPIC, timeout=self._settings.timeout_s)
+                self._look_up(client)
                 with self._lock:
                     if self._closed or len(self._warm) >= _WARM:
                         break
@@ -112,9 +115,15 @@ class Writers:
         with self._lock:
             self._warming, self._warmed_s = None, time.monotonic()
 
+    def _look_up(self, client: Any) -> None:
+        """Let it learn where its topics are; it connects by that."""
+        for topic in self._topics or (_ANY_TOPIC,):
+            client.list_topics(topic, timeout=self._settings.timeout_s)
+
     def _new(self) -> Any:
         config = {
             **producer_settings(self._settings),
+            "enable.sparse.connections": not self._topics,  # else it connects to a leader when there is something to send
             "transactional.id": self._id,
             "retry.backoff.ms": _RETRY_MS,
             "batch.size": _BATCH_BYTES,
