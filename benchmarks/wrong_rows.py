@@ -4,8 +4,8 @@
     python -m benchmarks.wrong_rows --site kafka --rows 2000000    on three Kafka brokers and a ZooKeeper
     python -m benchmarks.wrong_rows --way json                     JSON objects in which a number is now a text and now a number
 
-Prints the time from the beginning of publishing until the last bad event is committed. Exit status 0 only if the group kept its
-epoch and every row became a bad event.
+Prints the time from the beginning of publishing until the last bad event is committed, and why roles changed if they did. Exit
+status 0 only if the group kept its epoch and every row became a bad event.
 """
 
 from __future__ import annotations
@@ -78,6 +78,12 @@ def committed(site: Site) -> int:
     return max((each["sequence"] for each in group["progress"] if each["stream"] == BAD_STREAM), default=0)
 
 
+def role_changes(cluster: Cluster) -> list[str]:
+    """What the engines say of roles and of trouble."""
+    lines = (line for engine in cluster.engines.values() for line in engine.log.read_text(errors="replace").splitlines())
+    return [line for line in lines if any(event in line for event in ("role_changed", "ha_alarm", "campaigns"))]
+
+
 def measure(site: Site, folder: Path, way: str, rows: int) -> bool:
     project = folder / "project.yaml"
     project.write_text(PROJECT)
@@ -91,6 +97,8 @@ def measure(site: Site, folder: Path, way: str, rows: int) -> bool:
         published_s = time.monotonic() - begun
         wait_until(lambda: committed(site) >= rows, "all bad events are committed", TIMEOUT_S)
         took_s, epochs, count = time.monotonic() - begun, cluster.leader().epoch - epoch + 1, committed(site)
+        if epochs > 1:
+            print("\n".join(role_changes(cluster)), flush=True)
     finally:
         for engine in cluster.engines.values():
             engine.ask_stop()
