@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,10 +14,7 @@ from hotspare.coordination import record as coordination_rules
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.record import RoleRecord
 from hotspare.errors import BusUnavailable, PositionLost, UnknownResult
-from hotspare.ha import inbound_check, joining, snapshots
-from hotspare.ha.group_state import GroupState
-from hotspare.ha.ports import Ports
-from hotspare.ha.store_jobs import Candidate, StoreWork
+from hotspare.ha import inbound_check, joining
 from tests.simulation import doors, engines
 from tests.simulation.fast_core import FastCores
 from tests.simulation.faults import FaultKind
@@ -170,27 +166,6 @@ def partitions_are_not_counted() -> Any:
 def stores_are_not_compared() -> Any:
     """An engine joins with whatever store it has."""
     return patch.object(joining, "agree_on_store", lambda coordination, store, group, other: store.identity())
-
-
-@planted(FaultKind.STORE_ERROR, FaultKind.STORE_OUTAGE)
-def only_store_errors_are_caught() -> Any:
-    """Where a store fails in another way, nobody is told that the work on it ended: the thread is over."""
-    right = snapshots._begin
-
-    def begin(state: GroupState, ports: Ports, work: StoreWork, candidate: Candidate, call: Callable[[], object]) -> None:
-        jobs = state.store_jobs
-
-        def background(run: Callable[[], None]) -> None:
-            def run_unless_unknown() -> None:
-                run()
-                if jobs.ended and re.match(r"(?!StoreError)\w+Error: ", jobs.ended[-1].failure):
-                    jobs.ended.pop()
-
-            ports.background(run_unless_unknown)
-
-        right(state, replace(ports, background=background), work, candidate, call)
-
-    return patch.object(snapshots, "_begin", begin)
 
 
 @planted(FaultKind.DAMAGE, FaultKind.ALL_DEAD)
