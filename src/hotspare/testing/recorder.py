@@ -87,7 +87,8 @@ class ReferenceRun:
             self._positions = next_positions(self._positions, parts)
             for part in parts:
                 self.time_us = max(self.time_us, part.messages[-1].append_time_us)
-                self._feed(self._head(raw_batch(part, self._topics[part.topic].format)))
+                for decoded in self._head(raw_batch(part, self._topics[part.topic].format)):
+                    self._feed(decoded)
 
     def _feed(self, decoded: pa.RecordBatch) -> None:
         self.events += int((decoded.column("kind").to_numpy() != RowKind.TICK).sum())
