@@ -116,6 +116,6 @@ def _load_classes(session: Session, jars: tuple[Path, ...]) -> None:
                     jvm.java.lang.Class.forName(name, False, loader)  # noqa: FBT003 - Java's own signature
 
 
-def same(raw: pa.RecordBatch) -> pa.RecordBatch:
+def same(raw: pa.RecordBatch) -> list[pa.RecordBatch]:
     """A head that changes nothing."""
-    return raw
+    return [raw]
