@@ -63,11 +63,13 @@ class Bounds:
 
     @property
     def snapshot(self) -> int:
-        """The age of the newest confirmed snapshot."""
+        """The age of the newest confirmed snapshot. Few candidates wait at a time, and the newest of those that one record confirms
+        may be as old as the record before."""
         settings, lasting = self.world.settings, self.world.lasting
         intervals = 10 if lasting.hung or lasting.storeless else 2
         records_ms = max(q.progress_ms for s in self.world.topics.outbound for q in self.world.observer.all_qualities(s.stream))
-        waits_ms = records_ms + self.by_clocks(intervals * settings.snapshot_interval_ms + settings.divergence_wait_ms)
+        intervals_ms = max(records_ms, self.by_clocks(intervals * settings.snapshot_interval_ms))
+        waits_ms = records_ms + intervals_ms + self.by_clocks(settings.divergence_wait_ms)
         return waits_ms + self.verification + 2 * self.cycle + 2 * _SLACK_MS
 
     def failover(self, dead: str, is_closing_seen: bool, is_locked: bool = False) -> int:
@@ -270,11 +272,13 @@ class Calm:
                 within_ms,
                 f"calm: {again} does not come back after retention",
             )
-            self._let_a_lease_pass()  # it does not know how long the active has had the role, and believes no closed connection
 
     def _fail_over(self, bounds: Bounds) -> None:
         """The active dies, or freezes: the next commit comes within a bound, and under the next epoch."""
-        world, active, commits = self.world, self.world.active(), self.world.observer.commits
+        world = self.world
+        what = "calm: nobody is active any more"  # who gets no answer to a commit fences again before it goes on
+        self._until(lambda: world.active() != "", bounds.output + bounds.of(CallKind.FENCE), what)
+        active, commits = world.active(), world.observer.commits
         is_killed, epoch = world.rng.random() < 0.7, self._epoch()
         if is_killed:
             world.kill(active)

@@ -80,7 +80,7 @@ class Weeks:
         while (elapsed_ms := world.now_ms - begun_ms) < weeks * WEEK_MS:
             self._let_happen(elapsed_ms)
             world.turn(clock_ms=_TURN_MS)
-            if elapsed_ms % HOUR_MS == 0:
+            if elapsed_ms % HOUR_MS == HOUR_MS // 2:  # an engine that starts, at the full hour, has to catch up first
                 forget_older(world, _KEPT_MS)
                 day = self._largest.setdefault(elapsed_ms // DAY_MS, Counter())
                 for part, size in self.sizes().items():

@@ -10,6 +10,7 @@ import importlib
 import os
 import sys
 import traceback
+from pathlib import Path
 
 import typer
 
@@ -32,6 +33,8 @@ COMMANDS: tuple[str, ...] = (
     "dev",
 )
 """In the order of the help. Each is the function `command` of the module `hotspare.cli.<name>`."""
+
+_PACKAGE = Path(__file__).parents[1]
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -73,10 +76,10 @@ def main() -> None:
 def _unexpected(error: Exception) -> str:
     """What happened, where in hotspare, what was being done (the error's notes), and what it comes of."""
     lines = [f"unexpected {type(error).__name__}: {error}", *(f"  {note}" for note in getattr(error, "__notes__", ()))]
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if f"{os.sep}hotspare{os.sep}" in frame.filename]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(_PACKAGE)]
     if frames:
         last = frames[-1]
-        lines.append(f"  at hotspare/{last.filename.rpartition(f'{os.sep}hotspare{os.sep}')[2]}:{last.lineno}, in {last.name}")
+        lines.append(f"  at hotspare/{Path(last.filename).relative_to(_PACKAGE).as_posix()}:{last.lineno}, in {last.name}")
     cause = error.__cause__
     while cause is not None:
         lines.append(f"  because of {type(cause).__name__}: {cause}")

@@ -162,11 +162,10 @@ def test_topics_are_looked_up_although_the_controller_that_a_client_knows_has_di
 
 def test_what_is_open_on_a_partition_is_looked_up_although_the_leader_that_a_client_knows_has_died(three: KafkaServers) -> None:
     """The client asks that broker again and again, and of itself nobody who came after it."""
-    settings, topic, dead = parse_kafka_url(three.url), "looked-at", 1
+    settings, place = parse_kafka_url(three.url), Partition("looked-at")
     topics, reader = KafkaTopics(settings), KafkaReader(settings, Reading.LOOK)
-    topics.create(topic, 3)
-    known = topics._admin.list_topics(topic, timeout=5).topics[topic].partitions
-    place = Partition(topic, next(number for number, partition in known.items() if partition.leader == dead))
+    topics.create(place.topic, 1)
+    dead = topics._admin.list_topics(place.topic, timeout=5).topics[place.topic].partitions[0].leader
     lookers = [OpenTransactions(settings, reader) for _ in range(3)]
     for looker in lookers:
         looker.wait(place)
