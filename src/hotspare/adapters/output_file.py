@@ -125,7 +125,7 @@ class OutputFile:
             part = part_path(self.path, position.part, self._rotation)
             raise UsageError(
                 f"file {part} has {size} bytes, its subscriber wrote {position.file_bytes}",
-                hint="restore the file, or remove it and its position to begin again",
+                hint=f"restore the file, or remove it and {position_path(self.path).name} to begin again",
             )
         self._part.truncate(position.file_bytes)
         self._part.seek(position.file_bytes)
