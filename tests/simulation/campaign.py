@@ -7,6 +7,7 @@ where there was a finding.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import time
@@ -25,6 +26,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1, help="the first seed; the others follow it")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="as many processes; all cores if not given")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no more runs after so long")
     parser.add_argument("--weeks", type=int, default=8, help="how many weeks of an idle and of a steady group; 0: none")
     options = parser.parse_args()
     total, started = Share(), time.monotonic()
@@ -40,6 +42,8 @@ def main() -> int:
             if time.monotonic() - reported > _REPORT_S:
                 reported = time.monotonic()
                 print(_line(total, options.runs, reported - started), flush=True)
+            if time.monotonic() - started > 60 * options.minutes:
+                break
     print(_line(total, options.runs, time.monotonic() - started))
     print("\n".join(lines(total.covered)))
     return 1 if total.failed or grown else 0
