@@ -87,8 +87,10 @@ def test_only_a_process_that_is_stopped_is_ended(tmp_path: Path) -> None:
 
 
 def test_a_command_is_told_without_its_options_and_addresses() -> None:
-    words = [sys.executable, "-c", "input()", "--password", "secret"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE) as child:
+    words = [sys.executable, "-c", "print(flush=True); input()", "--password", "secret"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()  # from then on it is what it was told to become
         assert process_command(child.pid) == Path(sys.executable).name
         child.kill()
     assert process_command(2**22 + 1) == "unknown"
