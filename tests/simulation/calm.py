@@ -177,7 +177,7 @@ class Calm:
         if world.lasting.hung in world.processes and world.lasting.hung != world.active():
             world.processes[world.lasting.hung].is_stuck = True
         epochs_max = 0
-        keeps_ms = 2 * bounds.snapshot if FaultKind.RETENTION in world.plan.enabled else 0
+        keeps_ms = 2 * (bounds.snapshot + bounds.output) if FaultKind.RETENTION in world.plan.enabled else 0
         for ms in range(bounds.snapshot + world.settings.snapshot_interval_ms):
             if keeps_ms and ms % 50 == 0 and not world.lasting.is_role_restless:
                 forget_older(world, keeps_ms)
