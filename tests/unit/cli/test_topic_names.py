@@ -7,24 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.adapters.metadata import describe, publish_metadata
 from hotspare.bus.contract import Commit, Outgoing, OutputId, Partition, Progress
 from hotspare.bus.naming import bad_topic
 from hotspare.bus.open import open_bus
 from hotspare.bus.sqlite import SqliteBus
-from hotspare.model.load import load_text
 from hotspare.testing.cluster import command
 from tests.unit.cli.running import TIMEOUT_S, hotspare_here
-
-PROJECT = """
-project: shop
-queries:
-  q:
-    windows:
-      orders: {type: source, schema: 'id*:int64'}
-      all: {type: copy}
-    edges: [orders -> all]
-"""
+from tests.unit.cli.shop import open_shop
 
 
 @pytest.fixture
@@ -51,9 +40,7 @@ def topics(bus_url: str) -> set[str]:
 
 @pytest.mark.parametrize("window", ["shop/q/ordres", "shop/q/all"])
 def test_a_window_that_is_no_source_gets_no_topic(bus_url: str, rows: Path, window: str) -> None:
-    bus = open_bus(bus_url)
-    publish_metadata(bus, "hotspare", describe(load_text(PROJECT).resolved, "hotspare"))
-    bus.close()
+    open_shop(bus_url)
     before = topics(bus_url)
     done = hotspare_here("publish", rows, "--bus", bus_url, "--window", window)
     assert done.returncode == 2

@@ -7,20 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.adapters.metadata import describe, publish_metadata
-from hotspare.bus.open import open_bus
-from hotspare.model.load import load_text
 from tests.unit.cli.running import hotspare_here
+from tests.unit.cli.shop import open_shop
 
-PROJECT = """
-project: shop
-queries:
-  q:
-    windows:
-      orders: {type: source, schema: 'id*:int64'}
-      all: {type: copy}
-    edges: [orders -> all]
-"""
 TOPIC = "hotspare.shop.q.orders.I"
 
 
@@ -28,9 +17,7 @@ TOPIC = "hotspare.shop.q.orders.I"
 def bus_url(tmp_path: Path) -> str:
     """A bus as an engine that has started leaves it, with one source that is published."""
     url = f"sqlite:///{tmp_path / 'demo.db'}"
-    bus = open_bus(url)
-    publish_metadata(bus, "hotspare", describe(load_text(PROJECT).resolved, "hotspare"))
-    bus.close()
+    open_shop(url)
     rows = tmp_path / "in.csv"
     rows.write_text("i,n,1\n")
     done = hotspare_here("publish", rows, "--bus", url, "--window", "shop/q/orders", "--source", "orders")

@@ -16,7 +16,7 @@ from hotspare.ha.view import PeerStatus
 from hotspare.stores.memory import MemoryStore
 from tests.simulation.doors import SimulatedPeers
 from tests.simulation.engines import read_raw
-from tests.simulation.kits import fast_kit
+from tests.simulation.kits import FastKit, fast_kit
 from tests.simulation.world import project
 
 SETTINGS = GroupSettings(lease_ms=1_000, merge_wait_ms=50, leader_poll_ms=100, snapshot_interval_ms=0)
@@ -36,13 +36,11 @@ class SlowAppends(MemoryBusClient):
         return super().append(partition, messages)
 
 
-def test_ticks_that_fall_due_again_during_slow_calls_wait_for_the_next_batch(tmp_path: Path) -> None:
-    """Two topics, an event in one of them: the cycle ticks each once or twice, and then the engine reads what it has ticked."""
-    kit, shared = fast_kit(), MemoryBus()
-    bus = SlowAppends(shared)
+def engine_on(bus: SlowAppends, kit: FastKit, coordination: Any, folder: Path) -> GroupEngine:
+    """An engine whose time is that of its bus."""
     ports = Ports(
         bus=bus,
-        coordination=MemoryCoordination(lambda: bus.now_ms).client("e0"),
+        coordination=coordination,
         store=MemoryStore(lambda: bus.now_ms * 1_000),
         peers=SimulatedPeers(lambda *_: PeerStatus.UNKNOWN),
         codec=arrow_block,
@@ -52,7 +50,14 @@ def test_ticks_that_fall_due_again_during_slow_calls_wait_for_the_next_batch(tmp
         end_process=lambda leader: False,
     )
     identity = Member("e0", "127.0.0.1:1", 1, 1, "host", "", "", "", "", {}, {})
-    engine = GroupEngine(GroupDefinition("g", kit.topics, project(), kit.cores, SETTINGS), identity, ports, tmp_path)
+    return GroupEngine(GroupDefinition("g", kit.topics, project(), kit.cores, SETTINGS), identity, ports, folder)
+
+
+def test_ticks_that_fall_due_again_during_slow_calls_wait_for_the_next_batch(tmp_path: Path) -> None:
+    """Two topics, an event in one of them: the cycle ticks each once or twice, and then the engine reads what it has ticked."""
+    kit, shared = fast_kit(), MemoryBus()
+    bus = SlowAppends(shared)
+    engine = engine_on(bus, kit, MemoryCoordination(lambda: bus.now_ms).client("e0"), tmp_path)
     offsets = dict(engine.start().next_offsets)
     engine.cycle()
     assert engine.role is Role.ACTIVE
@@ -87,19 +92,7 @@ def test_a_lease_is_renewed_in_time_however_long_the_renewal_takes(tmp_path: Pat
     """A watcher counts from when coordination gave the lease, and not from when the holder was told (DESIGN section 5)."""
     kit, bus = fast_kit(), SlowAppends(MemoryBus())
     coordination = SlowRenewals(MemoryCoordination(lambda: bus.now_ms).client("e0"), bus, 8 * SETTINGS.lease_ms // 10)
-    ports = Ports(
-        bus=bus,
-        coordination=coordination,
-        store=MemoryStore(lambda: bus.now_ms * 1_000),
-        peers=SimulatedPeers(lambda *_: PeerStatus.UNKNOWN),
-        codec=arrow_block,
-        clock_ms=lambda: bus.now_ms,
-        report=lambda event: None,
-        background=lambda job: job(),
-        end_process=lambda leader: False,
-    )
-    identity = Member("e0", "127.0.0.1:1", 1, 1, "host", "", "", "", "", {}, {})
-    engine = GroupEngine(GroupDefinition("g", kit.topics, project(), kit.cores, SETTINGS), identity, ports, tmp_path)
+    engine = engine_on(bus, kit, coordination, tmp_path)
     offsets = dict(engine.start().next_offsets)
     engine.cycle()
     while len(coordination.left_ms) < 12:
