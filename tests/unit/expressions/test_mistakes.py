@@ -82,7 +82,7 @@ def test_mistake_names_its_column(dialect: Dialect, text: str, column: int, part
 )
 def test_did_you_mean(dialect: Dialect, text: str, hint: str) -> None:
     found = mistake_of(text, dialect).hint
-    assert found == f"did you mean {hint}?" if hint else found.startswith("known are")
+    assert found == f"did you mean {hint!r}?" if hint else found.startswith("known are")
 
 
 def test_place_follows_the_lines_of_the_text() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from hotspare.engine.expressions.tree import (
     TypedLiteral,
     ValueType,
 )
+from hotspare.model.names import nearest
 from hotspare.model.project import Dialect
 
 COUNTER_FIELD = "hs:event-counter"
@@ -90,7 +90,7 @@ class Checker:
             found = alike[0] if len(alike) == 1 else ""
         if not found or found == COUNTER_FIELD:
             names = [n for n in self._fields if n != COUNTER_FIELD]
-            raise ExpressionRefused(node.column, f"unknown field {node.name}", did_you_mean(node.name, names))
+            raise ExpressionRefused(node.column, f"unknown field {node.name}", nearest(node.name, names))
         return TypedField(found, self._fields[found])
 
     def _unknown(self, node: Call) -> Typed:
@@ -106,8 +106,8 @@ class Checker:
         if name in REFUSED:
             hint = "use a field of the event instead"
             raise ExpressionRefused(node.column, f"function {node.written} is not allowed: {REFUSED[name]}", hint)
-        names = [*NAMES[self._dialect], *CAST_NAMES[self._dialect]]
-        raise ExpressionRefused(node.column, f"unknown function {node.written}", did_you_mean(name, names))
+        names = sorted([*NAMES[self._dialect], *CAST_NAMES[self._dialect]])
+        raise ExpressionRefused(node.column, f"unknown function {node.written}", nearest(name, names))
 
     def _cast(self, node: Call) -> Typed:
         argument, name = self.typed(node.arguments[0]), node.arguments[1]
@@ -134,7 +134,7 @@ class Checker:
         if node.function == "date_trunc" and isinstance(arguments[0], TypedLiteral):
             unit = str(arguments[0].value).lower()
             if unit not in TRUNC_UNITS:
-                raise ExpressionRefused(node.column, f"unknown unit {unit}", did_you_mean(unit, TRUNC_UNITS))
+                raise ExpressionRefused(node.column, f"unknown unit {unit}", nearest(unit, TRUNC_UNITS))
 
 
 def _check_regex(node: Call, constants: Sequence[Constant]) -> None:
@@ -164,13 +164,3 @@ def converted(node: Typed, target: ValueType) -> Typed:
     if node.type is ValueType.NULL:
         return TypedLiteral(None, target)
     return TypedCall("convert_checked" if checked else "convert", (node,), target)
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint naming what is nearest to `name`, else what there is."""
-    names = sorted(known)
-    lowered = {n.lower(): n for n in names}
-    near = difflib.get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.6)
-    if near:
-        return f"did you mean {lowered[near[0]]}?"
-    return f"known are {', '.join(names[:20])}{' ...' if len(names) > 20 else ''}" if names else ""
