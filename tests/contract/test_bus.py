@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hotspare.bus.contract import SOURCE_HEADER, TICK_HEADER, Bus, HeaderGuard, Outgoing, Partition
+from hotspare.bus.contract import SOURCE_HEADER, TICK, Bus, HeaderGuard, Outgoing, Partition
 from hotspare.errors import PositionLost, TopicMissing, UsageError
 from tests.contract.material import START_US, ManualClock, outgoing, read_all
 
@@ -86,7 +86,7 @@ def test_append_times_are_the_clock_also_where_it_falls(bus: Bus, clock: ManualC
 def test_headers_come_back_as_they_were_put(bus: Bus) -> None:
     bus.create_topic("in")
     headers = ((SOURCE_HEADER, b"file@17"), ("ключ", bytes(range(256))), (SOURCE_HEADER, b""), ("x" * 255, b"\0" * 64_000))
-    bus.append(IN, [Outgoing(b"", headers), Outgoing(b"", ((TICK_HEADER, b""),)), Outgoing(b"v")])
+    bus.append(IN, [Outgoing(b"", headers), TICK, Outgoing(b"v")])
     full, tick, plain = read_all(bus, IN)
     assert (full.headers, tick.is_tick, plain.headers, plain.is_tick) == (headers, True, (), False)
     assert full.header(SOURCE_HEADER) == b"file@17"
@@ -220,7 +220,7 @@ def test_a_guarded_append_gives_way_to_what_somebody_else_wrote(bus: Bus) -> Non
     bus.create_topic("in")
     mine = [Outgoing(b"a", ((SOURCE_HEADER, b"file@1"),))]
     assert bus.append_guarded(IN, mine, HeaderGuard(SOURCE_HEADER, b"file@", 0)) == 0
-    others = bus.append(IN, [Outgoing(b"", ((TICK_HEADER, b""),)), Outgoing(b"x", ((SOURCE_HEADER, b"other@1"),))])
+    others = bus.append(IN, [TICK, Outgoing(b"x", ((SOURCE_HEADER, b"other@1"),))])
     assert others >= 1
     second = bus.append_guarded(IN, mine, HeaderGuard(SOURCE_HEADER, b"file@", 1))
     assert second is not None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 import pytest
 
-from hotspare.bus.contract import FORMAT_HEADER, TICK_HEADER, Bus, Outgoing, Partition
+from hotspare.bus.contract import FORMAT_HEADER, TICK, Bus, Outgoing, Partition
 from hotspare.bus.open import open_bus
 from hotspare.engine.batch import NextInput
 from hotspare.engine.head import Head
@@ -81,14 +81,14 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
         where = (Partition("keyed", 0), Partition("plain", 0), Partition("keyed", 1))[i % 3]
         bus.append(where, [message(i)])
     for partition in (Partition("keyed", 0), Partition("keyed", 1), Partition("plain", 0)):
-        bus.append(partition, [Outgoing(b"", ((TICK_HEADER, b""),))])
+        bus.append(partition, [TICK])
     bus.close()
     return url
 
 
 def message(i: int) -> Outgoing:
     if i % 50 == 20:
-        return Outgoing(b"", ((TICK_HEADER, b""),))
+        return TICK
     if i % 20 == 7:
         return Outgoing(b"i,n,not a number,1.5,bad", ((FORMAT_HEADER, b"csv"),))
     opcode = "i" if i % 3 == 1 else "p"

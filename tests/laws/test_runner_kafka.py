@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from hotspare.bus.contract import TICK_HEADER, HeaderGuard, Outgoing, Partition
+from hotspare.bus.contract import TICK, HeaderGuard, Partition
 from hotspare.bus.open import open_bus
 from hotspare.engine.head import Head
 from hotspare.engine.plan import Plan, compile_plan
@@ -48,7 +48,7 @@ def url(kafka: KafkaServers) -> str:
     for partition in where:
         end = bus.end_offset(partition)
         with suppress(UnknownResult):  # nobody waits long for a tick
-            bus.append(partition, [Outgoing(b"", ((TICK_HEADER, b""),))])
+            bus.append(partition, [TICK])
         wait_until(lambda partition=partition, end=end: bus.end_offset(partition) > end, "a tick", 60)  # type: ignore[misc]
     bus.close()
     return kafka.url

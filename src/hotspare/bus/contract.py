@@ -53,6 +53,14 @@ class Outgoing:
         """What counts against `Bus.message_bytes_max`: the value, and the names and values of the headers."""
         return len(self.value) + sum(len(name.encode()) + len(value) for name, value in self.headers)
 
+    @property
+    def is_tick(self) -> bool:
+        """As a message's."""
+        return any(name == TICK_HEADER for name, _ in self.headers)
+
+
+TICK = Outgoing(b"", ((TICK_HEADER, b"1"),))
+
 
 @dataclass(frozen=True, slots=True)
 class HeaderGuard:
@@ -81,6 +89,7 @@ class Message(NamedTuple):
 
     @property
     def is_tick(self) -> bool:
+        """Whether it is without events, and every reader skips it."""
         return self.header(TICK_HEADER) is not None
 
 

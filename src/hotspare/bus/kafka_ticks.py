@@ -15,7 +15,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from hotspare.bus.contract import TICK_HEADER, Outgoing, Partition
+from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.kafka_append import append_failure, append_unknown
 from hotspare.bus.kafka_client import QUIET, KafkaSettings, bus_error, producer_settings, refused_options
 from hotspare.bus.kafka_topics import KafkaTopics
@@ -27,7 +27,7 @@ _CONNECT_S = 1.0
 
 def are_ticks(messages: Sequence[Outgoing]) -> bool:
     """Whether these are messages, and ticks alone."""
-    return bool(messages) and all(any(name == TICK_HEADER for name, _ in message.headers) for message in messages)
+    return bool(messages) and all(message.is_tick for message in messages)
 
 
 @dataclass

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from hotspare.adapters.output_rows import BadRows, OutputRows
 from hotspare.adapters.recording import RecordingProgress, ReplayFile, record
-from hotspare.bus.contract import TICK_HEADER, Outgoing, Partition
+from hotspare.bus.contract import TICK, Outgoing, Partition
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.cli.replay_core import replay_core
 from hotspare.engine.batch import BAD_STREAM, NextInput
@@ -34,7 +34,6 @@ from hotspare.runners.local import decode_iterable
 MICRO_BATCH_MESSAGES_MIN = 1_000
 """A micro-batch of Spark holds at least so many messages; the core still gets them in batches of the size asked for."""
 _GATHERED_ROWS_MAX = 8_192
-_TICK = ((TICK_HEADER, b""),)
 _MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
 _MEMORY_BYTES_MAX = 256 << 20
 
@@ -216,7 +215,7 @@ def _fill(replay: Replay, path: Path, progress: RecordingProgress) -> tuple[tupl
             rows = zip(*(raw.column(name).to_pylist() for name in names), strict=True)
             for (index, time_us), same in groupby(rows, key=lambda row: (row[0], row[1])):
                 now_us = time_us
-                messages = [Outgoing(value, _TICK if tick else ()) for _, _, tick, value in same]
+                messages = [TICK if tick else Outgoing(value) for _, _, tick, value in same]
                 bus.append(Partition(topics[index].name), messages)
                 ends[index] += len(messages)
             replay.report(progress)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from hotspare.bus.contract import TICK_HEADER, Outgoing, Progress
+from hotspare.bus.contract import TICK, Progress
 from hotspare.coordination.contract import Leader
 from hotspare.errors import (
     BusLocked,
@@ -33,7 +33,6 @@ from hotspare.ha.roles import Reason, Role, Step, moved
 from hotspare.ha.transaction import NextCommit, Transaction
 from hotspare.ha.view import Contact, Vacancy
 
-_TICK = (Outgoing(b"", ((TICK_HEADER, b"1"),)),)
 _NOTEWORTHY = (do.Campaign, do.StepDown, do.GiveUp, do.Diverge, do.Leave)
 
 
@@ -329,7 +328,7 @@ def _tick(action: do.Tick, state: GroupState, ports: Ports) -> None:
     inbound = state.inbound[action.index]
     inbound.ticked_ms = ports.clock_ms()
     try:
-        inbound.ticked_offset = ports.bus.append(inbound.partition, _TICK)
+        inbound.ticked_offset = ports.bus.append(inbound.partition, (TICK,))
     except UnknownResult:
         return  # one tick more or less changes nothing: it is part of the input where it is
     _note_unlocked(state)

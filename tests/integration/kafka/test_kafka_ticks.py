@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from hotspare.bus.contract import TICK_HEADER, Outgoing, Partition
+from hotspare.bus.contract import TICK, Outgoing, Partition
 from hotspare.bus.kafka import open_kafka_bus
 from hotspare.errors import UnknownResult
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
 
 IN = Partition("in")
-TICK = (Outgoing(b"", ((TICK_HEADER, b"1"),)),)
+TICKS = (TICK,)
 PATIENCE_MS = 60_000
 
 
@@ -33,7 +33,7 @@ def test_a_tick_does_not_wait_for_a_broker_that_is_frozen(lone: KafkaServers) ->
     begin_s = time.monotonic()
     for _ in range(5):
         with pytest.raises(UnknownResult):
-            bus.append(IN, TICK)
+            bus.append(IN, TICKS)
     assert time.monotonic() - begin_s < PATIENCE_MS / 1000 / 2
     lone.thaw(1)
     wait_until(lambda: _ticked(bus.append) is not None, "ticks are answered again", 60)
@@ -45,6 +45,6 @@ def test_a_tick_does_not_wait_for_a_broker_that_is_frozen(lone: KafkaServers) ->
 
 def _ticked(append: object) -> int | None:
     try:
-        return append(IN, TICK)  # type: ignore[operator,no-any-return]
+        return append(IN, TICKS)  # type: ignore[operator,no-any-return]
     except UnknownResult:
         return None

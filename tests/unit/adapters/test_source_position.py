@@ -12,7 +12,7 @@ from hotspare.adapters.connectors import ConnectorSet, ConnectorState
 from hotspare.adapters.file_publisher import PublishOptions, PublishProgress, publish_file
 from hotspare.adapters.socket_publisher import LineOptions
 from hotspare.adapters.source_position import CHECK_HEADER
-from hotspare.bus.contract import SOURCE_HEADER, TICK_HEADER, Bus, Outgoing, Partition
+from hotspare.bus.contract import SOURCE_HEADER, TICK, Bus, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.errors import PositionLost, UsageError
@@ -51,7 +51,7 @@ def kept_rows(bus: Bus) -> list[bytes]:
 
 def forget_all_but_ticks(bus: Bus) -> None:
     """What retention does in time: the topic is never empty, since the active engine ticks it."""
-    bus.append(IN, [Outgoing(b"", ((TICK_HEADER, b""),))] * 3)
+    bus.append(IN, [TICK] * 3)
     bus.trim(IN, bus.end_offset(IN) - 1)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hotspare.adapters.source_position import note_all_sources, published_sources
-from hotspare.bus.contract import SOURCE_HEADER, TICK_HEADER, Bus, HeaderGuard, Outgoing, Partition
+from hotspare.bus.contract import SOURCE_HEADER, TICK, Bus, HeaderGuard, Partition
 from hotspare.errors import BusError
 from tests.unit.adapters.test_source_position import IN, ROWS, bus, file_of, forget_all_but_ticks, publish
 
@@ -33,12 +33,12 @@ def test_a_record_that_another_program_wrote_is_named(bus: Bus, tmp_path: Path) 
 
 
 def test_a_topic_that_shows_its_beginning_is_noted_as_complete_once(bus: Bus) -> None:
-    bus.append(IN, [Outgoing(b"", ((TICK_HEADER, b""),))] * 3)
+    bus.append(IN, [TICK] * 3)
     assert note_all_sources(bus, IN)
     bus.trim(IN, 2)
     assert note_all_sources(bus, IN)
     other = Partition("p.project.cq.other.I")
     bus.create_topic(other.topic)
-    bus.append(other, [Outgoing(b"", ((TICK_HEADER, b""),))] * 3)
+    bus.append(other, [TICK] * 3)
     bus.trim(other, 2)
     assert not note_all_sources(bus, other)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hotspare.bus.contract import TICK_HEADER, Bus, Outgoing, Partition, Producer
+from hotspare.bus.contract import TICK, Bus, Outgoing, Partition, Producer
 from hotspare.bus.open import open_bus
 from hotspare.coordination.contract import Leader, Member
 from hotspare.coordination.open import open_coordination
@@ -187,7 +187,7 @@ def held_through(host: Host) -> int:
 def tick(host: Host) -> None:
     """What only an active does: without it a spare cannot know the order of events in two topics."""
     for topic in ("in0", "in1"):
-        host.bus.append(Partition(topic), [Outgoing(b"", ((TICK_HEADER, b"1"),))])
+        host.bus.append(Partition(topic), [TICK])
 
 
 def published(host: Host) -> list[int]:

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from hotspare.bus.contract import TICK_HEADER, Bus, Outgoing, Partition
+from hotspare.bus.contract import TICK, Bus, Outgoing, Partition
 from hotspare.bus.open import open_bus
 from hotspare.coordination.contract import Member
 from hotspare.coordination.memory import MemoryCoordination
@@ -48,7 +48,6 @@ queries:
 """
 TEXTS = PROJECT.replace("id*:int64", "id*:int64,x:string")
 ROWS_MAX, MESSAGE_ROWS = 1_000, 100
-TICK = Outgoing(b"", ((TICK_HEADER, b"1"),))
 
 
 class Rig:
