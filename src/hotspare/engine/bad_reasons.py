@@ -19,7 +19,7 @@ class RowReason(StrEnum):
 
 
 class BadReason(StrEnum):
-    """The values are stable: scripts match on them."""
+    """Why an event is refused. The values are stable: scripts match on them."""
 
     NOT_INSERT = "not-insert"
     """Another opcode at an insert-only window (A15)."""
@@ -36,6 +36,8 @@ class BadReason(StrEnum):
     """A computed number does not fit its field."""
     EXPRESSION = "expression"
     """An expression failed on this event, as ANSI semantics want."""
+    POISON = "poison"
+    """The engine itself fails on the event: a mistake of hotspare."""
 
     @property
     def sentence(self) -> str:

@@ -126,9 +126,6 @@ def output_schema(schema: Schema) -> pa.Schema:
     return pa.schema([pa.field(name, type_) for name, type_ in OUTPUT_COLUMNS] + arrow_fields(schema))
 
 
-POISON_REASON = "poison"
-"""Reason of bad events on which the engine itself fails: a mistake of hotspare."""
-
 BAD_STREAM = "bad"
 """Name of the stream of bad events; other streams are called `query/window`, so it cannot collide."""
 

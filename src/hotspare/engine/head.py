@@ -20,8 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.bad_reasons import RowReason
-from hotspare.engine.batch import BAD_TYPE, HEAD_COLUMNS, POISON_REASON, MessageFormat, RowKind, arrow_fields, decoded_schema
+from hotspare.engine.bad_reasons import BadReason, RowReason
+from hotspare.engine.batch import BAD_TYPE, HEAD_COLUMNS, MessageFormat, RowKind, arrow_fields, decoded_schema
 from hotspare.engine.codec import arrow_block, avro_block
 from hotspare.engine.codec.csv_decode import CsvOptions, DecodedRows, decode_rows
 from hotspare.engine.codec.json_decode import decode_json
@@ -97,7 +97,7 @@ class Head:
 
     def __call__(self, raw: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Where decoding itself fails, the messages are halved; one on which it fails alone becomes a bad row, the reason of which
-        is POISON_REASON. It also fails where a column would hold more text than an Arrow array can, which is 2 GiB."""
+        is BadReason.POISON. It also fails where a column would hold more text than an Arrow array can, which is 2 GiB."""
         try:
             return [self._at_once(raw)]
         except Exception as error:
@@ -115,7 +115,7 @@ class Head:
         window = self.topics[raw.column("topic")[0].as_py()].window
         sentence = f"the engine fails on this message ({type(error).__name__})"
         text = raw.column("value")[0].as_py()[:BAD_TEXT_LENGTH_MAX].decode("utf-8", "backslashreplace")[:BAD_TEXT_LENGTH_MAX]
-        refused = BadRows.of([(0, 0, POISON_REASON, sentence, text)])
+        refused = BadRows.of([(0, 0, BadReason.POISON, sentence, text)])
         return self._assembled(raw, [_bad_piece(refused.refused_by(window, np.ones(1, np.bool_)))])
 
     def _at_once(self, raw: pa.RecordBatch) -> pa.RecordBatch:

@@ -17,7 +17,8 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.batch import POISON_REASON, RowKind
+from hotspare.engine.bad_reasons import BadReason
+from hotspare.engine.batch import RowKind
 from hotspare.engine.elementwise import comes_of_rows
 from hotspare.engine.event_texts import event_texts
 from hotspare.engine.plan import Plan
@@ -104,7 +105,7 @@ def _refused(plan: Plan, row: pa.RecordBatch, poison: Poison) -> pa.RecordBatch:
     elif poison.window:
         window = poison.window
     message = f"window {window}: the engine fails {what} ({type(poison.error).__name__})"
-    bad = {"reason": POISON_REASON, "message": message, "text": text, "window": window}
+    bad = {"reason": BadReason.POISON, "message": message, "text": text, "window": window}
     columns = {field.name: row.column(field.name) for field in row.schema}
     columns["kind"] = pa.array([RowKind.BAD], columns["kind"].type)
     columns[name] = pa.nulls(1, columns[name].type)

@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 from hotspare.bus.contract import Bus
 from hotspare.choices import OnPoison
 from hotspare.coordination.contract import Coordination
-from hotspare.engine.batch import POISON_REASON, RowKind
+from hotspare.engine.bad_reasons import BadReason
+from hotspare.engine.batch import RowKind
 from hotspare.engine.elementwise import comes_of_rows
 from hotspare.engine.pipeline import Pipeline, TakeRows, joined_parts, take_many
 from hotspare.engine.poison import Poison
@@ -78,7 +79,7 @@ class Recovery:
         if not (decoded.column("kind").to_numpy() == RowKind.BAD).any():
             return
         reason = pc.struct_field(decoded.column("bad"), "reason")
-        poison = decoded.filter(pc.fill_null(pc.equal(reason, POISON_REASON), fill_value=False))
+        poison = decoded.filter(pc.fill_null(pc.equal(reason, BadReason.POISON), fill_value=False))
         for row in poison.select(["topic", "partition", "offset", "bad"]).to_pylist():
             where = (
                 f"the message at offset {row['offset']} of {self.topics.inbound[row['topic']].name}, partition {row['partition']}"

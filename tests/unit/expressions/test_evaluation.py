@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hotspare.engine.bad_reasons import BadReason
 from hotspare.engine.expressions.casts import double_text
-from hotspare.engine.expressions.frame import FailureReason
 from hotspare.model.project import Dialect
 from hotspare.model.types import FieldType
 from tests.unit.expressions.samples import ESP, SQL, compiled, condition, evaluated, rows_of, with_events
@@ -111,7 +111,7 @@ def test_a_failure_names_window_field_reason_and_expression() -> None:
     assert values == [None, 3.5]
     (failure,) = failures
     assert failure.row == 0
-    assert failure.reason is FailureReason.EXPRESSION
+    assert failure.reason is BadReason.EXPRESSION
     assert failure.message == "window q/w, field f: division by zero in a / b"
 
 
@@ -123,7 +123,7 @@ def test_a_row_that_fails_twice_is_one_failure_the_first() -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 2.0**63, -(2.0**64)])
 def test_narrowing_that_does_not_fit_fails_by_its_own_reason(value: float) -> None:
     _, failures = evaluated("x", ESP, I64, rows_of((7, 0, value, "", 0, 0, "0")))
-    assert [f.reason for f in failures] == [FailureReason.NUMBER_RANGE]
+    assert [f.reason for f in failures] == [BadReason.NUMBER_RANGE]
 
 
 def test_narrowing_drops_the_fraction() -> None:

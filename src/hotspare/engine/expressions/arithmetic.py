@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.engine.bad_reasons import BadReason
 from hotspare.engine.chunk import Int64s
 from hotspare.engine.elementwise import Rows
-from hotspare.engine.expressions.frame import FailureReason, Frame, Value
+from hotspare.engine.expressions.frame import Frame, Value
 from hotspare.engine.expressions.function import (
     DOUBLE,
     INT32,
@@ -60,7 +61,7 @@ def _checked(operator: str) -> Evaluate:
             return kernel(*arguments)
         wrong = partial(_overflows, wrapping, np.iinfo(type_.to_pandas_dtype()))
         message = f"{what}: the result exceeds {call.type.value}"
-        return frame.attempt(kernel, arguments, message, type_, FailureReason.EXPRESSION, wrong)
+        return frame.attempt(kernel, arguments, message, type_, BadReason.EXPRESSION, wrong)
 
     return eager(evaluate)
 

@@ -13,9 +13,10 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.engine.bad_reasons import BadReason
 from hotspare.engine.codec.values import parse
 from hotspare.engine.elementwise import whole_seconds, with_nulls
-from hotspare.engine.expressions.frame import FailureReason, Frame, Value
+from hotspare.engine.expressions.frame import Frame, Value
 from hotspare.engine.expressions.function import (
     BOOLEAN,
     DATE,
@@ -37,7 +38,7 @@ from hotspare.engine.expressions.tree import TypedCall, ValueType
 from hotspare.model.project import Dialect
 from hotspare.model.types import FieldType
 
-Conversion: TypeAlias = Callable[[Frame, Value, ValueType, FailureReason], Value]
+Conversion: TypeAlias = Callable[[Frame, Value, ValueType, BadReason], Value]
 
 _INTEGERS = (INT32, INT64)
 _NUMBERS = (INT32, INT64, MONEY, DOUBLE)
@@ -47,7 +48,7 @@ _TRUE_TEXTS = ("t", "true", "y", "yes", "1")
 _FALSE_TEXTS = ("f", "false", "n", "no", "0")
 
 
-def _arrow_cast(frame: Frame, value: Value, target: ValueType, reason: FailureReason) -> Value:
+def _arrow_cast(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
     if target is DOUBLE:
         return pc.cast(value, target.arrow, safe=False)
     try:
@@ -56,50 +57,50 @@ def _arrow_cast(frame: Frame, value: Value, target: ValueType, reason: FailureRe
         return _fitted(frame, lambda v: pc.cast(v, target.arrow), value, target, reason)
 
 
-def _fitted(frame: Frame, kernel: Callable[[Value], Value], value: Value, target: ValueType, reason: FailureReason) -> Value:
+def _fitted(frame: Frame, kernel: Callable[[Value], Value], value: Value, target: ValueType, reason: BadReason) -> Value:
     return frame.attempt(kernel, [value], f"the number does not fit {target.value}", target.arrow, reason)
 
 
-def _double_to_integer(frame: Frame, value: Value, target: ValueType, reason: FailureReason) -> Value:
+def _double_to_integer(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
     whole, bound = pc.trunc(value), _BOUND[target]
     inside = pc.and_(pc.greater_equal(whole, -bound), pc.less(whole, bound))
     whole = frame.refuse(whole, pc.invert(inside), f"the number does not fit {target.value}", reason)
     return pc.cast(whole, target.arrow, safe=False)
 
 
-def _integer_to_money(frame: Frame, value: Value, target: ValueType, reason: FailureReason) -> Value:
+def _integer_to_money(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
     wide = pc.cast(pc.cast(value, INT64.arrow), _DECIMALS_OF_INT64)
     return _fitted(frame, lambda v: pc.cast(v, MONEY.arrow), wide, target, reason)
 
 
-def _money_to_integer(frame: Frame, value: Value, target: ValueType, reason: FailureReason) -> Value:
+def _money_to_integer(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
     whole = pc.round(value, ndigits=0, round_mode="towards_zero")
     return _fitted(frame, lambda v: pc.cast(v, target.arrow), whole, target, reason)
 
 
-def _text_to_value(frame: Frame, value: Value, target: ValueType, reason: FailureReason) -> Value:
+def _text_to_value(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
     values, bad = parse(frame.array(value), FieldType(target.value))
     frame.fail(bad, f"the text does not fit {target.value}", reason)
     return values
 
 
-def _text_to_boolean(frame: Frame, value: Value, _target: ValueType, reason: FailureReason) -> Value:
+def _text_to_boolean(frame: Frame, value: Value, _target: ValueType, reason: BadReason) -> Value:
     text = pc.utf8_lower(pc.utf8_trim_whitespace(frame.array(value)))
     true, false = (pc.is_in(text, pa.array(words)) for words in (_TRUE_TEXTS, _FALSE_TEXTS))
     unknown = pc.and_(pc.invert(pc.or_(true, false)), pc.is_valid(text))
     return frame.refuse(pc.if_else(pc.is_valid(text), true, None), unknown, "the text does not fit boolean", reason)
 
 
-def _number_to_boolean(_frame: Frame, value: Value, _target: ValueType, _reason: FailureReason) -> Value:
+def _number_to_boolean(_frame: Frame, value: Value, _target: ValueType, _reason: BadReason) -> Value:
     return pc.not_equal(value, pa.scalar(Decimal(0) if value.type == MONEY.arrow else 0, value.type))
 
 
-def _boolean_to_number(frame: Frame, value: Value, target: ValueType, reason: FailureReason) -> Value:
+def _boolean_to_number(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
     whole = pc.cast(value, INT32.arrow)
     return _integer_to_money(frame, whole, target, reason) if target is MONEY else pc.cast(whole, target.arrow)
 
 
-def _double_to_text(frame: Frame, value: Value, _target: ValueType, _reason: FailureReason) -> Value:
+def _double_to_text(frame: Frame, value: Value, _target: ValueType, _reason: BadReason) -> Value:
     return pa.array([None if v is None else double_text(v) for v in frame.array(value).to_pylist()], pa.string())
 
 
@@ -121,44 +122,44 @@ def double_text(value: float) -> str:
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
 
 
-def _time_to_text(frame: Frame, value: Value, target: ValueType, reason: FailureReason) -> Value:
+def _time_to_text(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
     """The fraction without its trailing zeros, and without the point where it is zero."""
     text = pc.strftime(frame.array(value), format="%Y-%m-%d %H:%M:%S")
     return pc.replace_substring_regex(pc.replace_substring_regex(text, r"(\.[0-9]*[1-9])0+$", r"\1"), r"\.0*$", "")
 
 
-def _stamp_to_date(_frame: Frame, value: Value, _target: ValueType, _reason: FailureReason) -> Value:
+def _stamp_to_date(_frame: Frame, value: Value, _target: ValueType, _reason: BadReason) -> Value:
     return whole_seconds(value)
 
 
-def _seconds_of(frame: Frame, value: Value, target: ValueType, reason: FailureReason) -> Value:
+def _seconds_of(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
     dates = value if value.type == DATE.arrow else whole_seconds(value)
     return _arrow_cast(frame, pc.cast(dates, INT64.arrow), target, reason)
 
 
-def _time_of_seconds(frame: Frame, value: Value, target: ValueType, reason: FailureReason) -> Value:
+def _time_of_seconds(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
     seconds = pc.cast(pc.cast(value, INT64.arrow), DATE.arrow)
     return _fitted(frame, lambda v: pc.cast(v, target.arrow), seconds, target, reason)
 
 
-def _stored_number(frame: Frame, value: Value, target: ValueType, reason: FailureReason) -> Value:
+def _stored_number(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
     return _arrow_cast(frame, pc.cast(value, INT64.arrow), target, reason)
 
 
-def _stored_money(frame: Frame, value: Value, target: ValueType, reason: FailureReason) -> Value:
+def _stored_money(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
     return _integer_to_money(frame, pc.cast(value, INT64.arrow), target, reason)
 
 
-def _time_of_stored(_frame: Frame, value: Value, target: ValueType, _reason: FailureReason) -> Value:
+def _time_of_stored(_frame: Frame, value: Value, target: ValueType, _reason: BadReason) -> Value:
     return pc.cast(pc.cast(value, INT64.arrow), target.arrow)
 
 
-def _money_to_double(_frame: Frame, value: Value, _target: ValueType, _reason: FailureReason) -> Value:
+def _money_to_double(_frame: Frame, value: Value, _target: ValueType, _reason: BadReason) -> Value:
     """The nearest double; Arrow's own conversion may miss it."""
     return pc.cast(pc.cast(value, STRING.arrow), DOUBLE.arrow)
 
 
-def _double_to_money(frame: Frame, value: Value, target: ValueType, reason: FailureReason) -> Value:
+def _double_to_money(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
     return _fitted(frame, lambda v: pc.cast(v, MONEY.arrow), value, target, reason)
 
 
@@ -200,7 +201,7 @@ def assignable(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
     return (source, target) in _STORED
 
 
-def _conversion(table: dict[tuple[ValueType, ValueType], Conversion], reason: FailureReason) -> Evaluate:
+def _conversion(table: dict[tuple[ValueType, ValueType], Conversion], reason: BadReason) -> Evaluate:
     def evaluate(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
         source = call.arguments[0].type
         if source is call.type:
@@ -215,7 +216,7 @@ def _try_cast(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
     source, inner = call.arguments[0].type, Frame({}, frame.length)
     if source is call.type:
         return arguments[0]
-    value = inner.array(_CAST[source, call.type](inner, arguments[0], call.type, FailureReason.EXPRESSION))
+    value = inner.array(_CAST[source, call.type](inner, arguments[0], call.type, BadReason.EXPRESSION))
     return with_nulls(value, inner.failed_rows())
 
 
@@ -229,18 +230,18 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "cast",
         _never,
-        _conversion(_CAST, FailureReason.EXPRESSION),
+        _conversion(_CAST, BadReason.EXPRESSION),
         "cast(x as type); fails where the value does not fit",
         fallibility=ROW,
     ),
     Function("try_cast", _never, eager(_try_cast), "try_cast(x as type); null where the value does not fit"),
-    Function("convert", _never, _conversion(_STORED, FailureReason.EXPRESSION), "implicit conversion"),
+    Function("convert", _never, _conversion(_STORED, BadReason.EXPRESSION), "implicit conversion"),
     Function(
         "convert_checked",
         _never,
-        _conversion(_STORED, FailureReason.EXPRESSION),
+        _conversion(_STORED, BadReason.EXPRESSION),
         "implicit conversion that may fail",
         fallibility=ROW,
     ),
-    Function("assign", _never, _conversion(_STORED, FailureReason.NUMBER_RANGE), "assignment to a narrower field", fallibility=ROW),
+    Function("assign", _never, _conversion(_STORED, BadReason.NUMBER_RANGE), "assignment to a narrower field", fallibility=ROW),
 )

@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.engine.bad_reasons import BadReason
 from hotspare.engine.elementwise import halved, true_rows, with_nulls
 from hotspare.engine.expressions.checking import COUNTER_FIELD, Checker
 from hotspare.engine.expressions.esp_syntax import parse_esp
 from hotspare.engine.expressions.evaluate import EVALUATOR
-from hotspare.engine.expressions.frame import FailureReason, Failures, Frame, Ledger
+from hotspare.engine.expressions.frame import Failures, Frame, Ledger
 from hotspare.engine.expressions.spark_syntax import parse_spark
 from hotspare.engine.expressions.tree import (
     ExpressionRefused,
@@ -104,7 +105,7 @@ class CompiledExpression:
 def _raised(error: Exception | None) -> Ledger:
     """One row, which failed. By its class alone: what else an error says may differ between engines."""
     ledger = Ledger(1)
-    ledger.note(np.zeros(1, np.int64), FailureReason.EXPRESSION, f"the value cannot be computed ({type(error).__name__})")
+    ledger.note(np.zeros(1, np.int64), BadReason.EXPRESSION, f"the value cannot be computed ({type(error).__name__})")
     return ledger
 
 

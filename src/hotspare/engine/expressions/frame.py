@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from hotspare.engine.bad_reasons import BadReason
 from hotspare.engine.elementwise import Rows, attempt_rows, true_rows, with_nulls
 
 Value: TypeAlias = Any
@@ -22,17 +22,10 @@ Kernel: TypeAlias = Callable[..., Value]
 _NO_ROWS: Rows = np.empty(0, np.int64)
 
 
-class FailureReason(StrEnum):
-    """Same values as the engine's reasons for bad events."""
-
-    EXPRESSION = "expression"
-    NUMBER_RANGE = "number-range"
-
-
 @dataclass(frozen=True, slots=True)
 class Failure:
     row: int
-    reason: FailureReason
+    reason: BadReason
     message: str
 
 
@@ -42,7 +35,7 @@ class Failures:
 
     rows: Rows
     cause: Rows
-    causes: tuple[tuple[FailureReason, str], ...]
+    causes: tuple[tuple[BadReason, str], ...]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -56,9 +49,9 @@ class Ledger:
 
     def __init__(self, length: int) -> None:
         self.first: Rows = np.zeros(length, np.int64)
-        self.causes: list[tuple[FailureReason, str]] = []
+        self.causes: list[tuple[BadReason, str]] = []
 
-    def note(self, rows: Rows, reason: FailureReason, message: str) -> None:
+    def note(self, rows: Rows, reason: BadReason, message: str) -> None:
         cause = (reason, message)
         if cause not in self.causes:
             self.causes.append(cause)
@@ -92,7 +85,7 @@ class Frame:
         frame._whole = self._whole
         return frame
 
-    def fail(self, rows: Rows, message: str, reason: FailureReason = FailureReason.EXPRESSION) -> None:
+    def fail(self, rows: Rows, message: str, reason: BadReason = BadReason.EXPRESSION) -> None:
         """Mark rows of this frame; a row keeps its first failure."""
         if len(rows) == 0:
             return
@@ -107,7 +100,7 @@ class Frame:
             return pa.nulls(self.length, value.type) if not value.is_valid else pa.repeat(value, self.length)
         return value
 
-    def refuse(self, value: Value, wrong: Value, message: str, reason: FailureReason = FailureReason.EXPRESSION) -> Value:
+    def refuse(self, value: Value, wrong: Value, message: str, reason: BadReason = BadReason.EXPRESSION) -> Value:
         """`value` with null where `wrong` (boolean) is true; those rows fail with `message`."""
         bad = true_rows(self.array(wrong))
         if len(bad) == 0:
@@ -125,7 +118,7 @@ class Frame:
         arguments: Sequence[Value],
         message: str,
         type_: pa.DataType,
-        reason: FailureReason = FailureReason.EXPRESSION,
+        reason: BadReason = BadReason.EXPRESSION,
         wrong: Callable[..., Rows] | None = None,
     ) -> Value:
         """`kernel(*arguments)`; rows for which it raises ArrowInvalid fail with `message` and are null.
