@@ -140,8 +140,7 @@ def _typed(rows: TextRows, schema: Schema, options: CsvOptions) -> tuple[Decoded
     at = np.flatnonzero(wrong.refused)
     if not len(at):
         return decoded, NO_BAD_ROWS
-    bad = BadRows(rows.message[at], rows.index[at].astype(np.int64), *wrong.told(at), clipped(rows.whole(at)))
-    return kept_rows(decoded, ~wrong.refused), bad
+    return kept_rows(decoded, ~wrong.refused), wrong.bad_rows(decoded, at, rows.whole(at))
 
 
 class WrongTexts:
@@ -189,13 +188,13 @@ class WrongTexts:
         self._reasons.append(pa.repeat(str(reason), len(fresh)))
         self._sentences.append(pc.binary_join_element_wise(_shown(column.take(pa.array(fresh))), what, ""))
 
-    def told(self, rows: Rows) -> tuple[pa.Array, pa.Array]:
-        """Reasons and sentences of some refused rows."""
+    def bad_rows(self, rows: DecodedRows, at: Rows, texts: pa.Array) -> BadRows:
+        """Those of `rows` that stand `at` places that are refused; `texts` are they as they came."""
         every = np.concatenate([_NO_ROWS, *self._rows])
         order = np.argsort(every, kind="stable")
-        order = pa.array(order[np.searchsorted(every[order], rows)])
-        reasons, sentences = (pa.concat_arrays([_NO_TEXTS, *texts]).take(order) for texts in (self._reasons, self._sentences))
-        return reasons, sentences
+        order = pa.array(order[np.searchsorted(every[order], at)])
+        reason, sentence = (pa.concat_arrays([_NO_TEXTS, *told]).take(order) for told in (self._reasons, self._sentences))
+        return BadRows(rows.message[at], rows.index[at].astype(np.int64), reason, sentence, clipped(texts))
 
 
 _PRINTED_AS_IT_IS = r"^[ -&(-\[\]-~]*$"

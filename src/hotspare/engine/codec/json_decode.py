@@ -26,7 +26,7 @@ from hotspare.engine.codec.csv_decode import DecodedRows, WrongTexts, kept_rows
 from hotspare.engine.codec.csv_split import is_utf8, joined, numbered, strings_of
 from hotspare.engine.codec.json_plain import EVENT_MEMBER, decode_plainly, meta_names, text_members
 from hotspare.engine.elementwise import Rows, true_rows
-from hotspare.engine.refusals import NO_BAD_ROWS, BadRows, clipped
+from hotspare.engine.refusals import NO_BAD_ROWS, BadRows
 from hotspare.model.types import FieldType, Schema
 
 _Bytes = npt.NDArray[np.uint8]
@@ -236,7 +236,7 @@ def _read_lines(values: pa.Array, messages: Rows, schema: Schema) -> _Read:
         return _Read(rows, NO_BAD_ROWS, messages[:0])
     is_plain = np.isin(parents, parents[odd])
     at = np.flatnonzero(wrong.refused & ~is_plain)
-    bad = BadRows(rows.message[at], rows.index[at].astype(np.int64), *wrong.told(at), clipped(_text(values).texts(at)))
+    bad = wrong.bad_rows(rows, at, _text(values).texts(at))
     return _Read(kept_rows(rows, ~wrong.refused & ~is_plain), bad, np.unique(rows.message[is_plain]))
 
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from hotspare.engine.bad_reasons import RowReason
 from hotspare.engine.codec.csv_decode import DecodedRows, WrongTexts, kept_rows
-from hotspare.engine.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, BadRows, clipped
+from hotspare.engine.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, BadRows
 from hotspare.model.types import FieldType, Schema
 
 EVENT_MEMBER = "event"
@@ -241,13 +241,12 @@ def _typed(found: _Items, schema: Schema) -> tuple[DecodedRows | None, BadRows]:
     arrays = [pa.array(texts, pa.string()) for texts in columns.texts]
     opcode, flags = wrong.opcodes(arrays[0].fill_null("i")), wrong.flags(arrays[1].fill_null("n"))
     values = [wrong.values(column, field) for field, column in zip(schema.fields, arrays[2:], strict=True)]
-    message, index = np.array(found.message, np.int64), np.array(found.index, np.int32)
-    rows = DecodedRows(message, index, opcode, flags, values)
+    rows = DecodedRows(np.array(found.message, np.int64), np.array(found.index, np.int32), opcode, flags, values)
     at = np.flatnonzero(wrong.refused)
     if not len(at):
         return rows, NO_BAD_ROWS
     texts = [_shown(found.members[row], found.text[row]) for row in at.tolist()]
-    bad = BadRows(message[at], index[at].astype(np.int64), *wrong.told(at), clipped(pa.array(texts, pa.string())))
+    bad = wrong.bad_rows(rows, at, pa.array(texts, pa.string()))
     return (kept_rows(rows, ~wrong.refused) if len(at) < count else None), bad
 
 
