@@ -45,6 +45,13 @@ def intern_bytes() -> Iterator[Args]:
         yield data, offsets.astype(np.int32), *table, 1, np.zeros(count, np.int64)
 
 
+def hash_bytes() -> Iterator[Args]:
+    random = _random()
+    for count in (0, 1, 40):
+        data, offsets = _words(random, count)
+        yield data, offsets.astype(np.int32), np.zeros(count, np.uint64)
+
+
 def fill_slots() -> Iterator[Args]:
     random = _random()
     for count in (1, 2, 30):
@@ -322,6 +329,7 @@ def number_outputs() -> Iterator[Args]:
 GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "hashing.xxh64": xxh64,
     "interning.intern_bytes": intern_bytes,
+    "interning.hash_bytes": hash_bytes,
     "interning.fill_slots": fill_slots,
     "interning.localise": localise,
     "interning.mark_codes": mark_codes,

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hotspare.engine.batch import output_schema
-from hotspare.engine.chunk import OUTPUT_BYTES_MAX, Chunk
+from hotspare.engine.chunk import OUTPUT_BYTES_MAX, Bools, Chunk, Int64s
 from hotspare.engine.kernels.outputs import Positions, number_outputs
 from hotspare.engine.lanes import CODED, to_arrow_columns
 from hotspare.engine.plan import BAD_SCHEMA
 from hotspare.engine.refusals import BadEvents
 from hotspare.engine.state import OutputId, StreamState
-from hotspare.engine.strings import StringTable
+from hotspare.engine.strings import StringTable, text_hashes
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.types import Schema
 
@@ -21,10 +25,35 @@ def number_and_write(
     chunk: Chunk, schema: Schema, positions: Positions, stream: StreamState, strings: StringTable
 ) -> pa.RecordBatch:
     """Carry `stream` on over a chunk that is not empty, and return the outputs as `batch.output_schema(schema)` says."""
+    coded = np.array([f.type in CODED for f in schema.fields])
+    head = _numbered(chunk, coded, strings.hashes, positions, stream)
+    columns = to_arrow_columns(chunk.lanes, chunk.valid, schema, strings)
+    return pa.RecordBatch.from_arrays([*head, *columns], schema=output_schema(schema))
+
+
+def number_and_write_bad(bad: BadEvents, positions: Positions, stream: StreamState) -> pa.RecordBatch:
+    """The same of bad events with their windows, in order of rank. Their texts are not looked at again: they stay as they are, and
+    the hashes that digests take stand in the lanes."""
+    lanes = np.empty((len(bad), len(BAD_SCHEMA)), np.int64)
+    for i, column in enumerate(bad.columns):
+        lanes[:, i] = text_hashes(column).view(np.int64)
+    opcode = np.full(len(bad), Opcode.INSERT, np.uint8)
+    flags = np.full(len(bad), Flag.NORMAL, np.uint8)
+    chunk = Chunk(bad.rank, opcode, flags, lanes, np.ones(lanes.shape, np.bool_))
+    head = _numbered(chunk, np.zeros(len(BAD_SCHEMA), np.bool_), _NO_HASHES, positions, stream)
+    return pa.RecordBatch.from_arrays([*head, *bad.columns], schema=output_schema(BAD_SCHEMA))
+
+
+_NO_HASHES = np.empty(0, np.uint64)
+
+
+def _numbered(
+    chunk: Chunk, coded: Bools, hashes: npt.NDArray[np.uint64], positions: Positions, stream: StreamState
+) -> list[pa.Array]:
+    """The columns before the fields. `hashes` are those of the codes in the lanes that are `coded`."""
     count = len(chunk)
     ordinals = np.empty(count, np.int32)
     digests = np.empty(count, np.uint64)
-    coded = np.array([f.type in CODED for f in schema.fields])
     number_outputs(
         chunk.rank,
         chunk.opcode,
@@ -32,7 +61,7 @@ def number_and_write(
         chunk.lanes,
         chunk.valid,
         coded,
-        strings.hashes,
+        hashes,
         positions,
         np.uint64(stream.digest),
         _first_ordinal(stream.last_id, positions, int(chunk.rank[0])),
@@ -46,9 +75,7 @@ def number_and_write(
     stream.digest = int(digests[-1])
     stream.last_id = OutputId(int(topic[-1]), int(partition[-1]), int(offset[-1]), int(index[-1]), int(ordinals[-1]))
     head = (np.arange(first, first + count), topic, partition, offset, index, ordinals, digests, chunk.opcode, chunk.flags)
-    columns = [pa.array(column) for column in head]
-    columns += to_arrow_columns(chunk.lanes, chunk.valid, schema, strings)
-    return pa.RecordBatch.from_arrays(columns, schema=output_schema(schema))
+    return [pa.array(column) for column in head]
 
 
 def in_pieces(chunk: Chunk, schema: Schema, strings: StringTable) -> list[Chunk]:
@@ -60,13 +87,27 @@ def in_pieces(chunk: Chunk, schema: Schema, strings: StringTable) -> list[Chunk]
     sizes = np.zeros(len(chunk), np.int64)
     for i in coded:
         sizes += strings.sizes(np.ascontiguousarray(chunk.lanes[:, i]))
-    ends, pieces, begin = np.cumsum(sizes), [], 0
-    while begin < len(chunk):
+    return [chunk.between(begin, end) for begin, end in _pieces(sizes)]
+
+
+def bad_in_pieces(bad: BadEvents) -> list[BadEvents]:
+    """The same of bad events."""
+    if sum(column.nbytes for column in bad.columns) <= OUTPUT_BYTES_MAX:
+        return [bad]
+    sizes = np.zeros(len(bad), np.int64)
+    for column in bad.columns:
+        sizes += pc.binary_length(column).to_numpy()
+    return [bad.slice(begin, end) for begin, end in _pieces(sizes)]
+
+
+def _pieces(sizes: Int64s) -> Iterator[tuple[int, int]]:
+    """Where pieces of rows of such sizes begin and end."""
+    ends, begin = np.cumsum(sizes), 0
+    while begin < len(sizes):
         before = int(ends[begin - 1]) if begin else 0
         end = max(begin + 1, int(np.searchsorted(ends, before + OUTPUT_BYTES_MAX, side="right")))
-        pieces.append(chunk.between(begin, end))
+        yield begin, end
         begin = end
-    return pieces
 
 
 def _first_ordinal(last: OutputId | None, positions: Positions, rank: int) -> int:
@@ -75,13 +116,3 @@ def _first_ordinal(last: OutputId | None, positions: Positions, rank: int) -> in
         return 0
     here = (positions.topics[rank], positions.partitions[rank], positions.offsets[rank], positions.indexes[rank])
     return last.ordinal + 1 if here == (last.topic, last.partition, last.offset, last.index) else 0
-
-
-def bad_chunk(bad: BadEvents, strings: StringTable) -> Chunk:
-    """Bad events with their windows, in order of rank, as a chunk of BAD_SCHEMA."""
-    lanes = np.empty((len(bad), len(BAD_SCHEMA)), np.int64)
-    for i, column in enumerate(bad.columns):
-        lanes[:, i], _ = strings.intern(column)
-    opcode = np.full(len(bad), Opcode.INSERT, np.uint8)
-    flags = np.full(len(bad), Flag.NORMAL, np.uint8)
-    return Chunk(bad.rank, opcode, flags, lanes, np.ones(lanes.shape, np.bool_))

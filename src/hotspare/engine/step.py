@@ -21,8 +21,8 @@ from hotspare.engine.chunk import EXTRA_ROWS_MAX, Chunk, Int64s, Timeline, UInt8
 from hotspare.engine.elementwise import comes_of_rows
 from hotspare.engine.kernels.outputs import Positions, due_heartbeats, first_disorder
 from hotspare.engine.lanes import to_lanes
-from hotspare.engine.outputs import bad_chunk, in_pieces, number_and_write
-from hotspare.engine.plan import BAD_SCHEMA, Plan
+from hotspare.engine.outputs import bad_in_pieces, in_pieces, number_and_write, number_and_write_bad
+from hotspare.engine.plan import Plan
 from hotspare.engine.poison import WindowFailure
 from hotspare.engine.refusals import NO_BAD_EVENTS, BadEvents
 from hotspare.engine.state import NO_TIME, PartitionKey, Passed, State, StreamState
@@ -226,18 +226,20 @@ def _write(
     plan: Plan, state: State, positions: Positions, chunks: list[Chunk | None], bad: BadEvents
 ) -> list[dict[str, pa.RecordBatch]]:
     """The outputs, in as many parts as their text asks for; at least one."""
-    leaving: list[tuple[str, Chunk | None, Schema, StreamState]] = []
+    made: list[tuple[str, list[pa.RecordBatch]]] = []
+
+    def leave(name: str, chunk: Chunk | None, schema: Schema, stream: StreamState) -> None:
+        pieces = in_pieces(chunk, schema, state.strings) if chunk else []
+        made.append((name, [number_and_write(piece, schema, positions, stream, state.strings) for piece in pieces]))
+
     for name, i in plan.streams:
-        leaving.append((name, chunks[i], plan.nodes[i].operator.schema, state.streams[name]))
-    if len(bad):
-        leaving.append((BAD_STREAM, bad_chunk(bad, state.strings), BAD_SCHEMA, state.streams[BAD_STREAM]))
+        leave(name, chunks[i], plan.nodes[i].operator.schema, state.streams[name])
+    stream = state.streams[BAD_STREAM]
+    made.append(
+        (BAD_STREAM, [number_and_write_bad(piece, positions, stream) for piece in (bad_in_pieces(bad) if len(bad) else [])])
+    )
     for i in plan.traced:
         operator = plan.nodes[i].operator
-        leaving.append((f"{TRACE_PREFIX}{operator.id}", chunks[i], operator.schema, StreamState()))
-    parts: list[dict[str, pa.RecordBatch]] = [{}]
-    for name, chunk, schema, stream in leaving:
-        for at, piece in enumerate(in_pieces(chunk, schema, state.strings) if chunk else ()):
-            if at == len(parts):
-                parts.append({})
-            parts[at][name] = number_and_write(piece, schema, positions, stream, state.strings)
-    return parts
+        leave(f"{TRACE_PREFIX}{operator.id}", chunks[i], operator.schema, StreamState())
+    parts = max(1, *(len(batches) for _, batches in made))
+    return [{name: batches[at] for name, batches in made if at < len(batches)} for at in range(parts)]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hotspare.engine.chunk import Bools, Int64s, UInt8s
-from hotspare.engine.kernels.interning import fill_slots, gather_bytes, intern_bytes
+from hotspare.engine.kernels.interning import fill_slots, gather_bytes, hash_bytes, intern_bytes
 
 COMPACT_CODES_MIN = 65_536
 COMPACT_BYTES_MIN = 64 << 20
@@ -62,7 +62,7 @@ class StringTable:
     def intern(self, array: pa.Array) -> tuple[Int64s, Bools]:
         """Codes and validity of an Arrow string or binary array; the code of null is 0."""
         encoded = array.dictionary_encode()
-        unique = self._intern_unique(encoded.dictionary)
+        unique = self.intern_bytes(*_bytes_of(encoded.dictionary))
         if encoded.indices.null_count == 0:
             return unique[encoded.indices.to_numpy()], np.ones(len(array), np.bool_)
         valid = encoded.indices.is_valid().to_numpy(zero_copy_only=False)
@@ -134,14 +134,6 @@ class StringTable:
         self._rebuild_slots(self.count)
         return codes
 
-    def _intern_unique(self, dictionary: pa.Array) -> Int64s:
-        _, offsets_buffer, data_buffer = dictionary.buffers()
-        if len(dictionary) == 0:
-            return np.zeros(0, np.int64)
-        offsets = np.frombuffer(offsets_buffer, np.int32)[dictionary.offset : dictionary.offset + len(dictionary) + 1]
-        data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
-        return self.intern_bytes(data, offsets)
-
     def _reserve(self, strings: int, size: int) -> None:
         need = self.count + strings
         if need > len(self._hashes):
@@ -160,6 +152,25 @@ class StringTable:
             length *= 2
         self._slots = np.zeros(length, np.int64)
         fill_slots(self._hashes, self.count, self._slots)
+
+
+def text_hashes(array: pa.Array) -> npt.NDArray[np.uint64]:
+    """What `StringTable.hashes` would hold for each of these strings, none of which is null: for texts that no kernel reads."""
+    data, offsets = _bytes_of(array)
+    hashes = np.empty(len(array), np.uint64)
+    hash_bytes(data, offsets, hashes)
+    return hashes
+
+
+def _bytes_of(array: pa.Array) -> tuple[UInt8s, npt.NDArray[np.int32]]:
+    """The bytes of a string or binary array, and where each value begins and the last one ends; not to be written to."""
+    _, offsets_buffer, data_buffer = array.buffers()
+    data, offsets = np.empty(0, np.uint8), np.zeros(1, np.int32)
+    if len(array):
+        offsets = np.frombuffer(offsets_buffer, np.int32)[array.offset : array.offset + len(array) + 1]
+        data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else data
+    data.flags.writeable = offsets.flags.writeable = False  # kernels are compiled for one kind
+    return data, offsets
 
 
 def _grown(array: npt.NDArray[Any], used: int, capacity: int) -> npt.NDArray[Any]:

@@ -62,6 +62,13 @@ def intern_bytes(
 
 
 @kernel
+def hash_bytes(data: UInt8s, offsets: Int32s, hashes: UInt64s) -> None:
+    """XXH64 of each of the byte strings `data[offsets[i]:offsets[i + 1]]`."""
+    for i in range(len(hashes)):
+        hashes[i] = xxh64(data, np.int64(offsets[i]), np.int64(offsets[i + 1]))
+
+
+@kernel
 def fill_slots(hashes: UInt64s, count: int, slots: Int64s) -> None:
     """Enter codes 1 to count - 1 into an empty table."""
     mask = np.uint64(len(slots) - 1)
