@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 
-from hotspare.adapters.connector_options import connector_mistakes, home_properties
 from hotspare.adapters.metadata import read_metadata
 from hotspare.bus.contract import Bus
 from hotspare.cli.values import properties, window_path
-from hotspare.engine.expressions.windows import expression_mistakes
 from hotspare.errors import UsageError
-from hotspare.model.load import LoadedProject, load_project
+from hotspare.host.project import checked_project
+from hotspare.model.load import LoadedProject
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
 from hotspare.model.types import Schema
@@ -21,8 +20,7 @@ from hotspare.model.types import Schema
 def loaded_project(file: Path, texts: Sequence[str] | None, home: Path | None = None, name: str = "") -> LoadedProject:
     """The project with `--set` texts; @ESP_PROJECT_HOME@ is `home`, by default the folder of the file. `name` chooses one of
     several."""
-    given = {**home_properties(file, home), **properties(texts or ())}
-    return load_project(file, given, name=name, expressions=expression_mistakes, connectors=connector_mistakes)
+    return checked_project(file, properties(texts or ()), home, name)
 
 
 class Side(Enum):

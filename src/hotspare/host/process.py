@@ -20,7 +20,6 @@ from typing import NoReturn
 import pyarrow as pa
 
 import hotspare
-from hotspare.adapters.connector_options import connector_mistakes, home_properties
 from hotspare.adapters.connectors import ConnectorSet
 from hotspare.adapters.metadata import describe, publish_metadata
 from hotspare.bus.naming import bad_topic, checked_prefix, group_name, inbound_topic, outbound_topic
@@ -32,7 +31,6 @@ from hotspare.engine.batch import BAD_STREAM
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.codec.csv_rows import CsvStyle, row_texts
 from hotspare.engine.codec.topic_format import inbound_format, outbound_format
-from hotspare.engine.expressions.windows import expression_mistakes
 from hotspare.engine.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
@@ -53,10 +51,11 @@ from hotspare.host.careful_core import CarefulCores, Recovery
 from hotspare.host.clock import monotonic_ms, pause
 from hotspare.host.message_sizes import check_message_sizes
 from hotspare.host.options import EngineOptions
+from hotspare.host.project import checked_project
 from hotspare.host.retention import check_at_start
 from hotspare.host.topic_settings import check_settings, note_sources
 from hotspare.model.fingerprint import differences, from_document, to_document
-from hotspare.model.load import LoadedProject, load_project
+from hotspare.model.load import LoadedProject
 from hotspare.model.project import Project
 from hotspare.processes import process_space, process_start
 from hotspare.runners import contract as runner_contract
@@ -95,16 +94,7 @@ def run_engine(options: EngineOptions) -> int:
     checked_prefix(options.prefix)
     log = Log().bind(engine=options.engine)
     log.event(LogEvent.ENGINE_STARTING, project=str(options.project), bus=options.bus_url, version=hotspare.__version__)
-    home = home_properties(options.project, options.home)
-    given = {**home, **options.properties}
-    loaded = load_project(
-        options.project,
-        given,
-        name=options.project_name,
-        bindings=options.bindings,
-        expressions=expression_mistakes,
-        connectors=connector_mistakes,
-    )
+    loaded = checked_project(options.project, options.properties, options.home, options.project_name, options.bindings)
     for warning in loaded.warnings:
         log.event(LogEvent.PROJECT_WARNING, str(warning))
     with contextlib.ExitStack() as stack:

@@ -1,0 +1,18 @@
+"""Loads a project as every command does: with all the checks that anybody here has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from hotspare.adapters.connector_options import connector_mistakes, home_properties
+from hotspare.engine.expressions.windows import expression_mistakes
+from hotspare.model.load import Bindings, LoadedProject, load_project
+
+
+def checked_project(
+    file: Path, properties: Mapping[str, str], home: Path | None = None, name: str = "", bindings: Bindings | None = None
+) -> LoadedProject:
+    """As `load_project`. @ESP_PROJECT_HOME@ is `home`, by default the folder of the file, unless `properties` say otherwise."""
+    given = {**home_properties(file, home), **properties}
+    return load_project(file, given, name=name, bindings=bindings, expressions=expression_mistakes, connectors=connector_mistakes)
