@@ -100,10 +100,7 @@ def measure(site: Site, folder: Path, way: str, rows: int) -> bool:
         if epochs > 1:
             print("\n".join(role_changes(cluster)), flush=True)
     finally:
-        for engine in cluster.engines.values():
-            engine.ask_stop()
-        for engine in cluster.engines.values():
-            engine.wait_stopped()
+        cluster.stop()
     print(
         f"{rows} wrong rows ({way}): published in {published_s:.1f} s, all committed as bad events after {took_s:.1f} s,"
         f" {rows / took_s:,.0f} rows/s; epochs: {epochs}; bad events: {count}",
