@@ -17,6 +17,8 @@ from confluent_kafka import KafkaError, KafkaException
 from hotspare.errors import BusError, BusUnavailable, HotspareError, MessageTooLarge, UsageError
 
 TIMEOUT_MS = 5_000
+LOOK_S = 1.0
+"""How long a broker is waited for, at first, that the client takes for the one to ask: it may be the one that died."""
 TIMEOUT_MS_MAX = 120_000
 MESSAGE_OVERHEAD_BYTES = 128
 HEADER_OVERHEAD_BYTES = 16

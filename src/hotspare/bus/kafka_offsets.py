@@ -14,12 +14,10 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from hotspare.bus import limits
 from hotspare.bus.contract import Partition
-from hotspare.bus.kafka_client import MISSING, QUIET, KafkaSettings, bus_error, client_settings, error_of, refused_options
+from hotspare.bus.kafka_client import LOOK_S, MISSING, QUIET, KafkaSettings, bus_error, client_settings, error_of, refused_options
 
 _UNKNOWN_S = 1.0
 """How long a topic may be unknown to a broker that leads it, after another broker told of it."""
-_LOOK_S = 1.0
-"""How long one broker is waited for that should know where a partition ends; it may be the one that died."""
 _RETRY_PAUSE_S = 0.02
 
 
@@ -44,7 +42,7 @@ class KafkaOffsets:
         while True:
             left_s = self._settings.timeout_s - (time.monotonic() - start_s)
             try:
-                begin, end = self._client.get_watermark_offsets(place, timeout=max(0.1, min(_LOOK_S, left_s)))
+                begin, end = self._client.get_watermark_offsets(place, timeout=max(0.1, min(LOOK_S, left_s)))
             except KafkaException as raised:
                 waited_s = time.monotonic() - start_s
                 knows = self._has_topic(partition.topic)  # who leads it may have changed: the client asks only if it is told to
@@ -60,7 +58,7 @@ class KafkaOffsets:
     def _has_topic(self, topic: str) -> bool:
         """Whether the brokers know it; True where they do not say. One without a leader, because a broker died, looks unknown."""
         try:
-            found = self._client.list_topics(topic, timeout=_LOOK_S).topics.get(topic)
+            found = self._client.list_topics(topic, timeout=LOOK_S).topics.get(topic)
         except KafkaException:
             return True
         return found is not None and (found.error is None or found.error.code() not in MISSING)

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, 
 from hotspare.bus import limits
 from hotspare.bus.contract import Partition
 from hotspare.bus.kafka_client import (
+    LOOK_S,
     MISSING,
     QUIET,
     WIRE_BYTES_MAX,
@@ -32,8 +33,6 @@ IN_SYNC_WANTED = 2
 DAY_MS = 24 * 3600 * 1000
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _POLL_S = 0.005
-_LOOK_S = 1.0
-"""How long the controller is waited for that was the last to be known; it may be the broker that died."""
 _UNKNOWN_S = 0.3
 """How long a topic that one broker told of may be unknown to another."""
 _TOPICS_PER_REQUEST = 200
@@ -278,7 +277,7 @@ class KafkaTopics:
         so this looks at the cluster anew after a wait that is short at first.
         """
         deadline = time.monotonic() + self._settings.timeout_s
-        patience_s = _LOOK_S
+        patience_s = LOOK_S
         while True:
             wait_s = max(_POLL_S, min(patience_s, deadline - time.monotonic()))
             answers = request(wait_s)
