@@ -52,7 +52,7 @@ def command(
             typer.echo(f"asked for {wanted} of stream {stream}, as change {version}")
             _wait(service, name, version, timeout_s)
             known = qualities.current(service, name) or known
-        for line in lines(known, _present(service.members(name))):
+        for line in lines(known, _members(service, name)):
             typer.echo(line)
 
 
@@ -84,15 +84,16 @@ def _group(service: Coordination, name: str) -> str:
     return found[0]
 
 
-def _present(members: Sequence[Member]) -> list[Member]:
+def _members(service: Coordination, group: str) -> list[Member]:
     """The engines that gave word lately."""
-    newest_ms = max((m.seen_ms for m in members), default=0)
-    return [m for m in members if newest_ms - m.seen_ms < _SILENT_MS_MAX]
+    from hotspare.ha.member_record import present
+
+    return present(service.members(group), _SILENT_MS_MAX)
 
 
 def _wait(service: Coordination, group: str, version: int, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
-        if all(int(m.detail.get("quality_version", "0")) >= version for m in _present(service.members(group))):
+        if all(int(m.detail.get("quality_version", "0")) >= version for m in _members(service, group)):
             return
         time.sleep(_POLL_S)

@@ -9,9 +9,20 @@ description (`lesson`), so that whoever takes over does not learn it anew, at th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 RETRY_AFTER = 32
 """So many transactions succeed before one is as large again as the last that failed."""
+
+
+class Lesson(NamedTuple):
+    """What another engine goes on with as this one would: how much the next transaction takes, and how much the last one had that
+    failed (0 rows: that is no bound any more)."""
+
+    rows: int
+    bytes: int
+    failed_rows: int
+    failed_bytes: int
 
 
 @dataclass(slots=True)
@@ -39,14 +50,13 @@ class CommitBudget:
         return self._bytes
 
     @property
-    def lesson(self) -> tuple[int, int, int, int]:
-        """What another engine goes on with as this one would: rows and bytes of the next transaction, and of the last failure."""
-        return self._rows, self._bytes, self._failed_rows, self._failed_bytes
+    def lesson(self) -> Lesson:
+        return Lesson(self._rows, self._bytes, self._failed_rows, self._failed_bytes)
 
-    def follow(self, lesson: tuple[int, int, int, int]) -> None:
+    def follow(self, lesson: Lesson) -> None:
         """Go on with another engine's `lesson`."""
-        rows, bytes_, self._failed_rows, self._failed_bytes = (max(0, number) for number in lesson)
-        self._rows, self._bytes = max(1, min(rows, self.rows_max)), max(1, min(bytes_, self.bytes_max))
+        self._rows, self._bytes = max(1, min(lesson.rows, self.rows_max)), max(1, min(lesson.bytes, self.bytes_max))
+        self._failed_rows, self._failed_bytes = max(0, lesson.failed_rows), max(0, lesson.failed_bytes)
         self._held_back = 0
 
     def note_failed(self, rows: int, bytes_: int) -> None:

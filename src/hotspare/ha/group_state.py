@@ -13,7 +13,7 @@ from hotspare.coordination.contract import Leader, Member
 from hotspare.engine.batch import NextInput
 from hotspare.engine.chunk import EXTRA_ROWS_MAX
 from hotspare.ha.clock_skew import ClockSkew
-from hotspare.ha.commit_budget import CommitBudget
+from hotspare.ha.commit_budget import CommitBudget, Lesson
 from hotspare.ha.core import Core
 from hotspare.ha.held import HeldOutputs
 from hotspare.ha.output_blocks import MessageSizes
@@ -58,8 +58,8 @@ class MemberNews:
     """How far its input positions are; -1 where it does not say."""
     confirmed_order: int = -1
     """Of the newest snapshot that it confirmed itself."""
-    lesson: tuple[int, int, int, int] | None = None
-    """What it learned of how much the bus takes at once (`CommitBudget.lesson`)."""
+    lesson: Lesson | None = None
+    """What it learned of how much the bus takes at once (`CommitBudget`)."""
     held: tuple[int, int] | None = None
     """The epoch that it is active under, and for how long it was when it said so."""
 

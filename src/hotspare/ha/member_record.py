@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from hotspare.coordination.contract import Member
 from hotspare.errors import UsageError
+from hotspare.ha.commit_budget import Lesson
 from hotspare.ha.group_state import GroupState, MemberNews, committed_sequence
 from hotspare.ha.held import HeldStream
 from hotspare.ha.roles import Role
@@ -88,7 +89,6 @@ def rank_of(member: Member) -> int:
 
 def news_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[MemberNews, ...]:
     """The other engines that gave word lately: not `stale_ms` before the newest word of any."""
-    newest_ms = max((m.seen_ms for m in members), default=0)
     return tuple(
         MemberNews(
             m.engine,
@@ -100,9 +100,15 @@ def news_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[
             _lesson(m),
             _held(m),
         )
-        for m in members
-        if m.engine != own_engine and newest_ms - m.seen_ms < stale_ms
+        for m in present(members, stale_ms)
+        if m.engine != own_engine
     )
+
+
+def present(members: Sequence[Member], stale_ms: int) -> list[Member]:
+    """Those that gave word less than so long before the newest word of any."""
+    newest_ms = max((m.seen_ms for m in members), default=0)
+    return [m for m in members if newest_ms - m.seen_ms < stale_ms]
 
 
 def _order_of(member: Member) -> int:
@@ -126,13 +132,12 @@ def _held(member: Member) -> tuple[int, int] | None:
     return (int(epoch), int(age_ms)) if is_told else None
 
 
-def _lesson(member: Member) -> tuple[int, int, int, int] | None:
+def _lesson(member: Member) -> Lesson | None:
     """What another engine learned of how much the bus takes at once; None where it does not say it in a way that makes sense."""
     try:
-        rows, bytes_, failed_rows, failed_bytes = (int(number) for number in json.loads(member.detail.get(_COMMIT, "")))
+        return Lesson(*(int(number) for number in json.loads(member.detail.get(_COMMIT, ""))))
     except (ValueError, TypeError, OverflowError, RecursionError):
         return None
-    return rows, bytes_, failed_rows, failed_bytes
 
 
 def unlike(members: Sequence[Member], own: Member) -> tuple[str, ...]:
