@@ -243,9 +243,16 @@ def _cut_from_peers(play: Play, name: str) -> None:
     play.world.lasting.verdicts[name] = PeerStatus.UNKNOWN
 
 
+@verb("lose the commits of E", rf"lose the commits of {_ENGINE}")
+def _lose_commits(play: Play, name: str) -> None:
+    """Nothing is written, and it learns nothing; its other calls are answered."""
+    play.world.plan.commits_lost.add(name)
+
+
 @verb("join E again", rf"join {_ENGINE} again")
 def _join(play: Play, name: str) -> None:
     play.world.plan.cut_off.pop(name, None)
+    play.world.plan.commits_lost.discard(name)
     play.world.lasting.verdicts.pop(name, None)
 
 

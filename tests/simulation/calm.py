@@ -26,6 +26,7 @@ _SLACK_MS = 20
 _SETTLE_LEASES = 12
 _SETTLE_SLACK_MS = 400
 _LOCK_SHARE = 0.5
+_STORE_TRIES = 5
 _FOREVER_MS = 1 << 40
 
 
@@ -109,6 +110,7 @@ class Calm:
         self.event_every_ms = _EVENT_EVERY_MS + bounds.cycle // 2
         self._wake_all()
         self._settle()
+        self._lose_store(bounds)
         self._watch(bounds)
         if world.lasting.is_role_restless:
             return
@@ -168,6 +170,18 @@ class Calm:
     def _let_a_lease_pass(self) -> None:
         settings = self.world.settings
         for _ in range(Bounds(self.world).by_clocks(settings.lease_ms) + settings.leader_poll_ms):
+            self._turn(event=self.turns % self.event_every_ms == 0)
+
+    def _lose_store(self, bounds: Bounds) -> None:
+        """The store fails, in whatever way, until every engine has tried it more often than calls may stay without an answer. It
+        costs snapshots and nothing else, and afterwards there are new ones as ever (`_watch`)."""
+        world, settings = self.world, self.world.settings
+        if FaultKind.STORE_OUTAGE not in world.plan.enabled:
+            return
+        turns_ms = bounds.by_clocks(len(world.fit_names) * settings.snapshot_interval_ms)
+        lasts_ms = turns_ms + bounds.by_clocks(_STORE_TRIES * settings.store_wait_ms)
+        world.plan.store_down_until_ms = world.now_ms + lasts_ms
+        for _ in range(lasts_ms):
             self._turn(event=self.turns % self.event_every_ms == 0)
 
     def _watch(self, bounds: Bounds) -> None:

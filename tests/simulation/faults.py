@@ -101,7 +101,7 @@ IN_CALM = frozenset(
         FaultKind.WRONG_ACTIVE,
         FaultKind.HUNG_SPARE,
         FaultKind.RETENTION,
-        FaultKind.STORE_ERROR,
+        FaultKind.STORE_OUTAGE,
         FaultKind.FOREIGN_LOCK,
         FaultKind.BUS_LOCKED,
     }
@@ -137,6 +137,8 @@ class FaultPlan:
     bus_down_until_ms: int = 0
     coordination_down_until_ms: int = 0
     store_down_until_ms: int = 0
+    commits_lost: set[str] = field(default_factory=set)
+    """Engines all of whose commits get lost; their other calls are answered."""
     lock_holder: str = ""
     """Who keeps the bus's write lock: a paused engine, or a stranger."""
     lock_until_ms: int = 0
@@ -180,6 +182,7 @@ class FaultPlan:
         self.quiet, self.lock_holder = True, ""
         self.suspended.clear()
         self.cut_off.clear()
+        self.commits_lost.clear()
         self.bus_down_until_ms = self.coordination_down_until_ms = self.store_down_until_ms = 0
 
 
@@ -198,6 +201,8 @@ class BusFaultSource:
         plan = self.plan
         if plan.lock_holder and operation in _WRITES and client != "world":
             return BusFault.LOCKED
+        if operation is BusOperation.PUBLISH and engine_of(client) in plan.commits_lost:
+            return BusFault.UNKNOWN_NOT_WRITTEN
         if plan.quiet or client == "world":
             return BusFault.NONE
         is_down = plan.bus_down_until_ms > plan.now_ms() or plan.is_cut_off(engine_of(client), Reach.BUS, Reach.BOTH)

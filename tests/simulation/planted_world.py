@@ -14,7 +14,10 @@ from hotspare.coordination import record as coordination_rules
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.record import RoleRecord
 from hotspare.errors import BusUnavailable, PositionLost, UnknownResult
-from hotspare.ha import inbound_check, joining
+from hotspare.ha import inbound_check, joining, snapshots
+from hotspare.ha.group_state import GroupState
+from hotspare.ha.ports import Ports
+from hotspare.ha.store_jobs import Candidate, StoreWork
 from tests.simulation import doors, engines
 from tests.simulation.fast_core import FastCores
 from tests.simulation.faults import FaultKind
@@ -166,6 +169,32 @@ def partitions_are_not_counted() -> Any:
 def stores_are_not_compared() -> Any:
     """An engine joins with whatever store it has."""
     return patch.object(joining, "agree_on_store", lambda coordination, store, group, other: store.identity())
+
+
+@planted(FaultKind.STORE_OUTAGE)
+def only_store_errors_are_caught() -> Any:
+    """Where a store fails in another way, the thread is over, and nobody is told that the work on it ended."""
+    right = snapshots._begin
+
+    def begin(state: GroupState, ports: Ports, work: StoreWork, candidate: Candidate, call: Callable[[], object]) -> None:
+        jobs = state.store_jobs.ended
+
+        def background(job: Callable[[], None]) -> None:
+            def run() -> None:
+                before = len(jobs)
+                job()
+                if len(jobs) > before and any(name in jobs[-1].failure for name in _NOT_OF_THE_STORE):
+                    jobs.pop()
+
+            ports.background(run)
+
+        right(state, replace(ports, background=background), work, candidate, call)
+
+    return patch.object(snapshots, "_begin", begin)
+
+
+_NOT_OF_THE_STORE = ("OSError", "RuntimeError", "MemoryError")
+"""What a store may raise beside what its contract says."""
 
 
 @planted(FaultKind.DAMAGE, FaultKind.ALL_DEAD)

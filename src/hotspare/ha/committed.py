@@ -20,6 +20,8 @@ def note_progress(state: GroupState, ports: Ports, progress: Mapping[str, Progre
     """Take note of what is committed; older news than what is known is ignored."""
     for stream, news in progress.items():
         if stream in state.held.streams and news.sequence >= committed_sequence(state, stream):
+            if news.sequence > committed_sequence(state, stream):
+                state.fruitless_since_ms = None  # also of a commit without an answer
             state.committed[stream] = news
             state.ahead.setdefault(stream, ProgressPoints()).add(news)
     settle(state, ports)

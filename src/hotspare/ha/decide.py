@@ -29,12 +29,13 @@ again after fencing matters because a bus lets whoever fences last publish: an e
 would have the right under an epoch that is long past. A promotion renews its lease for as long as it comes on
 (`comes_on`); one that hangs loses it.
 
-The active engine keeps its lease by what passes through it, a batch or a commit, and never by a thread that still runs: an
-engine whose pipeline hangs has to lose the role. Where no input comes, its own ticks do. A commit that takes longer than the
-lease keeps it as a step of a promotion does, as long as the bus gives this engine other answers: who is cut off from the bus
-loses the role when its lease is over. One transaction at a time is committed beside the engine, which computes on meanwhile,
-but not for long (`await_due_ms`): behind a commit that takes long no batch keeps the lease. When a commit's answer is lost, or
-the bus refuses one, the engine does not know what is committed: it promotes once more from the fence, under its epoch if that
+The active engine keeps its lease by what passes through it, a batch or a commit, and never by a thread that still runs:
+an engine whose pipeline hangs has to lose the role. Where no input comes, its own ticks do. A commit that takes longer
+than the lease keeps it as a step of a promotion does, as long as the bus gives this engine other answers: who is cut
+off from the bus loses the role when its lease is over. So does, after a while, who is answered but commits nothing
+(`bears_fruit`). One transaction at a time is committed beside the engine, which computes on meanwhile, but not for long
+(`await_due_ms`): behind a commit that takes long no batch keeps the lease. When a commit's answer is lost, or the bus
+refuses one, the engine does not know what is committed: it promotes once more from the fence, under its epoch if that
 still is the newest.
 
 A standby compares its outputs with what is committed. One that differs says so; two that agree with each other against
@@ -56,6 +57,8 @@ from hotspare.ha.roles import ENDS, Reason, Role, Step
 from hotspare.ha.settings import GroupSettings, OnDivergence
 from hotspare.ha.view import OtherMember, PeerStatus, View
 
+FRUITLESS_STEPS = 2
+"""Whose commits fail for as long as so many steps of a promotion may take, keeps the lease no longer."""
 LATE_INTERVALS = 3
 """A newest confirmed snapshot that is older than so many intervals shows that those whose turn it is take none."""
 STORE_STUCK_MAX = 2
@@ -302,7 +305,7 @@ def _promoting(view: View) -> Iterator[Duty]:
     if view.stop_asked:
         yield Duty(view.coordination_retry_ms, do.GiveUp("", Reason.STOP_ASKED))
         return
-    if comes_on(view.now_ms, view.step_ms, view.settings):
+    if comes_on(view.now_ms, view.step_ms, view.settings) and bears_fruit(view.now_ms, view.fruitless_since_ms, view.settings):
         yield Duty(max(view.renewed_ms + view.settings.renew_interval_ms, view.coordination_retry_ms), do.Renew())
     yield from _free_the_bus(view)
     yield from _next_step(view)
@@ -312,6 +315,12 @@ def comes_on(now_ms: int, since_ms: int, settings: GroupSettings) -> bool:
     """Whether a step of a promotion, or a commit, that began at `since_ms` keeps the lease. It does also where it takes longer than
     the lease: whoever took over would have the same before it, and neither would ever be done. One that hangs loses it."""
     return now_ms < since_ms + settings.promotion_step_ms
+
+
+def bears_fruit(now_ms: int, fruitless_since_ms: int | None, settings: GroupSettings) -> bool:
+    """Whether an engine that commits nothing and only fences again, as each commit's result is unknown, still keeps the lease.
+    After a while another one may try, which perhaps reaches what this one does not; where there is none, this one goes on."""
+    return fruitless_since_ms is None or now_ms < fruitless_since_ms + FRUITLESS_STEPS * settings.promotion_step_ms
 
 
 def _next_step(view: View) -> Iterator[Duty]:
@@ -380,9 +389,10 @@ def _keep_lease_in_backlog(view: View) -> Iterator[Duty]:
 def _keep_lease(view: View) -> Iterator[Duty]:
     """What passed since the last renewal, a batch or outputs of a backlog, and not a living thread, is what keeps the lease."""
     settings = view.settings
+    owes = view.publish_due_ms is not None or view.await_due_ms is not None
     if view.leader is None:
         yield Duty(view.coordination_retry_ms, do.ReadLeader(Reason.UNKNOWN_LEADER))
-    elif view.has_moved:
+    elif view.has_moved and not (owes and not bears_fruit(view.now_ms, view.fruitless_since_ms, settings)):
         yield Duty(max(view.renewed_ms + settings.renew_interval_ms, view.coordination_retry_ms), do.Renew())
     else:
         # without renewal somebody else may hold the role by then

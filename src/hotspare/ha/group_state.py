@@ -169,6 +169,8 @@ class GroupState:
     """When this engine last committed something."""
     committing_since_ms: int | None = None
     """Since when this engine tries to commit what comes next; None after one that succeeded."""
+    fruitless_since_ms: int | None = None
+    """Since when commits of this epoch fail one after the other, each followed by a fence; None after one that took place."""
     transaction: Transaction | None = None
     """The one that is under way; there is never another."""
     budget: CommitBudget = field(init=False)
@@ -349,6 +351,7 @@ def view_of(state: GroupState, ports: Ports) -> View:
         publish_due_ms=publish_due_ms(state) if state.role is Role.ACTIVE else None,
         progress_due_ms=progress_due_ms(state) if state.role is Role.ACTIVE else None,
         await_due_ms=await_due_ms(state) if state.role is Role.ACTIVE else None,
+        fruitless_since_ms=state.fruitless_since_ms,
         oversized_retry_ms=min((each.retry_ms for each in state.oversized.values()), default=None),
         qualities_read_ms=state.qualities_read_ms,
         progress_read_ms=state.progress_read_ms,

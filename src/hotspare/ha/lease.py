@@ -43,7 +43,7 @@ def _renewing(state: GroupState, ports: Ports, may_go_on: Callable[[], bool]) ->
     settings, epoch, renewed_ms = state.settings, state.epoch, [state.renewed_ms]
 
     def renew() -> bool:
-        if not may_go_on():
+        if not decide.bears_fruit(ports.clock_ms(), state.fruitless_since_ms, settings) or not may_go_on():
             return False
         asked_ms = ports.clock_ms()
         try:

@@ -127,7 +127,7 @@ def _campaign(action: do.Campaign, state: GroupState, ports: Ports) -> None:
         return
     state.predecessor = before if before is not None and before.holder not in ("", state.engine) else None
     state.predecessor_lease_end_ms = read_ms + (before.lease_left_ms if before is not None else 0)
-    state.epoch, state.renewed_ms, state.has_moved = epoch, asked_ms, False
+    state.epoch, state.renewed_ms, state.has_moved, state.fruitless_since_ms = epoch, asked_ms, False, None
     committed.forget_sent(state)
     state.marks.won_ms = ports.clock_ms()
     state.overrules = action.reason in (Reason.SPARES_AGREE, Reason.NOBODY_ELSE)
@@ -250,7 +250,7 @@ def _await_commit(_: do.AwaitCommit, state: GroupState, ports: Ports) -> None:
     _note_unlocked(state)
     if commit.messages:
         state.has_moved = True  # held outputs come to an end: behind a pipeline that hangs this does too
-    state.published_ms, state.committing_since_ms = ports.clock_ms(), None
+    state.published_ms, state.committing_since_ms, state.fruitless_since_ms = ports.clock_ms(), None, None
     if following.cut:
         state.budget.note_succeeded()
     state.cut = following.cut
@@ -264,6 +264,7 @@ def _note_unpublished(state: GroupState, ports: Ports, error: HotspareError, fol
     if isinstance(error, MessageTooLarge):
         _note_too_large(state, ports, error, following)
         return
+    state.fruitless_since_ms = ports.clock_ms() if state.fruitless_since_ms is None else state.fruitless_since_ms
     state.budget.note_failed(following.rows, following.bytes)  # a bus also fences out a transaction that took too long
     state.member_refreshed_ms = LONG_AGO_MS  # the spares are to know
     if isinstance(error, Fenced):

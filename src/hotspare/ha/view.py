@@ -101,6 +101,7 @@ class View:
     or since when its holder says that it is active.
     `rank` and `others` are from the same reading of descriptions. `retry`: earliest next call after a failure, 0 for at once.
     `publish_due_ms`: when held outputs that are not known to be committed have to be published; None if there are none.
+    `fruitless_since_ms`: since when commits of this epoch fail one after the other; None after one that succeeded.
     `oversized_retry_ms`: when outputs that are too large for the bus are tried again; None if there are none.
     `await_due_ms`: when what came of the transaction under way is taken note of; None if none is under way.
     `progress_due_ms`: when progress of outputs that are on the topic already has to be written; None if none is owed.
@@ -147,6 +148,7 @@ class View:
     publish_due_ms: int | None = None
     progress_due_ms: int | None = None
     await_due_ms: int | None = None
+    fruitless_since_ms: int | None = None
     oversized_retry_ms: int | None = None
     progress_read_ms: int = 0
     inbound: tuple[InboundView, ...] = ()
