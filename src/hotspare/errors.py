@@ -23,7 +23,6 @@ HotspareError
 ├── StateError              HS-06xx  the engine's state and its input or output do not fit together
 │   ├── PositionOrder                the door was given an input that does not rise
 │   ├── ProjectChanged               the group's state belongs to another project
-│   ├── Diverged                     this engine's outputs differ from those committed
 │   └── PoisonousEvent               the engine fails on an event, again and from the same state
 ├── RunnerError             HS-07xx  Spark, its JVM or its jars
 └── ClusterError            HS-08xx  an engine process of the test kit did not do in time what was waited for
@@ -199,10 +198,6 @@ class PositionOrder(StateError):
 
 class ProjectChanged(StateError):
     code = "HS-0602"
-
-
-class Diverged(StateError):
-    code = "HS-0603"
 
 
 class PoisonousEvent(StateError):

@@ -57,11 +57,6 @@ class CsvFile:
         """Whether a file that does not grow has given all its rows."""
         return self._ended and not self._ready
 
-    @property
-    def taken_end(self) -> int:
-        """Offset after the last row taken."""
-        return self._taken_end
-
     def close(self) -> None:
         self._file.close()
 

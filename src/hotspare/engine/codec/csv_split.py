@@ -91,15 +91,6 @@ def _count_sentences(found: Rows, layout: Layout) -> pa.Array:
     return pc.binary_join_element_wise("the row has ", pa.array(found).cast(pa.string()), what, "")
 
 
-def _bytes_of(array: pa.Array) -> npt.NDArray[np.uint8]:
-    """The bytes of all values, one after another."""
-    _, offsets, data = array.buffers()
-    if data is None or len(array) == 0:
-        return np.empty(0, np.uint8)
-    bounds = np.frombuffer(offsets, np.int32)
-    return np.frombuffer(data, np.uint8)[bounds[array.offset] : bounds[array.offset + len(array)]]
-
-
 def _is_special(lines: _Lines, values: pa.Array, layout: Layout) -> npt.NDArray[np.bool_]:
     """Which lines are not cut together with others: those with a backslash, a byte order mark at the beginning, bytes that are not
     UTF-8, or a quote that neither begins nor ends a field nor is doubled inside of one."""

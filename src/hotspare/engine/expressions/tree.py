@@ -1,6 +1,6 @@
 """What an expression is before and after its types are known. Plain frozen data: it travels to Spark's workers as it is.
 
-Both dialects are read into the untyped tree (`Tree`); `typing.check` turns it into the typed one (`Typed`), in which every
+Both dialects are read into the untyped tree (`Tree`); `checking.Checker` turns it into the typed one (`Typed`), in which every
 argument has exactly the type that its function wants, casts included. A `column` counts from 1 within the expression's text.
 """
 
