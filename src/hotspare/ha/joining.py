@@ -7,7 +7,7 @@ needs to read (SPEC E10, E12, E15, A44, Z1).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hotspare.bus.contract import Bus, Partition, Producer
@@ -53,7 +53,6 @@ class StartPlan:
 
     next_offsets: Mapping[tuple[int, int], int]
     restored_from: str
-    snapshots_unusable: tuple[str, ...]
     on_poison: OnPoison = OnPoison.BAD_EVENT
 
 
@@ -110,14 +109,14 @@ class Joining:
         agree_on_skew(self.ports.coordination, self.group, self.settings.skew_max_ms)
         yield "agree on the origin"
         origin = agree_on_origin(self.ports.bus, self.ports.coordination, self.group, self.topics)
-        core, restored_from, unusable = yield from self._state()
+        core, restored_from = yield from self._state()
         partitions = [(index, partition.number) for index, partition in self.topics.partitions]
         core.set_partitions(partitions, self.settings.skew_max_ms * 1000)
         offsets = {(index, p.number): origin[p.topic, p.number] for index, p in self.topics.partitions}
         offsets.update(core.next_offsets)
         yield "check that the bus holds what is to be read"
         check_positions(self.ports.bus, self.topics, offsets, core.time_us)
-        plan = StartPlan(offsets, restored_from, tuple(unusable), on_poison)
+        plan = StartPlan(offsets, restored_from, on_poison)
         return Joined(core, producer, plan, qualities, store_id, message_bytes_max)
 
     def _outwait_namesake(self) -> Generator[str, None, None]:
@@ -151,21 +150,22 @@ class Joining:
                 sentence = f"{stands}, this engine's project says {output.quality}; `hotspare quality` changes it"
                 self.ports.report(HaEvent(HaEventKind.QUALITY_CHANGED, self.group, self.engine, sentence))
 
-    def _state(self) -> Generator[str, None, tuple[Core, str, list[str]]]:
-        """Returns (core, name of its snapshot, names of those that could not be used)."""
-        unusable: dict[str, str] = {}
+    def _state(self) -> Generator[str, None, tuple[Core, str]]:
+        """Returns (core, name of its snapshot)."""
+        unusable: set[str] = set()
         for _ in range(_LISTINGS_MAX):
             yield "list snapshots"
             for info in self._usable(unusable):
                 yield f"restore {info.name}"
-                core = self._restored(info, unusable)
+                core = self._restored(info)
                 if core is not None:
-                    return core, info.name, list(unusable)
+                    return core, info.name
+                unusable.add(info.name)
             if not unusable:
                 break  # else look again: one that was being replaced may have a newer one now
-        return self.cores.fresh(), "", list(unusable)
+        return self.cores.fresh(), ""
 
-    def _usable(self, unusable: Mapping[str, str]) -> list[SnapshotInfo]:
+    def _usable(self, unusable: Collection[str]) -> list[SnapshotInfo]:
         """Confirmed snapshots, newest first. What this engine left unconfirmed in an earlier life is cleared away."""
         usable = []
         for info in self.ports.store.list(self.group):
@@ -175,12 +175,11 @@ class Joining:
                 self.ports.store.discard(self.group, info.name)
         return usable
 
-    def _restored(self, info: SnapshotInfo, unusable: dict[str, str]) -> Core | None:
+    def _restored(self, info: SnapshotInfo) -> Core | None:
         try:
             stored = self.ports.store.get(self.group, info.name)
             return self.cores.restore(stored.header, stored.pages)
         except (StoreError, SnapshotFormat) as error:
-            unusable[info.name] = error.message
             sentence = f"snapshot {info.name} cannot be used, the next older one is tried: {error.message}"
             self.ports.report(HaEvent(HaEventKind.SNAPSHOT_UNUSABLE, self.group, self.engine, sentence))
             return None
