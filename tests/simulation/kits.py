@@ -61,11 +61,6 @@ class FastKit:
         )
 
 
-def _fast_row(message: Raw) -> tuple[int, ...]:
-    kind, value = (RowKind.TICK, 0) if message.is_tick else (RowKind.EVENT, int(message.value))
-    return (message.topic, message.partition, message.offset, 0, message.time_us, kind, value)
-
-
 def fast_kit() -> FastKit:
     return FastKit(FastCores(), _topics(STREAMS))
 

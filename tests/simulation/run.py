@@ -221,13 +221,6 @@ def _suspend(world: World, process: Process) -> None:
     world.pass_time(world.settings.lease_ms)  # the others are slow, too, and then find its lease over
 
 
-def run_many(first: int, count: int) -> list[Outcome]:
-    """The failures among `count` seeds from `first` on."""
-    with tempfile.TemporaryDirectory() as folder:
-        outcomes = (run_seed(seed, Path(folder)) for seed in range(first, first + count))
-        return [outcome for outcome in outcomes if outcome.failure]
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
