@@ -230,8 +230,9 @@ class Producer(Protocol):
     """Publishes for one engine of a group. Used by one thread at a time."""
 
     def fence(self, epoch: int) -> None:
-        """Compare-and-set: from now on only `epoch` may publish. Fenced if a newer epoch published before; the same epoch may
-        fence again, and does so after UnknownResult. When it returns, no commit of whoever fenced before can take place any more.
+        """Compare-and-set: from now on only `epoch` may publish. Fenced if a newer epoch published before (of one that did so in
+        the last moment, Kafka may tell in `progress` or `publish` only); the same epoch may fence again, and does so after
+        UnknownResult. When it returns, no commit of whoever fenced before can take place any more.
 
         Who fences under an older epoch before a newer one has published may take the right from it (Kafka) or is Fenced (SQLite).
         So an engine asks coordination for the newest epoch between its fence and its first commit."""

@@ -7,7 +7,9 @@ are written in transactions of the group's one transactional id, so their order 
 from __future__ import annotations
 
 import json
+import math
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -79,7 +81,7 @@ class TopicFollower:
             self._restart()
         while self._next_offset < end:
             offset = max(begin, self._next_offset)
-            found = self._reader.read_keyed(self._partition, offset, _READ_MESSAGES, _READ_BYTES, 0)
+            found = self._reader.read_keyed(self._partition, offset, _READ_MESSAGES, _READ_BYTES, 0, (begin, end))
             for key, message in found:
                 self._take(message.offset, key, message.value)
             self._next_offset = found[-1][1].offset + 1 if found else end
@@ -90,14 +92,27 @@ class ProgressReader:
 
     def __init__(self, reader: KafkaReader, group: str) -> None:
         self._record = GroupRecord()
+        self._looked_s = -math.inf
         self._topic = progress_topic(group)
         self._follower = TopicFollower(reader, self._topic, self._take, self._restart)
 
     def read(self) -> GroupRecord:
         """A copy of what is committed by now. TopicMissing, BusUnavailable; BusError where a record is not one of ours."""
         with self._follower.lock:
+            asked_s = time.monotonic()
             self._follower.follow()
-            return GroupRecord(self._record.epoch, limits.frozen_progress(self._record.progress))
+            self._looked_s = asked_s
+            return self._copy()
+
+    def recent(self, age_s_max: float) -> GroupRecord:
+        """As `read`, or what was committed so long ago at most, where that is known."""
+        with self._follower.lock:
+            if time.monotonic() - self._looked_s <= age_s_max:
+                return self._copy()
+        return self.read()
+
+    def _copy(self) -> GroupRecord:
+        return GroupRecord(self._record.epoch, limits.frozen_progress(self._record.progress))
 
     def _restart(self) -> None:
         self._record = GroupRecord()

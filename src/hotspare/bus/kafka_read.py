@@ -40,6 +40,8 @@ class Reading(Enum):
     LOOK = 1
 
 
+Offsets = tuple[int, int]
+"""The oldest offset kept, and the one behind the last that is committed."""
 Keyed = tuple[bytes, Message]
 """A message and its key, which only hotspare's own topics have."""
 
@@ -80,7 +82,7 @@ class KafkaReader:
         self._resting: threading.Thread | None = None
         self._offsets = KafkaOffsets(settings, Isolation.COMMITTED)
 
-    def offsets(self, partition: Partition) -> tuple[int, int]:
+    def offsets(self, partition: Partition) -> Offsets:
         """The oldest offset kept, and the one behind the last that is committed (the last stable offset)."""
         return self._offsets.of(partition)
 
@@ -88,14 +90,16 @@ class KafkaReader:
         """As `Bus.read`, limits checked. PositionLost, TopicMissing, BusUnavailable."""
         return [message for _, message in self.read_keyed(partition, offset, messages_max, bytes_max, wait_ms)]
 
-    def read_keyed(self, partition: Partition, offset: int, messages_max: int, bytes_max: int, wait_ms: int) -> list[Keyed]:
-        """The same with keys."""
+    def read_keyed(
+        self, partition: Partition, offset: int, messages_max: int, bytes_max: int, wait_ms: int, known: Offsets | None = None
+    ) -> list[Keyed]:
+        """The same with keys. `known` is what `offsets` said just now: who has asked need not ask twice."""
         cursor = self._take(partition, offset)
         try:
             if cursor.next_offset != offset or cursor.is_resting:
                 cursor.move(offset)
             if not cursor.ahead and not self._fetch(cursor, 0.0, messages_max):
-                self._wait(cursor, offset, wait_ms, messages_max)
+                self._wait(cursor, offset, wait_ms, messages_max, known)
             given = _given(cursor, messages_max, bytes_max)
             if self._reading is Reading.LOOK:
                 cursor.rest()
@@ -117,9 +121,9 @@ class KafkaReader:
 
     # --- waiting for messages --------------------------------------------------------------------------------------------
 
-    def _wait(self, cursor: Cursor, offset: int, wait_ms: int, messages_max: int) -> None:
+    def _wait(self, cursor: Cursor, offset: int, wait_ms: int, messages_max: int, known: Offsets | None) -> None:
         """Nothing is at hand: find out whether there is anything, and wait for it."""
-        begin, end = self.offsets(cursor.partition)
+        begin, end = known or self.offsets(cursor.partition)
         if offset < begin:
             raise limits.position_lost(cursor.partition, offset, begin)
         now = time.monotonic()

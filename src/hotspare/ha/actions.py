@@ -57,7 +57,7 @@ class EndLockHolder:
 
 @dataclass(frozen=True, slots=True)
 class ReadCommitted:
-    """Read progress after fencing: nothing older can change it any more."""
+    """Read progress after fencing: nothing older can change it any more. Beside it the coordination epoch is asked for."""
 
     reason: Reason = Reason.PROMOTION_ORDER
 
@@ -68,7 +68,7 @@ class ReadCommitted:
 
 @dataclass(frozen=True, slots=True)
 class Recheck:
-    """Read the coordination epoch again, after fencing."""
+    """Take note of the coordination epoch, which was asked for again after fencing."""
 
     reason: Reason = Reason.PROMOTION_ORDER
 

@@ -24,8 +24,9 @@ counts only once per lease (`_waits_for_lease`), or two healthy engines whose co
 each other for ever; its lease is over. Who has come farther goes first for a moment (`_campaign_due_ms`), so that the
 successor has the least to catch up.
 
-A promotion has one order: won, fenced, read, checked. Fencing before reading makes what is read final. Reading the epoch
-again after fencing matters because a bus lets whoever fences last publish: an engine that won, slept, and fenced late
+A promotion has one order: won, fenced, read, checked. Fencing before reading makes what is read final. The epoch is asked
+for again beside that reading, as both need the fence alone, and the answer is waited for behind it. That it is asked after fencing
+matters because a bus lets whoever fences last publish: an engine that won, slept, and fenced late
 would have the right under an epoch that is long past. A promotion renews its lease for as long as it comes on
 (`comes_on`); one that hangs loses it.
 
@@ -294,7 +295,7 @@ def _take_snapshot(view: View) -> Iterator[Duty]:
 
 
 def _promoting(view: View) -> Iterator[Duty]:
-    """Won, fence, read progress, read the epoch again: in this order only. Not before coordination answers, and never faster."""
+    """Won, fence, then read progress and the epoch again: in this order only. Not before coordination answers, and never faster."""
     leader = view.leader
     if leader is None:
         yield Duty(view.coordination_retry_ms, do.ReadLeader(Reason.UNKNOWN_LEADER))

@@ -25,6 +25,7 @@ from hotspare.ha.settings import GroupSettings, GroupTopics
 from hotspare.ha.store_jobs import Candidate as Candidate
 from hotspare.ha.store_jobs import StoreJobs
 from hotspare.ha.transaction import Transaction
+from hotspare.ha.underway import Recheck
 from hotspare.ha.view import CandidateView, Contact, Difference, InboundView, OtherMember, Vacancy, View
 from hotspare.model.quality import QualityKind
 from hotspare.step_size import PART_ROWS_MIN, STEP_ROWS_MAX, STEP_ROWS_MIN, StepSize
@@ -173,6 +174,8 @@ class GroupState:
     """Since when commits of this epoch fail one after the other, each followed by a fence; None after one that took place."""
     transaction: Transaction | None = None
     """The one that is under way; there is never another."""
+    recheck: Recheck | None = None
+    """The newest epoch, asked for after the last fence."""
     budget: CommitBudget = field(init=False)
     message_sizes: MessageSizes = field(init=False)
     oversized: dict[str, Oversized] = field(default_factory=dict)

@@ -24,7 +24,7 @@ from hotspare.errors import (
     UnknownResult,
 )
 from hotspare.ha import actions as do
-from hotspare.ha import committed, inbound_check, lease, pipeline_watch, publishing, qualities, snapshots, trimming
+from hotspare.ha import committed, inbound_check, lease, pipeline_watch, publishing, qualities, recheck, snapshots, trimming
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import LONG_AGO_MS, GroupState, MemberNews, Oversized, committed_sequence, sent_sequence
 from hotspare.ha.member_record import gave_word, member_of, name_taken, namesake, news_of, rank_of, started_later, unlike
@@ -174,6 +174,7 @@ def _note_unlocked(state: GroupState) -> None:
 
 def _read_committed(_: do.ReadCommitted, state: GroupState, ports: Ports) -> None:
     assert state.producer is not None
+    recheck.begin(state, ports)
     try:
         with ports.unlocked():
             progress = dict(state.producer.progress())
@@ -195,9 +196,7 @@ def _read_committed(_: do.ReadCommitted, state: GroupState, ports: Ports) -> Non
 
 
 def _recheck(_: do.Recheck, state: GroupState, ports: Ports) -> None:
-    with ports.unlocked():
-        leader = ports.coordination.leader(state.group)
-    _note_leader(state, ports, leader)
+    _note_leader(state, ports, recheck.answered(state, ports))
     _come_on(state, ports, Step.CHECKED)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
+
+from hotspare.coordination.contract import Leader
 
 
 class Underway(Protocol):
@@ -28,6 +31,14 @@ class Ended:
     def wait(self) -> None:
         if self._error is not None:
             raise self._error
+
+
+@dataclass(frozen=True, slots=True)
+class Recheck:
+    """The newest epoch was asked for after the last fence; when `call` has ended well, `answers` holds it."""
+
+    call: Underway
+    answers: Sequence[Leader]
 
 
 def at_once(call: Callable[[], None]) -> Underway:

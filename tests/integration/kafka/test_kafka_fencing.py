@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from hotspare.bus import kafka_producer
 from hotspare.bus.contract import SOURCE_HEADER, Commit, HeaderGuard, Outgoing, Partition
 from hotspare.bus.kafka import KafkaBus, open_kafka_bus
 from hotspare.bus.kafka_producer import KafkaProducer
@@ -109,6 +110,24 @@ def test_an_old_epoch_that_takes_the_right_at_the_broker_gives_it_back(
     assert dict(newest.progress()) == {"s": progress(1, 6)}
     newest.publish(6, commit("b", 2, 6))
     wait_until(lambda: values(bus, OUT.topic) == ["a", "b"], "the commits can be read", 30)
+
+
+def test_a_spare_that_reads_along_fences_without_looking_first_and_looks_behind_it(
+    door: Callable[[], KafkaBus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it read before 6 published is recent. The fence trusts that; what is read behind the fence tells of 6."""
+    monkeypatch.setattr(kafka_producer, "_RECENT_S", 600.0)
+    spare, bus = door(), door()
+    newest, sleeper = bus.producer("g", [OUT.topic]), spare.producer("g", [OUT.topic])
+    spare.progress("g")
+    newest.fence(6)
+    newest.publish(6, commit("a", 1, 6))
+    wait_until(lambda: "s" in bus.progress("g"), "the commit can be read", 30)
+    sleeper.fence(5)
+    with pytest.raises(Fenced, match="may publish only with epoch 6"):
+        sleeper.progress()
+    with pytest.raises(Fenced, match="may publish only with epoch 6"):
+        sleeper.fence(5)
 
 
 def test_an_old_epoch_may_take_the_right_before_a_newer_one_has_published(door: Callable[[], KafkaBus]) -> None:

@@ -159,6 +159,7 @@ def test_slow_rows_that_a_tick_causes_cost_no_change_of_role(kit: Kit, tmp_path:
     script.start("e0", "e1")
     script.until_active("e0")
     script.until(lambda: script.role("e1") is Role.STANDBY)
+    script.process("e1").idles = 1.0  # what a spare computes would take the world's time, and so the active's lease
     script.world.publish(0, ROWS)
     script.until(lambda: script.process("e0").engine.status().streams["q/recent"].committed >= 2 * ROWS, clock_ms=20)
     assert [script.process(name).engine.status().epoch for name in ("e0", "e1")] == [1, 0]
