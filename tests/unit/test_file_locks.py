@@ -2,49 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hotspare.file_locks import end_if_stopped, lock_holder
 from hotspare.processes import is_process_gone, is_process_stopped, process_command, process_start
+from tests.unit.lock_children import FLOCK, locking, stop
 
 pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="this system does not tell who holds a lock")
 
-FLOCK = "import fcntl; fcntl.flock(file, fcntl.LOCK_EX)"
 _BYTE_120 = "import fcntl; fcntl.lockf(file, fcntl.LOCK_EX, 1, 120)"
 _SHARED = "import fcntl; fcntl.lockf(file, fcntl.LOCK_SH, 1, 120)"
-_CHILD = """
-import sys
-file = open(sys.argv[1], "r+b")
-{0}
-print("locked", flush=True)
-sys.stdin.readline()
-"""
-
-
-@contextlib.contextmanager
-def locking(path: Path, lock: str) -> Iterator[subprocess.Popen[str]]:
-    path.touch()
-    command = [sys.executable, "-c", _CHILD.format(lock), str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "locked\n"
-        try:
-            yield child
-        finally:
-            child.kill()
-
-
-def stop(child: subprocess.Popen[str]) -> None:
-    child.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, child.pid, os.WSTOPPED)
 
 
 @pytest.mark.parametrize(("lock", "byte"), [(FLOCK, None), (FLOCK, 120), (_BYTE_120, None), (_BYTE_120, 120)])

@@ -25,7 +25,7 @@ from hotspare.engine.codec import arrow_block
 from hotspare.errors import FileInUse, UsageError
 from hotspare.testing.cluster import wait_until
 from tests.unit.adapters.outputs import I, N, block
-from tests.unit.test_file_locks import FLOCK, locking, stop
+from tests.unit.lock_children import FLOCK, locking, stop
 
 TOPIC = "p.project.cq.window.O"
 TIMEOUT_S = 30.0

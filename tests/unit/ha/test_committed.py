@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -49,7 +48,6 @@ class Spare:
         nothing: object = None
         self.ports = Ports(
             bus=nothing,  # type: ignore[arg-type]
-            meanwhile=lambda *_: nullcontext(),
             coordination=nothing,  # type: ignore[arg-type]
             store=nothing,  # type: ignore[arg-type]
             peers=_Peers(),  # type: ignore[arg-type]

@@ -18,8 +18,7 @@ from hotspare.coordination.contract import Leader, Member
 from hotspare.coordination.open import open_coordination
 from hotspare.engine.codec import arrow_block
 from hotspare.errors import ClusterError, StateError, UsageError
-from hotspare.ha import qualities
-from hotspare.ha.decide import STORE_STUCK_MAX
+from hotspare.ha import decide, qualities
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.ports import Ports
@@ -407,11 +406,11 @@ def test_a_store_that_hangs_costs_two_threads_and_nothing_else(tmp_path: Path) -
     host.engine._ports = replace(ports, store=hung, background=background.run)  # type: ignore[arg-type]
     try:
         host.start()
-        wait_until(lambda: hung.asked == STORE_STUCK_MAX, "two writes hang", WAIT_S)
-        wait_until(lambda: len(stuck(host)) == STORE_STUCK_MAX, "both are given up", WAIT_S)
+        wait_until(lambda: hung.asked == decide.STORE_STUCK_MAX, "two writes hang", WAIT_S)
+        wait_until(lambda: len(stuck(host)) == decide.STORE_STUCK_MAX, "both are given up", WAIT_S)
         publish(host, *range(20))
         wait_until(lambda: published(host) == list(range(1, 21)), "20 outputs", WAIT_S)
-        assert (host.engine.role, host.engine.status().epoch, hung.asked) == (Role.ACTIVE, 1, STORE_STUCK_MAX)
+        assert (host.engine.role, host.engine.status().epoch, hung.asked) == (Role.ACTIVE, 1, decide.STORE_STUCK_MAX)
         hung.go_on.set()
         wait_until(lambda: not stuck(host) and host.engine.status().snapshots_confirmed > 0, "snapshots again", WAIT_S)
     finally:

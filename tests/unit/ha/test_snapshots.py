@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from hotspare.bus import naming
 from hotspare.bus.memory import MemoryBus
-from hotspare.bus.naming import snapshot_readers
 from hotspare.coordination.contract import Member
 from hotspare.engine.codec import arrow_block
 from hotspare.errors import StoreError
@@ -117,7 +117,7 @@ def test_a_confirmation_is_made_in_the_background_and_told() -> None:
     rig.work()
     rig.work()
     assert rig.confirmed() == [name]
-    assert set(rig.ports.bus.readers()) == set(snapshot_readers("g")), "the bus keeps what it needs"
+    assert set(rig.ports.bus.readers()) == set(naming.snapshot_readers("g")), "the bus keeps what it needs"
     assert older not in [info.name for info in rig.store.list("g")], "an older candidate is of no use"
     assert rig.told(HaEventKind.SNAPSHOT_CONFIRMED) == [f"snapshot {name} may be restored"]
     assert (rig.state.newest_snapshot.engine, rig.state.confirmed_order) == ("e", rig.state.order)

@@ -7,7 +7,9 @@ import json
 
 import pyarrow as pa
 
+from hotspare.engine.batch import BAD_STREAM
 from hotspare.engine.head import Head
+from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
 from hotspare.host.process import PipelineFactory
 from hotspare.model.load import load_text
@@ -36,3 +38,28 @@ def test_each_event_of_a_traced_window_is_a_line_also_after_a_restore(lines: io.
     found = [json.loads(line) for line in lines.getvalue().splitlines()]
     assert {(line["event"], line["engine"], line["window"]) for line in found} == {("trace", "e1", "q/s")}
     assert [line["row"] for line in found] == ["I,N,1,a", "UB,N,1,b", "D,N,1,a"]
+
+
+REFUSING = """
+project: p
+queries:
+  q:
+    windows:
+      s: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,x:int64"}
+      c: {type: compute, index: empty, schema: "id*:int64,y:int64", outputs: {y: 100 div x}}
+      k: {type: copy, publish: true}
+    edges: [s -> c, c -> k]
+"""
+
+
+def test_an_engine_that_traces_tells_bad_events_as_the_others_of_its_group_do() -> None:
+    """The project is the same one, so the digests have to be: a traced window runs in the core, others may run in the head."""
+    plain, traced = (
+        compile_plan(load_text(t).resolved) for t in (REFUSING, REFUSING.replace("    windows", "    trace: [c]\n    windows"))
+    )
+    assert plain.project_hash == traced.project_hash
+    bad = []
+    for plan in (plain, traced):
+        decoded = Head.of(plan).decode(pa.concat_batches(raw_batches(Case(plan, (Message(1, "s", "I,N,1,0"),), ()))))
+        bad.append(Pipeline.fresh(plan).feed(decoded)[BAD_STREAM].to_pylist())
+    assert bad[0] == bad[1]
