@@ -5,6 +5,8 @@ Outputs are published so, exactly; input may come so too, with columns opcode an
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +14,7 @@ import pyarrow.compute as pc
 from hotspare.engine.bad_reasons import RowReason
 from hotspare.engine.batch import arrow_fields
 from hotspare.engine.chunk import Bools, Int64s
+from hotspare.engine.codec.arrow_packed import is_packed, text_bytes
 from hotspare.engine.codec.csv_decode import DecodedRows
 from hotspare.engine.elementwise import Rows
 from hotspare.engine.refusals import NO_BAD_ROWS, BadRows
@@ -20,7 +23,9 @@ from hotspare.model.events import Flag, Opcode
 from hotspare.model.types import Schema
 
 BLOCK_ROWS_MAX = 10_000_000
-"""Limit on the rows of one block that is read."""
+"""Limit on the rows of one block that is read; nor has one more rows than bytes."""
+TEXT_BYTES_MAX = 64 * 1024 * 1024
+"""Limit on the texts of a block that its rows share, each written out: as much as the largest message."""
 _OPCODE_NAMES = ("opcode", "hs:opcode")
 _FLAGS_NAMES = ("flags", "hs:flags")
 
@@ -36,18 +41,21 @@ def encode(rows: pa.RecordBatch) -> bytes:
 def decode(value: bytes) -> pa.RecordBatch:
     """What `encode` wrote; BusError where the value is anything else, however damaged."""
     try:
+        if is_packed(value):
+            raise BusError("the buffers of a block are packed", hint="write Arrow blocks without compression")
         with pa.ipc.open_stream(value) as reader:
             batches, _ = list(reader), reader.schema.names  # names that are no UTF-8 show here
             rows = sum(batch.num_rows for batch in batches)
-            if rows > BLOCK_ROWS_MAX:
-                raise BusError(f"a block has {rows} rows, {BLOCK_ROWS_MAX} are allowed")
+            rows_max = min(BLOCK_ROWS_MAX, len(value))
+            if rows > rows_max:
+                raise BusError(f"a block has {rows} rows, {rows_max} are allowed")
             for batch in batches:
                 batch.validate(full=True)
             if len(batches) == 1:
                 return batches[0]
             arrays = [c.combine_chunks() for c in pa.Table.from_batches(batches, reader.schema).columns]
             return pa.RecordBatch.from_arrays(arrays, schema=reader.schema)
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+    except (pa.ArrowException, OSError, ValueError, KeyError, struct.error) as error:
         first_line = str(error).partition("\n")[0]
         raise BusError(
             "a message is no Arrow block", detail=first_line, hint="the topic may hold messages of another format"
@@ -58,12 +66,12 @@ def decode_events(value: bytes, message: int, schema: Schema) -> tuple[DecodedRo
     """Events of a block of input. Rows with another opcode or flag are bad; a block that does not fit the schema is one bad row."""
     try:
         batch = decode(value)
-        columns = [_column(batch, field) for field in arrow_fields(schema)]
+        columns = _columns(batch, arrow_fields(schema))
         opcode = _numbers(batch, _OPCODE_NAMES, Opcode.INSERT)
         flags = _numbers(batch, _FLAGS_NAMES, Flag.NORMAL)
     except BusError as error:
-        text = value[:200].hex()
-        return None, BadRows.of([(message, 0, RowReason.FORMAT, error.message, text)])
+        text, sentence = value[:200].hex(), f"{error.message}: {error.detail}" if error.detail else error.message
+        return None, BadRows.of([(message, 0, RowReason.FORMAT, sentence[:500], text)])
     known, flagged = np.isin(opcode, list(Opcode)), (flags > 0) & (flags <= sum(Flag))
     kept = np.flatnonzero(known & flagged)
     arrays = [column.take(pa.array(kept)) for column in columns] if len(kept) < len(opcode) else columns
@@ -95,13 +103,21 @@ def _named(batch: pa.RecordBatch, name: str) -> pa.Array | None:
     return batch.column(places[0]) if places else None
 
 
-def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
-    column = _named(batch, field.name)
-    if column is None:
-        raise BusError(f"a block lacks the column {field.name}")
+def _columns(batch: pa.RecordBatch, fields: list[pa.Field]) -> list[pa.Array]:
+    columns = [_named(batch, field.name) for field in fields]
+    for field, column in zip(fields, columns, strict=True):
+        if column is None:
+            raise BusError(f"a block lacks the column {field.name}")
+    size = sum(map(text_bytes, columns))
+    if size > TEXT_BYTES_MAX:
+        raise BusError(f"the texts of a block have {size} bytes written out, {TEXT_BYTES_MAX} are allowed")
+    return [_cast(column, field) for field, column in zip(fields, columns, strict=True)]
+
+
+def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     try:
         return column.cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError):
         raise BusError(f"column {field.name} of a block is {column.type}, {field.type} is expected") from None
 
 

@@ -94,7 +94,8 @@ def decode_events(value: bytes, message: int, schema: Schema) -> tuple[DecodedRo
             for column, taken in zip(columns, values, strict=True):
                 column.append(taken)
     except Exception as error:  # a reader of damaged files may raise anything
-        sentence = f"the message is no Avro file of flat records, seen at row {index + 1}: {error}"[:500].partition("\n")[0]
+        what = str(error) or "it is cut short"
+        sentence = f"the message is no Avro file of flat records, seen at row {index + 1}: {what}"[:500].partition("\n")[0]
         return None, BadRows.of([(message, 0, RowReason.FORMAT, sentence, value[:200].hex())])
     if not kept:
         return None, BadRows.of(bad)
@@ -117,23 +118,26 @@ def _records(value: bytes) -> Iterator[dict[str, Any]]:
 
     if not value.startswith(MAGIC):
         raise ValueError("it does not begin as a container file")
-    reader = fastavro.reader(io.BytesIO(value))
-    if reader.codec not in _CODECS:
-        raise ValueError(f"its blocks are packed by {reader.codec}")
-    _check_flat(reader.writer_schema)
-    for number, record in enumerate(reader):
-        if number > len(value):
-            raise ValueError("it has more records than bytes")
-        if not isinstance(record, dict):
-            raise TypeError("it holds no records")
-        yield record
+    blocks = fastavro.block_reader(io.BytesIO(value))
+    if blocks.codec not in _CODECS:
+        raise ValueError(f"its blocks are packed by {blocks.codec}")
+    _check_flat(blocks.writer_schema)
+    for block in blocks:
+        if not 0 <= block.num_records <= block.size:
+            raise ValueError(f"a block of {block.size} bytes says that it has {block.num_records} records")
+        for record in block:
+            if not isinstance(record, dict):
+                raise TypeError("it holds no records")
+            yield record
 
 
 def _check_flat(schema: Any) -> None:
-    """Only records of single values: what is nested could be of any size, whatever the size of the message."""
+    """Only records of single values of a byte or more: others could be of any size, whatever the size of the message."""
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise ValueError("it holds no records")
     for field in schema["fields"]:
+        if field["type"] == "null" or (isinstance(field["type"], dict) and field["type"].get("size") == 0):
+            raise ValueError(f"field {str(field['name'])[:80]} takes no bytes")
         for type_ in field["type"] if isinstance(field["type"], list) else [field["type"]]:
             name = type_.get("type") if isinstance(type_, dict) else type_
             if name not in _FLAT and name not in _FLAT_COMPLEX:

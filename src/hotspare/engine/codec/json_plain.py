@@ -26,7 +26,8 @@ from hotspare.model.types import FieldType, Schema
 EVENT_MEMBER = "event"
 DEPTH_MAX = 100
 """Limit on objects and arrays inside each other, where a message has to be read plainly."""
-_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
+_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[][{}]', re.DOTALL)
+"""A text or a bracket. A text that nobody closes goes on to the end: each letter is looked at once, whatever the message holds."""
 _BLANK = " \t\r\n"
 _GAP = re.compile(r"[ \t\r\n]*")
 _TEXT_TYPES = (FieldType.STRING, FieldType.BLOB)

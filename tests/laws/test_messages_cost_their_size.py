@@ -1,0 +1,132 @@
+"""What a message costs follows from its size: a small one that stands for much is one bad row, with the reason.
+
+Messages that took hours or any amount of memory are read at lengths at which that shows as a test that does not end.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotspare.engine.batch import MessageFormat
+from hotspare.engine.codec import arrow_block
+from hotspare.engine.codec.avro_block import decode_events as avro_events
+from hotspare.engine.head import Head
+from hotspare.model.resolve import resolve
+from tests.unit.head.messages import TRADES, Message, project, raw
+
+HEAD = Head.build(resolve(project()))
+TEXT = 1 << 20
+
+
+def told(value: bytes, number: MessageFormat) -> tuple[int, list[tuple[str, str]]]:
+    """How many rows a message becomes, and reason and sentence of the bad ones."""
+    rows = HEAD.decode(raw([Message(1, value, number)]))
+    bad = [(row["reason"], row["message"]) for row in rows.column("bad").to_pylist() if row is not None]
+    return rows.num_rows, bad
+
+
+def block(rows: int, codec: str | None = None, **columns: pa.Array) -> bytes:
+    plain = {"id": pa.array(range(rows), pa.int64()), "price": pa.nulls(rows), "name": pa.array(["a"] * rows)}
+    batch = pa.RecordBatch.from_pydict(plain | columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def shared(rows: int, text: str) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int8()), pa.array([text]))
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+def test_a_packed_block_is_refused_before_it_is_unpacked(codec: str) -> None:
+    count, bad = told(block(10, codec, name=pa.array(["a" * TEXT] * 10)), MessageFormat.ARROW)
+    assert (count, bad) == (1, [("format", "window cq/trades: the buffers of a block are packed")])
+
+
+def test_texts_that_rows_share_are_summed_up_before_they_are_written_out() -> None:
+    count, bad = told(block(65, name=shared(65, "a" * TEXT)), MessageFormat.ARROW)
+    assert count == 1
+    assert [(reason, "written out" in sentence) for reason, sentence in bad] == [("format", True)]
+
+
+def test_views_of_one_text_count_as_often_as_they_are_seen() -> None:
+    view = (TEXT).to_bytes(4, "little") + b"aaaa" + bytes(8)
+    for rows in (65, 3):
+        buffers = [None, pa.py_buffer(view * rows), pa.py_buffer(b"a" * TEXT)]
+        name = pa.Array.from_buffers(pa.string_view(), rows, buffers)
+        count, bad = told(block(rows, name=name), MessageFormat.ARROW)
+        assert (count, len(bad)) == ((3, 0) if rows == 3 else (1, 1))
+
+
+def test_a_block_has_no_more_rows_than_bytes() -> None:
+    count, bad = told(block(100_000, id=pa.nulls(100_000), name=pa.nulls(100_000)), MessageFormat.ARROW)
+    assert count == 1
+    assert "100000 rows" in bad[0][1]
+
+
+@given(st.lists(st.sampled_from(["a", "", "ü", None]), min_size=1, max_size=9), st.integers(0, 3))
+def test_small_dictionaries_mean_what_plain_texts_do(texts: list[str | None], begin: int) -> None:
+    plain, coded = pa.array(texts, pa.string()), pa.array(texts, pa.string()).dictionary_encode()
+    begin = min(begin, len(texts) - 1)
+    count = len(texts) - begin
+    found = [
+        arrow_block.decode_events(block(count, name=name.slice(begin)), 0, TRADES)[0]
+        for name in (plain, coded, plain.cast(pa.string_view()))
+    ]
+    assert [rows and rows.columns[2].to_pylist() for rows in found] == [texts[begin:]] * 3
+
+
+def avro(fields: list[dict[str, Any]], count: int, body: bytes) -> bytes:
+    """A container file whose one block says that it has `count` records."""
+    out = io.BytesIO()
+    fastavro.writer(out, fastavro.parse_schema({"type": "record", "name": "r", "fields": fields}), [])
+    return out.getvalue() + _number(count) + _number(len(body)) + body + out.getvalue()[-16:]
+
+
+def _number(value: int) -> bytes:
+    folded, out = (value << 1) ^ (value >> 63), b""
+    while folded & ~0x7F:
+        out += bytes([folded & 0x7F | 0x80])
+        folded >>= 7
+    return out + bytes([folded])
+
+
+@pytest.mark.parametrize("count", [-5, 1 << 40])
+def test_a_block_of_avro_that_lies_about_its_records_is_bad(count: int) -> None:
+    rows, bad = avro_events(avro([{"name": "id", "type": "long"}], count, b"\x02" * 30), 0, TRADES)
+    assert rows is None
+    assert bad.reason.to_pylist() == ["format"]
+    assert f"{count} records" in bad.sentence[0].as_py()
+
+
+@pytest.mark.parametrize("type_", ["null", {"type": "fixed", "name": "f", "size": 0}])
+def test_fields_that_take_no_bytes_are_refused(type_: Any) -> None:
+    fields = [{"name": f"x{i}", "type": type_ if not i else "int" if i == 1 else "null"} for i in range(3)]
+    rows, bad = avro_events(avro(fields, 4, b"\x02" * 4), 0, TRADES)
+    assert rows is None
+    assert "takes no bytes" in bad.sentence[0].as_py()
+
+
+JSON = {
+    "escaped quotes that nobody closes": b"{" * 101 + b'"' + b'\\"' * 200_000,
+    "a long text behind many brackets": b'{"id":1,"x":[' + b"[]," * 100 + b'[]],"name":"' + b"a" * TEXT + b'"}\n7',
+    "deep arrays": b'{"id":1,"x":' + b"[" * TEXT + b"}",
+    "deep objects": b'{"x":' * 100_000,
+    "a number of many digits": b'{"id":1' + b"0" * TEXT + b"}",
+}
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_json_is_read_in_one_pass(name: str) -> None:
+    count, bad = told(JSON[name], MessageFormat.JSON)
+    assert bad
+    assert count == len(bad) + (name == "a long text behind many brackets")
+    assert {reason for reason, _ in bad} <= {"format", "field-type"}
