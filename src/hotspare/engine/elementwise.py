@@ -25,6 +25,22 @@ def true_rows(mask: pa.Array) -> Rows:
     return rows
 
 
+def chosen(array: pa.Array, rows: Rows) -> pa.Array:
+    """The values of `rows`, rising; without a copy where they follow each other."""
+    if not len(rows):
+        return array.slice(0, 0)
+    begin, end = int(rows[0]), int(rows[-1]) + 1
+    return array.slice(begin, end - begin) if end - begin == len(rows) else array.take(pa.array(rows))
+
+
+def either(count: int, *parts: Rows) -> Rows:
+    """Of `count` rows those that are in any part, rising."""
+    mask = np.zeros(count, np.bool_)
+    for rows in parts:
+        mask[rows] = True
+    return np.flatnonzero(mask)
+
+
 def with_nulls(array: pa.Array, rows: Rows) -> pa.Array:
     """`array` with null at `rows`."""
     if len(rows) == 0:

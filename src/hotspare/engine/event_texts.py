@@ -24,11 +24,13 @@ def _shown(column: pa.Array, type_: FieldType) -> pa.Array:
     if type_ in (FieldType.DATE, FieldType.STAMP):
         return column.cast(pa.int64()).cast(pa.string())
     if type_ is FieldType.STRING:
-        return pc.utf8_slice_codeunits(column, 0, BAD_TEXT_LENGTH_MAX)
+        return clipped(column)
     if type_ is FieldType.BLOB:
         values = pc.binary_slice(column, 0, BAD_TEXT_LENGTH_MAX).to_pylist()
         return pa.array([None if value is None else value.hex() for value in values], pa.string())
     text = column.cast(pa.string())
     if type_ is FieldType.DOUBLE:
-        return pc.if_else(pc.match_substring_regex(text, "^-?[0-9]+$"), pc.binary_join_element_wise(text, ".0", ""), text)
+        whole = pc.equal(pc.floor(column), column).fill_null(False)  # noqa: FBT003
+        if whole.true_count:
+            return pc.if_else(pc.match_substring_regex(text, "^-?[0-9]+$"), pc.binary_join_element_wise(text, ".0", ""), text)
     return text

@@ -135,8 +135,7 @@ class Head:
     def _assembled(self, raw: pa.RecordBatch, pieces: list[_Piece]) -> pa.RecordBatch:
         message = np.concatenate([np.empty(0, np.int64), *(p.message for p in pieces)])
         index = np.concatenate([np.empty(0, np.int32), *(p.index for p in pieces)])
-        is_in_order = len(pieces) < 2 and all(piece.kind is not RowKind.BAD for piece in pieces)
-        order = None if is_in_order else np.lexsort((index, message))
+        order = None if _is_in_order(message, index) else np.lexsort((index, message))
         if order is not None:
             message, index = message[order], index[order]
         where = None if _is_all(message, raw.num_rows) else pa.array(message)
@@ -153,6 +152,10 @@ class Head:
 
 
 _POSITION = [name for name, _ in HEAD_COLUMNS if name not in ("index", "kind", "opcode", "flags")]
+
+
+def _is_in_order(message: Rows, index: npt.NDArray[np.int32]) -> bool:
+    return bool((np.diff(message << 32 | index) >= 0).all())
 
 
 def _is_all(message: Rows, count: int) -> bool:

@@ -124,9 +124,11 @@ class BadRows:
 
     def refused_by(self, window: str, is_alone: Bools) -> BadRows:
         """With the place before each sentence. `is_alone`: of rows that are the only one of their message no number is told."""
-        rows = pc.binary_join_element_wise(", row ", pa.array(self.index).cast(pa.string()), "")
-        place = pc.if_else(pa.array(is_alone), "", rows)
-        sentence = pc.binary_join_element_wise(f"window {window}", place, ": ", self.sentence, "")
+        place = pa.scalar(f"window {window}: ")
+        if not is_alone.all():
+            rows = pc.binary_join_element_wise(f"window {window}, row ", pa.array(self.index).cast(pa.string()), ": ", "")
+            place = pc.if_else(pa.array(is_alone), place, rows) if is_alone.any() else rows
+        sentence = pc.binary_join_element_wise(place, self.sentence, "")
         return replace(self, sentence=sentence, window=window)
 
     @property
@@ -139,7 +141,7 @@ class BadRows:
 NO_BAD_ROWS = BadRows(_NO_ROWS, _NO_ROWS, _NO_TEXTS, _NO_TEXTS, _NO_TEXTS)
 
 
-def clipped(texts: pa.Array) -> pa.Array:
-    """Strings of at most BAD_TEXT_LENGTH_MAX characters: the beginnings of longer ones."""
+def clipped(texts: pa.Array, length_max: int = BAD_TEXT_LENGTH_MAX) -> pa.Array:
+    """Strings of at most so many characters: the beginnings of longer ones."""
     longest = pc.max(pc.binary_length(texts)).as_py() or 0
-    return texts if longest <= BAD_TEXT_LENGTH_MAX else pc.utf8_slice_codeunits(texts, 0, BAD_TEXT_LENGTH_MAX)
+    return texts if longest <= length_max else pc.utf8_slice_codeunits(texts, 0, length_max)

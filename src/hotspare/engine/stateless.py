@@ -22,7 +22,7 @@ from hotspare.engine.bad_reasons import BadReason
 from hotspare.engine.changelog import Changelog
 from hotspare.engine.chunk import Bools, UInt8s
 from hotspare.engine.codec.csv_decode import DecodedRows
-from hotspare.engine.elementwise import true_rows
+from hotspare.engine.elementwise import chosen, true_rows
 from hotspare.engine.event_texts import event_texts
 from hotspare.engine.expressions.checking import COUNTER_FIELD
 from hotspare.engine.expressions.compiled import EVENT_FIELDS, FLAGS_FIELD, OPCODE_FIELD, CompiledExpression
@@ -214,8 +214,8 @@ class HeadWindow:
         return columns | event_columns(names, self.given, rows.opcode, rows.flags)
 
     def _bad_rows(self, rows: DecodedRows, refused: Refusals) -> BadRows:
-        places, at = pa.array(refused.rows), refused.rows
-        texts = event_texts(self.given, rows.opcode[at], [column.take(places) for column in rows.columns])
+        at = refused.rows
+        texts = event_texts(self.given, rows.opcode[at], [chosen(column, at) for column in rows.columns])
         return BadRows(rows.message[at], rows.index[at].astype(np.int64), refused.reason, refused.message, texts, self.window)
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from hotspare.engine.batch import BAD_STREAM, TRACE_PREFIX, RowKind
 from hotspare.engine.chunk import EXTRA_ROWS_MAX, Chunk, Int64s, Timeline, UInt8s
-from hotspare.engine.elementwise import comes_of_rows
+from hotspare.engine.elementwise import chosen, comes_of_rows
 from hotspare.engine.kernels.outputs import Positions, due_heartbeats, first_disorder
 from hotspare.engine.lanes import to_lanes
 from hotspare.engine.outputs import bad_in_pieces, in_pieces, number_and_write, number_and_write_bad
@@ -219,7 +219,7 @@ def _bad_rows(batch: pa.RecordBatch, door: Door) -> BadEvents:
     rank = np.flatnonzero(door.kind == RowKind.BAD)
     if len(rank) == 0:
         return NO_BAD_EVENTS
-    return BadEvents(rank, tuple(batch.column("bad").take(pa.array(rank)).flatten()))
+    return BadEvents(rank, tuple(chosen(batch.column("bad"), rank).flatten()))
 
 
 def _write(

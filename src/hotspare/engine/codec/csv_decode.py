@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from hotspare.engine.bad_reasons import RowReason
 from hotspare.engine.codec.csv_split import Layout, TextRows, split
 from hotspare.engine.codec.values import DateFormat, parse
-from hotspare.engine.elementwise import Rows, true_rows
+from hotspare.engine.elementwise import Rows, chosen, true_rows
 from hotspare.engine.refusals import NO_BAD_ROWS, BadRows, clipped
 from hotspare.errors import UsageError
 from hotspare.model.events import FLAG_LETTER, OPCODE_LETTER, Flag, Opcode
@@ -186,29 +186,31 @@ class WrongTexts:
         self.refused[fresh] = True
         self._rows.append(fresh)
         self._reasons.append(pa.repeat(str(reason), len(fresh)))
-        self._sentences.append(pc.binary_join_element_wise(_shown(column.take(pa.array(fresh))), what, ""))
+        self._sentences.append(_told_of(chosen(column, fresh), what))
 
     def bad_rows(self, rows: DecodedRows, at: Rows, texts: pa.Array) -> BadRows:
         """Those of `rows` that stand `at` places that are refused; `texts` are they as they came."""
-        every = np.concatenate([_NO_ROWS, *self._rows])
-        order = np.argsort(every, kind="stable")
-        order = pa.array(order[np.searchsorted(every[order], at)])
-        reason, sentence = (pa.concat_arrays([_NO_TEXTS, *told]).take(order) for told in (self._reasons, self._sentences))
+        reason, sentence = (pa.concat_arrays([_NO_TEXTS, *told]) for told in (self._reasons, self._sentences))
+        if len(self._rows) > 1 or len(at) < len(reason):
+            every = np.concatenate([_NO_ROWS, *self._rows])
+            order = np.argsort(every, kind="stable")
+            order = pa.array(order[np.searchsorted(every[order], at)])
+            reason, sentence = reason.take(order), sentence.take(order)
         return BadRows(rows.message[at], rows.index[at].astype(np.int64), reason, sentence, clipped(texts))
 
 
 _PRINTED_AS_IT_IS = r"^[ -&(-\[\]-~]*$"
 
 
-def _shown(texts: pa.Array) -> pa.Array:
-    """Texts in quotes, their beginnings where they are long, with escapes as Python has them; null as "nothing"."""
-    texts = pc.utf8_slice_codeunits(texts, 0, SHOWN_LENGTH_MAX)
-    shown = pc.binary_join_element_wise("'", texts, "'", "")
+def _told_of(texts: pa.Array, what: str) -> pa.Array:
+    """`what` behind texts in quotes, their beginnings where they are long, with escapes as Python has them; null as "nothing"."""
+    texts = clipped(texts, SHOWN_LENGTH_MAX)
+    told = pc.binary_join_element_wise("'", texts, f"'{what}", "")
     others = pc.invert(pc.match_substring_regex(texts, _PRINTED_AS_IT_IS)).fill_null(False)  # noqa: FBT003
     if others.true_count:
-        escaped = pa.array([repr(text) for text in texts.filter(others).to_pylist()], pa.string())
-        shown = pc.replace_with_mask(shown, others, escaped)
-    return shown.fill_null("nothing")
+        escaped = pa.array([repr(text) + what for text in texts.filter(others).to_pylist()], pa.string())
+        told = pc.replace_with_mask(told, others, escaped)
+    return told.fill_null(f"nothing{what}")
 
 
 def kept_rows(rows: DecodedRows, mask: npt.NDArray[np.bool_]) -> DecodedRows:
@@ -233,6 +235,6 @@ def parsed(text: pa.Array, type_: FieldType, dates: DateFormat | None = None) ->
     """As `parse`, but a field of nothing but blanks is null."""
     values, wrong = parse(text, type_, dates)
     if len(wrong):
-        blank = pc.equal(pc.utf8_trim_whitespace(text.take(pa.array(wrong))), "").to_numpy(zero_copy_only=False)
+        blank = pc.equal(pc.utf8_trim_whitespace(chosen(text, wrong)), "").to_numpy(zero_copy_only=False)
         wrong = wrong[~blank]
     return values, wrong

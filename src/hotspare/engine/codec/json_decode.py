@@ -25,7 +25,7 @@ from hotspare.engine.batch import ARROW_TYPE
 from hotspare.engine.codec.csv_decode import DecodedRows, WrongTexts, kept_rows
 from hotspare.engine.codec.csv_split import is_utf8, joined, numbered, strings_of
 from hotspare.engine.codec.json_plain import EVENT_MEMBER, decode_plainly, meta_names, text_members
-from hotspare.engine.elementwise import Rows, true_rows
+from hotspare.engine.elementwise import Rows, chosen, either, true_rows
 from hotspare.engine.refusals import NO_BAD_ROWS, BadRows
 from hotspare.model.types import FieldType, Schema
 
@@ -97,29 +97,23 @@ def _halving(values: pa.Array, messages: Rows, schema: Schema, read: _Reader) ->
     refusals = 0
     waiting = [messages[at : at + _CALL_MESSAGES_MAX] for at in range(0, len(messages), _CALL_MESSAGES_MAX)]
     while waiting:
-        chosen = waiting.pop()
+        mine = waiting.pop()
         try:
-            found.append(read(_chosen(values, chosen), chosen, schema))
+            found.append(read(chosen(values, mine), mine, schema))
         except _Refused as error:
             refusals += 1
-            if len(chosen) == 1 or refusals > _REFUSALS_MAX:
-                refused.append(chosen)
+            if len(mine) == 1 or refusals > _REFUSALS_MAX:
+                refused.append(mine)
             else:
-                waiting += _split(chosen, error.place)
+                waiting += _split(mine, error.place)
     return found, refused
 
 
-def _chosen(values: pa.Array, rows: Rows) -> pa.Array:
-    """The messages `rows`, rising; without a copy where they follow each other."""
-    begin, end = int(rows[0]), int(rows[-1]) + 1
-    return values.slice(begin, end - begin) if end - begin == len(rows) else values.take(pa.array(rows))
-
-
-def _split(chosen: Rows, place: int) -> list[Rows]:
+def _split(messages: Rows, place: int) -> list[Rows]:
     """Fewer messages, the last part first: what is refused alone, or halves; and halves of the rest, where more may be."""
-    count = len(chosen)
+    count = len(messages)
     cuts = (place, place + 1, (place + 1 + count) // 2) if 0 <= place < count else (count // 2,)
-    return [part for part in reversed(np.split(chosen, cuts)) if len(part)]
+    return [part for part in reversed(np.split(messages, cuts)) if len(part)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +249,7 @@ def _read_arrays(values: pa.Array, messages: Rows, schema: Schema) -> _Read:
     parents = np.repeat(np.arange(len(values), dtype=np.int64), pc.list_value_length(lists).to_numpy())
     columns = {field.name: events.field(number) for number, field in enumerate(wanted.arrow)}
     rows, wrong, odd = _rows(columns, parents, messages, schema, wanted)
-    is_plain = np.isin(parents, parents[np.union1d(odd, np.flatnonzero(wrong.refused))])
+    is_plain = np.isin(parents, parents[either(len(parents), odd, np.flatnonzero(wrong.refused))])
     return _Read(kept_rows(rows, ~is_plain) if is_plain.any() else rows, NO_BAD_ROWS, np.unique(rows.message[is_plain]))
 
 

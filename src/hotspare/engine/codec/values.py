@@ -16,11 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.engine.batch import ARROW_TYPE
-from hotspare.engine.elementwise import Rows, attempt_rows, true_rows, whole_seconds, with_nulls
+from hotspare.engine.elementwise import Rows, attempt_rows, either, true_rows, whole_seconds, with_nulls
 from hotspare.errors import UsageError
 from hotspare.model.types import FieldType
 
 _NO_ROWS: Rows = np.empty(0, np.int64)
+_BLOCK = 4096
 _NUMBER = r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _SHAPE = {
     FieldType.INT32: r"^(-?[0-9]+|0[xX][0-9a-fA-F]+)$",
@@ -51,14 +52,20 @@ def parse(texts: pa.Array, type_: FieldType, dateformat: DateFormat | None = Non
 def _numbers(texts: pa.Array, type_: FieldType) -> tuple[pa.Array, Rows]:
     target = ARROW_TYPE[type_]
     try:
-        return texts.cast(target), _NO_ROWS
+        return _cast(texts, target), _NO_ROWS
     except pa.ArrowInvalid:
         trimmed = pc.utf8_trim_whitespace(texts)
     if type_ in (FieldType.INT32, FieldType.INT64):
         trimmed = pc.replace_substring_regex(trimmed, r"^\+([0-9])", r"\1")
     shapeless = true_rows(pc.invert(pc.match_substring_regex(trimmed, _SHAPE[type_])))
     values, unfit = attempt_rows(lambda a: a.cast(target), [with_nulls(trimmed, shapeless)], target)
-    return values, np.union1d(shapeless, unfit)
+    return values, either(len(texts), shapeless, unfit)
+
+
+def _cast(texts: pa.Array, target: pa.DataType) -> pa.Array:
+    """Block by block: of a block Arrow makes an error for each text that is wrong."""
+    blocks = [texts.slice(at, _BLOCK) for at in range(0, max(1, len(texts)), _BLOCK)]
+    return pa.concat_arrays([block.cast(target) for block in blocks])
 
 
 def _times(texts: pa.Array, type_: FieldType, dateformat: DateFormat | None) -> tuple[pa.Array, Rows]:
@@ -90,7 +97,7 @@ def _iso(texts: pa.Array, target: pa.DataType) -> tuple[pa.Array, Rows]:
     shapeless = true_rows(pc.invert(pc.match_substring_regex(trimmed, _ISO)))
     micros = pa.timestamp("us")
     values, unfit = attempt_rows(lambda a: a.cast(micros), [with_nulls(trimmed, shapeless)], micros)
-    return _to_unit(values, target), np.union1d(shapeless, unfit)
+    return _to_unit(values, target), either(len(texts), shapeless, unfit)
 
 
 def _to_unit(micros: pa.Array, target: pa.DataType) -> pa.Array:
