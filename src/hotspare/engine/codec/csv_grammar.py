@@ -25,7 +25,9 @@ ROW_BYTES_MAX = 1 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 _CLOSED = re.compile(rb' *"(?:[^"\\]|\\.|"")*+"', re.DOTALL)
-_ESCAPED_IN_QUOTES = re.compile(rb'\\(["\\])|"(")')
+ESCAPED_IN_QUOTES = r'\\(["\\])|"(")'
+"""What stands for one character inside of quotes, as a regular expression: for what one of its groups holds."""
+_ESCAPED_IN_QUOTES = re.compile(ESCAPED_IN_QUOTES.encode())
 
 
 class Verdict(Enum):

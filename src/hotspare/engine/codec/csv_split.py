@@ -1,8 +1,8 @@
 """CSV messages to columns of text, as `csv_grammar` says.
 
-Nearly all rows are cut together, by a search for line feeds, delimiters and quotes over the bytes of all messages: those without
-backslashes whose quotes, if any, stand around whole fields. Only the others are read one by one. What a row becomes depends on that
-row alone.
+Nearly all rows are cut together, by a search for line feeds, delimiters, quotes and backslashes over the bytes of all messages:
+those whose quotes, if any, stand around whole fields. Only the others are read one by one. What a row becomes depends on that row
+alone.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.engine.bad_reasons import RowReason
-from hotspare.engine.codec.csv_grammar import BYTE_ORDER_MARK, RowSpan, Verdict, grammar, is_blank
+from hotspare.engine.codec.csv_grammar import BYTE_ORDER_MARK, ESCAPED_IN_QUOTES, RowSpan, Verdict, grammar, is_blank
+from hotspare.engine.codec.utf8 import is_utf8, not_utf8
 from hotspare.engine.elementwise import Rows
-from hotspare.engine.refusals import NO_BAD_ROWS, BadRows, clipped
+from hotspare.engine.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, BadRows, clipped
 
+_NOT_UTF8 = "the row is not UTF-8"
 _NOTHING = pa.array([b""], pa.binary())
 _ZERO = pa.scalar(0, pa.int32())
 _QUOTE, _ESCAPE = ord('"'), ord("\\")
@@ -53,7 +55,8 @@ def split(values: pa.Array, layout: Layout) -> tuple[list[TextRows], BadRows]:
         return [], NO_BAD_ROWS
     lines = _lines(values)
     blank = _blank_lines(lines)
-    scanned = _scanned(lines, np.flatnonzero(_is_special(lines, values, layout) & ~blank), layout)
+    marks = _marks(lines.data, layout)
+    scanned = _scanned(lines, np.flatnonzero(_is_special(lines, marks) & ~blank), layout)
     is_row, is_plain = ~blank, ~blank
     heads = np.array(list(scanned), np.int64)
     behind = np.searchsorted(lines.begin, np.array([row.line_end for row in scanned.values()], np.int64))
@@ -62,11 +65,16 @@ def split(values: pa.Array, layout: Layout) -> tuple[list[TextRows], BadRows]:
         is_plain[heads[each] : behind[each]] = is_row[heads[each] + 1 : behind[each]] = False
     index = np.zeros(len(is_row), np.int32)
     index[is_row] = numbered(lines.parent[is_row])
-    parts = [_split_plain(lines.kept(is_plain), index[is_plain], layout)] if is_plain.any() else []
+    parts, bad = [], [NO_BAD_ROWS]
+    readable = is_plain & ~_is_unreadable(lines, values)
+    if not readable.all():
+        bad.append(_unreadable(lines, np.flatnonzero(is_plain & ~readable), index))
+    if readable.any():
+        parts.append(_split_plain(lines.kept(readable), index[readable], marks, layout))
     if scanned:
         parts.append(_written_out(lines, scanned, index, layout))
     texts = [rows for rows, _ in parts]
-    return [_merged(*texts)] if len(texts) == 2 else texts, BadRows.joined([bad for _, bad in parts])
+    return [_merged(*texts)] if len(texts) == 2 else texts, BadRows.joined([*bad, *(refused for _, refused in parts)])
 
 
 def _merged(plain: TextRows, others: TextRows) -> TextRows:
@@ -91,39 +99,73 @@ def _count_sentences(found: Rows, layout: Layout) -> pa.Array:
     return pc.binary_join_element_wise("the row has ", pa.array(found).cast(pa.string()), what, "")
 
 
-def _is_special(lines: _Lines, values: pa.Array, layout: Layout) -> npt.NDArray[np.bool_]:
-    """Which lines are not cut together with others: those with a backslash, a byte order mark at the beginning, bytes that are not
-    UTF-8, or a quote that neither begins nor ends a field nor is doubled inside of one."""
-    special = np.zeros(len(lines.begin), np.bool_)
-    special[lines.of(np.flatnonzero(lines.data == _ESCAPE))] = True
-    quotes = np.flatnonzero(lines.data == _QUOTE)
-    if len(quotes):
-        special[_oddly_quoted(lines, quotes, ord(layout.delimiter))] = True
-    special[lines.data[lines.begin] == BYTE_ORDER_MARK[0]] = True
-    high = lines.data >= 0x80
-    if high.any():
-        try:
-            values.cast(pa.string())
-        except pa.ArrowInvalid:
-            for line in np.unique(lines.of(np.flatnonzero(high))).tolist():
-                special[line] |= not is_utf8(lines.bytes_of(line))
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """Where delimiters and quotes stand that no backslash before them takes; and whether there are backslashes."""
+
+    delimiters: Rows
+    quotes: Rows
+    has_escapes: bool
+
+
+def _marks(data: npt.NDArray[np.uint8], layout: Layout) -> _Marks:
+    delimiters, quotes = (np.flatnonzero(data == byte) for byte in (ord(layout.delimiter), _QUOTE))
+    escapes = np.flatnonzero(data == _ESCAPE)
+    if not len(escapes):
+        return _Marks(delimiters, quotes, has_escapes=False)
+    first = np.maximum.accumulate(np.where(np.diff(escapes, prepend=-2) > 1, escapes, 0))
+    taken = np.zeros(len(data), np.bool_)
+    taken[escapes[(escapes - first) % 2 == 0] + 1] = True  # of several in a row, each second one is taken itself
+    return _Marks(delimiters[~taken[delimiters]], quotes[~taken[quotes]], has_escapes=True)
+
+
+def _is_special(lines: _Lines, marks: _Marks) -> npt.NDArray[np.bool_]:
+    """Which lines are not cut together with others: those with a byte order mark at the beginning, or a quote that neither begins
+    nor ends a field nor is doubled inside of one."""
+    special: npt.NDArray[np.bool_] = lines.data[lines.begin] == BYTE_ORDER_MARK[0]
+    if len(marks.quotes):
+        special[_oddly_quoted(lines, marks)] = True
     return special
 
 
-def _oddly_quoted(lines: _Lines, quotes: Rows, delimiter: int) -> Rows:
+def _oddly_quoted(lines: _Lines, marks: _Marks) -> Rows:
     """The lines, some more than once, in which a quote is not closed, or neither first nor last of a field nor doubled inside
-    of a quoted one. `quotes` are all."""
+    of a quoted one."""
+    quotes, delimits = marks.quotes, np.zeros(len(lines.data), np.bool_)
+    delimits[marks.delimiters] = True
     line = lines.of(quotes)
     first = np.searchsorted(quotes, lines.begin)
     opens = (np.arange(len(quotes)) - first[line]) % 2 == 0
-    begins = (quotes == lines.begin[line]) | (lines.data[quotes - 1] == delimiter)
-    ends = (quotes + 1 == lines.end[line]) | (lines.data[quotes + 1] == delimiter)
+    begins = (quotes == lines.begin[line]) | delimits[quotes - 1]
+    ends = (quotes + 1 == lines.end[line]) | delimits[quotes + 1]
     is_last = np.append(line[1:] != line[:-1], True)
     doubled = np.append(np.diff(quotes) == 1, False) & ~is_last & ~opens
     ends |= doubled
     begins[1:] |= doubled[:-1]
     odd: Rows = line[np.where(opens, ~begins | is_last, ~ends)]
     return odd
+
+
+def _is_unreadable(lines: _Lines, values: pa.Array) -> npt.NDArray[np.bool_]:
+    """Lines that are not UTF-8."""
+    unreadable = np.zeros(len(lines.begin), np.bool_)
+    try:
+        values.cast(pa.string())
+    except pa.ArrowInvalid:
+        unreadable[lines.of(not_utf8(lines.data))] = True
+    return unreadable
+
+
+def _unreadable(lines: _Lines, at: Rows, index: npt.NDArray[np.int32]) -> BadRows:
+    """These lines as bad rows, with a mark in place of what is not UTF-8."""
+    begin = lines.begin[at]
+    end = np.minimum(lines.end[at], begin + 4 * BAD_TEXT_LENGTH_MAX)  # no character has more bytes
+    raw = joined(strings_of(lines.data, begin, end).view(pa.binary())).to_pybytes()
+    data = np.frombuffer(raw.decode(errors="replace").encode(), np.uint8)
+    ends = np.flatnonzero(data == ord("\n"))
+    texts = strings_of(data, np.concatenate([np.zeros(1, np.int64), ends + 1])[: len(at)], ends)
+    reason, sentence = pa.repeat(str(RowReason.UTF8), len(at)), pa.repeat(_NOT_UTF8, len(at))
+    return BadRows(lines.parent[at], index[at].astype(np.int64), reason, sentence, clipped(texts))
 
 
 def _blank_lines(lines: _Lines) -> npt.NDArray[np.bool_]:
@@ -144,14 +186,6 @@ def _scanned(lines: _Lines, special: Rows, layout: Layout) -> dict[int, RowSpan]
         behind = row.line_end + 1
         found[line] = row
     return found
-
-
-def is_utf8(value: bytes | None) -> bool:
-    try:
-        (value or b"").decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +215,9 @@ class _Lines:
         return strings_of(self.data, self.begin[lines], self.end[lines])
 
 
-def _split_plain(lines: _Lines, index: npt.NDArray[np.int32], layout: Layout) -> tuple[TextRows, BadRows]:
-    """Rows that are lines of UTF-8 without backslashes, whose quotes stand around whole fields."""
-    places = np.flatnonzero(lines.data == ord(layout.delimiter))
-    quotes = np.flatnonzero(lines.data == _QUOTE)
+def _split_plain(lines: _Lines, index: npt.NDArray[np.int32], marks: _Marks, layout: Layout) -> tuple[TextRows, BadRows]:
+    """Rows that are lines of UTF-8, whose quotes stand around whole fields."""
+    places, quotes = marks.delimiters, marks.quotes
     if len(quotes):
         before = np.searchsorted(quotes, places) - np.searchsorted(quotes, lines.begin)[np.maximum(lines.of(places), 0)]
         places = places[before % 2 == 0]
@@ -200,7 +233,10 @@ def _split_plain(lines: _Lines, index: npt.NDArray[np.int32], layout: Layout) ->
         end = places[first + column] if column < layout.columns - 1 else lines.end
         if column == layout.blank_before:
             begin = begin + ((lines.data[begin] == ord(" ")) & (begin < end))
-        texts = _values(lines.data, begin, end) if len(quotes) else strings_of(lines.data, begin, end)
+        if len(quotes) or marks.has_escapes:
+            texts = _values(lines.data, begin, end, layout.delimiter)
+        else:
+            texts = strings_of(lines.data, begin, end)
         columns.append(_null_where(begin == end, texts))
         begin = end + 1
     return TextRows(lines.parent, index, columns, lines.texts), bad
@@ -247,17 +283,25 @@ def strings_of(data: npt.NDArray[np.uint8], begin: Rows, end: Rows) -> pa.Array:
     count = len(begin)
     if count == 0:
         return pa.nulls(0, pa.string())
+    if len(data) >= 1 << 31:
+        raise OverflowError("the texts are more than an Arrow array can hold")
     bounds = np.empty(2 * count, np.int32)
     bounds[0::2], bounds[1::2] = begin, end
     pieces = pa.Array.from_buffers(pa.string(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
     return pieces.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
 
 
-def _values(data: npt.NDArray[np.uint8], begin: Rows, end: Rows) -> pa.Array:
-    """The same of fields some of which stand in quotes; there, and nowhere else, quotes are doubled."""
+def _values(data: npt.NDArray[np.uint8], begin: Rows, end: Rows, delimiter: str) -> pa.Array:
+    """The same of fields that may stand in quotes, where quotes are doubled or behind backslashes; outside of them quotes are not
+    doubled, and delimiters are behind backslashes."""
     is_quoted = data[begin] == _QUOTE
     texts = strings_of(data, begin + is_quoted, end - is_quoted)
-    return pc.replace_substring(texts, '""', '"') if is_quoted.any() else texts
+    if not pc.any(pc.match_substring(texts, "\\")).as_py():
+        return pc.replace_substring(texts, '""', '"') if is_quoted.any() else texts
+    bare = pc.replace_substring(texts, "\\" + delimiter, delimiter)
+    if not is_quoted.any():
+        return bare
+    return pc.if_else(pa.array(is_quoted), pc.replace_substring_regex(texts, ESCAPED_IN_QUOTES, r"\1\2"), bare)
 
 
 def _null_where(empty: npt.NDArray[np.bool_], strings: pa.Array) -> pa.Array:
@@ -307,7 +351,7 @@ def _written_out(
 
 def _why_bad(text: bytes, row: RowSpan, layout: Layout) -> tuple[RowReason, str] | None:
     if not is_utf8(text):
-        return RowReason.UTF8, "the row is not UTF-8"
+        return RowReason.UTF8, _NOT_UTF8
     if row.verdict is not Verdict.CLOSED:
         return RowReason.QUOTE, "a quoted field does not end before the next delimiter"
     if len(row.columns) != layout.columns:

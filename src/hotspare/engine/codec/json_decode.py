@@ -23,8 +23,9 @@ import pyarrow.json as pj
 
 from hotspare.engine.batch import ARROW_TYPE
 from hotspare.engine.codec.csv_decode import DecodedRows, WrongTexts, kept_rows
-from hotspare.engine.codec.csv_split import is_utf8, joined, numbered, strings_of
+from hotspare.engine.codec.csv_split import joined, numbered, strings_of
 from hotspare.engine.codec.json_plain import EVENT_MEMBER, decode_plainly, meta_names, text_members
+from hotspare.engine.codec.utf8 import is_utf8
 from hotspare.engine.elementwise import Rows, chosen, either, true_rows
 from hotspare.engine.refusals import NO_BAD_ROWS, BadRows
 from hotspare.model.types import FieldType, Schema

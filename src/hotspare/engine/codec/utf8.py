@@ -1,0 +1,47 @@
+"""Which bytes are no UTF-8, in many texts at once: what a text is must not depend on its neighbours."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def is_utf8(value: bytes | None) -> bool:
+    try:
+        (value or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _by_first_byte(otherwise: int, ranges: dict[tuple[int, int], int]) -> Bytes:
+    table = np.full(256, otherwise, np.uint8)
+    for (first, last), value in ranges.items():
+        table[first : last + 1] = value
+    return table
+
+
+_SIZE = _by_first_byte(0, {(0xC2, 0xDF): 2, (0xE0, 0xEF): 3, (0xF0, 0xF4): 4})
+"""How many bytes a character of several has, by the first; 0 of a byte that begins none."""
+_SECOND_MIN = _by_first_byte(0x80, {(0xE0, 0xE0): 0xA0, (0xF0, 0xF0): 0x90})
+_SECOND_MAX = _by_first_byte(0xBF, {(0xED, 0xED): 0x9F, (0xF4, 0xF4): 0x8F})
+"""No character has two forms, none is half of a pair, none is beyond U+10FFFF."""
+
+
+def not_utf8(data: Bytes) -> npt.NDArray[np.int64]:
+    """Places, rising, of bytes that are not part of a character: at least one in each text that is no UTF-8. `data` are texts with
+    line feeds between them and behind the last one."""
+    high = np.flatnonzero(data >= 0x80)
+    begin = data[high]
+    size = _SIZE[begin]
+    is_whole = size > 0
+    for number in (1, 2, 3):
+        byte = data[np.minimum(high + number, len(data) - 1)]
+        least, most = (_SECOND_MIN[begin], _SECOND_MAX[begin]) if number == 1 else (0x80, 0xBF)
+        is_whole &= (size <= number) | ((byte >= least) & (byte <= most))
+    follows = np.zeros(len(data), np.bool_)
+    for number in (1, 2, 3):
+        follows[high[is_whole & (size > number)] + number] = True
+    return high[~is_whole & ~follows[high]]
