@@ -8,7 +8,7 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,12 @@ from hotspare.engine.elementwise import Rows
 from hotspare.engine.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, BadRows, clipped
 
 _NOT_UTF8 = "the row is not UTF-8"
+_NOT_CLOSED = "a quoted field does not end before the next delimiter"
 _NOTHING = pa.array([b""], pa.binary())
 _ZERO = pa.scalar(0, pa.int32())
 _QUOTE, _ESCAPE = ord('"'), ord("\\")
+_MAY_FOLLOW = np.frombuffer(b" \r", np.uint8)
+"""What may stand behind a closing quote before the field ends."""
 _BLANK_BEGINNINGS = np.frombuffer(b" \t\v\f\r\xef", np.uint8)
 """What a line of nothing begins with."""
 
@@ -55,8 +58,9 @@ def split(values: pa.Array, layout: Layout) -> tuple[list[TextRows], BadRows]:
         return [], NO_BAD_ROWS
     lines = _lines(values)
     blank = _blank_lines(lines)
-    marks = _marks(lines.data, layout)
-    scanned = _scanned(lines, np.flatnonzero(_is_special(lines, marks) & ~blank), layout)
+    marks = _without_literal_quotes(lines, _marks(lines.data, layout))
+    is_special, is_misplaced = _is_special(lines, marks)
+    scanned = _scanned(lines, np.flatnonzero(is_special & ~blank), layout)
     is_row, is_plain = ~blank, ~blank
     heads = np.array(list(scanned), np.int64)
     behind = np.searchsorted(lines.begin, np.array([row.line_end for row in scanned.values()], np.int64))
@@ -66,11 +70,16 @@ def split(values: pa.Array, layout: Layout) -> tuple[list[TextRows], BadRows]:
     index = np.zeros(len(is_row), np.int32)
     index[is_row] = numbered(lines.parent[is_row])
     parts, bad = [], [NO_BAD_ROWS]
-    readable = is_plain & ~_is_unreadable(lines, values)
-    if not readable.all():
-        bad.append(_unreadable(lines, np.flatnonzero(is_plain & ~readable), index))
-    if readable.any():
-        parts.append(_split_plain(lines.kept(readable), index[readable], marks, layout))
+    is_unreadable = is_plain & _is_unreadable(lines, values)
+    if is_unreadable.any():
+        bad.append(_unreadable(lines, np.flatnonzero(is_unreadable), index))
+    is_misplaced &= is_plain & ~is_unreadable
+    if is_misplaced.any():
+        at = np.flatnonzero(is_misplaced)
+        bad.append(_refused(lines, at, index, RowReason.QUOTE, _NOT_CLOSED, lines.texts(at)))
+    is_plain &= ~(is_unreadable | is_misplaced)
+    if is_plain.any():
+        parts.append(_split_plain(lines.kept(is_plain), index[is_plain], marks, layout))
     if scanned:
         parts.append(_written_out(lines, scanned, index, layout))
     texts = [rows for rows, _ in parts]
@@ -119,31 +128,52 @@ def _marks(data: npt.NDArray[np.uint8], layout: Layout) -> _Marks:
     return _Marks(delimiters[~taken[delimiters]], quotes[~taken[quotes]], has_escapes=True)
 
 
-def _is_special(lines: _Lines, marks: _Marks) -> npt.NDArray[np.bool_]:
-    """Which lines are not cut together with others: those with a byte order mark at the beginning, or a quote that neither begins
-    nor ends a field nor is doubled inside of one."""
-    special: npt.NDArray[np.bool_] = lines.data[lines.begin] == BYTE_ORDER_MARK[0]
-    if len(marks.quotes):
-        special[_oddly_quoted(lines, marks)] = True
-    return special
+def _without_literal_quotes(lines: _Lines, marks: _Marks) -> _Marks:
+    """Quotes mean nothing in a line in which none is the first thing in a field but spaces."""
+    quotes = marks.quotes
+    if not len(quotes):
+        return marks
+    line = lines.of(quotes)
+    may_open = _follow_delimiters(lines, marks, line) | (lines.data[quotes - 1] == ord(" "))
+    has_quoted = np.zeros(len(lines.begin), np.bool_)
+    has_quoted[line[may_open]] = True
+    return replace(marks, quotes=quotes[has_quoted[line]])
 
 
-def _oddly_quoted(lines: _Lines, marks: _Marks) -> Rows:
-    """The lines, some more than once, in which a quote is not closed, or neither first nor last of a field nor doubled inside
-    of a quoted one."""
-    quotes, delimits = marks.quotes, np.zeros(len(lines.data), np.bool_)
+def _follow_delimiters(lines: _Lines, marks: _Marks, line: Rows) -> npt.NDArray[np.bool_]:
+    """Which quotes, standing in these lines, are the first byte of a field, if none before them opens one."""
+    delimits = np.zeros(len(lines.data), np.bool_)
     delimits[marks.delimiters] = True
+    follow: npt.NDArray[np.bool_] = (marks.quotes == lines.begin[line]) | delimits[marks.quotes - 1]
+    return follow
+
+
+def _is_special(lines: _Lines, marks: _Marks) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Which lines are read one by one: those with a byte order mark at the beginning, or a quote that is not closed, or neither
+    first nor last of a field nor doubled inside of a quoted one. And those that are none of these, but no rows: there more than
+    spaces follow the first quote that is wrong, which closes a field."""
+    special: npt.NDArray[np.bool_] = lines.data[lines.begin] == BYTE_ORDER_MARK[0]
+    misplaced, quotes = np.zeros(len(special), np.bool_), marks.quotes
+    if not len(quotes):
+        return special, misplaced
     line = lines.of(quotes)
     first = np.searchsorted(quotes, lines.begin)
     opens = (np.arange(len(quotes)) - first[line]) % 2 == 0
-    begins = (quotes == lines.begin[line]) | delimits[quotes - 1]
-    ends = (quotes + 1 == lines.end[line]) | delimits[quotes + 1]
+    begins = _follow_delimiters(lines, marks, line)
+    behind = np.zeros(len(lines.data), np.bool_)
+    behind[marks.delimiters] = True
+    ends = (quotes + 1 == lines.end[line]) | behind[quotes + 1]
     is_last = np.append(line[1:] != line[:-1], True)
     doubled = np.append(np.diff(quotes) == 1, False) & ~is_last & ~opens
     ends |= doubled
     begins[1:] |= doubled[:-1]
-    odd: Rows = line[np.where(opens, ~begins | is_last, ~ends)]
-    return odd
+    odd = np.flatnonzero(np.where(opens, ~begins | is_last, ~ends))
+    odd = odd[np.diff(line[odd], prepend=-1) > 0]
+    closes = ~opens[odd] & ~np.isin(lines.data[quotes[odd] + 1], _MAY_FOLLOW)
+    misplaced[line[odd[closes]]] = True
+    misplaced &= ~special
+    special[line[odd[~closes]]] = True
+    return special, misplaced
 
 
 def _is_unreadable(lines: _Lines, values: pa.Array) -> npt.NDArray[np.bool_]:
@@ -164,8 +194,12 @@ def _unreadable(lines: _Lines, at: Rows, index: npt.NDArray[np.int32]) -> BadRow
     data = np.frombuffer(raw.decode(errors="replace").encode(), np.uint8)
     ends = np.flatnonzero(data == ord("\n"))
     texts = strings_of(data, np.concatenate([np.zeros(1, np.int64), ends + 1])[: len(at)], ends)
-    reason, sentence = pa.repeat(str(RowReason.UTF8), len(at)), pa.repeat(_NOT_UTF8, len(at))
-    return BadRows(lines.parent[at], index[at].astype(np.int64), reason, sentence, clipped(texts))
+    return _refused(lines, at, index, RowReason.UTF8, _NOT_UTF8, texts)
+
+
+def _refused(lines: _Lines, at: Rows, index: npt.NDArray[np.int32], why: RowReason, sentence: str, texts: pa.Array) -> BadRows:
+    reasons, sentences = pa.repeat(str(why), len(at)), pa.repeat(sentence, len(at))
+    return BadRows(lines.parent[at], index[at].astype(np.int64), reasons, sentences, clipped(texts))
 
 
 def _blank_lines(lines: _Lines) -> npt.NDArray[np.bool_]:
@@ -297,7 +331,7 @@ def _values(data: npt.NDArray[np.uint8], begin: Rows, end: Rows, delimiter: str)
     is_quoted = data[begin] == _QUOTE
     texts = strings_of(data, begin + is_quoted, end - is_quoted)
     if not pc.any(pc.match_substring(texts, "\\")).as_py():
-        return pc.replace_substring(texts, '""', '"') if is_quoted.any() else texts
+        return pc.if_else(pa.array(is_quoted), pc.replace_substring(texts, '""', '"'), texts) if is_quoted.any() else texts
     bare = pc.replace_substring(texts, "\\" + delimiter, delimiter)
     if not is_quoted.any():
         return bare
@@ -353,7 +387,7 @@ def _why_bad(text: bytes, row: RowSpan, layout: Layout) -> tuple[RowReason, str]
     if not is_utf8(text):
         return RowReason.UTF8, _NOT_UTF8
     if row.verdict is not Verdict.CLOSED:
-        return RowReason.QUOTE, "a quoted field does not end before the next delimiter"
+        return RowReason.QUOTE, _NOT_CLOSED
     if len(row.columns) != layout.columns:
         return RowReason.COLUMN_COUNT, _count_sentences(np.array([len(row.columns)]), layout)[0].as_py()
     return None
