@@ -25,13 +25,14 @@ from hotspare.engine.codec.csv_decode import DecodedRows
 from hotspare.engine.elementwise import chosen, true_rows
 from hotspare.engine.event_texts import event_texts
 from hotspare.engine.expressions.checking import COUNTER_FIELD
-from hotspare.engine.expressions.compiled import EVENT_FIELDS, FLAGS_FIELD, OPCODE_FIELD, CompiledExpression
+from hotspare.engine.expressions.compiled import EVENT_FIELDS, CompiledExpression
 from hotspare.engine.expressions.frame import Failures
 from hotspare.engine.expressions.tree import Typed, TypedCall, TypedField, TypedLiteral
 from hotspare.engine.expressions.windows import Assignments
 from hotspare.engine.letters import flag_letters, opcode_letters
 from hotspare.engine.refusals import NOTHING_REFUSED, BadRows, Refusals
 from hotspare.model.events import OPCODE_LETTER, Opcode
+from hotspare.model.names import FLAGS_FIELD, OPCODE_FIELD
 from hotspare.model.project import AcceptedOpcodes
 from hotspare.model.types import Schema
 

@@ -19,6 +19,8 @@ FIELD_NAME_LENGTH_MAX = 255
 EXPRESSION_LENGTH_MAX = 16_384
 """Limit on the characters of one expression."""
 LISTED_MAX = 20
+OPCODE_FIELD, FLAGS_FIELD = "ESP_OPCODE", "ESP_FLAGS"
+"""Names that stand for an event's own opcode and flags in expressions, where no field has them (SPEC A26)."""
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
 

@@ -20,6 +20,8 @@ from hotspare.model.names import (
     EXPRESSION_LENGTH_MAX,
     FIELD_NAME,
     FIELD_NAME_LENGTH_MAX,
+    FLAGS_FIELD,
+    OPCODE_FIELD,
     did_you_mean,
     nearest,
     one_of,
@@ -92,6 +94,10 @@ def _check_schema(window: Window, schema: Schema, found: Mistakes) -> None:
                 f"window {window.name} has a field name {name!r} that expressions cannot use",
                 f"use letters, digits and '_', not a digit first, at most {FIELD_NAME_LENGTH_MAX}",
             )
+    for name in (OPCODE_FIELD, FLAGS_FIELD):
+        if name in schema.index:
+            message = f"window {window.name} has a field {name}: expressions behind it see the field, not what the event itself has"
+            found.warn(place, message, "give the field another name")
     if not schema.key_indexes:
         found.add(place, f"window {window.name} has no key field", 'mark at least one: id*:int64, or key="true" in XML')
 

@@ -30,11 +30,10 @@ from hotspare.engine.expressions.tree import (
     fields_used,
 )
 from hotspare.errors import Mistake, Place, ProjectError
-from hotspare.model.names import EXPRESSION_LENGTH_MAX
+from hotspare.model.names import EXPRESSION_LENGTH_MAX, FLAGS_FIELD, OPCODE_FIELD
 from hotspare.model.project import Dialect, Expression
 from hotspare.model.types import Field, Schema
 
-OPCODE_FIELD, FLAGS_FIELD = "ESP_OPCODE", "ESP_FLAGS"
 EVENT_FIELDS = (OPCODE_FIELD, FLAGS_FIELD)
 VALUE_BYTES_MAX = 1 << 24
 """Limit on the text that an expression makes of one row, in bytes: a message, which holds a whole row, has 64 MiB at most."""
