@@ -149,15 +149,25 @@ def _kinds(**names: Iterable[str]) -> dict[str, CallKind]:
 
 PRODUCER = _kinds(FENCE=("fence",), PROGRESS=("progress",), PUBLISH=("publish",))
 BUS = _kinds(
-    READ=("read", "begin_offset", "end_offset", "newest_with_header", "retention_ms", "topics"),
-    APPEND=("append", "append_guarded", "create_topic"),
+    READ=(
+        "read",
+        "begin_offset",
+        "end_offset",
+        "newest_with_header",
+        "retention_ms",
+        "topics",
+        "message_bytes_max",
+        "readers",
+        "owners",
+    ),
+    APPEND=("append", "append_guarded", "create_topic", "trim", "expire", "note_reader"),
     PROGRESS=("progress",),
 )
 COORDINATION = _kinds(
     COORDINATION=(*("join", "leave", "members", "switchover_asked", "withdraw_switchover", "fact", "set_fact_once"),),
     ROLE=("leader", "campaign", "renew", "release"),
 )
-STORE = _kinds(STORE=("list", "discard", "get"), STORE_WRITE=("put", "confirm", "keep"))
+STORE = _kinds(STORE=("identity", "list", "discard", "get"), STORE_WRITE=("put", "confirm", "keep"))
 
 
 class TimedBus(Timed):

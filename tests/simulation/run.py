@@ -37,6 +37,8 @@ _CLOCK_STEPS_MS = (0, 0, 0, 1, 1, 3)
 _SHORT_MEMORY_BYTES = 400
 _MANY_ROWS = 16
 _SLOW_LEASE_MS = 400
+_PROMOTION_STEP_LEASES = 6
+_FEW_WAITING_ROWS = 6
 _CALM_SHARE = 0.08
 _COLD_SHARE = 0.05
 _LONG_SHARE = 0.003
@@ -121,6 +123,8 @@ def _world(
         commit_rows_max=rng.choice((2, 2, _MANY_ROWS)),
         commit_wait_ms=rng.choice((0, 0, 25)),
         on_divergence=rng.choice(list(OnDivergence)),
+        promotion_step_ms=rng.choice((SETTINGS.promotion_step_ms, SETTINGS.promotion_step_ms, _PROMOTION_STEP_LEASES * lease_ms)),
+        waiting_rows_max=rng.choice((SETTINGS.waiting_rows_max, SETTINGS.waiting_rows_max, _FEW_WAITING_ROWS)),
         held_bytes_max=_SHORT_MEMORY_BYTES if FaultKind.SHORT_MEMORY in enabled else SETTINGS.held_bytes_max,
     )
     if FaultKind.ALWAYS_AT_HAND in favoured or (FaultKind.ALWAYS_AT_HAND in enabled and rng.random() < 0.3):
