@@ -78,7 +78,7 @@ def test_small_dictionaries_mean_what_plain_texts_do(texts: list[str | None], be
     begin = min(begin, len(texts) - 1)
     count = len(texts) - begin
     found = [
-        arrow_block.decode_events(block(count, name=name.slice(begin)), 0, TRADES)[0]
+        arrow_block.decode_events([block(count, name=name.slice(begin))], [0], TRADES)[0]
         for name in (plain, coded, plain.cast(pa.string_view()))
     ]
     assert [rows and rows.columns[2].to_pylist() for rows in found] == [texts[begin:]] * 3
@@ -101,7 +101,7 @@ def _number(value: int) -> bytes:
 
 @pytest.mark.parametrize("count", [-5, 1 << 40])
 def test_a_block_of_avro_that_lies_about_its_records_is_bad(count: int) -> None:
-    rows, bad = avro_events(avro([{"name": "id", "type": "long"}], count, b"\x02" * 30), 0, TRADES)
+    rows, bad = avro_events([avro([{"name": "id", "type": "long"}], count, b"\x02" * 30)], [0], TRADES)
     assert rows is None
     assert bad.reason.to_pylist() == ["format"]
     assert f"{count} records" in bad.sentence[0].as_py()
@@ -110,7 +110,7 @@ def test_a_block_of_avro_that_lies_about_its_records_is_bad(count: int) -> None:
 @pytest.mark.parametrize("type_", ["null", {"type": "fixed", "name": "f", "size": 0}])
 def test_fields_that_take_no_bytes_are_refused(type_: Any) -> None:
     fields = [{"name": f"x{i}", "type": type_ if not i else "int" if i == 1 else "null"} for i in range(3)]
-    rows, bad = avro_events(avro(fields, 4, b"\x02" * 4), 0, TRADES)
+    rows, bad = avro_events([avro(fields, 4, b"\x02" * 4)], [0], TRADES)
     assert rows is None
     assert "takes no bytes" in bad.sentence[0].as_py()
 

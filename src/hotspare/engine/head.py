@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from hotspare.engine.bad_reasons import BadReason, RowReason
 from hotspare.engine.batch import BAD_TYPE, HEAD_COLUMNS, MessageFormat, RowKind, arrow_fields, decoded_schema
 from hotspare.engine.codec import arrow_block, avro_block
-from hotspare.engine.codec.csv_decode import CsvOptions, DecodedRows, decode_rows
+from hotspare.engine.codec.csv_decode import CsvOptions, DecodedRows, decode_rows, renumbered
 from hotspare.engine.codec.json_decode import decode_json
 from hotspare.engine.elementwise import Rows, comes_of_rows, halved
 from hotspare.engine.refusals import BAD_TEXT_LENGTH_MAX, BadRows
@@ -189,7 +189,7 @@ def _decoded(
         rows = np.flatnonzero(mine & (format_ == number))
         chosen = values if len(rows) == len(values) else values.take(pa.array(rows))
         found, refused = _by_format(head, int(number), chosen)
-        events += [_with_plain_keys(_renumbered(e, rows), head.schema) for e in found]
+        events += [_with_plain_keys(renumbered(e, rows), head.schema) for e in found]
         bad.append(refused.renumbered(rows))
     unread = BadRows.joined(bad)
     told = [unread.refused_by(head.window, _is_alone(unread, events))] if len(unread) else []
@@ -221,7 +221,7 @@ def _is_alone(bad: BadRows, events: list[DecodedRows]) -> npt.NDArray[np.bool_]:
 
 
 _BLOCK_DECODERS = {int(MessageFormat.ARROW): arrow_block.decode_events, int(MessageFormat.AVRO): avro_block.decode_events}
-"""Of formats in which every message is read for itself."""
+"""Of formats in which every message is a file."""
 
 
 def _by_format(head: TopicHead, number: int, values: pa.Array) -> tuple[list[DecodedRows], BadRows]:
@@ -229,24 +229,13 @@ def _by_format(head: TopicHead, number: int, values: pa.Array) -> tuple[list[Dec
         return decode_rows(values, head.schema, head.options)
     if number == MessageFormat.JSON:
         return decode_json(values, head.schema)
-    events: list[DecodedRows] = []
-    bad: list[BadRows] = []
-    for message, value in enumerate(values.to_pylist()):
-        if not value:
-            continue
-        decode = _BLOCK_DECODERS.get(number)
-        if decode is None:
-            sentence = f"a message has the unknown format {number}"
-            bad.append(BadRows.of([(message, 0, RowReason.FORMAT, sentence, value[:200].hex())]))
-            continue
-        rows, refused = decode(value, message, head.schema)
-        events += [rows] if rows is not None and len(rows.message) else []
-        bad.append(refused)
-    return events, BadRows.joined(bad)
-
-
-def _renumbered(rows: DecodedRows, messages: Rows) -> DecodedRows:
-    return DecodedRows(messages[rows.message], rows.index, rows.opcode, rows.flags, rows.columns)
+    given = {message: value for message, value in enumerate(values.to_pylist()) if value}
+    decode = _BLOCK_DECODERS.get(number)
+    if decode is None:
+        sentence = f"a message has the unknown format {number}"
+        return [], BadRows.of([(message, 0, RowReason.FORMAT, sentence, value[:200].hex()) for message, value in given.items()])
+    rows, refused = decode(list(given.values()), list(given), head.schema)
+    return [rows] if rows is not None and len(rows.message) else [], refused
 
 
 def _with_plain_keys(rows: DecodedRows, schema: Schema) -> DecodedRows:

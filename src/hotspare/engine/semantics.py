@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from hotspare.errors import ProjectChanged
 
-SEMANTICS = 2
-"""1: before versions were told. 2: `index` means the same in every window type, deletes carry what was put out."""
+SEMANTICS = 3
+"""1: before versions were told. 2: `index` means the same in every window type, deletes carry what was put out.
+3: a bad event out of a JSON array is shown as it came."""
 BEFORE_VERSIONS = 1
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.codec import arrow_block
+from hotspare.engine.codec.csv_decode import DecodedRows
 from hotspare.errors import BusError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from tests.unit.codec.bad_rows import listed
@@ -53,7 +54,7 @@ def test_anything_else_is_an_error_of_its_own(value: bytes) -> None:
 def test_a_damaged_block_never_breaks_the_reader(place: int, byte: int) -> None:
     value = bytearray(block(id=pa.array([1, 2, 3]), s=pa.array(["a", "bb", None])))
     value[place % len(value)] = byte
-    rows, bad = arrow_block.decode_events(bytes(value), 0, SCHEMA)
+    rows, bad = arrow_block.decode_events([bytes(value)], [0], SCHEMA)
     assert (rows is None) == (len(bad) == 1 and bad.reason[0].as_py() == "format")
 
 
@@ -61,7 +62,7 @@ def test_events_of_a_block() -> None:
     value = block(
         opcode=pa.array([1, 4, 9, 2]), flags=pa.array([1, 1, 1, 0]), s=pa.array(["a", "b", "c", "d"]), id=pa.array([1, 2, 3, 4])
     )
-    rows, bad = arrow_block.decode_events(value, 5, SCHEMA)
+    rows, bad = arrow_block.decode_events([value], [5], SCHEMA)
     assert rows is not None
     assert (rows.message.tolist(), rows.index.tolist(), rows.opcode.tolist(), rows.flags.tolist()) == (
         [5, 5],
@@ -73,8 +74,38 @@ def test_events_of_a_block() -> None:
     assert [(b.message, b.row, b.reason) for b in listed(bad)] == [(5, 2, "opcode"), (5, 3, "flag")]
 
 
+CODES = st.integers(-1, 300)
+BLOCKS = st.one_of(
+    st.lists(st.tuples(CODES, CODES, st.sampled_from(["a", "", None])), max_size=4).map(
+        lambda rows: block(
+            opcode=pa.array([row[0] for row in rows], pa.int16()),
+            flags=pa.array([row[1] for row in rows], pa.int32()),
+            id=pa.array(range(len(rows)), pa.int64()),
+            s=pa.array([row[2] for row in rows], pa.string()),
+        )
+    ),
+    st.sampled_from([b"text", block(id=pa.array([1])), block(id=pa.array([7], pa.int8()), s=pa.array(["b"]).dictionary_encode())]),
+)
+
+
+@given(st.lists(BLOCKS, max_size=5))
+def test_what_becomes_of_a_block_does_not_depend_on_those_beside_it(blocks: list[bytes]) -> None:
+    numbers = [3 * number for number in range(len(blocks))]
+    together = arrow_block.decode_events(blocks, numbers, SCHEMA)
+    alone = [arrow_block.decode_events([value], [number], SCHEMA) for value, number in zip(blocks, numbers, strict=True)]
+    assert events(together[0]) == [each for rows, _ in alone for each in events(rows)]
+    assert sorted(listed(together[1])) == sorted(each for _, bad in alone for each in listed(bad))
+
+
+def events(rows: DecodedRows | None) -> list[tuple[object, ...]]:
+    if rows is None:
+        return []
+    numbers = (rows.message.tolist(), rows.index.tolist(), rows.opcode.tolist(), rows.flags.tolist())
+    return list(zip(*numbers, *(column.to_pylist() for column in rows.columns), strict=True))
+
+
 def test_opcode_and_flags_may_be_missing() -> None:
-    rows, bad = arrow_block.decode_events(block(id=pa.array([1], pa.int32()), s=pa.array(["a"])), 0, SCHEMA)
+    rows, bad = arrow_block.decode_events([block(id=pa.array([1], pa.int32()), s=pa.array(["a"]))], [0], SCHEMA)
     assert rows is not None
     assert (rows.opcode.tolist(), rows.flags.tolist(), rows.columns[0].type, len(bad)) == ([1], [1], pa.int64(), 0)
 
@@ -91,7 +122,7 @@ def test_opcode_and_flags_may_be_missing() -> None:
     ],
 )
 def test_a_block_that_does_not_fit_is_one_bad_row(value: bytes, part: str) -> None:
-    rows, refused = arrow_block.decode_events(value, 3, SCHEMA)
+    rows, refused = arrow_block.decode_events([value], [3], SCHEMA)
     (bad,) = listed(refused)
     assert rows is None
     assert (bad.message, bad.row, bad.reason) == (3, 0, "format")

@@ -17,7 +17,7 @@ from hotspare.engine.codec.json_decode import decode_json
 from hotspare.engine.codec.json_plain import DEPTH_MAX, decode_plainly
 from hotspare.engine.refusals import BadRows
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
-from tests.unit.codec.bad_rows import listed
+from tests.unit.codec.bad_rows import BadRow, listed
 from tests.unit.codec.every_type import EVERY_TYPE
 
 Event = tuple[int, int, int, int, tuple[object, ...]]
@@ -31,6 +31,10 @@ def lists(parts: list[Any], bad: BadRows) -> tuple[list[Event], list[Bad]]:
         numbers = zip(part.message.tolist(), part.index.tolist(), part.opcode.tolist(), part.flags.tolist(), strict=True)
         events += [(*each, tuple(map(_shown, row))) for each, row in zip(numbers, values, strict=True)]
     return sorted(events, key=lambda e: e[:2]), sorted((b.message, b.row, b.reason) for b in listed(bad))
+
+
+def told(bad: BadRows) -> list[BadRow]:
+    return sorted(listed(bad))
 
 
 def _plain(column: pa.Array) -> pa.DataType:
@@ -206,6 +210,45 @@ def test_what_is_said_of_a_bad_event() -> None:
     assert row.text == '{"id":"abc"}'
 
 
+@pytest.mark.parametrize("before", ["", '{"id":1,"z":[7]},'])
+def test_a_bad_object_of_an_array_is_shown_as_it_came(before: str) -> None:
+    """In an array of flat objects as in any other."""
+    bad = '{ "id" : "abc","x":1.50 }'
+    _, refused = decode_json(pa.array([f"[{before} {bad} ]".encode()], pa.binary()), EVERY_TYPE)
+    assert [(row.row, row.sentence, row.text) for row in listed(refused)] == [
+        (1 if before else 0, "'abc' is no int64 for field id", bad)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ('{"id" 1}', "Expecting ':' delimiter"),
+        ('{"id":1 "x":2}', "Expecting ',' delimiter"),
+        ('{"id":01}', "Expecting ',' delimiter"),
+        ('{"id":-}', "Expecting value"),
+        ('{"id":tru}', "Expecting value"),
+        ('{"id":1}}', "Expecting value"),
+        ('{"id":1},{"id" 2}', "Expecting value"),
+        ('{"id":', "Expecting value"),
+        ('{"s":"cut', "Unterminated string starting at"),
+        ('{"s":"cut\\"', "Unterminated string starting at"),
+        ('{"s', "Unterminated string starting at"),
+        ('{"s":"\\x"}', "Invalid \\escape"),
+        ('{"s":"a\tb"}', "Invalid control character at"),
+        ('{"id":\\"1"}', "Expecting value"),
+        ("{id:1}", "Expecting property name enclosed in double quotes"),
+        ('{"id":1,', "Expecting property name enclosed in double quotes"),
+    ],
+)
+def test_what_is_said_of_a_line_that_is_no_json(line: str, why: str) -> None:
+    """Also of many together, and beside others."""
+    messages = [line.encode(), b'{"id":1}\n' + line.encode(), b'{"id":1,"s":"\\"]\\u00e9"}', b'[{"id":2,"s":"["}]']
+    parts, bad = decode_json(pa.array(messages, pa.binary()), EVERY_TYPE)
+    assert told(bad) == [BadRow(m, m, "format", f"the text is no JSON: {why}", line) for m in (0, 1)]
+    assert sorted(text for part in parts for text in part.columns[3].to_pylist() if text) == ['"]\xe9', "["]
+
+
 NAMES = st.sampled_from(["id", "n", "x", "s", "m", "t", "d", "b", "opcode", "flags", "other", "event"])
 NUMBERS = st.one_of(
     st.integers(-(2**64), 2**64),
@@ -261,6 +304,9 @@ ANY_MESSAGE = st.one_of(MESSAGES, MESSAGES, MESSAGES, st.builds(_damaged, MESSAG
 def test_law_twin_fast_equals_plain(messages: list[bytes]) -> None:
     """Whatever stands beside a message: the same events with the same bits, the same bad ones with the same reasons."""
     assert decoded(list(messages)) == plainly(list(messages))
+    assert told(decode_json(pa.array(messages, pa.binary()), EVERY_TYPE)[1]) == told(
+        decode_plainly(messages, list(range(len(messages))), EVERY_TYPE)[1]
+    )
 
 
 @given(st.lists(GOOD, min_size=1, max_size=30))

@@ -112,7 +112,7 @@ def avro_file(fields: list[dict[str, Any]], records: list[dict[str, Any]], **opt
 
 
 def decoded(value: bytes) -> tuple[list[Any], list[tuple[int, str]]]:
-    rows, bad = avro_block.decode_events(value, 3, SMALL)
+    rows, bad = avro_block.decode_events([value], [3], SMALL)
     events = (
         []
         if rows is None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hotspare.engine.batch import ARROW_TYPE
@@ -57,6 +58,49 @@ def test_a_text_does_not_depend_on_its_neighbours(type_: FieldType, texts: list[
         assert bad.tolist() == [i for i, (_, wrong) in enumerate(alone) if len(wrong)]
         assert not any(together[i].is_valid for i in bad.tolist())
         assert all(together[i].is_valid for i, text in enumerate(texts) if text is not None and i not in set(bad.tolist()))
+
+
+def _whole(text: str, bits: int) -> int | None:
+    """What an integer of so many bits means; Arrow takes hexadecimal digits as the bits."""
+    if text.lower().startswith("0x"):
+        value = int(text, 16)
+        return None if len(text) > 2 + bits // 4 else value - (1 << bits) * (value >> bits - 1)
+    return int(text) if -(1 << bits - 1) <= int(text) < 1 << bits - 1 else None
+
+
+LIMITS = st.sampled_from([10**9, 10**10, 10**18, 10**19, 2**31, 2**32, 2**63, 2**64])
+WHOLE = st.builds(lambda limit, beside, sign: sign * (limit + beside), LIMITS, st.integers(-12, 12), st.sampled_from([1, -1]))
+DIGITS = st.one_of(WHOLE.map(str), WHOLE.map(lambda n: f"{'-' * (n < 0)}000{abs(n)}"), WHOLE.map(lambda n: hex(abs(n))))
+
+
+@given(st.lists(st.one_of(DIGITS, st.integers(-(10**20), 10**20).map(str)), min_size=1, max_size=20))
+def test_integers_are_those_that_fit(texts: list[str]) -> None:
+    for type_, bits in ((FieldType.INT32, 32), (FieldType.INT64, 64)):
+        values, bad = parse(pa.array(texts), type_)
+        assert values.to_pylist() == [_whole(text, bits) for text in texts]
+        assert bad.tolist() == [i for i, text in enumerate(texts) if _whole(text, bits) is None]
+
+
+@given(st.lists(st.from_regex(r"\A[+-]?(0{0,3}[0-9]{1,16}(\.[0-9]{0,6}0{0,3})?|0{0,3}\.[0-9]{1,6})\Z"), min_size=1, max_size=20))
+def test_money_is_what_has_so_many_digits(texts: list[str]) -> None:
+    values, bad = parse(pa.array(texts), FieldType.MONEY)
+    units = [Decimal(text).scaleb(4) for text in texts]
+    fits = [unit == int(unit) and abs(unit) < 10**18 for unit in units]
+    assert values.to_pylist() == [unit.scaleb(-4) if fit else None for unit, fit in zip(units, fits, strict=True)]
+    assert bad.tolist() == [i for i, fit in enumerate(fits) if not fit]
+
+
+@given(st.lists(st.tuples(st.integers(1, 9999), st.integers(0, 13), st.integers(0, 32)), min_size=1, max_size=20))
+@example([(2000, 2, 29), (1900, 2, 29), (2024, 2, 29), (2023, 2, 29), (2024, 4, 31)])
+def test_dates_are_those_of_the_calendar(days: list[tuple[int, int, int]]) -> None:
+    values, bad = parse(pa.array([f"{year:04}-{month:02}-{day:02}" for year, month, day in days]), FieldType.STAMP)
+    found = values.to_pylist()
+    for row, day in enumerate(days):
+        try:
+            assert found[row] == datetime(*day)
+        except ValueError:
+            assert found[row] is None
+    assert bad.tolist() == [row for row, value in enumerate(found) if value is None]
 
 
 @pytest.mark.parametrize(

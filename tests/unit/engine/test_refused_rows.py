@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 
+import pyarrow as pa
 import pytest
 
 from hotspare.engine.batch import BAD_STREAM, MessageFormat
+from hotspare.engine.codec import arrow_block
 from hotspare.engine.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
@@ -44,6 +46,11 @@ def calls(work: Callable[[], object]) -> int:
     return count
 
 
+def joined(rows: Iterable[str]) -> bytes:
+    """One per line; arrays as one array."""
+    return "\n".join(rows).replace("]\n[", ",").encode()
+
+
 @pytest.mark.parametrize(
     ("index", "seen", "expression", "row"),
     [
@@ -58,19 +65,27 @@ def calls(work: Callable[[], object]) -> int:
         (INSERTS, "false", "n * 9223372036854775807", ROW.format(opcode="i", id="{i}", n=5)),
         (INSERTS, "true", "n", ROW.format(opcode="x", id="{i}", n=5)),
         (INSERTS, "true", "n", ROW.format(opcode="i", id="{i}", n="five{i}")),
+        (INSERTS, "true", "n", ROW.format(opcode="i", id="{i}", n=99_999_999_999)),
+        (INSERTS, "true", "n", ROW.format(opcode="i", id="{i}", n=5).replace("1.25", "1.23456")),
+        (INSERTS, "true", "n", ROW.format(opcode="i", id="{i}", n=5).replace(",7,", ",2023-02-29,")),
         (INSERTS, "true", "n", "i,n,{i},too,few"),
         (INSERTS, "true", "n", 'i,n,{i},"a ""quoted"" word",0.5,five,7,1.25'),
         (INSERTS, "true", "n", '{{"id":{i},"n":"five{i}"}}'),
         (INSERTS, "true", "n", '{{"id":{i},"opcode":"x"}}'),
+        (INSERTS, "true", "n", '{{"id":{i},"s":5}}'),
+        (INSERTS, "true", "n", '{{"id" {i}}}'),
+        (INSERTS, "true", "n", '{{"id":{i},"s":"cut'),
+        (INSERTS, "true", "n", '[{{"id":{i},"n":"five{i}"}}]'),
+        (INSERTS, "true", "n", '[{{"id":{i},"s":5}}]'),
     ],
 )
 def test_the_work_for_refused_rows_does_not_grow_with_their_number(index: str, seen: str, expression: str, row: str) -> None:
     text = PROJECT.replace("INDEX", index).replace("SEEN", seen).replace("EXPRESSION", expression)
-    number = MessageFormat.JSON if row.startswith("{") else MessageFormat.CSV
+    number = MessageFormat.JSON if row.startswith(("{", "[")) else MessageFormat.CSV
     plan = compile_plan(load_text(text).resolved)
     head, counts = Head.of(plan), []
     for rows in (400, 100, 400):  # at first everything is loaded
-        message = Message(0, "\n".join(row.format(i=i) for i in range(rows)).encode(), number)
+        message = Message(0, joined(row.format(i=i) for i in range(rows)), number)
         pipeline = Pipeline.fresh(plan)
         refused = 0
 
@@ -81,3 +96,21 @@ def test_the_work_for_refused_rows_does_not_grow_with_their_number(index: str, s
         counts.append(calls(work))
         assert refused >= rows - 1
     assert counts[2] - counts[1] < 100, counts
+
+
+def test_refused_rows_of_blocks_add_no_work_per_message() -> None:
+    """A block is read for itself; what is refused in it is worked on with that of the others."""
+    head = Head.of(
+        compile_plan(load_text(PROJECT.replace("INDEX", INSERTS).replace("SEEN", "true").replace("EXPRESSION", "n")).resolved)
+    )
+
+    def work(messages: int, opcode: int) -> int:
+        columns = {"opcode": [opcode] * 9, "id": range(9), "s": ["s"] * 9, "x": [0.5] * 9, "n": [1] * 9, "t": [1] * 9, "m": [1] * 9}
+        types = {"n": pa.int32(), "t": pa.timestamp("us"), "m": pa.decimal128(18, 4)}
+        block = pa.RecordBatch.from_pydict({name: pa.array(values, types.get(name)) for name, values in columns.items()})
+        given = raw([Message(0, arrow_block.encode(block), MessageFormat.ARROW)] * messages)
+        return calls(lambda: head.decode(given))
+
+    work(10, 9), work(10, 1)  # at first everything is loaded
+    more = [work(messages, 9) - work(messages, 1) for messages in (10, 40)]
+    assert abs(more[1] - more[0]) < 30, more

@@ -6,8 +6,11 @@ Outputs are published so, exactly; input may come so too, with columns opcode an
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,7 +18,8 @@ from hotspare.engine.bad_reasons import RowReason
 from hotspare.engine.batch import arrow_fields
 from hotspare.engine.chunk import Bools, Int64s
 from hotspare.engine.codec.arrow_packed import is_packed, text_bytes
-from hotspare.engine.codec.csv_decode import DecodedRows
+from hotspare.engine.codec.csv_decode import DecodedRows, kept_rows
+from hotspare.engine.codec.csv_split import numbered
 from hotspare.engine.elementwise import Rows
 from hotspare.engine.refusals import NO_BAD_ROWS, BadRows
 from hotspare.errors import BusError
@@ -62,37 +66,58 @@ def decode(value: bytes) -> pa.RecordBatch:
         ) from None
 
 
-def decode_events(value: bytes, message: int, schema: Schema) -> tuple[DecodedRows | None, BadRows]:
-    """Events of a block of input. Rows with another opcode or flag are bad; a block that does not fit the schema is one bad row."""
-    try:
-        batch = decode(value)
-        columns = _columns(batch, arrow_fields(schema))
-        opcode = _numbers(batch, _OPCODE_NAMES, Opcode.INSERT)
-        flags = _numbers(batch, _FLAGS_NAMES, Flag.NORMAL)
-    except BusError as error:
-        text, sentence = value[:200].hex(), f"{error.message}: {error.detail}" if error.detail else error.message
-        return None, BadRows.of([(message, 0, RowReason.FORMAT, sentence[:500], text)])
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """The events of one message, a column per field."""
+
+    columns: list[pa.Array]
+    opcode: Int64s
+    flags: Int64s
+
+
+def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Schema) -> tuple[DecodedRows | None, BadRows]:
+    """Events of blocks of input whose numbers are given. Rows with another opcode or flag are bad; a block that does not fit the
+    schema is one bad row."""
+    fields, blocks, numbers = arrow_fields(schema), list[_Block](), list[int]()
+    unread: list[tuple[int, int, str, str, str]] = []
+    for value, message in zip(values, messages, strict=True):
+        try:
+            blocks.append(_block(decode(value), fields))
+            numbers.append(message)
+        except BusError as error:
+            sentence = f"{error.message}: {error.detail}" if error.detail else error.message
+            unread.append((message, 0, RowReason.FORMAT, sentence[:500], value[:200].hex()))
+    rows, refused = _judged(blocks, np.array(numbers, np.int64)) if blocks else (None, NO_BAD_ROWS)
+    return rows, BadRows.joined([BadRows.of(unread), refused])
+
+
+def _block(batch: pa.RecordBatch, fields: list[pa.Field]) -> _Block:
+    columns = _columns(batch, fields)
+    return _Block(columns, _numbers(batch, _OPCODE_NAMES, Opcode.INSERT), _numbers(batch, _FLAGS_NAMES, Flag.NORMAL))
+
+
+def _judged(blocks: list[_Block], messages: Int64s) -> tuple[DecodedRows, BadRows]:
+    """The good rows of all blocks, and the bad ones."""
+    opcode, flags = np.concatenate([block.opcode for block in blocks]), np.concatenate([block.flags for block in blocks])
+    message = np.repeat(messages, [len(block.opcode) for block in blocks])
+    index = numbered(message)
     known, flagged = np.isin(opcode, list(Opcode)), (flags > 0) & (flags <= sum(Flag))
-    kept = np.flatnonzero(known & flagged)
-    arrays = [column.take(pa.array(kept)) for column in columns] if len(kept) < len(opcode) else columns
-    rows = DecodedRows(
-        np.full(len(kept), message, np.int64),
-        kept.astype(np.int32),
-        opcode[kept].astype(np.uint8),
-        flags[kept].astype(np.uint8),
-        arrays,
-    )
-    return rows, _refused(np.flatnonzero(~(known & flagged)), message, opcode, flags, known)
+    is_good = known & flagged
+    refused = _refused(np.flatnonzero(~is_good), message, index, opcode, flags, known)
+    columns = [pa.concat_arrays(parts) for parts in zip(*(block.columns for block in blocks), strict=True)]
+    rows = DecodedRows(message, index, opcode.astype(np.uint8), flags.astype(np.uint8), columns)
+    return rows if is_good.all() else kept_rows(rows, is_good), refused
 
 
-def _refused(at: Rows, message: int, opcode: Int64s, flags: Int64s, known: Bools) -> BadRows:
+def _refused(at: Rows, message: Int64s, index: npt.NDArray[np.int32], opcode: Int64s, flags: Int64s, known: Bools) -> BadRows:
     if not len(at):
         return NO_BAD_ROWS
     wrong, reasons = np.where(known, flags, opcode)[at], [str(RowReason.OPCODE), str(RowReason.FLAG)]
     reason = pa.array(reasons).take(pa.array(known[at].astype(np.int8)))
     opcodes, all_flags, shown = (pa.array(numbers).cast(pa.string()) for numbers in (opcode[at], flags[at], wrong))
     text = pc.binary_join_element_wise("opcode ", opcodes, ", flags ", all_flags, "")
-    return BadRows(np.full(len(at), message, np.int64), at, reason, pc.binary_join_element_wise(shown, " is no ", reason, ""), text)
+    sentence = pc.binary_join_element_wise(shown, " is no ", reason, "")
+    return BadRows(message[at], index[at].astype(np.int64), reason, sentence, text)
 
 
 def _named(batch: pa.RecordBatch, name: str) -> pa.Array | None:
@@ -115,13 +140,15 @@ def _columns(batch: pa.RecordBatch, fields: list[pa.Field]) -> list[pa.Array]:
 
 
 def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
+    if column.type == field.type:
+        return column
     try:
         return column.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError):
         raise BusError(f"column {field.name} of a block is {column.type}, {field.type} is expected") from None
 
 
-def _numbers(batch: pa.RecordBatch, names: tuple[str, ...], otherwise: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _numbers(batch: pa.RecordBatch, names: tuple[str, ...], otherwise: int) -> Int64s:
     for name in names:
         column = _named(batch, name)
         if column is not None:

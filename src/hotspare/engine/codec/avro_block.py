@@ -10,7 +10,9 @@ from __future__ import annotations
 import datetime
 import decimal
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from dataclasses import field as _field
 from typing import Any
 
 import numpy as np
@@ -71,39 +73,70 @@ def encode_rows(rows: pa.RecordBatch, schema: Schema) -> bytes:
     return sink.getvalue()
 
 
-def decode_events(value: bytes, message: int, schema: Schema) -> tuple[DecodedRows | None, BadRows]:
-    """Events of a message of input, and bad rows. A message that is no container file of flat records is one bad row."""
-    bad: list[tuple[int, int, str, str, str]] = []
-    kept: list[int] = []
-    opcodes: list[str] = []
-    flags: list[str] = []
-    columns: list[list[Any]] = [[] for _ in schema.fields]
+@dataclass(slots=True)
+class _Events:
+    """Rows met one by one: message, index, opcode and flags of each, and a list of values per field; and those that are bad."""
+
+    columns: list[list[Any]]
+    message: list[int] = _field(default_factory=list)
+    index: list[int] = _field(default_factory=list)
+    opcode: list[str] = _field(default_factory=list)
+    flags: list[str] = _field(default_factory=list)
+    bad: list[tuple[int, int, str, str, str]] = _field(default_factory=list)
+
+    def cut(self, rows: int, bad: int) -> None:
+        """Only the first so many are kept."""
+        for each in (*self.columns, self.message, self.index, self.opcode, self.flags):
+            del each[rows:]
+        del self.bad[bad:]
+
+
+def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Schema) -> tuple[DecodedRows | None, BadRows]:
+    """Events of messages whose numbers are given, and bad rows. A message that is no container file of flat records is one bad
+    row."""
+    found = _Events([[] for _ in schema.fields])
+    for value, message in zip(values, messages, strict=True):
+        rows, bad = len(found.message), len(found.bad)
+        try:
+            _read(value, message, schema, found)
+        except _Unreadable as error:
+            found.cut(rows, bad)
+            found.bad.append((message, 0, RowReason.FORMAT, str(error), value[:200].hex()))
+    if not found.message:
+        return None, BadRows.of(found.bad)
+    arrays = [pa.array(column, ARROW_TYPE[f.type]) for column, f in zip(found.columns, schema.fields, strict=True)]
+    opcode, _ = coded(pa.array(found.opcode), OPCODE_WORDS)
+    flags, _ = coded(pa.array(found.flags), FLAG_WORDS)
+    rows_of = np.array(found.message, np.int64), np.array(found.index, np.int32)
+    return DecodedRows(*rows_of, opcode, flags, arrays), BadRows.of(found.bad)
+
+
+def _read(value: bytes, message: int, schema: Schema, found: _Events) -> None:
+    """Adds the records of a message. Raises `_Unreadable`, after which some may have been added."""
     opcode_name, flags_name = (name.replace(":", "_") for name in meta_names(schema))
     index = -1
     try:
         for index, record in enumerate(_records(value)):
             try:
-                values = [_TAKEN[f.type](record.get(f.name), f.name) for f in schema.fields]
-                opcode, flag = _word(record.get(opcode_name), "i", opcode_name), _word(record.get(flags_name), "n", flags_name)
+                taken = [_TAKEN[f.type](record.get(f.name), f.name) for f in schema.fields]
+                opcode, flags = _word(record.get(opcode_name), "i", opcode_name), _word(record.get(flags_name), "n", flags_name)
             except _Refused as error:
-                bad.append((message, index, error.reason, error.sentence, str(record)[:BAD_TEXT_LENGTH_MAX]))
+                found.bad.append((message, index, error.reason, error.sentence, str(record)[:BAD_TEXT_LENGTH_MAX]))
                 continue
-            kept.append(index)
-            opcodes.append(opcode)
-            flags.append(flag)
-            for column, taken in zip(columns, values, strict=True):
-                column.append(taken)
+            found.message.append(message)
+            found.index.append(index)
+            found.opcode.append(opcode)
+            found.flags.append(flags)
+            for column, each in zip(found.columns, taken, strict=True):
+                column.append(each)
     except Exception as error:  # a reader of damaged files may raise anything
         what = str(error) or "it is cut short"
         sentence = f"the message is no Avro file of flat records, seen at row {index + 1}: {what}"[:500].partition("\n")[0]
-        return None, BadRows.of([(message, 0, RowReason.FORMAT, sentence, value[:200].hex())])
-    if not kept:
-        return None, BadRows.of(bad)
-    arrays = [pa.array(column, ARROW_TYPE[f.type]) for column, f in zip(columns, schema.fields, strict=True)]
-    opcode_codes, _ = coded(pa.array(opcodes), OPCODE_WORDS)
-    flag_codes, _ = coded(pa.array(flags), FLAG_WORDS)
-    numbers = np.array(kept, np.int32)
-    return DecodedRows(np.full(len(kept), message, np.int64), numbers, opcode_codes, flag_codes, arrays), BadRows.of(bad)
+        raise _Unreadable(sentence) from None
+
+
+class _Unreadable(Exception):
+    """Why a message holds no records."""
 
 
 class _Refused(Exception):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from itertools import permutations
@@ -17,7 +17,7 @@ from hotspare.engine.bad_reasons import RowReason
 from hotspare.engine.codec.csv_split import Layout, TextRows, split
 from hotspare.engine.codec.values import DateFormat, parse
 from hotspare.engine.elementwise import Rows, chosen, true_rows
-from hotspare.engine.refusals import NO_BAD_ROWS, BadRows, clipped
+from hotspare.engine.refusals import NO_BAD_ROWS, BadRows, Refusals, clipped
 from hotspare.errors import UsageError
 from hotspare.model.events import FLAG_LETTER, OPCODE_LETTER, Flag, Opcode
 from hotspare.model.types import Field, FieldType, Schema
@@ -152,14 +152,12 @@ class WrongTexts:
         self._reasons: list[pa.Array] = []
         self._sentences: list[pa.Array] = []
 
-    def begin(self, refused: Mapping[int, tuple[RowReason, str]]) -> None:
-        """Rows that are refused already: the reason and the sentence of each."""
-        rows = np.array(list(refused), np.int64)
-        reasons, sentences = ([str(each[part]) for each in refused.values()] for part in (0, 1))
-        self.refused[rows] = True
-        self._rows.append(rows)
-        self._reasons.append(pa.array(reasons, pa.string()))
-        self._sentences.append(pa.array(sentences, pa.string()))
+    def begin(self, refused: Refusals) -> None:
+        """Rows that are refused already."""
+        self.refused[refused.rows] = True
+        self._rows.append(refused.rows)
+        self._reasons.append(refused.reason)
+        self._sentences.append(refused.message)
 
     def opcodes(self, column: pa.Array) -> UInt8s:
         """Numbers of opcodes; 0 where a row is refused."""
@@ -216,6 +214,11 @@ def _told_of(texts: pa.Array, what: str) -> pa.Array:
 def kept_rows(rows: DecodedRows, mask: npt.NDArray[np.bool_]) -> DecodedRows:
     columns = [column.filter(pa.array(mask)) for column in rows.columns]
     return DecodedRows(rows.message[mask], rows.index[mask], rows.opcode[mask], rows.flags[mask], columns)
+
+
+def renumbered(rows: DecodedRows, messages: Rows) -> DecodedRows:
+    """Message i as `messages[i]`."""
+    return replace(rows, message=messages[rows.message])
 
 
 def coded(column: pa.Array, words: Words) -> tuple[UInt8s, Rows]:

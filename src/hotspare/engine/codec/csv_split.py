@@ -271,7 +271,7 @@ def _split_plain(lines: _Lines, index: npt.NDArray[np.int32], marks: _Marks, lay
             texts = _values(lines.data, begin, end, layout.delimiter)
         else:
             texts = strings_of(lines.data, begin, end)
-        columns.append(_null_where(begin == end, texts))
+        columns.append(null_where(begin == end, texts))
         begin = end + 1
     return TextRows(lines.parent, index, columns, lines.texts), bad
 
@@ -338,7 +338,7 @@ def _values(data: npt.NDArray[np.uint8], begin: Rows, end: Rows, delimiter: str)
     return pc.if_else(pa.array(is_quoted), pc.replace_substring_regex(texts, ESCAPED_IN_QUOTES, r"\1\2"), bare)
 
 
-def _null_where(empty: npt.NDArray[np.bool_], strings: pa.Array) -> pa.Array:
+def null_where(empty: npt.NDArray[np.bool_], strings: pa.Array) -> pa.Array:
     if not empty.any():
         return strings
     validity = pa.py_buffer(np.packbits(~empty, bitorder="little"))

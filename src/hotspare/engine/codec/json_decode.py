@@ -22,9 +22,11 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from hotspare.engine.batch import ARROW_TYPE
-from hotspare.engine.codec.csv_decode import DecodedRows, WrongTexts, kept_rows
+from hotspare.engine.codec.csv_decode import DecodedRows, WrongTexts, kept_rows, renumbered
 from hotspare.engine.codec.csv_split import joined, numbered, strings_of
+from hotspare.engine.codec.json_flat import read_flat
 from hotspare.engine.codec.json_plain import EVENT_MEMBER, decode_plainly, meta_names, text_members
+from hotspare.engine.codec.json_tokens import Texts
 from hotspare.engine.codec.utf8 import is_utf8
 from hotspare.engine.elementwise import Rows, chosen, either, true_rows
 from hotspare.engine.refusals import NO_BAD_ROWS, BadRows
@@ -38,6 +40,8 @@ _BLANKS_MAX = 4
 """How many blanks around a line are looked through; a line with more goes the plain way."""
 _IS_BLANK = np.isin(np.arange(256), list(b" \t\r"))
 _CALL_MESSAGES_MAX = 16_384
+_FLAT_BYTES = 1 << 20
+"""So much text, or one message, is read by its tokens at once: they take many times the room."""
 _REFUSALS_MAX = 24
 """How often Arrow's parser may refuse before all that it refuses is decoded plainly: a call costs as much as many messages."""
 _EXAMPLES = 8
@@ -62,52 +66,94 @@ class _Refused(Exception):
 def decode_json(values: pa.Array, schema: Schema) -> tuple[list[DecodedRows], BadRows]:
     """Events of an Arrow binary array of messages, and bad rows. Order within a result is that of messages and rows."""
     shapes = _shapes(values)
-    events: list[DecodedRows] = []
-    bad: list[BadRows] = []
+    found = _Found([], [])
+    tried: list[tuple[_Reader, Rows]] = []
+    left: list[Rows] = [shapes.flat]
+    readers: list[tuple[Rows, _Reader]] = [(shapes.lines, _read_lines), (shapes.arrays, _read_arrays)]
+    for messages, read in readers:
+        refused, others = _at_once(values, messages, schema, read, found)
+        tried.append((read, refused))
+        left += [refused, others]
+    rest = _flat(values, np.sort(np.concatenate(left)), schema, found)
     plain: list[Rows] = [shapes.other]
-    for messages, read in ((shapes.lines, _read_lines), (shapes.arrays, _read_arrays)):
-        found, left = _halving(values, messages, schema, read)
-        events += [read.rows for read in found if len(read.rows.message)]
-        bad += [read.bad for read in found]
-        plain += [*left, *(read.plain for read in found)]
-    rest = np.sort(np.concatenate(plain))
+    for read, refused in tried:
+        is_refused = np.isin(rest, refused)
+        plain += _halving(values, rest[is_refused], schema, read, found)
+        rest = rest[~is_refused]
+    rest = np.sort(np.concatenate([rest, *plain]))
     if len(rest):
-        rows, refused = decode_plainly(values.take(pa.array(rest)).to_pylist(), rest.tolist(), schema)
-        events += [] if rows is None else [rows]
-        bad.append(refused)
-    return events, BadRows.joined(bad)
+        found.add(*decode_plainly(values.take(pa.array(rest)).to_pylist(), rest.tolist(), schema))
+    return found.events, BadRows.joined(found.bad)
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """Of some messages: events, bad rows, and the numbers of messages that have to be decoded plainly, with all of their rows."""
+class _Found:
+    """Events and bad rows so far."""
 
-    rows: DecodedRows
-    bad: BadRows
-    plain: Rows
+    events: list[DecodedRows]
+    bad: list[BadRows]
+
+    def add(self, rows: DecodedRows | None, bad: BadRows) -> None:
+        if rows is not None and len(rows.message):
+            self.events.append(rows)
+        self.bad.append(bad)
 
 
-_Reader = Callable[[pa.Array, Rows, Schema], _Read]
-"""Reads the messages chosen, the numbers of which are given. Raises `_Refused`."""
+_Reader = Callable[[pa.Array, Rows, Schema, _Found], Rows]
+"""Reads the messages chosen, the numbers of which are given. Returns those of messages that are left, with all of their rows.
+Raises `_Refused`, and then has found nothing."""
 
 
-def _halving(values: pa.Array, messages: Rows, schema: Schema, read: _Reader) -> tuple[list[_Read], list[Rows]]:
-    """What could be read, and the messages that could not, or among which some could not when enough was tried."""
-    found: list[_Read] = []
-    refused: list[Rows] = []
+def _calls(messages: Rows) -> list[Rows]:
+    return [messages[at : at + _CALL_MESSAGES_MAX] for at in range(0, len(messages), _CALL_MESSAGES_MAX)]
+
+
+def _at_once(values: pa.Array, messages: Rows, schema: Schema, read: _Reader, found: _Found) -> tuple[Rows, Rows]:
+    """The messages among which some are refused, and those that are left."""
+    refused, left = [messages[:0]], [messages[:0]]
+    for mine in _calls(messages):
+        try:
+            left.append(read(chosen(values, mine), mine, schema, found))
+        except _Refused:
+            refused.append(mine)
+    return np.concatenate(refused), np.concatenate(left)
+
+
+def _flat(values: pa.Array, messages: Rows, schema: Schema, found: _Found) -> Rows:
+    """Reads messages by their tokens; those that are left."""
+    if not len(messages):
+        return messages
+    left = [messages[:0]]
+    sizes = np.cumsum(pc.binary_length(values.take(pa.array(messages))).fill_null(0).to_numpy().astype(np.int64))
+    for mine in np.split(messages, np.flatnonzero(np.diff(sizes // _FLAT_BYTES)) + 1):
+        text = _text(chosen(values, mine))
+        is_first = np.diff(text.line_parent, prepend=-1) > 0
+        is_array = (text.data[text.line_begin[is_first]] == ord("["))[text.line_parent]
+        last_end = text.line_end[np.append(np.flatnonzero(is_first)[1:], len(is_first)) - 1][text.line_parent]
+        kept, ends = is_first | ~is_array, np.where(is_array, last_end, text.line_end)
+        texts = Texts(text.data, text.line_begin[kept], ends[kept])
+        read = read_flat(texts, text.line_parent[kept], schema)
+        found.add(None if read.rows is None else renumbered(read.rows, mine), read.bad.renumbered(mine))
+        left.append(mine[read.left])
+    return np.concatenate(left)
+
+
+def _halving(values: pa.Array, messages: Rows, schema: Schema, read: _Reader, found: _Found) -> list[Rows]:
+    """The messages that could not be read, or among which some could not when enough was tried."""
+    left: list[Rows] = []
     refusals = 0
-    waiting = [messages[at : at + _CALL_MESSAGES_MAX] for at in range(0, len(messages), _CALL_MESSAGES_MAX)]
+    waiting = _calls(messages)
     while waiting:
         mine = waiting.pop()
         try:
-            found.append(read(chosen(values, mine), mine, schema))
+            left.append(read(chosen(values, mine), mine, schema, found))
         except _Refused as error:
             refusals += 1
             if len(mine) == 1 or refusals > _REFUSALS_MAX:
-                refused.append(mine)
+                left.append(mine)
             else:
                 waiting += _split(mine, error.place)
-    return found, refused
+    return left
 
 
 def _split(messages: Rows, place: int) -> list[Rows]:
@@ -119,10 +165,11 @@ def _split(messages: Rows, place: int) -> list[Rows]:
 
 @dataclass(frozen=True, slots=True)
 class _Shapes:
-    """Numbers of messages, rising: objects one per line, arrays, and all others but blank ones."""
+    """Numbers of messages, rising: objects one per line, arrays, what begins as these do, and all others but blank ones."""
 
     lines: Rows
     arrays: Rows
+    flat: Rows
     other: Rows
 
 
@@ -168,18 +215,26 @@ def _trimmed(data: _Bytes, begin: Rows, end: Rows) -> tuple[Rows, Rows]:
 def _shapes(values: pa.Array) -> _Shapes:
     count = len(values)
     if not count:
-        return _Shapes(*(np.empty(0, np.int64),) * 3)
+        return _Shapes(*(np.empty(0, np.int64),) * 4)
     text = _text(values)
     first, last = text.data[text.line_begin], text.data[text.line_end - 1]
     is_lines, blank = np.ones(count, np.bool_), np.ones(count, np.bool_)
     blank[text.line_parent] = False
     is_lines[text.line_parent[(first != ord("{")) | (last != ord("}"))]] = False
-    is_array = np.zeros(count, np.bool_) if is_lines.all() else _are_arrays(text, first, last, count)
-    special = _need_plain(values, text.data)
+    is_array, begins = np.zeros(count, np.bool_), is_lines
+    if not is_lines.all():
+        is_array = _are_arrays(text, first, last, count)
+        begins = np.ones(count, np.bool_)
+        begins[text.line_parent[first != ord("{")]] = False
+        is_first = np.diff(text.line_parent, prepend=-1) > 0
+        begins[text.line_parent[is_first & (first == ord("["))]] = True
+    good = ~(_need_plain(values, text.data) | blank)
+    is_array &= ~is_lines
     return _Shapes(
-        np.flatnonzero(is_lines & ~special & ~blank),
-        np.flatnonzero(is_array & ~is_lines & ~special),
-        np.flatnonzero((special | ~(is_lines | is_array)) & ~blank),
+        np.flatnonzero(is_lines & good),
+        np.flatnonzero(is_array & good),
+        np.flatnonzero(begins & ~(is_lines | is_array) & good),
+        np.flatnonzero(~(begins & good) & ~blank),
     )
 
 
@@ -217,7 +272,7 @@ def _occurs(word: bytes, data: _Bytes) -> bool:
     return len(places) > 0
 
 
-def _read_lines(values: pa.Array, messages: Rows, schema: Schema) -> _Read:
+def _read_lines(values: pa.Array, messages: Rows, schema: Schema, found: _Found) -> Rows:
     raw = joined(values).to_pybytes()
     is_one_each = np.count_nonzero(np.frombuffer(raw, np.uint8) == ord("\n")) == len(values)
     parents = np.arange(len(values), dtype=np.int64) if is_one_each else _text(values).line_parent
@@ -228,14 +283,16 @@ def _read_lines(values: pa.Array, messages: Rows, schema: Schema) -> _Read:
     columns = {name: table.column(name).combine_chunks() for name in table.schema.names}
     rows, wrong, odd = _rows(columns, parents, messages, schema, wanted)
     if not len(odd) and not wrong.refused.any():
-        return _Read(rows, NO_BAD_ROWS, messages[:0])
+        found.add(rows, NO_BAD_ROWS)
+        return messages[:0]
     is_plain = np.isin(parents, parents[odd])
     at = np.flatnonzero(wrong.refused & ~is_plain)
     bad = wrong.bad_rows(rows, at, _text(values).texts(at))
-    return _Read(kept_rows(rows, ~wrong.refused & ~is_plain), bad, np.unique(rows.message[is_plain]))
+    found.add(kept_rows(rows, ~wrong.refused & ~is_plain), bad)
+    return np.unique(rows.message[is_plain])
 
 
-def _read_arrays(values: pa.Array, messages: Rows, schema: Schema) -> _Read:
+def _read_arrays(values: pa.Array, messages: Rows, schema: Schema, found: _Found) -> Rows:
     wanted = _wanted(schema, values)
     member = b'{"' + _LIST.encode() + b'":'
     texts = pc.binary_join_element_wise(pa.scalar(member), values, pa.scalar(b"}"), pa.scalar(b""))
@@ -251,7 +308,8 @@ def _read_arrays(values: pa.Array, messages: Rows, schema: Schema) -> _Read:
     columns = {field.name: events.field(number) for number, field in enumerate(wanted.arrow)}
     rows, wrong, odd = _rows(columns, parents, messages, schema, wanted)
     is_plain = np.isin(parents, parents[either(len(parents), odd, np.flatnonzero(wrong.refused))])
-    return _Read(kept_rows(rows, ~is_plain) if is_plain.any() else rows, NO_BAD_ROWS, np.unique(rows.message[is_plain]))
+    found.add(kept_rows(rows, ~is_plain) if is_plain.any() else rows, NO_BAD_ROWS)
+    return np.unique(rows.message[is_plain])
 
 
 def _parsed(raw: bytes, schema: pa.Schema, parents: Rows | None) -> pa.Table:

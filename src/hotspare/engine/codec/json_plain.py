@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from hotspare.engine.bad_reasons import RowReason
 from hotspare.engine.codec.csv_decode import DecodedRows, WrongTexts, kept_rows
-from hotspare.engine.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, BadRows
+from hotspare.engine.elementwise import Rows
+from hotspare.engine.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, BadRows, Refusals
 from hotspare.model.types import FieldType, Schema
 
 EVENT_MEMBER = "event"
@@ -54,6 +56,27 @@ def meta_names(schema: Schema) -> tuple[str, str]:
     return "hs:opcode" if "opcode" in names else "opcode", "hs:flags" if "flags" in names else "flags"
 
 
+def names_wanted(schema: Schema) -> list[str]:
+    """The members that count, by place: opcode, flags, the fields."""
+    return [*meta_names(schema), *schema.names]
+
+
+def takes_numbers(schema: Schema) -> list[bool]:
+    """By place, whether a number may stand there."""
+    return [False, False, *(field.type not in _TEXT_TYPES for field in schema.fields)]
+
+
+def wrong_kind(place: int, name: str, kind: str) -> tuple[RowReason, str]:
+    """Why a value of that kind cannot stand there."""
+    reason = (RowReason.OPCODE, RowReason.FLAG)[place] if place < 2 else RowReason.FIELD_TYPE
+    return reason, f"{kind} cannot be the value of {name}"
+
+
+def not_unicode(name: str) -> tuple[RowReason, str]:
+    """Why a text with half of a surrogate pair cannot."""
+    return RowReason.UTF8, f"the value of {name} is not Unicode"
+
+
 @dataclass(slots=True)
 class _Items:
     """Objects found, with the message, the index and the text of each."""
@@ -61,7 +84,7 @@ class _Items:
     message: list[int]
     index: list[int]
     members: list[_Members]
-    text: list[str | None]
+    text: list[str]
 
 
 def decode_plainly(values: Sequence[bytes | None], messages: Sequence[int], schema: Schema) -> tuple[DecodedRows | None, BadRows]:
@@ -91,8 +114,8 @@ class _NoObject:
     text: str
 
 
-_Object: TypeAlias = tuple[_Members, str | None]
-"""An object and its text, None where it stands among others."""
+_Object: TypeAlias = tuple[_Members, str]
+"""An object and its text."""
 
 
 def _items(value: bytes) -> Iterator[_Object | _NoObject]:
@@ -119,11 +142,16 @@ def _array(text: str) -> Iterator[_Object | _NoObject]:
     documents = _parsed_documents(text)
     if isinstance(documents, _NoObject):
         yield documents
-    elif len(documents) != 1:
+        return
+    if len(documents) != 1:
         yield _NoObject(RowReason.FORMAT, "more follows after an array", text)
-    else:
-        for item in documents[0][0]:
-            yield (item, None) if isinstance(item, _Members) else _no_object(item, text)
+        return
+    at = 1
+    for _ in documents[0][0]:
+        begin = _behind_gap(text, at)
+        item, end = _DECODER.raw_decode(text, begin)
+        yield (item, text[begin:end]) if isinstance(item, _Members) else _no_object(item, text)
+        at = _behind_gap(text, end) + 1
 
 
 def _documents(text: str) -> Iterator[_Object | _NoObject]:
@@ -158,13 +186,23 @@ def _parsed_documents(text: str) -> list[tuple[Any, int, int]] | _NoObject:
         while at < len(text):
             document, end = _DECODER.raw_decode(text, at)
             documents.append((document, at, end))
-            at = end
-            gap = _GAP.match(text, at)
-            at = gap.end() if gap is not None else at
+            at = _behind_gap(text, end)
     except ValueError as error:
         reason = str(error).partition(": line")[0]
         return _NoObject(RowReason.FORMAT, f"the text is no JSON: {reason}", text)
     return documents
+
+
+def why_no_json(text: str) -> str:
+    """What is said of such a text."""
+    found = _parsed_documents(text)
+    assert isinstance(found, _NoObject)
+    return found.sentence
+
+
+def _behind_gap(text: str, at: int) -> int:
+    gap = _GAP.match(text, at)
+    return gap.end() if gap is not None else at
 
 
 def _is_deep(text: str) -> bool:
@@ -194,10 +232,9 @@ class _Columns:
     """Texts of the members wanted, one list per column; `refused[row]` says why a row is bad."""
 
     def __init__(self, count: int, schema: Schema) -> None:
-        opcode, flags = meta_names(schema)
-        self.names = [opcode, flags, *schema.names]
+        self.names = names_wanted(schema)
         self.place = {name: number for number, name in enumerate(self.names)}
-        self.takes_numbers = [False, False, *(field.type not in _TEXT_TYPES for field in schema.fields)]
+        self.takes_numbers = takes_numbers(schema)
         self.texts: list[list[str | None]] = [[None] * count for _ in self.names]
         self.refused: dict[int, tuple[RowReason, str]] = {}
 
@@ -213,42 +250,50 @@ class _Columns:
             if value is None:
                 continue
             if not isinstance(value, str) or (isinstance(value, _Number) and not self.takes_numbers[place]):
-                self.refused.setdefault(row, (_reason(place), f"{_kind(value)} cannot be the value of {name}"))
-            elif not _is_unicode(value):
-                self.refused.setdefault(row, (RowReason.UTF8, f"the value of {name} is not Unicode"))
+                self.refused.setdefault(row, wrong_kind(place, name, _kind(value)))
+            elif not is_unicode(value):
+                self.refused.setdefault(row, not_unicode(name))
             else:
                 self.texts[place][row] = value
 
 
-def _reason(place: int) -> RowReason:
-    return (RowReason.OPCODE, RowReason.FLAG)[place] if place < 2 else RowReason.FIELD_TYPE
-
-
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
     """Whether the text has no half of a surrogate pair."""
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _typed(found: _Items, schema: Schema) -> tuple[DecodedRows | None, BadRows]:
-    count = len(found.members)
-    columns = _Columns(count, schema)
+    columns = _Columns(len(found.members), schema)
     for row, members in enumerate(found.members):
         nested = _event_members(members, schema)
         if isinstance(nested, str):
             columns.refused[row] = (RowReason.FORMAT, nested)
         columns.put(row, nested if isinstance(nested, _Members) else members)
-    wrong = WrongTexts(count)
-    wrong.begin(columns.refused)
+    reasons, sentences = ([str(each[part]) for each in columns.refused.values()] for part in (0, 1))
+    refused = Refusals(np.array(list(columns.refused), np.int64), pa.array(reasons, pa.string()), pa.array(sentences, pa.string()))
     arrays = [pa.array(texts, pa.string()) for texts in columns.texts]
-    opcode, flags = wrong.opcodes(arrays[0].fill_null("i")), wrong.flags(arrays[1].fill_null("n"))
-    values = [wrong.values(column, field) for field, column in zip(schema.fields, arrays[2:], strict=True)]
-    rows = DecodedRows(np.array(found.message, np.int64), np.array(found.index, np.int32), opcode, flags, values)
+    numbers = np.array(found.message, np.int64), np.array(found.index, np.int32)
+    return typed(*numbers, arrays, refused, schema, lambda rows: pa.array([found.text[row] for row in rows.tolist()], pa.string()))
+
+
+def typed(
+    message: Rows,
+    index: npt.NDArray[np.int32],
+    columns: list[pa.Array],
+    refused: Refusals,
+    schema: Schema,
+    shown: Callable[[Rows], pa.Array],
+) -> tuple[DecodedRows | None, BadRows]:
+    """Events out of texts by place (`names_wanted`), of which some are `refused` already; `shown` gives rows as they came."""
+    wrong = WrongTexts(len(message))
+    wrong.begin(refused)
+    opcode, flags = wrong.opcodes(columns[0].fill_null("i")), wrong.flags(columns[1].fill_null("n"))
+    values = [wrong.values(column, field) for field, column in zip(schema.fields, columns[2:], strict=True)]
+    rows = DecodedRows(message, index, opcode, flags, values)
     at = np.flatnonzero(wrong.refused)
     if not len(at):
         return rows, NO_BAD_ROWS
-    texts = [_shown(found.members[row], found.text[row]) for row in at.tolist()]
-    bad = wrong.bad_rows(rows, at, pa.array(texts, pa.string()))
-    return (kept_rows(rows, ~wrong.refused) if len(at) < count else None), bad
+    return (kept_rows(rows, ~wrong.refused) if len(at) < len(message) else None), wrong.bad_rows(rows, at, shown(at))
 
 
 def _event_members(members: _Members, schema: Schema) -> _Members | str:
@@ -262,15 +307,3 @@ def _event_members(members: _Members, schema: Schema) -> _Members | str:
         return "member event is no object, or comes twice"
     beside = [(name, value) for name, value in members if name in meta_names(schema)]
     return _Members([*beside, *events[0]])
-
-
-def _shown(members: _Members, text: str | None) -> str:
-    """A bad object as it is written; one of an array is written again."""
-    shown = json.dumps(_plain(members), ensure_ascii=False) if text is None else text
-    return shown[:BAD_TEXT_LENGTH_MAX].encode(errors="replace").decode()
-
-
-def _plain(item: Any) -> Any:
-    if isinstance(item, _Members):
-        return {name: _plain(value) for name, value in item}
-    return [_plain(each) for each in item] if type(item) is list else item

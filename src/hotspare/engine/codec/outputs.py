@@ -55,7 +55,7 @@ def decode_outputs(value: bytes, format_: MessageFormat, schema: Schema, first_s
     elif format_ is MessageFormat.JSON:
         parts, bad = decode_json(values, schema)
     else:
-        rows, bad = avro_block.decode_events(value, 0, schema)
+        rows, bad = avro_block.decode_events([value], [0], schema)
         parts = [] if rows is None else [rows]
     if len(bad):
         raise _no_outputs(format_, bad)
