@@ -1,7 +1,8 @@
 """Which group may publish to which topic, in one compacted topic for all groups of a cluster.
 
 Claims are made in transactions of one id: who claims takes the turn from everybody else, reads what is claimed, and writes. Of two
-that claim at once, the later reads what the earlier wrote.
+that claim at once, the later reads what the earlier wrote. Where the answer to a transaction is lost, taking the turn again ends
+it, and what is claimed then tells whether it took place.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from hotspare.bus.kafka_progress import TopicFollower, foreign_record
 from hotspare.bus.kafka_read import KafkaReader
 from hotspare.bus.kafka_topics import KafkaTopics, TopicKind
 from hotspare.bus.kafka_writer import Record, Writers
-from hotspare.errors import BusUnavailable, Fenced
+from hotspare.errors import BusUnavailable, Fenced, UnknownResult
 
 OWNERS_TOPIC = "hotspare.owners"
 _ATTEMPTS = 20
@@ -47,7 +48,7 @@ class KafkaOwners:
             missing = self._unclaimed(group, topics)
             try:
                 writer.commit([Record(OWNERS_TOPIC, group.encode(), topic.encode()) for topic in missing])
-            except Fenced:
+            except (Fenced, UnknownResult):
                 continue
             return
         raise BusUnavailable("many groups claim topics at the same time")
@@ -62,7 +63,7 @@ class KafkaOwners:
             owned = [topic for topic, owner in self.all().items() if owner == group]
             try:
                 writer.commit([Record(OWNERS_TOPIC, None, topic.encode()) for topic in owned])
-            except Fenced:
+            except (Fenced, UnknownResult):
                 continue
         if any(owner == group for owner in self.all().values()):
             raise BusUnavailable("many groups claim topics at the same time")

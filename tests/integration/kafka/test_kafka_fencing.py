@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from hotspare.bus import kafka_producer
 from hotspare.bus.contract import SOURCE_HEADER, Commit, HeaderGuard, Outgoing, Partition
 from hotspare.bus.kafka import KafkaBus, open_kafka_bus
 from hotspare.bus.kafka_producer import KafkaProducer
 from hotspare.bus.kafka_progress import progress_topic
-from hotspare.bus.kafka_writer import Record, Writers, records_of
-from hotspare.errors import Fenced, TopicOwned
+from hotspare.bus.kafka_writer import Record, Writer, Writers, records_of
+from hotspare.errors import Fenced, TopicOwned, UnknownResult
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from tests.contract.kafka_door import empty
@@ -190,6 +191,31 @@ def test_a_claim_that_was_made_while_another_was_on_its_way_stands(door: Callabl
         late.producer("late", [OUT.topic])
 
 
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_claim_whose_answer_is_lost_is_made_again(door: Callable[[], KafkaBus], is_written: bool) -> None:
+    """Two engines that start at once claim the same topics, and one of them may be told nothing of its transaction."""
+    bus = door()
+    taken, lost = bus._owners._writers.open, []
+
+    def open_deaf() -> Writer:
+        writer = taken()
+        commit = writer.commit
+
+        def unanswered(records: Sequence[Record]) -> dict[str, list[int]]:
+            if lost:
+                return commit(records)
+            lost.append(commit(records) if is_written else {})
+            raise UnknownResult("no answer")
+
+        writer.commit = unanswered  # type: ignore[method-assign]
+        return writer
+
+    bus._owners._writers.open = open_deaf  # type: ignore[method-assign]
+    bus.producer("deaf", [OUT.topic])
+    assert lost
+    assert dict(door().owners()) == {OUT.topic: "deaf"}
+
+
 def test_a_publisher_that_was_frozen_after_its_look_writes_nothing(door: Callable[[], KafkaBus]) -> None:
     """SPEC E8: the successor wrote between the look of the frozen one and its commit."""
     frozen, successor = door(), door()
@@ -210,6 +236,47 @@ def test_a_publisher_that_was_frozen_after_its_look_writes_nothing(door: Callabl
     appender._stands_against = look_then_freeze  # type: ignore[method-assign]
     assert frozen.append_guarded(OUT, piece, guard) is None
     wait_until(lambda: values(successor, OUT.topic) == ["piece"], "the successor's piece can be read", 30)
+
+
+@pytest.fixture
+def answers_fenced_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The first commit of any writer takes place, and the client, which sent it again, is told that somebody else has the turn."""
+    commit, told = Writer.commit, []
+
+    def fenced_once(writer: Writer, records: Sequence[Record]) -> dict[str, list[int]]:
+        offsets = commit(writer, records)
+        if not told:
+            told.append("fenced")
+            raise Fenced("the right to publish was taken by another engine")
+        return offsets
+
+    monkeypatch.setattr(Writer, "commit", fenced_once)
+    return told
+
+
+def test_an_append_that_is_fenced_behind_its_commit_is_not_told_as_nothing_written(
+    door: Callable[[], KafkaBus], kafka: KafkaServers, answers_fenced_once: list[str]
+) -> None:
+    """SPEC E8: who takes it as refused would append it again. Two messages that do not fit one batch go in a transaction."""
+    small = NewTopic("small", 1, 1, config={"max.message.bytes": "1000", "message.timestamp.type": "LogAppendTime"})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.create_topics([small])["small"].result()
+    bus = door()
+    with pytest.raises(UnknownResult):
+        bus.append(Partition("small"), [Outgoing(b"a" * 600), Outgoing(b"b" * 600)])
+    assert answers_fenced_once
+    assert len(values(door(), "small")) == 2
+
+
+def test_a_guarded_append_that_is_fenced_behind_its_commit_is_there_once(
+    door: Callable[[], KafkaBus], answers_fenced_once: list[str]
+) -> None:
+    """SPEC E8: the guard finds the first one, and nothing is appended behind it."""
+    bus = door()
+    piece = [Outgoing(b"piece", ((SOURCE_HEADER, b"file@1"),))]
+    assert bus.append_guarded(OUT, piece, HeaderGuard(SOURCE_HEADER, b"file@", 0)) is None
+    assert answers_fenced_once
+    assert values(door(), OUT.topic) == ["piece"]
 
 
 def test_a_foreign_record_in_the_groups_topic_is_named(door: Callable[[], KafkaBus]) -> None:
