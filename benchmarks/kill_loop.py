@@ -23,11 +23,12 @@ from benchmarks._site import opened
 
 from hotspare.choices import KafkaReader
 from hotspare.demo.faults import Fault, Gap, quantile
-from hotspare.demo.scenario import Demo, DemoOptions, DemoReport
+from hotspare.demo.scenario import Demo, DemoOptions, DemoReport, EndOfInput
 
 _PARTS = ("detection_ms", "election_ms", "fencing_ms", "reading_ms", "first_output_ms")
-_SECONDS_PER_FAULT = {"embedded": 12.0, "kafka": 20.0}
-"""So long there are readings, beside the pauses; where they run out before the faults do, a gap is the time to the next reading."""
+_SECONDS_PER_FAULT_MAX = 120.0
+"""So long there are readings, beside the pauses; they end with the last fault. Where they came to an end before it, a gap would be
+the time to the next reading."""
 
 
 def promotions(logs: Iterable[Path]) -> dict[int, dict[str, int]]:
@@ -84,12 +85,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         demo = DemoOptions(
             folder,
             site,
-            events=int(options.rate * (_SECONDS_PER_FAULT[options.site] + longest_s) * (len(faults) + 1)),
+            events=int(options.rate * (_SECONDS_PER_FAULT_MAX + longest_s) * (len(faults) + 1)),
             rate=options.rate,
             faults=tuple(faults),
             spares=options.spares,
             pause_s=lambda number: rng.uniform(shortest_s, longest_s),
             engine_options=("--log-format", "json", "--kafka-reader", options.kafka_reader),
+            end=EndOfInput.AFTER_FAULTS,
         )
         run = Demo(demo, lambda sentence: print(sentence, flush=True))
         report = run.run()

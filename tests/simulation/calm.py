@@ -68,7 +68,9 @@ class Bounds:
         may be as old as the record before."""
         settings, lasting = self.world.settings, self.world.lasting
         intervals = 10 if lasting.hung or lasting.storeless else 2
-        records_ms = max(q.progress_ms for s in self.world.topics.outbound for q in self.world.observer.all_qualities(s.stream))
+        records_ms = self.by_clocks(
+            max(q.progress_ms for s in self.world.topics.outbound for q in self.world.observer.all_qualities(s.stream))
+        )
         intervals_ms = max(records_ms, self.by_clocks(intervals * settings.snapshot_interval_ms))
         waits_ms = records_ms + intervals_ms + self.by_clocks(settings.divergence_wait_ms)
         return waits_ms + self.verification + 2 * self.cycle + 2 * _SLACK_MS

@@ -29,7 +29,8 @@ class Sampler:
     """
 
     def __init__(self, path: Path, events: int, rate: float, is_spread: Callable[[], bool]) -> None:
-        self._path, self._events, self._rate, self._is_spread = path, events, rate, is_spread
+        self._path, self._rate, self._is_spread = path, rate, is_spread
+        self.events = events
         self._stopped = threading.Event()
         self._held = threading.Event()
         self.written = 0
@@ -42,13 +43,13 @@ class Sampler:
     def _run(self) -> None:
         due, last = 0.0, time.monotonic()
         with self._path.open("a") as file:
-            while self.written < self._events and not self._stopped.wait(_SLICE_S):
+            while self.written < self.events and not self._stopped.wait(_SLICE_S):
                 now = time.monotonic()
                 if self._held.is_set():
                     last = now
                     continue
-                left = self._events - self.written
-                in_reserve = left <= self._events * _RESERVE_SHARE and self._is_spread()
+                left = self.events - self.written
+                in_reserve = left <= self.events * _RESERVE_SHARE and self._is_spread()
                 due += (now - last) * (min(self._rate, left / _RESERVE_S) if in_reserve else self._rate)
                 last = now
                 count = min(int(due), left)
@@ -64,9 +65,14 @@ class Sampler:
     def go_on(self) -> None:
         self._held.clear()
 
+    def end(self) -> None:
+        """What is written is all: `events` is that from now on."""
+        self.stop()
+        self.events = self.written
+
     @property
     def is_done(self) -> bool:
-        return self.written >= self._events
+        return self.written >= self.events
 
     def stop(self) -> None:
         self._stopped.set()

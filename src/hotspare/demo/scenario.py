@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 
 from hotspare.bus.naming import bad_topic, group_name, inbound_topic, outbound_topic
@@ -34,6 +35,13 @@ _BROKER_FAULT = 2
 """The fault, counted from 1, during which one broker is down."""
 
 
+class EndOfInput(Enum):
+    """When the readings end."""
+
+    AT_COUNT = "when all of `events` are written"
+    AFTER_FAULTS = "with the last fault, or when all of `events` are written"
+
+
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
     """`rate` is events per second; `faults` strike the active engine one after another, each after `pause_s(number)` seconds of
@@ -47,6 +55,7 @@ class DemoOptions:
     spares: int = 1
     pause_s: Callable[[int], float] = lambda number: 1.0
     engine_options: tuple[str, ...] = ()
+    end: EndOfInput = EndOfInput.AT_COUNT
 
 
 @dataclass
@@ -118,6 +127,8 @@ class Demo:
             wait_until(lambda: self.first_output_after(0) is not None, "the first output", _SETTLE_S)
             (strikes or Demo._strike_all)(self)
             self._struck = True
+            if self.options.end is EndOfInput.AFTER_FAULTS:
+                self.sampler.end()
             self._settle()
         except ClusterError as failure:
             with suppress(HotspareError):  # coordination may be what is missing
@@ -228,12 +239,12 @@ class Demo:
         def is_settled() -> bool:
             self.poll()
             over_us = int((RETENTION_S + 2) * 1e6)
-            quiet = reference.events >= self.options.events and reference.time_us > time_of_last_event + over_us
+            quiet = reference.events >= self.sampler.events and reference.time_us > time_of_last_event + over_us
             return quiet and sum(r.rows for r in self.readers.values()) >= reference.rows
 
         def all_arrived() -> bool:
             self.poll()
-            return reference.events >= self.options.events
+            return reference.events >= self.sampler.events
 
         wait_until(all_arrived, "the last reading on the bus", _SETTLE_S)
         time_of_last_event = reference.time_us

@@ -56,7 +56,7 @@ class Show:
                 self._live.update(self._table(self._demo))
 
     def _table(self, demo: Demo) -> Table:
-        table = Table(title=f"group {demo.group}: {demo.sampler.written} of {demo.options.events} readings", title_justify="left")
+        table = Table(title=f"group {demo.group}: {demo.sampler.written} of {demo.sampler.events} readings", title_justify="left")
         for column in ("engine", "role", "process", "outputs computed"):
             table.add_column(column)
         try:
