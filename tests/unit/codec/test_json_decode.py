@@ -309,11 +309,39 @@ def test_law_twin_fast_equals_plain(messages: list[bytes]) -> None:
     )
 
 
+SMALL = st.one_of(st.integers(-3, 3), st.just(-1.5e300))
+WRONG_KINDS = st.fixed_dictionaries(
+    {"id": st.integers(0, 5)},
+    optional={
+        "s": st.one_of(SMALL, SMALL, st.booleans(), st.none()),
+        "b": st.one_of(SMALL, st.just("AA==")),
+        "n": st.one_of(SMALL, st.just("x")),
+        "opcode": st.one_of(SMALL, st.just("i")),
+        "event": st.none(),
+        "other": st.one_of(SMALL, st.just('\\"[{'), st.just("\xe9")),
+    },
+)
+
+
+@pytest.mark.parametrize("form", ["lines", "array"])
+@given(parts=st.lists(st.lists(WRONG_KINDS, min_size=1, max_size=4), min_size=1, max_size=12), several=st.booleans())
+def test_law_twin_values_of_wrong_kinds(form: str, parts: list[list[dict[str, Any]]], several: bool) -> None:
+    """Numbers for texts, where all write them and where only some do; also where messages are read in several parts."""
+    messages = [_message(objects, form, None) for objects in parts]
+    with pytest.MonkeyPatch.context() as patch:
+        if several:
+            patch.setattr(json_decode, "_FLAT_BYTES", 100)
+        found = decode_json(pa.array(messages, pa.binary()), EVERY_TYPE)
+    expected = decode_plainly(messages, list(range(len(messages))), EVERY_TYPE)
+    assert lists(*found) == lists([] if expected[0] is None else [expected[0]], expected[1])
+    assert told(found[1]) == told(expected[1])
+
+
 @given(st.lists(GOOD, min_size=1, max_size=30))
 def test_law_twin_good_batches_take_the_fast_way(objects: list[dict[str, Any]]) -> None:
     messages: list[bytes | None] = [json.dumps(each).encode() for each in objects]
     values = pa.array(messages, pa.binary())
-    shapes = json_decode._shapes(values)
+    shapes = json_decode._shapes(json_decode._Messages(np.arange(len(messages)), values, json_decode._text(values)))
     assert len(shapes.other) == 0 or any(b"Inf" in m or b"NaN" in m for m in messages if m)
     assert decoded(messages) == plainly(messages)
 

@@ -3,9 +3,9 @@
 Objects that stand one per line, and arrays of flat objects, are read from the bytes of all messages together by one call of
 Arrow's parser. What it takes is what the plain decoder takes, with equal values, because only messages go there in which events
 cannot run into each other: every line begins and ends with a brace, or one pair of square brackets encloses the whole; so a
-number of rows equal to that of lines means one row each. A batch that it refuses is halved until the messages that it refuses
-stand alone, or it has refused too often; these, and those of other shapes, are decoded plainly. So what comes of a message depends
-on that message alone.
+number of rows equal to that of lines means one row each. Messages that it refuses are read by their tokens (`json_flat`). What
+that leaves is halved until the messages that Arrow's parser refuses stand alone, or it has refused too often; these, and those of
+other shapes, are decoded plainly. So what comes of a message depends on that message alone.
 """
 
 from __future__ import annotations
@@ -25,11 +25,19 @@ from hotspare.engine.batch import ARROW_TYPE
 from hotspare.engine.codec.csv_decode import DecodedRows, WrongTexts, kept_rows, renumbered
 from hotspare.engine.codec.csv_split import joined, numbered, strings_of
 from hotspare.engine.codec.json_flat import read_flat
-from hotspare.engine.codec.json_plain import EVENT_MEMBER, decode_plainly, meta_names, text_members
-from hotspare.engine.codec.json_tokens import Texts
+from hotspare.engine.codec.json_plain import (
+    EVENT_MEMBER,
+    decode_plainly,
+    kinds_written,
+    meta_names,
+    names_wanted,
+    takes_numbers,
+    wrong_kind,
+)
+from hotspare.engine.codec.json_tokens import Texts, array_objects
 from hotspare.engine.codec.utf8 import is_utf8
-from hotspare.engine.elementwise import Rows, chosen, either, true_rows
-from hotspare.engine.refusals import NO_BAD_ROWS, BadRows
+from hotspare.engine.elementwise import Rows, true_rows
+from hotspare.engine.refusals import NO_BAD_ROWS, NOTHING_REFUSED, BadRows, Refusals
 from hotspare.model.types import FieldType, Schema
 
 _Bytes = npt.NDArray[np.uint8]
@@ -65,20 +73,22 @@ class _Refused(Exception):
 
 def decode_json(values: pa.Array, schema: Schema) -> tuple[list[DecodedRows], BadRows]:
     """Events of an Arrow binary array of messages, and bad rows. Order within a result is that of messages and rows."""
-    shapes = _shapes(values)
-    found = _Found([], [])
+    if not len(values):
+        return [], NO_BAD_ROWS
+    every = _Messages(np.arange(len(values), dtype=np.int64), values, _text(values))
+    shapes, found = _shapes(every), _Found([], [])
     tried: list[tuple[_Reader, Rows]] = []
     left: list[Rows] = [shapes.flat]
     readers: list[tuple[Rows, _Reader]] = [(shapes.lines, _read_lines), (shapes.arrays, _read_arrays)]
     for messages, read in readers:
-        refused, others = _at_once(values, messages, schema, read, found)
+        refused, others = _at_once(every, messages, schema, read, found)
         tried.append((read, refused))
         left += [refused, others]
-    rest = _flat(values, np.sort(np.concatenate(left)), schema, found)
+    rest = _flat(every, np.sort(np.concatenate(left)), schema, found)
     plain: list[Rows] = [shapes.other]
     for read, refused in tried:
         is_refused = np.isin(rest, refused)
-        plain += _halving(values, rest[is_refused], schema, read, found)
+        plain += _halving(every, rest[is_refused], schema, read, found)
         rest = rest[~is_refused]
     rest = np.sort(np.concatenate([rest, *plain]))
     if len(rest):
@@ -99,46 +109,91 @@ class _Found:
         self.bad.append(bad)
 
 
-_Reader = Callable[[pa.Array, Rows, Schema, _Found], Rows]
-"""Reads the messages chosen, the numbers of which are given. Returns those of messages that are left, with all of their rows.
-Raises `_Refused`, and then has found nothing."""
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """All messages, a line feed after each; where each message ends; the lines that are not blank, and whose they are."""
+
+    data: _Bytes
+    end: Rows
+    line_begin: Rows
+    line_end: Rows
+    line_parent: Rows
+
+    def lines(self, lines: Rows) -> pa.Array:
+        """Lines, rising, as strings."""
+        return strings_of(self.data, self.line_begin[lines], self.line_end[lines])
+
+    def slice(self, begin: int, end: int) -> _Text:
+        """The messages from number `begin` to before number `end`."""
+        at, to = int(self.end[begin - 1]) + 1 if begin else 0, int(self.end[end - 1]) + 1
+        lines = slice(*np.searchsorted(self.line_parent, [begin, end]))
+        ends, line_begin, line_end = self.end[begin:end] - at, self.line_begin[lines] - at, self.line_end[lines] - at
+        return _Text(self.data[at:to], ends, line_begin, line_end, self.line_parent[lines] - begin)
+
+    def texts(self) -> tuple[Texts, Rows]:
+        """The lines of each message, but one that begins with a square bracket as a whole; and whose they are."""
+        is_first = np.diff(self.line_parent, prepend=-1) > 0
+        first = np.flatnonzero(is_first)
+        is_array = self.data[self.line_begin[first]] == ord("[")
+        if not is_array.any():
+            return Texts(self.data, self.line_begin, self.line_end), self.line_parent
+        number = np.cumsum(is_first) - 1
+        end = np.where(is_array[number], self.line_end[np.append(first[1:], len(is_first)) - 1][number], self.line_end)
+        kept = is_first | ~is_array[number]
+        return Texts(self.data, self.line_begin[kept], end[kept]), self.line_parent[kept]
+
+
+@dataclass(frozen=True, slots=True)
+class _Messages:
+    """Messages by their numbers, which rise, and their text."""
+
+    numbers: Rows
+    values: pa.Array
+    text: _Text
+
+    def chosen(self, numbers: Rows) -> _Messages:
+        """Some of all messages."""
+        begin, end = int(numbers[0]), int(numbers[-1]) + 1
+        if end - begin == len(numbers):
+            is_all = len(numbers) == len(self.numbers)
+            return self if is_all else _Messages(numbers, self.values.slice(begin, end - begin), self.text.slice(begin, end))
+        values = self.values.take(pa.array(numbers))
+        return _Messages(numbers, values, _text(values))
+
+
+_Reader = Callable[[_Messages, Schema, _Found], Rows]
+"""Reads messages. Returns the numbers of those that are left, with all of their rows. Raises `_Refused`, having found nothing."""
 
 
 def _calls(messages: Rows) -> list[Rows]:
     return [messages[at : at + _CALL_MESSAGES_MAX] for at in range(0, len(messages), _CALL_MESSAGES_MAX)]
 
 
-def _at_once(values: pa.Array, messages: Rows, schema: Schema, read: _Reader, found: _Found) -> tuple[Rows, Rows]:
+def _at_once(every: _Messages, messages: Rows, schema: Schema, read: _Reader, found: _Found) -> tuple[Rows, Rows]:
     """The messages among which some are refused, and those that are left."""
     refused, left = [messages[:0]], [messages[:0]]
     for mine in _calls(messages):
         try:
-            left.append(read(chosen(values, mine), mine, schema, found))
+            left.append(read(every.chosen(mine), schema, found))
         except _Refused:
             refused.append(mine)
     return np.concatenate(refused), np.concatenate(left)
 
 
-def _flat(values: pa.Array, messages: Rows, schema: Schema, found: _Found) -> Rows:
+def _flat(every: _Messages, messages: Rows, schema: Schema, found: _Found) -> Rows:
     """Reads messages by their tokens; those that are left."""
     if not len(messages):
         return messages
     left = [messages[:0]]
-    sizes = np.cumsum(pc.binary_length(values.take(pa.array(messages))).fill_null(0).to_numpy().astype(np.int64))
+    sizes = np.cumsum(np.diff(every.text.end, prepend=-1)[messages])
     for mine in np.split(messages, np.flatnonzero(np.diff(sizes // _FLAT_BYTES)) + 1):
-        text = _text(chosen(values, mine))
-        is_first = np.diff(text.line_parent, prepend=-1) > 0
-        is_array = (text.data[text.line_begin[is_first]] == ord("["))[text.line_parent]
-        last_end = text.line_end[np.append(np.flatnonzero(is_first)[1:], len(is_first)) - 1][text.line_parent]
-        kept, ends = is_first | ~is_array, np.where(is_array, last_end, text.line_end)
-        texts = Texts(text.data, text.line_begin[kept], ends[kept])
-        read = read_flat(texts, text.line_parent[kept], schema)
+        read = read_flat(*every.chosen(mine).text.texts(), schema)
         found.add(None if read.rows is None else renumbered(read.rows, mine), read.bad.renumbered(mine))
         left.append(mine[read.left])
     return np.concatenate(left)
 
 
-def _halving(values: pa.Array, messages: Rows, schema: Schema, read: _Reader, found: _Found) -> list[Rows]:
+def _halving(every: _Messages, messages: Rows, schema: Schema, read: _Reader, found: _Found) -> list[Rows]:
     """The messages that could not be read, or among which some could not when enough was tried."""
     left: list[Rows] = []
     refusals = 0
@@ -146,7 +201,7 @@ def _halving(values: pa.Array, messages: Rows, schema: Schema, read: _Reader, fo
     while waiting:
         mine = waiting.pop()
         try:
-            left.append(read(chosen(values, mine), mine, schema, found))
+            left.append(read(every.chosen(mine), schema, found))
         except _Refused as error:
             refusals += 1
             if len(mine) == 1 or refusals > _REFUSALS_MAX:
@@ -173,21 +228,6 @@ class _Shapes:
     other: Rows
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """All messages, a line feed after each; where each message ends; the lines that are not blank, and whose they are."""
-
-    data: _Bytes
-    end: Rows
-    line_begin: Rows
-    line_end: Rows
-    line_parent: Rows
-
-    def texts(self, lines: Rows) -> pa.Array:
-        """Lines, rising, as strings."""
-        return strings_of(self.data, self.line_begin[lines], self.line_end[lines])
-
-
 def _text(values: pa.Array) -> _Text:
     data = np.frombuffer(joined(values), np.uint8)
     bounds = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
@@ -212,11 +252,8 @@ def _trimmed(data: _Bytes, begin: Rows, end: Rows) -> tuple[Rows, Rows]:
     return begin, end
 
 
-def _shapes(values: pa.Array) -> _Shapes:
-    count = len(values)
-    if not count:
-        return _Shapes(*(np.empty(0, np.int64),) * 4)
-    text = _text(values)
+def _shapes(every: _Messages) -> _Shapes:
+    count, text = len(every.numbers), every.text
     first, last = text.data[text.line_begin], text.data[text.line_end - 1]
     is_lines, blank = np.ones(count, np.bool_), np.ones(count, np.bool_)
     blank[text.line_parent] = False
@@ -228,7 +265,7 @@ def _shapes(values: pa.Array) -> _Shapes:
         begins[text.line_parent[first != ord("{")]] = False
         is_first = np.diff(text.line_parent, prepend=-1) > 0
         begins[text.line_parent[is_first & (first == ord("["))]] = True
-    good = ~(_need_plain(values, text.data) | blank)
+    good = ~(_need_plain(every.values, text.data) | blank)
     is_array &= ~is_lines
     return _Shapes(
         np.flatnonzero(is_lines & good),
@@ -272,32 +309,22 @@ def _occurs(word: bytes, data: _Bytes) -> bool:
     return len(places) > 0
 
 
-def _read_lines(values: pa.Array, messages: Rows, schema: Schema, found: _Found) -> Rows:
-    raw = joined(values).to_pybytes()
-    is_one_each = np.count_nonzero(np.frombuffer(raw, np.uint8) == ord("\n")) == len(values)
-    parents = np.arange(len(values), dtype=np.int64) if is_one_each else _text(values).line_parent
-    wanted = _wanted(schema, values)
-    table = _parsed(raw, wanted.arrow, parents)
+def _read_lines(given: _Messages, schema: Schema, found: _Found) -> Rows:
+    parents, wanted = given.text.line_parent, _wanted(schema, given.values)
+    table = _parsed(pa.py_buffer(given.text.data), wanted.arrow, parents)
     if table.num_rows != len(parents):
         raise _Refused
     columns = {name: table.column(name).combine_chunks() for name in table.schema.names}
-    rows, wrong, odd = _rows(columns, parents, messages, schema, wanted)
-    if not len(odd) and not wrong.refused.any():
-        found.add(rows, NO_BAD_ROWS)
-        return messages[:0]
-    is_plain = np.isin(parents, parents[odd])
-    at = np.flatnonzero(wrong.refused & ~is_plain)
-    bad = wrong.bad_rows(rows, at, _text(values).texts(at))
-    found.add(kept_rows(rows, ~wrong.refused & ~is_plain), bad)
-    return np.unique(rows.message[is_plain])
+    rows, wrong, odd = _rows(columns, parents, given.numbers, schema, wanted)
+    return _judged(rows, wrong, odd, given.text.lines, found)
 
 
-def _read_arrays(values: pa.Array, messages: Rows, schema: Schema, found: _Found) -> Rows:
-    wanted = _wanted(schema, values)
+def _read_arrays(given: _Messages, schema: Schema, found: _Found) -> Rows:
+    values, wanted = given.values, _wanted(schema, given.values)
     member = b'{"' + _LIST.encode() + b'":'
     texts = pc.binary_join_element_wise(pa.scalar(member), values, pa.scalar(b"}"), pa.scalar(b""))
     form = pa.schema([(_LIST, pa.list_(pa.struct(list(wanted.arrow))))])
-    table = _parsed(joined(texts).to_pybytes(), form, None)
+    table = _parsed(joined(texts), form, None)
     if table.num_rows != len(values):
         raise _Refused
     lists = table.column(_LIST).combine_chunks()
@@ -306,18 +333,34 @@ def _read_arrays(values: pa.Array, messages: Rows, schema: Schema, found: _Found
         raise _Refused
     parents = np.repeat(np.arange(len(values), dtype=np.int64), pc.list_value_length(lists).to_numpy())
     columns = {field.name: events.field(number) for number, field in enumerate(wanted.arrow)}
-    rows, wrong, odd = _rows(columns, parents, messages, schema, wanted)
-    is_plain = np.isin(parents, parents[either(len(parents), odd, np.flatnonzero(wrong.refused))])
-    found.add(kept_rows(rows, ~is_plain) if is_plain.any() else rows, NO_BAD_ROWS)
-    return np.unique(rows.message[is_plain])
+    rows, wrong, odd = _rows(columns, parents, given.numbers, schema, wanted)
+
+    def shown(at: Rows) -> pa.Array:
+        begin, end = array_objects(given.text.texts()[0])
+        return strings_of(given.text.data, begin[at], end[at])
+
+    return _judged(rows, wrong, odd, shown, found)
 
 
-def _parsed(raw: bytes, schema: pa.Schema, parents: Rows | None) -> pa.Table:
+def _judged(rows: DecodedRows, wrong: WrongTexts, odd: Rows, shown: Callable[[Rows], pa.Array], found: _Found) -> Rows:
+    """Adds rows, of which some are bad and `shown` as they came. Returns the messages with odd ones, which are left."""
+    if not len(odd) and not wrong.refused.any():
+        found.add(rows, NO_BAD_ROWS)
+        return rows.message[:0]
+    left = np.unique(rows.message[odd])
+    is_left = np.isin(rows.message, left)
+    at = np.flatnonzero(wrong.refused & ~is_left)
+    bad = wrong.bad_rows(rows, at, shown(at)) if len(at) else NO_BAD_ROWS
+    found.add(kept_rows(rows, ~(wrong.refused | is_left)), bad)
+    return left
+
+
+def _parsed(raw: pa.Buffer, schema: pa.Schema, parents: Rows | None) -> pa.Table:
     """`parents` says to which message each row belongs; None: each to the next."""
     try:
         return pj.read_json(
             pa.BufferReader(raw),
-            read_options=pj.ReadOptions(use_threads=False, block_size=len(raw) + 1),
+            read_options=pj.ReadOptions(use_threads=False, block_size=raw.size + 1),
             parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
         )
     except pa.ArrowInvalid as error:
@@ -330,28 +373,44 @@ def _parsed(raw: bytes, schema: pa.Schema, parents: Rows | None) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The columns asked for. `as_text`: fields that are to be strings, and are parsed here."""
+    """The columns asked for. `as_text`: fields that are to be strings, and are parsed here. `as_number`: members that are to be
+    strings and are not."""
 
     arrow: pa.Schema
     as_text: frozenset[str]
+    as_number: frozenset[str]
 
 
 def _wanted(schema: Schema, values: pa.Array) -> _Wanted:
     """Columns as some examples write them, as numbers or as strings. A message that does it otherwise is refused."""
     step = max(1, len(values) // _EXAMPLES)
     examples = values.take(pa.array(range(0, len(values), step))).to_pylist()
-    written_as_text = frozenset[str]().union(*(text_members(example) for example in examples))
-    columns: list[tuple[str, pa.DataType]] = [(name, pa.string()) for name in meta_names(schema)]
+    strings, numbers = (frozenset[str]().union(*kind) for kind in zip(*map(kinds_written, examples), strict=True))
+    takes = zip(names_wanted(schema), takes_numbers(schema), strict=True)
+    as_number = frozenset(name for name, takes_number in takes if not takes_number) & numbers - strings
+    types = dict.fromkeys(meta_names(schema), pa.string())
     as_text = set()
     for field in schema.fields:
-        if field.type in _TEXTS or field.name in written_as_text:
+        if field.type in _TEXTS or field.name in strings:
             as_text.add(field.name)
-            columns.append((field.name, pa.string()))
+            types[field.name] = pa.string()
         else:
-            columns.append((field.name, pa.int64() if field.type in _TIMES else ARROW_TYPE[field.type]))
+            types[field.name] = pa.int64() if field.type in _TIMES else ARROW_TYPE[field.type]
+    types |= dict.fromkeys(as_number, pa.float64())
     if EVENT_MEMBER not in schema.index:
-        columns.append((EVENT_MEMBER, pa.struct([])))
-    return _Wanted(pa.schema(columns), frozenset(as_text))
+        types[EVENT_MEMBER] = pa.struct([])
+    return _Wanted(pa.schema(list(types.items())), frozenset(as_text), as_number)
+
+
+def _numbers(columns: Mapping[str, pa.Array], schema: Schema, wanted: _Wanted) -> tuple[Refusals, Rows]:
+    """Rows refused for numbers; and those with several, of which the first is told."""
+    causes = [(place, name) for place, name in enumerate(names_wanted(schema)) if name in wanted.as_number]
+    if not causes:
+        return NOTHING_REFUSED, _NO_ROWS
+    at = [true_rows(columns[name].is_valid()) for _, name in causes]
+    rows, first, count = np.unique(np.concatenate(at), return_index=True, return_counts=True)
+    cause = np.repeat(np.arange(len(at)), [len(each) for each in at])[first]
+    return Refusals.of(rows, cause, [wrong_kind(place, name, "a number") for place, name in causes]), rows[count > 1]
 
 
 def _rows(
@@ -362,7 +421,11 @@ def _rows(
     odd: list[Rows] = []
     if EVENT_MEMBER in columns and EVENT_MEMBER not in schema.index:
         odd.append(true_rows(columns[EVENT_MEMBER].is_valid()))
+    refused, several = _numbers(columns, schema, wanted)
+    odd.append(several)
+    columns = {**columns, **dict.fromkeys(wanted.as_number, pa.nulls(len(parents), pa.string()))}
     wrong = WrongTexts(len(parents))
+    wrong.begin(refused)
     opcode, flags = (columns[name] for name in meta_names(schema))
     opcodes, all_flags = wrong.opcodes(_otherwise(opcode, "i")), wrong.flags(_otherwise(flags, "n"))
     values: list[pa.Array] = []

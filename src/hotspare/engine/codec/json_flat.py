@@ -121,10 +121,12 @@ class _Objects:
         is_flat = verdict == Verdict.FLAT
         names = np.flatnonzero(tokens.is_name)
         opens, closes = (np.flatnonzero(tokens.kind == kind) for kind in (Token.OPEN, Token.CLOSE))
-        if not is_flat.all():
-            names, opens, closes = (at[is_flat[tokens.text[at]]] for at in (names, opens, closes))
+        if not is_flat.any():
+            names, opens, closes = names[:0], opens[:0], closes[:0]
+        elif not is_flat.all():
+            names, opens, closes = (at[is_flat[tokens.texts(at)]] for at in (names, opens, closes))
         members = _members(texts, tokens, names, opens, schema)
-        return cls(texts, tokens, tokens.text[opens], tokens.begin[opens], tokens.end[closes], members)
+        return cls(texts, tokens, tokens.texts(opens), tokens.begin[opens], tokens.end[closes], members)
 
     def odd_texts(self) -> Rows:
         return self.text[self.members.odd]

@@ -167,13 +167,15 @@ def _no_object(item: Any, text: str) -> _NoObject:
     return _NoObject(RowReason.FORMAT, f"{_kind(item)} stands where an object is expected", text)
 
 
-def text_members(value: bytes) -> frozenset[str]:
-    """Names of the members of a message's first object that are strings; none if no object can be read."""
+def kinds_written(value: bytes) -> tuple[frozenset[str], frozenset[str]]:
+    """Names of the members of a message's first object that are strings, and of those that are numbers; none if no object can be
+    read."""
     try:
         item, _ = _DECODER.raw_decode(value[value.index(b"{") :].decode())
     except (ValueError, RecursionError):
-        return frozenset()
-    return frozenset(name for name, member in item if type(member) is str)
+        return frozenset(), frozenset()
+    strings, numbers = (frozenset(name for name, member in item if type(member) is kind) for kind in (str, _Number))
+    return strings, numbers
 
 
 def _parsed_documents(text: str) -> list[tuple[Any, int, int]] | _NoObject:

@@ -55,6 +55,7 @@ class Token(IntEnum):
 _KINDS = 12
 _VALUE_STRING, _COMMA_OF_ARRAY = 10, 11
 """Tokens seen together with the one before: a string behind a colon, a comma behind an object."""
+_SEEN_OTHERWISE = ((Token.COLON, Token.STRING, _VALUE_STRING), (Token.CLOSE, Token.COMMA, _COMMA_OF_ARRAY))
 _DIGIT = 10
 BLANKS = b" \t\r\n"
 
@@ -65,14 +66,6 @@ def _classes() -> Bytes:
     for letter, token in zip(b"{}[]:,", range(Token.OPEN, Token.COMMA + 1), strict=True):
         table[letter] = token
     table[ord("0") : ord("9") + 1] = _DIGIT
-    return table
-
-
-def _seen() -> Bytes:
-    """Tokens seen together with the one before, by before * _KINDS + token."""
-    table = np.tile(np.arange(_KINDS, dtype=np.uint8), _KINDS)
-    table[Token.COLON * _KINDS + Token.STRING] = _VALUE_STRING
-    table[Token.CLOSE * _KINDS + Token.COMMA] = _COMMA_OF_ARRAY
     return table
 
 
@@ -100,7 +93,7 @@ def _follow() -> Bytes:
     return table.reshape(-1)
 
 
-_CLASS, _SEEN, _FOLLOWS = _classes(), _seen(), _follow()
+_CLASS, _FOLLOWS = _classes().tobytes(), _follow()
 _ESCAPED = np.isin(np.arange(256), list(b'"\\/bfnrtu'))
 _HEX = np.isin(np.arange(256), list(b"0123456789abcdefABCDEF"))
 _SCALAR = r"^(-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null)$"
@@ -122,7 +115,7 @@ class Tokens:
     """Tokens of texts in order.
 
     `begin`, `end`: of strings without their quotes. `is_name`: strings before colons; behind each of a flat text stand its colon
-    and its value. `has_escapes`: strings with backslashes. `text`: whose they are. `verdict` is one per text.
+    and its value. `has_escapes`: strings with backslashes. `last`: END of each text. `verdict` is one per text.
     """
 
     kind: Bytes
@@ -130,18 +123,23 @@ class Tokens:
     end: Rows
     is_name: Bools
     has_escapes: Bools
-    text: Rows
+    last: Rows
     verdict: Bytes
+
+    def texts(self, tokens: Rows) -> Rows:
+        """Whose they are."""
+        return np.searchsorted(self.last, tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class _Strings:
-    """Where strings open and close, the texts whose last string nobody closes, and those in which something is wrong inside."""
+    """Where strings open and close; those that have backslashes; which bytes stand in them, or open them; what is escaped but in no
+    string; the texts whose last string nobody closes, and those in which something is wrong inside of a string."""
 
     opens: Rows
     closes: Rows
-    has_escapes: Bools
-    inside: Bytes
+    escaped: Rows
+    inside: Bools
     literal: Rows
     unclosed: Rows
     odd: Rows
@@ -150,35 +148,41 @@ class _Strings:
 def tokens_of(texts: Texts) -> Tokens:
     """All tokens, and the verdict on each text."""
     strings = _strings(texts)
-    code = _CLASS[texts.data]
+    code = np.frombuffer(texts.data.tobytes().translate(_CLASS), np.uint8) * ~strings.inside
     code[strings.literal] = Token.SCALAR
-    code *= strings.inside ^ 1
     is_scalar = code >= Token.SCALAR
     edges = np.flatnonzero(is_scalar[1:] != is_scalar[:-1]) + 1
     scalar_begin, scalar_end = edges[0::2], edges[1::2]
     letters = np.flatnonzero(code == Token.SCALAR)
-    code[is_scalar] = Token.NONE
+    code *= ~is_scalar
     code[scalar_begin], code[strings.opens], code[texts.end] = Token.SCALAR, Token.STRING, Token.END
-    begin = np.flatnonzero(code)
+    begin = np.flatnonzero(code != Token.NONE)
     kind = code[begin]
+    is_string = kind == Token.STRING
+    string, scalar = np.flatnonzero(is_string), np.flatnonzero(kind == Token.SCALAR)
+    begin += is_string
     end, has_escapes = begin + 1, np.zeros(len(begin), np.bool_)
-    string, scalar = np.flatnonzero(kind == Token.STRING), np.flatnonzero(kind == Token.SCALAR)
-    begin[string] += 1
-    end[string], end[scalar], has_escapes[string] = strings.closes, scalar_end, strings.has_escapes
-    pair = np.empty(len(kind), np.uint8)
-    pair[0], pair[1:] = Token.END * _KINDS + kind[0], kind[:-1] * np.uint8(_KINDS) + kind[1:]
-    seen = _SEEN[pair]
-    pair[1:] = seen[:-1] * np.uint8(_KINDS) + kind[1:]
-    verdicts = _FOLLOWS[pair]
+    end[string], end[scalar] = strings.closes, scalar_end
+    has_escapes[string[strings.escaped]] = True
+    last, seen = np.flatnonzero(kind == Token.END), kind.copy()
+    for before, token, together in _SEEN_OTHERWISE:
+        seen[1:] += ((kind[:-1] == before) & (kind[1:] == token)) * np.uint8(together - token)
+    verdicts = _FOLLOWS.take(np.append(np.uint8(Token.END), seen[:-1]) * np.uint8(_KINDS) + kind)
     _judge_scalars(texts.data, scalar_begin, scalar_end, letters, scalar, verdicts)
-    ends = np.flatnonzero(kind == Token.END)
-    text = np.repeat(np.arange(len(ends), dtype=np.int64), np.diff(ends, prepend=-1))
-    verdict = _judged(kind, seen, verdicts, ends, strings)
-    return Tokens(kind, begin, end, seen == Token.STRING, has_escapes, text, verdict)
+    return Tokens(kind, begin, end, seen == Token.STRING, has_escapes, last, _judged(kind, seen, verdicts, last, strings))
+
+
+def array_objects(texts: Texts) -> tuple[Rows, Rows]:
+    """Where the objects of arrays begin and end. The texts are JSON, arrays of objects, and hold no other arrays."""
+    data = texts.data
+    braces = np.flatnonzero(((data == ord("{")) | (data == ord("}"))) & ~_strings(texts).inside)
+    opens = data[braces] == ord("{")
+    depth = np.cumsum(np.where(opens, 1, -1))
+    return braces[opens & (depth == 1)], braces[depth == 0] + 1
 
 
 def _strings(texts: Texts) -> _Strings:
-    data, nobody = texts.data, np.empty(0, np.int64)
+    data, nothing = texts.data, np.empty(0, np.int64)
     is_quote = data == ord('"')
     escapes = np.flatnonzero(data == ord("\\"))
     if len(escapes):
@@ -191,18 +195,19 @@ def _strings(texts: Texts) -> _Strings:
     if len(unclosed):
         is_quote[texts.end[unclosed]] = True
         quotes = np.flatnonzero(is_quote)
-    inside = np.cumsum(is_quote, dtype=np.uint8) & np.uint8(1)
+    inside = np.logical_xor.accumulate(is_quote)
     opens, closes = quotes[0::2], quotes[1::2]
-    has_escapes, literal, odd = np.zeros(len(opens), np.bool_), nobody, [np.flatnonzero((data < ord(" ")) & inside.view(np.bool_))]
+    escaped, literal, odd = nothing, nothing, [np.flatnonzero((data < ord(" ")) & inside)]
     if len(escapes):
-        is_in = inside[escapes] == 1
+        is_in = inside[escapes]
         literal, escapes = escapes[~is_in] + 1, escapes[is_in]
         literal = literal[~np.isin(data[literal], list(BLANKS))]
-        has_escapes[np.searchsorted(opens, escapes) - 1] = True
+        escaped = np.unique(np.searchsorted(opens, escapes) - 1)
         odd.append(escapes[~_are_escapes(data, escapes)])
-    wrong = np.searchsorted(texts.end, np.concatenate(odd))
-    wrong = np.concatenate([wrong, unclosed[has_escapes[np.searchsorted(closes, texts.end[unclosed])]]])
-    return _Strings(opens, closes, has_escapes, inside, literal, unclosed, wrong)
+    wrong = [np.searchsorted(texts.end, np.concatenate(odd))]
+    if len(unclosed) and len(escaped):
+        wrong.append(unclosed[np.isin(texts.end[unclosed], closes[escaped])])
+    return _Strings(opens, closes, escaped, inside, literal, unclosed, np.concatenate(wrong))
 
 
 def _are_escapes(data: Bytes, at: Rows) -> Bools:
