@@ -65,6 +65,16 @@ def good(i: int) -> str:
     return f"i,n,{i},user{i % 1000},{i % 977}.25,{i % 50 + 10},{1_700_000_000_000_000 + i}"
 
 
+def dated(i: int, day: int) -> str:
+    """With a day of February for the time."""
+    return f"{good(i).rpartition(',')[0]},2023-02-{day} 10:{i % 60:02}:00"
+
+
+def mixed(i: int) -> dict[str, Any]:
+    """What Arrow's parser refuses in every second row, and takes in the others."""
+    return {"user": i} if i % 2 else {"opcode": "x"}
+
+
 def quoted(i: int) -> str:
     return f'i,n,{i},"us""er{i % 1000}",{i % 977}.25,{i % 50 + 10},{1_700_000_000_000_000 + i}'
 
@@ -143,6 +153,8 @@ WAYS = (
     Way("overflow, head", computed(TIMES, "false"), good, lambda i: good(i).replace(f",{i % 50 + 10},", ",1,")),
     Way("text is no number", computed("cast(user as bigint)", "true"), good, lambda i: good(i).replace("user", "")),
     Way("no number in a field", PASSED, lambda i: good(i).replace(".25,", ".x,")),
+    Way("beyond int32", PASSED, lambda i: good(i).replace(f",{i % 50 + 10},", f",{99_999_999_999 + i},")),
+    Way("no such day", PASSED, lambda i: dated(i, 29), lambda i: dated(i, 28)),
     Way("unknown opcode", PASSED, lambda i: "x" + good(i)[1:]),
     Way("too few fields", PASSED, lambda i: good(i).rpartition(",")[0]),
     Way("backslash, no number", PASSED, lambda i: good(i).replace("user", "us\\,er").replace(".25,", ".x,")),
@@ -153,6 +165,7 @@ WAYS = (
     Way("JSON, no number", PASSED, changed(price="x"), changed(price="1.25"), None, in_lines, JSON),
     Way("JSON, unknown opcode", PASSED, changed(opcode="x"), member, None, in_lines, JSON),
     Way("JSON, number for a string", PASSED, changed(user=5), member, None, in_lines, JSON),
+    Way("JSON, number or opcode", PASSED, lambda i: member(i) | mixed(i), member, None, in_lines, JSON),
     Way("JSON, array, no number", PASSED, changed(price="x"), changed(price="1.25"), None, in_array, JSON),
     Way("JSON, array, unknown opcode", PASSED, changed(opcode="x"), member, None, in_array, JSON),
     Way("no JSON", PASSED, changed(), member, None, in_lines, JSON, cut_short),

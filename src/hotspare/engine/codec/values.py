@@ -38,17 +38,24 @@ def _whole(bits: int) -> str:
 
 
 _SHAPE = {
+    FieldType.INT32: r"^(-?[0-9]+|0[xX][0-9a-fA-F]+)$",
+    FieldType.INT64: r"^(-?[0-9]+|0[xX][0-9a-fA-F]+)$",
+    FieldType.DOUBLE: rf"^[+-]?({_NUMBER}({_EXPONENT})?|(?i:nan(\([a-z0-9_]*\))?|inf(inity)?))$",
+    FieldType.MONEY: rf"^[+-]?{_NUMBER}({_EXPONENT})?$",
+}
+"""Everything that Arrow's own conversions take, so that clearly bad rows are set aside at once."""
+_ISO = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?)?)?$"
+_FITS = {
     FieldType.INT32: _whole(32),
     FieldType.INT64: _whole(64),
-    FieldType.DOUBLE: rf"^[+-]?({_NUMBER}({_EXPONENT})?|(?i:nan(\([a-z0-9_]*\))?|inf(inity)?))$",
+    FieldType.DOUBLE: "",
     FieldType.MONEY: rf"^[+-]?(0*[0-9]{{1,14}}(\.[0-9]{{0,4}}0*)?|0*\.([0-9]{{1,4}}0*)|{_NUMBER}{_EXPONENT})$",
 }
-"""Everything that Arrow's own conversions take, and next to nothing else, so that bad rows are set aside at once: a conversion that
-fails is tried again with fewer rows."""
+"""The same, and next to nothing else. It is asked only where something does not fit: a long pattern costs as much as many rows."""
 _MONTHS = r"(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8])"
 _LEAP_YEAR = r"([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
 _TIME = r"[T ]([01][0-9]|2[0-3])(:[0-5][0-9](:[0-5][0-9](\.[0-9]{1,9})?)?)?"
-_ISO = rf"^([0-9]{{4}}-({_MONTHS})|{_LEAP_YEAR}-02-29)({_TIME})?$"
+_ISO_FITS = rf"^([0-9]{{4}}-({_MONTHS})|{_LEAP_YEAR}-02-29)({_TIME})?$"
 
 
 def parse(texts: pa.Array, type_: FieldType, dateformat: DateFormat | None = None) -> tuple[pa.Array, Rows]:
@@ -76,8 +83,18 @@ def _numbers(texts: pa.Array, type_: FieldType) -> tuple[pa.Array, Rows]:
     if type_ in (FieldType.INT32, FieldType.INT64):
         trimmed = pc.replace_substring_regex(trimmed, r"^\+([0-9])", r"\1")
     shapeless = true_rows(pc.invert(pc.match_substring_regex(trimmed, _SHAPE[type_])))
-    values, unfit = attempt_rows(lambda a: a.cast(target), [with_nulls(trimmed, shapeless)], target)
+    values, unfit = _converted(with_nulls(trimmed, shapeless), target, _FITS[type_])
     return values, either(len(texts), shapeless, unfit)
+
+
+def _converted(texts: pa.Array, target: pa.DataType, fits: str) -> tuple[pa.Array, Rows]:
+    """Values of texts of the right shape, and the rows that do not fit: nearly all of them are not matched by `fits`."""
+    try:
+        return _cast(texts, target), _NO_ROWS
+    except pa.ArrowInvalid:
+        outside = true_rows(pc.invert(pc.match_substring_regex(texts, fits)))
+    values, unfit = attempt_rows(lambda a: a.cast(target), [with_nulls(texts, outside)], target)
+    return values, either(len(texts), outside, unfit)
 
 
 def _cast(texts: pa.Array, target: pa.DataType) -> pa.Array:
@@ -114,7 +131,7 @@ def _iso(texts: pa.Array, target: pa.DataType) -> tuple[pa.Array, Rows]:
     trimmed = pc.replace_substring_regex(trimmed, r"(\.[0-9]{6})[0-9]+$", r"\1")
     shapeless = true_rows(pc.invert(pc.match_substring_regex(trimmed, _ISO)))
     micros = pa.timestamp("us")
-    values, unfit = attempt_rows(lambda a: a.cast(micros), [with_nulls(trimmed, shapeless)], micros)
+    values, unfit = _converted(with_nulls(trimmed, shapeless), micros, _ISO_FITS)
     return _to_unit(values, target), either(len(texts), shapeless, unfit)
 
 
