@@ -222,7 +222,7 @@ def test_another_publisher_goes_on_with_the_next_row(tmp_path: Path, bus: Bus, b
     rows = [b"i,n,%d,%d" % (number, number * number) for number in range(9000)]
     path = tmp_path / "in.csv"
     path.write_bytes(b"\n".join(rows) + b"\n")
-    arguments = ["publish", "--bus", bus_url, "--window", "project/cq/source", "--rate", "1500", "--blocksize", "3", str(path)]
+    arguments = ["publish", "--bus", bus_url, "--window", "project/cq/source", "--rate", "500", "--blocksize", "3", str(path)]
     with Instances(tmp_path, coordination, *arguments) as group:
         for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL):
             target = len(published(bus)) + instants.randint(50, 500)

@@ -135,10 +135,11 @@ class Calm:
             if process.door in world.wrong_from or process.name == world.lasting.astray:
                 world.kill(process.name)
 
-    def _turn(self, event: bool = False) -> None:
+    def _turn(self, event: bool = False, partition: int | None = None) -> None:
+        """An event comes to that partition, or to one after the other."""
         world = self.world
         if event:
-            world.publish(self.turns % 2, world.rng.randrange(100))
+            world.publish(self.turns % 2 if partition is None else partition, world.rng.randrange(100))
         world.turn()
         self.turns += 1
         self._past.append(_Moment(world.now_ms, world.recorded.ends(), world.observer.delivered()))
@@ -187,17 +188,19 @@ class Calm:
             self._turn(event=self.turns % self.event_every_ms == 0)
 
     def _watch(self, bounds: Bounds) -> None:
-        """A healthy group keeps its epoch, brings outputs soon, compares them, and keeps a young snapshot."""
+        """A healthy group keeps its epoch, brings outputs soon, compares them, and keeps a young snapshot. In the second half one
+        partition is idle, and events of the other do not wait for it longer than ever."""
         world = self.world
         epoch, doors = self._epoch(), {p.door for p in world.processes.values()}
         if world.lasting.hung in world.processes and world.lasting.hung != world.active():
             world.processes[world.lasting.hung].is_stuck = True
         epochs_max = 0
         keeps_ms = 2 * (bounds.snapshot + bounds.output) if FaultKind.RETENTION in world.plan.enabled else 0
-        for ms in range(bounds.snapshot + world.settings.snapshot_interval_ms):
+        watch_ms = bounds.snapshot + world.settings.snapshot_interval_ms
+        for ms in range(watch_ms):
             if keeps_ms and ms % 50 == 0 and not world.lasting.is_role_restless:
                 forget_older(world, keeps_ms)
-            self._turn(event=ms % self.event_every_ms == 0)
+            self._turn(event=ms % self.event_every_ms == 0, partition=None if ms < watch_ms // 2 else 0)
             if world.lasting.is_role_restless:
                 epochs_max = 1 + ms // world.settings.lease_ms
             if self._epoch() > epoch + epochs_max:

@@ -51,9 +51,9 @@ def no_ticks() -> Any:
     return _duties_without("duties", lambda action: isinstance(action, do.Tick))
 
 
-@planted()
+@planted(FaultKind.RETENTION)
 def idle_partitions_wait_for_the_timer() -> Any:
-    """An event waits for the next tick of the timer where another partition is idle."""
+    """An event waits for the next tick of the timer where another partition is idle. A calm group shows it."""
     return _duties_without("duties", lambda action: isinstance(action, do.Tick) and action.reason is Reason.IDLE_PARTITION)
 
 

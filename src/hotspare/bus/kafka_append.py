@@ -31,7 +31,7 @@ from hotspare.bus.kafka_client import (
 from hotspare.bus.kafka_read import KafkaReader
 from hotspare.bus.kafka_records import KafkaRecords, OpenTransactions
 from hotspare.bus.kafka_topics import KafkaTopics
-from hotspare.bus.kafka_writer import Writer, Writers, records_of
+from hotspare.bus.kafka_writer import Writer, Writers, give_way, records_of
 from hotspare.errors import BusUnavailable, Fenced, HotspareError, UnknownResult
 
 _GUARD_ATTEMPTS = 20
@@ -159,7 +159,7 @@ class KafkaAppender:
         record: bytes | None,
     ) -> int | None:
         deadline = time.monotonic() + self._settings.timeout_s
-        for _ in range(_GUARD_ATTEMPTS):
+        for attempt in range(_GUARD_ATTEMPTS):
             # first without a turn: whoever comes too late need not take it from the one who was in time
             if guarded.newest >= guard.since_offset or self._stands_against(partition, guard):
                 return None
@@ -183,6 +183,7 @@ class KafkaAppender:
                     raise append_unknown(partition, error.detail) from error  # ... unless nothing of it does
                 if time.monotonic() > deadline:
                     break
+                give_way(attempt)
                 continue
             guarded.writer, guarded.record = writer, guard.record if record is None else record
             if any(_has(message, guard) for message in messages):

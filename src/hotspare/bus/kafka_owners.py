@@ -14,7 +14,7 @@ from hotspare.bus.kafka_client import KafkaSettings
 from hotspare.bus.kafka_progress import TopicFollower, foreign_record
 from hotspare.bus.kafka_read import KafkaReader
 from hotspare.bus.kafka_topics import KafkaTopics, TopicKind
-from hotspare.bus.kafka_writer import Record, Writers
+from hotspare.bus.kafka_writer import Record, Writers, give_way
 from hotspare.errors import BusUnavailable, Fenced, UnknownResult
 
 OWNERS_TOPIC = "hotspare.owners"
@@ -43,19 +43,20 @@ class KafkaOwners:
         self._topics.create(OWNERS_TOPIC, 1, TopicKind.STATE)
         if not self._unclaimed(group, topics):
             return
-        for _ in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
             writer = self._writers.open()
             missing = self._unclaimed(group, topics)
             try:
                 writer.commit([Record(OWNERS_TOPIC, group.encode(), topic.encode()) for topic in missing])
             except (Fenced, UnknownResult):
+                give_way(attempt)
                 continue
             return
         raise BusUnavailable("many groups claim topics at the same time")
 
     def release(self, group: str) -> None:
         """Give all of the group's topics up."""
-        for _ in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
             owned = [topic for topic, owner in self.all().items() if owner == group]
             if not owned:
                 return
@@ -64,6 +65,7 @@ class KafkaOwners:
             try:
                 writer.commit([Record(OWNERS_TOPIC, None, topic.encode()) for topic in owned])
             except (Fenced, UnknownResult):
+                give_way(attempt)
                 continue
         if any(owner == group for owner in self.all().values()):
             raise BusUnavailable("many groups claim topics at the same time")

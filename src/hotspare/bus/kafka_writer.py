@@ -7,6 +7,7 @@ client that is left alone with this answer asks again after half a second; one t
 from __future__ import annotations
 
 import contextlib
+import random
 import threading
 import time
 from collections.abc import Sequence
@@ -30,6 +31,8 @@ _RETRY_MS = 5
 """The marks of one commit may still be on their way when the next one begins; then the broker asks to come again."""
 _TRANSACTION_TIMEOUT_MS = 10_000
 _ANY_TOPIC = "hotspare.owners"
+_GIVE_WAY_S = 0.01
+_GIVE_WAY_S_MAX = 0.5
 """Asking about it makes a client connect; it need not exist."""
 
 
@@ -152,6 +155,11 @@ def _is_granted(client: Any, patience_s: float, deadline: float) -> bool:
                 return False
         else:
             return True
+
+
+def give_way(attempt: int) -> None:
+    """For who lost its turn, before it takes it again: two that only take it from each other would both write nothing."""
+    time.sleep(random.uniform(0, min(_GIVE_WAY_S_MAX, _GIVE_WAY_S * 2**attempt)))  # noqa: S311
 
 
 class Writer:

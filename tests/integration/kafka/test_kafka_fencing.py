@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -276,6 +277,35 @@ def test_a_guarded_append_that_is_fenced_behind_its_commit_is_there_once(
     piece = [Outgoing(b"piece", ((SOURCE_HEADER, b"file@1"),))]
     assert bus.append_guarded(OUT, piece, HeaderGuard(SOURCE_HEADER, b"file@", 0)) is None
     assert answers_fenced_once
+    assert values(door(), OUT.topic) == ["piece"]
+
+
+def test_two_that_take_the_turn_from_each_other_finish(door: Callable[[], KafkaBus], monkeypatch: pytest.MonkeyPatch) -> None:
+    """SPEC E8: engines that start at once write the same document of their project; on a busy machine each takes its turn before
+    the other one comes to commit."""
+    opened, commit = Writers.open, Writer.commit
+    turns: list[Writer] = []
+    taken = threading.Condition()
+
+    def open_and_tell(writers: Writers) -> Writer:
+        writer = opened(writers)
+        with taken:
+            turns.append(writer)
+            taken.notify_all()
+        return writer
+
+    def commit_late(writer: Writer, records: Sequence[Record]) -> dict[str, list[int]]:
+        with taken:
+            taken.wait_for(lambda: turns[-1] is not writer, 0.25)
+        return commit(writer, records)
+
+    buses = door(), door()
+    monkeypatch.setattr(Writers, "open", open_and_tell)
+    monkeypatch.setattr(Writer, "commit", commit_late)
+    piece = [Outgoing(b"piece", ((SOURCE_HEADER, b"file@1"),))]
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda bus: bus.append_guarded(OUT, piece, HeaderGuard(SOURCE_HEADER, b"file@", 0)), buses))
+    assert sorted(offset is None for offset in found) == [False, True]
     assert values(door(), OUT.topic) == ["piece"]
 
 
