@@ -14,8 +14,9 @@ import sys
 import time
 
 import pyarrow as pa
+from benchmarks._messages import raw
 
-from hotspare.engine.batch import RAW_SCHEMA, MessageFormat, RowKind
+from hotspare.engine.batch import MessageFormat, RowKind
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.head import Head
 from hotspare.engine.pipeline import Pipeline
@@ -42,20 +43,12 @@ def block(number: int) -> bytes:
     return arrow_block.encode(pa.RecordBatch.from_pydict({"id": pa.array(ids, pa.int64()), "text": text}))
 
 
-def raw(blocks: int) -> pa.RecordBatch:
-    offsets = list(range(blocks))
-    columns = [[0] * blocks, [0] * blocks, offsets, offsets, [False] * blocks, [int(MessageFormat.ARROW)] * blocks]
-    columns.append([block(number) for number in offsets])
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, RAW_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=RAW_SCHEMA)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gib", type=float, default=2.5, help="how much text one raw batch stands for")
     blocks = int(parser.parse_args().gib * (1 << 30) / (BLOCK_ROWS * TEXT_BYTES)) + 1
     plan = compile_plan(load_text(PROJECT).resolved)
-    given = raw(blocks)
+    given = raw([block(number) for number in range(blocks)], MessageFormat.ARROW)
     begun = time.monotonic()
     decoded = Head.of(plan)(given)
     decoded_s = time.monotonic() - begun

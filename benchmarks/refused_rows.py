@@ -21,8 +21,9 @@ from typing import Any, TypeAlias
 
 import fastavro
 import pyarrow as pa
+from benchmarks._messages import raw
 
-from hotspare.engine.batch import BAD_STREAM, RAW_SCHEMA, MessageFormat
+from hotspare.engine.batch import BAD_STREAM, MessageFormat
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.head import Head
 from hotspare.engine.pipeline import Pipeline
@@ -175,29 +176,19 @@ WAYS = (
 )
 
 
-def raw(way: Way, row: Row, rows: int, first_offset: int) -> pa.RecordBatch:
+def messages(way: Way, row: Row, rows: int, first_offset: int) -> pa.RecordBatch:
     """Messages of MESSAGE_ROWS rows each."""
     pack = way.pack_wrong if way.pack_wrong is not None and row is way.wrong else way.pack
     values = [pack([row(i) for i in range(at, min(at + MESSAGE_ROWS, rows))]) for at in range(0, rows, MESSAGE_ROWS)]
-    count = len(values)
-    columns: Sequence[Sequence[object]] = (
-        [0] * count,
-        [0] * count,
-        range(first_offset, first_offset + count),
-        range(first_offset, first_offset + count),
-        [False] * count,
-        [way.format] * count,
-        values,
-    )
-    return pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in zip(columns, RAW_SCHEMA, strict=True)], schema=RAW_SCHEMA)
+    return raw(values, way.format, first_offset)
 
 
 def cost_us(plan: Plan, row: Row, way: Way, rows: int) -> tuple[float, int]:
     """Microseconds per row, and how many were refused."""
     head, pipeline = Head.of(plan), Pipeline.fresh(plan)
     if way.before is not None:
-        pipeline.feed(head.decode(raw(way, way.before, rows, 0)))
-    given = raw(way, row, rows, rows)
+        pipeline.feed(head.decode(messages(way, way.before, rows, 0)))
+    given = messages(way, row, rows, rows)
     begin = time.process_time()
     outputs = pipeline.feed(head.decode(given))
     for batch in outputs.values():

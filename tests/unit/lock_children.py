@@ -11,26 +11,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FLOCK = "import fcntl; fcntl.flock(file, fcntl.LOCK_EX)"
-_CHILD = """
-import sys
-file = open(sys.argv[1], "r+b")
-{0}
-print("locked", flush=True)
-sys.stdin.readline()
-"""
+_OPENS = 'import sys; file = open(sys.argv[1], "r+b")'
+_WAITS = "import sys; print('ready', flush=True); sys.stdin.readline()"
 
 
 @contextlib.contextmanager
-def locking(path: Path, lock: str) -> Iterator[subprocess.Popen[str]]:
-    path.touch()
-    command = [sys.executable, "-c", _CHILD.format(lock), str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "locked\n"
+def child(code: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """A process that ran `code`, and lives until it is killed."""
+    command = [sys.executable, "-c", f"{code}\n{_WAITS}", *map(str, arguments)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
         try:
-            yield child
+            yield process
         finally:
-            child.kill()
+            process.kill()
+
+
+def locking(path: Path, lock: str) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
+    path.touch()
+    return child(f"{_OPENS}\n{lock}", path)
 
 
 def stop(child: subprocess.Popen[str]) -> None:

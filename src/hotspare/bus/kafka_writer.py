@@ -31,9 +31,9 @@ _RETRY_MS = 5
 """The marks of one commit may still be on their way when the next one begins; then the broker asks to come again."""
 _TRANSACTION_TIMEOUT_MS = 10_000
 _ANY_TOPIC = "hotspare.owners"
+"""Asking about it makes a client connect; it need not exist."""
 _GIVE_WAY_S = 0.01
 _GIVE_WAY_S_MAX = 0.5
-"""Asking about it makes a client connect; it need not exist."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 from hotspare.adapters.file_publisher import PublishOptions, PublishProgress, publish_file
@@ -20,22 +16,10 @@ from hotspare.coordination.contract import Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.processes import process_start
 from hotspare.testing.cluster import wait_until
+from tests.unit.lock_children import child
 
 IN = Partition("p.project.cq.source.I")
 _LOCKS = 'import sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None); c.execute("BEGIN IMMEDIATE")'
-_WAITS = "import sys; print('ready', flush=True); sys.stdin.readline()"
-
-
-@contextlib.contextmanager
-def child(code: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-c", f"{code}\n{_WAITS}", *map(str, arguments)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def test_a_publisher_ends_who_is_stopped_with_the_lock_and_not_who_had_the_turn_before(tmp_path: Path) -> None:
