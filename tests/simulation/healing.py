@@ -17,6 +17,8 @@ STEPS_MIN = 1_500
 STEPS_PER_ENGINE = 1_000
 """Steps are shared out, so of many engines each is slow: the role changes again before all progress is written."""
 _STEPS_PER_MESSAGE = 8
+_STEPS_PER_OUTPUT = 20
+"""Every call of a commit may take its time, and a commit may hold a single output."""
 _COMMITS_SHRINK = 2
 """How many times as long it takes where commits have to be small, and each that is not is followed by a fence."""
 _EVENTS_AFTERWARDS = 3
@@ -89,6 +91,11 @@ class Healing:
         """What has to come out of the streams that may lose nothing."""
         return {stream: count for stream, count in self.world.due().items() if self.world.observer.holds_all(stream)}
 
+    def _missing(self) -> int:
+        """How many outputs have yet to come, of all streams."""
+        delivered = self.world.observer.delivered()
+        return sum(max(0, count - delivered[stream]) for stream, count in self.world.due().items())
+
     def end_faults(self) -> None:
         world, rng = self.world, self.world.rng
         world.plan.heal()
@@ -108,11 +115,12 @@ class Healing:
             process.paused_until_ms = FOREVER_MS if self.alone and process.name != self.alone else -1
 
     def until(self, condition: Callable[[], bool]) -> None:
-        begun = self.steps
+        """Steps on until it holds, for as many steps as what is to be read and put out may take at most."""
+        begun, missing = self.steps, self._missing()
         world = self.world
         steps = max(STEPS_MIN, STEPS_PER_ENGINE * self._sharing)
         most = int(steps * world.settings.lease_ms / SETTINGS.lease_ms)
-        most += _STEPS_PER_MESSAGE * self.backlog * self._sharing
+        most += (_STEPS_PER_MESSAGE * self.backlog + _STEPS_PER_OUTPUT * missing) * self._sharing
         if world.lasting.commit_rows:
             most *= _COMMITS_SHRINK
         while not condition() and self.steps - begun < most:

@@ -16,9 +16,10 @@ from hotspare.ha import actions as do
 from hotspare.ha import committed, decide, driver, group_state, perform, publishing
 from hotspare.ha.group_state import LONG_AGO_MS, GroupState
 from hotspare.ha.held import HeldStream
-from hotspare.ha.ports import Ports
+from hotspare.ha.ports import BlockCodec, Ports
 from hotspare.ha.qualities import Qualities
 from hotspare.ha.roles import Reason, Role, Step
+from hotspare.ha.transaction import NextCommit
 from hotspare.ha.view import Contact, View
 from hotspare.model.quality import Quality
 from tests.simulation.faults import FaultKind
@@ -98,7 +99,19 @@ def recheck_before_fence() -> Iterator[None]:
 @planted(FaultKind.PROGRESS_LOST, FaultKind.CRASH)
 def publish_from_zero() -> Any:
     """Without a progress record a stream is taken to be unpublished."""
-    return patch.object(publishing, "progress_from_tail", lambda bus, codec, stream, topic: None)
+    return patch.object(publishing, "progress_from_tail", lambda bus, codec, stream, topic: Progress(0, None, 0, 0))
+
+
+@planted(FaultKind.TRIM_OUTPUT, FaultKind.UNKNOWN_RESULT, FaultKind.CRASH)
+def outputs_before_records() -> Any:
+    """That nothing is committed is not recorded before outputs are sent, so what is left of an aborted transaction looks like them."""
+    right = publishing.next_commit
+
+    def next_commit(state: GroupState, codec: BlockCodec, now_ms: int) -> NextCommit:
+        state.unrecorded = {stream: each for stream, each in state.unrecorded.items() if each.sequence}
+        return right(state, codec, now_ms)
+
+    return patch.object(publishing, "next_commit", next_commit)
 
 
 @planted(FaultKind.SLOW_COMMITS, FaultKind.SLOW_CALLS)

@@ -189,7 +189,8 @@ class GroupState:
     may_repeat: set[str] = field(default_factory=set)
     """Streams of which no output was committed since progress was read: what follows it may have come before."""
     unrecorded: dict[str, Progress] = field(default_factory=dict)
-    """Progress that was found in a topic because its record is lost; until it is written again, spares let go of nothing."""
+    """Progress of streams without a record: what was found in the topic, or nothing. It is recorded before any output follows;
+    until then, spares let go of nothing."""
     arrivals: dict[str, deque[tuple[int, int]]] = field(default_factory=dict)
     """Per stream that a spare keeps for a time: (sequence, when it was computed), oldest first."""
     lost: dict[str, int] = field(default_factory=dict)

@@ -185,8 +185,8 @@ def _read_committed(_: do.ReadCommitted, state: GroupState, ports: Ports) -> Non
     for output in state.topics.outbound:
         if output.stream not in progress:
             rebuilt = publishing.progress_from_tail(ports.bus, ports.codec, output.stream, output.topic)
-            if rebuilt is not None:
-                progress[output.stream] = state.unrecorded[output.stream] = rebuilt
+            progress[output.stream] = state.unrecorded[output.stream] = rebuilt
+            if rebuilt.sequence:
                 sentence = f"progress of stream {output.stream} was rebuilt from topic {output.topic}"
                 report(state, ports, HaEventKind.PROGRESS_REBUILT, sentence, sequence=rebuilt.sequence)
             state.step_ms = ports.clock_ms()  # each topic that is looked through is a step of its own

@@ -20,6 +20,7 @@ from hotspare.model.quality import QualityKind
 
 _TAIL_MESSAGES = 16
 _TAIL_BYTES_MAX = 64 << 20
+_NOTHING = Progress(0, None, 0, 0)
 
 
 def next_commit(state: GroupState, codec: BlockCodec, now_ms: int) -> NextCommit:
@@ -27,8 +28,12 @@ def next_commit(state: GroupState, codec: BlockCodec, now_ms: int) -> NextCommit
 
     A stream one of whose outputs is larger than the bus takes ends before it until that is tried again. The stream that was cut
     last time comes last, so that a long backlog of one keeps none waiting for ever. The progress of a trimmed stream is written
-    when it is due; with it, or alone.
+    when it is due; with it, or alone. Records that are missing are written first, and alone: a transaction that is aborted leaves
+    offsets in the topics, and without a record they cannot be told from outputs that retention has ended.
     """
+    if state.unrecorded:
+        records = {stream: replace(found, epoch=state.epoch) for stream, found in state.unrecorded.items()}
+        return NextCommit(Commit({}, records), {}, 0, 0, "", [])
     blocks: list[Block] = []
     messages: dict[str, list[Outgoing]] = {}
     progress: dict[str, Progress] = {}
@@ -52,8 +57,6 @@ def next_commit(state: GroupState, codec: BlockCodec, now_ms: int) -> NextCommit
             cut = cut or output.stream
         if last is not None and _is_progress_due(state, output.stream, last.sequence, now_ms):
             progress[output.stream] = Progress(last.sequence, last.output_id, last.digest, state.epoch)
-        elif output.stream in state.unrecorded:
-            progress[output.stream] = replace(state.unrecorded[output.stream], epoch=state.epoch)
     rows, bytes_ = state.budget.rows - rows_left, state.budget.bytes - bytes_left
     return NextCommit(Commit(messages, progress), sent, rows, bytes_, cut, blocks)
 
@@ -84,8 +87,8 @@ def _is_progress_due(state: GroupState, stream: str, sequence: int, now_ms: int)
     return stream in state.unrecorded_since_ms and progress_due_of_ms(state, stream) <= now_ms
 
 
-def progress_from_tail(bus: Bus, codec: BlockCodec, stream: str, topic: str) -> Progress | None:
-    """Progress of a stream that has no record, from the newest block of its topic; None if nothing was ever published there.
+def progress_from_tail(bus: Bus, codec: BlockCodec, stream: str, topic: str) -> Progress:
+    """Progress of a stream that has no record, from the newest block of its topic; sequence 0 if nothing was ever published there.
 
     StateError where the topic is not empty but its tail cannot be read: publishing from the first output again would double.
     """
@@ -93,13 +96,13 @@ def progress_from_tail(bus: Bus, codec: BlockCodec, stream: str, topic: str) -> 
     end = bus.end_offset(partition)
     begin = bus.begin_offset(partition)
     if end == 0:
-        return None
+        return _NOTHING
     offset, found = end, None
     while found is None and offset > begin:
         offset = max(begin, offset - _TAIL_MESSAGES)
         found = _last_progress(bus, codec, partition, offset)
     if found is None and begin == 0 and not bus.read(partition, 0, messages_max=1, bytes_max=1):
-        return None  # a transaction that was aborted leaves its offsets behind and no message
+        return _NOTHING  # a transaction that was aborted leaves its offsets behind and no message
     if found is None:
         raise StateError(
             f"topic {topic} is not empty, but there is no record of what is committed to stream {stream}",

@@ -312,7 +312,17 @@ def test_what_is_no_block_at_the_tail_is_passed_over() -> None:
 
 
 def test_an_empty_topic_has_no_progress() -> None:
-    assert progress_from_tail(bus_with().client(), arrow_block, "a", "out-a") is None
+    assert progress_from_tail(bus_with().client(), arrow_block, "a", "out-a") == Progress(0, None, 0, 0)
+
+
+def test_records_that_are_missing_are_written_before_any_output() -> None:
+    """What an aborted transaction leaves in a topic looks like outputs that retention has ended."""
+    made = state({"a": 2, "b": 3}, {}, GroupSettings())
+    made.unrecorded = {"b": Progress(0, None, 0, 0)}
+    following = next_commit(made, arrow_block, 0)
+    assert following.commit == Commit({}, {"b": Progress(0, None, 0, 4)})
+    note_own_commit(made, following.commit.progress, following.sent, 0)
+    assert set(next_commit(made, arrow_block, 0).commit.messages) == {"out-a", "out-b"}
 
 
 @pytest.mark.parametrize("kept", [0, 3])
