@@ -104,7 +104,7 @@ def publish_from_zero() -> Any:
 
 @planted(FaultKind.TRIM_OUTPUT, FaultKind.UNKNOWN_RESULT, FaultKind.CRASH)
 def outputs_before_records() -> Any:
-    """That nothing is committed is not recorded before outputs are sent, so what is left of an aborted transaction looks like them."""
+    """Outputs are sent before it is recorded that none is committed: what an aborted transaction left looks like lost ones."""
     right = publishing.next_commit
 
     def next_commit(state: GroupState, codec: BlockCodec, now_ms: int) -> NextCommit:
