@@ -192,8 +192,8 @@ class Calm:
         partition is idle, and events of the other do not wait for it longer than ever."""
         world = self.world
         epoch, doors = self._epoch(), {p.door for p in world.processes.values()}
-        if world.lasting.hung in world.processes and world.lasting.hung != world.active():
-            world.processes[world.lasting.hung].is_stuck = True
+        for spare in self._spares():
+            spare.is_stuck = spare.name == world.lasting.hung
         epochs_max = 0
         keeps_ms = 2 * (bounds.snapshot + bounds.output) if FaultKind.RETENTION in world.plan.enabled else 0
         watch_ms = bounds.snapshot + world.settings.snapshot_interval_ms
@@ -257,7 +257,7 @@ class Calm:
     def _depose(self, bounds: Bounds) -> None:
         """The active becomes wrong; its spares agree against it, and one of them takes over within a bound."""
         world, settings = self.world, self.world.settings
-        wrong = world.processes[world.active()]
+        wrong = world.processes[self._active(bounds)]
         exact = [output.stream for output in world.topics.outbound if world.observer.is_exact(output.stream)]
         if wrong.state is None or not isinstance(wrong.state.core, FastCore) or "q/a" not in exact:
             return
@@ -292,12 +292,16 @@ class Calm:
                 f"calm: {again} does not come back after retention",
             )
 
+    def _active(self, bounds: Bounds) -> str:
+        """Who is active; who gets no answer to a commit fences again before it goes on."""
+        within_ms = bounds.output + bounds.of(CallKind.FENCE)
+        self._until(lambda: self.world.active() != "", within_ms, "calm: nobody is active any more")
+        return self.world.active()
+
     def _fail_over(self, bounds: Bounds) -> None:
         """The active dies, or freezes: the next commit comes within a bound, and under the next epoch."""
         world = self.world
-        what = "calm: nobody is active any more"  # who gets no answer to a commit fences again before it goes on
-        self._until(lambda: world.active() != "", bounds.output + bounds.of(CallKind.FENCE), what)
-        active, commits = world.active(), world.observer.commits
+        active, commits = self._active(bounds), world.observer.commits
         is_killed, epoch = world.rng.random() < 0.7, self._epoch()
         if is_killed:
             world.kill(active)

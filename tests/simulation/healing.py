@@ -113,6 +113,7 @@ class Healing:
         for process in list(world.processes.values()):
             process.idles, process.is_stuck = 0.0, process.name == stuck
             process.paused_until_ms = FOREVER_MS if self.alone and process.name != self.alone else -1
+            process.clock.stalled_until_ms = min(process.clock.stalled_until_ms, world.now_ms)
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Steps on until it holds, for as many steps as what is to be read and put out may take at most."""
