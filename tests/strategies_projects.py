@@ -18,17 +18,12 @@ from hotspare.model.frontends.values import property_value
 from hotspare.model.names import unprintable
 from hotspare.model.project import (
     AcceptedOpcodes,
-    CalculateWindow,
-    ComputeWindow,
     Connector,
     ConnectorDirection,
     ContinuousQuery,
-    CopyWindow,
     Dialect,
     Edge,
     Expression,
-    FilterWindow,
-    FunctionalWindow,
     IndexType,
     KeyOrigin,
     Project,
@@ -36,11 +31,16 @@ from hotspare.model.project import (
     Retention,
     RetentionKind,
     Singletons,
-    SourceWindow,
     Window,
 )
 from hotspare.model.quality import BUFFERED, COUNT_MAX, PRECISE, SIMPLE, TRIMMED, Quality, QualityKind
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.model.windows.calculate import CalculateWindow
+from hotspare.model.windows.compute import ComputeWindow
+from hotspare.model.windows.copy import CopyWindow
+from hotspare.model.windows.filter import FilterWindow
+from hotspare.model.windows.functional import FunctionalWindow
+from hotspare.model.windows.source import SourceWindow
 
 NAME_LETTERS = "abXY019_-"
 names = st.text(NAME_LETTERS, min_size=1, max_size=6)

@@ -20,24 +20,24 @@ from hotspare.engine.plan import Plan, compile_plan
 from hotspare.errors import ProjectError
 from hotspare.model.project import (
     AcceptedOpcodes,
-    CalculateWindow,
-    ComputeWindow,
     ContinuousQuery,
-    CopyWindow,
     Dialect,
     Edge,
     Expression,
-    FilterWindow,
-    FunctionalWindow,
     IndexType,
     KeyOrigin,
     Project,
     Publication,
     Retention,
-    SourceWindow,
     Window,
 )
 from hotspare.model.resolve import resolve
+from hotspare.model.windows.calculate import CalculateWindow
+from hotspare.model.windows.compute import ComputeWindow
+from hotspare.model.windows.copy import CopyWindow
+from hotspare.model.windows.filter import FilterWindow
+from hotspare.model.windows.functional import FunctionalWindow
+from hotspare.model.windows.source import SourceWindow
 from tests.cases.case import Case, Message, raw_batches
 from tests.laws.plain_windows import OPCODES, SECOND, Event, Index, Limits, PlainWindow, Statistic, Work, folded
 from tests.strategies_projects import ROW, running_projects

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hotspare.model.fingerprint import differences, from_document, project_hash, to_document
 from hotspare.model.frontends import esp_xml, yaml_project
 from hotspare.model.load import load_text
-from hotspare.model.project import CopyWindow, IndexType, Project, Window
+from hotspare.model.project import IndexType, Project, Window
+from hotspare.model.windows.copy import CopyWindow
 from tests.strategies_projects import projects
 
 pytestmark = pytest.mark.law

@@ -10,7 +10,7 @@ from hotspare.errors import Place
 from hotspare.model.connector_rules import PROPERTY_VALUE_LENGTH_MAX, check_connectors
 from hotspare.model.failover_rules import check_failover
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import NAME, NAME_LENGTH_MAX, PROPERTY_NAME, nearest, unprintable
+from hotspare.model.names import NAME, NAME_LENGTH_MAX, PROPERTY_NAME, nearest, one_of, repeated, unprintable
 from hotspare.model.project import (
     ConnectorDirection,
     ContinuousQuery,
@@ -18,20 +18,19 @@ from hotspare.model.project import (
     Project,
     Publication,
     Singletons,
-    SourceWindow,
     Window,
     WindowId,
 )
 from hotspare.model.types import Schema
-from hotspare.model.window_rules import check_window, output_schema, repeated
+from hotspare.model.window_rules import check_schema
+from hotspare.model.windows.contract import INPUT_ROLES, Given, SchemaOrigin
+from hotspare.model.windows.registry import type_of
 
 QUERIES_MAX = 100
 WINDOWS_MAX = 1_000
 EDGES_MAX = 10_000
 HEARTBEAT_US_MIN = 1_000
 HEARTBEAT_US_MAX = 86_400_000_000
-EDGE_ROLES: frozenset[str] = frozenset({"", "data"})
-"""Roles that mean something to a window type that exists. The others belong to joins, scoring and geofences (SPEC A35)."""
 
 
 @dataclass
@@ -132,17 +131,18 @@ def _analyse_query(project: str, query: ContinuousQuery, unreadable: frozenset[W
     excluded = {
         name
         for name, w in windows.items()
-        if isinstance(w, SourceWindow) and name not in touched and query.singletons is Singletons.EXCLUDED
+        if type_of(w).inputs.most == 0 and name not in touched and query.singletons is Singletons.EXCLUDED
     }
     for name in _evaluation_order(query, windows, inputs, found):
         window, window_id = windows[name], WindowId(query.name, name)
-        input_schema = _input_schema(query, window, inputs[name], lost, analysis)
-        check_window(window, input_schema, found)
-        check_connectors(window, found)
+        window_type = type_of(window)
+        given = _given(query, window, inputs[name], lost, analysis)
+        _check_window(window, given, found)
+        check_connectors(window, window_type.connectors, found)
         check_failover(project, query.name, window, found)
         if name in excluded:
             continue
-        schema = output_schema(window, input_schema)
+        schema = window_type.schema(window, given)
         if schema is not None:
             analysis.schemas[window_id] = schema
         analysis.order.append(window_id)
@@ -190,10 +190,13 @@ def _inputs(query: ContinuousQuery, windows: Mapping[str, Window], lost: set[str
         if (edge.source, edge.target) in seen:
             found.add(edge.place, f"there are two edges from {edge.source} to {edge.target}", "remove one of them")
             continue
-        if edge.role not in EDGE_ROLES:
-            found.add(edge.place, f"edge role {edge.role!r} means nothing to window {edge.target}", "leave the role out")
-        if isinstance(windows[edge.target], SourceWindow):
-            found.add(edge.place, f"an edge leads into the source window {edge.target}", "sources get their events from connectors")
+        wanted = type_of(windows[edge.target]).inputs
+        if edge.role not in wanted.roles:
+            roles = sorted(wanted.roles - {""})
+            hint = "leave the role out" if wanted.roles == INPUT_ROLES or not roles else one_of(roles)
+            found.add(edge.place, f"edge role {edge.role!r} means nothing to window {edge.target}", hint)
+        if wanted.most == 0:
+            found.add(edge.place, f"an edge leads into the {type_of(windows[edge.target]).name} window {edge.target}", wanted.hint)
             continue
         seen.add((edge.source, edge.target))
         inputs[edge.target].append(edge)
@@ -241,22 +244,32 @@ def _cycle(left: list[str], inputs: Mapping[str, list[Edge]]) -> list[str]:
     return path[path.index(path[-1]) :][::-1]
 
 
-def _input_schema(query: ContinuousQuery, window: Window, edges: list[Edge], lost: set[str], analysis: Analysis) -> Schema | None:
-    """The schema of the one input; None for a source and where the input is mistaken."""
-    if isinstance(window, SourceWindow):
-        return None
+def _given(query: ContinuousQuery, window: Window, edges: list[Edge], lost: set[str], analysis: Analysis) -> list[Given]:
+    """The inputs, as many as the window's type asks for; without schemas where the edges are mistaken."""
+    wanted = type_of(window).inputs
+    given = [Given(analysis.schemas.get(WindowId(query.name, e.source)), e.role, e.source) for e in edges]
+    if wanted.least <= len(edges) and (wanted.most is None or len(edges) <= wanted.most):
+        return given
     hidden = any(e.target == window.name and e.source in lost for e in query.edges)
     unknown = any(e.target == window.name and e not in edges for e in query.edges)
-    if len(edges) > 1:
-        sources = ", ".join(e.source for e in edges)
-        hint = "a window of this type reads exactly one"
-        analysis.found.add(window.place, f"window {window.name} has {len(edges)} inputs: {sources}", hint)
-        return None
-    if not edges:
-        if not hidden and not unknown:
-            analysis.found.add(window.place, f"window {window.name} has no input", "add an edge that leads to it")
-        return None
-    return analysis.schemas.get(WindowId(query.name, edges[0].source))
+    sources = ", ".join(e.source for e in edges)
+    if wanted.most is not None and len(edges) > wanted.most > 0:
+        analysis.found.add(window.place, f"window {window.name} has {len(edges)} inputs: {sources}", wanted.hint)
+    elif not edges and not hidden and not unknown:
+        analysis.found.add(window.place, f"window {window.name} has no input", "add an edge that leads to it")
+    elif not hidden and not unknown:
+        analysis.found.add(window.place, f"window {window.name} has one input: {sources}", wanted.hint)
+    return [Given(None)] * wanted.least
+
+
+def _check_window(window: Window, given: list[Given], found: Mistakes) -> None:
+    """A schema that is None although it has a place stood in the text and could not be read: that is known already."""
+    window_type = type_of(window)
+    if window.schema is not None:
+        check_schema(window, window.schema, found)
+    elif not window.schema_place.line and window_type.schema_origin is SchemaOrigin.WRITTEN:
+        found.add(window.place, f"window {window.name} has no schema", "give it one, such as id*:int64,x:double")
+    window_type.check(window, given, found)
 
 
 def _check_words(whose: str, text: str, place: Place, found: Mistakes) -> None:

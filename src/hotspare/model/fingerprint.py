@@ -11,21 +11,10 @@ import hashlib
 import json
 
 from hotspare.model.durations import format_duration
-from hotspare.model.frontends.values import BY_COUNT
 from hotspare.model.frontends.yaml_project import dump, load
-from hotspare.model.project import (
-    CalculateWindow,
-    ComputeWindow,
-    CopyWindow,
-    Expression,
-    FilterWindow,
-    FunctionalWindow,
-    IndexType,
-    Project,
-    Retention,
-    SourceWindow,
-)
+from hotspare.model.project import IndexType, Project
 from hotspare.model.resolve import Resolved, ResolvedWindow, resolve
+from hotspare.model.windows.registry import type_of
 
 FORMAT = "hotspare-project-1"
 """Changes when the description does, because groups then compare hashes of different meanings."""
@@ -90,40 +79,12 @@ def _description(resolved: Resolved) -> dict[str, dict[str, str]]:
 
 def _window(resolved: ResolvedWindow) -> dict[str, str]:
     window = resolved.window
+    window_type = type_of(window)
     text = {
-        "type": type(window).__name__.removesuffix("Window").lower(),
+        "type": window_type.name,
         "schema": str(resolved.schema),
         # All keyed kinds behave alike (SPEC A14), so only keeping nothing is another meaning.
         "index": "empty" if window.index is IndexType.EMPTY else "keyed",
         "inputs": ", ".join(f"{i} as {role}" if role else str(i) for i, role in resolved.inputs),
     }
-    match window:
-        case SourceWindow():
-            text |= {"opcodes": window.accepts.value, "keys": window.key_origin.value, "retention": _retention(window.retention)}
-        case CopyWindow():
-            text |= {"retention": _retention(window.retention)}
-        case FilterWindow():
-            text |= {"condition": _expression(window.condition)}
-        case ComputeWindow():
-            values = [f.name for f in resolved.schema.fields if not f.is_key]
-            text |= {f"output {name}": _expression(e) for name, e in zip(values, window.outputs, strict=True)}
-        case FunctionalWindow():
-            text |= {f"function {name}": _expression(e) for name, e in sorted(window.functions, key=lambda f: f[0])}
-        case CalculateWindow():
-            text["algorithm"] = window.algorithm
-            for what, pairs in (("parameter", window.parameters), ("input", window.input_map), ("output", window.output_map)):
-                text |= {f"{what} {name}": value for name, value in sorted(pairs)}
-    return text
-
-
-def _expression(expression: Expression) -> str:
-    return f"{expression.text.strip()} ({expression.dialect.value})"
-
-
-def _retention(retention: Retention | None) -> str:
-    if retention is None:
-        return "none"
-    limit = f"{retention.limit} events" if retention.kind in BY_COUNT else format_duration(retention.limit)
-    clock = f" by {retention.time_field}" if retention.time_field else ""
-    unit = f" in units of {format_duration(retention.unit_us)}" if retention.unit_us else ""
-    return f"{retention.kind.value} {limit}{clock}{unit}"
+    return text | window_type.meaning(window, resolved.schema)

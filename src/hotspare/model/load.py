@@ -15,11 +15,11 @@ from hotspare.model.analysis import Analysis, analyse
 from hotspare.model.connector_rules import rebind
 from hotspare.model.frontends.values import TEXT_BYTES_MAX, Reading
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import did_you_mean, one_of
+from hotspare.model.names import did_you_mean, one_of, repeated
 from hotspare.model.project import Connector, Project, Window, WindowId
 from hotspare.model.resolve import Resolved, resolved_from
 from hotspare.model.types import Schema
-from hotspare.model.window_rules import repeated
+from hotspare.model.windows.contract import Given
 
 
 class Form(Enum):
@@ -35,8 +35,8 @@ _XML_ENCODING = re.compile(rb"""\s*<\?xml[^>]*\sencoding\s*=\s*["']([A-Za-z0-9._
 
 
 Bindings: TypeAlias = Mapping[str, Mapping[str, str]]
-ExpressionCheck: TypeAlias = Callable[[WindowId, Window, Schema], Sequence[Mistake]]
-"""Every mistake in the expressions of a window, given the schema of its input. Who reads expressions gives it (see `engine`)."""
+ExpressionCheck: TypeAlias = Callable[[WindowId, Window, Sequence[Given]], Sequence[Mistake]]
+"""Every mistake in the expressions of a window, given its inputs. Who reads expressions gives it (see `engine`)."""
 ConnectorCheck: TypeAlias = Callable[[Connector, Schema], Sequence[Mistake]]
 """Every mistake in the values of a connector, given its window's schema. Who runs connectors gives it (see `adapters`)."""
 
@@ -141,13 +141,12 @@ def _checked(
 
 
 def _in_expressions(analysis: Analysis, check: ExpressionCheck | None) -> Iterator[Mistake]:
-    """Also where other windows are mistaken: whatever has an input whose schema is known."""
+    """Also where other windows are mistaken: whatever has inputs whose schemas are known."""
     if check is None:
         return
     for window_id in analysis.order:
-        inputs = analysis.inputs[window_id]
-        given = analysis.schemas.get(inputs[0][0]) if len(inputs) == 1 else None
-        if given is not None:
+        given = [Given(analysis.schemas.get(each), role, each.window) for each, role in analysis.inputs[window_id]]
+        if given and all(each.schema is not None for each in given):
             yield from check(window_id, analysis.windows[window_id], given)
 
 

@@ -48,3 +48,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(known) if isinstance(known, Set) else list(known)
     listed = ", ".join(names[:LISTED_MAX]) + (" ..." if len(names) > LISTED_MAX else "")
     return did_you_mean(name, names) or (f"known are {listed}" if names else "nothing has a name here")
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Names that occur more than once, each once, in order."""
+    count: dict[str, int] = {}
+    for name in names:
+        count[name] = count.get(name, 0) + 1
+    return [name for name, n in count.items() if n > 1]

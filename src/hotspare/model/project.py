@@ -6,10 +6,8 @@ Two projects are equal when they mean the same: places in the text do not take p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
 
 from hotspare.errors import Place
 from hotspare.model.quality import Quality
@@ -115,8 +113,10 @@ class Publication(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowBase:
-    """`schema` is None where it follows from the input (copy, filter) and the text gives none.
+class Window:
+    """What every window has; `hotspare.model.windows` has one file per type, which adds its own fields.
+
+    `schema` is None where it follows from the inputs and the text gives none.
 
     `quality` is that of the window's output stream; None where the text gives none (`failover_rules.effective_quality`).
     """
@@ -130,60 +130,6 @@ class WindowBase:
     description: str = field(default="", compare=False)
     place: Place = field(default=NOWHERE, compare=False)
     schema_place: Place = field(default=NOWHERE, compare=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceWindow(WindowBase):
-    """Entry point (A15, A16, A18)."""
-
-    accepts: AcceptedOpcodes = AcceptedOpcodes.ANY
-    key_origin: KeyOrigin = KeyOrigin.GIVEN
-    retention: Retention | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyWindow(WindowBase):
-    """Schema of its input; may forget by retention (A19-A23)."""
-
-    retention: Retention | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComputeWindow(WindowBase):
-    """One expression per non-key field of `schema`, in its order; keys pass through by name (A24)."""
-
-    outputs: tuple[Expression, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionalWindow(WindowBase):
-    """`functions`: field name to expression; fields without one are taken from the input by name (A25)."""
-
-    functions: tuple[tuple[str, Expression], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalculateWindow(WindowBase):
-    """An algorithm over the input stream (A39: Summary). Maps are as written, sorted by name.
-
-    `places`: where each entry of a map stands, by the map ("parameters", "inputs", "outputs") and the entry's name.
-    """
-
-    algorithm: str
-    parameters: tuple[tuple[str, str], ...] = ()
-    input_map: tuple[tuple[str, str], ...] = ()
-    output_map: tuple[tuple[str, str], ...] = ()
-    places: Mapping[tuple[str, str], Place] = field(default_factory=dict, compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilterWindow(WindowBase):
-    """Keeps events for which the expression is true; null counts as false (A26)."""
-
-    condition: Expression
-
-
-Window: TypeAlias = SourceWindow | CopyWindow | ComputeWindow | FunctionalWindow | CalculateWindow | FilterWindow
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ from functools import cached_property
 from hotspare.errors import ProjectError
 from hotspare.model.analysis import Analysis, analyse
 from hotspare.model.failover_rules import effective_quality
-from hotspare.model.project import Project, SourceWindow, Window, WindowId
+from hotspare.model.project import Project, Window, WindowId
 from hotspare.model.quality import Quality
 from hotspare.model.types import Schema
+from hotspare.model.windows.registry import type_of
 
 
 @dataclass(frozen=True)
@@ -60,5 +61,5 @@ def resolve(project: Project) -> Resolved:
 def resolved_from(project: Project, analysis: Analysis) -> Resolved:
     """`analysis` is that of `project` and found no mistake."""
     windows = tuple(ResolvedWindow(i, analysis.windows[i], analysis.schemas[i], tuple(analysis.inputs[i])) for i in analysis.order)
-    sources = tuple(sorted(w.id for w in windows if isinstance(w.window, SourceWindow)))
+    sources = tuple(sorted(w.id for w in windows if type_of(w.window).inputs.most == 0))
     return Resolved(project, windows, sources, analysis.streams)

@@ -12,20 +12,11 @@ from hotspare.engine.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.model.events import Opcode
-from hotspare.model.project import (
-    AcceptedOpcodes,
-    ContinuousQuery,
-    CopyWindow,
-    Edge,
-    IndexType,
-    Project,
-    Publication,
-    Retention,
-    SourceWindow,
-    Window,
-)
+from hotspare.model.project import AcceptedOpcodes, ContinuousQuery, Edge, IndexType, Project, Publication, Retention, Window
 from hotspare.model.resolve import resolve
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.model.windows.copy import CopyWindow
+from hotspare.model.windows.source import SourceWindow
 
 GIVEN = Schema((Field("k", FieldType.INT64, KeyRole.KEY), Field("v", FieldType.INT64), Field("s", FieldType.STRING)))
 Row = tuple[object, ...]

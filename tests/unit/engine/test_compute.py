@@ -19,9 +19,10 @@ from hotspare.engine.plan import compile_plan
 from hotspare.engine.strings import StringTable
 from hotspare.errors import ProjectError
 from hotspare.model.load import load_project
-from hotspare.model.project import ComputeWindow, Dialect, Expression, Publication, WindowId
+from hotspare.model.project import Dialect, Expression, Publication, WindowId
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.model.windows.compute import ComputeWindow
 from tests.unit.engine.changelogs import GIVEN, ROWS, fed, plan_of, raw, relation_of
 
 CONFORMANCE = Path(__file__).parents[4] / "shared" / "conformance" / "compute"

@@ -9,7 +9,8 @@ from hypothesis import given
 
 from hotspare.errors import ProjectError
 from hotspare.model.events import Flag, Opcode
-from hotspare.model.project import Dialect, Expression, FilterWindow, IndexType, Publication, Retention, RetentionKind
+from hotspare.model.project import Dialect, Expression, IndexType, Publication, Retention, RetentionKind
+from hotspare.model.windows.filter import FilterWindow
 from tests.unit.engine.changelogs import ROWS, Row, fed, plan_of, relation_of
 
 INS, DEL, UB = int(Opcode.INSERT), int(Opcode.DELETE), int(Opcode.UPDATE_BLOCK)

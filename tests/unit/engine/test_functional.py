@@ -9,17 +9,9 @@ from hypothesis import strategies as st
 from hotspare.engine.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.errors import ProjectError
-from hotspare.model.project import (
-    AcceptedOpcodes,
-    Dialect,
-    Expression,
-    FunctionalWindow,
-    IndexType,
-    Publication,
-    Retention,
-    RetentionKind,
-)
+from hotspare.model.project import AcceptedOpcodes, Dialect, Expression, IndexType, Publication, Retention, RetentionKind
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.model.windows.functional import FunctionalWindow
 from tests.unit.engine.changelogs import ROWS, fed, plan_of, raw, relation_of
 
 MADE = Schema(

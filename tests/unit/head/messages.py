@@ -10,20 +10,20 @@ import pyarrow as pa
 from hotspare.engine.batch import RAW_SCHEMA, MessageFormat
 from hotspare.model.project import (
     AcceptedOpcodes,
-    ComputeWindow,
     ContinuousQuery,
-    CopyWindow,
     Dialect,
     Edge,
     Expression,
-    FilterWindow,
     IndexType,
     Project,
     Publication,
-    SourceWindow,
     Window,
 )
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.model.windows.compute import ComputeWindow
+from hotspare.model.windows.copy import CopyWindow
+from hotspare.model.windows.filter import FilterWindow
+from hotspare.model.windows.source import SourceWindow
 
 TRADES = Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("price", FieldType.DOUBLE), Field("name", FieldType.STRING)))
 READINGS = Schema((Field("key", FieldType.STRING, KeyRole.KEY), Field("at", FieldType.STAMP)))

@@ -12,21 +12,21 @@ from hotspare.model.frontends import esp_xml
 from hotspare.model.load import LoadedProject, load_project, load_text
 from hotspare.model.project import (
     AcceptedOpcodes,
-    CalculateWindow,
-    ComputeWindow,
     ConnectorDirection,
-    CopyWindow,
     Dialect,
-    FilterWindow,
-    FunctionalWindow,
     IndexType,
     KeyOrigin,
     Retention,
     RetentionKind,
     Singletons,
-    SourceWindow,
     WindowId,
 )
+from hotspare.model.windows.calculate import CalculateWindow
+from hotspare.model.windows.compute import ComputeWindow
+from hotspare.model.windows.copy import CopyWindow
+from hotspare.model.windows.filter import FilterWindow
+from hotspare.model.windows.functional import FunctionalWindow
+from hotspare.model.windows.source import SourceWindow
 from tests.unit.model.marked import assert_only_mistake, marked_lines, mistakes
 
 CONFORMANCE = Path(__file__).parents[3].parent / "shared" / "conformance"

@@ -13,7 +13,7 @@ from lxml import etree
 from hotspare.errors import ProjectError
 from hotspare.model.connectors import AS_IT_IS, CONNECTOR_PROPERTIES, FALSE_TEXTS, NO_EFFECT, Support
 from hotspare.model.frontends import yaml_project
-from hotspare.model.frontends.esp_elements import ELEMENTS, WINDOWS
+from hotspare.model.frontends.esp_shapes import SHAPES, WINDOWS
 from hotspare.model.load import load_text
 from hotspare.model.project import Project
 
@@ -101,7 +101,8 @@ def everywhere() -> Iterator[tuple[str, Any]]:
 
 
 BEFORE = told(FULL)
-LABELS = {(tag, name) for tag, shape in {**ELEMENTS, **WINDOWS}.items() for name in shape.labels}
+ELEMENTS = [pair for shapes in (SHAPES.common, *SHAPES.windows.values()) for pair in shapes.items() if pair[0] not in WINDOWS]
+LABELS = {(tag, name) for tag, shape in (*ELEMENTS, *WINDOWS.items()) for name in shape.labels}
 
 
 def test_the_text_has_every_attribute_that_is_read() -> None:
@@ -109,7 +110,7 @@ def test_the_text_has_every_attribute_that_is_read() -> None:
     assert isinstance(load_text(FULL).project, Project)
     found = {(element.tag, name) for _, element in everywhere() for name in element.attrib}
     windows = {("window", name) for tag, name in found if tag in WINDOWS}
-    for tag, shape in ELEMENTS.items():
+    for tag, shape in ELEMENTS:
         assert {(tag, name) for name in shape.read} <= found, tag
     assert {("window", name) for shape in WINDOWS.values() for name in shape.read} <= windows
 

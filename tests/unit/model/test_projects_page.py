@@ -13,6 +13,7 @@ from hotspare.model.durations import UNIT_US
 from hotspare.model.frontends import yaml_project
 from hotspare.model.frontends.values import FIELD_TYPES, RETENTION_KINDS
 from hotspare.model.load import load_text
+from hotspare.model.windows.registry import WINDOW_TYPES, type_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "projects.md"
 CONNECTORS_MARK = "<!-- connectors -->\n"
@@ -37,9 +38,7 @@ def test_the_example_runs() -> None:
     assert len(example) == 1
     loaded = load_text(example[0])
     assert loaded.warnings == ()
-    assert {type(w.window).__name__.removesuffix("Window").lower() for w in loaded.resolved.windows} == set(
-        yaml_project.WINDOW_TYPES
-    )
+    assert {type_of(w.window).name for w in loaded.resolved.windows} == set(WINDOW_TYPES)
 
 
 @pytest.mark.parametrize(
@@ -49,8 +48,8 @@ def test_the_example_runs() -> None:
         yaml_project.QUERY_KEYS,
         yaml_project.COMMON_KEYS,
         yaml_project.CONNECTOR_KEYS,
-        *(keys for keys, _ in yaml_project.WINDOW_TYPES.values()),
-        tuple(yaml_project.WINDOW_TYPES),
+        *(each.yaml_keys for each in WINDOW_TYPES.values()),
+        tuple(WINDOW_TYPES),
         tuple(RETENTION_KINDS),
         tuple(FIELD_TYPES),
         tuple(f"{unit}s" for unit in UNIT_US),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hotspare.engine.batch import MessageFormat
-from hotspare.model.project import ConnectorDirection, WindowBase
+from hotspare.model.project import ConnectorDirection, Window
 
 _BUS_KIND = "kafka"
 _OF_TYPE = {
@@ -14,17 +14,17 @@ _OF_TYPE = {
 }
 
 
-def inbound_format(window: WindowBase) -> MessageFormat:
+def inbound_format(window: Window) -> MessageFormat:
     """Of messages without a format header, that of the window's publishing bus connector; CSV where there is none."""
     return _format_of(window, ConnectorDirection.PUBLISH, MessageFormat.CSV)
 
 
-def outbound_format(window: WindowBase) -> MessageFormat:
+def outbound_format(window: Window) -> MessageFormat:
     """In which the window's outputs are published: that of its subscribing bus connector; Arrow blocks where there is none."""
     return _format_of(window, ConnectorDirection.SUBSCRIBE, MessageFormat.ARROW)
 
 
-def _format_of(window: WindowBase, direction: ConnectorDirection, otherwise: MessageFormat) -> MessageFormat:
+def _format_of(window: Window, direction: ConnectorDirection, otherwise: MessageFormat) -> MessageFormat:
     for connector in window.connectors:
         if connector.kind == _BUS_KIND and connector.direction is direction:
             return _OF_TYPE.get(connector.get("kafkatype").strip().lower(), otherwise)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import lru_cache
 
 import numpy as np
@@ -33,6 +32,7 @@ from hotspare.errors import Mistake, Place, ProjectError
 from hotspare.model.names import EXPRESSION_LENGTH_MAX, FLAGS_FIELD, OPCODE_FIELD
 from hotspare.model.project import Dialect, Expression
 from hotspare.model.types import Field, Schema
+from hotspare.model.windows.contract import Counting
 
 EVENT_FIELDS = (OPCODE_FIELD, FLAGS_FIELD)
 VALUE_BYTES_MAX = 1 << 24
@@ -41,13 +41,6 @@ VALUE_BYTES_MAX = 1 << 24
 
 COMPILED_MAX = 4096
 """How many compiled expressions are remembered: who checks a project and who runs it compile each expression once."""
-
-
-class Counting(Enum):
-    """Whether eventCounter() may be used: only where a window counts."""
-
-    REFUSED = "refused"
-    ALLOWED = "allowed"
 
 
 @dataclass(frozen=True, slots=True)

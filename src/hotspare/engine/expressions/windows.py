@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 from hotspare.engine.expressions.compiled import (
     CompiledExpression,
-    Counting,
     compile_assignment,
     compile_condition,
     compile_value,
@@ -17,9 +15,11 @@ from hotspare.engine.expressions.compiled import (
 from hotspare.engine.expressions.tree import TypedField, ValueType, fields_used
 from hotspare.errors import Mistake, ProjectError
 from hotspare.model.names import EXPRESSION_LENGTH_MAX, unprintable
-from hotspare.model.project import ComputeWindow, Expression, FilterWindow, FunctionalWindow, Window, WindowId
+from hotspare.model.project import Expression, Window, WindowId
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.types import Field, Schema
+from hotspare.model.windows.contract import Computed, Counting, Given, Use
+from hotspare.model.windows.registry import type_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,66 +29,13 @@ class Assignments:
     outputs: tuple[CompiledExpression, ...]
 
 
-def compile_compute(window: ResolvedWindow, given: Schema) -> Assignments:
-    """Keys by name, the other fields by the expressions in their order (A24). ProjectError with all mistakes."""
-    declared = cast(ComputeWindow, window.window)
-    expressions = iter(declared.outputs)
-    computed = [(f, None if f.is_key else next(expressions)) for f in window.schema.fields]
-    return _compiled(window, given, computed, Counting.REFUSED)
-
-
-def compile_functional(window: ResolvedWindow, given: Schema) -> Assignments:
-    """Fields with a function by it, the others from the input by name (A25). ProjectError with all mistakes."""
-    declared = cast(FunctionalWindow, window.window)
-    functions = dict(declared.functions)
-    return _compiled(window, given, [(f, functions.get(f.name)) for f in window.schema.fields], Counting.ALLOWED)
-
-
-def compile_filter(window: ResolvedWindow, given: Schema) -> CompiledExpression:
-    """The condition (A26). ProjectError with its mistake."""
-    return compile_condition(cast(FilterWindow, window.window).condition, given, str(window.id))
-
-
-def expression_mistakes(window_id: WindowId, window: Window, given: Schema) -> tuple[Mistake, ...]:
-    """Every mistake in the expressions of a window, whose other parts may be mistaken too (`model.load.ExpressionCheck`).
-
-    An expression that is for no field, or nobody knows for which, is only read. One that no expression can be is left to the model.
-    """
-    mistakes: list[Mistake] = []
-    for expression, compiled in _expressions(window_id, window, given):
-        if not expression.text.strip() or len(expression.text) > EXPRESSION_LENGTH_MAX or unprintable(expression.text):
-            continue
-        try:
-            compiled()
-        except ProjectError as error:
-            mistakes += error.mistakes
-    return tuple(mistakes)
-
-
-def _expressions(window_id: WindowId, window: Window, given: Schema) -> Iterator[tuple[Expression, Callable[[], object]]]:
-    """Each expression with what compiles it."""
-    label = str(window_id)
-    if isinstance(window, FilterWindow):
-        yield window.condition, partial(compile_condition, window.condition, given, label)
-        return
-    targets: list[tuple[Expression, Field | None]] = []
-    counting = Counting.REFUSED
-    fields = {f.name: f for f in window.schema.fields if not f.is_key} if window.schema is not None else {}
-    if isinstance(window, ComputeWindow):
-        known = list(fields.values()) if len(fields) == len(window.outputs) else [None] * len(window.outputs)
-        targets = list(zip(window.outputs, known, strict=True))
-    elif isinstance(window, FunctionalWindow):
-        targets, counting = [(expression, fields.get(name)) for name, expression in window.functions], Counting.ALLOWED
-    for expression, field in targets:
-        if field is None:
-            yield expression, partial(compile_value, expression, given, label, counting)
-        else:
-            yield expression, partial(compile_assignment, expression, given, field, label, counting)
-
-
-def _compiled(
-    window: ResolvedWindow, given: Schema, computed: list[tuple[Field, Expression | None]], counting: Counting
+def compile_assignments(
+    window: ResolvedWindow,
+    given: Schema,
+    computed: Iterable[tuple[Field, Expression | None]],
+    counting: Counting = Counting.REFUSED,
 ) -> Assignments:
+    """Every field with its expression, or None where it is the input field of its name. ProjectError with all mistakes."""
     outputs: list[CompiledExpression] = []
     mistakes: list[Mistake] = []
     for field, expression in computed:
@@ -102,6 +49,34 @@ def _compiled(
     if mistakes:
         raise ProjectError(str(window.id), mistakes)
     return Assignments(tuple(outputs))
+
+
+def expression_mistakes(window_id: WindowId, window: Window, given: Sequence[Given]) -> tuple[Mistake, ...]:
+    """Every mistake in the expressions of a window, whose other parts may be mistaken too (`model.load.ExpressionCheck`).
+
+    An expression that is for no field, or nobody knows for which, is only read. One that no expression can be is left to the model.
+    """
+    mistakes: list[Mistake] = []
+    visible = type_of(window).visible(window, given)
+    if visible is None:
+        return ()
+    for each in type_of(window).computed(window):
+        text = each.expression.text
+        if not text.strip() or len(text) > EXPRESSION_LENGTH_MAX or unprintable(text):
+            continue
+        try:
+            _compiling(each, visible, str(window_id))()
+        except ProjectError as error:
+            mistakes += error.mistakes
+    return tuple(mistakes)
+
+
+def _compiling(computed: Computed, visible: Schema, label: str) -> Callable[[], CompiledExpression]:
+    if computed.use is Use.CONDITION:
+        return partial(compile_condition, computed.expression, visible, label)
+    if computed.field is None:
+        return partial(compile_value, computed.expression, visible, label, computed.counting)
+    return partial(compile_assignment, computed.expression, visible, computed.field, label, computed.counting)
 
 
 def _taken(window: ResolvedWindow, given: Schema, field: Field) -> CompiledExpression:

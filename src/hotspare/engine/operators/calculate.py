@@ -27,9 +27,10 @@ from hotspare.engine.relation import Relation
 from hotspare.engine.strings import StringTable
 from hotspare.engine.summary import All, Basis, Newest
 from hotspare.model.algorithms import SUMMARY_INPUT, SUMMARY_WINDOW_LENGTH
-from hotspare.model.project import CalculateWindow, IndexType
+from hotspare.model.project import IndexType
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.types import FieldType
+from hotspare.model.windows.calculate import CalculateWindow
 
 _LIMIT: dict[FieldType, tuple[float, float]] = {
     FieldType.INT32: (-(2.0**31) - 1.0, 2.0**31),

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
-from hotspare.engine.expressions.windows import compile_compute
+from hotspare.engine.expressions.windows import compile_assignments
 from hotspare.engine.operators.contract import Input
 from hotspare.engine.operators.rowwise import RowWindow
 from hotspare.engine.stateless import Projection
 from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.windows.compute import ComputeWindow
 
 
 class ComputeOperator(RowWindow):
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         given = inputs[0].schema
-        super().__init__(window, inputs, Projection(compile_compute(window, given), given))
+        expressions = iter(cast(ComputeWindow, window.window).outputs)
+        computed = [(f, None if f.is_key else next(expressions)) for f in window.schema.fields]
+        super().__init__(window, inputs, Projection(compile_assignments(window, given, computed), given))

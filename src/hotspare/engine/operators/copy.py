@@ -11,8 +11,9 @@ from hotspare.engine.operators.keyed import apply_relation, relation_of
 from hotspare.engine.pages import Page
 from hotspare.engine.relation import Relation
 from hotspare.engine.strings import StringTable
-from hotspare.model.project import CopyWindow, IndexType
+from hotspare.model.project import IndexType
 from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.windows.copy import CopyWindow
 
 
 class CopyOperator(Operator):

@@ -7,15 +7,18 @@ ones do, a delete of the old ones if only those did.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
-from hotspare.engine.expressions.windows import compile_filter
+from hotspare.engine.expressions.compiled import compile_condition
 from hotspare.engine.operators.contract import Input
 from hotspare.engine.operators.rowwise import RowWindow
 from hotspare.engine.stateless import Selection
 from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.windows.filter import FilterWindow
 
 
 class FilterOperator(RowWindow):
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         given = inputs[0].schema
-        super().__init__(window, inputs, Selection(compile_filter(window, given), given))
+        condition = compile_condition(cast(FilterWindow, window.window).condition, given, str(window.id))
+        super().__init__(window, inputs, Selection(condition, given))

@@ -16,12 +16,14 @@ import pyarrow as pa
 from hotspare.engine.chunk import Chunk, Int64s, UInt8s
 from hotspare.engine.expressions.checking import COUNTER_FIELD
 from hotspare.engine.expressions.tree import ValueType
-from hotspare.engine.expressions.windows import compile_functional
+from hotspare.engine.expressions.windows import compile_assignments
 from hotspare.engine.operators.contract import Input
 from hotspare.engine.operators.rowwise import RowWindow
 from hotspare.engine.pages import Counters, Page, Part
 from hotspare.engine.stateless import DELETES, Admission, Projection, Work
 from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.windows.contract import Counting
+from hotspare.model.windows.functional import FunctionalWindow
 
 COUNTER = "counter"
 """Part of the page: how many events came."""
@@ -30,7 +32,9 @@ COUNTER = "counter"
 class FunctionalOperator(RowWindow):
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         given = inputs[0].schema
-        super().__init__(window, inputs, Projection(compile_functional(window, given), given))
+        functions = dict(cast(FunctionalWindow, window.window).functions)
+        computed = [(f, functions.get(f.name)) for f in window.schema.fields]
+        super().__init__(window, inputs, Projection(compile_assignments(window, given, computed, Counting.ALLOWED), given))
         self._counts = COUNTER_FIELD in self.work.fields
 
     @property

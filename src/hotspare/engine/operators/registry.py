@@ -11,8 +11,13 @@ from hotspare.engine.operators.copy import CopyOperator
 from hotspare.engine.operators.filter import FilterOperator
 from hotspare.engine.operators.functional import FunctionalOperator
 from hotspare.engine.operators.source import SourceOperator
-from hotspare.model.project import CalculateWindow, ComputeWindow, CopyWindow, FilterWindow, FunctionalWindow, SourceWindow
 from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.windows.calculate import CalculateWindow
+from hotspare.model.windows.compute import ComputeWindow
+from hotspare.model.windows.copy import CopyWindow
+from hotspare.model.windows.filter import FilterWindow
+from hotspare.model.windows.functional import FunctionalWindow
+from hotspare.model.windows.source import SourceWindow
 
 OPERATORS: dict[type, type[Operator]] = {
     SourceWindow: SourceOperator,

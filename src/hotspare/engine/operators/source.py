@@ -23,9 +23,10 @@ from hotspare.engine.refusals import NO_BAD_EVENTS, BadEvents
 from hotspare.engine.relation import Relation
 from hotspare.engine.stateless import Admission, Work
 from hotspare.engine.strings import StringTable
-from hotspare.model.project import AcceptedOpcodes, IndexType, KeyOrigin, SourceWindow
+from hotspare.model.project import AcceptedOpcodes, IndexType, KeyOrigin
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.types import FieldType
+from hotspare.model.windows.source import SourceWindow
 
 IDENTIFIER_LENGTH = 36
 

@@ -1,4 +1,6 @@
-"""Which elements and attributes of ESP XML mean something here, which have no effect, and which ask for nothing.
+"""Which elements and attributes of ESP XML mean something in every project, which have no effect, and which ask for nothing.
+
+Window types add their own (`esp_shapes` has them together).
 
 What has no effect is warned about with the reason. What stands in no table is a mistake that names it: a project never loses a
 part of its meaning without a word (SPEC A2, A17).
@@ -40,7 +42,7 @@ class Shape:
         return self.read | self.labels | self.idle.keys() | self.neutral.keys()
 
 
-def _shape(
+def shape(
     read: str = "",
     children: str = "",
     *,
@@ -59,8 +61,9 @@ def _shape(
     )
 
 
-def _window(read: str = "", children: str = "") -> Shape:
-    return _shape(
+def window_shape(read: str = "", children: str = "") -> Shape:
+    """The element of a window type that reads these attributes and children beside those that all have."""
+    return shape(
         f"name index {PUBLISH} {QUALITY} {read}",
         f"description schema schema-string connectors {children}",
         label_children="metadata",
@@ -80,22 +83,11 @@ def _window(read: str = "", children: str = "") -> Shape:
     )
 
 
-WINDOWS: dict[str, Shape] = {
-    "window-source": _window("insert-only autogen-key", "retention"),
-    "window-copy": _window("", "retention"),
-    "window-compute": _window("", "output expr-initialize"),
-    "window-functional": _window("", "function-context"),
-    "window-calculate": _window("algorithm", "parameters input-map output-map"),
-    "window-filter": _window("", "expression expr-initialize"),
-}
-
-TEXTS: frozenset[str] = frozenset(
-    {"property", "meta", "description", "schema-string", "retention", "field-expr", "expression", "function", "initializer"}
-)
+TEXTS: frozenset[str] = frozenset({"property", "meta", "description", "schema-string", "retention", "initializer"})
 """Elements whose text is read. In all others it has no effect."""
 
-ELEMENTS: dict[str, Shape] = {
-    "engine": _shape(
+COMMON: dict[str, Shape] = {
+    "engine": shape(
         children="projects",
         label_children="description metadata",
         idle={
@@ -106,8 +98,8 @@ ELEMENTS: dict[str, Shape] = {
             "dateformat": "times are numbers or ISO 8601 where a connector has no dateformat of its own",
         },
     ),
-    "projects": _shape(children="project"),
-    "project": _shape(
+    "projects": shape(children="project"),
+    "project": shape(
         "name heartbeat-interval index",
         "description metadata properties contqueries",
         idle={
@@ -127,37 +119,27 @@ ELEMENTS: dict[str, Shape] = {
             "compress-open-patterns": FALSE,
         },
     ),
-    "properties": _shape(children="property"),
-    "property": _shape("name", labels="description"),
-    "metadata": _shape(children="meta"),
-    "meta": _shape("id name"),
-    "contqueries": _shape(children="contquery"),
-    "contquery": _shape(
+    "properties": shape(children="property"),
+    "property": shape("name", labels="description"),
+    "metadata": shape(children="meta"),
+    "meta": shape("id name"),
+    "contqueries": shape(children="contquery"),
+    "contquery": shape(
         "name trace include-singletons index",
         "windows edges",
         label_children="description metadata",
         idle={"timing-threshold": "events are not timed one by one", "pubsub": _STREAMS},
     ),
-    "edges": _shape(children="edge", label_children="description"),
-    "edge": _shape("source target role", neutral={"slot": frozenset({"", "-1"})}),
-    "schema": _shape("copy copy-keys", "fields", labels="name"),
-    "fields": _shape(children="field"),
-    "field": _shape("name type key", labels="description"),
-    "schema-string": _shape(labels="name"),
-    "connectors": _shape(children="connector"),
-    "connector": _shape("class name type active", "properties", label_children="description"),
-    "retention": _shape("type field unit"),
-    "output": _shape(children="field-expr"),
-    "field-expr": _shape(DIALECT),
-    "expression": _shape(DIALECT),
-    "function-context": _shape(children="functions", label_children="description"),
-    "functions": _shape(children="function"),
-    "function": _shape(f"name {DIALECT}"),
-    "parameters": _shape(children="properties"),
-    "input-map": _shape(children="properties"),
-    "output-map": _shape(children="properties"),
-    "expr-initialize": _shape(children="initializer"),
-    "initializer": _shape(labels="type"),
-    "description": _shape(),
-    "windows": _shape(children=" ".join(WINDOWS)),
+    "edges": shape(children="edge", label_children="description"),
+    "edge": shape("source target role", neutral={"slot": frozenset({"", "-1"})}),
+    "schema": shape("copy copy-keys", "fields", labels="name"),
+    "fields": shape(children="field"),
+    "field": shape("name type key", labels="description"),
+    "schema-string": shape(labels="name"),
+    "connectors": shape(children="connector"),
+    "connector": shape("class name type active", "properties", label_children="description"),
+    "retention": shape("type field unit"),
+    "expr-initialize": shape(children="initializer"),
+    "initializer": shape(labels="type"),
+    "description": shape(),
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from hotspare.errors import Place
 from hotspare.model.durations import parse_seconds
-from hotspare.model.frontends.esp_elements import ELEMENTS, TEXTS, WINDOWS, Shape
+from hotspare.model.frontends.esp_elements import Shape
 from hotspare.model.frontends.properties import Substitution
 from hotspare.model.frontends.values import INDEX_TYPES, chosen, property_value
 from hotspare.model.mistakes import Mistakes
@@ -16,10 +18,29 @@ from hotspare.model.project import IndexType
 _TRUTH = {"true": "true", "1": "true", "false": "", "0": "", "": ""}
 
 
+@dataclass(frozen=True)
+class Shapes:
+    """What is known of elements by their tags. `texts`: those whose text is read; in all others it has no effect.
+
+    `windows`: of each window element those that mean something in it alone, itself among them.
+    """
+
+    common: Mapping[str, Shape]
+    windows: Mapping[str, Mapping[str, Shape]]
+    texts: frozenset[str]
+
+    def of(self, element: Any) -> Shape:
+        """An element that its parent knows."""
+        around = (each.tag for each in (element, *element.iterancestors()) if each.tag in self.windows)
+        own: Mapping[str, Shape] = self.windows.get(next(around, ""), {})
+        return own.get(element.tag) or self.common[element.tag]
+
+
 class Tree:
     """Reads elements of one text. Elements are lxml's; comments and processing instructions are skipped."""
 
-    def __init__(self, file: str, found: Mistakes, substitution: Substitution) -> None:
+    def __init__(self, file: str, found: Mistakes, substitution: Substitution, shapes: Shapes) -> None:
+        self._shapes = shapes
         self.file = file
         self.found = found
         self.substitution = substitution
@@ -37,7 +58,7 @@ class Tree:
     def check(self, element: Any) -> None:
         """Complain about attributes, text and children that mean nothing here."""
         self.check_own(element)
-        shape = _shape(element.tag)
+        shape = self._shapes.of(element)
         for child in elements(element):
             if child.tag not in shape.children and child.tag not in shape.label_children:
                 hint = nearest(child.tag, shape.children)
@@ -45,7 +66,7 @@ class Tree:
 
     def check_own(self, element: Any) -> None:
         """The same without the children."""
-        shape = _shape(element.tag)
+        shape = self._shapes.of(element)
         for name, value in element.attrib.items():
             if name in shape.read or name in shape.labels or value.strip().lower() in shape.neutral.get(name, ()):
                 continue
@@ -55,7 +76,7 @@ class Tree:
             known = {n for n in shape.attributes if "{" not in n}
             hint = "leave it out" if name in shape.neutral else nearest(name, known)
             self.found.add(self.place(element), f"attribute {name}={value!r} of <{element.tag}> does not exist yet", hint)
-        if element.tag not in TEXTS and (stray := _own_text(element)):
+        if element.tag not in self._shapes.texts and (stray := _own_text(element)):
             self.found.warn(self.place(element), f"text {stray[:40]!r} in <{element.tag}> has no effect", "remove it")
 
     def children(self, element: Any, tag: str) -> list[Any]:
@@ -124,10 +145,6 @@ class Tree:
     def properties(self, element: Any) -> dict[str, str]:
         """Names and values of `<properties>` below `element`."""
         return {name: property_value(self.text(child)) for name, child in self.property_elements(element).items()}
-
-
-def _shape(tag: str) -> Shape:
-    return WINDOWS.get(tag) or ELEMENTS[tag]
 
 
 def _own_text(element: Any) -> str:

@@ -13,6 +13,7 @@ from lxml import etree
 
 from hotspare.errors import Place, ProjectError
 from hotspare.model.frontends.esp_query import QueryReader
+from hotspare.model.frontends.esp_shapes import SHAPES
 from hotspare.model.frontends.esp_tree import Tree
 from hotspare.model.frontends.esp_xml_text import dump
 from hotspare.model.frontends.properties import Substitution, merged
@@ -54,7 +55,7 @@ def read(text: str, file: str, properties: Mapping[str, str], name: str = "") ->
     root = _parsed(text, file, found)
     if root is None:
         return Reading((), (), found)
-    tree = Tree(file, found, Substitution({}, found))
+    tree = Tree(file, found, Substitution({}, found), SHAPES)
     elements = _project_elements(tree, root)
     elements = [each for each in elements if name and tree.attribute(each, "name") == name] or elements
     if not elements and not found:
@@ -112,7 +113,7 @@ def _project_elements(tree: Tree, root: Any) -> Sequence[Any]:
 def _project(outer: Tree, element: Any, properties: Mapping[str, str]) -> tuple[Project, frozenset[WindowId]]:
     own = {name: property_value(outer.raw_text(child)) for name, child in outer.property_elements(element).items()}
     values, kept = merged(own, properties)
-    tree = Tree(outer.file, outer.found, Substitution(values, outer.found))
+    tree = Tree(outer.file, outer.found, Substitution(values, outer.found), SHAPES)
     tree.check(element)
     name = tree.attribute(element, "name")
     if not name:

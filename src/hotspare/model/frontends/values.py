@@ -21,7 +21,6 @@ TEXT_BYTES_MAX = 16 * 1024 * 1024
 INDEX_TYPES: dict[str, IndexType] = {i.value: i for i in IndexType}
 FIELD_TYPES: dict[str, FieldType] = {t.value: t for t in FieldType}
 RETENTION_KINDS: dict[str, RetentionKind] = {k.value: k for k in RetentionKind}
-BY_COUNT: frozenset[RetentionKind] = frozenset({RetentionKind.BYCOUNT_SLIDING, RetentionKind.BYCOUNT_JUMPING})
 
 _ARRAY = re.compile(r"array\s*\(\s*\w+\s*\)")
 _COUNT = re.compile(r"[0-9]{1,18}")
@@ -84,9 +83,9 @@ def parse_retention(
     """None after a mistake. `time_field` and `unit_text` are "" where the text has none."""
     try:
         unit_us = parse_unit(unit_text) if unit_text.strip() else 0
-        limit = _count(limit_text) if kind in BY_COUNT else parse_duration(limit_text)
+        limit = _count(limit_text) if kind.is_by_count else parse_duration(limit_text)
     except ValueError as error:
-        hint = "write a number of events" if kind in BY_COUNT else "write a number and a unit, such as 30 minutes"
+        hint = "write a number of events" if kind.is_by_count else "write a number and a unit, such as 30 minutes"
         found.add(place, f"retention {kind.value}: {error}", hint)
         return None
     return Retention(kind, limit, time_field.strip(), unit_us, place)

@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import yaml
 
 from hotspare.model.durations import format_duration
-from hotspare.model.frontends.values import BY_COUNT
+from hotspare.model.frontends.yaml_written import Written, YamlWriter
 from hotspare.model.project import (
-    AcceptedOpcodes,
-    CalculateWindow,
-    ComputeWindow,
     Connector,
     ConnectorDirection,
     ContinuousQuery,
-    CopyWindow,
     Dialect,
     Edge,
-    Expression,
-    FilterWindow,
-    FunctionalWindow,
     IndexType,
-    KeyOrigin,
     Project,
     Publication,
-    Retention,
     Singletons,
-    SourceWindow,
     Window,
 )
-
-Written = dict[str, Any]
+from hotspare.model.windows.registry import type_of
 
 
 def dump(project: Project) -> str:
@@ -50,7 +38,7 @@ def dump(project: Project) -> str:
         document["properties"] = dict(project.properties)
     if project.metadata:
         document["metadata"] = dict(project.metadata)
-    document["queries"] = {q.name: _query(q, dialect) for q in project.queries}
+    document["queries"] = {q.name: _query(q, YamlWriter(dialect)) for q in project.queries}
     text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
     return text
 
@@ -82,28 +70,17 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def _commonest_dialect(project: Project) -> Dialect:
-    counts = Counter(e.dialect for q in project.queries for w in q.windows for e in _expressions(w))
+    counts = Counter(e.expression.dialect for q in project.queries for w in q.windows for e in type_of(w).computed(w))
     return Dialect.ESP if counts[Dialect.ESP] > counts[Dialect.SPARK_SQL] else Dialect.SPARK_SQL
 
 
-def _expressions(window: Window) -> tuple[Expression, ...]:
-    match window:
-        case ComputeWindow():
-            return window.outputs
-        case FilterWindow():
-            return (window.condition,)
-        case FunctionalWindow():
-            return tuple(expression for _, expression in window.functions)
-    return ()
-
-
-def _query(query: ContinuousQuery, dialect: Dialect) -> Written:
+def _query(query: ContinuousQuery, writer: YamlWriter) -> Written:
     document: Written = {}
     if query.singletons is Singletons.INCLUDED:
         document["singletons"] = query.singletons.value
     if query.trace:
         document["trace"] = list(query.trace)
-    document["windows"] = {w.name: _window(w, dialect) for w in query.windows}
+    document["windows"] = {w.name: _window(w, writer) for w in query.windows}
     if query.edges:
         document["edges"] = [_edge(e) for e in query.edges]
     return document
@@ -113,11 +90,9 @@ def _edge(edge: Edge) -> str:
     return f"{edge.source} -> {edge.target}" + (f" as {edge.role}" if edge.role else "")
 
 
-def _window(window: Window, dialect: Dialect) -> Written:
-    def expression(e: Expression) -> str | Written:
-        return e.text if e.dialect is dialect else {e.dialect.value: e.text}
-
-    document: Written = {"type": _TYPE_NAMES[type(window)]}
+def _window(window: Window, writer: YamlWriter) -> Written:
+    window_type = type_of(window)
+    document: Written = {"type": window_type.name}
     if window.description:
         document["description"] = window.description
     if window.schema is not None:
@@ -128,47 +103,10 @@ def _window(window: Window, dialect: Dialect) -> Written:
         document["publish"] = window.publication is Publication.PUBLISHED
     if window.quality is not None:
         document["quality"] = str(window.quality)
-    document.update(_own(window, expression))
+    document.update(window_type.write_yaml(window, writer))
     if window.connectors:
         document["connectors"] = {c.name: _connector(c) for c in window.connectors}
     return document
-
-
-def _own(window: Window, expression: Callable[[Expression], str | Written]) -> Written:
-    """What only this window type has."""
-    match window:
-        case SourceWindow():
-            own: Written = {}
-            if window.accepts is not AcceptedOpcodes.ANY:
-                own["opcodes"] = window.accepts.value
-            if window.key_origin is not KeyOrigin.GIVEN:
-                own["keys"] = window.key_origin.value
-            return own | _retention(window.retention)
-        case CopyWindow():
-            return _retention(window.retention)
-        case FilterWindow():
-            return {"condition": expression(window.condition)}
-        case FunctionalWindow():
-            return {"functions": {name: expression(e) for name, e in window.functions}}
-        case CalculateWindow():
-            maps = {"parameters": window.parameters, "inputs": window.input_map, "outputs": window.output_map}
-            return {"algorithm": window.algorithm, **{name: dict(pairs) for name, pairs in maps.items() if pairs}}
-        case ComputeWindow():
-            fields = window.schema.fields if window.schema else ()
-            values = [f.name for f in fields if not f.is_key]
-            return {"outputs": {name: expression(e) for name, e in zip(values, window.outputs, strict=True)}}
-
-
-def _retention(retention: Retention | None) -> Written:
-    if retention is None:
-        return {}
-    limit = str(retention.limit) if retention.kind in BY_COUNT else format_duration(retention.limit)
-    written: Written = {retention.kind.value: int(limit) if retention.kind in BY_COUNT else limit}
-    if retention.time_field:
-        written["field"] = retention.time_field
-    if retention.unit_us:
-        written["unit"] = format_duration(retention.unit_us)
-    return {"retention": written}
 
 
 def _connector(connector: Connector) -> Written:
@@ -177,13 +115,3 @@ def _connector(connector: Connector) -> Written:
     if connector.properties:
         written["properties"] = dict(connector.properties)
     return written
-
-
-_TYPE_NAMES: dict[type, str] = {
-    SourceWindow: "source",
-    CopyWindow: "copy",
-    FilterWindow: "filter",
-    ComputeWindow: "compute",
-    FunctionalWindow: "functional",
-    CalculateWindow: "calculate",
-}

@@ -1,0 +1,33 @@
+"""Writes the values of one window in YAML: what `yaml_values` reads back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hotspare.model.durations import format_duration
+from hotspare.model.project import Dialect, Expression, Retention
+
+Written = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class YamlWriter:
+    """`dialect`: that of expressions that need not say theirs."""
+
+    dialect: Dialect
+
+    def expression(self, expression: Expression) -> str | Written:
+        return expression.text if expression.dialect is self.dialect else {expression.dialect.value: expression.text}
+
+    def retention(self, retention: Retention | None) -> Written:
+        """The entry `retention`; none where there is none."""
+        if retention is None:
+            return {}
+        limit = retention.limit if retention.kind.is_by_count else format_duration(retention.limit)
+        written: Written = {retention.kind.value: limit}
+        if retention.time_field:
+            written["field"] = retention.time_field
+        if retention.unit_us:
+            written["unit"] = format_duration(retention.unit_us)
+        return {"retention": written}

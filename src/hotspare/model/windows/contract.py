@@ -1,0 +1,177 @@
+"""What a window type is to the model: its fields and their rules, both its texts, and what follows from it.
+
+One file per type: a frozen dataclass of what projects say, and a `WindowType` of what that means. `registry` lists them, and
+nothing else in the model names one. What a type does stands in `hotspare.engine.operators`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, ClassVar, Generic, TypeVar
+
+from hotspare.model.frontends.esp_elements import Shape
+from hotspare.model.frontends.esp_values import EspValues
+from hotspare.model.frontends.esp_written import Xml
+from hotspare.model.frontends.yaml_tree import Entries
+from hotspare.model.frontends.yaml_values import YamlValues
+from hotspare.model.frontends.yaml_written import Written, YamlWriter
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.project import ConnectorDirection, Expression, Window
+from hotspare.model.types import Field, Schema
+
+W = TypeVar("W", bound=Window)
+
+INPUT_ROLES: frozenset[str] = frozenset({"", "data"})
+"""Roles of edges into windows whose inputs are all alike (A35)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """How many edges lead into a window of the type, and their roles. `most` None: any number. `hint` where there are others."""
+
+    least: int = 1
+    most: int | None = 1
+    roles: frozenset[str] = INPUT_ROLES
+    hint: str = "a window of this type reads exactly one"
+
+
+NO_INPUT = Inputs(0, 0, hint="sources get their events from connectors")
+ONE_INPUT = Inputs()
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An input, in the order of the edges: `schema` is None where it is not known, because of mistakes elsewhere."""
+
+    schema: Schema | None
+    role: str = ""
+    name: str = ""
+
+
+class SchemaOrigin(Enum):
+    WRITTEN = "written"
+    """A project says it."""
+    INPUTS = "inputs"
+    """It follows from the inputs; a project may say it too."""
+
+
+class Use(Enum):
+    """What an expression is for."""
+
+    VALUE = "value"
+    CONDITION = "condition"
+
+
+class Counting(Enum):
+    """Whether eventCounter() may be used: only where a window counts."""
+
+    REFUSED = "refused"
+    ALLOWED = "allowed"
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """An expression of a window; `field`: the one that gets its value, None where nobody knows."""
+
+    expression: Expression
+    field: Field | None = None
+    use: Use = Use.VALUE
+    counting: Counting = Counting.REFUSED
+
+
+class Memory(Enum):
+    """How far back the input goes that a window's state is made of."""
+
+    TIME = "time"
+    COUNT = "count"
+    EVERYTHING = "everything"
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """`extent` is microseconds for TIME, events for COUNT, else 0; `what` ends a sentence that the window begins."""
+
+    memory: Memory
+    extent: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """The fields of a window that hold the value by which its inputs are partitioned; or, if `refusal` is not empty, why one
+    partition alone does not determine what a window of the type does."""
+
+    fields: frozenset[str] = field(default_factory=frozenset)
+    refusal: str = ""
+
+
+class WindowType(ABC, Generic[W]):
+    """Stateless: one instance serves all windows of the type. `given` is as long as the inputs say, whatever a project has."""
+
+    name: ClassVar[str]
+    """In YAML; in ESP XML the element is `window-NAME`."""
+    declared: type[W]
+    inputs: ClassVar[Inputs] = ONE_INPUT
+    schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.WRITTEN
+    connectors: ClassVar[frozenset[ConnectorDirection]] = frozenset({ConnectorDirection.SUBSCRIBE})
+    """What connectors of the window may do."""
+    yaml_keys: ClassVar[tuple[str, ...]] = ()
+    """Its own keys, beside those that all windows have."""
+    xml: ClassVar[Shape]
+    xml_elements: ClassVar[Mapping[str, Shape]] = {}
+    """Elements that mean something in windows of this type, beside those that all have."""
+    xml_texts: ClassVar[frozenset[str]] = frozenset()
+    """Elements whose text is read."""
+    example: ClassVar[str]
+    """YAML of a query that shows every option: what warms kernels up, and what the laws run."""
+
+    @abstractmethod
+    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> W:
+        """`common`: the arguments that every window has. What cannot be read is a mistake, and something else in its place."""
+
+    @abstractmethod
+    def write_yaml(self, window: W, writer: YamlWriter) -> Written:
+        """What only this type has; `read_yaml` makes an equal window of it."""
+
+    @abstractmethod
+    def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> W:
+        """As `read_yaml`."""
+
+    @abstractmethod
+    def write_xml(self, window: W) -> Xml:
+        """Attributes and children that only this type has."""
+
+    @abstractmethod
+    def check(self, window: W, given: Sequence[Given], found: Mistakes) -> None:
+        """Add every mistake that shows without compiling expressions, each with a hint. The schema itself is checked before."""
+
+    @abstractmethod
+    def meaning(self, window: W, schema: Schema) -> dict[str, str]:
+        """What determines outputs, beside schema, index and inputs; part of the project's hash: never to be said otherwise."""
+
+    def schema(self, window: W, given: Sequence[Given]) -> Schema | None:
+        """The window's schema; None where it follows from inputs that are not known."""
+        return window.schema
+
+    def computed(self, window: W) -> Iterator[Computed]:
+        """Every expression, also of windows with mistakes."""
+        return iter(())
+
+    def visible(self, window: W, given: Sequence[Given]) -> Schema | None:
+        """The fields that expressions may use; None where that is not known."""
+        return given[0].schema if given else None
+
+    def remembered(self, window: W) -> Iterator[Remembered]:
+        """What it remembers beside rows."""
+        return iter(())
+
+    def forgets(self, window: W) -> Iterator[Remembered]:
+        """How far back its rows go, where they do not stay as long as those of its inputs: the first tells the bound."""
+        return iter(())
+
+    @abstractmethod
+    def carried(self, window: W, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
+        """`keys[i]`: the fields of input i that hold the value by which it is partitioned."""

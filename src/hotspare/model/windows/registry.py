@@ -1,0 +1,33 @@
+"""Which window types there are: one line per type. Nothing else in the model names one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hotspare.model.project import Window
+from hotspare.model.windows.calculate import CalculateType
+from hotspare.model.windows.compute import ComputeType
+from hotspare.model.windows.contract import WindowType
+from hotspare.model.windows.copy import CopyType
+from hotspare.model.windows.filter import FilterType
+from hotspare.model.windows.functional import FunctionalType
+from hotspare.model.windows.source import SourceType
+
+WINDOW_TYPES: dict[str, WindowType[Any]] = {
+    each.name: each
+    for each in (
+        SourceType(),
+        CopyType(),
+        FilterType(),
+        ComputeType(),
+        FunctionalType(),
+        CalculateType(),
+    )
+}
+"""By name, in the order in which people are told of them."""
+
+_BY_CLASS: dict[type[Window], WindowType[Any]] = {each.declared: each for each in WINDOW_TYPES.values()}
+
+
+def type_of(window: Window) -> WindowType[Any]:
+    return _BY_CLASS[type(window)]
