@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 from hotspare.engine.batch import BAD_STREAM
 from hotspare.engine.changelog import DISTINCT
@@ -28,15 +30,25 @@ BAD_SCHEMA = Schema(
 """Fields of the stream of bad events: a stable code, a sentence, the event as it came, and `query/window`."""
 
 
+EVERY_SLOT = -1
+
+
+class Arc(NamedTuple):
+    """An edge that comes from an earlier node: from its output `slot`, or with all that leaves it."""
+
+    node: int
+    slot: int = EVERY_SLOT
+
+
 @dataclass(frozen=True)
 class Node:
-    """A window at its place in the plan. `inputs` are indexes of earlier nodes; a source window has none and `entry` >= 0.
+    """A window at its place in the plan. `inputs` in the order in which the project names them; an entry has none and `entry` >= 0.
 
     `in_head`: the head has done this window's work; events enter the core behind it.
     """
 
     operator: Operator
-    inputs: tuple[int, ...]
+    inputs: tuple[Arc, ...]
     entry: int
     in_head: bool
 
@@ -68,6 +80,15 @@ class Plan:
     def entry_schemas(self) -> tuple[Schema, ...]:
         """Schema at which each topic's events enter the core (see `batch.decoded_schema`)."""
         return tuple(self.nodes[i].operator.schema for i in self.entries)
+
+    @cached_property
+    def followers(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """Of each node where its outputs go: (node, number of the input there)."""
+        found: list[list[tuple[int, int]]] = [[] for _ in self.nodes]
+        for i, node in enumerate(self.nodes):
+            for number, arc in enumerate(node.inputs):
+                found[arc.node].append((i, number))
+        return tuple(map(tuple, found))
 
     def head_chain(self, topic: int) -> Chain | None:
         """What the head does to the events of a topic; None where it only decodes them."""
@@ -109,7 +130,7 @@ def compile_plan(resolved: Resolved) -> Plan:
     place = {w.id: i for i, w in enumerate(resolved.windows)}
     topic = {window_id: i for i, window_id in enumerate(resolved.sources)}
     nodes = [
-        Node(operators[w.id], tuple(place[source] for source, _ in w.inputs), topic.get(w.id, -1), w.id in in_head)
+        Node(operators[w.id], tuple(Arc(place[source]) for source, _ in w.inputs), topic.get(w.id, -1), w.id in in_head)
         for w in resolved.windows
     ]
     traced = _traced(resolved)
@@ -130,8 +151,8 @@ def _operators(resolved: Resolved) -> dict[WindowId, Operator]:
     mistakes: list[Mistake] = []
     for window in resolved.windows:
         given = [
-            Input(resolved.schema(source), operators[source].leaving if source in operators else DISTINCT)
-            for source, _ in window.inputs
+            Input(resolved.schema(source), operators[source].leaving if source in operators else DISTINCT, role)
+            for source, role in window.inputs
         ]
         try:
             operators[window.id] = build_operator(window, given)

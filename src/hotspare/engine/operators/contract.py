@@ -5,6 +5,10 @@ in the page. It is deterministic, and it does not see where the input was cut: `
 another, leaves an equal page and gives equal outputs (law Cut). `apply` is called for every batch, also when no input row came,
 because time moves. It never raises because of an event: an event that it cannot take is one of `BadEvents`.
 
+Several inputs are taken in the order (rank, input, row): where one event comes by two ways, as the project names them, and the two
+rows of an update block stay together. A chunk may hold fewer rows of its last rank than will come, but those of inputs before it
+are all there then, so an operator that goes by that order needs to know nothing of it.
+
 What one event or tick causes may be millions of rows, so an operator gives them in parts. One call makes at most three rows for
 each input row and `timeline.extra_rows_max` more. Where that is not all, `Applied.until` says so, and `apply` is called again, with
 empty inputs, before anything new comes.
@@ -15,10 +19,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from hotspare.engine.bad_reasons import BadReason as BadReason
 from hotspare.engine.changelog import Changelog
-from hotspare.engine.chunk import Chunk, Timeline
+from hotspare.engine.chunk import Chunk, Int64s, Timeline
 from hotspare.engine.pages import Page
 from hotspare.engine.refusals import NO_BAD_EVENTS, BadEvents
 from hotspare.engine.stateless import Admission, Work
@@ -32,25 +37,40 @@ class Applied:
     """What came of a batch. `bad` rises by rank.
 
     `until`: outputs of this rank and of higher ones are still to come; None: nothing is.
+    `slots`: for each row the output slot that it leaves by, where the window has several; None: by every edge.
     """
 
     chunk: Chunk
     bad: BadEvents = NO_BAD_EVENTS
     until: int | None = None
+    slots: Int64s | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What comes to a window: events of a schema, and what is known of them."""
+    """What comes to a window by one edge: events of a schema, what is known of them, and the role of the edge."""
 
     schema: Schema
     changelog: Changelog
+    role: str = ""
+
+
+class Clock(Enum):
+    """What a window does because time passes."""
+
+    NONE = "none"
+    """Nothing: it is only called when rows come."""
+    EVENT_TIME = "event time"
+    """Something, at rows: they bring the time. What comes of a key depends on the newest row of any key."""
+    TICKS = "ticks"
+    """Something, at heartbeats: it is called at every one, with or without rows."""
 
 
 class Operator(ABC):
     """A window at work. `schema` is that of its output, and `leaving` what is known of it."""
 
     leaving: Changelog
+    clock: Clock = Clock.NONE
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         """Subclasses compile here; ProjectError with all mistakes that only show now, such as that the window cannot be right."""

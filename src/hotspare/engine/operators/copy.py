@@ -7,7 +7,7 @@ from typing import cast
 
 from hotspare.engine.chunk import Chunk, Timeline
 from hotspare.engine.operators.contract import Applied, Input, Operator
-from hotspare.engine.operators.keyed import apply_relation, relation_of
+from hotspare.engine.operators.keyed import apply_relation, clock_of, relation_of
 from hotspare.engine.pages import Page
 from hotspare.engine.relation import Relation
 from hotspare.engine.strings import StringTable
@@ -27,6 +27,7 @@ class CopyOperator(Operator):
         self._given = self.inputs[0].changelog
         self.leaving = self._given
         if self._keeps:
+            self.clock = clock_of(self._retention)
             self.leaving = self._given.indexed() if self._retention is None else self._given.forgotten()
 
     def open(self) -> Page:

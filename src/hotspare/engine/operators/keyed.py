@@ -9,7 +9,7 @@ from hotspare.engine.chunk import Chunk, Timeline
 from hotspare.engine.event_texts import event_texts
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.lanes import coded_columns, to_arrow_columns
-from hotspare.engine.operators.contract import Applied, BadReason
+from hotspare.engine.operators.contract import Applied, BadReason, Clock
 from hotspare.engine.refusals import NO_BAD_EVENTS, BadEvents, Refusals
 from hotspare.engine.relation import KEEP_ALL, Change, Relation, Resolution, RowTime, Shape
 from hotspare.engine.strings import StringTable
@@ -44,6 +44,13 @@ def relation_of(schema: Schema, retention: Retention | None = None, keys: Keys =
     kind = _KIND[retention.kind]
     unit = retention.unit_us if kind == k.TIME_LOOKBACK else retention.limit
     return Relation(shape, k.Policy(kind, retention.limit, max(unit, 1), 1 if retention.time_field else 0, new_keys))
+
+
+def clock_of(retention: Retention | None) -> Clock:
+    """What a relation with this retention needs of time."""
+    if retention is None or retention.kind.is_by_count:
+        return Clock.NONE
+    return Clock.EVENT_TIME if retention.time_field else Clock.TICKS
 
 
 def row_time(chunk: Chunk, schema: Schema, retention: Retention | None) -> RowTime | None:

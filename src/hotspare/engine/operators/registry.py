@@ -11,6 +11,7 @@ from hotspare.engine.operators.copy import CopyOperator
 from hotspare.engine.operators.filter import FilterOperator
 from hotspare.engine.operators.functional import FunctionalOperator
 from hotspare.engine.operators.source import SourceOperator
+from hotspare.engine.operators.union import UnionOperator
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.windows.calculate import CalculateWindow
 from hotspare.model.windows.compute import ComputeWindow
@@ -18,6 +19,7 @@ from hotspare.model.windows.copy import CopyWindow
 from hotspare.model.windows.filter import FilterWindow
 from hotspare.model.windows.functional import FunctionalWindow
 from hotspare.model.windows.source import SourceWindow
+from hotspare.model.windows.union import UnionWindow
 
 OPERATORS: dict[type, type[Operator]] = {
     SourceWindow: SourceOperator,
@@ -26,6 +28,7 @@ OPERATORS: dict[type, type[Operator]] = {
     FilterWindow: FilterOperator,
     FunctionalWindow: FunctionalOperator,
     CalculateWindow: CalculateOperator,
+    UnionWindow: UnionOperator,
 }
 
 

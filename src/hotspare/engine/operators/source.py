@@ -17,7 +17,7 @@ from hotspare.engine.changelog import DISTINCT, INSERTS, PUBLISHED
 from hotspare.engine.chunk import Bools, Chunk, Int64s, Timeline
 from hotspare.engine.kernels.columns import identifier_texts
 from hotspare.engine.operators.contract import Applied, Input, Operator
-from hotspare.engine.operators.keyed import apply_relation, bad_events, relation_of
+from hotspare.engine.operators.keyed import apply_relation, bad_events, clock_of, relation_of
 from hotspare.engine.pages import Counters, Page
 from hotspare.engine.refusals import NO_BAD_EVENTS, BadEvents
 from hotspare.engine.relation import Relation
@@ -45,6 +45,7 @@ class SourceOperator(Operator):
         self._given = PUBLISHED if declared.accepts is AcceptedOpcodes.ANY else DISTINCT if self._generates_key else INSERTS
         self.leaving = self._given
         if self._keeps:
+            self.clock = clock_of(self._retention)
             self.leaving = self._given.indexed() if self._retention is None else self._given.forgotten()
         self._seed = np.uint64(xxhash.xxh3_64_intdigest(str(self.id).encode()))
 

@@ -12,6 +12,7 @@ from hotspare.model.windows.copy import CopyType
 from hotspare.model.windows.filter import FilterType
 from hotspare.model.windows.functional import FunctionalType
 from hotspare.model.windows.source import SourceType
+from hotspare.model.windows.union import UnionType
 
 WINDOW_TYPES: dict[str, WindowType[Any]] = {
     each.name: each
@@ -22,6 +23,7 @@ WINDOW_TYPES: dict[str, WindowType[Any]] = {
         ComputeType(),
         FunctionalType(),
         CalculateType(),
+        UnionType(),
     )
 }
 """By name, in the order in which people are told of them."""

@@ -1,0 +1,188 @@
+"""One batch on its way through the windows of a plan, in parts of bounded size.
+
+In each part windows work one after the other, as far as they may. While one of them has more to put out, those before it wait, so
+nothing piles up between windows; of several the last goes on. A window of several inputs takes rows in the order (rank, input), so
+rows of an input wait on its edge until those that come before them are there. Who would only add to such rows waits as well, unless
+everybody would: then who is behind goes on. Heartbeats come to a window when its inputs have put out all that they cause there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hotspare.engine.batch import RowKind
+from hotspare.engine.chunk import Chunk, Int64s, Timeline, UInt8s
+from hotspare.engine.elementwise import chosen, comes_of_rows
+from hotspare.engine.kernels.outputs import Positions
+from hotspare.engine.lanes import to_lanes
+from hotspare.engine.operators.contract import Applied, Clock
+from hotspare.engine.operators.rowwise import passed_rows
+from hotspare.engine.plan import EVERY_SLOT, Plan
+from hotspare.engine.poison import WindowFailure
+from hotspare.engine.refusals import NO_BAD_EVENTS, BadEvents
+from hotspare.engine.state import State
+from hotspare.engine.strings import StringTable
+from hotspare.model.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A batch's fixed columns as arrays. `time_us` is running system time."""
+
+    positions: Positions
+    time_us: Int64s
+    kind: npt.NDArray[np.int8]
+    opcode: UInt8s
+    flags: UInt8s
+
+
+class Dataflow:
+    """A batch, how far each window is with it, and what waits between them."""
+
+    def __init__(
+        self, plan: Plan, state: State, batch: pa.RecordBatch, door: Door, timeline: Timeline, extra_rows_max: Callable[[], int]
+    ) -> None:
+        count = len(plan.nodes)
+        self._plan, self._state, self._batch, self._door = plan, state, batch, door
+        self._timeline, self._extra_rows_max = timeline, extra_rows_max
+        self._topic = {node: topic for topic, node in enumerate(plan.entries)}
+        self._has_begun = False
+        self._has_more = [False] * count
+        """Nodes that are not done with what they were given."""
+        self._waiting: list[list[Chunk | None]] = [[None] * len(node.inputs) for node in plan.nodes]
+        """What stands on each edge into each node."""
+        self._given = [0] * count
+        """The node was given all that comes of lower ranks."""
+        self._until = [0] * count
+        """The node has put out all that comes of lower ranks."""
+        self._refused = [_bad_rows(batch, door)] + [NO_BAD_EVENTS] * count
+        """What is not put out yet: of the head, and then of each node."""
+
+    @property
+    def is_done(self) -> bool:
+        return self._has_begun and not any(self._has_more)
+
+    def next_part(self) -> tuple[list[Chunk | None], BadEvents]:
+        """Output chunk of each node (None: nothing), and bad events by rank."""
+        chunks: list[Chunk | None] = [None] * len(self._plan.nodes)
+        first = self._next_node()
+        for i in range(first, len(chunks)):
+            if i == first or not self._has_more[i]:
+                chunks[i] = self._output(i)
+        self._has_begun = True
+        return chunks, self._take_refused()
+
+    def _next_node(self) -> int:
+        """Who goes on, with those behind it."""
+        more = [i for i, has_more in enumerate(self._has_more) if has_more]
+        if len(more) < 2:
+            return more[0] if more else 0
+        piles = [False] * len(self._has_more)
+        for i in range(len(piles) - 1, -1, -1):
+            to = self._plan.followers[i]
+            piles[i] = any(self._waiting[at][number] is not None or self._has_more[at] or piles[at] for at, number in to)
+        free = [i for i in more if not piles[i]]
+        return free[-1] if free else min(more, key=lambda i: (self._until[i], i))
+
+    def _output(self, i: int) -> Chunk | None:
+        node, topic = self._plan.nodes[i], self._topic.get(i)
+        if topic is None:
+            inputs, until = self._arrived(i)
+        else:
+            schema, until = node.operator.schema, self._batch.num_rows
+            inputs = [None if self._has_begun else _events(self._batch, self._door, topic, schema, self._state.strings)]
+        if node.in_head:
+            self._until[i] = until
+            return self._sent(i, Applied(inputs[0])) if topic is not None and inputs[0] is not None else None
+        comes = any(inputs)
+        if not comes and not self._has_more[i] and (until == self._given[i] or node.operator.clock is not Clock.TICKS):
+            self._given[i] = self._until[i] = until
+            return None
+        schemas = [each.schema for each in node.operator.inputs] or [node.operator.schema]
+        given = [Chunk.empty(len(schema)) if chunk is None else chunk for chunk, schema in zip(inputs, schemas, strict=True)]
+        beats = self._beats(self._given[i], until)
+        try:
+            applied = node.operator.apply(self._state.pages[node.page], given, beats, self._state.strings)
+        except Exception as error:
+            if not comes_of_rows(error):
+                raise
+            raise WindowFailure(str(node.operator.id), error) from error
+        self._given[i] = until
+        self._has_more[i] = applied.until is not None
+        self._until[i] = until if applied.until is None else applied.until
+        if len(applied.bad):
+            self._refused[i + 1] += applied.bad.of_window(str(node.operator.id))
+        return self._sent(i, applied)
+
+    def _arrived(self, i: int) -> tuple[list[Chunk | None], int]:
+        """The rows that node i may take now, by input, and the rank up to which they are all; nothing while it has more."""
+        arcs, waiting = self._plan.nodes[i].inputs, self._waiting[i]
+        if self._has_more[i] or not arcs:
+            return [None] * len(arcs), self._given[i]
+        until, last = min((self._until[arc.node], number) for number, arc in enumerate(arcs))
+        taken: list[Chunk | None] = []
+        for number, chunk in enumerate(waiting):
+            count = 0 if chunk is None else len(chunk)
+            if chunk is not None and len(arcs) > 1:
+                count = int(np.searchsorted(chunk.rank, until, side="right" if number <= last else "left"))
+            rest = chunk is not None and count < len(chunk)
+            taken.append(chunk.between(0, count) if rest and chunk is not None else chunk)
+            waiting[number] = chunk.since(count) if rest and chunk is not None else None
+        return taken, until
+
+    def _sent(self, i: int, applied: Applied) -> Chunk | None:
+        """What leaves node i, on all its edges."""
+        chunk = applied.chunk
+        if not len(chunk):
+            return None
+        for at, number in self._plan.followers[i]:
+            slot = self._plan.nodes[at].inputs[number].slot
+            mine = chunk if slot == EVERY_SLOT or applied.slots is None else passed_rows(chunk, applied.slots == slot)
+            waits = self._waiting[at][number]
+            if len(mine):
+                self._waiting[at][number] = mine if waits is None else waits.joined(mine)
+        return chunk
+
+    def _beats(self, since: int, until: int) -> Timeline:
+        """The batch's time, with the heartbeats of ranks from `since` to before `until`."""
+        beats = self._timeline.heartbeat_rank
+        if len(beats) and (since > 0 or until < self._batch.num_rows):
+            beats = beats[slice(*np.searchsorted(beats, (since, until)))]
+        return Timeline(self._timeline.time_us, beats, self._extra_rows_max())
+
+    def _take_refused(self) -> BadEvents:
+        """Bad events of those ranks of which no window can refuse anything any more: by rank, and then by window."""
+        until = min(self._until, default=0)
+        taken = NO_BAD_EVENTS
+        for at, bad in enumerate(self._refused):
+            count = int(np.searchsorted(bad.rank, until))
+            taken += bad.slice(0, count)
+            self._refused[at] = bad.slice(count, len(bad))
+        return taken.by_rank()
+
+
+def _events(batch: pa.RecordBatch, door: Door, topic: int, schema: Schema, strings: StringTable) -> Chunk:
+    """The decoded events of one topic."""
+    mine = (door.kind == RowKind.EVENT) & (door.positions.topics == topic)
+    rank = np.flatnonzero(mine)
+    count = len(rank)
+    if count == 0:
+        return Chunk.empty(len(schema))
+    column = batch.column(f"e{topic}")
+    together = int(rank[-1]) - int(rank[0]) + 1 == count
+    column = column.slice(int(rank[0]), count) if together else column.filter(pa.array(mine))
+    lanes, valid = to_lanes(column.flatten(), schema, strings)
+    return Chunk(rank, door.opcode[rank], door.flags[rank], lanes, valid)
+
+
+def _bad_rows(batch: pa.RecordBatch, door: Door) -> BadEvents:
+    """What the head could not decode or refused."""
+    rank = np.flatnonzero(door.kind == RowKind.BAD)
+    if len(rank) == 0:
+        return NO_BAD_EVENTS
+    return BadEvents(rank, tuple(chosen(batch.column("bad"), rank).flatten()))

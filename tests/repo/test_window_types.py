@@ -1,0 +1,50 @@
+"""Adding a window type touches its two files and two registries: nothing else names one (DESIGN section 7)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.repo.tree import Source, read, sources, violations
+from tests.repo.window_types import ENGINE, MODEL, REGISTRIES, naming, window_types
+
+TYPES = window_types()
+
+
+def test_every_window_type_has_its_two_files_and_a_line_in_each_registry() -> None:
+    assert {"source", "copy", "filter", "compute", "functional", "calculate"} <= TYPES
+    for path in REGISTRIES:
+        listed = {name for name in TYPES if f".{name} import {name.capitalize()}" in read(path)}
+        assert listed == TYPES, path
+
+
+def test_nothing_else_names_a_window_type() -> None:
+    assert violations(lambda source: naming(source, TYPES), sources("src")) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("src/hotspare/model/analysis.py", "isinstance(window, CopyWindow)"),
+        ("src/hotspare/engine/plan.py", "from hotspare.engine.operators.copy import CopyOperator"),
+        ("src/hotspare/engine/plan.py", "import hotspare.model.windows.copy"),
+        ("src/hotspare/cli/x.py", "'kept: {type: copy}'"),
+        ("src/hotspare/model/frontends/x.py", "{'window-copy': 1}"),
+        (f"{ENGINE}filter.py", "from hotspare.model.windows.copy import CopyWindow"),
+        (f"{MODEL}filter.py", "x = windows.CopyWindow"),
+    ],
+)
+def test_the_rule_bites(path: str, text: str) -> None:
+    assert [found.what for found in naming(Source.of(path, text), frozenset({"copy"}))] == ["names the window type copy"]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (f"{ENGINE}copy.py", "from hotspare.model.windows.copy import CopyWindow"),
+        (REGISTRIES[0], "from hotspare.model.windows.copy import CopyType"),
+        ("src/hotspare/engine/poison.py", "import copy\ncopy.deepcopy(state)"),
+        ("src/hotspare/model/project.py", "filter = 'the source of a copy'"),
+    ],
+)
+def test_the_rule_allows(path: str, text: str) -> None:
+    assert list(naming(Source.of(path, text), frozenset({"copy"}))) == []
