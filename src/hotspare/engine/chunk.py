@@ -51,6 +51,10 @@ class Chunk:
         rows = slice(begin, end)
         return Chunk(self.rank[rows], self.opcode[rows], self.flags[rows], self.lanes[rows], self.valid[rows])
 
+    def taken(self, rows: Int64s) -> Chunk:
+        """These rows, copied."""
+        return Chunk(self.rank[rows], self.opcode[rows], self.flags[rows], self.lanes[rows], self.valid[rows])
+
     def joined(self, other: Chunk) -> Chunk:
         """The rows of both, one after the other."""
         return Chunk(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from hotspare.engine.batch import BAD_STREAM
 from hotspare.engine.changelog import DISTINCT
+from hotspare.engine.multi_index import MultiIndex
 from hotspare.engine.operators.contract import Input, Operator
 from hotspare.engine.operators.registry import build_operator
 from hotspare.engine.relation import Relation
@@ -114,7 +115,7 @@ class Plan:
         return frozenset(
             node.operator.id
             for node in self.nodes
-            if any(isinstance(part, Relation) for part in node.operator.open().parts.values())
+            if any(isinstance(part, Relation | MultiIndex) for part in node.operator.open().parts.values())
         )
 
     @property

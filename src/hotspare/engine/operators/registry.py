@@ -10,6 +10,7 @@ from hotspare.engine.operators.contract import Input, Operator
 from hotspare.engine.operators.copy import CopyOperator
 from hotspare.engine.operators.filter import FilterOperator
 from hotspare.engine.operators.functional import FunctionalOperator
+from hotspare.engine.operators.join import JoinOperator
 from hotspare.engine.operators.source import SourceOperator
 from hotspare.engine.operators.union import UnionOperator
 from hotspare.model.resolve import ResolvedWindow
@@ -18,6 +19,7 @@ from hotspare.model.windows.compute import ComputeWindow
 from hotspare.model.windows.copy import CopyWindow
 from hotspare.model.windows.filter import FilterWindow
 from hotspare.model.windows.functional import FunctionalWindow
+from hotspare.model.windows.join import JoinWindow
 from hotspare.model.windows.source import SourceWindow
 from hotspare.model.windows.union import UnionWindow
 
@@ -29,6 +31,7 @@ OPERATORS: dict[type, type[Operator]] = {
     FunctionalWindow: FunctionalOperator,
     CalculateWindow: CalculateOperator,
     UnionWindow: UnionOperator,
+    JoinWindow: JoinOperator,
 }
 
 

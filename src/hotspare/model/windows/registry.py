@@ -11,6 +11,7 @@ from hotspare.model.windows.contract import WindowType
 from hotspare.model.windows.copy import CopyType
 from hotspare.model.windows.filter import FilterType
 from hotspare.model.windows.functional import FunctionalType
+from hotspare.model.windows.join import JoinType
 from hotspare.model.windows.source import SourceType
 from hotspare.model.windows.union import UnionType
 
@@ -24,6 +25,7 @@ WINDOW_TYPES: dict[str, WindowType[Any]] = {
         FunctionalType(),
         CalculateType(),
         UnionType(),
+        JoinType(),
     )
 }
 """By name, in the order in which people are told of them."""

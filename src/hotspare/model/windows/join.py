@@ -1,0 +1,400 @@
+"""Join window: rows of a left and a right input that agree in the fields of its conditions (SPEC A27).
+
+A side is a dimension where the conditions name its whole key: each row of the other side, the facts, then meets one row at most.
+What identifies a joined row follows from that:
+
+    conditions name the whole key of     inner          leftouter    rightouter    fullouter
+    the right side                       left key       left key     -             -
+    the left side                        right key      -            right key     -
+    both                                 left key       left key     right key     their key, where that is all they name
+    neither (many to many)               both keys      -            -             -
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+from hotspare.model.frontends.esp_elements import DIALECT, FALSE, Shape, shape, window_shape
+from hotspare.model.frontends.esp_values import EspValues
+from hotspare.model.frontends.esp_written import Xml, expression
+from hotspare.model.frontends.values import INDEX_TYPES, chosen, field_type
+from hotspare.model.frontends.yaml_tree import Entries
+from hotspare.model.frontends.yaml_values import YamlValues
+from hotspare.model.frontends.yaml_written import Written, YamlWriter
+from hotspare.model.meanings import expression_meaning
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.names import nearest, repeated
+from hotspare.model.project import Expression, IndexType, Window
+from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.model.window_rules import check_expression, check_schema
+from hotspare.model.windows.contract import Carried, Computed, Given, Inputs, SchemaOrigin, WindowType
+
+LEFT, RIGHT = 0, 1
+PREFIXES = ("l_", "r_")
+"""Before the names of fields in expressions: of the left and of the right side."""
+
+
+class JoinKind(Enum):
+    INNER = "inner"
+    LEFT_OUTER = "leftouter"
+    RIGHT_OUTER = "rightouter"
+    FULL_OUTER = "fullouter"
+
+    @property
+    def keeps(self) -> tuple[bool, bool]:
+        """Whether left and right rows come out that meet no row."""
+        return self in (JoinKind.LEFT_OUTER, JoinKind.FULL_OUTER), self in (JoinKind.RIGHT_OUTER, JoinKind.FULL_OUTER)
+
+
+class Regeneration(Enum):
+    """Whether what a row is joined with follows later changes of the other side."""
+
+    ALWAYS = "always"
+    NEVER = "never"
+    """A fact is joined once, when it comes or changes."""
+
+
+class Streaming(Enum):
+    """Which side is not kept: its rows are joined once, as with `Regeneration.NEVER`."""
+
+    NEITHER = "neither"
+    LEFT = "left"
+    RIGHT = "right"
+
+
+class Identity(Enum):
+    """What identifies a joined row."""
+
+    LEFT = "left key"
+    RIGHT = "right key"
+    BOTH = "both keys"
+    SHARED = "shared key"
+
+
+KINDS = {each.value: each for each in JoinKind}
+REGENERATIONS = {each.value: each for each in Regeneration}
+STREAMINGS = {each.value: each for each in Streaming}
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A field that is no key: that of a side, `source` is its prefixed name; or `expression` of type `type`."""
+
+    name: str
+    source: str = ""
+    type: FieldType | None = None
+    expression: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinWindow(Window):
+    """`conditions`: pairs of fields, left and right, that are equal in rows that meet."""
+
+    kind: JoinKind
+    conditions: tuple[tuple[str, str], ...]
+    outputs: tuple[Output, ...]
+    regeneration: Regeneration = Regeneration.ALWAYS
+    streaming: Streaming = Streaming.NEITHER
+
+    @property
+    def joins_once(self) -> bool:
+        return self.regeneration is Regeneration.NEVER or self.streaming is not Streaming.NEITHER
+
+
+def sides(roles: Sequence[str]) -> tuple[int, int]:
+    """The numbers of the left and the right input: by role, or in the order of the edges."""
+    return (1, 0) if roles[0] == "right" or roles[1] == "left" else (0, 1)
+
+
+def identity(window: JoinWindow, left: Schema, right: Schema) -> Identity | None:
+    """None where rows of such a join have no key."""
+    named = [{pair[side] for pair in window.conditions} for side in (LEFT, RIGHT)]
+    keys = [{f.name for f in schema.fields if f.is_key} for schema in (left, right)]
+    is_dimension = [keys[side] <= named[side] for side in (LEFT, RIGHT)]
+    if window.kind is JoinKind.FULL_OUTER:
+        paired = {(left.index[a], right.index[b]) for a, b in window.conditions}
+        exact = named == keys and len(paired) == len(keys[LEFT])
+        return Identity.SHARED if exact and not window.joins_once else None
+    if window.kind is JoinKind.LEFT_OUTER:
+        return Identity.LEFT if is_dimension[RIGHT] and window.streaming is not Streaming.RIGHT else None
+    if window.kind is JoinKind.RIGHT_OUTER:
+        return Identity.RIGHT if is_dimension[LEFT] and window.streaming is not Streaming.LEFT else None
+    if is_dimension[RIGHT] and window.streaming is not Streaming.RIGHT:
+        return Identity.LEFT
+    if is_dimension[LEFT] and window.streaming is not Streaming.LEFT:
+        return Identity.RIGHT
+    return None if window.joins_once else Identity.BOTH
+
+
+def visible(left: Schema, right: Schema) -> Schema:
+    """What expressions see: all fields of both sides, with their prefixes."""
+    pairs = ((PREFIXES[LEFT], left), (PREFIXES[RIGHT], right))
+    return Schema(tuple(Field(f"{prefix}{f.name}", f.type) for prefix, schema in pairs for f in schema.fields))
+
+
+def key_sources(window: JoinWindow, left: Schema, right: Schema) -> dict[str, str]:
+    """The key fields of a window without mistakes, each with the prefixed name of the field that it is; shared ones with the
+    left one's. A right name that the left key has, too, keeps its prefix."""
+    found = identity(window, left, right)
+    names = {f.name: f"l_{f.name}" for f in left.fields if f.is_key and found is not Identity.RIGHT}
+    if found in (Identity.RIGHT, Identity.BOTH):
+        for f in right.fields:
+            if f.is_key:
+                names[f"r_{f.name}" if f.name in names else f.name] = f"r_{f.name}"
+    return names
+
+
+class JoinType(WindowType[JoinWindow]):
+    name = "join"
+    declared = JoinWindow
+    inputs: ClassVar[Inputs] = Inputs(2, 2, frozenset({"", "left", "right"}), "a join reads exactly two: left and right")
+    schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.INPUTS
+    yaml_keys = ("kind", "conditions", "outputs", "regenerates", "streaming")
+    xml = window_shape("", "join output")
+    xml_elements: ClassVar[Mapping[str, Shape]] = {
+        "join": shape(
+            "type no-regenerates left-index right-index",
+            "conditions",
+            idle={"use-secondary-index": "rows are found by the fields of the conditions wherever that is needed"},
+            neutral={"no-regenerates": FALSE, "use-secondary-index": FALSE},
+        ),
+        "conditions": shape(children="fields"),
+        "fields": shape("left right", "field"),
+        "output": shape(children="field-expr field-selection"),
+        "field-expr": shape(f"name type {DIALECT}"),
+        "field-selection": shape("name source"),
+    }
+    xml_texts = frozenset({"field-expr"})
+    example = """
+windows:
+  orders: {type: source, schema: "order*:string,customer:int64,amount:double"}
+  events: {type: source, index: empty, opcodes: insert-only, keys: autogenerated, schema: "n*:int64,customer:int64"}
+  customers: {type: source, schema: "id*:int64,name:string"}
+  cities: {type: source, schema: "id*:int64,city:string"}
+  known: {type: join, kind: fullouter, conditions: {id: id}, outputs: {name: l_name, city: r_city}}
+  both: {type: join, kind: inner, conditions: {customer: id}, outputs: {x: l_amount, "y:double": 2 * l_amount, name: r_name}}
+  right: {type: join, kind: rightouter, conditions: {id: customer}, outputs: {name: l_name, amount: r_amount}}
+  once: {type: join, kind: leftouter, conditions: {customer: id}, outputs: {name: r_name}, regenerates: never}
+  enriched: {type: join, kind: inner, index: empty, conditions: {customer: id}, outputs: {name: r_name}, streaming: left}
+  pairs: {type: join, kind: inner, conditions: {customer: customer}, outputs: {n: r_n, amount: l_amount}}
+edges:
+  - customers -> known as left
+  - cities -> known as right
+  - orders -> both as left
+  - known -> both as right
+  - known -> right as left
+  - orders -> right as right
+  - orders -> once as left
+  - customers -> once as right
+  - events -> enriched as left
+  - customers -> enriched as right
+  - orders -> pairs as left
+  - events -> pairs as right
+"""
+
+    def schema(self, window: JoinWindow, given: Sequence[Given]) -> Schema | None:
+        left, right = _schemas(given)
+        if left is None or right is None or not _conditions_hold(window, left, right) or identity(window, left, right) is None:
+            return window.schema
+        fields = visible(left, right)
+        keys = [Field(n, fields.fields[fields.index[s]].type, KeyRole.KEY) for n, s in key_sources(window, left, right).items()]
+        types = {o.name: fields.fields[fields.index[o.source]].type if o.source in fields.index else o.type for o in window.outputs}
+        return Schema((*keys, *(Field(name, each) for name, each in types.items() if each is not None)))
+
+    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> JoinWindow:
+        for key in ("kind", "conditions", "outputs"):
+            if key not in node.values:
+                values.found.add(node.place, f"join window {common['name']} has no {key}", f"add {key}")
+        outputs = []
+        for written, each in values.expressions(node, "outputs").items():
+            name, colon, type_text = (part.strip() for part in written.partition(":"))
+            if colon:
+                outputs.append(Output(name, "", field_type(type_text, name, each.place, values.found), each))
+            elif each.text.startswith(PREFIXES) and each.text.isidentifier():
+                outputs.append(Output(name, each.text))
+            else:
+                message = f"output {name} of window {common['name']} computes something, so it needs a type"
+                values.found.add(each.place, message, f'write "{name}:double": {each.text}')
+        return JoinWindow(
+            **common,
+            kind=values.option(node, "kind", KINDS, "kind of join:", JoinKind.INNER),
+            conditions=values.pairs(node, "conditions"),
+            outputs=tuple(outputs),
+            regeneration=values.option(node, "regenerates", REGENERATIONS, "regenerates:", Regeneration.ALWAYS),
+            streaming=values.option(node, "streaming", STREAMINGS, "streaming:", Streaming.NEITHER),
+        )
+
+    def write_yaml(self, window: JoinWindow, writer: YamlWriter) -> Written:
+        outputs: Written = {}
+        for o in window.outputs:
+            if o.expression is not None and o.type is not None:
+                outputs[f"{o.name}:{o.type.value}"] = writer.expression(o.expression)
+            else:
+                outputs[o.name] = o.source
+        own: Written = {"kind": window.kind.value, "conditions": dict(window.conditions), "outputs": outputs}
+        if window.regeneration is Regeneration.NEVER:
+            own["regenerates"] = window.regeneration.value
+        if window.streaming is not Streaming.NEITHER:
+            own["streaming"] = window.streaming.value
+        return own
+
+    def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> JoinWindow:
+        joins = values.listed(element, "join")
+        if len(joins) != 1:
+            values.missing(element, "<join>" if not joins else "single <join>")
+            return JoinWindow(**common, kind=JoinKind.INNER, conditions=(), outputs=())
+        place, join = values.tree.place(joins[0]), joins[0]
+        kind = chosen(values.attribute(join, "type"), KINDS, "type of join:", place, values.found) or JoinKind.INNER
+        pairs = [(values.attribute(e, "left"), values.attribute(e, "right")) for e in values.listed(join, "conditions/fields")]
+        empty = [_is_empty(values, join, f"{side}-index") for side in ("left", "right")]
+        if all(empty):
+            values.found.add(place, f"window {common['name']} keeps neither side", "leave left-index or right-index out")
+        return JoinWindow(
+            **common,
+            kind=kind,
+            conditions=tuple(sorted(pairs)),
+            outputs=tuple(_xml_outputs(values, element)),
+            regeneration=Regeneration.NEVER if values.truth(join, "no-regenerates") else Regeneration.ALWAYS,
+            streaming=Streaming.LEFT if empty[LEFT] else Streaming.RIGHT if empty[RIGHT] else Streaming.NEITHER,
+        )
+
+    def write_xml(self, window: JoinWindow) -> Xml:
+        join = {"type": window.kind.value}
+        if window.regeneration is Regeneration.NEVER:
+            join["no-regenerates"] = "true"
+        if window.streaming is not Streaming.NEITHER:
+            join[f"{window.streaming.value}-index"] = IndexType.EMPTY.value
+        pairs = tuple(Xml("fields", attributes={"left": left, "right": right}) for left, right in window.conditions)
+        outputs = tuple(
+            expression("field-expr", o.expression, name=o.name, type=o.type.value)
+            if o.expression is not None and o.type is not None
+            else Xml("field-selection", attributes={"name": o.name, "source": o.source})
+            for o in window.outputs
+        )
+        return Xml("", children=(Xml("join", "", join, (Xml("conditions", children=pairs),)), Xml("output", children=outputs)))
+
+    def check(self, window: JoinWindow, given: Sequence[Given], found: Mistakes) -> None:
+        roles = [each.role for each in given]
+        if any(roles) and sorted(roles) != ["left", "right"]:
+            found.add(window.place, f"window {window.name} has inputs with the roles {roles}", "one is left, the other one right")
+            return
+        if not window.conditions:
+            found.add(window.place, f"window {window.name} has no condition", "name a field of each side that are equal")
+        if not window.outputs:
+            found.add(window.place, f"window {window.name} has no output", "name at least one, such as name: l_name")
+        for output in window.outputs:
+            if output.expression is not None:
+                check_expression(window, output.expression, found)
+        left, right = _schemas(given)
+        if left is None or right is None:
+            return
+        _check_fields(window, left, right, found)
+        if not _conditions_hold(window, left, right):
+            return
+        if identity(window, left, right) is None:
+            found.add(window.place, f"rows of window {window.name} have no key: {_why(window)}", _KEY_HINT)
+            return
+        made = self.schema(window, given)
+        assert made is not None
+        check_schema(window, made, found)
+        if window.schema is not None and window.schema != made:
+            message = f"window {window.name} has the schema {made}, but the project says {window.schema}"
+            found.add(window.schema_place if window.schema_place.line else window.place, message, "leave the schema out")
+
+    def meaning(self, window: JoinWindow, schema: Schema) -> dict[str, str]:
+        text = {"kind": window.kind.value, "regenerates": window.regeneration.value, "streaming": window.streaming.value}
+        text["conditions"] = ", ".join(f"{left} = {right}" for left, right in window.conditions)
+        of = {o.name: o.source if o.expression is None else expression_meaning(o.expression) for o in window.outputs}
+        return text | {f"output {name}": what for name, what in of.items()}
+
+    def computed(self, window: JoinWindow) -> Iterator[Computed]:
+        for output in window.outputs:
+            if output.expression is not None:
+                yield Computed(output.expression, Field(output.name, output.type) if output.type is not None else None)
+
+    def visible(self, window: JoinWindow, given: Sequence[Given]) -> Schema | None:
+        left, right = _schemas(given)
+        return None if left is None or right is None else visible(left, right)
+
+    def carried(self, window: JoinWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
+        """By fields of a side whose rows are all there; the conditions have to say that both sides agree."""
+        at = sides([each.role for each in given])
+        held = [keys[at[LEFT]], keys[at[RIGHT]]]
+        if not any(left in held[LEFT] and right in held[RIGHT] for left, right in window.conditions):
+            return Carried(refusal="no condition says that rows of both sides that meet are of one partition")
+        left, right = _schemas(given)
+        if left is None or right is None:
+            return Carried()
+        may = [window.kind in (JoinKind.INNER, kind) for kind in (JoinKind.LEFT_OUTER, JoinKind.RIGHT_OUTER)]
+        sources = {f"{PREFIXES[side]}{name}" for side in (LEFT, RIGHT) if may[side] for name in held[side]}
+        shared = {f"l_{name}" for name in held[LEFT]} if window.kind is JoinKind.FULL_OUTER else set()
+        of_key = {name for name, source in key_sources(window, left, right).items() if source in sources | shared}
+        return Carried(frozenset(of_key | {o.name for o in window.outputs if o.source in sources}))
+
+
+_KEY_HINT = "let the conditions name the whole key of the side whose rows may be missing, or join inner"
+
+
+def _why(window: JoinWindow) -> str:
+    if window.kind is JoinKind.FULL_OUTER:
+        return "a full outer join needs conditions that pair the keys of both sides, and nothing else, and joins again"
+    if window.joins_once:
+        return "facts that are joined once need a dimension, whose whole key the conditions name"
+    side = "right" if window.kind is JoinKind.LEFT_OUTER else "left"
+    return f"a {window.kind.value} join needs conditions that name the whole key of the {side} side"
+
+
+def _schemas(given: Sequence[Given]) -> tuple[Schema | None, Schema | None]:
+    left, right = sides([each.role for each in given])
+    return given[left].schema, given[right].schema
+
+
+def _conditions_hold(window: JoinWindow, left: Schema, right: Schema) -> bool:
+    """Whether they are such that a key follows from them."""
+    known = all(a in left.index and b in right.index for a, b in window.conditions)
+    once = not any(repeated(pair[side] for pair in window.conditions) for side in (LEFT, RIGHT))
+    return known and once and bool(window.conditions)
+
+
+def _check_fields(window: JoinWindow, left: Schema, right: Schema, found: Mistakes) -> None:
+    for pair in window.conditions:
+        for name, schema, side in zip(pair, (left, right), ("left", "right"), strict=True):
+            if name not in schema.index:
+                message = f"window {window.name} compares the unknown {side} field {name!r}"
+                found.add(window.place, message, nearest(name, schema.names))
+        if pair[LEFT] in left.index and pair[RIGHT] in right.index:
+            types = left.fields[left.index[pair[LEFT]]].type, right.fields[right.index[pair[RIGHT]]].type
+            if types[LEFT] is not types[RIGHT]:
+                message = f"window {window.name} compares {pair[LEFT]}, which is {types[LEFT].value}, with {pair[RIGHT]}, "
+                found.add(window.place, f"{message}which is {types[RIGHT].value}", "compute one of them as the other's type before")
+    for number, side in enumerate(("left", "right")):
+        for name in repeated(pair[number] for pair in window.conditions):
+            message = f"window {window.name} compares the {side} field {name} twice"
+            found.add(window.place, message, "filter one side before, or compute another field")
+    known = visible(left, right)
+    for output in window.outputs:
+        if output.expression is None and output.source not in known.index:
+            message = f"output {output.name} of window {window.name} is the unknown field {output.source!r}"
+            found.add(window.place, message, nearest(output.source, known.names))
+
+
+def _is_empty(values: EspValues, join: Any, name: str) -> bool:
+    text = values.attribute(join, name)
+    return bool(text) and chosen(text, INDEX_TYPES, f"{name}:", values.tree.place(join), values.found) is IndexType.EMPTY
+
+
+def _xml_outputs(values: EspValues, element: Any) -> Iterator[Output]:
+    wrapper = values.tree.only_child(element, "output")
+    for child in wrapper if wrapper is not None else ():
+        if child.tag not in ("field-expr", "field-selection"):
+            continue
+        values.tree.check(child)
+        name, place = values.attribute(child, "name"), values.tree.place(child)
+        if child.tag == "field-selection":
+            yield Output(name, values.attribute(child, "source"))
+        else:
+            type_ = field_type(values.attribute(child, "type"), name, place, values.found)
+            yield Output(name, "", type_, values.expression(child))
