@@ -13,6 +13,7 @@ from hotspare.engine.kernels import relation as k
 from hotspare.engine.kernels.outputs import Positions
 from hotspare.engine.kernels.summary import RUNNING_WIDTH
 from hotspare.engine.relation import Relation, RowTime, Shape
+from tests.laws import join_inputs
 
 Args = tuple[Any, ...]
 Random = np.random.Generator
@@ -346,6 +347,9 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "relation.arrived": arrived,
     "relation.gather_rows": gather_rows,
     "relation.gather_outputs": gather_outputs,
+    "join.join": join_inputs.join,
+    "join.gather_met": join_inputs.gather_met,
+    "multi_index.fill_store": join_inputs.fill_store,
     "summary.window_sums": window_sums,
     "summary.window_squares": window_sums,
     "summary.window_differences": window_differences,
