@@ -58,10 +58,21 @@ FULL = """\
           <expr-initialize><initializer type="int64"/></expr-initialize>
           <output><field-expr hs:dialect="esp">x</field-expr></output>
         </window-compute>
+        <window-union name="u" strict="false"/>
+        <window-join name="j">
+          <join type="leftouter" no-regenerates="true" left-index="pi_EMPTY" right-index="pi_HASH">
+            <conditions><fields left="id" right="id"/></conditions>
+          </join>
+          <output>
+            <field-expr name="y" type="double" hs:dialect="esp">l_x + 1</field-expr>
+            <field-selection name="z" source="r_x"/>
+          </output>
+        </window-join>
       </windows>
       <edges>
         <edge source="a" target="k f g c" role="data"/><edge source="a" target="s" role="data"/>
         <edge source="times" target="t"/>
+        <edge source="f g" target="u"/><edge source="f" target="j" role="left"/><edge source="g" target="j" role="right"/>
       </edges>
     </contquery>
   </contqueries>

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hotspare.engine.expressions.windows import expression_mistakes
 from hotspare.model.algorithms import SUMMARY_OUTPUTS
 from hotspare.model.connectors import CONNECTOR_PROPERTIES, MISSPELLED
 from hotspare.model.durations import UNIT_US
@@ -16,6 +17,8 @@ from hotspare.model.load import load_text
 from hotspare.model.windows.registry import WINDOW_TYPES, type_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "projects.md"
+PAGES = (PAGE, *sorted((PAGE.parent / "windows").glob("*.md")))
+"""The page of all projects, and those of window types that have one of their own."""
 CONNECTORS_MARK = "<!-- connectors -->\n"
 
 
@@ -32,13 +35,15 @@ def connector_tables() -> str:
     return "\n".join(lines) + "\n"
 
 
-def test_the_example_runs() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    example = re.findall(r"```yaml\n(project:.*?)```", text, re.DOTALL)
-    assert len(example) == 1
-    loaded = load_text(example[0])
-    assert loaded.warnings == ()
-    assert {type_of(w.window).name for w in loaded.resolved.windows} == set(WINDOW_TYPES)
+def test_the_examples_run_and_show_every_window_type() -> None:
+    shown: set[str] = set()
+    for page in PAGES:
+        example = re.findall(r"```yaml\n(project:.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+        assert len(example) == 1, page
+        loaded = load_text(example[0], expressions=expression_mistakes)
+        assert loaded.warnings == ()
+        shown |= {type_of(w.window).name for w in loaded.resolved.windows}
+    assert shown == set(WINDOW_TYPES)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +63,7 @@ def test_the_example_runs() -> None:
     ],
 )
 def test_every_word_of_the_form_is_on_the_page(names: tuple[str, ...]) -> None:
-    words = set(re.findall(r"[\w-]+", PAGE.read_text(encoding="utf-8")))
+    words = {word for page in PAGES for word in re.findall(r"[\w-]+", page.read_text(encoding="utf-8"))}
     assert set(names) <= words
 
 
