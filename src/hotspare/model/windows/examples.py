@@ -7,7 +7,15 @@ from textwrap import indent
 from hotspare.model.windows.registry import WINDOW_TYPES
 
 
+def example(name: str) -> str:
+    """YAML of a project with the example of one type."""
+    return f"project: example\nqueries:\n{_query(name)}"
+
+
 def examples() -> str:
     """YAML of a project with one query per type, named as the type."""
-    queries = [f"  {name}:\n{indent(each.example.strip(), '    ')}\n" for name, each in WINDOW_TYPES.items()]
-    return "project: examples\nqueries:\n" + "".join(queries)
+    return "project: examples\nqueries:\n" + "".join(map(_query, WINDOW_TYPES))
+
+
+def _query(name: str) -> str:
+    return f"  {name}:\n{indent(WINDOW_TYPES[name].example.strip(), '    ')}\n"

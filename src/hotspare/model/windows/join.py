@@ -179,7 +179,7 @@ windows:
   right: {type: join, kind: rightouter, conditions: {id: customer}, outputs: {name: l_name, amount: r_amount}}
   once: {type: join, kind: leftouter, conditions: {customer: id}, outputs: {name: r_name}, regenerates: never}
   enriched: {type: join, kind: inner, index: empty, conditions: {customer: id}, outputs: {name: r_name}, streaming: left}
-  pairs: {type: join, kind: inner, conditions: {customer: customer}, outputs: {n: r_n, amount: l_amount}}
+  pairs: {type: join, kind: inner, conditions: {customer: customer}, outputs: {amount: l_amount}}
 edges:
   - customers -> known as left
   - cities -> known as right

@@ -1,0 +1,104 @@
+"""Laws that every window type keeps, over the example that it brings: round trip, cut, parts, restart. A new type is in at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hotspare.engine.expressions.windows import expression_mistakes
+from hotspare.engine.head import Head
+from hotspare.engine.plan import Plan, compile_plan
+from hotspare.model.fingerprint import project_hash
+from hotspare.model.frontends import esp_xml, yaml_project
+from hotspare.model.load import load_text
+from hotspare.model.project import Project, Publication
+from hotspare.model.resolve import resolve
+from hotspare.model.types import FieldType, Schema
+from hotspare.model.windows.examples import example
+from hotspare.model.windows.registry import WINDOW_TYPES, type_of
+from tests.cases.case import Case, Message, raw_batches
+from tests.laws.test_cut import cut, fed, in_parts
+from tests.laws.test_joins import check_restart
+
+pytestmark = pytest.mark.law
+
+TYPES = sorted(WINDOW_TYPES)
+SECOND = 1_000_000
+
+
+def project_of(name: str) -> Project:
+    return load_text(example(name), expressions=expression_mistakes).project
+
+
+@cache
+def plan_of(name: str) -> Plan:
+    """The example with every window published."""
+    project = project_of(name)
+    (query,) = project.queries
+    windows = tuple(replace(window, publication=Publication.PUBLISHED) for window in query.windows)
+    return compile_plan(resolve(replace(project, queries=(replace(query, windows=windows),))))
+
+
+def value(type_: FieldType, number: int) -> str:
+    if number == 0:
+        return ""
+    return str(number * SECOND) if type_ is FieldType.STAMP else str(number)
+
+
+@st.composite
+def cases(draw: st.DrawFn, name: str) -> Case:
+    plan = plan_of(name)
+    schemas: dict[str, Schema] = {source.window: plan.resolved.schema(source) for source in plan.resolved.sources}
+    messages, time = [], SECOND
+    for _ in range(draw(st.integers(1, 12))):
+        time += draw(st.sampled_from([0, 1, 700_000, 2_600_000]))
+        source = draw(st.sampled_from(["", *schemas, *schemas]))
+        rows = []
+        for _ in range(draw(st.integers(1, 4)) if source else 0):
+            fields = schemas[source].fields
+            numbers = draw(st.lists(st.sampled_from([1, 1, 2, 2, 3, 0]), min_size=len(fields), max_size=len(fields)))
+            written = ",".join(value(field.type, number) for field, number in zip(fields, numbers, strict=True))
+            opcode, flag = draw(st.sampled_from(["I", "I", "P", "U", "D"])), draw(st.sampled_from(["N", "N", "N", "P"]))
+            rows.append(f"{opcode},{flag},{written}")
+        messages.append(Message(time, source, " | ".join(rows)))
+    return Case(plan, (*messages, Message(time + 9 * SECOND, "", "")), ())
+
+
+def decoded(case: Case) -> pa.RecordBatch:
+    return Head.of(case.plan).decode(pa.concat_batches(raw_batches(case)))
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_the_example_shows_the_type_and_survives_both_texts(name: str) -> None:
+    """Law Round trip."""
+    project = project_of(name)
+    assert any(type_of(window) is WINDOW_TYPES[name] for window in project.queries[0].windows)
+    assert yaml_project.load(yaml_project.dump(project)) == project
+    again = esp_xml.load(esp_xml.dump(project))
+    assert again == project
+    assert project_hash(again) == project_hash(project)
+
+
+@pytest.mark.parametrize("name", TYPES)
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), places=st.lists(st.integers(0, 60), max_size=60), extra_rows_max=st.integers(1, 5))
+def test_cut(name: str, data: st.DataObject, places: list[int], extra_rows_max: int) -> None:
+    """Law Cut, with outputs in parts."""
+    case = data.draw(cases(name))
+    rows = decoded(case)
+    whole = fed(case, [rows])
+    assert fed(case, cut(rows, places)) == whole
+    assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == whole
+
+
+@pytest.mark.parametrize("name", TYPES)
+@settings(max_examples=5)
+@given(data=st.data(), place=st.integers(0, 60))
+def test_restart(name: str, data: st.DataObject, place: int) -> None:
+    """Law Crash, of the core: a snapshot that is written while the engine goes on, and restored, goes on with the same bits."""
+    check_restart(data.draw(cases(name)), place)
