@@ -1,0 +1,60 @@
+"""By which fields the windows of a project may be partitioned (DESIGN section 10): where the value goes, and where it ends. Pure.
+
+Each partition of the inbound topics is worked on by itself, so a window may only do what one partition determines. The value of a
+source's field is carried through windows that pass or rename it, and ends where something is computed from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hotspare.model.project import WindowId
+from hotspare.model.resolve import Resolved
+from hotspare.model.windows.contract import Given
+from hotspare.model.windows.registry import type_of
+
+_HINT = "run the project unpartitioned, or do this in a second project whose source is this one's output"
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why a project cannot be partitioned so: what `window` does, and the way on."""
+
+    window: WindowId
+    reason: str
+    hint: str = _HINT
+
+    def __str__(self) -> str:
+        return f"window {self.window} cannot be partitioned: {self.reason} (hint: {self.hint})"
+
+
+def carried_keys(resolved: Resolved, partition_by: Mapping[WindowId, str]) -> dict[WindowId, frozenset[str]]:
+    """Of each window the fields that hold the value by which its source is partitioned: `partition_by`, by source window."""
+    keys, _ = _followed(resolved, partition_by)
+    return keys
+
+
+def obstacles(resolved: Resolved, partition_by: Mapping[WindowId, str]) -> tuple[Obstacle, ...]:
+    """Every window that stands in the way, in order of evaluation; nothing where the project may be partitioned so."""
+    _, found = _followed(resolved, partition_by)
+    return tuple(found)
+
+
+def _followed(resolved: Resolved, partition_by: Mapping[WindowId, str]) -> tuple[dict[WindowId, frozenset[str]], list[Obstacle]]:
+    keys: dict[WindowId, frozenset[str]] = {}
+    found: list[Obstacle] = []
+    for window in resolved.windows:
+        given = [Given(resolved.schema(source), role, source.window) for source, role in window.inputs]
+        held = [keys[source] for source, _ in window.inputs]
+        if not window.inputs:
+            field = partition_by.get(window.id, "")
+            if field not in window.schema.index:
+                reason = f"it has no field {field!r}" if field else "it is not said by which field"
+                found.append(Obstacle(window.id, reason, f"partition it by one of {', '.join(window.schema.names)}"))
+            held = [frozenset({field} & set(window.schema.names))]
+        carried = type_of(window.window).carried(window.window, given, held)
+        keys[window.id] = carried.fields & set(window.schema.names)
+        if carried.refusal and all(held):  # where an input stands in the way, that is told there
+            found.append(Obstacle(window.id, carried.refusal))
+    return keys, found
