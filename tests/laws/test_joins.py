@@ -265,7 +265,7 @@ def tables(outputs: list[dict[str, pa.RecordBatch]]) -> dict[str, list[Any]]:
 
 def unread(rows: pa.RecordBatch, following: dict[tuple[int, int], int]) -> pa.RecordBatch:
     topic, offset = rows.column("topic").to_pylist(), rows.column("offset").to_pylist()
-    return rows.filter(pa.array([o >= following.get((t, 0), 0) for t, o in zip(topic, offset, strict=True)]))
+    return rows.filter(pa.array([o >= following.get((t, 0), 0) for t, o in zip(topic, offset, strict=True)], pa.bool_()))
 
 
 def test_one_event_that_meets_very_many_rows() -> None:
