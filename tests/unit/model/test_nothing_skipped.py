@@ -112,7 +112,8 @@ def everywhere() -> Iterator[tuple[str, Any]]:
 
 
 BEFORE = told(FULL)
-ELEMENTS = [pair for shapes in (SHAPES.common, *SHAPES.windows.values()) for pair in shapes.items() if pair[0] not in WINDOWS]
+KNOWN = [pair for shapes in (SHAPES.common, *SHAPES.windows.values()) for pair in shapes.items() if pair[0] not in WINDOWS]
+ELEMENTS = [(name.rpartition("/")[2], shape) for name, shape in KNOWN]
 LABELS = {(tag, name) for tag, shape in (*ELEMENTS, *WINDOWS.items()) for name in shape.labels}
 
 

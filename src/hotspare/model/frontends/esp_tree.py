@@ -22,7 +22,8 @@ _TRUTH = {"true": "true", "1": "true", "false": "", "0": "", "": ""}
 class Shapes:
     """What is known of elements by their tags. `texts`: those whose text is read; in all others it has no effect.
 
-    `windows`: of each window element those that mean something in it alone, itself among them.
+    `windows`: of each window element those that mean something in it alone, itself among them; one that is called `PARENT/TAG`
+    only in that parent.
     """
 
     common: Mapping[str, Shape]
@@ -33,7 +34,9 @@ class Shapes:
         """An element that its parent knows."""
         around = (each.tag for each in (element, *element.iterancestors()) if each.tag in self.windows)
         own: Mapping[str, Shape] = self.windows.get(next(around, ""), {})
-        return own.get(element.tag) or self.common[element.tag]
+        parent = element.getparent()
+        inside = own.get(f"{parent.tag}/{element.tag}") if parent is not None else None
+        return inside or own.get(element.tag) or self.common[element.tag]
 
 
 class Tree:

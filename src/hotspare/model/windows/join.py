@@ -162,7 +162,7 @@ class JoinType(WindowType[JoinWindow]):
             neutral={"no-regenerates": FALSE, "use-secondary-index": FALSE},
         ),
         "conditions": shape(children="fields"),
-        "fields": shape("left right", "field"),
+        "conditions/fields": shape("left right"),
         "output": shape(children="field-expr field-selection"),
         "field-expr": shape(f"name type {DIALECT}"),
         "field-selection": shape("name source"),
