@@ -122,7 +122,9 @@ class Dataflow:
     def _arrived(self, i: int) -> tuple[list[Chunk | None], int]:
         """The rows that node i may take now, by input, and the rank up to which they are all; nothing while it has more."""
         arcs, waiting = self._plan.nodes[i].inputs, self._waiting[i]
-        if self._has_more[i] or not arcs:
+        if not arcs:  # the head has done its work
+            return [], self._batch.num_rows
+        if self._has_more[i]:
             return [None] * len(arcs), self._given[i]
         until, last = min((self._until[arc.node], number) for number, arc in enumerate(arcs))
         taken: list[Chunk | None] = []
