@@ -31,7 +31,7 @@ def window(lines: str, more: str = "") -> str:
 
 
 WINDOWS = [
-    ("type: joint # !!", "window type 'joint' of window w does not exist yet", "source"),
+    ("type: unheard # !!", "window type 'unheard' of window w does not exist yet", "source"),
     ("type: fliter # !!", "window type 'fliter'", "did you mean 'filter'?"),
     ("!!w\nschema: id*:int64", "window w has no type", "source"),
     ("type: copy\nretension: {} # !!", "unknown key 'retension'", "did you mean 'retention'?"),
