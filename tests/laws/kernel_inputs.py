@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from hotspare.engine.chunk import Chunk, Timeline
-from hotspare.engine.kernels import queue, slots
+from hotspare.engine.kernels import index, queue, slots
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.kernels.outputs import Positions
 from hotspare.engine.kernels.summary import RUNNING_WIDTH
 from hotspare.engine.relation import Relation, RowTime, Shape
+from hotspare.engine.row_index import empty_index, grown_index
 from tests.laws import join_inputs
 
 Args = tuple[Any, ...]
@@ -57,12 +58,6 @@ def fill_slots() -> Iterator[Args]:
     random = _random()
     for count in (1, 2, 30):
         yield random.integers(0, 2**63, count).astype(np.uint64), count, np.zeros(64, np.int64)
-
-
-def localise() -> Iterator[Args]:
-    random = _random()
-    for count in (0, 1, 50):
-        yield random.integers(0, 20, count), np.zeros(20, np.int64), np.zeros(21, np.int64), 1
 
 
 def mark_codes() -> Iterator[Args]:
@@ -131,13 +126,16 @@ class _Tapped(Relation):
 
 
 def _copied(part: Any) -> Any:
-    return type(part)(*(item.copy() if isinstance(item, np.ndarray) else item for item in part))
+    if isinstance(part, tuple):
+        return type(part)(*(_copied(item) for item in part))
+    return part.copy() if isinstance(part, np.ndarray) else part
 
 
 def relate() -> Iterator[Args]:
     random = _random()
     for policy in policies():
         relation = _Tapped(Shape(3, (0, 1), ()), policy)
+        _in_small_pages(relation)
         relation.taps = []
         for batch in range(4):
             chunk, timeline, row_time = _chunk(random, batch * 30, 30)
@@ -150,8 +148,15 @@ def relate() -> Iterator[Args]:
         yield from relation.taps
 
 
+def _in_small_pages(relation: Relation) -> Relation:
+    """So that pages are begun, cleared and used again within few rows; and arguments are small, of which many are kept."""
+    relation._pages.page_slots = 4
+    relation._pages.rows.state[[slots.PAGE_SLOTS, slots.SPARE]] = 4, 0
+    return relation
+
+
 def _stored(policy: k.Policy) -> Relation:
-    relation = Relation(Shape(3, (0, 1), ()), policy)
+    relation = _in_small_pages(Relation(Shape(3, (0, 1), ()), policy))
     random = _random()
     for batch in range(2):
         chunk, timeline, row_time = _chunk(random, batch * 30, 20)
@@ -168,21 +173,52 @@ def boundary_passed() -> Iterator[Args]:
                 yield state, policy, now
 
 
-def fill_table() -> Iterator[Args]:
+def fill_index() -> Iterator[Args]:
     rows = _stored(policies()[0])._rows
-    yield (rows._replace(table=np.zeros(256, np.uint64)),)
+    yield rows._replace(by_key=empty_index()), 0, 40
+    yield rows._replace(by_key=_crowded_index()), 3, 40
 
 
 def relink() -> Iterator[Args]:
     for policy in policies():
-        source = _stored(policy)
-        copy = Relation(source.shape, policy)
-        columns = source.columns()
-        count = len(columns["lanes"].array)
-        rows = copy._fresh(count)
-        rows.lanes[:count] = columns["lanes"].array
-        rows.meta[:count, slots.TIME] = columns["time"].array if "time" in columns else 0
-        yield rows, policy, count
+        pages = _stored(policy)._pages
+        pages.rows.state[[slots.FIRST, slots.LAST, slots.HEAPED]] = slots.NONE, slots.NONE, 0
+        yield pages.rows, policy, pages.in_order()
+
+
+def repeat_moves() -> Iterator[Args]:
+    rows = _stored(policies()[0])._rows
+    rows.state[slots.MOVED] = 2
+    yield (rows._replace(moved=np.array([[1, 5], [5, 7]])),)
+
+
+def _crowded_index() -> index.Index:
+    """One whose first segment is full, and that has no room for another."""
+    crowded = empty_index()
+    for slot in range(index.SEGMENT_ENTRIES_MAX):
+        index.add(crowded, np.uint64(7 * slot), 1000 + slot)
+    return crowded
+
+
+def has_room() -> Iterator[Args]:
+    """Without arrays that are long enough, with them, and for keys that no bit tells apart."""
+    yield _crowded_index(), np.uint64(3)
+    yield grown_index(_crowded_index()), np.uint64(3)
+    stuck = grown_index(_crowded_index())
+    stuck.segments[0, index.DEPTH] = index.DEPTH_MAX
+    yield stuck, np.uint64(3)
+
+
+def pages_needed() -> Iterator[Args]:
+    for pages_ in (0, 3, 40):
+        state = np.zeros(slots.STATE_WIDTH, np.int64)
+        state[slots.PAGES] = pages_
+        yield (state,)
+
+
+def index_add() -> Iterator[Args]:
+    yield empty_index(), np.uint64(2**63 + 5), 8
+    yield grown_index(_crowded_index()), np.uint64(2**63 + 5), 8
 
 
 def _ring(policy: k.Policy, capacity: int, rows: np.ndarray) -> queue.Ring:
@@ -253,12 +289,6 @@ def split_columns() -> Iterator[Args]:
     for count in (0, 5, 1100):
         lanes, valid = random.integers(-9, 9, (count, 2)), random.random((count, 2)) < 0.8
         yield lanes, valid, np.zeros((2, count), np.int64), np.zeros((2, count), np.bool_), np.zeros(2, np.int64)
-
-
-def gather_rows() -> Iterator[Args]:
-    random = _random()
-    lanes, valid = random.integers(-9, 9, (9, 3)), random.random((9, 3)) < 0.5
-    yield lanes, valid, random.integers(0, 9, 5), np.zeros((5, 3), np.int64), np.zeros((5, 3), np.bool_)
 
 
 def _lines(random: Random) -> Iterator[tuple[np.ndarray, np.ndarray, int, int]]:
@@ -332,7 +362,6 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "interning.intern_bytes": intern_bytes,
     "interning.hash_bytes": hash_bytes,
     "interning.fill_slots": fill_slots,
-    "interning.localise": localise,
     "interning.mark_codes": mark_codes,
     "interning.gather_bytes": gather_bytes,
     "columns.pick_columns": pick_columns,
@@ -342,10 +371,13 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "queue.write_out": queue_write_out,
     "relation.relate": relate,
     "relation.boundary_passed": boundary_passed,
-    "relation.fill_table": fill_table,
+    "index.add": index_add,
+    "index.has_room": has_room,
+    "pages.pages_needed": pages_needed,
+    "relation.fill_index": fill_index,
     "relation.relink": relink,
+    "relation.repeat_moves": repeat_moves,
     "relation.arrived": arrived,
-    "relation.gather_rows": gather_rows,
     "relation.gather_outputs": gather_outputs,
     "join.join": join_inputs.join,
     "join.gather_met": join_inputs.gather_met,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotspare.engine import strings
+from hotspare.engine import row_pages, strings
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.summary import Newest
 from tests.cases.case import Case, Message
@@ -92,6 +92,35 @@ def test_compaction(case: Case, places: list[int]) -> None:
         patch.setattr(strings, "COMPACT_CODES_MIN", 1)
         patch.setattr(strings.StringTable, "wants_compaction", lambda table: table.count > 1)
         assert fed(case, cut(rows, places)) == expected
+
+
+@settings(max_examples=15)
+@given(st.data(), st.lists(st.integers(0, 60), max_size=12), st.sampled_from([1, 2, 16]))
+def test_page_sizes(data: st.DataObject, places: list[int], page_slots: int) -> None:
+    """However large pages are, the outputs are the same; with small ones, rows that are written anew stand where they do uncut, and
+    a snapshot in pages of one size is gone on from with another one."""
+    case = data.draw(scripts())
+    rows = decoded(case)
+    expected = fed(case, [rows])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_pages, "PAGE_SLOTS", page_slots)
+        patch.setattr(row_pages, "SPARE_SLOTS", 0)
+        small = fed(case, [rows])
+        assert fed(case, cut(rows, places)) == small
+        assert small[0] == expected[0]
+        begin, *rest = cut(rows, places)
+        in_small = snapshot_of(case, begin)
+    resumed = [Pipeline.restore(case.plan, *snapshot) for snapshot in (in_small, snapshot_of(case, begin))]
+    outputs = [joined([pipeline.feed(piece) for piece in rest]) for pipeline in resumed]
+    assert outputs[0] == outputs[1]
+
+
+def snapshot_of(case: Case, begin: pa.RecordBatch) -> tuple[bytes, dict[str, bytes]]:
+    """After these rows. Those that wait in the merge are not in it."""
+    pipeline = Pipeline.fresh(case.plan)
+    pipeline.feed(begin)
+    frozen = pipeline.freeze()
+    return frozen.header, dict(frozen.pages())
 
 
 @settings(max_examples=20)

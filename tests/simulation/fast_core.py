@@ -45,7 +45,7 @@ class FastFrozen:
     header: bytes
     page: bytes
 
-    def pages(self) -> Iterable[tuple[str, bytes]]:
+    def contents(self) -> Iterable[tuple[str, bytes]]:
         return (("window", self.page),)
 
 

@@ -3,13 +3,16 @@
 A page is made of named parts (counters, a ring, a keyed relation). Each part knows three things: how to be shared with a snapshot
 without stopping the engine, how to be written so that the bits do not depend on how the input was cut, and how to be read back.
 Capacity, hash tables, free lists and string codes are derived: they are in no snapshot and never show in an output.
+
+A part with many rows is paged: it is written as one piece that tells what stands where, and row pages, most of which are the same
+as in the snapshot before and need not be written again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +49,35 @@ class Part(Protocol):
 
     def recode(self, codes: Int64s) -> None:
         """Replace every string code c by `codes[c]`."""
+
+
+class RowPage(Protocol):
+    """Rows of a paged part. `known`: what a store said when it took the page as it is now, but for rows that are gone meanwhile,
+    which `columns` of the part tell; None where none did."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def known(self) -> object: ...
+
+    def note(self, known: object) -> None:
+        """Keep `known` for snapshots to come; from any thread."""
+
+    def columns(self) -> Columns:
+        """The rows that are there."""
+
+
+@runtime_checkable
+class Paged(Protocol):
+    """A part with row pages. Its `columns` are what stands beside them; its `load` is for what was written as one piece."""
+
+    def row_pages(self) -> Sequence[RowPage]:
+        """Of a frozen twin, by number; a page without rows may be left out."""
+
+    def load_pages(self, columns: Columns, pages: Mapping[int, Columns]) -> None:
+        """Take over what `columns` and `row_pages` returned; SnapshotDamaged where that cannot be. A page may hold rows that were
+        gone when `columns` was written."""
 
 
 class Counters:

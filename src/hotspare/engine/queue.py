@@ -85,22 +85,36 @@ class RowQueue:
         self._twins.append(weakref.ref(twin))
         return twin
 
-    def rows(self) -> tuple[Int64s, Bools, Int64s]:
-        """Copies of (lanes int64[live, width], valid bool[live, width], times int64[live], empty without), oldest first."""
-        ring, live = self._ring, self.live
-        where = _slices(ring, int(ring.state[slots.FIRST]), live)
+    @property
+    def first(self) -> int:
+        """How many rows came before the oldest."""
+        return int(self._ring.state[slots.FIRST])
+
+    @property
+    def last(self) -> int:
+        """How many rows ever came."""
+        return int(self._ring.state[slots.LAST])
+
+    def rows(self, begin: int, end: int) -> tuple[Int64s, Bools, Int64s]:
+        """Copies of (lanes int64[n, width], valid bool[n, width], times int64[n], empty without), oldest first: of the rows that
+        came as number `begin` to before `end`, which are there."""
+        ring = self._ring
+        where = _slices(ring, begin, end - begin)
         lanes, valid = ring.lanes.reshape(-1, ring.width), ring.valid.reshape(-1, ring.width)
         times = [ring.times[part] for part in where] if len(ring.times) else [ring.times]
         return np.concatenate([lanes[p] for p in where]), np.concatenate([valid[p] for p in where]), np.concatenate(times)
 
-    def load(self, lanes: Int64s, valid: Bools, times: Int64s) -> None:
-        """Fill one that is empty and has room."""
-        count, ring = len(lanes), self._ring
-        ring.lanes[: count * ring.width] = lanes.reshape(-1)
-        ring.valid[: count * ring.width] = valid.reshape(-1)
-        if len(ring.times):
-            ring.times[:count] = times
-        ring.state[slots.LAST] = count
+    def load(self, lanes: Int64s, valid: Bools, times: Int64s, first: int) -> None:
+        """Fill one that is empty and has room. `first`: how many rows came before these."""
+        count, ring, done = len(lanes), self._ring, 0
+        for part in _slices(ring, first, count):
+            source = slice(done, done + part.stop - part.start)
+            done = source.stop
+            ring.lanes.reshape(-1, ring.width)[part] = lanes[source]
+            ring.valid.reshape(-1, ring.width)[part] = valid[source]
+            if len(ring.times):
+                ring.times[part] = times[source]
+        ring.state[slots.FIRST], ring.state[slots.LAST] = first, first + count
 
     def mark(self, columns: tuple[int, ...], used: Bools) -> None:
         for lanes in self._parts():

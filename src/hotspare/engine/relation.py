@@ -14,24 +14,28 @@ Semantics (SPEC A8-A13, A19-A23), where the sources leave a choice open:
   more before it go (unverified).
 
 Where an insert never brings a key that is there, rows stand in a `RowQueue` as long as they leave in the order in which they came;
-the first event that wants it otherwise, if there ever is one, makes it a table.
+the first event that wants it otherwise, if there ever is one, makes it pages with an index.
 """
 
 from __future__ import annotations
 
-import weakref
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
+from hotspare.engine import row_pages
 from hotspare.engine.chunk import Bools, Chunk, Int64s, Timeline
 from hotspare.engine.kernels import Whole, slots
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.kernels.interning import mark_codes
+from hotspare.engine.kernels.pages import Rows
 from hotspare.engine.pages import Column, Columns, expect
 from hotspare.engine.queue import RowQueue, next_rank
+from hotspare.engine.row_layout import Known, Layout, RowsOfPage, StoredRows, Times
+from hotspare.engine.row_pages import RowPages
+from hotspare.engine.row_pages import Shape as Shape
 from hotspare.errors import SnapshotDamaged
 
 KEEP_ALL = k.Policy(k.KEEP, 0, 1, 0, 0)
@@ -39,15 +43,6 @@ KEEP_ALL = k.Policy(k.KEEP, 0, 1, 0, 0)
 _PERSISTED = (slots.NEWEST, slots.BOUNDARY)
 _NO_BEATS = np.empty((0, 2), np.int64)
 _NO_ROWS = np.empty(0, np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """`width` lanes, of which `keys` identify a row and `codes` hold codes of the string table."""
-
-    width: int
-    keys: tuple[int, ...]
-    codes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +58,12 @@ class Resolution:
     """What a chunk does to a relation; good until the relation's next `apply`. Values come with `Relation.settle`.
 
     `made`: one row per output, see `kernels.relation.Output`. `refused_row`, `refused_why`: input rows that cannot be, with a
-    REFUSED_ number. `freed`: slots given up.
+    REFUSED_ number.
     """
 
     made: Int64s
     refused_row: Int64s
     refused_why: Int64s
-    freed: Int64s
 
     def arrived(self) -> tuple[Int64s, Int64s]:
         """(input rows, slots) of the rows that came or changed, in order: where a window writes what it computes."""
@@ -111,13 +105,17 @@ class Relation:
     def __init__(self, shape: Shape, policy: k.Policy = KEEP_ALL) -> None:
         self.shape = shape
         self.policy = policy
-        self._keys = np.array(shape.keys, np.int64)
-        self._twins: list[weakref.ref[Relation]] = []
         self._queue: RowQueue | None = None
         self._work: _Work | None = None
         self._scratch = _output(0, 0)
-        self._rows = self._fresh(0)
+        self._known = Known({})
+        self._snapshot = 0
+        self._pages = self._fresh(row_pages.PAGE_SLOTS)
         self._begin_queue(0)
+
+    @property
+    def _rows(self) -> Rows:
+        return self._pages.rows
 
     @property
     def live(self) -> int:
@@ -155,7 +153,7 @@ class Relation:
             done, rows_max = taken.chunk, rows_max - len(taken.chunk)
             work.counts = np.zeros(k.COUNTS_WIDTH, np.int64)
             work.counts[k.ROW], work.counts[k.BEAT] = taken.rows, taken.beats
-            self._end_queue(len(work.chunk))
+            self._end_queue()
         resolution, until = self._resolve(work, rows_max)
         rest = self.settle(resolution)
         joined = rest if done is None else done.joined(rest)
@@ -174,8 +172,10 @@ class Relation:
     def apply(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None = None) -> Resolution:
         """`change`, but for the values of the outputs: these come with `settle`."""
         if self._queue is not None:
-            self._end_queue(0)
-        resolution, _ = self._resolve(self._begun(chunk, timeline, row_time), self._outputs_max(chunk))
+            self._end_queue()
+        work = self._begun(chunk, timeline, row_time)
+        self._pages.note_moves()
+        resolution, _ = self._resolve(work, self._outputs_max(chunk))
         return resolution
 
     def _begun(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None) -> _Work:
@@ -187,9 +187,6 @@ class Relation:
         self._start_boundary(timeline)
         if self._queue is not None:
             self._queue.reserve(count)
-        else:
-            self._own()
-            self._reserve(count)
         return _Work(chunk, row_time, self._beats(timeline), np.zeros(k.COUNTS_WIDTH, np.int64))
 
     def _outputs_max(self, chunk: Chunk) -> int:
@@ -211,114 +208,162 @@ class Relation:
         out = self._room(rows_max, len(chunk), work.counts)
         state: Whole = k.DONE
         if len(chunk) or len(work.beats):
-            while (state := k.relate(self._rows, out, self.policy, given)) == k.NEEDS_TABLE:
-                self._index(len(chunk))
+            while (state := k.relate(self._rows, out, self.policy, given)) in (k.NEEDS_INDEX, k.NEEDS_ROOM):
+                if state == k.NEEDS_INDEX:
+                    self._pages.build_index()
+                else:
+                    self._pages.make_room()
         return _resolution(out), None if state == k.DONE else _next_rank(given, out.counts)
 
     def settle(self, resolution: Resolution) -> Chunk:
-        """The outputs with their values; slots given up may be used again from now on."""
+        """The outputs with their values; pages given up may be used again from now on."""
         count = len(resolution.made)
         rank, opcode, flags = np.empty(count, np.int64), np.empty(count, np.uint8), np.empty(count, np.uint8)
         lanes = np.empty((count, self.shape.width), np.int64)
         valid = np.empty((count, self.shape.width), np.bool_)
+        k.repeat_moves(self._rows)
         k.gather_outputs(self._rows, resolution.made, rank, opcode, flags, lanes, valid)
-        state, freed = self._rows.state, resolution.freed
-        free = int(state[slots.FREE])
-        self._rows.free[free : free + len(freed)] = freed
-        state[slots.FREE] = free + len(freed)
+        self._pages.forget_moves()
+        self._pages.release()
         return Chunk(rank, opcode, flags, lanes, valid)
 
     def freeze(self) -> Relation:
         twin = Relation.__new__(Relation)
-        twin.shape, twin.policy, twin._keys, twin._twins, twin._work = self.shape, self.policy, self._keys, [], None
+        twin.shape, twin.policy, twin._work, twin._known = self.shape, self.policy, None, self._known
+        self._known.snapshots += 1
+        twin._snapshot = self._known.snapshots
         twin._queue = None if self._queue is None else self._queue.freeze()
-        twin._rows = self._rows._replace(state=self._rows.state.copy())
-        self._twins = [ref for ref in self._twins if ref() is not None]
-        self._twins.append(weakref.ref(twin))
+        twin._pages = self._pages.freeze()
         return twin
 
-    def columns(self) -> Columns:
-        if self._queue is not None:
-            lanes, valid, times = self._queue.rows()
-        else:
-            lanes, valid, times = self._stored()
-        columns = {
-            "lanes": Column(lanes, self.shape.codes),
-            "valid": Column(valid),
-            "state": Column(self._rows.state[list(_PERSISTED)]),
-        }
-        return {**columns, "time": Column(times)} if self.policy.kind >= k.TIME_SLIDING else columns
+    def __reduce__(self) -> tuple[Callable[..., Relation], tuple[object, ...]]:
+        """Pickled and copied as a snapshot has it: memory holds far more than rows, and belongs to one process. Codes of strings
+        stay as they are, so the table of strings goes with it. Not while a change is worked on."""
+        assert self._work is None
+        pages = {page.number: page.columns() for page in self.row_pages()}
+        return _received, (self.shape, self.policy, self.columns(), pages)
 
-    def _stored(self) -> tuple[Int64s, Bools, Int64s]:
-        """Lanes, valid and times in order of arrival, of rows that do not stand in a queue."""
-        arrivals = self._rows.meta[: int(self._rows.state[slots.HIGH]), slots.ORDER]
-        order = np.argsort(arrivals, kind="stable")[len(arrivals) - self.live :]
-        lanes = np.empty((len(order), self.shape.width), np.int64)
-        valid = np.empty((len(order), self.shape.width), np.bool_)
-        k.gather_rows(self._rows.lanes, self._rows.valid, order, lanes, valid)
-        return lanes, valid, self._rows.meta[order, slots.TIME]
+    def columns(self) -> Columns:
+        return {"state": Column(self._rows.state[list(_PERSISTED)]), **self._layout().columns()}
+
+    def row_pages(self) -> list[RowsOfPage]:
+        layout = self._layout()
+        numbers, count = layout.numbers.tolist(), len(layout.numbers)
+        self._known.forget_others(layout.numbers, numbers[-1] + 1 if numbers else 0)
+        given = [layout.page_slots] * (count - 1) + [layout.fill] * min(count, 1)
+        where = self._pages.in_use().tolist() if self._queue is None else numbers
+        return [
+            RowsOfPage(number, slots_given, self._snapshot, alive, self._known, partial(self._page_columns, page, alive))
+            for number, slots_given, alive, page in zip(numbers, given, layout.alive, where, strict=True)
+            if alive.any()
+        ]
+
+    def _layout(self) -> Layout:
+        if self._queue is None:
+            return self._pages.layout()
+        return Layout.contiguous(self._queue.first, self._queue.last, self._pages.page_slots)
+
+    def _page_columns(self, page: int, alive: Bools) -> Columns:
+        """Rows of a page: its place in memory, or its number where they stand in a queue."""
+        if self._queue is None:
+            rows = self._pages.rows_of(page, alive)
+        else:
+            first = page * self._pages.page_slots + int(np.argmax(alive))
+            rows = StoredRows(*self._in_queue(first, first + int(alive.sum())))
+        return rows.columns(self.shape.codes, self._times)
+
+    def _in_queue(self, first: int, last: int) -> tuple[Int64s, Bools, Int64s, Int64s]:
+        """Lanes, valid, order and times of rows in the queue."""
+        assert self._queue is not None
+        lanes, valid, times = self._queue.rows(first, last)
+        return lanes, valid, np.arange(first, last), times
+
+    @property
+    def _by_time(self) -> bool:
+        return self.policy.kind >= k.TIME_SLIDING
+
+    @property
+    def _times(self) -> Times:
+        return Times.KEPT if self._by_time else Times.NONE
+
+    def stored(self) -> tuple[Int64s, Bools, Int64s]:
+        """Lanes, valid and times (empty where retention does not go by time) of all rows, in order of arrival."""
+        if self._queue is not None:
+            return self._queue.rows(self._queue.first, self._queue.last)
+        rows, order = self._rows, self._pages.in_order()
+        return rows.lanes[order], rows.valid[order], rows.time[order] if self._by_time else rows.time
 
     def load(self, columns: Columns) -> None:
+        """Rows in order of arrival, as one piece: the form that snapshots had before there were row pages."""
         lanes = expect(columns, "lanes", np.dtype(np.int64), (-1, self.shape.width)).array
         count = len(lanes)
         valid = expect(columns, "valid", np.dtype(np.bool_), (count, self.shape.width)).array
-        by_time = self.policy.kind >= k.TIME_SLIDING
-        time = expect(columns, "time", np.dtype(np.int64), (count,)).array if by_time else np.zeros(count, np.int64)
+        time = expect(columns, "time", np.dtype(np.int64), (count,)).array if self._by_time else np.empty(0, np.int64)
+        layout = Layout.contiguous(0, count, row_pages.PAGE_SLOTS)
+        self._load(columns, layout, StoredRows(lanes, valid, np.arange(count), time))
+
+    def load_pages(self, columns: Columns, pages: Mapping[int, Columns]) -> None:
+        layout = Layout.load(columns)
+        self._load(columns, layout, StoredRows.load(layout, pages, self.shape.width, self._times))
+
+    def _load(self, columns: Columns, layout: Layout, stored: StoredRows) -> None:
         state = expect(columns, "state", np.dtype(np.int64), (len(_PERSISTED),)).array
-        if not valid[:, list(self.shape.keys)].all():
+        if not stored.valid[:, list(self.shape.keys)].all():
             raise SnapshotDamaged("a page holds a row without a key")
-        self._twins, self._queue = [], None
-        self._rows = self._fresh(0)
+        if len(stored.order) and not 0 <= int(stored.order.min()) <= int(stored.order.max()) < layout.arrivals:
+            raise SnapshotDamaged("a page holds a row that never arrived")
+        self._known, self._queue, self._pages = Known({}), None, self._fresh(layout.page_slots)
         self._rows.state[list(_PERSISTED)] = state
-        self._begin_queue(count)
+        first = layout.arrivals - len(stored.order)
+        in_order = layout.is_as(Layout.contiguous(first, layout.arrivals, layout.page_slots))
+        if in_order and np.array_equal(stored.order, np.arange(first, layout.arrivals)):
+            self._begin_queue(len(stored.order))
         if self._queue is not None:
-            self._queue.load(lanes, valid, time)
+            self._queue.load(stored.lanes, stored.valid, stored.time, first)
         else:
-            self._fill(lanes, valid, time)
+            self._put(layout, stored)
 
     def _begin_queue(self, rows: int) -> None:
         """Keep rows in a queue with room for so many, where the policy allows it. There are none yet."""
         if self.policy.new_keys and not self.policy.by_event:
-            self._queue = RowQueue(self.shape.width, self._keys, self.policy, self._rows.state, rows)
+            self._queue = RowQueue(self.shape.width, self._rows.keys, self.policy, self._rows.state, rows)
 
-    def _end_queue(self, count: int) -> None:
-        """From now on rows stand in a table, with room for `count` more."""
+    def _end_queue(self) -> None:
+        """From now on rows stand in pages: where they would, had they always."""
         assert self._queue is not None
-        lanes, valid, times = self._queue.rows()
-        self._queue, self._twins = None, []
-        self._fill(lanes, valid, times if len(times) else np.zeros(len(lanes), np.int64))
-        self._reserve(count)
-
-    def _fill(self, lanes: Int64s, valid: Bools, times: Int64s) -> None:
-        """Fresh structures with these rows in order of arrival; what a snapshot has beside rows stays."""
-        kept, count = self._rows.state[list(_PERSISTED)], len(lanes)
-        self._rows = self._fresh(count)
-        self._rows.lanes[:count] = lanes
-        self._rows.valid[:count] = valid
-        self._rows.meta[:count, slots.TIME] = times
+        layout, kept = self._layout(), self._rows.state[list(_PERSISTED)]
+        stored = StoredRows(*self._in_queue(self._queue.first, self._queue.last))
+        self._queue, self._pages = None, self._fresh(layout.page_slots)
         self._rows.state[list(_PERSISTED)] = kept
-        k.relink(self._rows, self.policy, count)
+        self._put(layout, stored)
+
+    def _put(self, layout: Layout, stored: StoredRows) -> None:
+        """Rows into fresh pages."""
+        self._pages.place(layout, stored)
+        k.relink(self._rows, self.policy, self._pages.in_order())
         if not self.policy.new_keys:
-            self._index(0)
+            self._pages.build_index()
 
     def mark(self, used: Bools) -> None:
         if self._queue is not None:
             self._queue.mark(self.shape.codes, used)
             return
-        high = int(self._rows.state[slots.HIGH])
+        alive = self._pages.alive_slots()
         for column in self.shape.codes:
-            mark_codes(self._rows.lanes[:high, column], used)
+            mark_codes(self._rows.lanes[alive, column], used)
 
     def recode(self, codes: Int64s) -> None:
         if self._queue is not None:
             self._queue.recode(self.shape.codes, codes)
             return
-        self._own()
-        high = int(self._rows.state[slots.HIGH])
+        if not self.shape.codes:
+            return
+        self._pages.own_lanes()
+        alive = self._pages.alive_slots()
         for column in self.shape.codes:
-            self._rows.lanes[:high, column] = codes[self._rows.lanes[:high, column]]
+            self._rows.lanes[alive, column] = codes[self._rows.lanes[alive, column]]
         if set(self.shape.codes) & set(self.shape.keys) and self._rows.state[slots.INDEXED]:
-            self._index(0)
+            self._pages.build_index()
 
     def _start_boundary(self, timeline: Timeline) -> None:
         """A jumping window by system time begins with the first time that it sees."""
@@ -327,82 +372,30 @@ class Relation:
         if self._rows.state[slots.BOUNDARY] == slots.UNSET:
             k.boundary_passed(self._rows.state, self.policy, np.int64(timeline.time_us[0]))
 
-    def _own(self) -> None:
-        """Stop sharing with snapshots that are still being written."""
-        if any(ref() is not None for ref in self._twins):
-            rows = self._rows
-            self._rows = rows._replace(lanes=rows.lanes.copy(), valid=rows.valid.copy(), meta=rows.meta.copy())
-        self._twins = []
-
     def _room(self, outputs: int, count: int, counts: Int64s) -> k.Output:
         """Where the kernel writes; kept from call to call, because fresh memory is slow to touch."""
         out = self._scratch
         if len(out.made) <= outputs or len(out.refused) < count:
             self._scratch = out = _output(2 * outputs + 1, 2 * count)
-        counts[[k.MADE, k.FREED, k.REFUSED]] = 0
+        counts[[k.MADE, k.REFUSED]] = 0
         counts[k.ROOM] = outputs
         return out._replace(counts=counts)
 
-    def _fresh(self, count: int) -> k.Rows:
-        capacity = max(64, count)
-        state = np.zeros(slots.STATE_WIDTH, np.int64)
-        state[[slots.FIRST, slots.LAST]] = -1
-        state[[slots.NEWEST, slots.BOUNDARY]] = slots.UNSET
-        state[slots.INDEXED] = 1 - self.policy.new_keys
-        heap_capacity = capacity if self.policy.by_event else 0
-        return k.Rows(
-            table=np.zeros(_table_length(0), np.uint64),
-            lanes=np.zeros((capacity, self.shape.width), np.int64),
-            valid=np.zeros((capacity, self.shape.width), np.bool_),
-            meta=np.zeros((capacity, slots.META_WIDTH), np.int64),
-            free=np.empty(capacity, np.int64),
-            heap=np.empty((heap_capacity, 2), np.int64),
-            state=state,
-            keys=self._keys,
-        )
-
-    def _reserve(self, count: int) -> None:
-        """Room for `count` more rows and versions."""
-        rows, state = self._rows, self._rows.state
-        need = int(state[slots.HIGH]) + max(0, count - int(state[slots.FREE]))
-        if need > len(rows.meta):
-            capacity = max(need, 2 * len(rows.meta))
-            heap = capacity if self.policy.by_event else 0
-            self._rows = rows = rows._replace(
-                lanes=_grown(rows.lanes, capacity),
-                valid=_grown(rows.valid, capacity),
-                meta=_grown(rows.meta, capacity),
-                free=_grown(rows.free, capacity),
-                heap=_grown(rows.heap, heap),
-            )
-        if state[slots.INDEXED] and 2 * (self.live + count) > len(rows.table):
-            self._index(self.live + 2 * count)
-
-    def _index(self, more: int) -> None:
-        """Fill the table, with room for `more` rows."""
-        self._rows = self._rows._replace(table=np.zeros(_table_length(self.live + more), np.uint64))
-        self._rows.state[slots.INDEXED] = 1
-        k.fill_table(self._rows)
+    def _fresh(self, page_slots: int) -> RowPages:
+        pages = RowPages(self.shape, self.policy, page_slots)
+        pages.rows.state[slots.INDEXED] = 1 - self.policy.new_keys
+        return pages
 
 
-def _grown(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
-    larger = np.zeros((capacity, *array.shape[1:]), array.dtype)
-    larger[: len(array)] = array
-    return larger
-
-
-def _table_length(rows: int) -> int:
-    """A power of two that leaves the table at most half full."""
-    length = 128
-    while length < 2 * rows:
-        length *= 2
-    return length
+def _received(shape: Shape, policy: k.Policy, columns: Columns, pages: Mapping[int, Columns]) -> Relation:
+    relation = Relation(shape, policy)
+    relation.load_pages(columns, pages)
+    return relation
 
 
 def _output(outputs: int, count: int) -> k.Output:
     return k.Output(
         made=np.empty((outputs, 5), np.int64),
-        freed=np.empty(outputs, np.int64),
         refused=np.empty((count, 2), np.int64),
         counts=np.zeros(k.COUNTS_WIDTH, np.int64),
     )
@@ -416,10 +409,9 @@ def _next_rank(given: k.Input, counts: Int64s) -> int:
 
 
 def _resolution(out: k.Output) -> Resolution:
-    outputs, freed, refused = out.counts[: k.REFUSED + 1].tolist()
+    outputs, refused = out.counts[: k.REFUSED + 1].tolist()
     return Resolution(
         made=out.made[:outputs],
         refused_row=out.refused[:refused, 0].copy(),
         refused_why=out.refused[:refused, 1].copy(),
-        freed=out.freed[:freed],
     )

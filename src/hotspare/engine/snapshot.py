@@ -1,7 +1,9 @@
 """Snapshots as bytes: one page is a small JSON index and flat little-endian buffers, the header is JSON.
 
 A page carries the strings that it uses, numbered by first occurrence in it, so that it can be read, moved and compared alone. Equal
-states give equal bytes. Checksums belong to the store; here everything is checked that could make a restored engine wrong or crash.
+states give equal bytes. Row pages of a paged part are pages of their own, `PAGE/PART/NUMBER`; one that a store has already may hold
+rows that are gone since, and need not be written again. Checksums belong to the store; here everything is checked that could make a
+restored engine wrong or crash.
 """
 
 from __future__ import annotations
@@ -14,8 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hotspare.engine.kernels.interning import localise
-from hotspare.engine.pages import Column, Columns, Page
+from hotspare.engine.pages import Column, Columns, Page, Paged, RowPage
 from hotspare.engine.plan import Plan
 from hotspare.engine.semantics import BEFORE_VERSIONS, SEMANTICS, refuse_other_semantics
 from hotspare.engine.state import OutputId, Passed, State, StreamState
@@ -23,29 +24,57 @@ from hotspare.engine.step import fresh_state
 from hotspare.engine.strings import Dictionary, StringTable
 from hotspare.errors import ProjectChanged, SnapshotDamaged, SnapshotFormat
 
-FORMAT = 3
-"""Version of both forms; a newer one is refused.
-
-An older one has older semantics, and is refused for them.
-"""
+FORMAT = 4
+"""Version of both forms; a newer one is refused. One of format 3 has no row pages; one older than that has older semantics, and is
+refused for them."""
 _MAGIC = b"hotspare page\n"
 _ALIGNMENT = 64
 _DTYPES = frozenset({"<i8", "<f8", "|b1", "|u1"})
 _DICTIONARY = "strings"
+_WITHOUT_ROW_PAGES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RowPageContent:
+    """A row page as stores take it (`stores.contract.Content`)."""
+
+    part: str
+    page: RowPage
+    dictionary: Dictionary
+
+    @property
+    def known(self) -> object:
+        return self.page.known
+
+    def note(self, known: object) -> None:
+        self.page.note(known)
+
+    def encode(self) -> bytes:
+        return _encode({f"{self.part}/{name}": column for name, column in self.page.columns().items()}, self.dictionary)
 
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """A state at a batch boundary. `pages` may be consumed in another thread while the engine goes on."""
+    """A state at a batch boundary. `contents` or `pages` may be consumed in another thread while the engine goes on."""
 
     header: bytes
     frozen: dict[str, Page]
     dictionary: Dictionary
 
-    def pages(self) -> Iterator[tuple[str, bytes]]:
-        """Every page by name, in order of names."""
+    def contents(self) -> Iterator[tuple[str, bytes | RowPageContent]]:
+        """Every page by name; those of rows are encoded when they are asked."""
         for name in sorted(self.frozen):
-            yield name, encode_page(self.frozen[name], self.dictionary)
+            page = self.frozen[name]
+            yield name, encode_page(page, self.dictionary)
+            for part_name in sorted(page.parts):
+                part = page.parts[part_name]
+                for rows in part.row_pages() if isinstance(part, Paged) else ():
+                    yield f"{name}/{part_name}/{rows.number}", RowPageContent(part_name, rows, self.dictionary)
+
+    def pages(self) -> Iterator[tuple[str, bytes]]:
+        """Every page by name, whatever a store has of it."""
+        for name, content in self.contents():
+            yield name, content if isinstance(content, bytes) else content.encode()
 
 
 def freeze(plan: Plan, state: State) -> Frozen:
@@ -63,10 +92,16 @@ def restore(plan: Plan, header: bytes, pages: dict[str, bytes]) -> State:
     try:
         _read_header(plan, state, json.loads(header))
         stateful = {name: page for name, page in state.pages.items() if page.parts}
-        if set(stateful) != set(pages):
-            raise SnapshotDamaged("the snapshot has other pages than the project", detail=f"it has {sorted(pages)}")
+        of_rows: dict[str, dict[tuple[str, int], bytes]] = {name: {} for name in stateful}
+        for name in sorted(set(pages) - set(stateful)):
+            owner, part, number = [*name.rsplit("/", 2), "", ""][:3]
+            if owner not in stateful or not number.isdecimal():
+                raise SnapshotDamaged("the snapshot has other pages than the project", detail=f"it has {name}")
+            of_rows[owner][part, int(number)] = pages[name]
         for name, page in stateful.items():
-            decode_page(page, pages[name], state.strings)
+            if name not in pages:
+                raise SnapshotDamaged("the snapshot has other pages than the project", detail=f"it lacks {name}")
+            decode_page(page, pages[name], of_rows[name], state.strings)
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError) as error:
         raise SnapshotDamaged("the snapshot cannot be read", detail=str(error)) from error
     return state
@@ -115,24 +150,35 @@ def _read_header(plan: Plan, state: State, content: dict[str, Any]) -> None:
 
 
 def encode_page(page: Page, dictionary: Dictionary) -> bytes:
-    """A page in its canonical form."""
+    """A page in its canonical form, without its row pages."""
+    columns = {
+        f"{part_name}/{name}": column
+        for part_name in sorted(page.parts)
+        for name, column in sorted(page.parts[part_name].columns().items())
+    }
+    return _encode(columns, dictionary)
+
+
+def _encode(columns: Columns, dictionary: Dictionary) -> bytes:
+    """Buffers in order of names, and the strings that they use."""
     buffers: list[tuple[str, npt.NDArray[Any], tuple[int, ...]]] = []
-    local = np.zeros(len(dictionary), np.int64)
-    order = np.zeros(len(dictionary), np.int64)
-    count = 1
-    for part_name in sorted(page.parts):
-        columns = page.parts[part_name].columns()
-        for name in sorted(columns):
-            array = columns[name].array
-            if columns[name].codes:
-                array = array.copy()
-                for j in columns[name].codes:
-                    codes = np.ascontiguousarray(array[:, j])
-                    count = localise(codes, local, order, count)
-                    array[:, j] = local[codes]
-            buffers.append((f"{part_name}/{name}", array, columns[name].codes))
-    used = dictionary.subset(order[:count])
-    buffers += [(f"{_DICTIONARY}/data", used.data, ()), (f"{_DICTIONARY}/offsets", used.offsets, ())]
+    used = [np.zeros(1, np.int64)]
+    for name in sorted(columns):
+        array, codes = columns[name].array, columns[name].codes
+        used += [array[:, j] for j in codes]
+        buffers.append((name, array, codes))
+    distinct, first, local = np.unique(np.concatenate(used), return_index=True, return_inverse=True)
+    rank = np.argsort(np.argsort(first))
+    at = 1
+    for i, (name, array, codes) in enumerate(buffers):
+        if codes:
+            array = array.copy()
+            for j in codes:
+                array[:, j] = rank[local[at : at + len(array)]]
+                at += len(array)
+            buffers[i] = name, array, codes
+    strings = dictionary.subset(distinct[np.argsort(first)])
+    buffers += [(f"{_DICTIONARY}/data", strings.data, ()), (f"{_DICTIONARY}/offsets", strings.offsets, ())]
     return _pack(buffers)
 
 
@@ -148,7 +194,8 @@ def _pack(buffers: list[tuple[str, npt.NDArray[Any], tuple[int, ...]]]) -> bytes
     return b"".join(pieces)
 
 
-def _unpack(data: bytes) -> dict[str, Column]:
+def _unpack(data: bytes) -> tuple[int, dict[str, Column]]:
+    """The format and the buffers."""
     begin = len(_MAGIC) + 8
     if data[: len(_MAGIC)] != _MAGIC:
         raise SnapshotDamaged("a page does not begin as a page does")
@@ -170,15 +217,31 @@ def _unpack(data: bytes) -> dict[str, Column]:
         at += array.nbytes
     if at != len(data):
         raise SnapshotDamaged("a page has another length than its index says")
-    return columns
+    return int(index["format"]), columns
 
 
-def decode_page(page: Page, data: bytes, strings: StringTable) -> None:
-    """Fill a fresh page from its canonical form; the strings that it uses get codes of `strings`."""
-    columns = _unpack(data)
+def decode_page(page: Page, data: bytes, of_rows: dict[tuple[str, int], bytes], strings: StringTable) -> None:
+    """Fill a fresh page from its canonical form and that of its row pages, by part and number; strings get codes."""
+    format_, parts = _decode(data, list(page.parts), strings)
+    row_pages: dict[str, dict[int, Columns]] = {name: {} for name in page.parts}
+    for (name, number), rows in sorted(of_rows.items()):
+        row_pages[name][number] = _decode(rows, [name], strings)[1][name]
+    for name, columns in parts.items():
+        part = page.parts[name]
+        if isinstance(part, Paged) and format_ > _WITHOUT_ROW_PAGES:
+            part.load_pages(columns, row_pages[name])
+        elif row_pages[name]:
+            raise SnapshotDamaged("a page has row pages that it cannot have")
+        else:
+            part.load(columns)
+
+
+def _decode(data: bytes, parts: list[str], strings: StringTable) -> tuple[int, dict[str, dict[str, Column]]]:
+    """The format, and by part the columns, with codes of `strings`."""
+    format_, columns = _unpack(data)
     dictionary = _dictionary(columns)
     codes = strings.intern_dictionary(dictionary)
-    parts: dict[str, dict[str, Column]] = {name: {} for name in page.parts}
+    found: dict[str, dict[str, Column]] = {name: {} for name in parts}
     for name, column in columns.items():
         part, _, buffer = name.rpartition("/")
         if part == _DICTIONARY:
@@ -188,13 +251,8 @@ def decode_page(page: Page, data: bytes, strings: StringTable) -> None:
             if len(local) and not 0 <= int(local.min()) <= int(local.max()) < len(dictionary):
                 raise SnapshotDamaged("a page names a string that it does not hold")
             column.array[:, j] = codes[local]
-        parts[part][buffer] = column
-    for name, part_columns in parts.items():
-        _load(page, name, part_columns)
-
-
-def _load(page: Page, name: str, columns: Columns) -> None:
-    page.parts[name].load(columns)
+        found[part][buffer] = column
+    return format_, found
 
 
 def _dictionary(columns: dict[str, Column]) -> Dictionary:

@@ -7,6 +7,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from hotspare.stores.contract import Content
+
 
 class OutputIdLike(Protocol):
     """The fields of `bus.contract.OutputId`; the core, which knows no bus, has a class of its own."""
@@ -33,7 +35,8 @@ class FrozenState(Protocol):
     @property
     def header(self) -> bytes: ...
 
-    def pages(self) -> Iterable[tuple[str, bytes]]: ...
+    def contents(self) -> Iterable[tuple[str, bytes | Content]]:
+        """Every page by name, as stores take it."""
 
 
 class Core(Protocol):

@@ -31,7 +31,7 @@ def take(state: GroupState, ports: Ports) -> None:
 
     def write() -> None:
         check_same(store, store_id)
-        store.put(group, name, engine, order, frozen.header, frozen.pages())
+        store.put(group, name, engine, order, frozen.header, frozen.contents())
 
     _begin(state, ports, StoreWork.WRITE, Candidate(name, order, sequences, now_ms, trimming.needed_by_snapshot(state)), write)
 

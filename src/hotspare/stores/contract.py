@@ -39,10 +39,23 @@ class SnapshotInfo:
 
 @dataclass(frozen=True, slots=True)
 class StoredSnapshot:
-    """`header` and `pages` exactly as they were put."""
+    """`header` and `pages` exactly as they were put; of a `Content` that was known, as it was encoded then."""
 
     header: bytes
     pages: Mapping[str, bytes]
+
+
+class Content(Protocol):
+    """A page's content that is made only where it is needed: most are in the store already, from the snapshot before."""
+
+    @property
+    def known(self) -> object:
+        """What `note` was told last, by whatever store; None where it never was, or the page has changed since."""
+
+    def note(self, known: object) -> None:
+        """Keep by what the store knows this content. It may be lost, and is no promise: the store looks whether it is there."""
+
+    def encode(self) -> bytes: ...
 
 
 class Store(Protocol):
@@ -53,10 +66,11 @@ class Store(Protocol):
         who shares the store, and for its whole life. StoreError where it cannot be read or made."""
 
     def put(
-        self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes]]
+        self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes | Content]]
     ) -> SnapshotInfo:
         """Atomic: write a candidate; a crash on the way leaves nothing that `list` shows. StoreError if it cannot be written.
 
+        A page that is a `Content` is not encoded and not written where the group has what it was known by.
         The same name with the same content changes nothing; with another content it replaces a candidate, never a confirmed one
         (StoreError).
         """

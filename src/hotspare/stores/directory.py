@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hotspare.errors import SnapshotFormat, StoreError
 from hotspare.stores import limits
-from hotspare.stores.contract import SnapshotInfo, SnapshotStatus, StoredSnapshot
+from hotspare.stores.contract import Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
 from hotspare.stores.directory_layout import (
     Blob,
     Entry,
@@ -42,7 +42,7 @@ class DirectoryStore:
             return store_identity(self._root)
 
     def put(
-        self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes]]
+        self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes | Content]]
     ) -> SnapshotInfo:
         limits.check_name("snapshot", name)
         limits.check_name("engine", engine)
@@ -135,14 +135,24 @@ class DirectoryStore:
         return entry
 
 
-def _write_pages(folder: GroupFolder, name: str, pages: Iterable[tuple[str, bytes]]) -> tuple[tuple[str, Blob], ...]:
+def _write_pages(folder: GroupFolder, name: str, pages: Iterable[tuple[str, bytes | Content]]) -> tuple[tuple[str, Blob], ...]:
     blobs: dict[str, Blob] = {}
     for page, content in pages:
         limits.check_name("page", page)
         if page in blobs:
             raise limits.page_twice(name, page)
-        blobs[page] = folder.write_blob(content)
+        blobs[page] = folder.write_blob(content) if isinstance(content, bytes) else _write_new(folder, content)
     return tuple(blobs.items())
+
+
+def _write_new(folder: GroupFolder, content: Content) -> Blob:
+    """Write what is not there yet."""
+    known = content.known
+    if isinstance(known, Blob) and folder.has_blob(known):
+        return known
+    blob = folder.write_blob(content.encode())
+    content.note(blob)
+    return blob
 
 
 def _write_manifest(folder: GroupFolder, entry: Entry, replaced: Entry | None, manifest: Manifest) -> SnapshotInfo:

@@ -270,14 +270,16 @@ class GroupFolder:
     def write_blob(self, content: bytes) -> Blob:
         """Written unless a file of that name and size is there. Only under Lock.WRITE."""
         blob = Blob(checksum_of(content), len(content))
-        path = self.pages / blob.hash
-        try:
-            if path.stat().st_size == blob.size:
-                return blob
-        except FileNotFoundError:
-            pass
-        write_whole(path, content)
+        if not self.has_blob(blob):
+            write_whole(self.pages / blob.hash, content)
         return blob
+
+    def has_blob(self, blob: Blob) -> bool:
+        """Whether a file of that name and size is there. It stays under Lock.WRITE only."""
+        try:
+            return (self.pages / blob.hash).stat().st_size == blob.size
+        except FileNotFoundError:
+            return False
 
     def read_blob(self, blob: Blob) -> bytes:
         """ValueError where it is missing or damaged."""

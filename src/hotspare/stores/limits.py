@@ -7,7 +7,8 @@ from uuid import uuid4
 
 from hotspare.errors import SnapshotDamaged, StoreError, UsageError
 
-NAME_LENGTH_MAX = 200
+NAME_LENGTH_MAX = 300
+"""Room for the name of a window, which has up to 201 characters, and of a page of its rows."""
 ORDER_MAX = 2**63 - 1
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
 

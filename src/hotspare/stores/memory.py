@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from hotspare.stores import limits
-from hotspare.stores.contract import SnapshotInfo, SnapshotStatus, StoredSnapshot
+from hotspare.stores.contract import Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
 
 
 def clock_us() -> int:
@@ -36,7 +36,7 @@ class MemoryStore:
         return self._identity
 
     def put(
-        self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes]]
+        self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes | Content]]
     ) -> SnapshotInfo:
         for what, text in (("group", group), ("snapshot", name), ("engine", engine)):
             limits.check_name(what, text)
@@ -46,7 +46,7 @@ class MemoryStore:
             limits.check_name("page", page)
             if page in kept:
                 raise limits.page_twice(name, page)
-            kept[page] = bytes(content)
+            kept[page] = bytes(content) if isinstance(content, bytes) else self._new(group, content)
         stored = StoredSnapshot(bytes(header), kept)
         info = SnapshotInfo(name, engine, order, SnapshotStatus.CANDIDATE, self._clock(), sum(map(len, kept.values())))
         with self._lock:
@@ -59,6 +59,17 @@ class MemoryStore:
                     raise limits.taken(group, name)
             entries[name] = _Entry(info, stored)
         return info
+
+    def _new(self, group: str, content: Content) -> bytes:
+        """The content, encoded only where no snapshot of the group has it."""
+        known = content.known
+        with self._lock:
+            stored = [each.stored.pages for each in self._groups.get(group, {}).values()]
+        if isinstance(known, bytes) and any(known is page for pages in stored for page in pages.values()):
+            return known
+        encoded = content.encode()
+        content.note(encoded)
+        return encoded
 
     def confirm(self, group: str, name: str) -> None:
         with self._lock:

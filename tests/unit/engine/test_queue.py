@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotspare.engine import queue
+from hotspare.engine import queue, row_pages
 from hotspare.engine.chunk import Chunk, Timeline
 from hotspare.engine.kernels import plain
 from hotspare.engine.kernels import queue as kernel
@@ -15,6 +15,7 @@ from hotspare.engine.kernels import relation as k
 from hotspare.engine.kernels.relation import DELETE, INSERT
 from hotspare.engine.pages import Column
 from hotspare.engine.relation import Change, Relation, Resolution, Shape
+from tests.unit.engine.relations import content
 
 SHAPE = Shape(2, (0,), (1,))
 KINDS = ((k.KEEP, 0), (k.COUNT_SLIDING, 5), (k.COUNT_JUMPING, 5), (k.TIME_SLIDING, 9), (k.TIME_JUMPING, 9), (k.TIME_LOOKBACK, 9))
@@ -58,10 +59,6 @@ def _chunk(rows: list[tuple[int, int, int, bool]]) -> Chunk:
     return Chunk(columns[:, 0].copy(), columns[:, 1].astype(np.uint8), np.ones(len(rows), np.uint8), lanes, valid)
 
 
-def content(relation: Relation) -> dict[str, object]:
-    return {name: column.array.tolist() for name, column in relation.columns().items()}
-
-
 def told(chunk: Chunk, done: Change | Resolution) -> object:
     arrays = (chunk.rank, chunk.opcode, chunk.flags, chunk.lanes, chunk.valid, done.refused_row, done.refused_why)
     return [array.tolist() for array in arrays]
@@ -74,6 +71,8 @@ def test_a_queue_is_as_good_as_a_table(kind: int, limit: int, batches: list[Batc
     """Outputs, refusals and content; and every twin stays what it was, however long it is held."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(queue, "_CAPACITY_MIN", 4)  # so that the ring comes round, and grows
+        patch.setattr(row_pages, "PAGE_SLOTS", 4)
+        patch.setattr(row_pages, "SPARE_SLOTS", 0)
         in_queue, in_table = (Relation(SHAPE, policy(kind, limit)) for _ in range(2))
         twins: list[tuple[Relation, dict[str, object]]] = []
         for number, (chunk, timeline) in enumerate(batches):
@@ -109,8 +108,8 @@ def test_a_snapshot_costs_no_copy_before_the_ring_comes_round() -> None:
     for key in (63, 64):
         relation.change(_chunk([(0, int(INSERT), key, True)]), Timeline(np.zeros(1, np.int64), empty))
     assert kept._ring.lanes is not ring.lanes
-    assert twin.columns()["lanes"].array[:, 0].tolist() == list(range(40))
-    assert relation.columns()["lanes"].array[:, 0].tolist() == list(range(23, 65))
+    assert twin.stored()[0][:, 0].tolist() == list(range(40))
+    assert relation.stored()[0][:, 0].tolist() == list(range(23, 65))
 
 
 def test_new_codes_do_not_reach_a_snapshot() -> None:
@@ -120,8 +119,8 @@ def test_new_codes_do_not_reach_a_snapshot() -> None:
     relation.mark(used)
     assert used.all()
     relation.recode(np.arange(7) + 100)
-    assert twin.columns()["lanes"].array[:, 1].tolist() == [i % 7 for i in range(10)]
-    assert relation.columns()["lanes"].array[:, 1].tolist() == [i % 7 + 100 for i in range(10)]
+    assert twin.stored()[0][:, 1].tolist() == [i % 7 for i in range(10)]
+    assert relation.stored()[0][:, 1].tolist() == [i % 7 + 100 for i in range(10)]
 
 
 def test_only_live_rows_hold_codes() -> None:
@@ -135,10 +134,12 @@ def test_only_live_rows_hold_codes() -> None:
 
 
 def test_a_page_of_the_first_format_is_read() -> None:
-    """It has a time for every row, also where none is needed."""
+    """It has rows in one piece, and a time for every row, also where none is needed."""
     relation = filled(3)
+    lanes, valid, _ = relation.stored()
     again = Relation(SHAPE, policy(k.KEEP, 0))
-    again.load({**relation.columns(), "time": Column(np.arange(3))})
+    columns = {"lanes": Column(lanes), "valid": Column(valid), "time": Column(np.arange(3))}
+    again.load({**columns, "state": relation.columns()["state"]})
     assert content(again) == content(relation)
 
 

@@ -80,21 +80,6 @@ def fill_slots(hashes: UInt64s, count: int, slots: Int64s) -> None:
 
 
 @kernel
-def localise(codes: Int64s, local: Int64s, order: Int64s, count: int) -> int:
-    """Number the codes by first occurrence from `count` on: `local[code]` becomes its number, `order[number]` the code.
-
-    Code 0 stays 0. Returns the new count.
-    """
-    for i in range(len(codes)):
-        code = codes[i]
-        if code != 0 and local[code] == 0:
-            local[code] = count
-            order[count] = code
-            count += 1
-    return count
-
-
-@kernel
 def mark_codes(codes: Int64s, used: Bools) -> None:
     for i in range(len(codes)):
         used[codes[i]] = True

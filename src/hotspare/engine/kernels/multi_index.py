@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from hotspare.engine.chunk import Bools, Int64s
 from hotspare.engine.kernels import Whole, kernel
-from hotspare.engine.kernels.slots import EMPTY, HALF, NONE, ONE, find, key_hash, slot_at, table_drop, table_entry, table_place
+from hotspare.engine.kernels.index import EMPTY, HALF, NONE, ONE, key_hash
+from hotspare.engine.kernels.table import find, slot_at, table_drop, table_entry, table_place
 
 UInt64s = npt.NDArray[np.uint64]
 
@@ -28,7 +29,7 @@ STATE_WIDTH = 5
 
 
 class Store(NamedTuple):
-    """`by_key`, `by_condition`: tables as `kernels.slots` has them, of all rows and of the first of each list. `keys`,
+    """`by_key`, `by_condition`: tables as `kernels.table` has them, of all rows and of the first of each list. `keys`,
     `conditions`: places of fields."""
 
     by_key: UInt64s

@@ -1,9 +1,9 @@
 """Loops of a keyed relation: resolving opcodes against what is stored (SPEC A8-A13), and forgetting by retention (A19-A23).
 
-Rows live in slots. A version of a row is never overwritten: an update takes a new slot, and slots given up in a batch are used
-again only in the next one. So an output is a slot number, and the values are gathered afterwards.
+Rows live in slots of pages (`kernels.pages`). A version of a row is never overwritten: an update takes a new slot, and pages given
+up in a batch are used again only in the next one. So an output is a slot number, and the values are gathered afterwards.
 
-Three structures hold slots, all of them derived from the rows in order: `kernels.slots` has them.
+Three structures hold slots, all of them derived from the rows in order: `kernels.index` and `kernels.slots` have them.
 """
 
 from __future__ import annotations
@@ -11,46 +11,46 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from hotspare.engine.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.kernels import Whole, kernel
+from hotspare.engine.kernels.index import (
+    EMPTY,
+    ONE,
+    add,
+    drop,
+    enter,
+    entry_of,
+    find,
+    has_room,
+    key_hash,
+    place_of,
+    replace,
+    same_key,
+    slot_at,
+)
+from hotspare.engine.kernels.pages import Rows, free_slot, is_alive, is_ready, take_slot, tidy
 from hotspare.engine.kernels.slots import (
     ARRIVALS,
     BOUNDARY,
-    EMPTY,
     FIRST,
-    FREE,
-    HALF,
     HEAP_PLACE,
     HEAP_SLOT,
     HEAPED,
-    HIGH,
     INDEXED,
     LIVE,
+    MOVED,
     NEWEST,
     NEXT,
     NONE,
-    ONE,
-    ORDER,
-    TIME,
     UNSET,
-    find,
     heap_drop,
     heap_push,
     heap_sift,
-    key_hash,
     link_instead,
     link_last,
-    same_key,
-    slot_at,
-    table_drop,
-    table_entry,
-    table_place,
     unlink,
 )
-
-UInt64s = npt.NDArray[np.uint64]
 
 KEEP, COUNT_SLIDING, COUNT_JUMPING, TIME_SLIDING, TIME_JUMPING, TIME_LOOKBACK = 0, 1, 2, 3, 4, 5
 """Kinds of retention; KEEP forgets nothing."""
@@ -64,33 +64,21 @@ NORMAL, PARTIAL, RETENTION, NOT_PARTIAL = (np.int64(flag) for flag in (1, 2, 4, 
 
 RANK, OPCODE, FLAGS, SLOT, SOURCE = 0, 1, 2, 3, 4
 """Columns of `Output.made`."""
-MADE, FREED, REFUSED, ROW, BEAT, ROOM, LEAVING, EDGE, CAME, CAUSE = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
+MADE, REFUSED, ROW, BEAT, ROOM, LEAVING, EDGE, CAME, CAUSE = 0, 1, 2, 3, 4, 5, 6, 7, 8
 """Entries of `Output.counts`."""
-COUNTS_WIDTH = 10
-DONE, NEEDS_TABLE, IS_FULL = (np.int64(state) for state in (0, 1, 2))
-"""What `relate` says: everything is taken; the table is needed from here on; there is no room for more outputs."""
+COUNTS_WIDTH = 9
+DONE, NEEDS_INDEX, NEEDS_ROOM, IS_FULL = (np.int64(state) for state in (0, 1, 2, 3))
+"""What `relate` says: everything is taken; the index is needed from here on; pages or the index have no room for the next event;
+there is no room for more outputs."""
 LEAVE_NONE, LEAVE_ALL, LEAVE_OVER, LEAVE_OLD = (np.int64(which) for which in (0, 1, 2, 3))
 """Which rows retention ends: none; all but the one that came; those over the limit; those as old as the limit."""
-
-
-class Rows(NamedTuple):
-    """What is stored: `lanes`, `valid`, `meta` by slot; `free` is a stack; `heap[place, HEAP_SLOT]`, `heap[slot, HEAP_PLACE]`."""
-
-    table: UInt64s
-    lanes: Int64s
-    valid: Bools
-    meta: Int64s
-    free: Int64s
-    heap: Int64s
-    state: Int64s
-    keys: Int64s
 
 
 class Policy(NamedTuple):
     """Retention, and what is known of the input.
 
     `unit` is the step of boundaries; `by_event` is 1 where time comes from a field, 0 for system time. `new_keys` is 1 where an
-    insert never brings a key that is stored, because the input is itself a keyed relation. Then the table is spared as long as
+    insert never brings a key that is stored, because the input is itself a keyed relation. Then the index is spared as long as
     rows leave in the order in which they came: who leaves is the first of the list.
     """
 
@@ -115,19 +103,17 @@ class Input(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What came of it, as far as `counts` says: MADE outputs, FREED slots, REFUSED rows; ROW and BEAT are where to go on.
+    """What came of it, as far as `counts` says: MADE outputs, REFUSED rows; ROW and BEAT are where to go on.
 
     ROOM: with so many outputs made, nothing more is begun. LEAVING, a LEAVE_ number, EDGE and CAME as `what_leaves` has them, and
     the rank CAUSE: the expulsion that is under way, which goes on first.
 
     made     int64[., 5]  columns RANK, OPCODE, FLAGS, SLOT (where the values are), SOURCE (the input row that made it, or NONE);
                           one more than ROOM: an update has two
-    freed    int64[.]
     refused  int64[., 2]  input row, REFUSED_ number
     """
 
     made: Int64s
-    freed: Int64s
     refused: Int64s
     counts: Int64s
 
@@ -152,32 +138,16 @@ def refuse(out: Output, row: Whole, why: Whole) -> None:
 
 
 @kernel
-def give_up(rows: Rows, out: Output, policy: Policy, slot: Whole, place: np.uint64) -> None:
-    """Take a stored row out of all structures; its values stay until the next batch. `place`: that of its entry in the table."""
+def give_up(rows: Rows, policy: Policy, slot: Whole, place: np.uint64) -> None:
+    """Take a stored row out of all structures; its values stay until the next batch. `place`: that of its entry in the index."""
     if rows.state[INDEXED] == 1:
-        table_drop(rows.table, place)
+        drop(rows.by_key, place)
     if is_linked(policy):
-        unlink(rows.meta, rows.state, slot)
+        unlink(rows.links, rows.state, slot)
     if policy.by_event == 1:
-        heap_drop(rows.heap, rows.meta, rows.state, slot)
+        heap_drop(rows.heap, rows.time, rows.order, rows.state, slot)
     rows.state[LIVE] -= 1
-    free_slot(rows, out, slot)
-
-
-@kernel
-def free_slot(rows: Rows, out: Output, slot: Whole) -> None:
-    rows.meta[np.uint64(slot), ORDER] = NONE
-    out.freed[np.uint64(out.counts[FREED])] = slot
-    out.counts[FREED] += 1
-
-
-@kernel
-def take_slot(rows: Rows) -> Whole:
-    if rows.state[FREE] > 0:
-        rows.state[FREE] -= 1
-        return np.int64(rows.free[rows.state[FREE]])
-    rows.state[HIGH] += 1
-    return np.int64(rows.state[HIGH] - 1)
+    free_slot(rows, slot)
 
 
 @kernel
@@ -186,7 +156,8 @@ def write_row(rows: Rows, slot: Whole, chunk: Input, i: Whole) -> None:
     for j in range(rows.lanes.shape[1]):
         rows.lanes[to, j] = chunk.lanes[row, j]
         rows.valid[to, j] = chunk.valid[row, j]
-    rows.meta[to, TIME] = chunk.time[row]
+    if len(rows.time) > 0:
+        rows.time[to] = chunk.time[row]
 
 
 @kernel
@@ -213,17 +184,17 @@ def is_linked(policy: Policy) -> bool:
 @kernel
 def arrive(rows: Rows, policy: Policy, slot: Whole) -> None:
     """Put a slot last in the order of arrival."""
-    rows.meta[np.uint64(slot), ORDER] = rows.state[ARRIVALS]
+    rows.order[np.uint64(slot)] = rows.state[ARRIVALS]
     rows.state[ARRIVALS] += 1
     if is_linked(policy):
-        link_last(rows.meta, rows.state, slot)
+        link_last(rows.links, rows.state, slot)
 
 
 @kernel
 def insert_row(rows: Rows, policy: Policy, slot: Whole) -> None:
     arrive(rows, policy, slot)
     if policy.by_event == 1:
-        heap_push(rows.heap, rows.meta, rows.state, slot)
+        heap_push(rows.heap, rows.time, rows.order, rows.state, slot)
     rows.state[LIVE] += 1
 
 
@@ -231,16 +202,16 @@ def insert_row(rows: Rows, policy: Policy, slot: Whole) -> None:
 def replace_row(rows: Rows, policy: Policy, new: Whole, old: Whole) -> None:
     """The new version takes the old one's place, or the last one where retention goes by time."""
     if policy.kind >= TIME_SLIDING:
-        unlink(rows.meta, rows.state, old)
+        unlink(rows.links, rows.state, old)
         arrive(rows, policy, new)
     else:
-        rows.meta[new, ORDER] = rows.meta[old, ORDER]
+        rows.order[new] = rows.order[old]
         if is_linked(policy):
-            link_instead(rows.meta, rows.state, old, new)
+            link_instead(rows.links, rows.state, old, new)
     if policy.by_event == 1:
         at = rows.heap[old, HEAP_PLACE]
         rows.heap[at, HEAP_SLOT] = new
-        heap_sift(rows.heap, rows.state[HEAPED], rows.meta, at)
+        heap_sift(rows.heap, rows.state[HEAPED], rows.time, rows.order, at)
 
 
 @kernel
@@ -259,46 +230,55 @@ def why_refused(rows: Rows, policy: Policy, chunk: Input, i: Whole, slot: Whole)
 
 
 @kernel
-def resolve_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole) -> Whole:
-    """Do what one event asks for; the slot of the row that came or changed, or NONE."""
-    for k in range(len(rows.keys)):
-        if not chunk.valid[np.uint64(i), np.uint64(rows.keys[k])]:
-            refuse(out, i, REFUSED_NULL_KEY)
-            return NONE
-    h, place = EMPTY, EMPTY
+def has_key(chunk: Input, i: Whole, keys: Int64s) -> bool:
+    every = True
+    for k in range(len(keys)):
+        every &= chunk.valid[np.uint64(i), np.uint64(keys[k])]
+    return every
+
+
+@kernel
+def resolve_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole, h: np.uint64) -> Whole:
+    """Do what one event, whose key has the hash `h`, asks for; the slot of the row that came or changed, or NONE."""
+    if not has_key(chunk, i, rows.keys):
+        refuse(out, i, REFUSED_NULL_KEY)
+        return NONE
+    place = EMPTY
     slot: Whole = NONE
     if rows.state[INDEXED] == 1:
-        h = key_hash(chunk.lanes, i, rows.keys)
-        place = find(rows.table, rows.lanes, rows.keys, chunk.lanes, i, h)
-        slot = slot_at(rows.table, place)
+        place = find(rows.by_key, rows.lanes, rows.keys, chunk.lanes, i, h)
+        slot = slot_at(rows.by_key, place)
     elif chunk.opcode[i] != INSERT:
         slot = np.int64(rows.state[FIRST])
     why = why_refused(rows, policy, chunk, i, slot)
     if why >= 0:
         refuse(out, i, why)
         if slot >= 0 and chunk.opcode[i] == UPDATE_BLOCK:
-            give_up(rows, out, policy, slot, place)
+            give_up(rows, policy, slot, place)
             emit(out, chunk.rank[i], DELETE, whole_flags(chunk.flags[i]), slot, NONE)
         return NONE
     if DELETE <= chunk.opcode[i] <= SAFE_DELETE:
         if slot >= 0:
-            give_up(rows, out, policy, slot, place)
+            give_up(rows, policy, slot, place)
             emit(out, chunk.rank[i], DELETE, whole_flags(chunk.flags[i]), slot, NONE)
         return NONE
     new = take_slot(rows)
     write_row(rows, new, chunk, i)
     if rows.state[INDEXED] == 1:
-        rows.table[place] = table_entry(h, new)
+        if slot < 0:
+            enter(rows.by_key, place, entry_of(h, new))
+        else:
+            replace(rows.by_key, place, entry_of(h, new))
     if slot < 0:
         insert_row(rows, policy, new)
         emit(out, chunk.rank[i], INSERT, whole_flags(chunk.flags[i]), new, i)
     else:
         if chunk.flags[i] & PARTIAL:
             fill_nulls(rows, new, slot)
-            if not chunk.time_valid[i]:
-                rows.meta[new, TIME] = rows.meta[slot, TIME]
+            if not chunk.time_valid[i] and len(rows.time) > 0:
+                rows.time[new] = rows.time[slot]
         replace_row(rows, policy, new, slot)
-        free_slot(rows, out, slot)
+        free_slot(rows, slot)
         emit(out, chunk.rank[i], UPDATE_BLOCK, whole_flags(chunk.flags[i]), new, i)
         emit(out, chunk.rank[i], DELETE, whole_flags(chunk.flags[i]), slot, NONE)
     return new
@@ -330,7 +310,7 @@ def what_leaves(rows: Rows, policy: Policy, now: Whole, came: Whole) -> tuple[Wh
     if policy.kind == KEEP or (policy.by_event == 1) != (came >= 0):
         return LEAVE_NONE, UNSET
     if policy.by_event == 1:
-        now = max(rows.state[NEWEST], rows.meta[came, TIME])
+        now = max(rows.state[NEWEST], rows.time[came])
         rows.state[NEWEST] = now
     if policy.kind == TIME_SLIDING:
         return LEAVE_OLD, now
@@ -347,20 +327,20 @@ def retain(rows: Rows, out: Output, policy: Policy) -> bool:
     which, edge, came = out.counts[LEAVING], out.counts[EDGE], out.counts[CAME]
     slot = rows.state[FIRST]
     while which != LEAVE_NONE and rows.state[LIVE] > 0 and slot >= 0:
-        after = rows.meta[slot, NEXT]
+        after = rows.links[slot, NEXT]
         if which == LEAVE_OVER and rows.state[LIVE] <= policy.limit:
             break
         if which == LEAVE_OLD:
             slot = rows.heap[0, HEAP_SLOT] if policy.by_event == 1 else slot
-            if edge - rows.meta[slot, TIME] < policy.limit:
+            if edge - rows.time[slot] < policy.limit:
                 break
         if which != LEAVE_ALL or slot != came:
             if out.counts[MADE] >= out.counts[ROOM]:
                 return False
             place = EMPTY
             if rows.state[INDEXED] == 1:
-                place = table_place(rows.table, key_hash(rows.lanes, slot, rows.keys), slot)
-            give_up(rows, out, policy, slot, place)
+                place = place_of(rows.by_key, key_hash(rows.lanes, slot, rows.keys), slot)
+            give_up(rows, policy, slot, place)
             emit(out, out.counts[CAUSE], DELETE, RETENTION, slot, NONE)
         slot = after if which == LEAVE_ALL else rows.state[FIRST]
     out.counts[LEAVING] = LEAVE_NONE
@@ -368,8 +348,8 @@ def retain(rows: Rows, out: Output, policy: Policy) -> bool:
 
 
 @kernel
-def needs_table(rows: Rows, chunk: Input, i: Whole) -> bool:
-    """Whether the event can only be done with the table: it is neither an insert nor the delete of the first row of the list."""
+def needs_index(rows: Rows, chunk: Input, i: Whole) -> bool:
+    """Whether the event can only be done with the index: it is neither an insert nor the delete of the first row of the list."""
     if rows.state[INDEXED] == 1 or chunk.opcode[i] == INSERT:
         return False
     if rows.state[FIRST] < 0 or not DELETE <= chunk.opcode[i] <= SAFE_DELETE:
@@ -387,25 +367,33 @@ def rows_of_event(chunk: Input, i: Whole, keys: Int64s) -> Whole:
 
 @kernel
 def relate(rows: Rows, out: Output, policy: Policy, chunk: Input) -> Whole:
-    """Take a chunk and the heartbeats of its batch, in order of rank; `rows` has room for all that can come.
+    """Take a chunk and the heartbeats of its batch, in order of rank.
 
-    DONE, or why not yet: to be called again when the table is filled, or when the outputs are taken away.
+    DONE, or why not yet: to be called again when there is what it needs, or when the outputs are taken away.
     """
     beat, i = np.int64(out.counts[BEAT]), np.int64(out.counts[ROW])
     came: Whole = NONE
     while retain(rows, out, policy) and (i < len(chunk.rank) or beat < len(chunk.beats)):
         if out.counts[MADE] >= out.counts[ROOM]:
             break
+        if not is_ready(rows):
+            out.counts[BEAT], out.counts[ROW] = beat, i
+            return NEEDS_ROOM
+        tidy(rows)
         came = NONE
         if beat < len(chunk.beats) and (i == len(chunk.rank) or chunk.beats[beat, 0] < chunk.rank[i]):
             rank, now = chunk.beats[beat, 0], chunk.beats[beat, 1]
             beat += 1
         else:
-            if needs_table(rows, chunk, i):
+            if needs_index(rows, chunk, i):
                 out.counts[BEAT], out.counts[ROW] = beat, i
-                return NEEDS_TABLE
+                return NEEDS_INDEX
+            h = key_hash(chunk.lanes, i, rows.keys)
+            if rows.state[INDEXED] == 1 and not has_room(rows.by_key, h):
+                out.counts[BEAT], out.counts[ROW] = beat, i
+                return NEEDS_ROOM
             rank, now = chunk.rank[i], np.int64(UNSET)
-            came = resolve_row(rows, out, policy, chunk, i)
+            came = resolve_row(rows, out, policy, chunk, i, h)
             i += rows_of_event(chunk, i, rows.keys)
         if policy.kind != KEEP and (came >= 0 or now != UNSET):
             out.counts[LEAVING], out.counts[EDGE] = what_leaves(rows, policy, now, came)
@@ -417,24 +405,25 @@ def relate(rows: Rows, out: Output, policy: Policy, chunk: Input) -> Whole:
 
 
 @kernel
-def fill_table(rows: Rows) -> None:
-    """Enter every stored row into an empty table."""
-    mask = np.uint64(len(rows.table) - 1)
-    for slot in range(rows.state[HIGH]):
-        if rows.meta[slot, ORDER] >= 0:
+def fill_index(rows: Rows, begin: Whole, end: Whole) -> Whole:
+    """Enter the rows of slots from `begin` to before `end`; where it stopped: at `end`, or where the index has no room."""
+    for slot in range(begin, end):
+        if is_alive(rows, slot):
             h = key_hash(rows.lanes, slot, rows.keys)
-            at = h & HALF & mask
-            while rows.table[at] != EMPTY:
-                at = (at + ONE) & mask
-            rows.table[at] = table_entry(h, slot)
+            if not has_room(rows.by_key, h):
+                return np.int64(slot)
+            add(rows.by_key, h, slot)
+    return np.int64(end)
 
 
 @kernel
-def relink(rows: Rows, policy: Policy, count: int) -> None:
-    """Make slots 0 to count - 1 arrive in that order; the table is filled apart."""
-    for slot in range(count):
-        insert_row(rows, policy, slot)
-    rows.state[HIGH] = count
+def relink(rows: Rows, policy: Policy, slots: Int64s) -> None:
+    """Bring slots, given in order of arrival, into list and heap."""
+    for i in range(len(slots)):
+        if is_linked(policy):
+            link_last(rows.links, rows.state, slots[i])
+        if policy.by_event == 1:
+            heap_push(rows.heap, rows.time, rows.order, rows.state, slots[i])
 
 
 @kernel
@@ -450,12 +439,13 @@ def arrived(made: Int64s, rows: Int64s, slots: Int64s) -> Whole:
 
 
 @kernel
-def gather_rows(lanes: Int64s, valid: Bools, slots: Int64s, out_lanes: Int64s, out_valid: Bools) -> None:
-    for i in range(len(slots)):
-        slot = np.uint64(slots[i])
-        for j in range(lanes.shape[1]):
-            out_lanes[i, j] = lanes[slot, j]
-            out_valid[i, j] = valid[slot, j]
+def repeat_moves(rows: Rows) -> None:
+    """Values written since rows were moved go with them."""
+    for i in range(rows.state[MOVED]):
+        old, new = np.uint64(rows.moved[i, 0]), np.uint64(rows.moved[i, 1])
+        for j in range(rows.lanes.shape[1]):
+            rows.lanes[new, j] = rows.lanes[old, j]
+            rows.valid[new, j] = rows.valid[old, j]
 
 
 @kernel

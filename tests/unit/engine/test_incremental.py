@@ -1,0 +1,145 @@
+"""Snapshots one after another: what is written of the second, and that each is whole by itself; and those of before there were row
+pages (G10, DESIGN section 4)."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hotspare.engine import row_pages
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.snapshot import Frozen, RowPageContent
+from hotspare.stores.contract import Store
+from hotspare.stores.directory import DirectoryStore
+from hotspare.stores.memory import MemoryStore
+from tests.laws.core_scripts import decoded, joined, plan, scripts, snapshot_bytes
+from tests.unit.engine import old_snapshot
+
+
+class Encoded:
+    """Counts pages of rows that are encoded."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        encode = RowPageContent.encode
+
+        def counted(content: RowPageContent) -> bytes:
+            self.count += 1
+            return encode(content)
+
+        patch.setattr(RowPageContent, "encode", counted)
+
+
+def put(store: Store, name: str, frozen: Frozen) -> None:
+    store.put("g", name, "e", 1, frozen.header, frozen.contents())
+
+
+def restored(store: Store, name: str) -> Pipeline:
+    stored = store.get("g", name)
+    return Pipeline.restore(plan(), stored.header, stored.pages)
+
+
+@settings(max_examples=25)
+@given(st.data(), st.lists(st.integers(0, 60), min_size=1, max_size=4), st.sampled_from([1, 4]))
+def test_each_of_several_snapshots_is_whole(data: st.DataObject, places: list[int], page_slots: int) -> None:
+    """Whatever of it was written with those before, the state is the one that stood, to the bit."""
+    rows, store = decoded(data.draw(scripts())), MemoryStore()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_pages, "PAGE_SLOTS", page_slots)
+        patch.setattr(row_pages, "SPARE_SLOTS", 0)
+        pipeline, begin = Pipeline.fresh(plan()), 0
+        expected: dict[str, bytes] = {}
+        for end in sorted({place % (rows.num_rows + 1) for place in places}):
+            pipeline.feed(rows.slice(begin, end - begin))
+            begin = end
+            put(store, f"s{end}", pipeline.freeze())
+            expected[f"s{end}"] = snapshot_bytes(pipeline)
+        for name, was in expected.items():
+            assert snapshot_bytes(restored(store, name)) == was
+
+
+def filled(rows: pa.RecordBatch, page_slots: int) -> Pipeline:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_pages, "PAGE_SLOTS", page_slots)
+        pipeline = Pipeline.fresh(plan())
+    pipeline.feed(rows)
+    return pipeline
+
+
+@pytest.mark.parametrize("kind", ["directory", "memory"])
+def test_only_pages_that_are_new_are_written(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store: Store = DirectoryStore(tmp_path) if kind == "directory" else MemoryStore()
+    rows = decoded(old_snapshot.after())
+    pipeline = filled(rows.slice(0, 180), 2)
+    encoded = Encoded(monkeypatch)
+    put(store, "first", pipeline.freeze())
+    all_pages = encoded.count
+    put(store, "again", pipeline.freeze())
+    assert encoded.count == all_pages > 40
+    pipeline.feed(rows.slice(180, 12))
+    put(store, "second", pipeline.freeze())
+    assert 0 < encoded.count - all_pages < 2 * all_pages // 3
+    assert snapshot_bytes(restored(store, "second")) == snapshot_bytes(pipeline)
+
+
+def test_what_the_store_lost_is_written_again(tmp_path: Path) -> None:
+    """A snapshot is discarded and its pages collected, or the engine turns to another store: nothing is taken for granted."""
+    store, rows = DirectoryStore(tmp_path / "a"), decoded(old_snapshot.after())
+    pipeline = filled(rows.slice(0, 180), 2)
+    put(store, "first", pipeline.freeze())
+    store.discard("g", "first")
+    other = DirectoryStore(tmp_path / "b")
+    for target in (store, other):
+        put(target, "second", pipeline.freeze())
+        assert snapshot_bytes(restored(target, "second")) == snapshot_bytes(pipeline)
+
+
+def test_two_snapshots_are_written_at_once(tmp_path: Path) -> None:
+    """Page by page in turn, while the engine goes on; each is that of its moment."""
+    rows, store = decoded(old_snapshot.after()), DirectoryStore(tmp_path)
+    pipeline, begin = filled(rows.slice(0, 100), 2), 100
+    moments = []
+    for name in ("first", "second"):
+        moments.append((name, pipeline.freeze(), snapshot_bytes(pipeline)))
+        pipeline.feed(rows.slice(begin, 30))
+        begin += 30
+    for name, frozen, was in reversed(moments):
+        put(store, name, frozen)
+        assert snapshot_bytes(restored(store, name)) == was
+
+
+@settings(max_examples=15)
+@given(st.data(), st.integers(0, 60))
+def test_a_state_is_sent_to_another_process(data: st.DataObject, place: int) -> None:
+    """Also while a snapshot of it is written: what is received goes on as what was sent, to the bit."""
+    rows = decoded(data.draw(scripts()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_pages, "PAGE_SLOTS", 2)
+        patch.setattr(row_pages, "SPARE_SLOTS", 0)
+        pipeline, begin = Pipeline.fresh(plan()), place % (rows.num_rows + 1)
+        pipeline.feed(rows.slice(0, begin))
+        frozen = pipeline.freeze()
+        received = Pipeline(plan(), pickle.loads(pickle.dumps(pipeline._state)))
+        expected = Pipeline.restore(plan(), frozen.header, dict(frozen.pages()))  # rows that wait in a merge are no state
+        outputs = [joined([each.feed(rows.slice(begin))]) for each in (expected, received)]
+        assert outputs[0] == outputs[1]
+        assert snapshot_bytes(received) == snapshot_bytes(expected)
+
+
+def test_a_snapshot_of_the_format_before_is_gone_on_from() -> None:
+    """It has every window's rows in one piece. What is put out is the same, and so are the rows afterwards."""
+    before, rows = decoded(old_snapshot.before()), decoded(old_snapshot.after())
+    expected, begin = Pipeline.fresh(plan()), before.num_rows
+    expected.feed(before)
+    pipeline = Pipeline.restore(plan(), *old_snapshot.stored())
+    assert pipeline.freeze().header == expected.freeze().header
+    rest = rows.slice(begin)
+    outputs = [[each.feed(piece) for piece in (rest.slice(0, 40), rest.slice(40))] for each in (pipeline, expected)]
+    assert joined(outputs[0]) == joined(outputs[1])
+    assert pipeline.digests == expected.digests
+    assert pipeline.sequences == expected.sequences
