@@ -92,7 +92,7 @@ $(STAMPS)/jre: requirements-jre.lock $(STAMPS)/runtime
 
 # Without the jars everything runs, only slower; so a failure is one line, not the end. `make jars` tries again.
 $(STAMPS)/jars: $(STAMPS)/jre
-	@$(PY) -m hotspare.runners.spark.jars || echo "jars: not fetched, Spark runs slower without them; 'make jars' tries again"
+	@$(PY) -m hotspare.runners.spark.prepare || echo "jars: not fetched, Spark runs slower without them; 'make jars' tries again"
 	@touch $@
 
 $(STAMPS)/kernels: $(STAMPS)/runtime
@@ -100,4 +100,4 @@ $(STAMPS)/kernels: $(STAMPS)/runtime
 	@touch $@
 
 jars: $(STAMPS)/jre ## fetch the pinned jars again
-	$(PY) -m hotspare.runners.spark.jars
+	$(PY) -m hotspare.runners.spark.prepare

@@ -6,8 +6,8 @@ import time
 
 import pyarrow as pa
 
-from hotspare.engine.batch import NextInput
-from hotspare.ha.settings import GroupSettings
+from hotspare.engine.rows.batch import NextInput
+from hotspare.ha.rules.settings import GroupSettings
 
 _SETTINGS = GroupSettings()
 

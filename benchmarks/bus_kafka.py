@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hotspare.bus.contract import Commit, HeaderGuard, Outgoing, OutputId, Partition, Progress
-from hotspare.bus.kafka import KafkaBus, open_kafka_bus
-from hotspare.bus.kafka_writer import Record
+from hotspare.bus.kafka.bus import KafkaBus, open_kafka_bus
+from hotspare.bus.kafka.writer import Record
 from hotspare.testing.kafka_server import KafkaServers
 
 ROW = b"i,n,,12345.678901,23456.789012,1700000000000000\n" + b" " * 32

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.batch import decoded_schema
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.rows.batch import decoded_schema
 from hotspare.model.load import load_text
 
 REFERENCE = """

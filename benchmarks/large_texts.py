@@ -16,11 +16,11 @@ import time
 import pyarrow as pa
 from benchmarks._messages import raw
 
-from hotspare.engine.batch import MessageFormat, RowKind
 from hotspare.engine.codec import arrow_block
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
+from hotspare.engine.rows.batch import MessageFormat, RowKind
 from hotspare.model.load import load_text
 
 TEXT_BYTES = 1 << 20

@@ -22,11 +22,11 @@ from benchmarks._latency import now_us as now_us_
 
 from hotspare.bus.contract import Commit, Outgoing, Partition, Progress
 from hotspare.bus.open import open_bus
-from hotspare.engine.batch import NextInput
 from hotspare.engine.codec import arrow_block
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
+from hotspare.engine.rows.batch import NextInput
 from hotspare.model.load import load_text
 from hotspare.model.resolve import resolve
 from hotspare.runners.contract import EndCause, HeadPlace, InboundTopic, KafkaReader, RunnerEnd, RunnerInput

@@ -24,11 +24,11 @@ from confluent_kafka import Producer
 
 from hotspare.bus.contract import Commit, Message, Outgoing, Progress
 from hotspare.bus.open import open_bus
-from hotspare.engine.batch import MessageFormat, NextInput
 from hotspare.engine.codec import arrow_block
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.rows.batch import MessageFormat, NextInput
 from hotspare.model.load import load_text
 from hotspare.runners.contract import EndCause, HeadPlace, InboundTopic, KafkaReader, RunnerEnd, RunnerInput
 from hotspare.runners.reading import Part, raw_batch

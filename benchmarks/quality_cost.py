@@ -32,11 +32,11 @@ from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.naming import inbound_topic, outbound_topic
 from hotspare.bus.open import open_bus
 from hotspare.demo.site import Site
-from hotspare.engine.batch import NextInput
 from hotspare.engine.codec import arrow_block
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
+from hotspare.engine.rows.batch import NextInput
 from hotspare.model.load import load_text
 from hotspare.runners.contract import EndCause, HeadPlace, InboundTopic, RunnerEnd, RunnerInput
 from hotspare.testing.cluster import command, wait_until

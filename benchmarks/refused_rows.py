@@ -23,11 +23,11 @@ import fastavro
 import pyarrow as pa
 from benchmarks._messages import raw
 
-from hotspare.engine.batch import BAD_STREAM, MessageFormat
 from hotspare.engine.codec import arrow_block
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.rows.batch import BAD_STREAM, MessageFormat
 from hotspare.model.load import load_text
 
 SCHEMA = "id*:int64,user:string,price:double,size:int32,at:stamp"

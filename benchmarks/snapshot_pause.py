@@ -26,10 +26,10 @@ import numpy as np
 import psutil
 import pyarrow as pa
 
-from hotspare.engine.batch import decoded_schema
-from hotspare.engine.chunk import Int64s
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.rows.batch import decoded_schema
+from hotspare.engine.rows.chunk import Int64s
 from hotspare.engine.snapshot import Frozen
 from hotspare.model.load import load_text
 from hotspare.stores.directory import DirectoryStore

@@ -28,7 +28,7 @@ import psutil
 from benchmarks._site import opened
 
 from hotspare.bus.contract import Bus, Partition
-from hotspare.bus.kafka_progress import progress_topic
+from hotspare.bus.kafka.progress import progress_topic
 from hotspare.demo.scenario import Demo, DemoOptions
 from hotspare.testing.cluster import EngineProcess
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from hotspare.engine.batch import BAD_STREAM, RAW_SCHEMA
-from hotspare.engine.codec.csv_rows import CsvStyle, rows_to_csv
-from hotspare.engine.head import Head
+from hotspare.engine.codec.csv.rows import CsvStyle, rows_to_csv
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.rows.batch import BAD_STREAM, RAW_SCHEMA
 from hotspare.model.load import load_text
 
 UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "min": 60_000_000}

@@ -13,9 +13,9 @@ from typing import Any
 
 from hotspare.bus.contract import Message, Partition
 from hotspare.bus.memory import Fencing
-from hotspare.ha.roles import Role
-from hotspare.ha.settings import GroupSettings
-from hotspare.ha.view import PeerStatus
+from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.settings import GroupSettings
+from hotspare.ha.rules.view import PeerStatus
 from hotspare.model.quality import SIMPLE
 from hotspare.stores.contract import SnapshotStatus
 from tests.simulation.calls import CallKind

@@ -11,11 +11,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from hotspare.adapters.file_publisher import PublishOptions, publish_file
-from hotspare.adapters.source_position import published_sources
-from hotspare.bus import kafka_append
+from hotspare.adapters.failover.source_position import published_sources
+from hotspare.adapters.files.publisher import PublishOptions, publish_file
 from hotspare.bus.contract import SOURCE_HEADER, Bus, HeaderGuard, Outgoing, Partition
-from hotspare.bus.kafka_client import parse_kafka_url
+from hotspare.bus.kafka import append as kafka_append
+from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.naming import records_topic
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.errors import TopicMissing, UsageError

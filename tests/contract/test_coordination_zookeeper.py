@@ -17,10 +17,10 @@ import pytest
 from kazoo.client import KazooClient
 
 from hotspare.coordination.open import open_coordination
-from hotspare.coordination.zookeeper import ZooKeeperCoordination
-from hotspare.coordination.zookeeper_nodes import NODE_BYTES_MAX, GroupPaths
-from hotspare.coordination.zookeeper_session import monotonic_ms
-from hotspare.coordination.zookeeper_url import parse_zookeeper_url
+from hotspare.coordination.zookeeper.coordination import ZooKeeperCoordination
+from hotspare.coordination.zookeeper.nodes import NODE_BYTES_MAX, GroupPaths
+from hotspare.coordination.zookeeper.session import monotonic_ms
+from hotspare.coordination.zookeeper.url import parse_zookeeper_url
 from hotspare.errors import CoordinationError, CoordinationLost, CoordinationSuspended, UsageError
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.zookeeper_server import ZooKeeperServer

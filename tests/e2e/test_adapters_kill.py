@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.adapters.subscriber_position import load_position
+from hotspare.adapters.failover.subscriber_position import load_position
 from hotspare.bus.contract import Bus, Outgoing, Partition
 from hotspare.bus.open import open_bus
 from hotspare.coordination.contract import Coordination, Leader
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.engine.codec import arrow_block
-from hotspare.engine.codec.csv_rows import CsvStyle, rows_to_csv
+from hotspare.engine.codec.csv.rows import CsvStyle, rows_to_csv
 from hotspare.testing.cluster import command, wait_until
 from tests.unit.adapters.outputs import I, N, Row, block
 

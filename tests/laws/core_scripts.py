@@ -8,7 +8,7 @@ from functools import cache
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.model.load import load_text

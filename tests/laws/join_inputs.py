@@ -9,8 +9,8 @@ import numpy as np
 
 from hotspare.engine.kernels import join as k
 from hotspare.engine.kernels.multi_index import Store
-from hotspare.engine.multi_index import MultiIndex
-from hotspare.engine.relation import Shape
+from hotspare.engine.state.multi_index import MultiIndex
+from hotspare.engine.state.relation import Shape
 from hotspare.model.events import Opcode
 
 Args = tuple[Any, ...]

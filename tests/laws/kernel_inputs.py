@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from hotspare.engine.chunk import Chunk, Timeline
 from hotspare.engine.kernels import index, queue, slots
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.kernels.outputs import Positions
 from hotspare.engine.kernels.summary import RUNNING_WIDTH
-from hotspare.engine.relation import Relation, RowTime, Shape
-from hotspare.engine.row_index import empty_index, grown_index
+from hotspare.engine.rows.chunk import Chunk, Timeline
+from hotspare.engine.state.relation import Relation, RowTime, Shape
+from hotspare.engine.state.row_index import empty_index, grown_index
 from tests.laws import join_inputs
 
 Args = tuple[Any, ...]

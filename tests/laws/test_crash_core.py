@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotspare.engine.head import Head
-from hotspare.engine.pages import Counters
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.state.pages import Counters
 from tests.cases.case import Case, Message, outputs_by_cause, raw_batches, run
 from tests.laws.core_scripts import plan, scripts, snapshot_bytes
 

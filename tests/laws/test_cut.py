@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotspare.engine import row_pages, strings
 from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.summary import Newest
+from hotspare.engine.state import row_pages, strings
+from hotspare.engine.state.summary import Newest
 from tests.cases.case import Case, Message
 from tests.laws.core_scripts import decoded, joined, plan, scripts, snapshot_bytes
 

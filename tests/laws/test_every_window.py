@@ -11,10 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hotspare.engine.expressions.windows import expression_mistakes
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.model.fingerprint import project_hash
-from hotspare.model.frontends import esp_xml, yaml_project
+from hotspare.model.frontends.esp_xml import project as esp_xml
+from hotspare.model.frontends.yaml import project as yaml_project
 from hotspare.model.load import load_text
 from hotspare.model.project import Project, Publication
 from hotspare.model.resolve import resolve

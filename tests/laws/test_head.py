@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
 
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.errors import ProjectError

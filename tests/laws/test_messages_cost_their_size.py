@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.batch import MessageFormat
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.codec.avro_block import decode_events as avro_events
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
+from hotspare.engine.rows.batch import MessageFormat
 from hotspare.model.resolve import resolve
 from tests.unit.head.messages import TRADES, Message, project, raw
 

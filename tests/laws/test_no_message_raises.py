@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotspare.engine.batch import MessageFormat, RowKind
 from hotspare.engine.codec import arrow_block
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.rows.batch import MessageFormat, RowKind
 from hotspare.model.resolve import resolve
 from tests.laws.core_scripts import joined, plan, snapshot_bytes
 from tests.unit.head.messages import Message, project, raw

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.model.fingerprint import differences, from_document, project_hash, to_document
-from hotspare.model.frontends import esp_xml, yaml_project
+from hotspare.model.frontends.esp_xml import project as esp_xml
+from hotspare.model.frontends.yaml import project as yaml_project
 from hotspare.model.load import load_text
 from hotspare.model.project import IndexType, Project, Window
 from hotspare.model.windows.copy import CopyWindow

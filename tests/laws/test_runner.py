@@ -10,10 +10,10 @@ import pytest
 
 from hotspare.bus.contract import FORMAT_HEADER, TICK, Bus, Outgoing, Partition
 from hotspare.bus.open import open_bus
-from hotspare.engine.batch import NextInput
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.rows.batch import NextInput
 from hotspare.model.load import load_text
 from hotspare.model.resolve import resolve
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, InboundTopic, RunnerEnd, RunnerInput

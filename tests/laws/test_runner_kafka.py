@@ -8,7 +8,7 @@ import pytest
 
 from hotspare.bus.contract import TICK, HeaderGuard, Partition
 from hotspare.bus.open import open_bus
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.errors import UnknownResult
 from hotspare.model.load import load_text

@@ -11,7 +11,8 @@ An import inside a function or under TYPE_CHECKING is knowledge too, and counts.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from graphlib import CycleError, TopologicalSorter
 
 from tests.repo.tree import Source, Violation, dotted, nodes
 
@@ -49,6 +50,14 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "__main__": frozenset({"cli"}),
 }
 """Per part of hotspare the other parts that it may import; each may import itself."""
+
+ROOMS: dict[str, tuple[str, ...]] = {
+    "engine": ("rows", "expressions", "kernels", "state", "codec", "head", "operators"),
+    "ha": ("calls", "rules", "outputs", "effects"),
+    "adapters": ("failover", "files", "sockets", "esp"),
+    "cli": ("shared", "replaying"),
+}
+"""The folders of a part, lowest first: each may import those before it."""
 
 OWNERS: dict[str, tuple[str, ...]] = {
     "pyspark": ("hotspare.runners.spark",),
@@ -94,6 +103,32 @@ def _base(source: Source, node: ast.ImportFrom) -> str:
     return ".".join([*kept, node.module] if node.module else kept)
 
 
+def rooms(source: Source) -> Iterator[Violation]:
+    """A folder of a part imports only folders of it that stand below it."""
+    part, room = _part(source.module), _room(source.module)
+    order = ROOMS.get(part, ())
+    if room not in order:
+        return
+    for node, name in imported(source):
+        other = _room(name)
+        if _part(name) == part and other in order and order.index(other) > order.index(room):
+            yield source.violation(node, f"{part}/{room} must not import {part}/{other}")
+
+
+def circle(files: Sequence[Source]) -> Sequence[str]:
+    """Modules that import each other, the first one again at the end; empty if there are none."""
+    modules = {source.module for source in files}
+    graph: dict[str, set[str]] = {}
+    for source in files:
+        found = {name if name in modules else name.rpartition(".")[0] for _, name in imported(source)}
+        graph[source.module] = (found & modules) - {source.module}
+    try:
+        list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        return tuple(error.args[1])
+    return ()
+
+
 def direction(source: Source) -> Iterator[Violation]:
     """A part imports only parts that stand below it."""
     part = _part(source.module)
@@ -111,6 +146,11 @@ def direction(source: Source) -> Iterator[Violation]:
 def _part(module: str) -> str:
     names = module.split(".")
     return names[1] if names[0] == "hotspare" and len(names) > 1 else ""
+
+
+def _room(module: str) -> str:
+    names = module.split(".")
+    return names[2] if names[0] == "hotspare" and len(names) > 2 else ""
 
 
 def ownership(source: Source) -> Iterator[Violation]:

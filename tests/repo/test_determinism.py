@@ -25,7 +25,7 @@ def test_allowed_calls_exist_and_say_why() -> None:
         assert len(reason) > 10, f"{path}: {call} needs a reason"
 
 
-@pytest.mark.parametrize("path", ["src/hotspare/engine/kernels/ring.py", "src/hotspare/ha/decide.py"])
+@pytest.mark.parametrize("path", ["src/hotspare/engine/kernels/ring.py", "src/hotspare/ha/rules/decide.py"])
 def test_rules_look_at(path: str) -> None:
     assert applies(Source.of(path, ""))
 
@@ -78,7 +78,7 @@ def test_ban_allows(text: str) -> None:
 
 
 def test_ban_is_for_the_core_only() -> None:
-    assert whats(banned, "src/hotspare/ha/driver.py", "import time") == []
+    assert whats(banned, "src/hotspare/ha/effects/driver.py", "import time") == []
 
 
 @pytest.mark.parametrize(

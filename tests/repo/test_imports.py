@@ -7,14 +7,22 @@ import sys
 
 import pytest
 
-from tests.repo.imports import MAY_IMPORT, direction, ownership
-from tests.repo.tree import ROOT, sources, violations, whats
+from tests.repo.imports import MAY_IMPORT, circle, direction, ownership, rooms
+from tests.repo.tree import ROOT, Source, sources, violations, whats
 
 HEAVY = ("pyspark", "py4j", "numba", "llvmlite", "confluent_kafka")
 
 
 def test_every_import_points_down_the_layers() -> None:
     assert violations(direction, sources("src")) == []
+
+
+def test_every_import_points_down_the_folders_of_a_part() -> None:
+    assert violations(rooms, sources("src")) == []
+
+
+def test_no_modules_import_each_other() -> None:
+    assert circle(sources("src")) == ()
 
 
 def test_packages_are_imported_by_their_owner_only() -> None:
@@ -39,7 +47,11 @@ def test_layers_have_no_cycle() -> None:
         ("src/hotspare/model/x.py", "from .. import engine", "model must not import engine"),
         ("src/hotspare/model/__init__.py", "from ..engine import step", "model must not import engine"),
         ("src/hotspare/bus/x.py", "def f():\n    from hotspare.model.types import Schema", "bus must not import model"),
-        ("src/hotspare/bus/x.py", "import importlib\nimportlib.import_module('hotspare.ha.decide')", "bus must not import ha"),
+        (
+            "src/hotspare/bus/x.py",
+            "import importlib\nimportlib.import_module('hotspare.ha.rules.decide')",
+            "bus must not import ha",
+        ),
         ("src/hotspare/stores/x.py", "if TYPE_CHECKING:\n    from hotspare.bus.contract import Bus", "stores must not import bus"),
         ("src/hotspare/engine/x.py", "from hotspare.bus.contract import Bus", "engine must not import bus"),
         ("src/hotspare/ha/x.py", "from hotspare.runners.local import LocalRunner", "ha must not import runners"),
@@ -49,6 +61,28 @@ def test_layers_have_no_cycle() -> None:
 )
 def test_direction_bites(path: str, text: str, expected: str) -> None:
     assert whats(direction, path, text) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("src/hotspare/ha/rules/x.py", "from hotspare.ha.effects.perform import perform", "ha/rules must not import ha/effects"),
+        ("src/hotspare/ha/rules/x.py", "from hotspare.ha.effects import perform", "ha/rules must not import ha/effects"),
+        (
+            "src/hotspare/engine/rows/x.py",
+            "def f():\n    import hotspare.engine.state.pages",
+            "engine/rows must not import engine/state",
+        ),
+    ],
+)
+def test_rooms_bite(path: str, text: str, expected: str) -> None:
+    assert whats(rooms, path, text) == [expected]
+
+
+def test_a_circle_is_named() -> None:
+    one = Source.of("src/hotspare/model/a.py", "from hotspare.model import b")
+    other = Source.of("src/hotspare/model/b.py", "def f():\n    from hotspare.model.a import x")
+    assert set(circle([one, other])) == {"hotspare.model.a", "hotspare.model.b"}
 
 
 @pytest.mark.parametrize(
@@ -85,7 +119,7 @@ def test_ownership_bites(path: str, text: str, package: str) -> None:
     ("path", "text"),
     [
         ("src/hotspare/runners/spark/session.py", "from pyspark.sql import SparkSession"),
-        ("src/hotspare/bus/kafka_producer.py", "import confluent_kafka"),
+        ("src/hotspare/bus/kafka/producer.py", "import confluent_kafka"),
         ("src/hotspare/bus/sqlite.py", "import sqlite3"),
     ],
 )

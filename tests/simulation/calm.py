@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hotspare.bus.memory import Fencing
-from hotspare.ha.roles import Role
+from hotspare.ha.rules.roles import Role
 from hotspare.stores.contract import SnapshotStatus
 from tests.simulation.calls import CallKind
 from tests.simulation.checkers import Violation

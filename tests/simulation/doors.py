@@ -13,7 +13,7 @@ from hotspare.coordination.contract import Leader
 from hotspare.coordination.memory import MemoryCoordination, MemoryCoordinationClient
 from hotspare.coordination.record import RoleRecord, leader_of
 from hotspare.errors import CoordinationSuspended, Fenced, StoreError, UnknownResult
-from hotspare.ha.view import PeerStatus
+from hotspare.ha.rules.view import PeerStatus
 from hotspare.stores.contract import SnapshotInfo, StoredSnapshot
 from hotspare.stores.memory import MemoryStore
 from tests.simulation.calls import Died

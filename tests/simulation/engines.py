@@ -14,13 +14,13 @@ from greenlet import getcurrent
 
 from hotspare.bus.contract import Bus, Partition
 from hotspare.coordination.contract import Member
-from hotspare.engine.batch import NextInput
+from hotspare.engine.rows.batch import NextInput
 from hotspare.errors import BusError, BusUnavailable, CoordinationError, HotspareError, StateError, StoreError, UsageError
+from hotspare.ha.calls.underway import Underway
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
-from hotspare.ha.roles import ENDS, Role
-from hotspare.ha.underway import Underway
+from hotspare.ha.rules.roles import ENDS, Role
 from tests.simulation.calls import Died, Fiber
 from tests.simulation.doors import EngineClock
 from tests.simulation.kits import Kit, Raw

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.bus.contract import OutputId
-from hotspare.engine.batch import RowKind, output_schema
 from hotspare.engine.partition_clock import Belief, PartitionClock
+from hotspare.engine.rows.batch import RowKind, output_schema
 from hotspare.errors import SnapshotDamaged
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 

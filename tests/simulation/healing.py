@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from hotspare.ha.roles import Role
+from hotspare.ha.rules.roles import Role
 from tests.simulation.checkers import Violation
 from tests.simulation.engines import Process
 from tests.simulation.faults import FaultKind

@@ -9,9 +9,9 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from hotspare.engine.batch import BAD_STREAM, RAW_SCHEMA, MessageFormat, RowKind
+from hotspare.engine.rows.batch import BAD_STREAM, RAW_SCHEMA, MessageFormat, RowKind
 from hotspare.ha.core import Core, CoreFactory
-from hotspare.ha.settings import GroupTopics, InboundTopic, OutputStream
+from hotspare.ha.rules.settings import GroupTopics, InboundTopic, OutputStream
 from tests.simulation.fast_core import DECODED, STREAMS, FastCores, columns_of
 
 
@@ -109,7 +109,7 @@ class RealKit:
     """The engine's core, head and snapshots; parts are small, so that anything may happen between them."""
 
     def __init__(self) -> None:
-        from hotspare.engine.head import Head
+        from hotspare.engine.head.head import Head
         from hotspare.engine.pipeline import Pipeline
         from hotspare.engine.plan import compile_plan
         from hotspare.model.load import load_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from hotspare.ha.view import PeerStatus
+from hotspare.ha.rules.view import PeerStatus
 from tests.simulation.faults import FaultKind
 
 _VERDICTS = {

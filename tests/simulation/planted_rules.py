@@ -11,16 +11,18 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from hotspare.bus.contract import Progress
-from hotspare.engine.batch import NextInput
-from hotspare.ha import actions as do
-from hotspare.ha import committed, decide, driver, group_state, perform, publishing
+from hotspare.engine.rows.batch import NextInput
+from hotspare.ha import group_state
+from hotspare.ha.effects import committed, driver, perform, publishing
 from hotspare.ha.group_state import LONG_AGO_MS, GroupState
-from hotspare.ha.held import HeldStream
+from hotspare.ha.outputs.held import HeldStream
+from hotspare.ha.outputs.qualities import Qualities
+from hotspare.ha.outputs.transaction import NextCommit
 from hotspare.ha.ports import BlockCodec, Ports
-from hotspare.ha.qualities import Qualities
-from hotspare.ha.roles import Reason, Role, Step
-from hotspare.ha.transaction import NextCommit
-from hotspare.ha.view import Contact, View
+from hotspare.ha.rules import actions as do
+from hotspare.ha.rules import decide
+from hotspare.ha.rules.roles import Reason, Role, Step
+from hotspare.ha.rules.view import Contact, View
 from hotspare.model.quality import Quality
 from tests.simulation.faults import FaultKind
 from tests.simulation.planting import both, planted

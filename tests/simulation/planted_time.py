@@ -8,15 +8,17 @@ from unittest.mock import patch
 
 from hotspare.bus.contract import Progress
 from hotspare.engine.partition_clock import Belief, PartitionClock
-from hotspare.ha import actions as do
-from hotspare.ha import decide, group_state, perform
-from hotspare.ha.commit_budget import CommitBudget
+from hotspare.ha import group_state
+from hotspare.ha.effects import perform
 from hotspare.ha.group_state import LONG_AGO_MS, GroupState
-from hotspare.ha.output_blocks import MessageSizes
+from hotspare.ha.outputs.blocks import MessageSizes
+from hotspare.ha.outputs.commit_budget import CommitBudget
+from hotspare.ha.outputs.progress_points import ProgressPoints
 from hotspare.ha.ports import Ports
-from hotspare.ha.progress_points import ProgressPoints
-from hotspare.ha.roles import Reason, Role
-from hotspare.ha.view import View
+from hotspare.ha.rules import actions as do
+from hotspare.ha.rules import decide
+from hotspare.ha.rules.roles import Reason, Role
+from hotspare.ha.rules.view import View
 from tests.simulation.faults import FaultKind
 from tests.simulation.planting import planted
 

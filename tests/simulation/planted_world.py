@@ -14,10 +14,10 @@ from hotspare.coordination import record as coordination_rules
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.record import RoleRecord
 from hotspare.errors import BusUnavailable, PositionLost, UnknownResult
-from hotspare.ha import inbound_check, joining, snapshots
+from hotspare.ha.calls.store_jobs import Candidate, StoreWork
+from hotspare.ha.effects import inbound_check, joining, snapshots
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
-from hotspare.ha.store_jobs import Candidate, StoreWork
 from tests.simulation import doors, engines
 from tests.simulation.fast_core import FastCores
 from tests.simulation.faults import FaultKind

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hotspare.bus.memory import Fencing
-from hotspare.ha.roles import Role, Step
-from hotspare.ha.settings import OnDivergence
+from hotspare.ha.rules.roles import Role, Step
+from hotspare.ha.rules.settings import OnDivergence
 from hotspare.model.quality import PRECISE
 from tests.simulation.calm import Calm
 from tests.simulation.checkers import Violation

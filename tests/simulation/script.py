@@ -8,8 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from hotspare.bus.memory import Fencing
-from hotspare.ha.roles import Role
-from hotspare.ha.settings import GroupSettings
+from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.settings import GroupSettings
 from hotspare.model.quality import Quality
 from tests.simulation.engines import Process
 from tests.simulation.faults import FaultPlan

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from hotspare.bus.contract import Partition
-from hotspare.engine.batch import BAD_STREAM
-from hotspare.ha import qualities
-from hotspare.ha.roles import Role
+from hotspare.engine.rows.batch import BAD_STREAM
+from hotspare.ha.outputs import qualities
+from hotspare.ha.rules.roles import Role
 from hotspare.model.quality import PRECISE, SIMPLE, Quality, QualityKind
 from hotspare.stores.contract import SnapshotStatus
 from tests.simulation.fast_core import FastCore

@@ -8,7 +8,7 @@ import pytest
 
 from hotspare.bus.memory_log import Log
 from hotspare.errors import HotspareError, UsageError
-from hotspare.ha.settings import GroupSettings
+from hotspare.ha.rules.settings import GroupSettings
 from tests.simulation.script import Script
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hotspare.ha.roles import Role
+from hotspare.ha.rules.roles import Role
 from tests.simulation.script import Script
 
 FOREVER_MS = 1_000_000

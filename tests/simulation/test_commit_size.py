@@ -10,10 +10,10 @@ import pytest
 from hotspare.bus import limits
 from hotspare.bus.contract import Commit
 from hotspare.bus.memory import MemoryProducer
-from hotspare.engine.batch import MessageFormat
+from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import BusUnavailable, UsageError
-from hotspare.ha.output_message import output_message
-from hotspare.ha.roles import Role
+from hotspare.ha.outputs.message import output_message
+from hotspare.ha.rules.roles import Role
 from hotspare.model.quality import Quality, QualityKind
 from tests.simulation.fast_core import OUTPUT, columns_of
 from tests.simulation.script import Script

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hotspare.bus.contract import Message, Partition
-from hotspare.ha.roles import Role
-from hotspare.ha.settings import OnDivergence
+from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.settings import OnDivergence
 from hotspare.stores.contract import SnapshotStatus
 from tests.simulation.script import Script
 from tests.simulation.test_scenarios import EVENTS, confirmed_by, two_engines

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hotspare.bus.memory import Fencing
-from hotspare.ha.roles import Role
+from hotspare.ha.rules.roles import Role
 from tests.simulation.calls import CallKind
 from tests.simulation.script import Script
 from tests.simulation.world import SETTINGS

@@ -8,8 +8,8 @@ import pytest
 from hotspare.bus.contract import Partition
 from hotspare.bus.memory import BusFault, BusOperation, Fencing
 from hotspare.coordination.memory import CoordinationFault
-from hotspare.ha.roles import Role
-from hotspare.ha.settings import OnDivergence
+from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.settings import OnDivergence
 from hotspare.model.quality import SIMPLE, Quality, QualityKind
 from hotspare.stores.contract import SnapshotStatus
 from tests.simulation.fast_core import FastCores

@@ -9,8 +9,8 @@ import pytest
 
 from hotspare.coordination.memory import CoordinationFault
 from hotspare.errors import StoreError
-from hotspare.ha.roles import Role
-from hotspare.ha.settings import GroupSettings
+from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.settings import GroupSettings
 from hotspare.stores.contract import SnapshotStatus
 from tests.simulation.script import Script
 from tests.simulation.test_scenarios import EVENTS, FOREVER_MS

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hotspare.bus.contract import Message, Outgoing, Partition
-from hotspare.ha.settings import GroupSettings
+from hotspare.ha.rules.settings import GroupSettings
 from tests.simulation.kits import Kit, fast_kit, real_kit
 from tests.simulation.script import Script
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from hotspare.ha.roles import Role
-from hotspare.ha.settings import GroupSettings
+from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.settings import GroupSettings
 from tests.simulation.checkers import Violation
 from tests.simulation.faults import FaultPlan
 from tests.simulation.lasting import Lasting

@@ -15,13 +15,13 @@ from hotspare.bus.memory_log import Log
 from hotspare.coordination.contract import Member
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.ha.core import CoreFactory
+from hotspare.ha.effects.joining import ProjectIdentity
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group import GroupDefinition
-from hotspare.ha.joining import ProjectIdentity
 from hotspare.ha.ports import Ports
-from hotspare.ha.roles import Reason, Role
-from hotspare.ha.settings import GroupSettings
-from hotspare.ha.view import PeerStatus
+from hotspare.ha.rules.roles import Reason, Role
+from hotspare.ha.rules.settings import GroupSettings
+from hotspare.ha.rules.view import PeerStatus
 from hotspare.model.quality import PRECISE, Quality
 from hotspare.stores.contract import SnapshotStatus, StoredSnapshot
 from tests.simulation.calls import COORDINATION, STORE, Calls, Pace, Timed, TimedBus

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from hotspare.adapters.connector_options import FILE_KIND, connector_file, file_style, publish_options, subscribe_options
-from hotspare.adapters.file_publisher import publish_file
-from hotspare.adapters.file_subscriber import SubscribeReport, subscribe_file
-from hotspare.adapters.output_rows import OutputRows
-from hotspare.adapters.turn import Turn
+from hotspare.adapters.esp.connector_options import FILE_KIND, connector_file, file_style, publish_options, subscribe_options
+from hotspare.adapters.failover.turn import Turn
+from hotspare.adapters.files.output_rows import OutputRows
+from hotspare.adapters.files.publisher import publish_file
+from hotspare.adapters.files.subscriber import SubscribeReport, subscribe_file
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.naming import inbound_topic, outbound_topic
 from hotspare.errors import HotspareError
-from hotspare.ha.roles import Role
+from hotspare.ha.rules.roles import Role
 from hotspare.model.project import Connector, ConnectorDirection, WindowId
 from hotspare.model.resolve import Resolved
 from hotspare.telemetry.log import Log, LogEvent

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from hotspare.adapters.canonical import RowForm
-from hotspare.adapters.csv_file import CsvFile
-from hotspare.adapters.file_publisher import PublishOptions, check_columns
-from hotspare.engine.batch import RAW_SCHEMA, MessageFormat
-from hotspare.engine.codec.values import parse
+from hotspare.adapters.files.canonical import RowForm
+from hotspare.adapters.files.csv_file import CsvFile
+from hotspare.adapters.files.publisher import PublishOptions, check_columns
+from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
+from hotspare.engine.rows.values import parse
 from hotspare.errors import UsageError
 from hotspare.model.types import FieldType, Schema
 

@@ -21,7 +21,7 @@ def open_bus(url: str) -> Bus:
     if separator and scheme == "memory" and rest:
         return _SHARED.setdefault(rest, MemoryBus()).client(rest)
     if separator and scheme == "kafka":
-        from hotspare.bus.kafka import open_kafka_bus  # the client library is loaded by those who use it
+        from hotspare.bus.kafka.bus import open_kafka_bus  # the client library is loaded by those who use it
 
         return open_kafka_bus(url)
     raise UsageError(
@@ -34,7 +34,7 @@ def bus_servers(url: str) -> tuple[HostPort, ...]:
     """Where the servers are that a URL of `open_bus` names; empty where the bus is a part of this machine."""
     if not url.startswith("kafka://"):
         return ()
-    from hotspare.bus.kafka_client import parse_kafka_url  # the client library is loaded by those who use it
+    from hotspare.bus.kafka.client import parse_kafka_url  # the client library is loaded by those who use it
 
     named = (parse_host_port(text) for text in parse_kafka_url(url).bootstrap.split(","))
     return tuple(server for server in named if server is not None)
@@ -45,7 +45,7 @@ def call_timeout_ms(url: str) -> int:
     if url.startswith("sqlite://"):
         return parse_sqlite_url(url, BUSY_TIMEOUT_MS)[1]
     if url.startswith("kafka://"):
-        from hotspare.bus.kafka_client import parse_kafka_url
+        from hotspare.bus.kafka.client import parse_kafka_url
 
         return parse_kafka_url(url).timeout_ms
     return 0

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.cli import publish, subscribe
-from hotspare.cli.turns import CoordinationOption, GroupOption, LeaseOption, Transport, TurnOptions, transport
-from hotspare.cli.values import prefix_of
+from hotspare.cli.shared.turns import CoordinationOption, GroupOption, LeaseOption, Transport, TurnOptions, transport
+from hotspare.cli.shared.values import prefix_of
 
 if TYPE_CHECKING:
-    from hotspare.adapters.adapter_line import AdapterLine
+    from hotspare.adapters.esp.adapter_line import AdapterLine
 
 
 def command(
@@ -27,7 +27,7 @@ def command(
     lease_ms: LeaseOption = 1000,
 ) -> None:
     """Publish or subscribe as an option text says: type, url, fsname, transportconfigfile and the options of a file."""
-    from hotspare.adapters.adapter_line import read_adapter_line
+    from hotspare.adapters.esp.adapter_line import read_adapter_line
     from hotspare.model.project import ConnectorDirection
 
     line = read_adapter_line(settings)
@@ -45,9 +45,9 @@ def command(
 
 
 def _publish(line: AdapterLine, chosen: Transport, project: Path | None) -> None:
-    from hotspare.adapters.connector_options import publish_options
+    from hotspare.adapters.esp.connector_options import publish_options
     from hotspare.bus.open import open_bus
-    from hotspare.cli.project_file import Side, window_schema
+    from hotspare.cli.shared.project_file import Side, window_schema
 
     target = publish.Target(chosen.bus_url, prefix_of(line.url, ""), line.url, chosen.partition)
     with contextlib.closing(open_bus(chosen.bus_url)) as bus:
@@ -56,7 +56,7 @@ def _publish(line: AdapterLine, chosen: Transport, project: Path | None) -> None
 
 
 def _subscribe(line: AdapterLine, chosen: Transport, project: Path | None) -> None:
-    from hotspare.adapters.connector_options import file_style, subscribe_options
+    from hotspare.adapters.esp.connector_options import file_style, subscribe_options
 
     stream = subscribe.Stream(prefix_of(line.url, ""), line.url, project=project)
     subscribe.subscribe_rows(chosen, stream, line.file, file_style(line.connector), subscribe_options(line.connector))

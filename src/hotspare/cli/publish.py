@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.cli.turns import (
+from hotspare.cli.shared.turns import (
     CoordinationOption,
     GroupOption,
     LeaseOption,
@@ -22,11 +22,11 @@ from hotspare.cli.turns import (
     say_trouble,
     transport,
 )
-from hotspare.cli.values import prefix_of, window_path
+from hotspare.cli.shared.values import prefix_of, window_path
 
 if TYPE_CHECKING:
-    from hotspare.adapters.file_publisher import PublishOptions
-    from hotspare.adapters.line_socket import Address
+    from hotspare.adapters.files.publisher import PublishOptions
+    from hotspare.adapters.sockets.line_socket import Address
     from hotspare.bus.contract import Bus, Partition
 
 
@@ -70,11 +70,11 @@ def command(
     transport_config: Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.")] = None,
 ) -> None:
     """Publish a CSV file. Start the same command again after a crash: it goes on with the next row."""
-    from hotspare.adapters.canonical import FlagColumn, InsertOpcode, KeyColumn, OpcodeColumn, RowForm
-    from hotspare.adapters.csv_file import Growth
-    from hotspare.adapters.file_publisher import PublishOptions
+    from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyColumn, OpcodeColumn, RowForm
+    from hotspare.adapters.files.csv_file import Growth
+    from hotspare.adapters.files.publisher import PublishOptions
     from hotspare.bus.open import open_bus
-    from hotspare.cli.project_file import Side, window_schema
+    from hotspare.cli.shared.project_file import Side, window_schema
 
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
     target = Target(chosen.bus_url, prefix_of(window, prefix), window, partition or chosen.partition, format_)
@@ -115,13 +115,13 @@ class Target:
 
 def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, turns: TurnOptions) -> None:
     """Publish `file`, or the lines of the socket that it is the address of, alone or in turns, until the end or Ctrl-C."""
-    from hotspare.adapters.csv_file import check_readable
-    from hotspare.adapters.file_publisher import PublishProgress, publish_file
-    from hotspare.adapters.line_socket import parse_address
+    from hotspare.adapters.files.csv_file import check_readable
+    from hotspare.adapters.files.publisher import PublishProgress, publish_file
+    from hotspare.adapters.sockets.line_socket import parse_address
     from hotspare.bus.contract import Partition
     from hotspare.bus.naming import checked_prefix, inbound_topic
-    from hotspare.cli.display import progress_bar
-    from hotspare.cli.interrupt import stop_on_signal
+    from hotspare.cli.shared.display import progress_bar
+    from hotspare.cli.shared.interrupt import stop_on_signal
 
     path = window_path(target.window)
     topic = inbound_topic(checked_prefix(target.prefix), path.project, path.query, path.window)
@@ -159,9 +159,9 @@ def _make_topic(bus: Bus, topic: str, partition: int) -> None:
 
 
 def _listen(bus: Bus, target: Target, where: Partition, address: Address, options: PublishOptions, turns: TurnOptions) -> None:
-    from hotspare.adapters.socket_publisher import LineOptions, publish_lines
-    from hotspare.cli.interrupt import stop_on_signal
-    from hotspare.engine.batch import MessageFormat
+    from hotspare.adapters.sockets.publisher import LineOptions, publish_lines
+    from hotspare.cli.shared.interrupt import stop_on_signal
+    from hotspare.engine.rows.batch import MessageFormat
 
     lines = LineOptions(options.form, MessageFormat[target.format.value.upper()], options.begin)
     with stop_on_signal() as stop:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hotspare.coordination.contract import Coordination, Member
-    from hotspare.ha.qualities import Qualities
+    from hotspare.ha.outputs.qualities import Qualities
 
 _POLL_S = 0.05
 _SILENT_MS_MAX = 2_000
@@ -28,9 +28,9 @@ def command(
     timeout_s: Annotated[float, typer.Option(help="How long to wait until the engines have read the change.")] = 5.0,
 ) -> None:
     """Show which quality each engine acts by; with STREAM and QUALITY, change it. No engine restarts."""
-    from hotspare.cli.existing import existing_bus, existing_coordination
+    from hotspare.cli.shared.existing import existing_bus, existing_coordination
     from hotspare.errors import UsageError
-    from hotspare.ha import qualities
+    from hotspare.ha.outputs import qualities
     from hotspare.model.quality import parse_quality
 
     if not (bus or coordination):

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.choices import HeadPlace, RunnerKind
-from hotspare.cli.values import ProjectNameOption
+from hotspare.cli.shared.values import ProjectNameOption
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from hotspare.cli.replay_run import Replay, ReplayCounts
+    from hotspare.cli.replaying.run import Replay, ReplayCounts
 
 
 class _Doubles(StrEnum):
@@ -49,10 +49,10 @@ def command(
     home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.")] = None,
 ) -> None:
     """Run a project over files to their end. Nothing waits for a clock; equal files give equal outputs."""
-    from hotspare.adapters.output_rows import FileStyle, OutputRows
-    from hotspare.cli.replay_plan import ReplayRequest, prepare
-    from hotspare.cli.values import assigned
-    from hotspare.engine.codec.csv_rows import CsvStyle
+    from hotspare.adapters.files.output_rows import FileStyle, OutputRows
+    from hotspare.cli.replaying.plan import ReplayRequest, prepare
+    from hotspare.cli.shared.values import assigned
+    from hotspare.engine.codec.csv.rows import CsvStyle
 
     request = ReplayRequest(
         project=project,
@@ -77,9 +77,9 @@ def _run(replay: Replay, runner: RunnerKind, head: HeadPlace) -> None:
     from dataclasses import replace
 
     from hotspare.adapters.recording import RecordingProgress
-    from hotspare.cli.display import progress_bar
-    from hotspare.cli.interrupt import stop_on_signal
-    from hotspare.cli.replay_run import run_local, run_ordered
+    from hotspare.cli.replaying.run import run_local, run_ordered
+    from hotspare.cli.shared.display import progress_bar
+    from hotspare.cli.shared.interrupt import stop_on_signal
 
     with stop_on_signal() as stop, progress_bar(f"replay {replay.plan.resolved.project.name}") as show:
 
@@ -96,7 +96,7 @@ def _run(replay: Replay, runner: RunnerKind, head: HeadPlace) -> None:
 
 
 def _print_trace(window: str, events: pa.RecordBatch) -> None:
-    from hotspare.engine.codec.csv_rows import CsvStyle, row_texts
+    from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
 
     for row in row_texts(events, CsvStyle.EXACT):
         typer.echo(f"trace {window}: {row}", err=True)
@@ -107,7 +107,7 @@ def _print_trouble(sentence: str) -> None:
 
 
 def _summary(counts: ReplayCounts) -> None:
-    from hotspare.engine.batch import BAD_STREAM
+    from hotspare.engine.rows.batch import BAD_STREAM
 
     written = ", ".join(f"{count} rows of {name}" for name, count in sorted(counts.rows.items()) if name != BAD_STREAM)
     bad = counts.rows.get(BAD_STREAM, 0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.cli.values import ProjectNameOption
+from hotspare.cli.shared.values import ProjectNameOption
 
 if TYPE_CHECKING:
     from hotspare.coordination.contract import Coordination
@@ -37,7 +37,7 @@ def command(
 ) -> None:
     """Forget a group's state: it begins anew with the input that is kept. Its output topics are emptied; the epoch stays."""
     from hotspare.bus.naming import checked_prefix, group_name
-    from hotspare.cli.project_file import loaded_project
+    from hotspare.cli.shared.project_file import loaded_project
     from hotspare.cli.status import known_group, open_sources
     from hotspare.errors import UsageError
 
@@ -64,7 +64,7 @@ def command(
 
 def _refuse_if_alive(service: Coordination, group: str, others: _Others) -> None:
     """UsageError naming the engines that live, or may live."""
-    from hotspare.cli.group_report import is_running
+    from hotspare.cli.shared.group_report import is_running
     from hotspare.errors import UsageError
 
     states = {member.engine: is_running(member) for member in service.members(group)}

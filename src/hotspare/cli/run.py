@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.choices import CreateTime, HeadPlace, KafkaReader, LogFormat, OnDivergence, OnPoison, OtherStore, RunnerKind
-from hotspare.cli.values import ProjectNameOption, bindings, properties
+from hotspare.cli.shared.values import ProjectNameOption, bindings, properties
 
 if TYPE_CHECKING:
     from hotspare.host.options import EngineOptions

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from hotspare.cli.group_report import Document, GroupSources
+    from hotspare.cli.shared.group_report import Document, GroupSources
     from hotspare.coordination.contract import Coordination
 
 
@@ -22,7 +22,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of tables.")] = False,
 ) -> None:
     """Show what every engine of every group is doing."""
-    from hotspare.cli.group_report import report
+    from hotspare.cli.shared.group_report import report
 
     with ExitStack() as stack:
         sources = open_sources(stack, bus, coordination, store)
@@ -36,8 +36,8 @@ def command(
 def open_sources(stack: ExitStack, bus: str, coordination: str, store: str) -> GroupSources:
     """Bus, coordination and store by URL or beside the bus; closed with `stack`. UsageError where nothing says where they are,
     and where a file that is named does not exist."""
-    from hotspare.cli.existing import existing_bus, existing_coordination, existing_store
-    from hotspare.cli.group_report import GroupSources
+    from hotspare.cli.shared.existing import existing_bus, existing_coordination, existing_store
+    from hotspare.cli.shared.group_report import GroupSources
     from hotspare.errors import UsageError
 
     if not bus and not coordination:
@@ -58,7 +58,7 @@ def known_group(service: Coordination, group: str) -> str:
 
 
 def _show(document: Document) -> None:
-    from hotspare.cli.display import print_table
+    from hotspare.cli.shared.display import print_table
 
     if not document["groups"]:
         typer.echo("no group was ever started here")

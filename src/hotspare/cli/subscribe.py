@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.cli.turns import (
+from hotspare.cli.shared.turns import (
     CoordinationOption,
     GroupOption,
     LeaseOption,
@@ -22,12 +22,12 @@ from hotspare.cli.turns import (
     say_trouble,
     transport,
 )
-from hotspare.cli.values import prefix_of, window_path
+from hotspare.cli.shared.values import prefix_of, window_path
 
 if TYPE_CHECKING:
-    from hotspare.adapters.file_subscriber import RowFormat, SubscribeOptions
-    from hotspare.adapters.line_socket import Address
-    from hotspare.adapters.output_rows import FileStyle, OutputRows
+    from hotspare.adapters.files.output_rows import FileStyle, OutputRows
+    from hotspare.adapters.files.subscriber import RowFormat, SubscribeOptions
+    from hotspare.adapters.sockets.line_socket import Address
     from hotspare.bus.contract import Bus
 
 
@@ -67,11 +67,11 @@ def command(
     transport_config: Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.")] = None,
 ) -> None:
     """Write an output stream to a CSV file. Start the same command again after a crash: it goes on where it was."""
-    from hotspare.adapters.changelog import RetentionDeletes, RowChoice, UpdateBlocks
-    from hotspare.adapters.file_subscriber import Opening, SubscribeOptions, Until
-    from hotspare.adapters.output_file import Rotation
-    from hotspare.adapters.output_rows import FileStyle, HeaderLine
-    from hotspare.engine.codec.csv_rows import CsvStyle
+    from hotspare.adapters.files.output_file import Rotation
+    from hotspare.adapters.files.output_rows import FileStyle, HeaderLine
+    from hotspare.adapters.files.subscriber import Opening, SubscribeOptions, Until
+    from hotspare.adapters.received import RetentionDeletes, RowChoice, UpdateBlocks
+    from hotspare.engine.codec.csv.rows import CsvStyle
     from hotspare.errors import UsageError
 
     if bool(window) == bool(bad):
@@ -106,11 +106,11 @@ class Stream:
 
 def subscribe_rows(chosen: Transport, stream: Stream, file: str, style: FileStyle, options: SubscribeOptions) -> None:
     """Write the outputs to `file`, or serve those who come by the socket that it is the address of, alone or in turns."""
-    from hotspare.adapters.line_socket import parse_address
-    from hotspare.adapters.output_rows import BadRows, OutputRows
+    from hotspare.adapters.files.output_rows import BadRows, OutputRows
+    from hotspare.adapters.sockets.line_socket import parse_address
     from hotspare.bus.naming import bad_topic, checked_name, checked_prefix, outbound_topic
-    from hotspare.cli.existing import existing_bus
-    from hotspare.cli.project_file import Side, window_schema
+    from hotspare.cli.shared.existing import existing_bus
+    from hotspare.cli.shared.project_file import Side, window_schema
 
     prefix = checked_prefix(stream.prefix)
     with contextlib.ExitStack() as stack:
@@ -129,9 +129,9 @@ def subscribe_rows(chosen: Transport, stream: Stream, file: str, style: FileStyl
 
 
 def _serve(bus: Bus, chosen: Transport, topic: str, address: Address, rows: OutputRows, format_: Lines) -> None:
-    from hotspare.adapters.socket_subscriber import subscribe_lines
-    from hotspare.cli.interrupt import stop_on_signal
-    from hotspare.engine.batch import MessageFormat
+    from hotspare.adapters.sockets.subscriber import subscribe_lines
+    from hotspare.cli.shared.interrupt import stop_on_signal
+    from hotspare.engine.rows.batch import MessageFormat
 
     lines = MessageFormat[format_.value.upper()]
     with stop_on_signal() as stop:
@@ -141,10 +141,10 @@ def _serve(bus: Bus, chosen: Transport, topic: str, address: Address, rows: Outp
 
 
 def _subscribe(bus: Bus, chosen: Transport, topic: str, file: Path, rows: RowFormat, options: SubscribeOptions) -> None:
-    from hotspare.adapters.changelog import SequenceBreak
-    from hotspare.adapters.file_subscriber import SubscribeProgress, SubscribeReport, Until, subscribe_file
-    from hotspare.cli.display import progress_bar
-    from hotspare.cli.interrupt import stop_on_signal
+    from hotspare.adapters.files.subscriber import SubscribeProgress, SubscribeReport, Until, subscribe_file
+    from hotspare.adapters.received import SequenceBreak
+    from hotspare.cli.shared.display import progress_bar
+    from hotspare.cli.shared.interrupt import stop_on_signal
     from hotspare.errors import BusError
     from hotspare.telemetry.log import Log, LogEvent, configure_logging
 

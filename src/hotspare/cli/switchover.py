@@ -22,7 +22,7 @@ def command(
     timeout_s: Annotated[float, typer.Option(help="How long to wait for the new active engine.")] = 15.0,
 ) -> None:
     """Ask the active engine to hand its role over, and wait until another one is active."""
-    from hotspare.cli.existing import existing_bus, existing_coordination
+    from hotspare.cli.shared.existing import existing_bus, existing_coordination
     from hotspare.cli.status import known_group
     from hotspare.errors import UsageError
 

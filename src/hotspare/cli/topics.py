@@ -30,7 +30,7 @@ def command(
     """List the topics of a bus: owners, offsets, when the newest message came, and which settings are unlike hotspare's wishes."""
     from contextlib import ExitStack
 
-    from hotspare.cli.existing import existing_bus
+    from hotspare.cli.shared.existing import existing_bus
 
     tell = _tell_as_json if as_json else _tell_as_table
     with ExitStack() as stack:
@@ -61,7 +61,7 @@ def _tell_as_json(what: str, columns: Sequence[str], rows: Sequence[tuple[Any, .
 
 
 def _tell_as_table(what: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
-    from hotspare.cli.display import print_table
+    from hotspare.cli.shared.display import print_table
 
     print_table(what.capitalize(), columns, rows)
 
@@ -86,7 +86,7 @@ def _forget_reader(bus: Bus, reader: str) -> None:
 
 def _sources(bus: Bus, topics: Mapping[str, int]) -> list[tuple[Partition, str, int]]:
     """Where each source was published, and how far. Of inbound topics alone: the metadata has records, too."""
-    from hotspare.adapters.source_position import published_sources
+    from hotspare.adapters.failover.source_position import published_sources
     from hotspare.bus.contract import Partition
 
     places = [Partition(topic, number) for topic, count in topics.items() if _kind(topic) == _INPUT for number in range(count)]
@@ -95,7 +95,7 @@ def _sources(bus: Bus, topics: Mapping[str, int]) -> list[tuple[Partition, str, 
 
 def _forget_source(bus: Bus, topics: Mapping[str, int], source: str) -> None:
     """On all of these topics. UsageError where none has a record of it."""
-    from hotspare.adapters.source_position import source_prefix
+    from hotspare.adapters.failover.source_position import source_prefix
     from hotspare.errors import UsageError
 
     found = [(place, published) for place, name, published in _sources(bus, topics) if name == source]
@@ -107,7 +107,7 @@ def _forget_source(bus: Bus, topics: Mapping[str, int], source: str) -> None:
 
 
 def _print(rows: Sequence[dict[str, Any]], deviations: Sequence[Deviation], reading: str) -> None:
-    from hotspare.cli.display import print_table
+    from hotspare.cli.shared.display import print_table
 
     columns = ("topic", "kind", "owner", "partition", "begin_offset", "end_offset", "newest_time")
     print_table("Topics", columns, [tuple("" if row[name] is None else row[name] for name in columns) for row in rows])
@@ -121,7 +121,7 @@ def _reading(url: str) -> str:
     """A line that shows a topic with the bus's own tools: committed messages only."""
     if not url.startswith("kafka://"):
         return ""
-    from hotspare.bus.kafka_client import parse_kafka_url
+    from hotspare.bus.kafka.client import parse_kafka_url
 
     bootstrap = parse_kafka_url(url).bootstrap
     return (

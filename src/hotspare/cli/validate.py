@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.cli.values import ProjectNameOption
+from hotspare.cli.shared.values import ProjectNameOption
 
 if TYPE_CHECKING:
     from hotspare.engine.plan import Plan
@@ -31,7 +31,7 @@ def command(
 ) -> None:
     """Check a project. Exit status 2 if it has mistakes, which are all shown, each with its place."""
     from hotspare.bus.naming import checked_prefix
-    from hotspare.cli.project_file import loaded_project
+    from hotspare.cli.shared.project_file import loaded_project
     from hotspare.engine.plan import compile_plan
 
     checked_prefix(prefix)
@@ -53,8 +53,8 @@ def _retention(
     from contextlib import ExitStack
 
     from hotspare.bus.naming import group_name
-    from hotspare.cli.existing import existing_bus, existing_store
-    from hotspare.ha.settings import GroupSettings
+    from hotspare.cli.shared.existing import existing_bus, existing_store
+    from hotspare.ha.rules.settings import GroupSettings
     from hotspare.host.retention import check_newest_snapshot, snapshot_reach, topic_retentions
     from hotspare.model.retention_needs import check_retention
 
@@ -88,8 +88,8 @@ def _told(findings: tuple[Finding, ...]) -> int:
 
 def _show(resolved: Resolved, prefix: str) -> None:
     from hotspare.bus.naming import bad_topic, group_name, inbound_topic, outbound_topic
-    from hotspare.cli.display import print_table
-    from hotspare.engine.batch import BAD_STREAM
+    from hotspare.cli.shared.display import print_table
+    from hotspare.engine.rows.batch import BAD_STREAM
 
     name = resolved.project.name
     rows = [

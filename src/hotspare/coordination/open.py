@@ -9,7 +9,7 @@ from hotspare.addresses import HostPort, parse_host_port
 from hotspare.coordination.contract import Coordination
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.sqlite import BUSY_TIMEOUT_MS, SqliteCoordination
-from hotspare.coordination.zookeeper_url import parse_zookeeper_url
+from hotspare.coordination.zookeeper.url import parse_zookeeper_url
 from hotspare.errors import UsageError
 from hotspare.sqlite_file import parse_sqlite_url
 
@@ -29,7 +29,7 @@ def open_coordination(url: str) -> Coordination:
     if separator and scheme == "memory" and rest:
         return _SHARED.setdefault(rest, MemoryCoordination()).client(uuid4().hex)
     if separator and scheme == "zookeeper":
-        from hotspare.coordination.zookeeper import ZooKeeperCoordination
+        from hotspare.coordination.zookeeper.coordination import ZooKeeperCoordination
 
         return ZooKeeperCoordination(parse_zookeeper_url(url))
     raise UsageError(

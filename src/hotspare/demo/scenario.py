@@ -15,9 +15,9 @@ from hotspare.bus.open import open_bus
 from hotspare.demo.faults import Fault, Gap, gap_after, inject, plan_faults, quantile
 from hotspare.demo.sampler import Sampler
 from hotspare.demo.site import Site
-from hotspare.engine.batch import BAD_STREAM, output_schema
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.plan import compile_plan
+from hotspare.engine.rows.batch import BAD_STREAM, output_schema
 from hotspare.errors import BusLocked, BusUnavailable, ClusterError, HotspareError
 from hotspare.model.load import load_project
 from hotspare.model.resolve import Resolved

@@ -15,18 +15,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hotspare.engine.batch import RowKind
-from hotspare.engine.chunk import Chunk, Int64s, Timeline, UInt8s
-from hotspare.engine.elementwise import chosen, comes_of_rows
 from hotspare.engine.kernels.outputs import Positions
-from hotspare.engine.lanes import to_lanes
 from hotspare.engine.operators.contract import Applied, Clock
 from hotspare.engine.operators.rowwise import passed_rows
 from hotspare.engine.plan import EVERY_SLOT, Plan
 from hotspare.engine.poison import WindowFailure
-from hotspare.engine.refusals import NO_BAD_EVENTS, BadEvents
-from hotspare.engine.state import State
-from hotspare.engine.strings import StringTable
+from hotspare.engine.rows.batch import RowKind
+from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline, UInt8s
+from hotspare.engine.rows.elementwise import chosen, comes_of_rows
+from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents
+from hotspare.engine.state.lanes import to_lanes
+from hotspare.engine.state.project_state import State
+from hotspare.engine.state.strings import StringTable
 from hotspare.model.types import Schema
 
 

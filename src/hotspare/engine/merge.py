@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.batch import RowKind
-from hotspare.engine.chunk import Int64s
 from hotspare.engine.partition_clock import Belief, PartitionClock
-from hotspare.engine.state import NO_TIME, PartitionKey
+from hotspare.engine.rows.batch import RowKind
+from hotspare.engine.rows.chunk import Int64s
+from hotspare.engine.state.project_state import NO_TIME, PartitionKey
 from hotspare.errors import StateError
 
 PULLED_BYTES_MAX = 1 << 29

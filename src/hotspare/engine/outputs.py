@@ -9,14 +9,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.batch import output_schema
-from hotspare.engine.chunk import OUTPUT_BYTES_MAX, Bools, Chunk, Int64s
 from hotspare.engine.kernels.outputs import Positions, number_outputs
-from hotspare.engine.lanes import CODED, to_arrow_columns
 from hotspare.engine.plan import BAD_SCHEMA
-from hotspare.engine.refusals import BadEvents
-from hotspare.engine.state import OutputId, StreamState
-from hotspare.engine.strings import StringTable, text_hashes
+from hotspare.engine.rows.batch import output_schema
+from hotspare.engine.rows.chunk import OUTPUT_BYTES_MAX, Bools, Chunk, Int64s
+from hotspare.engine.rows.refusals import BadEvents
+from hotspare.engine.state.lanes import CODED, to_arrow_columns
+from hotspare.engine.state.project_state import OutputId, StreamState
+from hotspare.engine.state.strings import StringTable, text_hashes
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.types import Schema
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hotspare.engine.chunk import Bools, Int64s
+from hotspare.engine.rows.chunk import Bools, Int64s
 
 NO_TIME = -(2**63)
 CONFIRMED_BY = 5

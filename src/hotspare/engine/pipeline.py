@@ -8,14 +8,14 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from hotspare.engine.batch import TRACE_PREFIX, decoded_schema
-from hotspare.engine.chunk import EXTRA_ROWS_MAX
 from hotspare.engine.merge import Merge
 from hotspare.engine.partition_clock import Belief
 from hotspare.engine.plan import Plan
 from hotspare.engine.poison import Poison, step_with_care, with_refused
+from hotspare.engine.rows.batch import TRACE_PREFIX, decoded_schema
+from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX
 from hotspare.engine.snapshot import Frozen, freeze, restore
-from hotspare.engine.state import OutputId, PartitionKey, State
+from hotspare.engine.state.project_state import OutputId, PartitionKey, State
 from hotspare.engine.step import fresh_state, step
 from hotspare.errors import StateError
 from hotspare.step_size import STEP_ROWS_MAX

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from hotspare.engine.batch import BAD_STREAM
-from hotspare.engine.changelog import DISTINCT
-from hotspare.engine.multi_index import MultiIndex
+from hotspare.engine.head.stateless import Chain, HeadWindow
 from hotspare.engine.operators.contract import Input, Operator
 from hotspare.engine.operators.registry import build_operator
-from hotspare.engine.relation import Relation
-from hotspare.engine.stateless import Chain, HeadWindow
+from hotspare.engine.rows.batch import BAD_STREAM
+from hotspare.engine.rows.changelog import DISTINCT
+from hotspare.engine.state.multi_index import MultiIndex
+from hotspare.engine.state.relation import Relation
 from hotspare.errors import Mistake, ProjectError
 from hotspare.model.fingerprint import resolved_hash
 from hotspare.model.project import WindowId

@@ -17,12 +17,12 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.bad_reasons import BadReason
-from hotspare.engine.batch import RowKind
-from hotspare.engine.elementwise import comes_of_rows
-from hotspare.engine.event_texts import event_texts
 from hotspare.engine.plan import Plan
-from hotspare.engine.state import State
+from hotspare.engine.rows.bad_reasons import BadReason
+from hotspare.engine.rows.batch import RowKind
+from hotspare.engine.rows.elementwise import comes_of_rows
+from hotspare.engine.rows.event_texts import event_texts
+from hotspare.engine.state.project_state import State
 
 Step: TypeAlias = Callable[[State, pa.RecordBatch], Iterator[dict[str, pa.RecordBatch]]]
 

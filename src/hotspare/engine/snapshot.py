@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hotspare.engine.pages import Column, Columns, Page, Paged, RowPage
 from hotspare.engine.plan import Plan
 from hotspare.engine.semantics import BEFORE_VERSIONS, SEMANTICS, refuse_other_semantics
-from hotspare.engine.state import OutputId, Passed, State, StreamState
+from hotspare.engine.state.pages import Column, Columns, Page, Paged, RowPage
+from hotspare.engine.state.project_state import OutputId, Passed, State, StreamState
+from hotspare.engine.state.strings import Dictionary, StringTable
 from hotspare.engine.step import fresh_state
-from hotspare.engine.strings import Dictionary, StringTable
 from hotspare.errors import ProjectChanged, SnapshotDamaged, SnapshotFormat
 
 FORMAT = 4

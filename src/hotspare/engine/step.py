@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.batch import BAD_STREAM, TRACE_PREFIX, RowKind
-from hotspare.engine.chunk import EXTRA_ROWS_MAX, Chunk, Timeline
 from hotspare.engine.dataflow import Dataflow, Door
 from hotspare.engine.kernels.outputs import Positions, due_heartbeats, first_disorder
 from hotspare.engine.outputs import bad_in_pieces, in_pieces, number_and_write, number_and_write_bad
 from hotspare.engine.plan import Plan
-from hotspare.engine.refusals import BadEvents
-from hotspare.engine.state import NO_TIME, PartitionKey, Passed, State, StreamState
+from hotspare.engine.rows.batch import BAD_STREAM, TRACE_PREFIX, RowKind
+from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX, Chunk, Timeline
+from hotspare.engine.rows.refusals import BadEvents
+from hotspare.engine.state.project_state import NO_TIME, PartitionKey, Passed, State, StreamState
 from hotspare.errors import PositionOrder
 from hotspare.model.types import Schema
 

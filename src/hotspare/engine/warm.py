@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from hotspare.engine.batch import RAW_SCHEMA, MessageFormat
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
+from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
 from hotspare.model.load import load_text
 from hotspare.model.types import FieldType, Schema
 from hotspare.model.windows.examples import examples

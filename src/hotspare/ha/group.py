@@ -23,19 +23,19 @@ import pyarrow as pa
 
 from hotspare.bus.contract import OutputId
 from hotspare.coordination.contract import Member
-from hotspare.engine.batch import NextInput
-from hotspare.engine.chunk import EXTRA_ROWS_MAX
+from hotspare.engine.rows.batch import NextInput
+from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX
 from hotspare.errors import StateError
-from hotspare.ha import actions as do
-from hotspare.ha import driver
 from hotspare.ha.core import Core, CoreFactory
+from hotspare.ha.effects import driver
+from hotspare.ha.effects.joining import Joined, Joining, ProjectIdentity, StartPlan
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState, InboundState, NewestSnapshot
-from hotspare.ha.held import NO_OUTPUT, HeldOutputs, Mark
-from hotspare.ha.joining import Joined, Joining, ProjectIdentity, StartPlan
+from hotspare.ha.outputs.held import NO_OUTPUT, HeldOutputs, Mark
 from hotspare.ha.ports import Ports
-from hotspare.ha.roles import ENDS, Reason, Role
-from hotspare.ha.settings import GroupSettings, GroupTopics
+from hotspare.ha.rules import actions as do
+from hotspare.ha.rules.roles import ENDS, Reason, Role
+from hotspare.ha.rules.settings import GroupSettings, GroupTopics
 from hotspare.ha.status import GroupStatus, status_of
 from hotspare.step_size import PART_ROWS_MIN, STEP_ROWS_MAX, STEP_ROWS_MIN, StepSize
 

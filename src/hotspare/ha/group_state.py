@@ -10,23 +10,23 @@ from dataclasses import dataclass, field
 
 from hotspare.bus.contract import Partition, Producer, Progress
 from hotspare.coordination.contract import Leader, Member
-from hotspare.engine.batch import NextInput
-from hotspare.engine.chunk import EXTRA_ROWS_MAX
+from hotspare.engine.rows.batch import NextInput
+from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX
+from hotspare.ha.calls.store_jobs import Candidate as Candidate
+from hotspare.ha.calls.store_jobs import StoreJobs
+from hotspare.ha.calls.underway import Recheck
 from hotspare.ha.clock_skew import ClockSkew
-from hotspare.ha.commit_budget import CommitBudget, Lesson
 from hotspare.ha.core import Core
-from hotspare.ha.held import HeldOutputs
-from hotspare.ha.output_blocks import MessageSizes
+from hotspare.ha.outputs.blocks import MessageSizes
+from hotspare.ha.outputs.commit_budget import CommitBudget, Lesson
+from hotspare.ha.outputs.held import HeldOutputs
+from hotspare.ha.outputs.progress_points import ProgressPoints
+from hotspare.ha.outputs.qualities import Qualities
+from hotspare.ha.outputs.transaction import Transaction
 from hotspare.ha.ports import Ports
-from hotspare.ha.progress_points import ProgressPoints
-from hotspare.ha.qualities import Qualities
-from hotspare.ha.roles import Reason, Role, Step
-from hotspare.ha.settings import GroupSettings, GroupTopics
-from hotspare.ha.store_jobs import Candidate as Candidate
-from hotspare.ha.store_jobs import StoreJobs
-from hotspare.ha.transaction import Transaction
-from hotspare.ha.underway import Recheck
-from hotspare.ha.view import CandidateView, Contact, Difference, InboundView, OtherMember, Vacancy, View
+from hotspare.ha.rules.roles import Reason, Role, Step
+from hotspare.ha.rules.settings import GroupSettings, GroupTopics
+from hotspare.ha.rules.view import CandidateView, Contact, Difference, InboundView, OtherMember, Vacancy, View
 from hotspare.model.quality import QualityKind
 from hotspare.step_size import PART_ROWS_MIN, STEP_ROWS_MAX, STEP_ROWS_MIN, StepSize
 

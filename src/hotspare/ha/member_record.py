@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from hotspare.coordination.contract import Member
 from hotspare.errors import UsageError
-from hotspare.ha.commit_budget import Lesson
 from hotspare.ha.group_state import GroupState, MemberNews, committed_sequence
-from hotspare.ha.held import HeldStream
-from hotspare.ha.roles import Role
-from hotspare.ha.view import Difference
+from hotspare.ha.outputs.commit_budget import Lesson
+from hotspare.ha.outputs.held import HeldStream
+from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.view import Difference
 
 _DIFFERS = "differs"
 _POSITIONS = "positions"

@@ -26,7 +26,7 @@ from os import getpid
 from hotspare.addresses import LOOPBACK, HostPort, parse_host_port
 from hotspare.coordination.contract import Leader, Member
 from hotspare.errors import UsageError
-from hotspare.ha.view import PeerStatus
+from hotspare.ha.rules.view import PeerStatus
 from hotspare.processes import is_process_ending, is_process_gone, process_space, process_start
 
 CONNECTIONS_MAX = 1_024

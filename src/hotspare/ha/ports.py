@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from hotspare.bus.contract import Bus
 from hotspare.coordination.contract import Coordination, Member
+from hotspare.ha.calls.meanwhile import Meanwhile
+from hotspare.ha.calls.underway import Underway, at_once
 from hotspare.ha.events import HaEvent
-from hotspare.ha.meanwhile import Meanwhile
-from hotspare.ha.underway import Underway, at_once
-from hotspare.ha.view import PeerPort
+from hotspare.ha.rules.view import PeerPort
 from hotspare.stores.contract import Store
 
 

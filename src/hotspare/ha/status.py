@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hotspare.ha.group_state import GroupState, committed_sequence
-from hotspare.ha.roles import Role, Step
+from hotspare.ha.rules.roles import Role, Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,16 +21,16 @@ import pyarrow.compute as pc
 from hotspare.bus.contract import Bus
 from hotspare.choices import OnPoison
 from hotspare.coordination.contract import Coordination
-from hotspare.engine.bad_reasons import BadReason
-from hotspare.engine.batch import RowKind
-from hotspare.engine.elementwise import comes_of_rows
 from hotspare.engine.pipeline import Pipeline, TakeRows, joined_parts, take_many
 from hotspare.engine.poison import Poison
+from hotspare.engine.rows.bad_reasons import BadReason
+from hotspare.engine.rows.batch import RowKind
+from hotspare.engine.rows.elementwise import comes_of_rows
 from hotspare.engine.snapshot import Frozen
-from hotspare.engine.state import OutputId
+from hotspare.engine.state.project_state import OutputId
 from hotspare.errors import HotspareError, PoisonousEvent, StateError
-from hotspare.ha.joining import agree_on_origin
-from hotspare.ha.settings import GroupTopics
+from hotspare.ha.effects.joining import agree_on_origin
+from hotspare.ha.rules.settings import GroupTopics
 from hotspare.runners.contract import Positions, RunnerInput
 from hotspare.runners.local import read_recorded
 from hotspare.stores.contract import SnapshotStatus, Store

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from hotspare.bus.contract import Bus
-from hotspare.engine.batch import output_schema
 from hotspare.engine.codec import arrow_block
+from hotspare.engine.rows.batch import output_schema
 from hotspare.errors import UsageError
-from hotspare.ha.output_message import output_message
-from hotspare.ha.settings import OutputStream
+from hotspare.ha.outputs.message import output_message
+from hotspare.ha.rules.settings import OutputStream
 from hotspare.model.types import Schema
 
 _EPOCH = 1

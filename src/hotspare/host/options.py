@@ -12,7 +12,7 @@ from pathlib import Path
 from hotspare.addresses import checked_host_port
 from hotspare.choices import CreateTime, HeadPlace, KafkaReader, RunnerKind
 from hotspare.errors import UsageError
-from hotspare.ha.settings import GroupSettings as GroupSettings
+from hotspare.ha.rules.settings import GroupSettings as GroupSettings
 from hotspare.runners.contract import BatchLimits as BatchLimits
 
 _ENGINE_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")

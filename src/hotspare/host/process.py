@@ -27,22 +27,22 @@ from hotspare.bus.open import call_timeout_ms, open_bus
 from hotspare.choices import RunnerKind
 from hotspare.coordination.contract import Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
-from hotspare.engine.batch import BAD_STREAM
 from hotspare.engine.codec import arrow_block
-from hotspare.engine.codec.csv_rows import CsvStyle, row_texts
+from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
 from hotspare.engine.codec.topic_format import inbound_format, outbound_format
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.rows.batch import BAD_STREAM
 from hotspare.engine.warm import warm_up
 from hotspare.file_locks import end_if_stopped
+from hotspare.ha.effects.joining import ProjectIdentity
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group import GroupDefinition, GroupEngine
-from hotspare.ha.joining import ProjectIdentity
 from hotspare.ha.peers import PeerLink, PeerServer
 from hotspare.ha.ports import Ports
-from hotspare.ha.roles import ENDS
-from hotspare.ha.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
+from hotspare.ha.rules.roles import ENDS
+from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
 from hotspare.host.address import peer_addresses
 from hotspare.host.alive import is_alive
 from hotspare.host.background import Background

@@ -9,7 +9,7 @@ from hotspare.bus.contract import Bus
 from hotspare.bus.naming import group_name, inbound_topic
 from hotspare.engine.plan import Plan
 from hotspare.errors import BusError, StoreError, TopicMissing
-from hotspare.ha.settings import GroupSettings
+from hotspare.ha.rules.settings import GroupSettings
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
 from hotspare.model.retention_needs import Finding, Severity, SnapshotReach, check_retention, check_snapshot_age

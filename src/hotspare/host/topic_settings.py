@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from hotspare.adapters.source_position import note_all_sources
+from hotspare.adapters.failover.source_position import note_all_sources
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.naming import records_topic
 from hotspare.choices import CreateTime

@@ -11,7 +11,7 @@ import hashlib
 import json
 
 from hotspare.model.durations import format_duration
-from hotspare.model.frontends.yaml_project import dump, load
+from hotspare.model.frontends.yaml.project import dump, load
 from hotspare.model.project import IndexType, Project
 from hotspare.model.resolve import Resolved, ResolvedWindow, resolve
 from hotspare.model.windows.registry import type_of

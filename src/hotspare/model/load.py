@@ -161,10 +161,10 @@ def _in_connectors(analysis: Analysis, check: ConnectorCheck | None) -> Iterator
 
 def _read(text: str, file: str, form: Form, properties: Mapping[str, str], name: str) -> Reading:
     if form is Form.ESP_XML:
-        from hotspare.model.frontends import esp_xml
+        from hotspare.model.frontends.esp_xml import project as esp_xml
 
         return esp_xml.read(text, file, properties, name)
-    from hotspare.model.frontends import yaml_project
+    from hotspare.model.frontends.yaml import project as yaml_project
 
     return yaml_project.read(text, file, properties)
 

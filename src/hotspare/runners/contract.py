@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from hotspare.choices import HeadPlace as HeadPlace
 from hotspare.choices import KafkaReader as KafkaReader
-from hotspare.engine.batch import MessageFormat, NextInput
+from hotspare.engine.rows.batch import MessageFormat, NextInput
 
 Positions = Mapping[tuple[int, int], int]
 """(topic index, partition) to the offset to read next. A partition that is absent is read from its oldest message."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.open import open_bus
-from hotspare.engine.batch import NextInput
+from hotspare.engine.rows.batch import NextInput
 from hotspare.runners.contract import BatchLimits, EndCause, Head, InboundTopic, OnBatch, OnEnd, Positions, RunnerEnd, RunnerInput
 from hotspare.runners.reading import (
     Part,

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from hotspare.bus.contract import FORMAT_HEADER, Bus, Message, Partition
 from hotspare.bus.limits import position_lost
-from hotspare.engine.batch import FORMAT_OF_HEADER, RAW_SCHEMA, MessageFormat, NextInput
+from hotspare.engine.rows.batch import FORMAT_OF_HEADER, RAW_SCHEMA, MessageFormat, NextInput
 from hotspare.errors import PositionLost
 from hotspare.runners.contract import BatchLimits, Head, InboundTopic, Positions
 from hotspare.step_size import STEP_BYTES_MAX, STEP_BYTES_MIN, STEP_ROWS_MAX, StepSize

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from hotspare.bus.contract import EPOCH_HEADER, Bus, Message, Partition
-from hotspare.engine.batch import RowKind
 from hotspare.engine.codec.arrow_block import decode as decode_block
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan
+from hotspare.engine.rows.batch import RowKind
 from hotspare.runners.contract import BatchLimits, Head, InboundTopic
 from hotspare.runners.reading import all_partitions, complete_positions, next_positions, raw_batch, read_parts
 

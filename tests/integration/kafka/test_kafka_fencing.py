@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from hotspare.bus import kafka_producer
 from hotspare.bus.contract import SOURCE_HEADER, Commit, HeaderGuard, Outgoing, Partition
-from hotspare.bus.kafka import KafkaBus, open_kafka_bus
-from hotspare.bus.kafka_producer import KafkaProducer
-from hotspare.bus.kafka_progress import progress_topic
-from hotspare.bus.kafka_writer import Record, Writer, Writers, records_of
+from hotspare.bus.kafka import producer as kafka_producer
+from hotspare.bus.kafka.bus import KafkaBus, open_kafka_bus
+from hotspare.bus.kafka.producer import KafkaProducer
+from hotspare.bus.kafka.progress import progress_topic
+from hotspare.bus.kafka.writer import Record, Writer, Writers, records_of
 from hotspare.errors import Fenced, TopicOwned, UnknownResult
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from hotspare.bus.contract import Commit, Outgoing, Partition
-from hotspare.bus.kafka import open_kafka_bus
-from hotspare.engine.batch import MessageFormat, NextInput
+from hotspare.bus.kafka.bus import open_kafka_bus
+from hotspare.engine.rows.batch import MessageFormat, NextInput
 from hotspare.errors import BusError
 from hotspare.runners.contract import InboundTopic, KafkaReader, RunnerEnd, RunnerInput
 from hotspare.testing.kafka_secured import Secured

@@ -11,11 +11,11 @@ import pytest
 from confluent_kafka import KafkaException
 
 from hotspare.bus.contract import Commit, Partition, Producer
-from hotspare.bus.kafka import KafkaBus, open_kafka_bus
-from hotspare.bus.kafka_client import parse_kafka_url
-from hotspare.bus.kafka_read import KafkaReader, Reading
-from hotspare.bus.kafka_records import OpenTransactions
-from hotspare.bus.kafka_topics import KafkaTopics
+from hotspare.bus.kafka.bus import KafkaBus, open_kafka_bus
+from hotspare.bus.kafka.client import parse_kafka_url
+from hotspare.bus.kafka.read import KafkaReader, Reading
+from hotspare.bus.kafka.records import OpenTransactions
+from hotspare.bus.kafka.topics import KafkaTopics
 from hotspare.errors import BusUnavailable, Fenced, UnknownResult
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers

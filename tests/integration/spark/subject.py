@@ -16,9 +16,9 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
-from hotspare.engine.batch import NextInput
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.plan import compile_plan
+from hotspare.engine.rows.batch import NextInput
 from hotspare.model.load import load_text
 from hotspare.model.resolve import resolve
 from hotspare.runners.contract import HeadPlace, InboundTopic, RunnerEnd, RunnerInput

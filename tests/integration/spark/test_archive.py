@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.runners.spark.archive import archive_path, ensure_archive, existing_archive
+from hotspare.runners.spark.archive import archive_path, existing_archive
 from hotspare.runners.spark.session import Session, SessionOptions
+from hotspare.runners.spark.training import ensure_archive
 
 pytestmark = pytest.mark.spark
 

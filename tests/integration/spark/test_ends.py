@@ -10,7 +10,7 @@ import pytest
 
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.open import open_bus
-from hotspare.engine.batch import NextInput
+from hotspare.engine.rows.batch import NextInput
 from hotspare.errors import HotspareError, PositionLost, TopicMissing
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, InboundTopic, OnBatch, RunnerEnd, RunnerInput
 from tests.integration.spark.subject import head

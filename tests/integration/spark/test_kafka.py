@@ -11,10 +11,10 @@ import pytest
 
 from hotspare.bus.contract import Bus, Outgoing, Partition
 from hotspare.bus.open import open_bus
-from hotspare.engine.batch import NextInput
+from hotspare.engine.rows.batch import NextInput
 from hotspare.errors import BusUnavailable, PositionLost, RunnerError
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, InboundTopic, KafkaReader, RunnerEnd, RunnerInput
-from hotspare.runners.spark.kafka_source import FAILURES_MAX, KafkaReading
+from hotspare.runners.spark.kafka.source import FAILURES_MAX, KafkaReading
 from hotspare.runners.spark.ordered import OrderedRunner
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers

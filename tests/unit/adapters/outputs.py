@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import MemoryBusClient
-from hotspare.engine.batch import OUTPUT_COLUMNS, output_schema
 from hotspare.engine.codec import arrow_block
+from hotspare.engine.rows.batch import OUTPUT_COLUMNS, output_schema
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 

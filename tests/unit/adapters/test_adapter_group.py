@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.adapters import adapter_group, output_file
-from hotspare.adapters import turn as turn_module
-from hotspare.adapters.adapter_group import GROUP_PREFIX, AdapterGroup, AdapterRole, AdapterSettings
-from hotspare.adapters.file_subscriber import SubscribeOptions, Until, subscribe_file
-from hotspare.adapters.output_file import OutputFile, Rotation, TurnOver, part_path
-from hotspare.adapters.output_rows import FileStyle, HeaderLine, OutputRows
-from hotspare.adapters.subscriber_position import SubscriberPosition, load_position, position_path, save_position
-from hotspare.adapters.turn import Turn
+from hotspare.adapters.failover import adapter_group
+from hotspare.adapters.failover import turn as turn_module
+from hotspare.adapters.failover.adapter_group import GROUP_PREFIX, AdapterGroup, AdapterRole, AdapterSettings
+from hotspare.adapters.failover.subscriber_position import SubscriberPosition, load_position, position_path, save_position
+from hotspare.adapters.failover.turn import Turn
+from hotspare.adapters.files import output_file
+from hotspare.adapters.files.output_file import OutputFile, Rotation, TurnOver, part_path
+from hotspare.adapters.files.output_rows import FileStyle, HeaderLine, OutputRows
+from hotspare.adapters.files.subscriber import SubscribeOptions, Until, subscribe_file
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.coordination.contract import Member

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hotspare.adapters.adapter_line import read_adapter_line
+from hotspare.adapters.esp.adapter_line import read_adapter_line
 from hotspare.errors import UsageError
 from hotspare.model.project import ConnectorDirection
 

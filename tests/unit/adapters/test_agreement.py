@@ -10,13 +10,13 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.adapters.changelog import RowChoice, UpdateBlocks
-from hotspare.adapters.file_publisher import PublishOptions, publish_file
-from hotspare.adapters.rows import RowCutter
+from hotspare.adapters.files.publisher import PublishOptions, publish_file
+from hotspare.adapters.files.row_cutter import RowCutter
+from hotspare.adapters.received import RowChoice, UpdateBlocks
 from hotspare.bus.contract import Partition
 from hotspare.bus.memory import MemoryBus
-from hotspare.engine.codec.csv_decode import decode_rows
-from hotspare.engine.codec.csv_rows import CsvStyle, rows_to_csv
+from hotspare.engine.codec.csv.decode import decode_rows
+from hotspare.engine.codec.csv.rows import CsvStyle, rows_to_csv
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from tests.unit.adapters.outputs import SCHEMA, UB, D, I, N, Row, block
 

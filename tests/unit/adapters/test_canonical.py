@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.adapters.canonical import FlagColumn, InsertOpcode, KeyColumn, OpcodeColumn, RowForm
+from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyColumn, OpcodeColumn, RowForm
 from hotspare.errors import UsageError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 

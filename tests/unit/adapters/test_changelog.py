@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.adapters import changelog
-from hotspare.adapters.changelog import Content, RetentionDeletes, RowChoice, SequenceBreak, UpdateBlocks, sequence_breaks
+from hotspare.adapters import received as changelog
+from hotspare.adapters.received import Content, RetentionDeletes, RowChoice, SequenceBreak, UpdateBlocks, sequence_breaks
 from hotspare.errors import StateError
 from hotspare.model.events import Opcode
 from tests.unit.adapters.outputs import UB, D, I, N, R, Row, block

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from hotspare.adapters import connectors
-from hotspare.adapters.connector_options import connector_file, home_properties, publish_options, subscribe_options
 from hotspare.adapters.connectors import ConnectorSet, ConnectorState
-from hotspare.adapters.csv_file import Growth
-from hotspare.adapters.file_subscriber import Opening
-from hotspare.adapters.subscriber_position import load_position
+from hotspare.adapters.esp.connector_options import connector_file, home_properties, publish_options, subscribe_options
+from hotspare.adapters.failover.subscriber_position import load_position
+from hotspare.adapters.files.csv_file import Growth
+from hotspare.adapters.files.subscriber import Opening
 from hotspare.bus.contract import Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.errors import UsageError
-from hotspare.ha.roles import Role
+from hotspare.ha.rules.roles import Role
 from hotspare.model.load import load_text
 from hotspare.model.project import Connector, ConnectorDirection, Project
 from hotspare.telemetry.log import Log, LogEvent

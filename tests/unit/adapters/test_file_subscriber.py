@@ -13,9 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hotspare.adapters import file_subscriber
-from hotspare.adapters.changelog import RetentionDeletes, RowChoice, SequenceBreak, UpdateBlocks
-from hotspare.adapters.file_subscriber import (
+from hotspare.adapters.failover.subscriber_position import load_position, position_path
+from hotspare.adapters.files import subscriber as file_subscriber
+from hotspare.adapters.files.output_rows import BadRows, FileStyle, HeaderLine, OutputRows
+from hotspare.adapters.files.subscriber import (
     Opening,
     SubscribeOptions,
     SubscribeProgress,
@@ -23,14 +24,13 @@ from hotspare.adapters.file_subscriber import (
     Until,
     subscribe_file,
 )
-from hotspare.adapters.output_rows import BadRows, FileStyle, HeaderLine, OutputRows
-from hotspare.adapters.subscriber_position import load_position, position_path
+from hotspare.adapters.received import RetentionDeletes, RowChoice, SequenceBreak, UpdateBlocks
 from hotspare.bus.contract import Message, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
-from hotspare.engine.batch import OUTPUT_COLUMNS, output_schema
 from hotspare.engine.codec import arrow_block
-from hotspare.engine.codec.csv_rows import CsvStyle
+from hotspare.engine.codec.csv.rows import CsvStyle
 from hotspare.engine.plan import BAD_SCHEMA
+from hotspare.engine.rows.batch import OUTPUT_COLUMNS, output_schema
 from hotspare.errors import BusError, FileInUse, PositionLost, TopicMissing, UsageError
 from hotspare.testing.cluster import wait_until
 from tests.unit.adapters.outputs import ROWS, SCHEMA, TOPIC, UB, D, I, N, Row, publish

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.adapters import patience
 from hotspare.adapters.connectors import ConnectorSet, ConnectorState
-from hotspare.adapters.csv_file import Growth
-from hotspare.adapters.file_publisher import PublishOptions, PublishProgress, publish_file
-from hotspare.adapters.file_subscriber import SubscribeOptions, Until, subscribe_file
-from hotspare.adapters.output_rows import FileStyle, OutputRows
-from hotspare.adapters.rows import LINE_BYTES_MAX
+from hotspare.adapters.failover import patience
+from hotspare.adapters.files.csv_file import Growth
+from hotspare.adapters.files.output_rows import FileStyle, OutputRows
+from hotspare.adapters.files.publisher import PublishOptions, PublishProgress, publish_file
+from hotspare.adapters.files.row_cutter import LINE_BYTES_MAX
+from hotspare.adapters.files.subscriber import SubscribeOptions, Until, subscribe_file
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.sqlite import SqliteBus

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hotspare.adapters.output_rows import FileStyle, OutputRows
-from hotspare.engine.batch import OUTPUT_COLUMNS, output_schema
+from hotspare.adapters.files.output_rows import FileStyle, OutputRows
+from hotspare.engine.rows.batch import OUTPUT_COLUMNS, output_schema
 from hotspare.errors import UsageError
 from hotspare.model.types import Field, FieldType, Schema
 

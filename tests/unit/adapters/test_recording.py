@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.adapters import recording
-from hotspare.adapters.file_publisher import PublishOptions
+from hotspare.adapters.files.publisher import PublishOptions
 from hotspare.adapters.recording import RecordingProgress, ReplayFile, record
 from hotspare.errors import UsageError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hotspare.adapters.canonical import RowForm
-from hotspare.adapters.line_socket import CLIENTS_MAX, LINE_BYTES_MAX, Address, Opening, parse_address
-from hotspare.adapters.output_rows import FileStyle, OutputRows
-from hotspare.adapters.socket_publisher import LineOptions, publish_lines
-from hotspare.adapters.socket_subscriber import subscribe_lines
+from hotspare.adapters.files.canonical import RowForm
+from hotspare.adapters.files.output_rows import FileStyle, OutputRows
+from hotspare.adapters.sockets.line_socket import CLIENTS_MAX, LINE_BYTES_MAX, Address, Opening, parse_address
+from hotspare.adapters.sockets.publisher import LineOptions, publish_lines
+from hotspare.adapters.sockets.subscriber import subscribe_lines
 from hotspare.bus.contract import FORMAT_HEADER, Bus, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
-from hotspare.engine.batch import MessageFormat
 from hotspare.engine.codec import arrow_block
+from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import TopicMissing, UsageError
 from tests.unit.adapters.outputs import I, N, block
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from hotspare.adapters.connectors import ConnectorSet, ConnectorState
-from hotspare.adapters.file_publisher import PublishOptions, PublishProgress, publish_file
-from hotspare.adapters.socket_publisher import LineOptions
-from hotspare.adapters.source_position import CHECK_HEADER
+from hotspare.adapters.failover.source_position import CHECK_HEADER
+from hotspare.adapters.files.publisher import PublishOptions, PublishProgress, publish_file
+from hotspare.adapters.sockets.publisher import LineOptions
 from hotspare.bus.contract import SOURCE_HEADER, TICK, Bus, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.sqlite import SqliteBus

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.adapters.source_position import note_all_sources, published_sources
+from hotspare.adapters.failover.source_position import note_all_sources, published_sources
 from hotspare.bus.contract import SOURCE_HEADER, TICK, Bus, HeaderGuard, Partition
 from hotspare.errors import BusError
 from tests.unit.adapters.test_source_position import IN, ROWS, bus, file_of, forget_all_but_ticks, publish

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.adapters.transport_config import load_transport_config, read_transport_config
+from hotspare.adapters.esp.transport_config import load_transport_config, read_transport_config
 from hotspare.errors import UsageError
 
 CONFORMANCE = Path(__file__).parents[4] / "shared" / "conformance" / "ha-kafka"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from hotspare.cli import group_report
 from hotspare.cli.main import COMMANDS, app
+from hotspare.cli.shared import group_report
 
 PAGE = Path(__file__).parents[3] / "docs" / "commands.md"
 _WIDTH = 110

@@ -8,10 +8,10 @@ import socket
 import threading
 from pathlib import Path
 
-from hotspare.adapters.file_publisher import PublishOptions, PublishProgress, publish_file
+from hotspare.adapters.files.publisher import PublishOptions, PublishProgress, publish_file
 from hotspare.bus.contract import Partition
 from hotspare.bus.sqlite import SqliteBus
-from hotspare.cli.turns import TurnOptions, in_turns
+from hotspare.cli.shared.turns import TurnOptions, in_turns
 from hotspare.coordination.contract import Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.processes import process_start

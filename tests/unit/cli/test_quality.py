@@ -10,8 +10,8 @@ import pytest
 
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.coordination.open import open_coordination
-from hotspare.ha import qualities
-from hotspare.ha.settings import GroupTopics, InboundTopic, OutputStream
+from hotspare.ha.outputs import qualities
+from hotspare.ha.rules.settings import GroupTopics, InboundTopic, OutputStream
 from hotspare.model.quality import SIMPLE, parse_quality
 from tests.unit.cli.running import hotspare
 

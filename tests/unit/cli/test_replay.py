@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hotspare.adapters.output_rows import FileStyle, OutputRows
-from hotspare.cli.replay_plan import ReplayRequest, prepare
-from hotspare.cli.replay_run import ReplayCounts, run_local
-from hotspare.engine.chunk import Chunk, Timeline
+from hotspare.adapters.files.output_rows import FileStyle, OutputRows
+from hotspare.cli.replaying.plan import ReplayRequest, prepare
+from hotspare.cli.replaying.run import ReplayCounts, run_local
 from hotspare.engine.operators.contract import Applied
 from hotspare.engine.operators.copy import CopyOperator
-from hotspare.engine.pages import Page
-from hotspare.engine.strings import StringTable
+from hotspare.engine.rows.chunk import Chunk, Timeline
+from hotspare.engine.state.pages import Page
+from hotspare.engine.state.strings import StringTable
 from hotspare.errors import ProjectError, UsageError
 from tests.unit.cli.running import hotspare_here
 

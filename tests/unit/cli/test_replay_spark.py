@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.cli.replay_plan import prepare
-from hotspare.cli.replay_run import run_local, run_ordered
+from hotspare.cli.replaying.plan import prepare
+from hotspare.cli.replaying.run import run_local, run_ordered
 from hotspare.runners.contract import HeadPlace
 from tests.unit.cli.test_replay import request
 

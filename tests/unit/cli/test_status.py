@@ -13,7 +13,7 @@ import pytest
 
 from hotspare.bus.contract import Commit, Outgoing, OutputId, Partition, Progress
 from hotspare.bus.open import open_bus
-from hotspare.cli.group_report import GroupSources, report
+from hotspare.cli.shared.group_report import GroupSources, report
 from hotspare.cli.status import open_sources
 from hotspare.coordination.contract import Member
 from hotspare.coordination.open import default_coordination_url, open_coordination

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from hotspare.cli.values import WindowPath, assigned, bindings, prefix_of, properties, window_path
+from hotspare.cli.shared.values import WindowPath, assigned, bindings, prefix_of, properties, window_path
 from hotspare.errors import UsageError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hotspare.engine.refusals import BadRows
+from hotspare.engine.rows.refusals import BadRows
 
 
 class BadRow(NamedTuple):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.codec import arrow_block
-from hotspare.engine.codec.csv_decode import DecodedRows
+from hotspare.engine.codec.csv.decode import DecodedRows
 from hotspare.errors import BusError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from tests.unit.codec.bad_rows import listed

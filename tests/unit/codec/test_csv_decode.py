@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.codec.csv_decode import CsvOptions, KeyColumn, decode_rows
+from hotspare.engine.codec.csv.decode import CsvOptions, KeyColumn, decode_rows
 from hotspare.errors import UsageError
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.types import Field, FieldType, KeyRole, Schema

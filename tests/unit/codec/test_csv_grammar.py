@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotspare.adapters.canonical import RowForm
-from hotspare.adapters.rows import RowCutter
-from hotspare.engine.bad_reasons import RowReason
-from hotspare.engine.codec.csv_grammar import Verdict, grammar, is_blank, quoted
-from hotspare.engine.codec.csv_split import Layout, split
+from hotspare.adapters.files.canonical import RowForm
+from hotspare.adapters.files.row_cutter import RowCutter
+from hotspare.engine.codec.csv.grammar import Verdict, grammar, is_blank, quoted
+from hotspare.engine.codec.csv.split import Layout, split
+from hotspare.engine.rows.bad_reasons import RowReason
 from tests.unit.codec.bad_rows import listed
 
 pieces = st.sampled_from([b"a", b",", b'"', b"\\", b" ", b"\n", b"\r\n", b"\xef\xbb\xbf", b"\xff", "é".encode(), b"\\\\", b'""'])

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.batch import output_schema
-from hotspare.engine.codec.csv_decode import decode_rows
-from hotspare.engine.codec.csv_rows import CsvStyle, rows_to_csv
+from hotspare.engine.codec.csv.decode import decode_rows
+from hotspare.engine.codec.csv.rows import CsvStyle, rows_to_csv
+from hotspare.engine.rows.batch import output_schema
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 
 SCHEMA = Schema(

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hotspare.engine.codec import json_decode
-from hotspare.engine.codec.csv_decode import decode_rows
-from hotspare.engine.codec.json_decode import decode_json
-from hotspare.engine.codec.json_plain import DEPTH_MAX, decode_plainly
-from hotspare.engine.refusals import BadRows
+from hotspare.engine.codec.csv.decode import decode_rows
+from hotspare.engine.codec.json import decode as json_decode
+from hotspare.engine.codec.json.decode import decode_json
+from hotspare.engine.codec.json.plain import DEPTH_MAX, decode_plainly
+from hotspare.engine.rows.refusals import BadRows
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from tests.unit.codec.bad_rows import BadRow, listed
 from tests.unit.codec.every_type import EVERY_TYPE

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.batch import ARROW_TYPE, OUTPUT_COLUMNS, MessageFormat, output_schema
 from hotspare.engine.codec import avro_block
 from hotspare.engine.codec.outputs import decode_outputs, encode_outputs
+from hotspare.engine.rows.batch import ARROW_TYPE, OUTPUT_COLUMNS, MessageFormat, output_schema
 from hotspare.errors import BusError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from tests.unit.codec.bad_rows import listed

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hotspare.engine.batch import ARROW_TYPE
-from hotspare.engine.codec.values import DateFormat, parse
+from hotspare.engine.rows.batch import ARROW_TYPE
+from hotspare.engine.rows.values import DateFormat, parse
 from hotspare.errors import UsageError
 from hotspare.model.types import FieldType
 

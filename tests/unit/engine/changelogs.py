@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from hotspare.engine.batch import RAW_SCHEMA
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.rows.batch import RAW_SCHEMA
 from hotspare.model.events import Opcode
 from hotspare.model.project import AcceptedOpcodes, ContinuousQuery, Edge, IndexType, Project, Publication, Retention, Window
 from hotspare.model.resolve import resolve

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hotspare.engine.relation import Relation
+from hotspare.engine.state.relation import Relation
 
 
 def content(relation: Relation) -> dict[str, object]:

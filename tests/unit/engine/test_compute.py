@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from hotspare.engine.changelog import RELATION
-from hotspare.engine.chunk import Chunk, Timeline
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.operators.compute import ComputeOperator
 from hotspare.engine.operators.contract import Input
-from hotspare.engine.pages import Page
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
-from hotspare.engine.strings import StringTable
+from hotspare.engine.rows.changelog import RELATION
+from hotspare.engine.rows.chunk import Chunk, Timeline
+from hotspare.engine.state.pages import Page
+from hotspare.engine.state.strings import StringTable
 from hotspare.errors import ProjectError
 from hotspare.model.load import load_project
 from hotspare.model.project import Dialect, Expression, Publication, WindowId

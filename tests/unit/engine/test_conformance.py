@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from hotspare.engine.batch import RAW_SCHEMA
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
+from hotspare.engine.rows.batch import RAW_SCHEMA
 from hotspare.model.load import load_project
 
 FOLDER = Path(__file__).parents[4] / "shared" / "conformance"

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hotspare.engine.chunk import Chunk, Int64s, Timeline
 from hotspare.engine.dataflow import Dataflow
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.operators.contract import Applied, Clock, Operator
-from hotspare.engine.pages import Page
 from hotspare.engine.pipeline import Pipeline, joined_parts
 from hotspare.engine.plan import Arc, Node, Plan, compile_plan
-from hotspare.engine.strings import StringTable
+from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline
+from hotspare.engine.state.pages import Page
+from hotspare.engine.state.strings import StringTable
 from hotspare.model.load import load_text
 from tests.unit.engine.changelogs import raw
 

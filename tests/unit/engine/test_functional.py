@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.errors import ProjectError
 from hotspare.model.project import AcceptedOpcodes, Dialect, Expression, IndexType, Publication, Retention, RetentionKind

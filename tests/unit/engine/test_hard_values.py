@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from hotspare.engine.batch import BAD_STREAM
-from hotspare.engine.codec.csv_rows import CsvStyle, row_texts
-from hotspare.engine.head import Head
+from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
+from hotspare.engine.rows.batch import BAD_STREAM
 from hotspare.model.load import load_text
 from tests.unit.head.messages import Message, raw
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotspare.engine import row_pages
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.snapshot import Frozen, RowPageContent
+from hotspare.engine.state import row_pages
 from hotspare.stores.contract import Store
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore

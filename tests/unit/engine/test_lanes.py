@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotspare.engine.batch import ARROW_TYPE
-from hotspare.engine.event_texts import event_texts
-from hotspare.engine.lanes import to_arrow, to_arrow_columns, to_lane, to_lanes
-from hotspare.engine.refusals import BAD_TEXT_LENGTH_MAX
-from hotspare.engine.strings import StringTable
+from hotspare.engine.rows.batch import ARROW_TYPE
+from hotspare.engine.rows.event_texts import event_texts
+from hotspare.engine.rows.refusals import BAD_TEXT_LENGTH_MAX
+from hotspare.engine.state.lanes import to_arrow, to_arrow_columns, to_lane, to_lanes
+from hotspare.engine.state.strings import StringTable
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 
 VALUES: dict[FieldType, st.SearchStrategy[object]] = {

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotspare.engine.batch import decoded_schema
 from hotspare.engine.merge import Merge
 from hotspare.engine.partition_clock import Belief
+from hotspare.engine.rows.batch import decoded_schema
 from hotspare.errors import StateError
 
 SCHEMA = decoded_schema([])

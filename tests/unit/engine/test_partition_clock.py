@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotspare.engine import partition_clock
-from hotspare.engine.batch import RowKind, decoded_schema
 from hotspare.engine.merge import Merge
 from hotspare.engine.partition_clock import NO_TIME, Belief, PartitionClock
+from hotspare.engine.rows.batch import RowKind, decoded_schema
 
 SKEW = 1000
 CONFIRM = SKEW // partition_clock.CONFIRMED_BY

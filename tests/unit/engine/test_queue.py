@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotspare.engine import queue, row_pages
-from hotspare.engine.chunk import Chunk, Timeline
 from hotspare.engine.kernels import plain
 from hotspare.engine.kernels import queue as kernel
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.kernels.relation import DELETE, INSERT
-from hotspare.engine.pages import Column
-from hotspare.engine.relation import Change, Relation, Resolution, Shape
+from hotspare.engine.rows.chunk import Chunk, Timeline
+from hotspare.engine.state import queue, row_pages
+from hotspare.engine.state.pages import Column
+from hotspare.engine.state.relation import Change, Relation, Resolution, Shape
 from tests.unit.engine.relations import content
 
 SHAPE = Shape(2, (0,), (1,))

@@ -9,11 +9,11 @@ from types import FrameType
 import pyarrow as pa
 import pytest
 
-from hotspare.engine.batch import BAD_STREAM, MessageFormat
 from hotspare.engine.codec import arrow_block
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
+from hotspare.engine.rows.batch import BAD_STREAM, MessageFormat
 from hotspare.model.load import load_text
 from tests.unit.head.messages import Message, raw
 

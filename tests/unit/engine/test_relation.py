@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotspare.engine import row_pages
-from hotspare.engine.chunk import Chunk, Timeline
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.kernels import slots
-from hotspare.engine.relation import Relation, Resolution, RowTime, Shape
+from hotspare.engine.rows.chunk import Chunk, Timeline
+from hotspare.engine.state import row_pages
+from hotspare.engine.state.relation import Relation, Resolution, RowTime, Shape
 from hotspare.errors import SnapshotDamaged
 from tests.unit.engine.relations import content, reload
 
@@ -35,7 +35,7 @@ class Event:
 
 @dataclass
 class Model:
-    """What the docstring of `hotspare.engine.relation` says, as a list of rows in order of arrival."""
+    """What the docstring of `hotspare.engine.state.relation` says, as a list of rows in order of arrival."""
 
     policy: k.Policy
     rows: list[tuple[tuple[int | None, ...], int]] = field(default_factory=list)

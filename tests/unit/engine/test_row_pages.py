@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotspare.engine import row_pages
-from hotspare.engine.chunk import Chunk, Timeline
 from hotspare.engine.kernels import index as index_kernels
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.kernels import slots
-from hotspare.engine.relation import Relation, Shape
+from hotspare.engine.rows.chunk import Chunk, Timeline
+from hotspare.engine.state import row_pages
+from hotspare.engine.state.relation import Relation, Shape
 from tests.unit.engine import relations
 from tests.unit.engine.relations import reload
 

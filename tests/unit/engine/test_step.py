@@ -5,12 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from hotspare.engine.batch import BAD_STREAM, decoded_schema, output_schema
-from hotspare.engine.codec.csv_rows import CsvStyle, rows_to_csv
-from hotspare.engine.head import Head
+from hotspare.engine.codec.csv.rows import CsvStyle, rows_to_csv
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline, joined_parts
 from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.state import OutputId
+from hotspare.engine.rows.batch import BAD_STREAM, decoded_schema, output_schema
+from hotspare.engine.state.project_state import OutputId
 from hotspare.errors import PositionOrder, StateError
 from hotspare.model.load import load_text
 from hotspare.step_size import STEP_ROWS_MAX

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotspare.engine.kernels.hashing import xxh64
-from hotspare.engine.strings import StringTable
+from hotspare.engine.state.strings import StringTable
 
 TEXTS = st.lists(st.one_of(st.none(), st.text(max_size=12), st.sampled_from(["", "a", "\0", "é" * 40])), max_size=30)
 

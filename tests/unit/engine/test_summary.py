@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotspare.engine.pages import Column
-from hotspare.engine.summary import All, Newest
+from hotspare.engine.state.pages import Column
+from hotspare.engine.state.summary import All, Newest
 from hotspare.errors import SnapshotDamaged
 from hotspare.model.algorithms import SUMMARY_OUTPUTS
 
@@ -19,7 +19,7 @@ VALUES = st.one_of(st.none(), st.floats(-1e6, 1e6), st.sampled_from([0.0, -0.0, 
 
 
 def defined(window: list[float | None]) -> dict[str, float | None]:
-    """The statistics of one window, as the docstring of `hotspare.engine.summary` defines them."""
+    """The statistics of one window, as the docstring of `hotspare.engine.state.summary` defines them."""
     values = [v for v in window if v is not None]
     total = squares = css = 0.0
     for value in values:

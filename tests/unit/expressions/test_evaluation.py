@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotspare.engine.bad_reasons import BadReason
 from hotspare.engine.expressions.casts import double_text
+from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.model.project import Dialect
 from hotspare.model.types import FieldType
 from tests.unit.expressions.samples import ESP, SQL, compiled, condition, evaluated, rows_of, with_events

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from hotspare.engine.batch import output_schema
+from hotspare.engine.rows.batch import output_schema
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 
 SCHEMA = output_schema(Schema((Field("k", FieldType.INT64, KeyRole.KEY), Field("text", FieldType.STRING))))

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from hotspare.bus.contract import OutputId, Progress
 from hotspare.coordination.contract import Member
-from hotspare.engine.batch import NextInput
 from hotspare.engine.codec import arrow_block
-from hotspare.ha import committed
+from hotspare.engine.rows.batch import NextInput
+from hotspare.ha.effects import committed
 from hotspare.ha.events import HaEvent
 from hotspare.ha.group_state import Candidate, GroupState, view_of
-from hotspare.ha.held import NO_OUTPUT, HeldOutputs
+from hotspare.ha.outputs.held import NO_OUTPUT, HeldOutputs
+from hotspare.ha.outputs.qualities import Qualities
 from hotspare.ha.ports import Ports
-from hotspare.ha.qualities import Qualities
-from hotspare.ha.roles import Role
-from hotspare.ha.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
+from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
 from hotspare.model.quality import PRECISE, SIMPLE, TRIMMED, Quality
 from tests.simulation.fast_core import FastCore
 from tests.unit.ha.outputs import digest, outputs

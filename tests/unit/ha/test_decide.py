@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.coordination.contract import Leader
-from hotspare.ha import actions as do
-from hotspare.ha.decide import LATE_INTERVALS, STORE_STUCK_MAX, decide, duties, next_due_ms, read_interval_ms, vacancy
-from hotspare.ha.roles import ENDS, VACANT, Reason, Role, Step
-from hotspare.ha.settings import GroupSettings, OnDivergence
-from hotspare.ha.view import CandidateView, Difference, InboundView, OtherMember, PeerStatus, Vacancy, View
+from hotspare.ha.rules import actions as do
+from hotspare.ha.rules.decide import LATE_INTERVALS, STORE_STUCK_MAX, decide, duties, next_due_ms, read_interval_ms, vacancy
+from hotspare.ha.rules.roles import ENDS, VACANT, Reason, Role, Step
+from hotspare.ha.rules.settings import GroupSettings, OnDivergence
+from hotspare.ha.rules.view import CandidateView, Difference, InboundView, OtherMember, PeerStatus, Vacancy, View
 
 SETTINGS = GroupSettings()
 NOW_MS = 1_000_000

@@ -10,9 +10,9 @@ from hotspare.coordination.memory import MemoryCoordination
 from hotspare.engine.codec import arrow_block
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.ports import Ports
-from hotspare.ha.roles import Role
-from hotspare.ha.settings import GroupSettings
-from hotspare.ha.view import PeerStatus
+from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.settings import GroupSettings
+from hotspare.ha.rules.view import PeerStatus
 from hotspare.stores.memory import MemoryStore
 from tests.simulation.doors import SimulatedPeers
 from tests.simulation.engines import read_raw

@@ -18,13 +18,14 @@ from hotspare.coordination.contract import Leader, Member
 from hotspare.coordination.open import open_coordination
 from hotspare.engine.codec import arrow_block
 from hotspare.errors import ClusterError, StateError, UsageError
-from hotspare.ha import decide, qualities
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group import GroupDefinition, GroupEngine
+from hotspare.ha.outputs import qualities
 from hotspare.ha.ports import Ports
-from hotspare.ha.roles import Role
-from hotspare.ha.settings import GroupSettings
-from hotspare.ha.view import PeerStatus
+from hotspare.ha.rules import decide
+from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.settings import GroupSettings
+from hotspare.ha.rules.view import PeerStatus
 from hotspare.host.background import Background
 from hotspare.model.quality import PRECISE, SIMPLE
 from hotspare.processes import process_start

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hotspare.bus.contract import OutputId
 from hotspare.errors import StateError, StoreError
-from hotspare.ha.digest_trail import DigestTrail
-from hotspare.ha.held import NO_OUTPUT, HeldOutputs, HeldStream, Mark
+from hotspare.ha.outputs.digest_trail import DigestTrail
+from hotspare.ha.outputs.held import NO_OUTPUT, HeldOutputs, HeldStream, Mark
 from tests.unit.ha.outputs import digest, outputs
 
 OPERATIONS = st.lists(st.tuples(st.sampled_from(["append", "drop", "spill"]), st.integers(1, 9)), max_size=25)

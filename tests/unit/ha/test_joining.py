@@ -10,8 +10,7 @@ from hotspare.bus.memory import MemoryBus
 from hotspare.coordination.contract import Member
 from hotspare.coordination.memory import MemoryCoordination, MemoryCoordinationClient
 from hotspare.errors import PositionLost, ProjectChanged, StateError, TopicOwned, UsageError
-from hotspare.ha import actions as do
-from hotspare.ha.joining import (
+from hotspare.ha.effects.joining import (
     Joining,
     ProjectIdentity,
     agree_on_origin,
@@ -20,8 +19,9 @@ from hotspare.ha.joining import (
     check_positions,
     refuse_namesake,
 )
-from hotspare.ha.perform import perform
-from hotspare.ha.settings import GroupTopics, InboundTopic, OutputStream
+from hotspare.ha.effects.perform import perform
+from hotspare.ha.rules import actions as do
+from hotspare.ha.rules.settings import GroupTopics, InboundTopic, OutputStream
 from tests.simulation.script import Script
 from tests.simulation.world import GROUP, SETTINGS
 

@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from hotspare.ha import meanwhile as module
-from hotspare.ha.meanwhile import Meanwhile
+from hotspare.ha.calls import meanwhile as module
+from hotspare.ha.calls.meanwhile import Meanwhile
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hotspare.engine.batch import MessageFormat, output_schema
 from hotspare.engine.codec import arrow_block
-from hotspare.ha.output_blocks import MessageSizes
-from hotspare.ha.settings import OutputStream
+from hotspare.engine.rows.batch import MessageFormat, output_schema
+from hotspare.ha.outputs.blocks import MessageSizes
+from hotspare.ha.rules.settings import OutputStream
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from tests.unit.ha.outputs import digest
 

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 
 from hotspare.engine import pipeline
-from hotspare.engine.batch import BAD_STREAM, RAW_SCHEMA, MessageFormat
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.state import State
+from hotspare.engine.rows.batch import BAD_STREAM, RAW_SCHEMA, MessageFormat
+from hotspare.engine.state.project_state import State
 from hotspare.ha.core import Core, CoreFactory
-from hotspare.ha.held import HeldOutputs
-from hotspare.ha.roles import Role
-from hotspare.ha.settings import GroupTopics, InboundTopic, OutputStream
+from hotspare.ha.outputs.held import HeldOutputs
+from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.settings import GroupTopics, InboundTopic, OutputStream
 from hotspare.model.load import load_text
 from tests.simulation import fast_core
 from tests.simulation.fast_core import EXPIRY_US

@@ -19,7 +19,7 @@ from hotspare.addresses import HostPort, parse_host_port
 from hotspare.coordination.contract import Leader, Member
 from hotspare.errors import UsageError
 from hotspare.ha.peers import CONNECTIONS_MAX, PeerLink, PeerServer, answers, greeting
-from hotspare.ha.view import PeerStatus
+from hotspare.ha.rules.view import PeerStatus
 from hotspare.processes import process_space, process_start
 
 HERE = process_space()

@@ -6,7 +6,7 @@ import threading
 
 from hotspare.coordination.contract import Leader
 from hotspare.ha.peers import PeerLink
-from hotspare.ha.view import PeerStatus
+from hotspare.ha.rules.view import PeerStatus
 
 
 def test_a_holder_that_was_never_connected_to_is_unknown_c6() -> None:

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from hotspare.bus.contract import Partition
 from hotspare.coordination.contract import Member
+from hotspare.ha.effects.pipeline_watch import note_stall
 from hotspare.ha.group_state import GroupState, InboundState, MemberNews
-from hotspare.ha.held import HeldOutputs
-from hotspare.ha.pipeline_watch import note_stall
-from hotspare.ha.settings import GroupSettings, GroupTopics, InboundTopic
+from hotspare.ha.outputs.held import HeldOutputs
+from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic
 from tests.simulation.fast_core import FastCore
 
 REFRESH_MS = GroupSettings().member_refresh_ms

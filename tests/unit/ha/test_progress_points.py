@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.bus.contract import Progress
-from hotspare.ha.progress_points import ProgressPoints
+from hotspare.ha.outputs.progress_points import ProgressPoints
 
 
 def point(sequence: int) -> Progress:

@@ -15,20 +15,20 @@ from hypothesis import strategies as st
 from hotspare.bus.contract import Commit, Outgoing, OutputId, Partition, Progress
 from hotspare.bus.memory import MemoryBus
 from hotspare.coordination.contract import Member
-from hotspare.engine.batch import NextInput
 from hotspare.engine.codec import arrow_block
+from hotspare.engine.rows.batch import NextInput
 from hotspare.errors import BusUnavailable, Fenced, HotspareError, StateError, UnknownResult
-from hotspare.ha import actions as do
-from hotspare.ha.commit_budget import RETRY_AFTER, CommitBudget
-from hotspare.ha.committed import note_own_commit
+from hotspare.ha.effects.committed import note_own_commit
+from hotspare.ha.effects.perform import perform
+from hotspare.ha.effects.publishing import next_commit, progress_from_tail
 from hotspare.ha.group_state import LONG_AGO_MS, GroupState, Marks, await_due_ms, has_pending, progress_due_ms, publish_due_ms
-from hotspare.ha.held import NO_OUTPUT, HeldOutputs
-from hotspare.ha.perform import perform
+from hotspare.ha.outputs.commit_budget import RETRY_AFTER, CommitBudget
+from hotspare.ha.outputs.held import NO_OUTPUT, HeldOutputs
+from hotspare.ha.outputs.qualities import Qualities
 from hotspare.ha.ports import Ports
-from hotspare.ha.publishing import next_commit, progress_from_tail
-from hotspare.ha.qualities import Qualities
-from hotspare.ha.roles import Reason, Role, Step
-from hotspare.ha.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
+from hotspare.ha.rules import actions as do
+from hotspare.ha.rules.roles import Reason, Role, Step
+from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
 from hotspare.model.quality import Quality, QualityKind
 from tests.simulation.fast_core import FastCore
 from tests.unit.ha.outputs import digest, outputs

@@ -14,17 +14,18 @@ from hypothesis import strategies as st
 from hotspare.bus.contract import OutputId, Progress
 from hotspare.coordination.contract import Member
 from hotspare.coordination.memory import MemoryCoordination, MemoryCoordinationClient
-from hotspare.engine.batch import BAD_STREAM
 from hotspare.engine.codec import arrow_block
+from hotspare.engine.rows.batch import BAD_STREAM
 from hotspare.errors import StateError, UsageError
-from hotspare.ha import committed, qualities
+from hotspare.ha.effects import committed
+from hotspare.ha.effects.publishing import next_commit
 from hotspare.ha.group_state import Candidate, GroupState, has_pending, progress_due_ms, view_of
-from hotspare.ha.held import NO_OUTPUT, HeldOutputs
+from hotspare.ha.outputs import qualities
+from hotspare.ha.outputs.held import NO_OUTPUT, HeldOutputs
+from hotspare.ha.outputs.qualities import Qualities
 from hotspare.ha.ports import Ports
-from hotspare.ha.publishing import next_commit
-from hotspare.ha.qualities import Qualities
-from hotspare.ha.roles import Role
-from hotspare.ha.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
+from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
 from hotspare.model.quality import BUFFERED, PRECISE, SIMPLE, TRIMMED, Quality, QualityKind
 from tests.simulation.fast_core import FastCore
 from tests.unit.ha.outputs import digest, outputs

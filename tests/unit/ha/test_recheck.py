@@ -7,9 +7,9 @@ import pytest
 
 from hotspare.coordination.contract import Leader
 from hotspare.errors import CoordinationSuspended
-from hotspare.ha import recheck
+from hotspare.ha.calls.underway import at_once
+from hotspare.ha.effects import recheck
 from hotspare.ha.ports import Ports
-from hotspare.ha.underway import at_once
 
 NEWEST = Leader(8, "e1", "", 1_000)
 

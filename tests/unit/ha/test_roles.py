@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from hotspare.errors import StateError
-from hotspare.ha.roles import ENDS, MOVES, VACANT, Reason, Role, moved
+from hotspare.ha.rules.roles import ENDS, MOVES, VACANT, Reason, Role, moved
 
 
 @pytest.mark.parametrize(("role", "to", "reason"), sorted(MOVES, key=str))

@@ -3,7 +3,7 @@
 import pytest
 
 from hotspare.errors import UsageError
-from hotspare.ha.settings import GroupSettings
+from hotspare.ha.rules.settings import GroupSettings
 
 
 @pytest.mark.parametrize("name", ["lease_ms", "heartbeat_ms", "leader_poll_ms", "held_bytes_max", "commit_rows_max"])

@@ -13,13 +13,13 @@ from hotspare.bus.memory import MemoryBus
 from hotspare.coordination.contract import Member
 from hotspare.engine.codec import arrow_block
 from hotspare.errors import StoreError
-from hotspare.ha import snapshots
+from hotspare.ha.effects import snapshots
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState
-from hotspare.ha.held import NO_OUTPUT, HeldOutputs
+from hotspare.ha.outputs.held import NO_OUTPUT, HeldOutputs
 from hotspare.ha.ports import Ports
-from hotspare.ha.roles import Role
-from hotspare.ha.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
+from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
 from hotspare.stores.contract import SnapshotStatus
 from hotspare.stores.memory import MemoryStore
 from tests.simulation.fast_core import FastCore

@@ -7,7 +7,7 @@ import pytest
 from hotspare.choices import OtherStore
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.errors import StateError, StoreError
-from hotspare.ha.store_agreement import agree_on_store, check_same
+from hotspare.ha.effects.store_agreement import agree_on_store, check_same
 from hotspare.stores.memory import MemoryStore
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from hotspare.engine.batch import RAW_SCHEMA, MessageFormat
+from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
 from hotspare.model.project import (
     AcceptedOpcodes,
     ContinuousQuery,

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.batch import MessageFormat, RowKind, decoded_schema
 from hotspare.engine.codec import arrow_block
-from hotspare.engine.codec.csv_decode import CsvOptions
+from hotspare.engine.codec.csv.decode import CsvOptions
 from hotspare.engine.expressions import compiled
 from hotspare.engine.expressions.tree import Tree
 from hotspare.engine.expressions.windows import expression_mistakes
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.operators.contract import BadReason
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.rows.batch import MessageFormat, RowKind, decoded_schema
 from hotspare.errors import ProjectError
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.load import load_text
@@ -144,7 +144,7 @@ def test_it_travels() -> None:
 def test_it_needs_neither_numba_nor_spark() -> None:
     """It starts in Spark's workers, where loading them would cost a second."""
     code = (
-        "import pickle, sys; head = pickle.load(sys.stdin.buffer); import hotspare.engine.head;"
+        "import pickle, sys; head = pickle.load(sys.stdin.buffer); import hotspare.engine.head.head;"
         "print(sorted(m for m in ('numba', 'pyspark') if m in sys.modules))"
     )
     source = Path(__file__).parents[3] / "src"

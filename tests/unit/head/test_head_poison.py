@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from hotspare.engine import head as head_module
-from hotspare.engine.batch import RowKind
-from hotspare.engine.head import Head
+from hotspare.engine.head import head as head_module
+from hotspare.engine.head.head import Head
+from hotspare.engine.rows.batch import RowKind
 from hotspare.model.resolve import resolve
 from tests.unit.head.messages import Message, project, raw
 

@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 from hotspare.bus.contract import TICK_HEADER, Bus, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
 from hotspare.coordination.memory import MemoryCoordination
-from hotspare.engine.batch import BAD_STREAM
-from hotspare.engine.chunk import Chunk, Timeline
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.operators.contract import Applied
 from hotspare.engine.operators.copy import CopyOperator
-from hotspare.engine.pages import Page
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.strings import StringTable
+from hotspare.engine.rows.batch import BAD_STREAM
+from hotspare.engine.rows.chunk import Chunk, Timeline
+from hotspare.engine.state.pages import Page
+from hotspare.engine.state.strings import StringTable
 from hotspare.errors import PoisonousEvent, StateError
-from hotspare.ha.settings import GroupTopics, InboundTopic, OnPoison
+from hotspare.ha.rules.settings import GroupTopics, InboundTopic, OnPoison
 from hotspare.host.careful_core import CarefulCore, CarefulCores, Recovery
 from hotspare.model.load import load_text
 from hotspare.runners import contract as runner

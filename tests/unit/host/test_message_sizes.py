@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hotspare.bus.memory import MemoryBus
-from hotspare.engine.batch import MessageFormat
+from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import UsageError
-from hotspare.ha.settings import OutputStream
+from hotspare.ha.rules.settings import OutputStream
 from hotspare.host.message_sizes import check_message_sizes
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 

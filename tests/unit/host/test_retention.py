@@ -13,7 +13,7 @@ from hotspare.bus.memory import BusFault, BusOperation, MemoryBus, MemoryBusClie
 from hotspare.cli.main import app
 from hotspare.engine.plan import compile_plan
 from hotspare.errors import BusError
-from hotspare.ha.settings import GroupSettings
+from hotspare.ha.rules.settings import GroupSettings
 from hotspare.host.retention import check_at_start, check_newest_snapshot, topic_retentions
 from hotspare.model.load import load_text
 from hotspare.model.project import WindowId

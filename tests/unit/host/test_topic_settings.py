@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hotspare.bus.contract import Deviation
-from hotspare.bus.kafka_checks import TopicFacts, topic_deviations
+from hotspare.bus.kafka.checks import TopicFacts, topic_deviations
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.errors import UsageError
 from hotspare.ha.group import GroupEngine

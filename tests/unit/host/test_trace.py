@@ -7,10 +7,10 @@ import json
 
 import pyarrow as pa
 
-from hotspare.engine.batch import BAD_STREAM
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
+from hotspare.engine.rows.batch import BAD_STREAM
 from hotspare.host.process import PipelineFactory
 from hotspare.model.load import load_text
 from hotspare.telemetry.log import Log

@@ -8,7 +8,8 @@ import pytest
 
 from hotspare.engine.expressions.windows import expression_mistakes
 from hotspare.errors import Mistake, ProjectError
-from hotspare.model.frontends import esp_xml, yaml_project
+from hotspare.model.frontends.esp_xml import project as esp_xml
+from hotspare.model.frontends.yaml import project as yaml_project
 from hotspare.model.load import load_text
 from tests.unit.cli.running import hotspare_here
 from tests.unit.model.marked import marked_lines

@@ -8,7 +8,7 @@ import pytest
 
 from hotspare.errors import ProjectError, UsageError
 from hotspare.model.fingerprint import project_hash
-from hotspare.model.frontends import esp_xml
+from hotspare.model.frontends.esp_xml import project as esp_xml
 from hotspare.model.load import LoadedProject, load_project, load_text
 from hotspare.model.project import (
     AcceptedOpcodes,

@@ -7,7 +7,7 @@ import pytest
 from hotspare.errors import ProjectError, UsageError
 from hotspare.model.connector_rules import rebind
 from hotspare.model.fingerprint import differences, project_hash
-from hotspare.model.frontends import yaml_project
+from hotspare.model.frontends.yaml import project as yaml_project
 from hotspare.model.load import load_text
 
 BASE = """\

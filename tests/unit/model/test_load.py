@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.errors import HotspareError, ProjectError, UsageError
-from hotspare.model.frontends import esp_xml, values, yaml_project
+from hotspare.model.frontends import values
+from hotspare.model.frontends.esp_xml import project as esp_xml
+from hotspare.model.frontends.yaml import project as yaml_project
 from hotspare.model.load import load_project, load_text
 from hotspare.model.project import Project
 from tests.strategies_projects import projects

@@ -12,8 +12,8 @@ from lxml import etree
 
 from hotspare.errors import ProjectError
 from hotspare.model.connectors import AS_IT_IS, CONNECTOR_PROPERTIES, FALSE_TEXTS, NO_EFFECT, Support
-from hotspare.model.frontends import yaml_project
-from hotspare.model.frontends.esp_shapes import SHAPES, WINDOWS
+from hotspare.model.frontends.esp_xml.shapes import SHAPES, WINDOWS
+from hotspare.model.frontends.yaml import project as yaml_project
 from hotspare.model.load import load_text
 from hotspare.model.project import Project
 

@@ -11,8 +11,8 @@ from hotspare.engine.expressions.windows import expression_mistakes
 from hotspare.model.algorithms import SUMMARY_OUTPUTS
 from hotspare.model.connectors import CONNECTOR_PROPERTIES, MISSPELLED
 from hotspare.model.durations import UNIT_US
-from hotspare.model.frontends import yaml_project
 from hotspare.model.frontends.values import FIELD_TYPES, RETENTION_KINDS
+from hotspare.model.frontends.yaml import project as yaml_project
 from hotspare.model.load import load_text
 from hotspare.model.windows.registry import WINDOW_TYPES, type_of
 

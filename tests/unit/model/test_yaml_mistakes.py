@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hotspare.errors import ProjectError
-from hotspare.model.frontends import yaml_project
+from hotspare.model.frontends.yaml import project as yaml_project
 from hotspare.model.load import load_text
 from tests.unit.model.marked import assert_only_mistake, marked_lines, mistakes
 

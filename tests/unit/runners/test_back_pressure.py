@@ -13,22 +13,22 @@ from hotspare.bus.open import open_bus
 from hotspare.coordination.contract import Member
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.engine.codec import arrow_block
-from hotspare.engine.head import Head
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
+from hotspare.ha.effects.joining import ProjectIdentity
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.group_state import GroupState
-from hotspare.ha.joining import ProjectIdentity
 from hotspare.ha.ports import Ports
-from hotspare.ha.settings import GroupSettings
-from hotspare.ha.view import PeerStatus
+from hotspare.ha.rules.settings import GroupSettings
+from hotspare.ha.rules.view import PeerStatus
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.process import PipelineFactory, group_topics
 from hotspare.model.load import load_text
 from hotspare.runners import contract
 from hotspare.runners.contract import BatchLimits, ReadPace, RunnerEnd, RunnerInput
 from hotspare.runners.local import LocalRunner
-from hotspare.runners.spark.kafka_pace import Pacer, Share
+from hotspare.runners.spark.kafka.pace import Pacer, Share
 from hotspare.runners.spark.span import _NEXT, _only
 from hotspare.stores.memory import MemoryStore
 from hotspare.telemetry.log import Log

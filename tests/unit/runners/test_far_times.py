@@ -7,9 +7,9 @@ from typing import cast
 import pytest
 
 from hotspare.bus.contract import Message
-from hotspare.bus.kafka_read import _message
-from hotspare.engine.batch import MessageFormat
+from hotspare.bus.kafka.read import _message
 from hotspare.engine.partition_clock import Belief, PartitionClock
+from hotspare.engine.rows.batch import MessageFormat
 from hotspare.runners.reading import Part, raw_batch
 
 

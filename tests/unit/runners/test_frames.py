@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.batch import decoded_schema
+from hotspare.engine.rows.batch import decoded_schema
 from hotspare.errors import HotspareError, PositionLost, ProjectError, RunnerError, UsageError
 from hotspare.model.types import Field, FieldType, Schema
 from hotspare.runners.spark.failure import WorkerFailure, unpack

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.runners.contract import BatchLimits
-from hotspare.runners.spark.kafka_pace import AHEAD_MAX, BATCHES_AT_ONCE, Pacer, Share
+from hotspare.runners.spark.kafka.pace import AHEAD_MAX, BATCHES_AT_ONCE, Pacer, Share
 
 MOST = 1_000
 LIMITS = BatchLimits(messages_max=MOST // BATCHES_AT_ONCE, bytes_max=100_000)

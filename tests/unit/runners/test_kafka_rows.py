@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.bus.contract import FORMAT_HEADER, TICK_HEADER, Message
-from hotspare.engine.batch import RAW_SCHEMA, MessageFormat
+from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
 from hotspare.runners import reading
 from hotspare.runners.reading import Part
-from hotspare.runners.spark.kafka_rows import NOT_A_MESSAGE, in_order, raw_batch
+from hotspare.runners.spark.kafka.rows import NOT_A_MESSAGE, in_order, raw_batch
 
 FORMATS = (MessageFormat.CSV, MessageFormat.JSON)
 ROWS = pa.schema(

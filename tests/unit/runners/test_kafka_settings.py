@@ -8,7 +8,7 @@ import pytest
 
 from hotspare.errors import UsageError
 from hotspare.runners.contract import InboundTopic
-from hotspare.runners.spark.kafka_settings import java_options, source_options
+from hotspare.runners.spark.kafka.settings import java_options, source_options
 
 TOPICS = (InboundTopic("a", 2), InboundTopic("b"))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hotspare.bus.contract import Bus, Outgoing, Partition
 from hotspare.bus.open import open_bus
-from hotspare.engine.batch import NextInput
+from hotspare.engine.rows.batch import NextInput
 from hotspare.errors import PositionLost
 from hotspare.runners.contract import BatchLimits, EndCause, InboundTopic, RunnerEnd, RunnerInput
 from hotspare.runners.local import LocalRunner, decode_iterable, read_recorded

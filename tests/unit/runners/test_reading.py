@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hotspare.bus.contract import FORMAT_HEADER, TICK_HEADER, Message, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
-from hotspare.engine.batch import RAW_SCHEMA, MessageFormat, NextInput
+from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat, NextInput
 from hotspare.errors import PositionLost
 from hotspare.runners import reading
 from hotspare.runners.contract import BatchLimits, HeadPlace, InboundTopic

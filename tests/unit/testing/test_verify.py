@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from hotspare.engine.batch import output_schema
+from hotspare.engine.rows.batch import output_schema
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.testing.verify import Verdict, compare, compare_stream
 

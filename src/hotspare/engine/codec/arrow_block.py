@@ -14,14 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.bad_reasons import RowReason
-from hotspare.engine.batch import arrow_fields
-from hotspare.engine.chunk import Bools, Int64s
 from hotspare.engine.codec.arrow_packed import is_packed, text_bytes
-from hotspare.engine.codec.csv_decode import DecodedRows, kept_rows
-from hotspare.engine.codec.csv_split import numbered
-from hotspare.engine.elementwise import Rows
-from hotspare.engine.refusals import NO_BAD_ROWS, BadRows
+from hotspare.engine.codec.csv.decode import DecodedRows, kept_rows
+from hotspare.engine.codec.csv.split import numbered
+from hotspare.engine.rows.bad_reasons import RowReason
+from hotspare.engine.rows.batch import arrow_fields
+from hotspare.engine.rows.chunk import Bools, Int64s
+from hotspare.engine.rows.elementwise import Rows
+from hotspare.engine.rows.refusals import NO_BAD_ROWS, BadRows
 from hotspare.errors import BusError
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.types import Schema

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.bad_reasons import RowReason
-from hotspare.engine.batch import ARROW_TYPE
-from hotspare.engine.codec.csv_decode import FLAG_WORDS, OPCODE_WORDS, DecodedRows, coded
-from hotspare.engine.codec.json_plain import meta_names
-from hotspare.engine.letters import flag_letters, opcode_letters
-from hotspare.engine.refusals import BAD_TEXT_LENGTH_MAX, BadRows
+from hotspare.engine.codec.csv.decode import FLAG_WORDS, OPCODE_WORDS, DecodedRows, coded
+from hotspare.engine.codec.json.plain import meta_names
+from hotspare.engine.rows.bad_reasons import RowReason
+from hotspare.engine.rows.batch import ARROW_TYPE
+from hotspare.engine.rows.letters import flag_letters, opcode_letters
+from hotspare.engine.rows.refusals import BAD_TEXT_LENGTH_MAX, BadRows
 from hotspare.model.types import FieldType, Schema
 
 MAGIC = b"Obj\x01"

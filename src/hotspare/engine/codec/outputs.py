@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.batch import OUTPUT_COLUMNS, MessageFormat, output_schema
 from hotspare.engine.codec import arrow_block, avro_block
-from hotspare.engine.codec.csv_decode import DecodedRows, decode_rows
-from hotspare.engine.codec.csv_rows import CsvStyle, rows_to_csv
-from hotspare.engine.codec.json_decode import decode_json
-from hotspare.engine.codec.json_rows import rows_to_json
-from hotspare.engine.refusals import BadRows
+from hotspare.engine.codec.csv.decode import DecodedRows, decode_rows
+from hotspare.engine.codec.csv.rows import CsvStyle, rows_to_csv
+from hotspare.engine.codec.json.decode import decode_json
+from hotspare.engine.codec.json.rows import rows_to_json
+from hotspare.engine.rows.batch import OUTPUT_COLUMNS, MessageFormat, output_schema
+from hotspare.engine.rows.refusals import BadRows
 from hotspare.errors import BusError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hotspare.engine.batch import MessageFormat
+from hotspare.engine.rows.batch import MessageFormat
 from hotspare.model.project import ConnectorDirection, Window
 
 _BUS_KIND = "kafka"

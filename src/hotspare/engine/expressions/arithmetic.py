@@ -9,9 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.bad_reasons import BadReason
-from hotspare.engine.chunk import Int64s
-from hotspare.engine.elementwise import Rows
 from hotspare.engine.expressions.frame import Frame, Value
 from hotspare.engine.expressions.function import (
     DOUBLE,
@@ -31,6 +28,9 @@ from hotspare.engine.expressions.function import (
     plain,
 )
 from hotspare.engine.expressions.tree import TypedCall, ValueType
+from hotspare.engine.rows.bad_reasons import BadReason
+from hotspare.engine.rows.chunk import Int64s
+from hotspare.engine.rows.elementwise import Rows
 from hotspare.model.project import Dialect
 
 _INT64_END = 2.0**63

@@ -13,9 +13,6 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.bad_reasons import BadReason
-from hotspare.engine.codec.values import parse
-from hotspare.engine.elementwise import whole_seconds, with_nulls
 from hotspare.engine.expressions.frame import Frame, Value
 from hotspare.engine.expressions.function import (
     BOOLEAN,
@@ -35,6 +32,9 @@ from hotspare.engine.expressions.function import (
     eager,
 )
 from hotspare.engine.expressions.tree import TypedCall, ValueType
+from hotspare.engine.rows.bad_reasons import BadReason
+from hotspare.engine.rows.elementwise import whole_seconds, with_nulls
+from hotspare.engine.rows.values import parse
 from hotspare.model.project import Dialect
 from hotspare.model.types import FieldType
 

@@ -8,7 +8,6 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.elementwise import true_rows
 from hotspare.engine.expressions.frame import Frame, Value
 from hotspare.engine.expressions.function import (
     BOOLEAN,
@@ -28,6 +27,7 @@ from hotspare.engine.expressions.function import (
     variadic,
 )
 from hotspare.engine.expressions.tree import TypedCall, ValueType
+from hotspare.engine.rows.elementwise import true_rows
 from hotspare.model.project import Dialect
 
 

@@ -13,8 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.bad_reasons import BadReason
-from hotspare.engine.elementwise import halved, true_rows, with_nulls
 from hotspare.engine.expressions.checking import COUNTER_FIELD, Checker
 from hotspare.engine.expressions.esp_syntax import parse_esp
 from hotspare.engine.expressions.evaluate import EVALUATOR
@@ -28,6 +26,8 @@ from hotspare.engine.expressions.tree import (
     ValueType,
     fields_used,
 )
+from hotspare.engine.rows.bad_reasons import BadReason
+from hotspare.engine.rows.elementwise import halved, true_rows, with_nulls
 from hotspare.errors import Mistake, Place, ProjectError
 from hotspare.model.names import EXPRESSION_LENGTH_MAX, FLAGS_FIELD, OPCODE_FIELD
 from hotspare.model.project import Dialect, Expression

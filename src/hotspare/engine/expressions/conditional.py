@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.elementwise import Rows, true_rows, with_nulls
 from hotspare.engine.expressions.frame import Frame, Value
 from hotspare.engine.expressions.function import (
     BOOLEAN,
@@ -22,6 +21,7 @@ from hotspare.engine.expressions.function import (
     count_between,
 )
 from hotspare.engine.expressions.tree import TypedCall, ValueType
+from hotspare.engine.rows.elementwise import Rows, true_rows, with_nulls
 from hotspare.model.project import Dialect
 
 

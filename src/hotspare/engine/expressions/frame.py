@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.bad_reasons import BadReason
-from hotspare.engine.elementwise import Rows, attempt_rows, true_rows, with_nulls
+from hotspare.engine.rows.bad_reasons import BadReason
+from hotspare.engine.rows.elementwise import Rows, attempt_rows, true_rows, with_nulls
 
 Value: TypeAlias = Any
 """A pyarrow Array of as many rows as the frame has, or a Scalar that stands for all of them."""

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.elementwise import whole_seconds
 from hotspare.engine.expressions.frame import Frame, Value
 from hotspare.engine.expressions.function import (
     INT32,
@@ -22,6 +21,7 @@ from hotspare.engine.expressions.function import (
     plain,
 )
 from hotspare.engine.expressions.tree import TypedCall
+from hotspare.engine.rows.elementwise import whole_seconds
 
 TRUNC_UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from hotspare.engine.batch import ARROW_TYPE
+from hotspare.engine.rows.batch import ARROW_TYPE
 from hotspare.model.types import FieldType
 
 DEPTH_MAX = 100

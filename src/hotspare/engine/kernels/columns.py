@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from hotspare.engine.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.kernels import Whole, kernel
 from hotspare.engine.kernels.hashing import mix
 from hotspare.engine.kernels.relation import DELETE, INSERT, SAFE_DELETE
+from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 
 BLOCK = 128
 """Rows that are rearranged together, so that they are read from the nearest cache."""

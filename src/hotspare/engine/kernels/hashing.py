@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hotspare.engine.chunk import UInt8s
 from hotspare.engine.kernels import Whole, kernel
+from hotspare.engine.rows.chunk import UInt8s
 
 _P1 = np.uint64(11400714785074694791)
 _P2 = np.uint64(14029467366897019727)

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hotspare.engine.chunk import Int64s
 from hotspare.engine.kernels import Whole, kernel
 from hotspare.engine.kernels.hashing import mix
+from hotspare.engine.rows.chunk import Int64s
 
 UInt64s = npt.NDArray[np.uint64]
 

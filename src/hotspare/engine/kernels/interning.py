@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hotspare.engine.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.kernels import Whole, kernel
 from hotspare.engine.kernels.hashing import xxh64
+from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 
 UInt64s = npt.NDArray[np.uint64]
 Int32s = npt.NDArray[np.int32]

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hotspare.engine.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.kernels import Whole, kernel
 from hotspare.engine.kernels.index import NONE
 from hotspare.engine.kernels.multi_index import AFTER, Store, add_row, change_row, drop_row, first_of, same_list
 from hotspare.engine.kernels.relation import DELETE, INSERT, SAFE_DELETE, UPDATE_BLOCK, UPSERT, whole_flags
+from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 
 RANK, OPCODE, FLAGS, SIDE, OWN, OTHER, EVENT = 0, 1, 2, 3, 4, 5, 6
 """Columns of what is made: SIDE 0 is left. OWN: row of that side's chunk; OTHER: slot of the other side; NONE: there is none.

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hotspare.engine.chunk import Bools, Int64s
 from hotspare.engine.kernels import Whole, kernel
 from hotspare.engine.kernels.index import EMPTY, HALF, NONE, ONE, key_hash
 from hotspare.engine.kernels.table import find, slot_at, table_drop, table_entry, table_place
+from hotspare.engine.rows.chunk import Bools, Int64s
 
 UInt64s = npt.NDArray[np.uint64]
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hotspare.engine.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.kernels import Whole, kernel
 from hotspare.engine.kernels.hashing import mix, rotate
+from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 
 UInt64s = npt.NDArray[np.uint64]
 Int32s = npt.NDArray[np.int32]

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hotspare.engine.chunk import Bools, Int64s
 from hotspare.engine.kernels import Whole, kernel
 from hotspare.engine.kernels.index import Index, entry_of, key_hash, place_of, replace
 from hotspare.engine.kernels.slots import (
@@ -40,6 +39,7 @@ from hotspare.engine.kernels.slots import (
     YOUNGEST,
     link_instead,
 )
+from hotspare.engine.rows.chunk import Bools, Int64s
 
 PAGE_NUMBER, PAGE_LIVE, PAGE_AFTER, PAGE_BEFORE = 0, 1, 2, 3
 """Columns of `Rows.pages`: number, rows that are there, neighbours in the list by number."""

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hotspare.engine.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.kernels import Whole, kernel
 from hotspare.engine.kernels.relation import (
     COUNT_JUMPING,
@@ -27,6 +26,7 @@ from hotspare.engine.kernels.relation import (
     whole_flags,
 )
 from hotspare.engine.kernels.slots import FIRST, LAST, UNSET
+from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 
 POSITION, COUNT, ROW, RANK = 0, 1, 2, 3
 """Columns of runs: where the rows are; how many; the first input row that they answer, or -1 where retention expels them, and then

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hotspare.engine.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.kernels import Whole, kernel
 from hotspare.engine.kernels.index import (
     EMPTY,
@@ -51,6 +50,7 @@ from hotspare.engine.kernels.slots import (
     link_last,
     unlink,
 )
+from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 
 KEEP, COUNT_SLIDING, COUNT_JUMPING, TIME_SLIDING, TIME_JUMPING, TIME_LOOKBACK = 0, 1, 2, 3, 4, 5
 """Kinds of retention; KEEP forgets nothing."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from hotspare.engine.chunk import Int64s
 from hotspare.engine.kernels import Whole, kernel
 from hotspare.engine.kernels.index import NONE as NONE
+from hotspare.engine.rows.chunk import Int64s
 
 NEXT, PREV = 0, 1
 """Columns of `Rows.links`: neighbours in the list, NONE at its ends."""

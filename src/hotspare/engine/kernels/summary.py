@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hotspare.engine.chunk import Bools, Int64s
 from hotspare.engine.kernels import kernel
+from hotspare.engine.rows.chunk import Bools, Int64s
 
 Float64s = npt.NDArray[np.float64]
 

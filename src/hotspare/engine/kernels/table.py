@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hotspare.engine.chunk import Int64s
 from hotspare.engine.kernels import Whole, kernel
 from hotspare.engine.kernels.index import EMPTY, HALF, ONE, same_key
+from hotspare.engine.rows.chunk import Int64s
 
 UInt64s = npt.NDArray[np.uint64]
 

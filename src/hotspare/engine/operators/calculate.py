@@ -15,17 +15,17 @@ from typing import cast
 
 import numpy as np
 
-from hotspare.engine.changelog import Keys, Opcodes
-from hotspare.engine.chunk import Bools, Chunk, Int64s, Timeline
 from hotspare.engine.kernels.columns import certain_rows, pick_columns
 from hotspare.engine.operators.contract import Applied, BadReason, Input, Operator
 from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
 from hotspare.engine.operators.rowwise import GIVEN, ROWS, forgetful, unresolved, whole
-from hotspare.engine.pages import Page
-from hotspare.engine.refusals import NO_BAD_EVENTS, BadEvents, Refusals
-from hotspare.engine.relation import Relation
-from hotspare.engine.strings import StringTable
-from hotspare.engine.summary import All, Basis, Newest
+from hotspare.engine.rows.changelog import Keys, Opcodes
+from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline
+from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
+from hotspare.engine.state.pages import Page
+from hotspare.engine.state.relation import Relation
+from hotspare.engine.state.strings import StringTable
+from hotspare.engine.state.summary import All, Basis, Newest
 from hotspare.model.algorithms import SUMMARY_INPUT, SUMMARY_WINDOW_LENGTH
 from hotspare.model.project import IndexType
 from hotspare.model.resolve import ResolvedWindow

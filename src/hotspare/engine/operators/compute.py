@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import cast
 
 from hotspare.engine.expressions.windows import compile_assignments
+from hotspare.engine.head.stateless import Projection
 from hotspare.engine.operators.contract import Input
 from hotspare.engine.operators.rowwise import RowWindow
-from hotspare.engine.stateless import Projection
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.windows.compute import ComputeWindow
 

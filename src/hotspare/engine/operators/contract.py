@@ -21,13 +21,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from hotspare.engine.bad_reasons import BadReason as BadReason
-from hotspare.engine.changelog import Changelog
-from hotspare.engine.chunk import Chunk, Int64s, Timeline
-from hotspare.engine.pages import Page
-from hotspare.engine.refusals import NO_BAD_EVENTS, BadEvents
-from hotspare.engine.stateless import Admission, Work
-from hotspare.engine.strings import StringTable
+from hotspare.engine.head.stateless import Admission, Work
+from hotspare.engine.rows.bad_reasons import BadReason as BadReason
+from hotspare.engine.rows.changelog import Changelog
+from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline
+from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents
+from hotspare.engine.state.pages import Page
+from hotspare.engine.state.strings import StringTable
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.types import Schema
 

@@ -1,16 +1,16 @@
-"""Copy window (SPEC A19-A23): the rows of its input, forgotten by retention; `hotspare.engine.relation` has the semantics."""
+"""Copy window (SPEC A19-A23): the rows of its input, forgotten by retention; `hotspare.engine.state.relation` has the semantics."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import cast
 
-from hotspare.engine.chunk import Chunk, Timeline
 from hotspare.engine.operators.contract import Applied, Input, Operator
 from hotspare.engine.operators.keyed import apply_relation, clock_of, relation_of
-from hotspare.engine.pages import Page
-from hotspare.engine.relation import Relation
-from hotspare.engine.strings import StringTable
+from hotspare.engine.rows.chunk import Chunk, Timeline
+from hotspare.engine.state.pages import Page
+from hotspare.engine.state.relation import Relation
+from hotspare.engine.state.strings import StringTable
 from hotspare.model.project import IndexType
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.windows.copy import CopyWindow

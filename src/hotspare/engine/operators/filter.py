@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import cast
 
 from hotspare.engine.expressions.compiled import compile_condition
+from hotspare.engine.head.stateless import Selection
 from hotspare.engine.operators.contract import Input
 from hotspare.engine.operators.rowwise import RowWindow
-from hotspare.engine.stateless import Selection
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.windows.filter import FilterWindow
 

@@ -13,14 +13,14 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.chunk import Chunk, Int64s, UInt8s
 from hotspare.engine.expressions.checking import COUNTER_FIELD
 from hotspare.engine.expressions.tree import ValueType
 from hotspare.engine.expressions.windows import compile_assignments
+from hotspare.engine.head.stateless import DELETES, Admission, Projection, Work
 from hotspare.engine.operators.contract import Input
 from hotspare.engine.operators.rowwise import RowWindow
-from hotspare.engine.pages import Counters, Page, Part
-from hotspare.engine.stateless import DELETES, Admission, Projection, Work
+from hotspare.engine.rows.chunk import Chunk, Int64s, UInt8s
+from hotspare.engine.state.pages import Counters, Page, Part
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.windows.contract import Counting
 from hotspare.model.windows.functional import FunctionalWindow

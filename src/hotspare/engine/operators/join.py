@@ -24,21 +24,21 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.changelog import DISTINCT, RELATION, Changelog, Keys, Opcodes
-from hotspare.engine.chunk import Bools, Chunk, Int64s, Timeline
 from hotspare.engine.expressions.windows import compile_assignments
+from hotspare.engine.head.stateless import Evaluation, Projection
 from hotspare.engine.kernels import join as k
-from hotspare.engine.lanes import coded_columns, to_arrow, to_lane
-from hotspare.engine.multi_index import MultiIndex
 from hotspare.engine.operators.contract import Applied, Input, Operator
 from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
 from hotspare.engine.operators.rowwise import forgetful, passed_rows
-from hotspare.engine.ordering import in_order
-from hotspare.engine.pages import Columns, Page
-from hotspare.engine.refusals import NO_BAD_EVENTS, BadEvents, Refusals
-from hotspare.engine.relation import Relation, Shape
-from hotspare.engine.stateless import Evaluation, Projection
-from hotspare.engine.strings import StringTable
+from hotspare.engine.rows.changelog import DISTINCT, RELATION, Changelog, Keys, Opcodes
+from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline
+from hotspare.engine.rows.ordering import in_order
+from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
+from hotspare.engine.state.lanes import coded_columns, to_arrow, to_lane
+from hotspare.engine.state.multi_index import MultiIndex
+from hotspare.engine.state.pages import Columns, Page
+from hotspare.engine.state.relation import Relation, Shape
+from hotspare.engine.state.strings import StringTable
 from hotspare.errors import Mistake, ProjectError
 from hotspare.model.events import Opcode
 from hotspare.model.project import Dialect, Expression, IndexType

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from hotspare.engine.changelog import Keys
-from hotspare.engine.chunk import Chunk, Timeline
-from hotspare.engine.event_texts import event_texts
 from hotspare.engine.kernels import relation as k
-from hotspare.engine.lanes import coded_columns, to_arrow_columns
 from hotspare.engine.operators.contract import Applied, BadReason, Clock
-from hotspare.engine.refusals import NO_BAD_EVENTS, BadEvents, Refusals
-from hotspare.engine.relation import KEEP_ALL, Change, Relation, Resolution, RowTime, Shape
-from hotspare.engine.strings import StringTable
+from hotspare.engine.rows.changelog import Keys
+from hotspare.engine.rows.chunk import Chunk, Timeline
+from hotspare.engine.rows.event_texts import event_texts
+from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
+from hotspare.engine.state.lanes import coded_columns, to_arrow_columns
+from hotspare.engine.state.relation import KEEP_ALL, Change, Relation, Resolution, RowTime, Shape
+from hotspare.engine.state.strings import StringTable
 from hotspare.model.project import Retention, RetentionKind
 from hotspare.model.types import FieldType, Schema
 

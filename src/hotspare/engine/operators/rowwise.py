@@ -22,18 +22,18 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.changelog import Keys, Opcodes
-from hotspare.engine.chunk import Bools, Chunk, Timeline
 from hotspare.engine.expressions.checking import COUNTER_FIELD
+from hotspare.engine.head.stateless import DELETES, Admission, Evaluation, Selection, Work, event_columns
 from hotspare.engine.kernels.columns import pick_columns
-from hotspare.engine.lanes import to_arrow, to_lane
 from hotspare.engine.operators.contract import Applied, Input, Operator
 from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
-from hotspare.engine.pages import Page, Part
-from hotspare.engine.refusals import NO_BAD_EVENTS
-from hotspare.engine.relation import Relation
-from hotspare.engine.stateless import DELETES, Admission, Evaluation, Selection, Work, event_columns
-from hotspare.engine.strings import StringTable
+from hotspare.engine.rows.changelog import Keys, Opcodes
+from hotspare.engine.rows.chunk import Bools, Chunk, Timeline
+from hotspare.engine.rows.refusals import NO_BAD_EVENTS
+from hotspare.engine.state.lanes import to_arrow, to_lane
+from hotspare.engine.state.pages import Page, Part
+from hotspare.engine.state.relation import Relation
+from hotspare.engine.state.strings import StringTable
 from hotspare.errors import Mistake, ProjectError
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.project import IndexType

@@ -13,16 +13,16 @@ from typing import cast
 import numpy as np
 import xxhash
 
-from hotspare.engine.changelog import DISTINCT, INSERTS, PUBLISHED
-from hotspare.engine.chunk import Bools, Chunk, Int64s, Timeline
+from hotspare.engine.head.stateless import Admission, Work
 from hotspare.engine.kernels.columns import identifier_texts
 from hotspare.engine.operators.contract import Applied, Input, Operator
 from hotspare.engine.operators.keyed import apply_relation, bad_events, clock_of, relation_of
-from hotspare.engine.pages import Counters, Page
-from hotspare.engine.refusals import NO_BAD_EVENTS, BadEvents
-from hotspare.engine.relation import Relation
-from hotspare.engine.stateless import Admission, Work
-from hotspare.engine.strings import StringTable
+from hotspare.engine.rows.changelog import DISTINCT, INSERTS, PUBLISHED
+from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline
+from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents
+from hotspare.engine.state.pages import Counters, Page
+from hotspare.engine.state.relation import Relation
+from hotspare.engine.state.strings import StringTable
 from hotspare.model.project import AcceptedOpcodes, IndexType, KeyOrigin
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.types import FieldType

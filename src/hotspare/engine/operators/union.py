@@ -12,14 +12,14 @@ from typing import cast
 
 import numpy as np
 
-from hotspare.engine.changelog import Changelog, Keys, Opcodes
-from hotspare.engine.chunk import Chunk, Timeline
 from hotspare.engine.operators.contract import Applied, Input, Operator
 from hotspare.engine.operators.keyed import refusals, relation_of
-from hotspare.engine.ordering import merged
-from hotspare.engine.pages import Page
-from hotspare.engine.relation import Relation
-from hotspare.engine.strings import StringTable
+from hotspare.engine.rows.changelog import Changelog, Keys, Opcodes
+from hotspare.engine.rows.chunk import Chunk, Timeline
+from hotspare.engine.rows.ordering import merged
+from hotspare.engine.state.pages import Page
+from hotspare.engine.state.relation import Relation
+from hotspare.engine.state.strings import StringTable
 from hotspare.model.events import Opcode
 from hotspare.model.project import IndexType
 from hotspare.model.resolve import ResolvedWindow

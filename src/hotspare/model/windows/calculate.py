@@ -16,12 +16,12 @@ from hotspare.model.algorithms import (
     SUMMARY_WINDOW_LENGTH,
     WINDOW_LENGTH_MAX,
 )
-from hotspare.model.frontends.esp_elements import Shape, shape, window_shape
-from hotspare.model.frontends.esp_values import EspValues
-from hotspare.model.frontends.esp_written import Xml, properties
-from hotspare.model.frontends.yaml_tree import Entries
-from hotspare.model.frontends.yaml_values import YamlValues
-from hotspare.model.frontends.yaml_written import Written, YamlWriter
+from hotspare.model.frontends.esp_xml.elements import Shape, shape, window_shape
+from hotspare.model.frontends.esp_xml.values import EspValues
+from hotspare.model.frontends.esp_xml.written import Xml, properties
+from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.yaml.values import YamlValues
+from hotspare.model.frontends.yaml.written import Written, YamlWriter
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean, nearest, one_of, repeated
 from hotspare.model.project import Window

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Generic, TypeVar
 
-from hotspare.model.frontends.esp_elements import Shape
-from hotspare.model.frontends.esp_values import EspValues
-from hotspare.model.frontends.esp_written import Xml
-from hotspare.model.frontends.yaml_tree import Entries
-from hotspare.model.frontends.yaml_values import YamlValues
-from hotspare.model.frontends.yaml_written import Written, YamlWriter
+from hotspare.model.frontends.esp_xml.elements import Shape
+from hotspare.model.frontends.esp_xml.values import EspValues
+from hotspare.model.frontends.esp_xml.written import Xml
+from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.yaml.values import YamlValues
+from hotspare.model.frontends.yaml.written import Written, YamlWriter
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import ConnectorDirection, Expression, Window
 from hotspare.model.types import Field, Schema

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from hotspare.model.frontends.esp_elements import DIALECT, Shape, shape, window_shape
-from hotspare.model.frontends.esp_values import EspValues
-from hotspare.model.frontends.esp_written import Xml, expression
-from hotspare.model.frontends.yaml_tree import Entries
-from hotspare.model.frontends.yaml_values import YamlValues
-from hotspare.model.frontends.yaml_written import Written, YamlWriter
+from hotspare.model.frontends.esp_xml.elements import DIALECT, Shape, shape, window_shape
+from hotspare.model.frontends.esp_xml.values import EspValues
+from hotspare.model.frontends.esp_xml.written import Xml, expression
+from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.yaml.values import YamlValues
+from hotspare.model.frontends.yaml.written import Written, YamlWriter
 from hotspare.model.meanings import expression_meaning
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import Dialect, Expression, Window

@@ -10,7 +10,6 @@ import fcntl
 import hashlib
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -162,30 +161,3 @@ def cached_kafka_source(folder: Path | None = None) -> tuple[Path, ...]:
     except HotspareError:
         return ()
     return tuple(path for path in found if path) if all(found) else ()
-
-
-def main() -> int:
-    """Make the cache complete; exit status 1, and why, where that fails. What one part lacks does not keep the other away."""
-    from hotspare.runners.spark.archive import ensure_archive
-
-    folder = cache_folder()
-    status = 0
-    with through_spark() as fetch:
-        for jar in (BARE_FILE_SYSTEM, *KAFKA_SOURCE):
-            status |= _said(lambda jar=jar: ensure(jar, folder, fetch))  # type: ignore[misc]
-    bare, _ = available(BARE_FILE_SYSTEM)
-    return status | _said(lambda: ensure_archive(folder, bare, cached_kafka_source()))
-
-
-def _said(make: Callable[[], Path]) -> int:
-    """Do it and say what came of it; the exit status."""
-    try:
-        sys.stdout.write(f"{make()}\n")
-    except HotspareError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

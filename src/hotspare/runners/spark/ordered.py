@@ -62,7 +62,7 @@ class Reading(Protocol):
 
 def _reading(source: RunnerInput, tasks_max: int, on_span_batch: OnSpanBatch) -> Reading:
     if _is_sparks_own(source):
-        from hotspare.runners.spark.kafka_source import KafkaReading
+        from hotspare.runners.spark.kafka.source import KafkaReading
 
         return KafkaReading(source, tasks_max)
     return BusReading(source, on_span_batch)

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from hotspare.bus.contract import Bus
 from hotspare.bus.open import open_bus
-from hotspare.engine.batch import RAW_SCHEMA, MessageFormat
+from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
 from hotspare.errors import HotspareError, RunnerError
 from hotspare.runners.contract import BatchLimits, Head, HeadPlace, InboundTopic, Positions, RunnerInput
 from hotspare.runners.reading import check_positions

@@ -1,0 +1,153 @@
+"""Several instances of one adapter, of which one works: who, is decided by epoch and lease as for engines (SPEC C14, E8, E9).
+
+The lease only makes it quick. That nothing is written twice is seen to where it is written: the bus refuses a publisher's append
+if the topic holds more than that publisher knows (`Bus.append_guarded`), and a subscriber's file has a record that is checked under
+the file's lock at every write. So an instance that was frozen and wakes, or wrongly believes that it has its turn, does no harm.
+
+The lease is renewed by a thread of its own while the work goes on, which its looks at the turn show: an instance that is frozen or
+dead loses the lease, and one whose work hangs in a call. One that waits for a bus out of reach keeps it, since another instance
+would wait just so. Without contact to coordination the active one works on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from hotspare.adapters.failover.turn import Turn
+from hotspare.coordination.contract import Coordination, Member
+from hotspare.errors import CoordinationError, UsageError
+
+LEASE_MS_DEFAULT = 1000
+LEASE_MS_MIN = 100
+_POLLS_PER_LEASE = 10
+_RENEWALS_PER_LEASE = 4
+UNSEEN_S_MAX = 30.0
+"""How long the work may be at one piece, or in one call of a bus or a file system, before it counts as hung."""
+GROUP_PREFIX = "adapter:"
+
+_T = TypeVar("_T")
+
+
+class AdapterRole(Enum):
+    """Of one instance; the values are what people and the meta topic see."""
+
+    STANDBY = "standby"
+    ACTIVE = "active"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterSettings:
+    """`group` is the name that the instances share, free text. `lease_ms`: after so long without a sign another one goes on."""
+
+    group: str
+    lease_ms: int = LEASE_MS_DEFAULT
+
+    def __post_init__(self) -> None:
+        if not self.group:
+            raise UsageError("an adapter group needs a name")
+        if self.lease_ms < LEASE_MS_MIN:
+            raise UsageError(f"a lease of {self.lease_ms} ms is too short", hint=f"use at least {LEASE_MS_MIN} ms")
+
+
+class AdapterGroup:
+    """One instance. `member` describes it (`Member.engine` is its name, unique in the group). `changed` is told role and epoch."""
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        settings: AdapterSettings,
+        member: Member,
+        changed: Callable[[AdapterRole, int], None] = lambda role, epoch: None,
+    ) -> None:
+        self._coordination = coordination
+        self._settings = settings
+        self._group = GROUP_PREFIX + settings.group
+        self._member = member
+        self._changed = changed
+
+    def run(self, work: Callable[[Turn], _T], stop: threading.Event) -> _T | None:
+        """Wait for a turn and work until the turn is over, again and again, until the work ends by itself or `stop`.
+
+        Returns what the last work returned; None if there was never a turn. What `work` raises ends the run, and the next
+        instance goes on.
+        """
+        result: _T | None = None
+        self._changed(AdapterRole.STANDBY, 0)
+        try:
+            while (turn := self._next_turn(stop)) is not None:
+                self._changed(AdapterRole.ACTIVE, turn.epoch)
+                result, finished = self._worked(turn, work, stop)
+                if finished:
+                    break
+                self._changed(AdapterRole.STANDBY, turn.epoch)
+        finally:
+            self._changed(AdapterRole.STOPPED, 0)
+            self._quietly(lambda: self._coordination.leave(self._group, self._member.engine))
+        return result
+
+    def _worked(self, turn: Turn, work: Callable[[Turn], _T], stop: threading.Event) -> tuple[_T, bool]:
+        """The work's result, and whether it ended for another reason than that the turn was over."""
+        done = threading.Event()
+        lost = threading.Event()
+        keeper = threading.Thread(target=self._keep, args=(turn, stop, done, lost), name="adapter-lease", daemon=True)
+        keeper.start()
+        try:
+            result = work(turn)
+            finished = not turn.is_over() or stop.is_set()
+        finally:
+            done.set()
+            keeper.join()
+            if not lost.is_set():
+                self._quietly(lambda: self._coordination.release(self._group, turn.epoch, self._member.engine, ""))
+        return result, finished
+
+    def _next_turn(self, stop: threading.Event) -> Turn | None:
+        """Wait until the turn is this instance's; None when asked to stop."""
+        lease_ms = self._settings.lease_ms
+        while not stop.is_set():
+            try:
+                leader = self._coordination.leader(self._group)
+                self._coordination.join(self._group, self._member)
+                if not leader.holder or leader.lease_left_ms <= 0 or leader.holder == self._member.engine:
+                    asked_s = time.monotonic()
+                    epoch = self._coordination.campaign(self._group, leader.epoch, self._member, lease_ms)
+                    if epoch is not None:
+                        turn = Turn(epoch)
+                        turn.extend(asked_s + lease_ms / 1000)
+                        return turn
+            except CoordinationError:
+                pass  # nobody gets a turn as long as there is no contact
+            stop.wait(lease_ms / 1000 / _POLLS_PER_LEASE)
+        return None
+
+    def _keep(self, turn: Turn, stop: threading.Event, done: threading.Event, lost: threading.Event) -> None:
+        """Renew the lease until the work is done; end the turn if it is lost, if it ran out, or if `stop` is asked for."""
+        lease_s = self._settings.lease_ms / 1000
+        renew_at_s = time.monotonic() + lease_s / _RENEWALS_PER_LEASE
+        while not done.wait(min(0.02, lease_s / _RENEWALS_PER_LEASE)):
+            if stop.is_set():
+                turn.set()
+            asked_s = time.monotonic()
+            if asked_s < renew_at_s or lost.is_set() or turn.unseen_s() > UNSEEN_S_MAX:
+                continue
+            renew_at_s = asked_s + lease_s / _RENEWALS_PER_LEASE
+            try:
+                held = self._coordination.renew(self._group, turn.epoch, self._member.engine, self._settings.lease_ms)
+            except CoordinationError:
+                held = not turn.is_over()  # a frozen instance finds its turn over; this one is awake
+            if held:
+                turn.extend(asked_s + lease_s)
+            else:
+                lost.set()
+                turn.set()
+
+    def _quietly(self, call: Callable[[], object]) -> None:
+        with contextlib.suppress(CoordinationError):  # the lease ends by itself
+            call()

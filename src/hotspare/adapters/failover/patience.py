@@ -1,0 +1,68 @@
+"""Tries a call of the bus again as long as that is out of reach, and says why once it has lasted a while."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from hotspare.adapters.failover.turn import Turn
+from hotspare.errors import BusError, BusLocked
+
+_T = TypeVar("_T")
+
+RETRY_S = 0.05
+RETRIES_MAX = 1200
+"""How often a bus that cannot be reached is asked again (about a minute) before an adapter gives up."""
+SILENT_S = 2.0
+"""How long a trouble lasts before it is told, and then how often."""
+
+
+class StopAsked(Exception):
+    """Stop was asked for while the bus was out of reach."""
+
+
+class Patience:
+    """Of one adapter; `told` gets the trouble that lasts until `passed` is called. A lock that is in the way is the turn's
+    business (`Turn.hindered`)."""
+
+    def __init__(self, stop: threading.Event, told: Callable[[BusError], None] = lambda error: None) -> None:
+        self._stop = stop
+        self._told = told
+        self._since_s: float | None = None
+        self._tell_at_s = 0.0
+
+    def __call__(self, call: Callable[[], _T]) -> _T:
+        """The call's result. StopAsked; the call's own error where it will not pass, or has not for RETRIES_MAX times."""
+        for _ in range(RETRIES_MAX):
+            try:
+                result = call()
+            except BusError as error:
+                if not error.retryable:
+                    raise
+                self._hindered(error)
+                self.pause(error)
+            else:
+                if isinstance(self._stop, Turn):
+                    self._stop.unhindered()
+                return result
+        return call()
+
+    def pause(self, trouble: BusError) -> None:
+        """Wait a moment after a failure, and tell it once it has lasted. StopAsked."""
+        now_s = time.monotonic()
+        self._since_s = now_s if self._since_s is None else self._since_s
+        if now_s - self._since_s >= SILENT_S and now_s >= self._tell_at_s:
+            self._told(trouble)
+            self._tell_at_s = now_s + 10 * SILENT_S
+        if self._stop.wait(RETRY_S):
+            raise StopAsked
+
+    def passed(self) -> None:
+        """The work goes on."""
+        self._since_s, self._tell_at_s = None, 0.0
+
+    def _hindered(self, error: BusError) -> None:
+        if isinstance(error, BusLocked) and isinstance(self._stop, Turn):
+            self._stop.hindered(lambda: error.holder)

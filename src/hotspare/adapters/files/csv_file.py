@@ -1,0 +1,196 @@
+"""Reads rows of a CSV file from any row on, also while the file grows; notices when it is cut or replaced under our position."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from enum import Enum
+from io import FileIO
+from itertools import accumulate
+from pathlib import Path
+
+from hotspare.adapters.failover.source_position import CHECK_BYTES_MAX, digest_of
+from hotspare.adapters.files.row_cutter import LINE_BYTES_MAX, LineTooLong, Row, RowCutter
+from hotspare.engine.codec.csv.grammar import BYTE_ORDER_MARK, is_blank
+from hotspare.errors import UsageError
+
+_READ_BYTES = 256 * 1024
+
+
+class Growth(Enum):
+    """Whether the end of the file is the end of the rows."""
+
+    FIXED = "fixed"
+    GROWING = "growing"
+    """Rows are awaited; one counts only when its line end is there."""
+
+
+class CsvFile:
+    """One pass over a file. `skip_rows` leading rows are left out; blank rows always are."""
+
+    def __init__(self, path: Path, *, delimiter: bytes, skip_rows: int, growth: Growth) -> None:
+        self._path = path
+        self._growth = growth
+        self._skip_rows = skip_rows
+        self._skip_left = skip_rows
+        self._delimiter = delimiter
+        self._ready: list[Row] = []
+        self._ready_bytes = 0
+        self._ended = False
+        self._failure: UsageError | None = None
+        """Why no row follows those that are ready."""
+        self._end_seen: tuple[int, str] | None = None
+        """Where a growing file ended at the last look, and the check of the text before."""
+        self._file = _opened(path)
+        self._read_offset = 0
+        self._cutter = RowCutter(0, delimiter)
+        self._taken_end = 0
+
+    @property
+    def bytes_total(self) -> int:
+        """The size of the file now."""
+        return os.fstat(self._file.fileno()).st_size
+
+    @property
+    def at_end(self) -> bool:
+        """Whether a file that does not grow has given all its rows."""
+        return self._ended and not self._ready
+
+    def close(self) -> None:
+        self._file.close()
+
+    def seek(self, offset: int, check: str) -> None:
+        """Go on at `offset`, the end of a row that was taken earlier. UsageError where the file is not the one it was then."""
+        if offset == 0:
+            return
+        size = self.bytes_total
+        if offset > size:
+            raise self._changed(f"{offset} bytes of it are published, it has {size}")
+        tail = self._tail(offset)
+        if check and digest_of(tail) != check:
+            raise self._changed(f"the text before byte {offset} is not what was published")
+        if not tail.endswith(b"\n") and offset != size:
+            raise self._changed(
+                f"its last row had no line end when it was published, and it has grown from {offset} to {size} bytes",
+                "publish a file that grows as growing",
+            )
+        self._skip_left = 0
+        self._read_offset = self._taken_end = offset
+        self._cutter = RowCutter(offset, self._delimiter)
+
+    def take(self, rows_max: int, bytes_max: int = LINE_BYTES_MAX) -> list[Row]:
+        """The next rows, at most `rows_max`, and of more than one row at most `bytes_max`; none at the end of the file, or as
+        long as nothing more was written to it. UsageError where a row cannot be read, once all before it are taken."""
+        while len(self._ready) < rows_max and self._ready_bytes < bytes_max and not self._ended and self._fill():
+            pass
+        if self._failure is not None and not self._ready:
+            raise self._failure
+        count = min(rows_max, len(self._ready))
+        if self._ready_bytes > bytes_max:
+            ends = accumulate(len(row.text) for row in self._ready)
+            count = min(count, max(1, sum(1 for end in ends if end <= bytes_max)))
+        taken, self._ready = self._ready[:count], self._ready[count:]
+        self._ready_bytes -= sum(len(row.text) for row in taken)
+        if taken:
+            self._taken_end = taken[-1].end
+        return taken
+
+    def count_rows(self, offset: int, look: Callable[[], object] = lambda: None) -> int:
+        """How many rows end at or before `offset`, read from the beginning. `look` is called on the way, for it may be long."""
+        count = 0
+        while rows := self.take(4096):
+            look()
+            count += sum(row.end <= offset for row in rows)
+            if rows[-1].end > offset:
+                break
+        return count
+
+    def check(self) -> str:
+        """Check of the text before the last row taken ended, for `seek`."""
+        return digest_of(self._tail(self._taken_end))
+
+    def _tail(self, offset: int) -> bytes:
+        start = max(0, offset - CHECK_BYTES_MAX)
+        return os.pread(self._file.fileno(), offset - start, start)
+
+    def _fill(self) -> bool:
+        """Read a portion; False if there was none, or if the file is not what it was."""
+        if self._failure is not None:
+            return False
+        try:
+            return self._read()
+        except UsageError as error:
+            self._failure = error
+        except OSError as error:
+            self._failure = UsageError(f"file {self._path} cannot be read", detail=error.strerror or str(error))
+        return False
+
+    def _read(self) -> bool:
+        data = os.pread(self._file.fileno(), _READ_BYTES, self._read_offset)
+        if not data:
+            self._check_not_replaced()
+            if self._growth is Growth.FIXED:
+                self._ended = True
+                self._add(self._cutter.finish())
+            elif self._end_seen is None or self._end_seen[0] != self._read_offset:
+                self._end_seen = self._read_offset, digest_of(self._tail(self._read_offset))
+            return False
+        if self._end_seen is not None and digest_of(self._tail(self._end_seen[0])) != self._end_seen[1]:
+            raise self._changed(f"it was cut and written anew: the text before byte {self._end_seen[0]} is another one")
+        self._end_seen = None
+        if self._read_offset == 0 and data.startswith(BYTE_ORDER_MARK):
+            data = data[len(BYTE_ORDER_MARK) :]
+            self._cutter = RowCutter(len(BYTE_ORDER_MARK), self._delimiter)
+            self._read_offset = len(BYTE_ORDER_MARK)
+        self._read_offset += len(data)
+        try:
+            self._add(self._cutter.feed(data))
+        except LineTooLong as error:
+            raise UsageError(
+                f"file {self._path} has no line end within {LINE_BYTES_MAX} bytes after byte {error.offset}",
+                hint="is it a CSV file?",
+            ) from None
+        return True
+
+    def _add(self, rows: list[Row]) -> None:
+        skipped = min(self._skip_left, len(rows))
+        self._skip_left -= skipped
+        rows = [row for row in rows[skipped:] if not is_blank(row.text)]
+        self._ready += rows
+        self._ready_bytes += sum(len(row.text) for row in rows)
+
+    def _check_not_replaced(self) -> None:
+        size = self.bytes_total
+        if size < self._read_offset:
+            raise self._changed(f"{self._read_offset} bytes of it were read, it has {size} now")
+        if self._growth is Growth.GROWING:
+            try:
+                is_same = os.path.samestat(self._path.stat(), os.fstat(self._file.fileno()))
+            except FileNotFoundError:
+                is_same = False
+            if not is_same:
+                raise self._changed("another file has its name now")
+
+    def _changed(self, detail: str, hint: str = "publish the new file under another --source name") -> UsageError:
+        return UsageError(f"file {self._path} was changed under the position of its publisher", detail=detail, hint=hint)
+
+
+def check_readable(path: Path) -> None:
+    """UsageError where a file cannot be published."""
+    _opened(path).close()
+
+
+def _opened(path: Path) -> FileIO:
+    """UsageError where it cannot be read, or is nothing in which one can go back. Never waits, as opening a pipe would."""
+    try:
+        file = FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return file
+        file.close()
+    except OSError as error:
+        raise UsageError(f"file {path} cannot be read", detail=error.strerror or str(error)) from error
+    raise UsageError(
+        f"{path} is no file whose rows can be read again after a restart",
+        hint="write the rows to a file, or send them to a socket: `hotspare publish ... tcp://:PORT`",
+    )

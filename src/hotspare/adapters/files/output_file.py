@@ -1,0 +1,245 @@
+"""The file that a subscriber writes, with the record beside it: who may write it, up to where it is valid, and its parts.
+
+Alone, a subscriber holds the file's lock as long as it runs. In a group it takes the lock for each write only, and looks before it
+writes whether the record is still the one that it left: an instance that was frozen and wakes finds the record of its successor and
+writes nothing. One that is frozen inside a write holds the lock; whoever needs it ends it, on the same machine only.
+On a network file system this is as good as the locks of that file system are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from io import FileIO
+from pathlib import Path
+
+from hotspare.adapters.failover.subscriber_position import (
+    SubscriberPosition,
+    load_position,
+    position_path,
+    save_position,
+    sync_folder,
+)
+from hotspare.adapters.failover.turn import Turn
+from hotspare.errors import FileInUse, FileUnwritable, UsageError
+from hotspare.file_locks import lock_holder
+
+LOCK_SUFFIX = ".lock"
+LOCK_WAIT_S = 15.0
+"""How long an instance of a group waits for the file's lock before it says that somebody else has the file."""
+_LOCK_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """When the next part of the output begins: `part_bytes` written or `part_s` seconds over; 0 for never (SPEC I6).
+
+    A part ends with a whole message, so it may be somewhat longer.
+    """
+
+    part_bytes: int = 0
+    part_s: int = 0
+
+    def __post_init__(self) -> None:
+        if self.part_bytes < 0 or self.part_s < 0:
+            raise UsageError("the size and the age of a part cannot be negative")
+
+    @property
+    def is_wanted(self) -> bool:
+        return bool(self.part_bytes or self.part_s)
+
+
+class TurnOver(Exception):
+    """Somebody else writes the file now, or the turn is over: nothing more is to be written."""
+
+
+def part_path(path: Path, part: int, rotation: Rotation) -> Path:
+    """`out.csv`, or with rotation `out.000001.csv`, `out.000002.csv`, ..."""
+    return path.with_name(f"{path.stem}.{part:06}{path.suffix}") if rotation.is_wanted else path
+
+
+class OutputFile:
+    """Opened by `opened`; all writing happens inside `writing`. `wall_clock` gives seconds since 1970."""
+
+    def __init__(
+        self, path: Path, turn: Turn, rotation: Rotation | None = None, wall_clock: Callable[[], float] = time.time
+    ) -> None:
+        self.path = path
+        self._turn = turn
+        self._rotation = rotation or Rotation()
+        self._wall_clock = wall_clock
+        self._lock = -1
+        self._locked_path = path.with_name(path.name + LOCK_SUFFIX) if self._rotation.is_wanted else path
+        self._depth = 0
+        self._file: FileIO | None = None
+        self._recorded: SubscriberPosition | None = None
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[None]:
+        """FileInUse where another process has the file; UsageError where it cannot be written, FileUnwritable where it cannot now,
+        also by what is done with it inside."""
+        with contextlib.ExitStack() as stack:
+            self._lock = _open(self._locked_path)
+            stack.callback(os.close, self._lock)
+            stack.callback(self._close_part)
+            if not self._turn.epoch:
+                self._lock_at_once()
+            try:
+                sync_folder(self.path.parent)
+                yield
+            except OSError as error:
+                raise FileUnwritable.of(self.path, error) from error
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """The file is this process's alone. TurnOver where it has become somebody else's."""
+        if self._depth or not self._turn.epoch:
+            yield
+            return
+        self._acquire()
+        self._depth += 1
+        try:
+            if self._recorded is not None and load_position(self.path) != self._recorded:
+                self._turn.set()
+                raise TurnOver
+            yield
+        finally:
+            self._depth -= 1
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def begin(self, fresh: Callable[[], SubscriberPosition]) -> SubscriberPosition:
+        """Take the file over where its record says it is, and cut off what lies behind; `fresh` is the record of a new one.
+
+        Inside `writing`. UsageError where the file is not a subscriber's, or shorter than its record says.
+        """
+        position = load_position(self.path)
+        if position is None:
+            self._refuse_strange_file()
+            position = replace(fresh(), opened_s=int(self._wall_clock()))
+        elif position.epoch > self._turn.epoch > 0:
+            self._turn.set()  # a newer turn was here before: a new epoch is needed
+            raise TurnOver
+        position = replace(position, epoch=max(position.epoch, self._turn.epoch))
+        self._open_part(position)
+        size = os.fstat(self._part.fileno()).st_size
+        if size < position.file_bytes:
+            part = part_path(self.path, position.part, self._rotation)
+            raise UsageError(
+                f"file {part} has {size} bytes, its subscriber wrote {position.file_bytes}",
+                hint=f"restore the file, or remove it and {position_path(self.path).name} to begin again",
+            )
+        self._part.truncate(position.file_bytes)
+        self._part.seek(position.file_bytes)
+        self._record(position)
+        return position
+
+    def _refuse_strange_file(self) -> None:
+        first = part_path(self.path, 1, self._rotation)
+        if first.exists() and first.stat().st_size:
+            raise UsageError(
+                f"file {first} exists and is not a subscriber's",
+                detail=f"there is no {position_path(self.path).name} beside it",
+                hint="remove it or name another file",
+            )
+
+    def write(self, data: bytes) -> None:
+        """Inside `writing`; nothing is kept back, so that nothing is written later without the lock."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._part.write(rest) or 0 :]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the part that is written now."""
+        return self._part.tell()
+
+    def note(self, position: SubscriberPosition) -> SubscriberPosition:
+        """First the rows, durably, then the record: never the other way round. Inside `writing`."""
+        os.fsync(self._part.fileno())
+        position = replace(position, file_bytes=self.size)
+        self._record(position)
+        return position
+
+    def is_part_over(self, position: SubscriberPosition) -> bool:
+        """Whether rows that come now belong to the next part."""
+        rotation, size = self._rotation, self.size
+        age_s = self._wall_clock() - position.opened_s
+        return size > 0 and (0 < rotation.part_bytes <= size or 0 < rotation.part_s <= age_s)
+
+    def next_part(self, position: SubscriberPosition) -> SubscriberPosition:
+        """Note what is written, and begin the next part, for rows that are there: no part stays empty. Inside `writing`."""
+        position = self.note(position)
+        position = replace(position, part=position.part + 1, file_bytes=0, opened_s=int(self._wall_clock()))
+        self._record(position)
+        self._open_part(position)
+        self._part.truncate(0)
+        return position
+
+    def _record(self, position: SubscriberPosition) -> None:
+        save_position(self.path, position)
+        self._recorded = position
+
+    def _open_part(self, position: SubscriberPosition) -> None:
+        self._close_part()
+        self._file = os.fdopen(_open(part_path(self.path, position.part, self._rotation)), "r+b", buffering=0)
+        sync_folder(self.path.parent)
+
+    def _close_part(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    @property
+    def _part(self) -> FileIO:
+        if self._file is None:
+            raise AssertionError("the file has no part yet")
+        return self._file
+
+    def _acquire(self) -> None:
+        """The file's lock, as long as the turn lasts; whoever is stopped with it for long is ended, if that is possible."""
+        deadline_s = time.monotonic() + LOCK_WAIT_S
+        while True:
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._turn.unhindered()
+                return
+            self._turn.hindered(self._holder)
+            if time.monotonic() > deadline_s:
+                raise self._in_use()
+            if self._turn.wait(_LOCK_POLL_S):
+                raise TurnOver
+
+    def _lock_at_once(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise self._in_use() from error
+
+    def _holder(self) -> tuple[int, int] | None:
+        holder = lock_holder(self._locked_path)
+        return None if holder is None else (holder.process_id, holder.start)
+
+    def _in_use(self) -> FileInUse:
+        holder = lock_holder(self._locked_path)
+        detail = f"{holder} holds its lock" if holder else ""
+        return FileInUse(f"file {self.path} is being written by another subscriber", detail=detail)
+
+
+def _open(path: Path) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+    except OSError as error:
+        raise UsageError(f"file {path} cannot be written", detail=error.strerror or str(error)) from error
+    if stat.S_ISREG(os.fstat(opened).st_mode):
+        return opened
+    os.close(opened)
+    raise UsageError(
+        f"{path} is no file that can be cut back after a crash",
+        hint="name a file, or serve clients of a socket: `hotspare subscribe ... tcp://:PORT`",
+    )

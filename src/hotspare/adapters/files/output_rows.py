@@ -1,0 +1,158 @@
+"""How outputs become the text of a file: CSV as SPEC 5.2 has it, and the file of bad events (F15)."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hotspare.bus.contract import FORMAT_HEADER, OUTPUTS_HEADER, Message
+from hotspare.engine.codec import arrow_block
+from hotspare.engine.codec.csv.rows import CsvStyle, rows_to_csv
+from hotspare.engine.codec.outputs import decode_outputs
+from hotspare.engine.rows.batch import FORMAT_OF_HEADER, OUTPUT_COLUMNS, MessageFormat, output_schema
+from hotspare.errors import BusError, UsageError
+from hotspare.model.types import Field, FieldType, Schema
+
+BAD_COLUMNS: tuple[str, ...] = ("reason", "window", "position", "message", "text")
+"""Columns of a file of bad events. The position is `topic index:partition:offset:index in the message`."""
+_BAD_FIELDS = ("reason", "message", "text", "window")
+_BAD_SCHEMA = output_schema(Schema(tuple(Field(name, FieldType.STRING) for name in _BAD_FIELDS)))
+"""That of the engine's stream of bad events (`engine.plan.BAD_SCHEMA`, whose import would load compiled kernels)."""
+_CALENDAR_S = (-62_135_596_800, 253_402_300_800)
+"""The years 1 to 9999 in seconds since 1970, the end not included. Outside of them texts may be wrong."""
+_PER_SECOND = {"s": 1, "us": 1_000_000}
+_POSITION = ("hs:topic", "hs:partition", "hs:offset", "hs:index")
+
+
+class HeaderLine(Enum):
+    """The title line of a file (I6)."""
+
+    NONE = "false"
+    NAMES = "true"
+    """The names of the fields."""
+    FULL = "full"
+    """The columns of opcode and flags too."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileStyle:
+    """`columns` chooses how doubles are written; `date_format` (strftime) how dates and stamps are, "" for numbers.
+
+    UsageError for a `date_format` that cannot be used.
+    """
+
+    header: HeaderLine = HeaderLine.NONE
+    columns: CsvStyle = CsvStyle.FILE
+    date_format: str = ""
+
+    def __post_init__(self) -> None:
+        try:
+            pc.strftime(pa.scalar(0, pa.timestamp("us")), self.date_format)
+        except pa.ArrowInvalid as error:
+            hint = "use the directives of strftime; all times are in UTC and have no zone to write"
+            raise UsageError(f"dateformat {self.date_format!r} cannot be used", detail=str(error), hint=hint) from None
+
+    @property
+    def name(self) -> str:
+        return " ".join(part for part in ("csv", self.header.value, self.columns.value, self.date_format) if part)
+
+
+class OutputRows:
+    """A `RowFormat` (file_subscriber) for the outputs of a window. `schema` None takes them as their blocks say."""
+
+    def __init__(self, style: FileStyle, schema: Schema | None = None) -> None:
+        self._fields = schema
+        self._schema = None if schema is None else output_schema(schema)
+        self._style = style
+
+    @property
+    def name(self) -> str:
+        return self._style.name
+
+    def title(self, rows: pa.RecordBatch) -> bytes:
+        if self._style.header is HeaderLine.NONE:
+            return b""
+        names = list(rows.schema.names[len(OUTPUT_COLUMNS) :])
+        return _line(["opcode", "flags", *names] if self._style.header is HeaderLine.FULL else names)
+
+    def decode(self, message: Message) -> pa.RecordBatch:
+        format_ = FORMAT_OF_HEADER.get(message.header(FORMAT_HEADER) or MessageFormat.ARROW.header)
+        if format_ is None or format_ is MessageFormat.ARROW:
+            return _decoded(message.value, self._schema)
+        if self._fields is None:
+            raise BusError(
+                f"a message holds outputs in {format_.name.lower()}, which needs the window's schema",
+                hint="name the project's file with --project, or let an engine of this version tell the bus",
+            )
+        first = (message.header(OUTPUTS_HEADER) or b"").partition(b" ")[0]
+        if not first.isdigit():
+            raise BusError(
+                f"message {message.offset} does not say which outputs it holds", hint="another program wrote to this topic"
+            )
+        return decode_outputs(message.value, format_, self._fields, int(first))
+
+    def text(self, rows: pa.RecordBatch) -> bytes:
+        return rows_to_csv(_dated(rows, self._style.date_format), self._style.columns)
+
+
+class BadRows:
+    """A `RowFormat` (file_subscriber) for the stream of bad events, always with a title line."""
+
+    name = "bad"
+
+    def title(self, rows: pa.RecordBatch) -> bytes:
+        return _line(BAD_COLUMNS)
+
+    def decode(self, message: Message) -> pa.RecordBatch:
+        return _decoded(message.value, _BAD_SCHEMA)
+
+    def text(self, rows: pa.RecordBatch) -> bytes:
+        positions = zip(*(rows.column(name).to_pylist() for name in _POSITION), strict=True)
+        texts = {name: rows.column(name).to_pylist() for name in BAD_COLUMNS if name != "position"}
+        texts["position"] = [":".join(str(number) for number in position) for position in positions]
+        return b"".join(_line(row) for row in zip(*(texts[name] for name in BAD_COLUMNS), strict=True))
+
+
+def _decoded(value: bytes, schema: pa.Schema | None) -> pa.RecordBatch:
+    """The rows of a message; BusError where it is no block of outputs, or of another window."""
+    batch = arrow_block.decode(value)
+    names = [name for name, _ in OUTPUT_COLUMNS]
+    if batch.schema.names[: len(names)] != names or (schema is not None and not batch.schema.equals(schema)):
+        wanted = schema if schema is not None else pa.schema(OUTPUT_COLUMNS)
+        raise BusError(
+            "a message holds outputs of another form than expected",
+            detail=f"found {_brief(batch.schema)}; expected {_brief(wanted)}",
+            hint="name the project that runs under this prefix",
+        )
+    return batch
+
+
+def _brief(schema: pa.Schema) -> str:
+    return ",".join(f"{field.name}:{field.type}" for field in schema if not field.name.startswith("hs:"))
+
+
+def _dated(rows: pa.RecordBatch, date_format: str) -> pa.RecordBatch:
+    """Dates and stamps as text where a format is given; outside of the years 1 to 9999 as numbers."""
+    if not date_format:
+        return rows
+    for index, field in enumerate(rows.schema):
+        if pa.types.is_timestamp(field.type):
+            times = rows.column(index)
+            numbers = times.cast(pa.int64())
+            first, end = (second * _PER_SECOND[field.type.unit] for second in _CALENDAR_S)
+            has_year = pc.and_(pc.greater_equal(numbers, first), pc.less(numbers, end))
+            texts = pc.if_else(has_year, pc.strftime(times, date_format), numbers.cast(pa.string()))
+            rows = rows.set_column(index, pa.field(field.name, pa.string()), texts)
+    return rows
+
+
+def _line(values: Iterable[str | None]) -> bytes:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerow(["" if value is None else value for value in values])
+    return out.getvalue().encode()

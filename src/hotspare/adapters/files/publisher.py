@@ -1,0 +1,264 @@
+"""Publishes the rows of a CSV file to an inbound topic, each exactly once, whenever it is killed (SPEC I5, E8).
+
+Every message says in its header up to which byte of the file it goes, and so does a record that the bus writes in the same
+transaction and keeps for good. A publisher begins by asking for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hotspare.adapters.failover.patience import Patience, StopAsked
+from hotspare.adapters.failover.source_position import PublishedSource, SourcePosition
+from hotspare.adapters.files.canonical import RowForm
+from hotspare.adapters.files.csv_file import CsvFile, Growth
+from hotspare.adapters.files.row_cutter import Row
+from hotspare.adapters.pace import Pace
+from hotspare.bus.contract import Bus, Partition
+from hotspare.engine.codec.csv.grammar import Verdict, grammar
+from hotspare.errors import BusError, UnknownResult, UsageError
+
+_FORMAT = b"csv"
+
+BLOCK_ROWS_DEFAULT = 256
+BLOCK_ROWS_MAX = 65_536
+APPEND_BYTES_MAX = 4 << 20
+_APPEND_ROWS_MAX = 4096
+_GROWTH_POLL_S = 0.02
+
+
+@dataclass(frozen=True)
+class PublishOptions:
+    """How a file is published; 0 stands for no limit, no pacing, or the default.
+
+    `header_rows`  rows to leave out at the beginning      `rate`         events per second
+    `events_max`   events in all, over restarts             `repeats`      how often to begin again after the first pass
+    `block_rows`   rows per message at most                 `source_name`  the file's stable name; "" for its absolute path
+    `begin`        byte, the end of a row, behind which to begin where nothing is known of the source; None for at 0, if that
+                   loses and doubles nothing
+    """
+
+    form: RowForm = field(default_factory=RowForm)
+    growth: Growth = Growth.FIXED
+    header_rows: int = 0
+    rate: float = 0.0
+    events_max: int = 0
+    repeats: int = 0
+    block_rows: int = 0
+    source_name: str = ""
+    begin: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("header_rows", "rate", "events_max", "repeats", "block_rows"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"{name} is {getattr(self, name)}, it cannot be negative")
+        if self.begin is not None and self.begin < 0:
+            raise UsageError(f"begin is {self.begin}, it cannot be negative")
+        if self.block_rows > BLOCK_ROWS_MAX:
+            raise UsageError(f"{self.block_rows} rows per message are too many", hint=f"use at most {BLOCK_ROWS_MAX}")
+        if self.growth is Growth.GROWING and self.repeats:
+            raise UsageError("a file that grows cannot be repeated")
+
+
+@dataclass(frozen=True, slots=True)
+class PublishProgress:
+    """`events` counts those that this call knows to have published; bytes count over all repetitions and earlier runs."""
+
+    events: int
+    bytes_published: int
+    bytes_total: int
+
+
+def publish_file(
+    bus: Bus,
+    partition: Partition,
+    path: Path,
+    options: PublishOptions,
+    stop: threading.Event,
+    report: Callable[[PublishProgress], None] = lambda progress: None,
+    troubled: Callable[[BusError], None] = lambda error: None,
+) -> PublishProgress:
+    """Publish until the end of the file, `events_max`, or `stop`; a growing file ends by `stop` only.
+
+    UsageError where the file cannot be read, does not fit the schema (I10), or is not the file that was begun with. BusError where
+    the bus stays out of reach, which `troubled` is told before.
+    """
+    publication = _Publication(bus, partition, path, options, stop, report, troubled)
+    try:
+        return publication.run()
+    finally:
+        publication.close()
+
+
+class _Overtaken(Exception):
+    """What of the source is on the topic has to be asked for again."""
+
+
+class _Publication:
+    """One call of `publish_file`."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        partition: Partition,
+        path: Path,
+        options: PublishOptions,
+        stop: threading.Event,
+        report: Callable[[PublishProgress], None],
+        troubled: Callable[[BusError], None],
+    ) -> None:
+        self._path = path
+        self._options = options
+        self._stop = stop
+        self._report = report
+        self._retried = Patience(stop, troubled)
+        self._source = PublishedSource(bus, partition, options.source_name or str(path.absolute()), options.begin)
+        self._file = self._open()
+        self._pass = 0
+        self._published_bytes = 0
+        self._events = 0
+        self._events_before = 0
+        self._first_row_checked = False
+
+    def run(self) -> PublishProgress:
+        with contextlib.suppress(StopAsked):
+            while True:
+                try:
+                    self._resume()
+                    self._publish()
+                    break
+                except _Overtaken:
+                    self._reopen()
+        return self._progress()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _publish(self) -> None:
+        pace = Pace(self._options.rate)
+        while not self._stop.is_set() and self._wanted():
+            due = pace.due(self._wanted())
+            if due <= 0:
+                self._stop.wait(pace.wait_s())
+                continue
+            rows = self._file.take(due, APPEND_BYTES_MAX)
+            if rows:
+                self._check_first_row(rows[0])
+                self._append(rows)
+                pace.sent(len(rows))
+                self._report(self._progress())
+            elif not self._file.at_end:
+                self._stop.wait(_GROWTH_POLL_S)
+                pace.restart()
+            elif not self._next_pass():
+                return
+
+    def _open(self) -> CsvFile:
+        options = self._options
+        return CsvFile(self._path, delimiter=options.form.delimiter_bytes, skip_rows=options.header_rows, growth=options.growth)
+
+    def _reopen(self) -> None:
+        self._file.close()
+        self._file = self._open()
+
+    def _resume(self) -> None:
+        """Take up the file where the bus says that its publisher stopped."""
+        position = self._retried(self._source.look)
+        size = self._file.bytes_total
+        self._pass, offset = 0, position.published_bytes
+        if self._options.repeats and size and offset:
+            self._pass = (offset - 1) // size
+            offset -= self._pass * size
+        if self._options.events_max and offset:
+            self._events_before = self._count_before(offset) - self._events
+            self._reopen()
+        self._file.seek(offset, position.check)
+        self._published_bytes = position.published_bytes
+        self._first_row_checked = offset > 0
+
+    def _count_before(self, offset: int) -> int:
+        in_this_pass = self._file.count_rows(offset, self._stop.is_set)
+        if not self._pass:
+            return in_this_pass
+        self._reopen()
+        return in_this_pass + self._pass * self._file.count_rows(self._file.bytes_total, self._stop.is_set)
+
+    def _wanted(self) -> int:
+        limit = self._options.events_max
+        left = limit - self._events_before - self._events if limit else _APPEND_ROWS_MAX
+        return max(0, min(left, _APPEND_ROWS_MAX))
+
+    def _check_first_row(self, row: Row) -> None:
+        """SPEC I10: a file whose rows cannot fit is refused before anything is published."""
+        if not self._first_row_checked:
+            check_columns(row.text, self._options.form, self._path)
+            self._first_row_checked = True
+
+    def _next_pass(self) -> bool:
+        if self._pass >= self._options.repeats or not self._file.bytes_total:
+            return False
+        self._pass += 1
+        self._reopen()
+        return True
+
+    def _append(self, rows: Sequence[Row]) -> None:
+        begin = self._pass * self._file.bytes_total if self._options.repeats else 0
+        block = self._options.block_rows or BLOCK_ROWS_DEFAULT
+        texts = self._options.form.canonical([row.text for row in rows])
+        blocks = list(_blocks(texts, block))
+        positions = [SourcePosition(begin + rows[each.stop - 1].end) for each in blocks]
+        positions[-1] = SourcePosition(begin + rows[-1].end, self._file.check())
+        self._append_once([b"\n".join(texts[each]) for each in blocks], positions)
+        self._published_bytes = positions[-1].published_bytes
+        self._events += len(rows)
+
+    def _append_once(self, values: Sequence[bytes], positions: Sequence[SourcePosition]) -> None:
+        """Append unless the topic holds more of this source than this publisher knows: then _Overtaken, as where no answer came.
+
+        Somebody else has the file where an engine that was frozen with its role goes on before it knows that it lost it.
+        """
+        try:
+            is_written = self._retried(lambda: self._source.append(values, positions, _FORMAT))
+        except UnknownResult as error:
+            is_written = False  # the bus knows
+            self._retried.pause(error)
+        if not is_written:
+            raise _Overtaken
+        self._retried.passed()
+
+    def _progress(self) -> PublishProgress:
+        return PublishProgress(self._events, self._published_bytes, self._file.bytes_total * (self._options.repeats + 1))
+
+
+def _blocks(texts: Sequence[bytes], rows_max: int) -> Iterator[slice]:
+    """Rows per message. One with an open quote stands alone: rows that follow it in a message could close it."""
+    begin = 0
+    for index, text in enumerate(texts):
+        if b'"' in text and grammar().row(text, 0, len(text)).verdict is Verdict.OPEN:
+            if begin < index:
+                yield slice(begin, index)
+            yield slice(index, index + 1)
+            begin = index + 1
+        elif index + 1 - begin == rows_max:
+            yield slice(begin, index + 1)
+            begin = index + 1
+    if begin < len(texts):
+        yield slice(begin, len(texts))
+
+
+def check_columns(row: bytes, form: RowForm, path: Path) -> None:
+    """UsageError where a row of a file cannot match the schema because it has another number of columns (SPEC I10)."""
+    if form.columns is None or form.schema is None:
+        return
+    found = len(form.split(row))
+    if found != form.columns:
+        before = " after " + ", ".join(["opcode", "flag"][: form.prefix_columns]) if form.prefix_columns else ""
+        raise UsageError(
+            f"file {path} does not match the schema: its first row has {found} columns, {form.columns} are needed",
+            detail=f"row {row[:200].decode(errors='replace')!r}, schema {form.schema}{before}",
+            hint="leave title lines out with header, and say if the columns of opcode or flag are missing",
+        )

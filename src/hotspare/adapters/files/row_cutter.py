@@ -1,0 +1,113 @@
+"""Cuts the bytes of a CSV file into rows, as `engine.codec.csv_grammar` says, however they arrive.
+
+The same bytes give the same rows, so a publisher that was killed goes on at the end of any row. A quote that nobody closes would
+swallow the rest of the file; therefore a row that is still open after the grammar's limit, or at the end of the file, ends at its
+first line feed and becomes one bad event instead of many.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from hotspare.engine.codec.csv import grammar as csv_grammar
+from hotspare.engine.codec.csv.grammar import Verdict, grammar
+
+LINE_BYTES_MAX = 16 << 20
+"""Limit on one line."""
+
+
+class _End(Enum):
+    MORE_FOLLOWS = 0
+    FILE_ENDS = 1
+
+
+class Row(NamedTuple):
+    """`text` without its line end; `end` is the offset of the byte after the line end, counted from the start of the file."""
+
+    text: bytes
+    end: int
+
+
+class LineTooLong(Exception):
+    """A line without an end within LINE_BYTES_MAX; `offset` is where it begins."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(offset)
+        self.offset = offset
+
+
+class RowCutter:
+    """Takes bytes in any portions, returns the rows that are complete. Blank rows are returned too: the caller skips them."""
+
+    def __init__(self, position: int, delimiter: bytes = b",") -> None:
+        self._grammar = grammar(delimiter)
+        self._position = position
+        self._rest = b""
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes taken that belong to no complete row yet."""
+        return len(self._rest)
+
+    def feed(self, data: bytes) -> list[Row]:
+        """Rows that are complete now. LineTooLong where a line has no end."""
+        text = self._rest + data
+        rows, consumed = self._cut(text, at_end=_End.MORE_FOLLOWS)
+        self._keep(text, consumed)
+        if len(self._rest) > LINE_BYTES_MAX:
+            raise LineTooLong(self._position)
+        return rows
+
+    def finish(self) -> list[Row]:
+        """The rest of a file that will not grow: its last row counts without a line end, and an open quote ends at its line."""
+        text = self._rest
+        rows, consumed = self._cut(text, at_end=_End.FILE_ENDS)
+        self._keep(text, consumed)
+        if self._rest:
+            self._position += len(self._rest)
+            rows.append(Row(_without_return(self._rest), self._position))
+            self._rest = b""
+        return rows
+
+    def _keep(self, text: bytes, consumed: int) -> None:
+        self._rest = text[consumed:]
+        self._position += consumed
+
+    def _cut(self, text: bytes, at_end: _End) -> tuple[list[Row], int]:
+        if b'"' not in text:
+            return self._cut_plain(text)
+        rows: list[Row] = []
+        start = 0
+        while True:
+            end = self._row_end(text, start, at_end)
+            if end < 0:
+                return rows, start
+            rows.append(Row(_without_return(text[start:end]), self._position + end + 1))
+            start = end + 1
+
+    def _cut_plain(self, text: bytes) -> tuple[list[Row], int]:
+        lines = text.split(b"\n")
+        end = 0
+        rows: list[Row] = []
+        for line in lines[:-1]:
+            end += len(line) + 1
+            rows.append(Row(_without_return(line), self._position + end))
+        return rows, end
+
+    def _row_end(self, text: bytes, start: int, at_end: _End) -> int:
+        """Index of the line feed that ends the row beginning at `start`, or -1."""
+        first = text.find(b"\n", start)
+        if first < 0 or text.find(b'"', start, first) < 0:
+            return first
+        row = self._grammar.row(text, start, len(text))
+        if row.verdict is Verdict.MISPLACED or (row.verdict is Verdict.CLOSED and row.line_end < len(text)):
+            return row.line_end
+        if at_end is _End.FILE_ENDS and row.verdict is Verdict.CLOSED:
+            return -1
+        is_given_up = at_end is _End.FILE_ENDS or len(text) - start > csv_grammar.ROW_BYTES_MAX
+        return first if is_given_up else -1
+
+
+def _without_return(line: bytes) -> bytes:
+    return line.rstrip(b"\r")

@@ -1,0 +1,189 @@
+"""What a subscriber makes of a changelog before it is written: checks, collapsed updates, left-out deletes, snapshots (I14-I16)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hotspare.engine.rows.batch import OUTPUT_COLUMNS
+from hotspare.errors import StateError
+from hotspare.model.events import Flag, Opcode
+
+SNAPSHOT_ROWS_MAX = 10_000_000
+"""Limit on the rows of a window's content that a snapshot is folded into."""
+_COMPACT_ROWS = 65_536
+_COMPACT_BYTES = 64 << 20
+_SEQUENCE = "hs:sequence"
+_OPCODE = "hs:opcode"
+_FLAGS = "hs:flags"
+
+
+class UpdateBlocks(Enum):
+    PAIRS = "pairs"
+    """As they leave the window: the new values, then a delete with the old ones (A11)."""
+    COLLAPSED = "collapsed"
+    """One update with the new values, so that the file can be published again (I14)."""
+
+
+class RetentionDeletes(Enum):
+    KEPT = "kept"
+    DROPPED = "dropped"
+    """I15."""
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceBreak:
+    """The sequence went from `after` to `found` instead of to the next number: a gap if it is greater, a repetition if not."""
+
+    after: int
+    found: int
+
+    def __str__(self) -> str:
+        if self.found > self.after:
+            return f"{self.found - self.after - 1} outputs are missing after sequence {self.after}"
+        return f"sequence {self.found} came again after {self.after}"
+
+
+def sequence_breaks(batch: pa.RecordBatch, last: int) -> list[SequenceBreak]:
+    """Where the sequence of the batch does not rise by one; `last` is that of the row before, 0 if there was none.
+
+    A stream that begins later than 1 is no break: nothing was seen before (the caller says that it is not the beginning).
+    """
+    sequences = _int64s(batch.column(_SEQUENCE))
+    before = np.concatenate([np.array([last or sequences[0] - 1], np.int64), sequences[:-1]])
+    places = np.flatnonzero(sequences != before + 1)
+    return [SequenceBreak(int(before[i]), int(sequences[i])) for i in places]
+
+
+def last_sequence(batch: pa.RecordBatch) -> int:
+    return int(batch.column(_SEQUENCE)[len(batch) - 1].as_py())
+
+
+def ends_in_update(batch: pa.RecordBatch) -> bool:
+    """Whether the last row is an update block, whose delete comes in the next batch."""
+    return bool(batch.column(_OPCODE)[len(batch) - 1].as_py() == Opcode.UPDATE_BLOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class RowChoice:
+    """Which rows of a changelog are written, and how updates look."""
+
+    updates: UpdateBlocks = UpdateBlocks.PAIRS
+    retention_deletes: RetentionDeletes = RetentionDeletes.KEPT
+
+    def apply(self, batch: pa.RecordBatch, *, update_open: int) -> pa.RecordBatch:
+        """The rows to write. `update_open` 1: the row before the batch was an update block."""
+        opcodes = _uint8s(batch.column(_OPCODE))
+        kept = np.ones(len(batch), np.bool_)
+        if self.updates is UpdateBlocks.COLLAPSED:
+            follows = np.concatenate([np.array([bool(update_open)]), opcodes[:-1] == Opcode.UPDATE_BLOCK])
+            kept &= ~(follows & (opcodes == Opcode.DELETE))
+        if self.retention_deletes is RetentionDeletes.DROPPED:
+            retention = (_uint8s(batch.column(_FLAGS)) & np.uint8(Flag.RETENTION)) != 0
+            kept &= ~(retention & (opcodes == Opcode.DELETE))
+        chosen = batch.filter(pa.array(kept))
+        return _collapsed(chosen) if self.updates is UpdateBlocks.COLLAPSED else chosen
+
+
+def _collapsed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    opcodes = _uint8s(batch.column(_OPCODE)).copy()
+    opcodes[opcodes == Opcode.UPDATE_BLOCK] = Opcode.UPDATE
+    place = batch.schema.get_field_index(_OPCODE)
+    return batch.set_column(place, batch.schema.field(place), pa.array(opcodes))
+
+
+class Content:
+    """Folds a changelog into the rows that its window holds.
+
+    A delete carries the values that were stored (A12), so equal values find the row: no keys need be known. Rows come out in
+    the order in which they came in; an update puts its row last. StateError above `rows_max` rows.
+    """
+
+    def __init__(self, rows_max: int = SNAPSHOT_ROWS_MAX) -> None:
+        self._rows_max = rows_max
+        self._batches: list[pa.RecordBatch] = []
+        self._rows_kept = self._bytes_kept = self._bytes_live = 0
+        self._places: dict[tuple[object, ...], list[int]] = {}
+        self._live = 0
+
+    def __len__(self) -> int:
+        return self._live
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        values = _identities(batch.select(batch.schema.names[len(OUTPUT_COLUMNS) :]))
+        for index, (opcode, row) in enumerate(zip(batch.column(_OPCODE).to_pylist(), values, strict=True)):
+            if opcode in (Opcode.DELETE, Opcode.SAFE_DELETE):
+                self._remove(row)
+            else:
+                self._places.setdefault(row, []).append(self._rows_kept + index)
+                self._live += 1
+        self._batches.append(batch)
+        self._rows_kept += len(batch)
+        self._bytes_kept += batch.nbytes
+        if self._live > self._rows_max:
+            raise StateError(f"the window holds more than {self._rows_max} rows", hint="subscribe without snapshot")
+        is_long = self._rows_kept > 2 * self._live + _COMPACT_ROWS
+        if is_long or self._bytes_kept > 2 * self._bytes_live + _COMPACT_BYTES:
+            self._compact()
+
+    def _remove(self, row: tuple[object, ...]) -> None:
+        places = self._places.get(row)
+        if places:
+            places.pop(0)
+            self._live -= 1
+            if not places:
+                del self._places[row]
+
+    def _compact(self) -> None:
+        """Let go of the rows that are no longer held."""
+        table = self._table()
+        renumbered = {old: new for new, old in enumerate(self._order())}
+        self._places = {row: [renumbered[place] for place in places] for row, places in self._places.items()}
+        self._batches = table.to_batches()
+        self._rows_kept, self._bytes_kept = len(table), table.nbytes
+        self._bytes_live = self._bytes_kept
+
+    def _order(self) -> list[int]:
+        return sorted(place for places in self._places.values() for place in places)
+
+    def _table(self) -> pa.Table:
+        return pa.Table.from_batches(self._batches).take(pa.array(self._order(), pa.int64()))
+
+    def inserts(self) -> Iterator[pa.RecordBatch]:
+        """The content as inserts, in batches of the stream's columns."""
+        if not self._live:
+            return
+        for batch in self._table().combine_chunks().to_batches(max_chunksize=_COMPACT_ROWS):
+            for name, value in ((_OPCODE, Opcode.INSERT), (_FLAGS, Flag.NORMAL)):
+                place = batch.schema.get_field_index(name)
+                batch = batch.set_column(place, batch.schema.field(place), pa.array(np.full(len(batch), int(value), np.uint8)))
+            yield batch
+
+
+def _identities(fields: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
+    """One tuple per row that is equal only for equal bits: NaN equals itself, and -0.0 is not 0.0."""
+    columns: list[list[object]] = []
+    for column in fields.columns:
+        if pa.types.is_floating(column.type):
+            bits = column.fill_null(0.0).to_numpy(zero_copy_only=False).view(np.int64).tolist()
+            columns.append([b if ok else None for b, ok in zip(bits, column.is_valid().to_pylist(), strict=True)])
+        elif pa.types.is_timestamp(column.type):
+            columns.append(column.cast(pa.int64()).to_pylist())
+        else:
+            columns.append(column.to_pylist())
+    return zip(*columns, strict=True)
+
+
+def _int64s(column: pa.Array) -> npt.NDArray[np.int64]:
+    values: npt.NDArray[np.int64] = column.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _uint8s(column: pa.Array) -> npt.NDArray[np.uint8]:
+    values: npt.NDArray[np.uint8] = column.to_numpy(zero_copy_only=False)
+    return values

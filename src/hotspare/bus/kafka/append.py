@@ -1,0 +1,266 @@
+"""Appending to Kafka, whole or not at all: in one batch, which a broker writes as one, or in a transaction where that is too small.
+
+A batch is sent when it is complete and not before: the client may wait, until `flush` says that there is nothing to wait for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from hotspare.bus import limits
+from hotspare.bus.contract import HeaderGuard, Outgoing, Partition
+from hotspare.bus.kafka.client import (
+    HEADER_OVERHEAD_BYTES,
+    MESSAGE_OVERHEAD_BYTES,
+    MISSING,
+    QUIET,
+    KafkaSettings,
+    bus_error,
+    producer_settings,
+    refused_options,
+)
+from hotspare.bus.kafka.read import KafkaReader
+from hotspare.bus.kafka.records import KafkaRecords, OpenTransactions
+from hotspare.bus.kafka.topics import KafkaTopics
+from hotspare.bus.kafka.writer import Writer, Writers, give_way, records_of
+from hotspare.errors import BusUnavailable, Fenced, HotspareError, UnknownResult
+
+_GUARD_ATTEMPTS = 20
+GUARDS_MAX = 32
+"""Guards whose turn is kept, each with a client of its own; one that is let go takes its turn anew when it is used again."""
+_SCAN_MESSAGES = 5_000
+_SCAN_BYTES = 16 << 20
+_REFUSED = frozenset((KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.INVALID_MSG)) | MISSING
+"""Answers of a broker that wrote nothing."""
+
+
+class KafkaAppender:
+    """Thread-safe; one append at a time."""
+
+    def __init__(self, settings: KafkaSettings, topics: KafkaTopics, reader: KafkaReader, records: KafkaRecords) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._reader = reader
+        self._records = records
+        self._open_transactions = OpenTransactions(settings, reader)
+        self._lock = threading.Lock()
+        self._client: Any = None
+        self._writers = Writers(settings, f"hotspare.append.{uuid.uuid4().hex}")
+        self._writer: Writer | None = None
+        self._guards: dict[tuple[Partition, str, bytes], _Guarded] = {}
+
+    def append(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
+        """As `Bus.append`, for at least one message that is within the limits."""
+        whole = self._fits(partition.topic, messages)
+        with self._lock:
+            return self._in_one_batch(partition, messages) if whole else self._in_a_transaction(partition, messages)
+
+    def append_guarded(
+        self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard, record: bytes | None
+    ) -> int | None:
+        """As `Bus.append_guarded`, among all who append with a guard of this name and prefix; whatever others append counts if it
+        stands there when this one takes its turn."""
+        self._fits(partition.topic, messages)
+        with self._lock:
+            key = (partition, guard.name, guard.prefix)
+            guarded = self._guards.pop(key, None) or _Guarded(Writers(self._settings, _guard_id(partition, guard)))
+            self._guards[key] = guarded  # the last one used stands last
+            if len(self._guards) > GUARDS_MAX:
+                oldest = self._guards.pop(next(iter(self._guards)))
+                oldest.writer = None
+                oldest.writers.close()
+            return self._append_guarded(guarded, partition, messages, guard, record)
+
+    def forget_record(self, partition: Partition, key: bytes) -> None:
+        """As `Bus.forget_record`, of a record that exists."""
+        with self._lock:
+            taken_back = self._records.outgoing(partition, self._records.scope(partition), key, None)
+            self._writers.open().commit([taken_back])
+
+    def close(self) -> None:
+        with self._lock:
+            self._client = self._writer = None
+            for guarded in self._guards.values():
+                guarded.writer = None
+                guarded.writers.close()
+            self._writers.close()
+            self._open_transactions.close()
+
+    def _fits(self, topic: str, messages: Sequence[Outgoing]) -> bool:
+        """Whether all of it goes into one batch. MessageTooLarge for a message that the topic does not take."""
+        bytes_max = self._topics.message_bytes_max(topic)
+        sizes = [_size(message) for message in messages]
+        if sizes and max(sizes) > bytes_max:
+            raise limits.message_too_large(max(sizes), bytes_max, topic)
+        return sum(sizes) <= bytes_max
+
+    # --- without a transaction -------------------------------------------------------------------------------------------
+
+    def _in_one_batch(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
+        client, self._client = self._client or self._new_client(), None  # until it is known to be sound
+        delivered: list[int] = []
+        failed: list[KafkaError] = []
+
+        def on_delivery(error: KafkaError | None, message: Any) -> None:
+            if error is None:
+                delivered.append(message.offset())
+            else:
+                failed.append(error)
+
+        try:
+            for message in messages:
+                headers = list(message.headers)
+                client.produce(partition.topic, message.value, None, partition.number, on_delivery, headers=headers)
+            _flush(client, self._settings.timeout_s + 1)
+        except BufferError as error:
+            raise BusUnavailable("too many messages wait for kafka", detail=str(error)) from error
+        except KafkaException as error:
+            raise bus_error(error, f"append to topic {partition.topic}") from error
+        if failed:
+            raise append_failure(self._topics, partition, failed[0])
+        if len(delivered) != len(messages) or min(delivered) < 0:
+            raise append_unknown(partition, "no answer came in time")
+        self._client = client
+        return delivered[0]
+
+    def _new_client(self) -> Any:
+        config = {**producer_settings(self._settings), "linger.ms": self._settings.timeout_ms - 1}
+        try:
+            return Producer(config, logger=QUIET)
+        except KafkaException as error:
+            raise refused_options(self._settings) from error
+
+    # --- with one --------------------------------------------------------------------------------------------------------
+
+    def _in_a_transaction(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
+        writer, self._writer = self._writer or self._writers.open(), None
+        try:
+            first = writer.commit(records_of(partition.topic, partition.number, messages))[partition.topic][0]
+        except Fenced as error:  # nobody else knows the id: a late request of our own, perhaps this very commit sent again
+            raise append_unknown(partition, error.detail) from error
+        self._writer = writer
+        return first
+
+    def _append_guarded(
+        self,
+        guarded: _Guarded,
+        partition: Partition,
+        messages: Sequence[Outgoing],
+        guard: HeaderGuard,
+        record: bytes | None,
+    ) -> int | None:
+        deadline = time.monotonic() + self._settings.timeout_s
+        for attempt in range(_GUARD_ATTEMPTS):
+            # first without a turn: whoever comes too late need not take it from the one who was in time
+            if guarded.newest >= guard.since_offset or self._stands_against(partition, guard):
+                return None
+            if guarded.writer is None:
+                guarded.writer = self._opened(guarded, partition, guard)
+                if self._stands_against(partition, guard):
+                    return None
+            if guarded.record != guard.record:
+                return None
+            writer, rows = guarded.writer, records_of(partition.topic, partition.number, messages)
+            if record is not None:
+                rows.append(self._records.outgoing(partition, guarded.scope, guard.prefix, record))
+            if not rows:
+                return self._reader.offsets(partition)[1]
+            guarded.writer = None
+            try:
+                offsets = writer.commit(rows).get(partition.topic, [])
+            except Fenced as error:
+                # The commit may have come to the broker before whoever took the turn. Then it stands against the next attempt ...
+                if record is None and not any(_has(message, guard) for message in messages):
+                    raise append_unknown(partition, error.detail) from error  # ... unless nothing of it does
+                if time.monotonic() > deadline:
+                    break
+                give_way(attempt)
+                continue
+            guarded.writer, guarded.record = writer, guard.record if record is None else record
+            if any(_has(message, guard) for message in messages):
+                guarded.newest = max(offsets)
+            return offsets[0] if offsets else self._reader.offsets(partition)[1]
+        raise append_unknown(partition, "others append to the topic with the same guard all the time")
+
+    def _opened(self, guarded: _Guarded, partition: Partition, guard: HeaderGuard) -> Writer:
+        """The turn, and the record as whoever had it before left it."""
+        writer = guarded.writers.open()
+        self._open_transactions.wait(partition)
+        if (place := self._records.place(partition)) is not None:
+            self._open_transactions.wait(place)
+        guarded.scope = self._records.scope(partition)
+        guarded.record = self._records.all(partition).get(guard.prefix)
+        return writer
+
+    def _stands_against(self, partition: Partition, guard: HeaderGuard) -> bool:
+        begin, end = self._reader.offsets(partition)
+        offset = max(begin, guard.since_offset)
+        while offset < end:
+            found = self._reader.read(partition, offset, _SCAN_MESSAGES, _SCAN_BYTES, 0)
+            if any(limits.stands_against(guard, message) for message in found):
+                return True
+            offset = found[-1].offset + 1 if found else end
+        return False
+
+
+@dataclass
+class _Guarded:
+    """The turn of one guard; `writer` while nobody else is known to have it. `newest` is the last offset that was written here,
+    which readers see a little later; `record` is the record that stands there, under `scope`."""
+
+    writers: Writers
+    writer: Writer | None = None
+    newest: int = -1
+    record: bytes | None = None
+    scope: bytes = b""
+
+
+def _flush(client: Any, timeout_s: float) -> None:
+    """A client that broke for good raises an object that is no exception, which nothing but a bare `except` catches."""
+    try:
+        client.flush(timeout_s)
+    except:  # noqa: E722
+        kind = sys.exc_info()[0]
+        if isinstance(kind, type) and issubclass(kind, BaseException) and kind is not SystemError:
+            raise
+
+
+def _has(message: Outgoing, guard: HeaderGuard) -> bool:
+    return any(name == guard.name and value.startswith(guard.prefix) for name, value in message.headers)
+
+
+def _guard_id(partition: Partition, guard: HeaderGuard) -> str:
+    name = hashlib.sha256(guard.name.encode() + b"\0" + guard.prefix).hexdigest()[:24]
+    return f"hotspare.guard.{partition.topic}.{partition.number}.{name}"
+
+
+def _size(message: Outgoing) -> int:
+    return message.size_bytes + len(message.headers) * HEADER_OVERHEAD_BYTES + MESSAGE_OVERHEAD_BYTES
+
+
+def append_failure(topics: KafkaTopics, partition: Partition, error: KafkaError) -> HotspareError:
+    """What a broker's word on a message that it did not acknowledge means."""
+    if error.code() in MISSING:
+        topics.forget_known(partition.topic)
+        return limits.topic_missing(partition.topic)
+    if error.code() in _REFUSED:
+        return bus_error(KafkaException(error), f"append to topic {partition.topic}")
+    return append_unknown(partition, f"{error.name()}: {error.str()}")
+
+
+def append_unknown(partition: Partition, detail: str) -> UnknownResult:
+    """Nobody knows whether the messages are on the topic."""
+    return UnknownResult(
+        f"whether kafka appended to topic {partition.topic} is not known",
+        detail=detail,
+        hint="look at the topic before it is repeated",
+    )

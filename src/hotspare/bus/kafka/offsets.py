@@ -1,0 +1,84 @@
+"""Where a Kafka partition begins and ends, asked of whoever leads it now.
+
+The client asks the leader that it last heard of, and waits for one that died; so after a second this looks at the cluster anew.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from enum import Enum
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from hotspare.bus import limits
+from hotspare.bus.contract import Partition
+from hotspare.bus.kafka.client import LOOK_S, MISSING, QUIET, KafkaSettings, bus_error, client_settings, error_of, refused_options
+
+_UNKNOWN_S = 1.0
+"""How long a topic may be unknown to a broker that leads it, after another broker told of it."""
+_RETRY_PAUSE_S = 0.02
+
+
+class Isolation(Enum):
+    """COMMITTED ends before the first transaction that is open (the last stable offset); UNCOMMITTED at the last message."""
+
+    COMMITTED = "read_committed"
+    UNCOMMITTED = "read_uncommitted"
+
+
+class KafkaOffsets:
+    """Thread-safe."""
+
+    def __init__(self, settings: KafkaSettings, isolation: Isolation) -> None:
+        self._settings = settings
+        self._client = new_consumer(settings, isolation)
+
+    def of(self, partition: Partition) -> tuple[int, int]:
+        """The oldest offset kept, and the one behind the last. TopicMissing, BusUnavailable."""
+        place = TopicPartition(partition.topic, partition.number)
+        start_s = time.monotonic()
+        while True:
+            left_s = self._settings.timeout_s - (time.monotonic() - start_s)
+            try:
+                begin, end = self._client.get_watermark_offsets(place, timeout=max(0.1, min(LOOK_S, left_s)))
+            except KafkaException as raised:
+                waited_s = time.monotonic() - start_s
+                knows = self._has_topic(partition.topic)  # who leads it may have changed: the client asks only if it is told to
+                if error_of(raised).code() in MISSING and waited_s > _UNKNOWN_S and not knows:
+                    raise limits.topic_missing(partition.topic) from raised
+                failure = bus_error(raised, f"look at topic {partition.topic}")
+                if not failure.retryable or waited_s > self._settings.timeout_s:
+                    raise failure from raised
+                time.sleep(_RETRY_PAUSE_S)
+            else:
+                return int(begin), int(end)
+
+    def _has_topic(self, topic: str) -> bool:
+        """Whether the brokers know it; True where they do not say. One without a leader, because a broker died, looks unknown."""
+        try:
+            found = self._client.list_topics(topic, timeout=LOOK_S).topics.get(topic)
+        except KafkaException:
+            return True
+        return found is not None and (found.error is None or found.error.code() not in MISSING)
+
+    def close(self) -> None:
+        with suppress(KafkaException, RuntimeError):
+            self._client.close()
+
+
+def new_consumer(settings: KafkaSettings, isolation: Isolation, **options: Any) -> Any:
+    """Of no group: it stores no offsets anywhere. UsageError for options of the URL that the client refuses."""
+    config = {
+        "group.id": "hotspare-readers",
+        **client_settings(settings),
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "isolation.level": isolation.value,
+        **options,
+    }
+    try:
+        return Consumer(config, logger=QUIET)
+    except KafkaException as error:
+        raise refused_options(settings) from error

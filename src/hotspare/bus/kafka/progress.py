@@ -1,0 +1,135 @@
+"""What is committed of a group, and under which epoch it may go on: the records of its own compacted topic.
+
+Key `epoch` holds the newest fence, a key `stream/NAME` that stream's progress. Values are JSON, for any Kafka client to read. All
+are written in transactions of the group's one transactional id, so their order is that of the fences.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hotspare.bus import limits
+from hotspare.bus.contract import OutputId, Partition, Progress
+from hotspare.bus.kafka.read import KafkaReader
+from hotspare.errors import BusError
+
+EPOCH_KEY = b"epoch"
+_STREAM = b"stream/"
+_READ_MESSAGES = 10_000
+_READ_BYTES = 16 << 20
+
+
+def progress_topic(group: str) -> str:
+    return f"{group}.progress"
+
+
+def stream_key(stream: str) -> bytes:
+    return _STREAM + stream.encode()
+
+
+def encode_epoch(epoch: int) -> bytes:
+    return json.dumps({"epoch": epoch}).encode()
+
+
+def encode_progress(progress: Progress) -> bytes:
+    cause = progress.output_id
+    place = None if cause is None else [cause.topic, cause.partition, cause.offset, cause.index, cause.ordinal]
+    record = {"sequence": progress.sequence, "output_id": place, "digest": f"{progress.digest:016x}", "epoch": progress.epoch}
+    return json.dumps(record).encode()
+
+
+def decode_progress(value: bytes) -> Progress:
+    """ValueError, KeyError or TypeError for what `encode_progress` did not write."""
+    record = json.loads(value)
+    place = record["output_id"]
+    cause = None if place is None else OutputId(*(int(number) for number in place))
+    return Progress(int(record["sequence"]), cause, int(record["digest"], 16), int(record["epoch"]))
+
+
+@dataclass
+class GroupRecord:
+    """The newest epoch that fenced, 0 if none did, and progress per stream."""
+
+    epoch: int = 0
+    progress: dict[str, Progress] = field(default_factory=dict)
+
+
+class TopicFollower:
+    """Follows one of hotspare's own topics of one partition; each call gives what came since the last one. Thread-safe if `take` is
+    called under the follower's lock only, as `follow` does."""
+
+    def __init__(
+        self, reader: KafkaReader, topic: str, take: Callable[[int, bytes, bytes], None], restart: Callable[[], None]
+    ) -> None:
+        self._reader = reader
+        self._partition = Partition(topic)
+        self._take = take
+        self._restart = restart
+        self._next_offset = 0
+        self.lock = threading.Lock()
+
+    def follow(self) -> None:
+        """Give every record up to what is committed by now to `take` (offset, key, value). The lock must be held."""
+        begin, end = self._reader.offsets(self._partition)
+        if end < self._next_offset:  # the topic was made anew
+            self._next_offset = 0
+            self._restart()
+        while self._next_offset < end:
+            offset = max(begin, self._next_offset)
+            found = self._reader.read_keyed(self._partition, offset, _READ_MESSAGES, _READ_BYTES, 0, (begin, end))
+            for key, message in found:
+                self._take(message.offset, key, message.value)
+            self._next_offset = found[-1][1].offset + 1 if found else end
+
+
+class ProgressReader:
+    """Follows one group's topic. Thread-safe."""
+
+    def __init__(self, reader: KafkaReader, group: str) -> None:
+        self._record = GroupRecord()
+        self._looked_s = -math.inf
+        self._topic = progress_topic(group)
+        self._follower = TopicFollower(reader, self._topic, self._take, self._restart)
+
+    def read(self) -> GroupRecord:
+        """A copy of what is committed by now. TopicMissing, BusUnavailable; BusError where a record is not one of ours."""
+        with self._follower.lock:
+            asked_s = time.monotonic()
+            self._follower.follow()
+            self._looked_s = asked_s
+            return self._copy()
+
+    def recent(self, age_s_max: float) -> GroupRecord:
+        """As `read`, or what was committed so long ago at most, where that is known."""
+        with self._follower.lock:
+            if time.monotonic() - self._looked_s <= age_s_max:
+                return self._copy()
+        return self.read()
+
+    def _copy(self) -> GroupRecord:
+        return GroupRecord(self._record.epoch, limits.frozen_progress(self._record.progress))
+
+    def _restart(self) -> None:
+        self._record = GroupRecord()
+
+    def _take(self, offset: int, key: bytes, value: bytes) -> None:
+        try:
+            if key == EPOCH_KEY:
+                self._record.epoch = int(json.loads(value)["epoch"])
+            elif key.startswith(_STREAM):
+                self._record.progress[key.removeprefix(_STREAM).decode()] = decode_progress(value)
+        except (ValueError, KeyError, TypeError) as error:
+            raise foreign_record(self._topic, offset, key) from error
+
+
+def foreign_record(topic: str, offset: int, key: bytes) -> BusError:
+    return BusError(
+        f"topic {topic} holds a record that hotspare did not write",
+        detail=f"offset {offset}, key {key[:80]!r}",
+        hint="only engines of hotspare may write to this topic: check its permissions",
+    )

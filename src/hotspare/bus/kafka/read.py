@@ -1,0 +1,271 @@
+"""Reading committed messages from any offset of a Kafka partition, over consumers that are kept where they last stood.
+
+A consumer fetches ahead of its reader; whoever goes on where another read ended gets it from memory. Offsets have holes where
+transactions end, so "is there more?" is answered by the partition's last stable offset and by the consumer's word that it is there.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from hotspare.bus import limits
+from hotspare.bus.contract import Message, Partition
+from hotspare.bus.kafka.client import MISSING, KafkaSettings, bus_error
+from hotspare.bus.kafka.offsets import Isolation, KafkaOffsets, new_consumer
+from hotspare.errors import BusUnavailable, HotspareError
+
+CURSORS_MAX = 16
+IDLE_S_MAX = 30.0
+_BATCH_MAX = 10_000
+_REST_S = 0.1
+_OUT_OF_RANGE_PAUSE_S = 0.01
+
+
+class Reading(Enum):
+    """How long the broker holds a request for more when there is none, in ms.
+
+    FOLLOW: for who reads on and on; messages are fetched ahead. LOOK: for who wants to know what is there now; nothing is asked for
+    between two looks.
+    """
+
+    FOLLOW = 20
+    LOOK = 1
+
+
+Offsets = tuple[int, int]
+"""The oldest offset kept, and the one behind the last that is committed."""
+Keyed = tuple[bytes, Message]
+"""A message and its key, which only hotspare's own topics have."""
+
+
+@dataclass
+class Cursor:
+    """A consumer of one partition. `next_offset` is where its next message may stand; `ahead` was read and not given."""
+
+    partition: Partition
+    consumer: Any
+    next_offset: int = 0
+    end_seen: int = 0
+    ahead: deque[Keyed] = field(default_factory=deque)
+    used_s: float = 0.0
+    is_resting: bool = True
+
+    def move(self, offset: int) -> None:
+        self.consumer.assign([TopicPartition(self.partition.topic, self.partition.number, offset)])
+        self.next_offset, self.end_seen, self.is_resting = offset, 0, False
+        self.ahead.clear()
+
+    def rest(self) -> None:
+        """At the end of the topic: ask the broker for nothing until somebody reads on."""
+        if not self.ahead and self.end_seen >= self.next_offset:
+            self.consumer.unassign()
+            self.is_resting = True
+
+
+class KafkaReader:
+    """Thread-safe: a cursor is used by one call at a time."""
+
+    def __init__(self, settings: KafkaSettings, reading: Reading) -> None:
+        self._settings = settings
+        self._reading = reading
+        self._lock = threading.Lock()
+        self._idle: list[Cursor] = []
+        self._closed = False
+        self._resting: threading.Thread | None = None
+        self._offsets = KafkaOffsets(settings, Isolation.COMMITTED)
+
+    def offsets(self, partition: Partition) -> Offsets:
+        """The oldest offset kept, and the one behind the last that is committed (the last stable offset)."""
+        return self._offsets.of(partition)
+
+    def read(self, partition: Partition, offset: int, messages_max: int, bytes_max: int, wait_ms: int) -> list[Message]:
+        """As `Bus.read`, limits checked. PositionLost, TopicMissing, BusUnavailable."""
+        return [message for _, message in self.read_keyed(partition, offset, messages_max, bytes_max, wait_ms)]
+
+    def read_keyed(
+        self, partition: Partition, offset: int, messages_max: int, bytes_max: int, wait_ms: int, known: Offsets | None = None
+    ) -> list[Keyed]:
+        """The same with keys. `known` is what `offsets` said just now: who has asked need not ask twice."""
+        cursor = self._take(partition, offset)
+        try:
+            if cursor.next_offset != offset or cursor.is_resting:
+                cursor.move(offset)
+            if not cursor.ahead and not self._fetch(cursor, 0.0, messages_max):
+                self._wait(cursor, offset, wait_ms, messages_max, known)
+            given = _given(cursor, messages_max, bytes_max)
+            if self._reading is Reading.LOOK:
+                cursor.rest()
+        except BaseException:
+            cursor.next_offset = -1  # wherever it stands: the next reader moves it
+            raise
+        finally:
+            self._give(cursor)
+        return given
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            cursors, self._idle = self._idle, []
+        for cursor in cursors:
+            with suppress(KafkaException, RuntimeError):
+                cursor.consumer.close()
+        self._offsets.close()
+
+    # --- waiting for messages --------------------------------------------------------------------------------------------
+
+    def _wait(self, cursor: Cursor, offset: int, wait_ms: int, messages_max: int, known: Offsets | None) -> None:
+        """Nothing is at hand: find out whether there is anything, and wait for it."""
+        begin, end = known or self.offsets(cursor.partition)
+        if offset < begin:
+            raise limits.position_lost(cursor.partition, offset, begin)
+        now = time.monotonic()
+        deadline = now + wait_ms / 1000
+        if offset < end:
+            self._fetch_up_to(cursor, end, now + self._settings.timeout_s, messages_max)
+        while not cursor.ahead and (left := deadline - time.monotonic()) > 0:
+            self._fetch(cursor, left, messages_max)
+
+    def _fetch_up_to(self, cursor: Cursor, end: int, deadline: float, messages_max: int) -> None:
+        """Until a message comes or the consumer stands at `end` or behind it, with nothing but holes before."""
+        while not cursor.ahead and cursor.end_seen < end:
+            if not self._fetch(cursor, min(0.5, deadline - time.monotonic()), messages_max) and time.monotonic() > deadline:
+                raise BusUnavailable(f"kafka gives no message of topic {cursor.partition.topic} now")
+
+    def _fetch(self, cursor: Cursor, timeout_s: float, messages_max: int) -> bool:
+        """Take what the consumer has, waiting for a first message. False if none came."""
+        first = cursor.consumer.poll(max(0.0, timeout_s))
+        if first is None:
+            return False
+        found = [first]
+        if messages_max > 1 and first.error() is None:
+            found += cursor.consumer.consume(min(messages_max, _BATCH_MAX), 0)
+        cursor.ahead += [_message(message) for message in found if message.error() is None]
+        for message in found:
+            if message.error() is not None:
+                self._heed(cursor, message)
+        return first.error() is None
+
+    def _heed(self, cursor: Cursor, message: Any) -> None:
+        """A word of the client's in place of a message."""
+        error = message.error()
+        if error.code() == KafkaError._PARTITION_EOF:
+            cursor.end_seen = max(cursor.end_seen, message.offset())
+        elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            self._out_of_range(cursor)
+        elif error.code() in MISSING:
+            self.offsets(cursor.partition)
+        else:
+            failure = bus_error(KafkaException(error), f"read topic {cursor.partition.topic}")
+            if not failure.retryable:  # else the client tries again by itself
+                raise failure
+
+    def _out_of_range(self, cursor: Cursor) -> None:
+        """Before the oldest message: lost. Behind the end: such an offset comes to exist when somebody appends."""
+        offset = cursor.next_offset
+        begin, _ = self.offsets(cursor.partition)
+        if offset < begin:
+            raise limits.position_lost(cursor.partition, offset, begin)
+        time.sleep(_OUT_OF_RANGE_PAUSE_S)
+        cursor.move(offset)
+
+    # --- cursors ---------------------------------------------------------------------------------------------------------
+
+    def _take(self, partition: Partition, offset: int) -> Cursor:
+        """The cursor that stands there, else another one of the partition, else a new one."""
+        with self._lock:
+            mine = [c for c in self._idle if c.partition == partition]
+            found = next((c for c in mine if c.next_offset == offset), mine[0] if mine else None)
+            if found is not None:
+                self._idle.remove(found)
+                return found
+        return Cursor(partition, self._new_consumer(), -1)
+
+    def _give(self, cursor: Cursor) -> None:
+        """Keep it for the next reader, and let go those that nobody used for long."""
+        now = time.monotonic()
+        cursor.used_s = now
+        with self._lock:
+            self._idle.append(cursor)
+            if self._resting is None and not self._closed:
+                self._resting = threading.Thread(target=self._rest_idle, name="kafka-rest", daemon=True)
+                self._resting.start()
+            surplus = self._idle if self._closed else [c for c in self._idle if now - c.used_s > IDLE_S_MAX]
+            surplus = list(surplus) or self._idle[: max(0, len(self._idle) - CURSORS_MAX)]
+            self._idle = [c for c in self._idle if c not in surplus]
+        for each in surplus:
+            with suppress(KafkaException, RuntimeError):
+                each.consumer.close()
+
+    def _rest_idle(self) -> None:
+        """Let cursors that nobody uses come to rest; ends when all of them do."""
+        while True:
+            time.sleep(_REST_S)
+            with self._lock:
+                awake = [c for c in self._idle if not c.is_resting and not c.ahead]
+                if not awake or self._closed:
+                    self._resting = None
+                    return
+                self._idle = [c for c in self._idle if c not in awake]
+            for cursor in awake:
+                try:
+                    self._fetch(cursor, 0.0, 1)
+                    cursor.rest()
+                except HotspareError:
+                    cursor.next_offset = -1
+                    cursor.rest()
+                with self._lock:
+                    self._idle.append(cursor)
+
+    def _new_consumer(self) -> Any:
+        options = {
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": self._reading.value,
+            "fetch.error.backoff.ms": 20,
+            "fetch.queue.backoff.ms": 5,
+            "queued.max.messages.kbytes": 32 << 10,
+        }
+        return new_consumer(self._settings, Isolation.COMMITTED, **options)
+
+
+def time_us_of(time_ms: int) -> int:
+    """A publisher that sets the times may set any, for instance nanoseconds: what is beyond 64 bits is as far as can be said."""
+    return max(-limits.TIME_US_MAX, min(time_ms * 1000, limits.TIME_US_MAX))
+
+
+def _message(message: Any) -> Keyed:
+    said = message.headers()
+    headers = tuple((name, value or b"") for name, value in said) if said else ()
+    return message.key() or b"", Message(message.offset(), time_us_of(message.timestamp()[1]), message.value() or b"", headers)
+
+
+def _given(cursor: Cursor, messages_max: int, bytes_max: int) -> list[Keyed]:
+    """From what is at hand, within both limits after the first; the rest is kept."""
+    total = sum(len(message.value) for _, message in cursor.ahead) if len(cursor.ahead) <= messages_max else bytes_max + 1
+    if total <= bytes_max:
+        taken = list(cursor.ahead)
+        cursor.ahead.clear()
+    else:
+        taken = _taken(cursor, messages_max, bytes_max)
+    if taken:
+        cursor.next_offset = taken[-1][1].offset + 1
+    return taken
+
+
+def _taken(cursor: Cursor, messages_max: int, bytes_max: int) -> list[Keyed]:
+    taken: list[Keyed] = []
+    total = 0
+    while cursor.ahead and len(taken) < messages_max:
+        total += len(cursor.ahead[0][1].value)
+        if taken and total > bytes_max:
+            break
+        taken.append(cursor.ahead.popleft())
+    return taken

@@ -1,0 +1,111 @@
+"""The records of publishers on Kafka: the newest of each key in a compacted topic beside the topic that they publish to.
+
+A record is written in the transaction of the messages that it is about. Its key begins with the id of that topic and the number
+of the partition, so the records of a topic that was deleted and made anew are not those of the new one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hotspare.bus.contract import Partition
+from hotspare.bus.kafka.client import KafkaSettings
+from hotspare.bus.kafka.offsets import Isolation, KafkaOffsets
+from hotspare.bus.kafka.progress import TopicFollower
+from hotspare.bus.kafka.read import KafkaReader
+from hotspare.bus.kafka.topics import KafkaTopics, TopicKind
+from hotspare.bus.kafka.writer import Record
+from hotspare.bus.naming import records_topic
+from hotspare.errors import BusUnavailable
+
+_POLL_S = 0.01
+
+
+class KafkaRecords:
+    """Thread-safe. Keeps in memory what it has read."""
+
+    def __init__(self, topics: KafkaTopics, reader: KafkaReader) -> None:
+        self._topics = topics
+        self._reader = reader
+        self._lock = threading.Lock()
+        self._kept: dict[str, _Kept] = {}
+
+    def all(self, partition: Partition) -> Mapping[bytes, bytes]:
+        """What is committed by now, in order of the keys."""
+        place = self.place(partition)
+        if place is None:
+            return {}
+        scope = self.scope(partition)
+        with self._lock:
+            kept = self._kept.get(place.topic)
+            if kept is None:
+                kept = self._kept[place.topic] = _Kept()
+                kept.follower = TopicFollower(self._reader, place.topic, kept.take, kept.records.clear)
+        with kept.follower.lock:
+            kept.follower.follow()
+            found = sorted((key, record) for key, record in kept.records.items() if key.startswith(scope))
+        return {key.removeprefix(scope): record for key, record in found}
+
+    def place(self, partition: Partition) -> Partition | None:
+        """Where the records of a partition stand; None where nobody wrote one yet."""
+        topic = records_topic(partition.topic)
+        return None if self._topics.partitions_known(topic) is None else Partition(topic)
+
+    def scope(self, partition: Partition) -> bytes:
+        """What the keys of a partition's records begin with."""
+        return f"{self._topics.topic_id(partition.topic)}/{partition.number}/".encode()
+
+    def outgoing(self, partition: Partition, scope: bytes, key: bytes, record: bytes | None) -> Record:
+        """The record as a transaction writes it, None to take it back; makes the topic where there is none."""
+        place = records_topic(partition.topic)
+        if self._topics.partitions_known(place) is None:
+            self._topics.create(place, 1, TopicKind.STATE)
+        return Record(place, record, scope + key)
+
+
+@dataclass
+class _Kept:
+    """What was read of one topic of records."""
+
+    records: dict[bytes, bytes] = field(default_factory=dict)
+    follower: TopicFollower = field(init=False)
+
+    def take(self, offset: int, key: bytes, value: bytes) -> None:
+        if value:
+            self.records[key] = value
+        else:
+            self.records.pop(key, None)
+
+
+class OpenTransactions:
+    """A transaction that somebody left open hides whatever is committed after it, until the broker ends it. Thread-safe."""
+
+    def __init__(self, settings: KafkaSettings, reader: KafkaReader) -> None:
+        self._settings = settings
+        self._reader = reader
+        self._lock = threading.Lock()
+        self._offsets: KafkaOffsets | None = None
+
+    def wait(self, partition: Partition) -> None:
+        """Until all that is on the partition now can be read, or was aborted. BusUnavailable where that takes too long."""
+        deadline = time.monotonic() + self._settings.timeout_s
+        high = self._high(partition)
+        while self._reader.offsets(partition)[1] < high:
+            if time.monotonic() > deadline:
+                raise BusUnavailable(f"a transaction on topic {partition.topic} stays open", hint="the broker ends it in a while")
+            time.sleep(_POLL_S)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._offsets is not None:
+                self._offsets.close()
+            self._offsets = None
+
+    def _high(self, partition: Partition) -> int:
+        with self._lock:
+            if self._offsets is None:
+                self._offsets = KafkaOffsets(self._settings, Isolation.UNCOMMITTED)
+            return self._offsets.of(partition)[1]

@@ -1,0 +1,307 @@
+"""Topics on Kafka: looked at, and made with settings that lose nothing (SPEC B6-B12, Z20, Z21)."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from enum import Enum
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
+
+from hotspare.bus import limits
+from hotspare.bus.contract import Partition
+from hotspare.bus.kafka.client import (
+    LOOK_S,
+    MISSING,
+    QUIET,
+    WIRE_BYTES_MAX,
+    KafkaSettings,
+    bus_error,
+    client_settings,
+    error_of,
+    refused_options,
+)
+from hotspare.errors import BusError, BusUnavailable, UsageError
+
+REPLICAS_WANTED = 3
+IN_SYNC_WANTED = 2
+DAY_MS = 24 * 3600 * 1000
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_POLL_S = 0.005
+_UNKNOWN_S = 0.3
+"""How long a topic that one broker told of may be unknown to another."""
+_TOPICS_PER_REQUEST = 200
+_MESSAGE_BYTES_DEFAULT = "1048588"
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+class TopicKind(Enum):
+    """EVENTS: messages that age. STATE: the newest message of each key is kept for good."""
+
+    EVENTS = "delete"
+    STATE = "compact"
+
+
+def check_kafka_name(topic: str) -> None:
+    """UsageError for a name that other buses take and Kafka does not."""
+    if not _NAME.fullmatch(topic) or topic in (".", ".."):
+        raise UsageError(f"topic name {topic!r} cannot be used on kafka", hint="use letters, digits, '.', '_' and '-'")
+
+
+class KafkaTopics:
+    """What the cluster says about topics, and how they are made. Thread-safe."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._refusal: KafkaError | None = None
+        config: dict[str, Any] = {**client_settings(settings), "error_cb": self._note}
+        try:
+            self._admin = AdminClient(config, logger=QUIET)
+        except KafkaException as error:
+            raise refused_options(settings) from error
+        self._lock = threading.Lock()
+        self._known: dict[str, int] = {}
+        self._message_bytes_max: dict[str, int] = {}
+
+    # --- looking ---------------------------------------------------------------------------------------------------------
+
+    def listed(self) -> dict[str, int]:
+        """Every topic and its number of partitions, but Kafka's own."""
+        found = self._metadata(None)
+        return {name: count for name, count in sorted(found.items()) if not name.startswith("__")}
+
+    def check(self, partition: Partition) -> None:
+        """TopicMissing unless it exists. What exists is remembered."""
+        count = self._known.get(partition.topic)
+        if count is None or not 0 <= partition.number < count:
+            count = self._awaited(partition.topic, _UNKNOWN_S)
+            if count is None:
+                raise limits.topic_missing(partition.topic)
+            if not 0 <= partition.number < count:
+                raise limits.partition_missing(partition, count)
+
+    def partitions(self, topic: str) -> int | None:
+        """None where the topic does not exist."""
+        count = self._metadata(topic).get(topic)
+        with self._lock:
+            if count is None:
+                self._known.pop(topic, None)
+            else:
+                self._known[topic] = count
+        return count
+
+    def partitions_known(self, topic: str) -> int | None:
+        """The same, from memory where it is known."""
+        known = self._known.get(topic)
+        return self.partitions(topic) if known is None else known
+
+    def forget_known(self, topic: str) -> None:
+        """After an answer that it does not exist."""
+        with self._lock:
+            self._known.pop(topic, None)
+
+    def topic_id(self, topic: str) -> str:
+        """Of this very topic: another one of the same name, made after it was deleted, has another id. TopicMissing."""
+        asked = TopicCollection([topic])
+        try:
+            return str(
+                self._asked(lambda wait_s: self._admin.describe_topics(asked, request_timeout=wait_s))[topic].result().topic_id
+            )
+        except KafkaException as error:
+            if error_of(error).code() in MISSING:
+                self.forget_known(topic)
+                raise limits.topic_missing(topic) from error
+            raise bus_error(error, f"describe topic {topic}") from error
+
+    def brokers(self) -> int:
+        return len(self._listing(None, "be reached").brokers)
+
+    def configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Settings of topics that exist, by name."""
+        asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        return {resource.name: settings for resource, settings in self._described(asked)}
+
+    def broker_config(self) -> dict[str, str]:
+        """Settings of one broker of the cluster."""
+        number = min(self._listing(None, "be reached").brokers)
+        found = self._described([ConfigResource(ResourceType.BROKER, str(number))])
+        return found[0][1] if found else {}
+
+    def message_bytes_max(self, topic: str) -> int:
+        """Of one batch of messages, which a message is too."""
+        known = self._message_bytes_max.get(topic)
+        if known is None:
+            known = self.message_bytes_max_of([topic])[topic]
+        return known
+
+    def message_bytes_max_of(self, topics: Sequence[str]) -> dict[str, int]:
+        """The same for several topics, looked up anew. A cluster that does not tell is taken to have Kafka's own default."""
+        try:
+            found = self.configs(topics)
+        except BusUnavailable:
+            raise
+        except BusError:
+            found = {}
+        for topic in topics:
+            text = found.get(topic, {}).get("max.message.bytes", _MESSAGE_BYTES_DEFAULT)
+            self._message_bytes_max[topic] = min(int(text), self._client_bytes_max())
+        return {topic: self._message_bytes_max[topic] for topic in topics}
+
+    def _client_bytes_max(self) -> int:
+        """What this client sends, unless the URL says otherwise."""
+        text = self._settings.options.get("message.max.bytes", "")
+        return int(text) if text.isdecimal() else WIRE_BYTES_MAX
+
+    def replicas(self, topics: Sequence[str]) -> dict[str, int]:
+        """The least number of copies that any partition of a topic has."""
+        try:
+            found = self._admin.list_topics(timeout=self._settings.timeout_s).topics
+        except KafkaException as error:
+            raise bus_error(error, "list topics") from error
+        return {
+            name: min((len(p.replicas) for p in found[name].partitions.values()), default=0) for name in topics if name in found
+        }
+
+    # --- changing --------------------------------------------------------------------------------------------------------
+
+    def create(self, topic: str, partitions: int, kind: TopicKind = TopicKind.EVENTS) -> None:
+        """No error if it exists with as many partitions. Returns when the brokers know it."""
+        limits.check_topic(topic, partitions)
+        check_kafka_name(topic)
+        existing = self.partitions(topic)
+        if existing is None:
+            self._create(topic, partitions, kind)
+            existing = self._awaited(topic, self._settings.timeout_s)
+        if existing is None:
+            raise BusUnavailable(f"kafka created topic {topic}, but its brokers do not know it yet")
+        limits.check_same_partitions(topic, existing, partitions)
+
+    def _create(self, topic: str, partitions: int, kind: TopicKind) -> None:
+        replicas = min(REPLICAS_WANTED, self.brokers())
+        config = new_topic_config(kind, replicas)
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=config)
+        settled_s = self._settings.timeout_s
+
+        def request(wait_s: float) -> dict[str, Future[None]]:
+            return self._admin.create_topics([new], operation_timeout=settled_s, request_timeout=wait_s)
+
+        try:
+            self._asked(request)[topic].result()
+        except KafkaException as error:
+            code = error_of(error).code()
+            if code == KafkaError.TOPIC_ALREADY_EXISTS:
+                return
+            if code == KafkaError.TOPIC_EXCEPTION:
+                hint = "kafka takes '.' and '_' in names for the same: use another prefix"
+                raise UsageError(f"topic {topic} cannot be created", detail=error_of(error).str(), hint=hint) from error
+            raise bus_error(error, f"create topic {topic}") from error
+
+    def _awaited(self, topic: str, timeout_s: float) -> int | None:
+        """Its partitions, as soon as the broker that is asked knows it."""
+        deadline = time.monotonic() + timeout_s
+        while (count := self.partitions(topic)) is None and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        return count
+
+    def delete_records(self, offsets: Mapping[Partition, int]) -> None:
+        """Forget what stands before the offsets; an offset past the end means all that is committed."""
+        asked = [TopicPartition(p.topic, p.number, offset) for p, offset in offsets.items()]
+        if not asked:
+            return
+        for place, future in self._asked(lambda wait_s: self._admin.delete_records(asked, request_timeout=wait_s)).items():
+            try:
+                future.result()
+            except KafkaException as error:
+                if error_of(error).code() in MISSING:
+                    self.forget_known(place.topic)
+                    raise limits.topic_missing(place.topic) from error
+                raise bus_error(error, f"trim topic {place.topic}") from error
+
+    def _metadata(self, topic: str | None) -> dict[str, int]:
+        """Topics that exist and whose partitions all have a leader or had one."""
+        answer = self._listing(topic, "list topics")
+        found = {}
+        for name, each in answer.topics.items():
+            if each.error is not None and each.error.code() not in MISSING:
+                raise bus_error(KafkaException(each.error), f"describe topic {name}")
+            if each.error is None and each.partitions:
+                found[name] = len(each.partitions)
+        return found
+
+    def _listing(self, topic: str | None, what: str) -> ClusterMetadata:
+        """What the cluster says of one topic or of all, and of itself. `what` completes "kafka cannot ..."."""
+        try:
+            return self._admin.list_topics(topic, timeout=self._settings.timeout_s)
+        except KafkaException as error:
+            raise bus_error(self._reason(error), what) from error
+
+    def _note(self, error: KafkaError) -> None:
+        """The client's word on a connection that failed, of which a call says no more than that it did."""
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self._refusal = error
+
+    def _reason(self, failure: KafkaException) -> KafkaException:
+        """That no broker let this client in, where that is why a call failed."""
+        self._refusal = None
+        self._admin.poll(0)
+        return failure if self._refusal is None else KafkaException(self._refusal)
+
+    def _described(self, asked: Sequence[ConfigResource]) -> list[tuple[ConfigResource, dict[str, str]]]:
+        found = []
+        for first in range(0, len(asked), _TOPICS_PER_REQUEST):
+            some = list(asked[first : first + _TOPICS_PER_REQUEST])
+            for resource, future in self._configs_of(some).items():
+                try:
+                    entries = future.result()
+                except KafkaException as error:
+                    if error_of(error).code() in MISSING:
+                        continue
+                    raise bus_error(error, f"describe {resource.name}") from error
+                found.append((resource, {entry.name: entry.value or "" for entry in entries.values()}))
+        return found
+
+    def _configs_of(self, asked: list[ConfigResource]) -> dict[ConfigResource, Future[Any]]:
+        return self._asked(lambda wait_s: self._admin.describe_configs(asked, request_timeout=wait_s))
+
+    def _asked(self, request: Callable[[float], dict[K, Future[T]]]) -> dict[K, Future[T]]:
+        """The answers to a request, all of them there. `request` gets how long it may wait, in seconds.
+
+        The client sends it to the controller that it last heard of. One that died it awaits, and does not ask who came after it:
+        so this looks at the cluster anew after a wait that is short at first.
+        """
+        deadline = time.monotonic() + self._settings.timeout_s
+        patience_s = LOOK_S
+        while True:
+            wait_s = max(_POLL_S, min(patience_s, deadline - time.monotonic()))
+            answers = request(wait_s)
+            try:
+                failures = [answer.exception(wait_s + 1) for answer in answers.values()]
+            except TimeoutError as error:
+                raise BusUnavailable("kafka gave no answer in time") from error
+            timed_out = any(isinstance(f, KafkaException) and error_of(f).code() == KafkaError._TIMED_OUT for f in failures)
+            if not timed_out or time.monotonic() >= deadline:
+                return answers
+            patience_s *= 2
+            self._listing(None, "be reached")
+
+
+def new_topic_config(kind: TopicKind, replicas: int) -> dict[str, str]:
+    """Settings of a topic that hotspare creates."""
+    config: dict[str, Any] = {
+        "cleanup.policy": kind.value,
+        "message.timestamp.type": "LogAppendTime",
+        "unclean.leader.election.enable": "false",
+        "min.insync.replicas": min(IN_SYNC_WANTED, max(1, replicas - 1)),
+        "max.message.bytes": WIRE_BYTES_MAX - (1 << 20),
+    }
+    config["segment.ms"] = DAY_MS  # less than Kafka's default retention of a week, which is by whole segments
+    if kind is TopicKind.STATE:
+        config |= {"segment.bytes": 16 << 20, "min.cleanable.dirty.ratio": "0.1"}
+    return {name: str(value) for name, value in config.items()}

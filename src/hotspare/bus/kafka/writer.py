@@ -1,0 +1,235 @@
+"""One transactional writer: whoever opens it last is the only one of its id that can commit (Kafka's producer fencing).
+
+Opening it is the fence. If the one before left a transaction open, the broker aborts it and answers "later" until that is done. A
+client that is left alone with this answer asks again after half a second; one that is called again asks at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from hotspare.bus.contract import Outgoing
+from hotspare.bus.kafka.client import FENCED, QUIET, KafkaSettings, bus_error, error_of, producer_settings, refused_options
+from hotspare.errors import BusUnavailable, Fenced, HotspareError, UnknownResult
+
+_PATIENCE_S = (0.06, 0.06, 0.15, 0.3)
+"""How long each client that gets no answer is waited for; the last one gets as long as a call may take."""
+_LOOK_S = 0.004
+_WARM = 3
+_WARM_FOR_S = 60.0
+_BATCH_BYTES = 512 * 1024
+"""Of several messages; a larger message goes alone. Topics that others made take a batch of 1 MiB by default."""
+_RETRY_MS = 5
+"""The marks of one commit may still be on their way when the next one begins; then the broker asks to come again."""
+_TRANSACTION_TIMEOUT_MS = 10_000
+_ANY_TOPIC = "hotspare.owners"
+"""Asking about it makes a client connect; it need not exist."""
+_GIVE_WAY_S = 0.01
+_GIVE_WAY_S_MAX = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a transaction writes at one place. A value of None takes a key back."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    partition: int = 0
+
+
+def records_of(topic: str, number: int, messages: Sequence[Outgoing]) -> list[Record]:
+    return [Record(topic, message.value, None, message.headers, number) for message in messages]
+
+
+class Writers:
+    """Opens the writers of one transactional id, over clients that are connected in advance. Thread-safe."""
+
+    def __init__(self, settings: KafkaSettings, transactional_id: str) -> None:
+        self._settings = settings
+        self._id = transactional_id
+        self._lock = threading.Lock()
+        self._topics: tuple[str, ...] = ()
+        self._warm: list[Any] = []
+        self._warming: threading.Thread | None = None
+        self._warmed_s = 0.0
+        self._closed = False
+
+    def warm_up(self, topics: Sequence[str] = ()) -> None:
+        """Connect clients in the background, so that a fence need not wait for it; also those whose connection the broker may have
+        closed because nobody used it. Costs nothing if that was done lately. `topics`: those of the first commit, which need not
+        wait for their leaders' names and connections then, from now on."""
+        with self._lock:
+            self._topics = tuple(topics) or self._topics
+            is_due = len(self._warm) < _WARM or time.monotonic() > self._warmed_s + _WARM_FOR_S
+            if self._warming is None and not self._closed and is_due:
+                self._warming = threading.Thread(target=self._connect_all, name="kafka-warm", daemon=True)
+                self._warming.start()
+
+    def open(self) -> Writer:
+        """Fence whoever wrote under this id. When it returns, no commit of theirs can take place any more, and those that did can
+        be read. BusUnavailable: whether they are fenced is not known."""
+        deadline = time.monotonic() + self._settings.timeout_s
+        for patience_s in (*_PATIENCE_S, self._settings.timeout_s):
+            if (left_s := deadline - time.monotonic()) <= 0:
+                break
+            client = self._take(left_s)
+            if _is_granted(client, patience_s, deadline):
+                return Writer(self._settings, client)
+        raise BusUnavailable("kafka does not give the right to publish now", detail=f"transactional id {self._id}")
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._warm.clear()
+            warming = self._warming
+        if warming is not None:
+            warming.join()
+
+    def _take(self, timeout_s: float) -> Any:
+        with self._lock:
+            if self._warm:
+                return self._warm.pop()
+        client = self._new()
+        with contextlib.suppress(KafkaException):
+            client.list_topics(_ANY_TOPIC, timeout=timeout_s)
+        return client
+
+    def _connect_all(self) -> None:
+        with contextlib.suppress(HotspareError, KafkaException):
+            for client in list(self._warm):
+                self._look_up(client)
+            while True:
+                client = self._new()
+                self._look_up(client)
+                with self._lock:
+                    if self._closed or len(self._warm) >= _WARM:
+                        break
+                    self._warm.append(client)
+        with self._lock:
+            self._warming, self._warmed_s = None, time.monotonic()
+
+    def _look_up(self, client: Any) -> None:
+        """Let it learn where its topics are; it connects by that."""
+        for topic in self._topics or (_ANY_TOPIC,):
+            client.list_topics(topic, timeout=self._settings.timeout_s)
+
+    def _new(self) -> Any:
+        config = {
+            **producer_settings(self._settings),
+            "enable.sparse.connections": not self._topics,  # else it connects to a leader when there is something to send
+            "transactional.id": self._id,
+            "retry.backoff.ms": _RETRY_MS,
+            "batch.size": _BATCH_BYTES,
+            "transaction.timeout.ms": max(_TRANSACTION_TIMEOUT_MS, self._settings.timeout_ms),
+        }
+        try:
+            return Producer(config, logger=QUIET)
+        except KafkaException as error:
+            raise refused_options(self._settings) from error
+
+
+def _is_granted(client: Any, patience_s: float, deadline: float) -> bool:
+    """Ask for the right to publish: as long as the broker answers "later", else for `patience_s`. BusError where it is refused."""
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            client.init_transactions(_LOOK_S)
+        except KafkaException as raised:
+            error, now = error_of(raised), time.monotonic()
+            failure = bus_error(raised, "give the right to publish")
+            if not failure.retryable:
+                raise failure from raised
+            if error.code() == KafkaError.CONCURRENT_TRANSACTIONS:
+                until = now + patience_s
+            if not error.retriable() or now >= min(until, deadline):
+                return False
+        else:
+            return True
+
+
+def give_way(attempt: int) -> None:
+    """For who lost its turn, before it takes it again: two that only take it from each other would both write nothing."""
+    time.sleep(random.uniform(0, min(_GIVE_WAY_S_MAX, _GIVE_WAY_S * 2**attempt)))  # noqa: S311
+
+
+class Writer:
+    """Used by one thread at a time. Once it raised Fenced or UnknownResult it is of no more use."""
+
+    def __init__(self, settings: KafkaSettings, client: Any) -> None:
+        self._settings = settings
+        self._client = client
+        self._first_failure: KafkaError | None = None
+        self._offsets: dict[str, list[int]] = {}
+
+    def commit(self, records: Sequence[Record]) -> dict[str, list[int]]:
+        """Write all or nothing; the offsets per topic. BusUnavailable or BusError: nothing was written. UnknownResult: the answer
+        was lost. Fenced: somebody opened the writer anew, perhaps after a commit that took place and whose answer was lost."""
+        self._offsets, self._first_failure = {}, None
+        deadline = time.monotonic() + self._settings.timeout_s
+        try:
+            self._client.begin_transaction()
+            for record in records:
+                self._produce(record)
+        except KafkaException as raised:
+            raise self._abandoned(raised) from raised
+        try:
+            # no flush or poll here: once the client is fenced, those raise an object that Python cannot catch by its class
+            self._client.commit_transaction(max(0.1, deadline - time.monotonic()))
+        except KafkaException as raised:
+            error = error_of(raised)
+            if error.txn_requires_abort() or error.code() in FENCED:
+                raise self._abandoned(raised) from raised
+            raise _unknown(error) from raised
+        return self._offsets
+
+    def _produce(self, record: Record) -> None:
+        try:
+            self._client.produce(
+                record.topic,
+                value=record.value,
+                key=record.key,
+                headers=list(record.headers),
+                partition=record.partition,
+                on_delivery=self._delivered,
+            )
+        except BufferError:
+            raise KafkaException(KafkaError(KafkaError._QUEUE_FULL)) from None
+
+    def _delivered(self, error: KafkaError | None, message: Any) -> None:
+        if error is None:
+            self._offsets.setdefault(message.topic(), []).append(message.offset())
+        elif self._first_failure is None:
+            self._first_failure = error
+
+    def _abandoned(self, raised: KafkaException) -> HotspareError:
+        """The error for a transaction whose commit was not asked for, or was refused: after the abort nothing of it is left."""
+        error = error_of(raised)
+        if error.code() in FENCED:
+            return Fenced("the right to publish was taken by another engine", detail=error.str())
+        try:
+            self._client.abort_transaction(self._settings.timeout_s)
+        except KafkaException as failed:
+            code = error_of(failed).code()
+            if code in FENCED:
+                return Fenced("the right to publish was taken by another engine", detail=error_of(failed).str())
+            return _unknown(error_of(failed))
+        cause = self._first_failure
+        return bus_error(raised if cause is None else KafkaException(cause), "commit")
+
+
+def _unknown(error: KafkaError) -> UnknownResult:
+    return UnknownResult(
+        "kafka gave no answer to a commit",
+        detail=f"{error.name()}: {error.str()}",
+        hint="fence again and read the progress: it says what was committed",
+    )

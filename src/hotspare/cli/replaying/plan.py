@@ -1,0 +1,135 @@
+"""From the options of `hotspare replay` to what is run: which windows are published, which file feeds which topic, which time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hotspare.adapters.esp.connector_options import FILE_KIND, connector_file, publish_options
+from hotspare.adapters.files.canonical import RowForm
+from hotspare.adapters.files.csv_file import Growth
+from hotspare.adapters.files.output_rows import OutputRows
+from hotspare.adapters.files.publisher import PublishOptions
+from hotspare.adapters.recording import ReplayFile
+from hotspare.cli.replaying.run import Replay
+from hotspare.cli.shared.project_file import loaded_project
+from hotspare.engine.plan import compile_plan
+from hotspare.errors import UsageError
+from hotspare.model.project import Connector, ConnectorDirection, Project, Publication, WindowId
+from hotspare.model.resolve import Resolved, resolve
+
+
+@dataclass(frozen=True)
+class ReplayRequest:
+    """The options as given; windows are `query/window` texts. `header_rows` None: as the window's connector says."""
+
+    project: Path
+    texts: tuple[str, ...]
+    home: Path | None
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    bad: Path | None
+    times: Mapping[str, str]
+    header_rows: int | None
+    messages_max: int
+    rows: OutputRows
+    name: str = ""
+
+
+def prepare(request: ReplayRequest) -> Replay:
+    """UsageError for options that do not fit the project or each other, ProjectError for mistakes of the project."""
+    if not request.outputs and request.bad is None:
+        raise UsageError("no output was asked for", hint="give --out CQ/WINDOW=FILE")
+    loaded = loaded_project(request.project, request.texts, request.home, request.name)
+    known = {str(window.id): window.id for window in loaded.resolved.windows}
+    _check_names(request, known, loaded.resolved)
+    project = loaded.project
+    if request.outputs:
+        project = _publishing(project, {known[name] for name in request.outputs})
+    plan = compile_plan(resolve(project))
+    home = request.home or request.project.parent
+    files = [file for topic in range(len(plan.resolved.sources)) for file in _files(request, plan.resolved, topic, home)]
+    if not files:
+        raise UsageError("no source window has an input", hint="give --in CQ/WINDOW=FILE")
+    _check_distinct(request, files)
+    return Replay(
+        plan=plan,
+        files=files,
+        outputs={name: Path(file) for name, file in request.outputs.items()},
+        rows=request.rows,
+        bad=request.bad,
+        messages_max=request.messages_max,
+        warnings=loaded.warnings,
+    )
+
+
+def _check_names(request: ReplayRequest, known: Mapping[str, WindowId], resolved: Resolved) -> None:
+    sources = [str(source) for source in resolved.sources]
+    for option, names, allowed in (
+        ("--out", request.outputs, list(known)),
+        ("--in", request.inputs, sources),
+        ("--time", request.times, sources),
+    ):
+        for name in names:
+            if name not in allowed:
+                what = "window" if option == "--out" else "source window"
+                raise UsageError(f"{option} names {name}, the project has no such {what}", hint=f"it has {', '.join(allowed)}")
+
+
+def _publishing(project: Project, wanted: set[WindowId]) -> Project:
+    """The project with exactly the wanted windows published."""
+    queries = []
+    for query in project.queries:
+        windows = []
+        for window in query.windows:
+            is_wanted = WindowId(query.name, window.name) in wanted
+            windows.append(dataclasses.replace(window, publication=Publication.PUBLISHED if is_wanted else Publication.HIDDEN))
+        queries.append(dataclasses.replace(query, windows=tuple(windows)))
+    return dataclasses.replace(project, queries=tuple(queries))
+
+
+def _files(request: ReplayRequest, resolved: Resolved, topic: int, home: Path) -> list[ReplayFile]:
+    """The files of one inbound topic: the one given, else those of its connectors."""
+    window = resolved.sources[topic]
+    schema = resolved.schema(window)
+    connectors = [
+        connector
+        for connector in resolved.window(window).window.connectors
+        if connector.kind == FILE_KIND and connector.direction is ConnectorDirection.PUBLISH
+    ]
+    given = request.inputs.get(str(window))
+    if given is not None:
+        options = publish_options(connectors[0], schema) if connectors else PublishOptions(form=RowForm(schema=schema))
+        found = [(Path(given), options)]
+    else:
+        found = [(_existing(connector, home), publish_options(connector, schema)) for connector in connectors]
+    return [
+        ReplayFile(topic, path, schema, _for_replay(options, request.header_rows), request.times.get(str(window), ""))
+        for path, options in found
+    ]
+
+
+def _existing(connector: Connector, home: Path) -> Path:
+    path = connector_file(connector, home)
+    if not path.exists():
+        raise UsageError(
+            f"connector {connector.name} reads {path}, which does not exist",
+            hint="give --home with the folder of its files, or --in CQ/WINDOW=FILE",
+        )
+    return path
+
+
+def _for_replay(options: PublishOptions, header_rows: int | None) -> PublishOptions:
+    kept = options.header_rows if header_rows is None else header_rows
+    return dataclasses.replace(options, header_rows=kept, growth=Growth.FIXED)
+
+
+def _check_distinct(request: ReplayRequest, files: list[ReplayFile]) -> None:
+    """An output file must not be an input, nor another output."""
+    outputs = [Path(file).resolve() for file in request.outputs.values()]
+    outputs += [request.bad.resolve()] if request.bad is not None else []
+    twice = [path for path in outputs if outputs.count(path) > 1 or path in {file.path.resolve() for file in files}]
+    if twice:
+        raise UsageError(f"file {twice[0]} would be written over", hint="name another file for each --out and --bad")

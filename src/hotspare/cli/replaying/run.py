@@ -1,0 +1,245 @@
+"""Runs a project over recorded messages to their end and writes what its windows put out, with either runner.
+
+The messages are the same for both (adapters/recording.py), so their outputs are the same bytes: the local runner gets them as they
+are, the ordered one through a bus in a temporary folder, whose clock says their times.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from hotspare.adapters.files.output_rows import BadRows, OutputRows
+from hotspare.adapters.recording import RecordingProgress, ReplayFile, record
+from hotspare.bus.contract import TICK, Outgoing, Partition
+from hotspare.bus.sqlite import SqliteBus
+from hotspare.cli.replaying.core import replay_core
+from hotspare.engine.head.head import Head
+from hotspare.engine.pipeline import OnTrace
+from hotspare.engine.plan import Plan
+from hotspare.engine.rows.batch import BAD_STREAM, NextInput
+from hotspare.errors import FileUnwritable, Mistake, RunnerError, UsageError
+from hotspare.host.careful_core import CarefulCore
+from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, InboundTopic, RunnerEnd, RunnerInput
+from hotspare.runners.local import decode_iterable
+
+MICRO_BATCH_MESSAGES_MIN = 1_000
+"""A micro-batch of Spark holds at least so many messages; the core still gets them in batches of the size asked for."""
+_GATHERED_ROWS_MAX = 8_192
+_MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
+_MEMORY_BYTES_MAX = 256 << 20
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What is run: `outputs` and `bad` say into which files, `messages_max` bounds a batch. `warnings` are the project's,
+    `told` gets sentences about what went wrong on the way."""
+
+    plan: Plan
+    files: Sequence[ReplayFile]
+    outputs: Mapping[str, Path]
+    rows: OutputRows
+    bad: Path | None = None
+    messages_max: int = 5_000
+    stop: threading.Event = field(default_factory=threading.Event)
+    report: Callable[[RecordingProgress], None] = lambda progress: None
+    on_trace: OnTrace | None = None
+    warnings: tuple[Mistake, ...] = ()
+    told: Callable[[str], None] = lambda sentence: None
+
+
+@dataclass(slots=True)
+class ReplayCounts:
+    """`rows` written per stream (`engine.batch.BAD_STREAM` included, written or not), and the events read."""
+
+    events: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+
+
+class _Writers:
+    """The open output files. Small outputs are gathered: text is made of many rows at once."""
+
+    def __init__(self, replay: Replay, stack: contextlib.ExitStack) -> None:
+        self._files: dict[str, BinaryIO] = {name: _created(path, stack) for name, path in replay.outputs.items()}
+        if replay.bad is not None:
+            self._files[BAD_STREAM] = _created(replay.bad, stack)
+        self._rows = replay.rows
+        self._gathered: dict[str, list[pa.RecordBatch]] = {}
+        self._gathered_rows = 0
+        self.counts = ReplayCounts()
+
+    def write(self, outputs: Mapping[str, pa.RecordBatch]) -> None:
+        for name, batch in outputs.items():
+            self.counts.rows[name] = self.counts.rows.get(name, 0) + len(batch)
+            if name in self._files:
+                self._gathered.setdefault(name, []).append(batch)
+                self._gathered_rows += len(batch)
+        if self._gathered_rows >= _GATHERED_ROWS_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is gathered."""
+        for name, batches in self._gathered.items():
+            file, form = self._files[name], BadRows() if name == BAD_STREAM else self._rows
+            rows = pa.concat_batches(batches)
+            try:
+                file.write((b"" if file.tell() else form.title(rows)) + form.text(rows))
+                file.flush()
+            except OSError as error:
+                raise FileUnwritable.of(file.name, error) from error
+        self._gathered, self._gathered_rows = {}, 0
+
+
+def _core(replay: Replay) -> CarefulCore:
+    return replay_core(replay.plan, lambda: _recorded(replay, RecordingProgress()), replay.on_trace, replay.told)
+
+
+def run_local(replay: Replay) -> ReplayCounts:
+    """Without Spark, in this thread. Returns early when `stop` is set."""
+    head, core = Head.of(replay.plan), _core(replay)
+    with contextlib.ExitStack() as stack:
+        writers = _Writers(replay, stack)
+        progress = RecordingProgress()
+        for raw in _recorded(replay, progress):
+            for decoded in decode_iterable([raw], head, replay.messages_max):
+                for outputs in core.parts(decoded):
+                    writers.write(outputs)
+            replay.report(progress)
+        writers.flush()
+        writers.counts.events = progress.events
+        return writers.counts
+
+
+def run_ordered(replay: Replay, head_place: HeadPlace) -> ReplayCounts:
+    """With Spark, the head at `head_place`. From the main thread. RunnerError where Spark fails."""
+    from hotspare.runners.spark.ordered import OrderedRunner
+
+    with contextlib.ExitStack() as stack:
+        writers = _Writers(replay, stack)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hotspare-replay-", dir=_folder_for(replay.files))))
+        progress = RecordingProgress()
+        topics, ends = _fill(replay, folder / "bus.db", progress)
+        writers.counts.events = progress.events
+        if replay.stop.is_set():
+            return writers.counts
+        collector = _Collector(replay, writers, ends)
+        source = RunnerInput(
+            bus_url=f"sqlite:///{folder / 'bus.db'}",
+            topics=topics,
+            head=Head.of(replay.plan),
+            head_place=head_place,
+            limits=BatchLimits(messages_max=max(replay.messages_max, MICRO_BATCH_MESSAGES_MIN) * len(topics)),
+        )
+        runner = OrderedRunner(source, collector.take, collector.ended)
+        runner.start({})
+        try:
+            collector.wait()
+        finally:
+            runner.stop()
+        writers.flush()
+        return writers.counts
+
+
+class _Collector:
+    """Takes the runner's batches until every topic has come to its end."""
+
+    def __init__(self, replay: Replay, writers: _Writers, ends: Mapping[int, int]) -> None:
+        self._replay = replay
+        self._writers = writers
+        self._last_offsets = {topic: end - 1 for topic, end in ends.items()}
+        self._core = _core(replay)
+        self._done = threading.Event()
+        self._end: RunnerEnd | None = None
+
+    def take(self, decoded: pa.Table, _: NextInput) -> None:
+        for piece in _pieces(decoded, self._replay.messages_max):
+            for outputs in self._core.parts(piece):
+                self._writers.write(outputs)
+        for topic, offset in zip(decoded.column("topic").to_pylist(), decoded.column("offset").to_pylist(), strict=True):
+            if self._last_offsets.get(topic) == offset:
+                del self._last_offsets[topic]
+        if not self._last_offsets:
+            self._done.set()
+
+    def ended(self, end: RunnerEnd) -> None:
+        self._end = end
+        self._done.set()
+
+    def wait(self) -> None:
+        """Until the last batch, a stop, or an end of the runner, which is an error."""
+        while not self._done.wait(0.1) and not self._replay.stop.is_set():
+            pass
+        if self._last_offsets and self._end is not None and self._end.cause is not EndCause.STOPPED:
+            error = self._end.error
+            raise error if isinstance(error, Exception) else RunnerError(f"the runner ended: {self._end.cause.value}")
+
+
+def _pieces(decoded: pa.Table, rows_max: int) -> Iterator[pa.RecordBatch]:
+    """Batches of about `rows_max` rows, never cut within a message."""
+    for batch in decoded.to_batches():
+        starts = [i for i, index in enumerate(batch.column("index").to_pylist()) if index == 0]
+        cuts = [0, *starts[rows_max::rows_max], len(batch)] if len(starts) > rows_max else [0, len(batch)]
+        for begin, end in pairwise(cuts):
+            if end > begin:
+                yield batch.slice(begin, end - begin)
+
+
+def _recorded(replay: Replay, progress: RecordingProgress) -> Iterator[pa.RecordBatch]:
+    project = replay.plan.resolved.project
+    for raw in record(replay.files, len(replay.plan.resolved.sources), project.heartbeat_interval_us, progress):
+        if replay.stop.is_set():
+            return
+        yield raw
+
+
+def _fill(replay: Replay, path: Path, progress: RecordingProgress) -> tuple[tuple[InboundTopic, ...], dict[int, int]]:
+    """Append the recorded messages with their times; the topics, and the end offset of each by its index."""
+    now_us = 0
+    bus = SqliteBus(path, clock=lambda: now_us)
+    sources = replay.plan.resolved.sources
+    topics = tuple(InboundTopic(f"replay.{source.query}.{source.window}.I") for source in sources)
+    ends = dict.fromkeys(range(len(topics)), 0)
+    try:
+        for topic in topics:
+            bus.create_topic(topic.name)
+        for raw in _recorded(replay, progress):
+            names = ("topic", "time_us", "tick", "value")
+            rows = zip(*(raw.column(name).to_pylist() for name in names), strict=True)
+            for (index, time_us), same in groupby(rows, key=lambda row: (row[0], row[1])):
+                now_us = time_us
+                messages = [TICK if tick else Outgoing(value) for _, _, tick, value in same]
+                bus.append(Partition(topics[index].name), messages)
+                ends[index] += len(messages)
+            replay.report(progress)
+    finally:
+        bus.close()
+    return topics, ends
+
+
+def _folder_for(files: Sequence[ReplayFile]) -> Path | None:
+    """In memory where the files are small: each new time is a transaction, and nothing of it needs to last."""
+    total = sum(file.path.stat().st_size * (file.options.repeats + 1) for file in files)
+    return _MEMORY_FOLDER if total < _MEMORY_BYTES_MAX and _MEMORY_FOLDER.is_dir() else None
+
+
+def _created(path: Path, stack: contextlib.ExitStack) -> BinaryIO:
+    try:
+        file = path.open("wb")
+    except OSError as error:
+        raise UsageError(f"file {path} cannot be written", detail=error.strerror or str(error)) from error
+    stack.callback(_closed, file)
+    return file
+
+
+def _closed(file: BinaryIO) -> None:
+    """Everything was flushed before, or it was told why it could not be."""
+    with contextlib.suppress(OSError):
+        file.close()

@@ -1,0 +1,337 @@
+"""Coordination in ZooKeeper, for engines on several machines (SPEC C5-C7, DESIGN section 5).
+
+**Epoch.** The role of a group is one node, and every change of it is a write that names the version it was read at. So of two
+that campaign from one epoch one wins, whatever was lost, late or read from a server that lags. A write whose answer was lost
+can still take place later, but then against that version, so at most once and never over somebody else's.
+
+**Lease.** ZooKeeper has no clock that a client can read, and a session is no lease: servers let a killed process keep its own for
+seconds, 4 by default at least. So a lease is a length, and a holder renews it by counting in the role node. Who looks at it notes
+on its own monotonic clock when it first saw each count, and the lease is over when that is longer ago than the lease is long. No
+clock is ever compared with another, so none may be wrong. The error is at most the time between two looks, and always to the
+side of waiting. Time in which the servers did not answer the onlooker does not count, and after a lost connection it counts
+anew, for the holder may have had no way to renew. The session bounds the lease from outside: when the holder's session is over,
+which its ephemeral node tells, so is the lease, also for somebody who looks for the first time; unless it ended in an outage.
+
+**Members** are ephemeral sequential nodes: the sequence is the order of joining. A session that was lost took them; the next
+`join` makes them again. `seen_ms` is the time of writing by the servers' clock.
+
+Nobody waits in a queue of nodes for its predecessor to go, as an election by sequence alone would: a predecessor's node says that
+a session lives, not that an engine moves, and the bus needs a number that grows, not an order of arrival.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from kazoo.exceptions import NodeExistsError, NoNodeError
+
+from hotspare.coordination import record as rules
+from hotspare.coordination.contract import NOBODY, Leader, Member
+from hotspare.coordination.zookeeper.nodes import (
+    GroupPaths,
+    RoleNode,
+    decode_fact,
+    decode_member,
+    decode_role,
+    encode_fact,
+    encode_member,
+    encode_role,
+    engine_of,
+    joining_order,
+    text_of,
+)
+from hotspare.coordination.zookeeper.session import NODE_STATES, ZooKeeperSession, monotonic_ms
+from hotspare.coordination.zookeeper.url import ZooKeeperTarget
+from hotspare.errors import CoordinationError, CoordinationSuspended
+
+ATTEMPTS_MAX = 20
+"""How often one call tries again because others changed the same node meanwhile."""
+FIRST_CONTACT = 1
+NO_NODE = -1
+"""The version of a node that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sighting:
+    """When this client first saw a renewal. `renewal` names it: contact, epoch, count. Each contact sees everything anew."""
+
+    renewal: tuple[int, int, int]
+    seen_ms: int
+
+
+class ZooKeeperCoordination:
+    """A `Coordination` (contract). A call may also raise CoordinationError itself: for an access that is refused."""
+
+    def __init__(self, target: ZooKeeperTarget, clock_ms: Callable[[], int] = monotonic_ms) -> None:
+        """CoordinationSuspended where no server answers."""
+        self._clock_ms = clock_ms
+        self._root = target.root
+        self._session = ZooKeeperSession(target)
+        self._ensured: set[str] = set()
+        self._announced: set[tuple[str, str]] = set()
+        self._own_members: dict[tuple[str, str], tuple[str, str]] = {}
+        """(group, engine) -> session, path"""
+        self._known: dict[str, tuple[RoleNode, int]] = {}
+        """group -> the role node as this client last wrote or read it, and its version"""
+        self._sightings: dict[str, _Sighting] = {}
+        self._alive: dict[str, tuple[int, str]] = {}
+        """group -> in which contact the holder's session was last seen alive, and which"""
+
+    def join(self, group: str, member: Member) -> None:
+        rules.check_group(group)
+        rules.check_engine(member.engine)
+        self._session.expect_engine()
+        data, session, key = encode_member(member), self._session.name, (group, member.engine)
+        known_session, path = self._own_members.get(key, ("", ""))
+        if known_session == session:
+            with contextlib.suppress(NoNodeError):
+                self._session.set(path, data, NO_NODE)  # of any version
+                return
+        self._own_members[key] = session, self._place(GroupPaths(self._root, group), group, member.engine, data)
+
+    def _place(self, paths: GroupPaths, group: str, engine: str, data: bytes) -> str:
+        """Make, or refresh, the one node of this engine and this session; those of its earlier sessions are removed. The session is
+        announced, too: a campaign need not wait for it."""
+        own_session = self._session.client_id[0]
+        for _ in range(ATTEMPTS_MAX):
+            self._ensure(paths)
+            names = self._session.children(paths.members)
+            own = sorted((name for name in names if engine_of(name) == engine), key=joining_order)
+            if not own and len({engine_of(name) for name in names}) >= rules.MEMBERS_MAX:
+                raise rules.too_many_members(group)
+            found = self._session.gathered([self._session.getting(f"{paths.members}/{name}") for name in own])
+            kept = next((n for n, f in zip(own, found, strict=True) if f is not None and f[1].ephemeralOwner == own_session), None)
+            change = self._session.transaction()
+            for name in own:
+                if name != kept:
+                    change.delete(f"{paths.members}/{name}")
+            if kept is None:
+                change.create(paths.member_prefix(engine), data, ephemeral=True, sequence=True)
+            else:
+                change.set_data(f"{paths.members}/{kept}", data)
+            with contextlib.suppress(*NODE_STATES):
+                made = self._session.commit(change)[-1]
+                self._announce(paths, self._session.name)
+                return str(made) if kept is None else f"{paths.members}/{kept}"
+            self._ensured.discard(paths.base)
+        raise _contended(group)
+
+    def leave(self, group: str, engine: str) -> None:
+        paths = GroupPaths(self._root, group)
+        self._own_members.pop((group, engine), None)
+        for name in self._session.children(paths.members):
+            if engine_of(name) == engine:
+                with contextlib.suppress(NoNodeError):
+                    self._session.delete(f"{paths.members}/{name}")
+
+    def members(self, group: str) -> Sequence[Member]:
+        paths = GroupPaths(self._root, group)
+        names = sorted(self._session.children(paths.members), key=joining_order)
+        nodes = [f"{paths.members}/{name}" for name in names]
+        found: dict[str, Member] = {}
+        for path, node in zip(nodes, self._session.gathered([self._session.getting(path) for path in nodes]), strict=True):
+            if node is None:
+                continue
+            with contextlib.suppress(CoordinationError):  # another version's, or nobody's: the others count all the same
+                member = decode_member(node[0], path, node[1].mtime)
+                found.pop(member.engine, None)
+                found[member.engine] = member
+        return tuple(found.values())
+
+    def groups(self) -> Sequence[str]:
+        return tuple(sorted(text_of(name) for name in self._session.children(f"{self._root}/groups")))
+
+    def leader(self, group: str) -> Leader:
+        paths, session = GroupPaths(self._root, group), self._session
+        _, role, sessions = session.gathered(
+            [session.newest(paths.role), session.getting(paths.role), session.listing(paths.sessions)]
+        )
+        if role is None:
+            return NOBODY
+        node = decode_role(role[0], paths.role)
+        if node.record.epoch:  # such a node is never removed, so its version names what it says
+            self._known[group] = node, role[1].version
+        left_ms = self._lease_left_ms(group, node)
+        if self._is_over(group, node.session, sessions or ()):
+            left_ms = min(left_ms, 0)
+        return rules.leader_of(replace(node.record, lease_end_ms=left_ms), 0)
+
+    def _is_over(self, group: str, session: str, sessions: Sequence[str]) -> bool:
+        """Whether the holder's session has ended, and not while this client had no contact: the holder may have had none either."""
+        contact = self._session.contact
+        if session in sessions:
+            self._alive[group] = contact, session
+            return False
+        return contact == FIRST_CONTACT or self._alive.get(group) == (contact, session)
+
+    def _lease_left_ms(self, group: str, node: RoleNode) -> int:
+        now_ms = self._answered_ms()
+        return node.lease_ms - (now_ms - self._sighted(group, node, now_ms))
+
+    def _answered_ms(self) -> int:
+        """This client's clock, standing still while it is not answered."""
+        return self._clock_ms() - self._session.silence_ms
+
+    def _sighted(self, group: str, node: RoleNode, now_ms: int) -> int:
+        """When this client first saw the node's renewal, which may be now."""
+        renewal, known = (self._session.contact, node.record.epoch, node.renewals), self._sightings.get(group)
+        if known is None or known.renewal != renewal:
+            known = self._sightings[group] = _Sighting(renewal, now_ms)
+        return known.seen_ms
+
+    def campaign(self, group: str, expected_epoch: int, member: Member, lease_ms: int) -> int | None:
+        rules.check_group(group)
+        rules.check_engine(member.engine)
+        rules.check_lease(lease_ms)
+
+        def won(node: RoleNode) -> RoleNode | None:
+            record = rules.campaigned(node.record, expected_epoch, member, 0)
+            return None if record is None else RoleNode(record, lease_ms, 0, self._session.name)
+
+        node = self._change_role(group, won)
+        return None if node is None else node.record.epoch
+
+    def renew(self, group: str, epoch: int, engine: str, lease_ms: int) -> bool:
+        rules.check_lease(lease_ms)
+
+        def renewed(node: RoleNode) -> RoleNode | None:
+            record = rules.renewed(node.record, epoch, engine, 0)
+            return None if record is None else RoleNode(record, lease_ms, node.renewals + 1, self._session.name)
+
+        return self._change_role(group, renewed) is not None
+
+    def release(self, group: str, epoch: int, engine: str, successor: str) -> bool:
+        def released(node: RoleNode) -> RoleNode | None:
+            record = rules.released(node.record, epoch, engine, successor)
+            return None if record is None else RoleNode(record)
+
+        return self._change_role(group, released) is not None
+
+    def ask_switchover(self, group: str, successor: str) -> None:
+        rules.check_group(group)
+        self._change_role(group, lambda node: replace(node, record=replace(node.record, asked=successor)))
+
+    def switchover_asked(self, group: str) -> str | None:
+        return self._role(GroupPaths(self._root, group))[0].record.asked
+
+    def withdraw_switchover(self, group: str) -> None:
+        def withdrawn(node: RoleNode) -> RoleNode | None:
+            return None if node.record.asked is None else replace(node, record=replace(node.record, asked=None))
+
+        self._change_role(group, withdrawn)
+
+    def fact(self, group: str, name: str) -> bytes | None:
+        path = GroupPaths(self._root, group).fact(name)
+        try:
+            return decode_fact(self._session.get(path)[0], path)
+        except NoNodeError:
+            return None
+
+    def set_fact_once(self, group: str, name: str, value: bytes) -> bytes:
+        rules.check_group(group)
+        rules.check_fact(name, value)
+        paths, data = GroupPaths(self._root, group), encode_fact(name, value)
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                self._ensure(paths)
+                self._session.create(paths.fact(name), data)
+            except NodeExistsError:
+                stands = self.fact(group, name)
+                if stands is not None:
+                    return stands
+            except NoNodeError:
+                self._ensured.discard(paths.base)
+            else:
+                return bytes(value)
+        raise _contended(group)
+
+    def forget(self, group: str) -> None:
+        paths = GroupPaths(self._root, group)
+        for _ in range(ATTEMPTS_MAX):
+            present = self._session.children(paths.base)
+            if not present and self._session.get_or_none(paths.base) is None:
+                return
+            with contextlib.suppress(*NODE_STATES):
+                self._forget_once(paths, present)
+                return
+        raise _contended(group)
+
+    def _forget_once(self, paths: GroupPaths, present: Sequence[str]) -> None:
+        node, version = self._role(paths)
+        change = self._session.transaction()
+        removed = (paths.members, paths.facts) if node.record.epoch else paths.containers
+        for container in removed:
+            for name in self._session.children(container):
+                change.delete(f"{container}/{name}")
+        if node.record.epoch:
+            change.set_data(paths.role, encode_role(RoleNode(rules.forgotten(node.record))), version)
+        else:
+            self._ensured.discard(paths.base)
+            for name in present:
+                change.delete(f"{paths.base}/{name}")
+            change.delete(paths.base)
+        self._session.commit(change)
+
+    def close(self) -> None:
+        """The members that joined through this client are gone with it."""
+        self._session.close()
+
+    def _role(self, paths: GroupPaths) -> tuple[RoleNode, int]:
+        """What the role node says, and its version."""
+        found = self._session.get_or_none(paths.role)
+        return (RoleNode(), NO_NODE) if found is None else (decode_role(found[0], paths.role), found[1].version)
+
+    def _change_role(self, group: str, change: Callable[[RoleNode], RoleNode | None]) -> RoleNode | None:
+        """Write what `change` makes of the role, if nobody else wrote it meanwhile; else try again. None where `change` says so.
+
+        What this client wrote or read last is tried first, without reading: the holder's renewal is one round trip, and so is the
+        campaign of a spare that has just read who leads.
+        """
+        paths, guess = GroupPaths(self._root, group), self._known.pop(group, None)
+        for _ in range(ATTEMPTS_MAX):
+            before, version = guess or self._role(paths)
+            after = change(before)
+            if after is not None:
+                since_ms = self._answered_ms()
+                try:
+                    self._known[group] = after, self._write_role(paths, after, version)
+                except NoNodeError:  # somebody removed the group
+                    self._ensured.discard(paths.base)
+                    self._announced = {each for each in self._announced if each[0] != paths.base}
+                except NODE_STATES:
+                    pass  # somebody changed the role
+                else:
+                    self._sighted(group, after, since_ms)
+                    return after
+            elif guess is None:
+                return None
+            guess = None
+        raise _contended(group)
+
+    def _write_role(self, paths: GroupPaths, node: RoleNode, version: int) -> int:
+        """The new version. The holder's session is announced before anyone can read that it holds the role."""
+        data = encode_role(node)
+        self._ensure(paths)
+        if node.session:
+            self._announce(paths, node.session)
+        if version == NO_NODE:
+            self._session.create(paths.role, data)
+            return 0
+        return int(self._session.set(paths.role, data, version).version)
+
+    def _announce(self, paths: GroupPaths, session: str) -> None:
+        if (paths.base, session) not in self._announced:
+            self._session.create_for_session(paths.session(session))
+            self._announced.add((paths.base, session))
+
+    def _ensure(self, paths: GroupPaths) -> None:
+        if paths.base not in self._ensured:
+            for container in paths.containers:
+                self._session.ensure(container, self._root)
+            self._ensured.add(paths.base)
+
+
+def _contended(group: str) -> CoordinationSuspended:
+    return CoordinationSuspended(f"too many change group {group[:80]} in zookeeper at once")

@@ -1,0 +1,301 @@
+"""One client's connection to ZooKeeper, made fit for an engine's thread: an answer within a bounded time, or an error.
+
+What happens to the connection maps to two errors of the contract. Without contact a call raises CoordinationSuspended at once. When
+the servers have ended the session, the next call raises CoordinationLost, once; by then a fresh session is on its way.
+
+An engine waits `call_timeout_ms` for an answer, and only once: as long as that answer is outstanding, every further call raises
+CoordinationSuspended at once, so a server that hangs costs the engine one such time and not one for each call. A client that
+was not told otherwise (`expect_engine`) is somebody's command: it waits longer, also for contact, and no session of it matters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.exceptions import (
+    AuthFailedError,
+    BadVersionError,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState, ZnodeStat
+from kazoo.retry import KazooRetry
+from kazoo.security import ACL, OPEN_ACL_UNSAFE, make_acl, make_digest_acl
+
+from hotspare.coordination.zookeeper.url import ZooKeeperTarget
+from hotspare.errors import CoordinationError, CoordinationLost, CoordinationSuspended
+
+NODE_STATES = (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError)
+"""What a call may find: the node is not as it was expected to be. Nothing was changed then."""
+PATIENT_TIMEOUT_MS = 5_000
+HANDSHAKE_MS_MAX = 500
+_LOOK_MS = 100
+_CLOSE_TIMEOUT_S = 2.0
+_NOT_REACHED = (RolledBackError, RuntimeInconsistency)
+"""Parts of a transaction that stand before or behind the one that failed."""
+
+_SILENT = logging.getLogger("hotspare.coordination.zookeeper")
+"""The client would write every refused connection to it, and its credentials at debug level: nobody is to read that."""
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.setLevel(logging.CRITICAL + 1)
+_SILENT.propagate = False
+
+Pending = Any
+"""An answer on its way: the client library's AsyncResult."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """For an answer: in which contact it was asked for, when, and until when it is waited for."""
+
+    contact: int
+    since_ms: int
+    deadline_ms: int
+
+
+def monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+class ZooKeeperSession:
+    """Connected when it is made, or CoordinationSuspended. Every method may be called from several threads."""
+
+    def __init__(self, target: ZooKeeperTarget) -> None:
+        self._target = target
+        self._is_engine = False
+        self._timeout_ms = max(PATIENT_TIMEOUT_MS, target.call_timeout_ms)
+        self._in_contact = threading.Event()
+        self._unanswered: tuple[_Wait, Pending] | None = None
+        self.silence_ms = 0
+        """For how long altogether a call had no answer in due time although there was contact."""
+        self._is_lost = False
+        self._told_contact = 0
+        """The last contact of which it was told that its session is over."""
+        self._is_closing = False
+        self.contact = 0
+        """Counts the times of contact without a gap."""
+        self._acl, self._path_acl = _acls(target)
+        self._client = KazooClient(
+            hosts=_repeated(target.hosts, target.session_timeout_ms),
+            timeout=target.session_timeout_ms / 1000,
+            auth_data={("digest", target.credential)} if target.user else None,
+            default_acl=self._acl,
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=0.2),
+            logger=_SILENT,
+        )
+        self._client.add_listener(self._note_state)
+        if not self._client.start_async().wait(target.connect_timeout_ms / 1000):
+            self.close()
+            raise CoordinationSuspended(
+                "zookeeper cannot be reached", detail=f"no server of {target.hosts} answered", hint="are the servers running?"
+            )
+
+    def expect_engine(self) -> None:
+        """From now on answers are waited for as long as an engine may wait."""
+        self._timeout_ms = self._target.call_timeout_ms
+        self._is_engine = True
+
+    @property
+    def name(self) -> str:
+        """Names the session, different for every session that the servers ever had."""
+        return f"{self.client_id[0] & (2**64 - 1):016x}"
+
+    @property
+    def client_id(self) -> tuple[int, bytes]:
+        """Number and password of the session. Raises what a call would raise without contact."""
+        self._check_contact()
+        session = self._client.client_id
+        if session is None:
+            raise self._suspended("there is no session")
+        return int(session[0]), bytes(session[1])
+
+    def get(self, path: str) -> tuple[bytes, ZnodeStat]:
+        """As the servers have agreed on it when the call begins, whichever of them answers."""
+        return self.answers(self.newest(path), self.getting(path))[1]  # type: ignore[no-any-return]
+
+    def get_or_none(self, path: str) -> tuple[bytes, ZnodeStat] | None:
+        try:
+            return self.get(path)
+        except NoNodeError:
+            return None
+
+    def newest(self, path: str) -> Callable[[], Pending]:
+        """To be sent before a reading: the server that answers it knows by then what the others have agreed on."""
+        return lambda: self._client.sync_async(path)
+
+    def getting(self, path: str) -> Callable[[], Pending]:
+        return lambda: self._client.get_async(path)
+
+    def listing(self, path: str) -> Callable[[], Pending]:
+        return lambda: self._client.get_children_async(path)
+
+    def children(self, path: str) -> list[str]:
+        """[] where there is no such node."""
+        try:
+            return list(self.answers(self.newest(path), self.listing(path))[1])
+        except NoNodeError:
+            return []
+
+    def set(self, path: str, data: bytes, version: int) -> ZnodeStat:
+        return self.answers(lambda: self._client.set_async(path, data, version))[0]
+
+    def delete(self, path: str) -> None:
+        self.answers(lambda: self._client.delete_async(path))
+
+    def create(self, path: str, data: bytes = b"") -> None:
+        self.answers(lambda: self._client.create_async(path, data))
+
+    def create_for_session(self, path: str) -> None:
+        """A node that goes when this session ends; one that stands already is left as it is."""
+        with contextlib.suppress(NodeExistsError):
+            self.answers(lambda: self._client.create_async(path, b"", ephemeral=True))
+
+    def ensure(self, path: str, root: str) -> None:
+        """Make `path` with all above it. What stands above `root` may be used by others too."""
+        parts = path.strip("/").split("/")
+        for depth in range(1, len(parts) + 1):
+            one = "/" + "/".join(parts[:depth])
+            acl = self._acl if one == root or one.startswith(f"{root}/") else self._path_acl
+            with contextlib.suppress(NodeExistsError):
+                if not self._exists(one):
+                    self.answers(lambda one=one, acl=acl: self._client.create_async(one, b"", acl))  # type: ignore[misc]
+
+    def _exists(self, path: str) -> bool:
+        return self.answers(lambda: self._client.exists_async(path))[0] is not None
+
+    def transaction(self) -> TransactionRequest:
+        """To be filled and given to `commit`."""
+        return self._client.transaction()
+
+    def commit(self, transaction: TransactionRequest) -> list[Any]:
+        """All of it, or none and the error of the part that failed."""
+        results = self.answers(transaction.commit_async)[0]
+        failure = next((r for r in results if isinstance(r, Exception) and not isinstance(r, _NOT_REACHED)), None)
+        if failure is not None:
+            raise self._translated(failure)
+        return list(results)
+
+    def answers(self, *requests: Callable[[], Pending]) -> list[Any]:
+        """Send all, then wait for all: one round trip. They are done in this order. Raises the first error that there is."""
+        pending, wait = self._sent(requests)
+        return [self._answer(one, wait) for one in pending]
+
+    def gathered(self, requests: Sequence[Callable[[], Pending]]) -> list[Any]:
+        """`answers`, with None for each node that is gone meanwhile."""
+        pending, wait = self._sent(requests)
+        found = []
+        for one in pending:
+            try:
+                found.append(self._answer(one, wait))
+            except NoNodeError:
+                found.append(None)
+        return found
+
+    def _sent(self, requests: Sequence[Callable[[], Pending]]) -> tuple[list[Pending], _Wait]:
+        self._check_contact()
+        now_ms = monotonic_ms()
+        wait = _Wait(self.contact, now_ms, now_ms + self._timeout_ms)
+        return [send() for send in requests], wait
+
+    def _answer(self, pending: Pending, wait: _Wait) -> Any:
+        """A request that is sent just when a session ends can be forgotten by the client: no answer comes after a new contact."""
+        while True:
+            left_ms = wait.deadline_ms - monotonic_ms()
+            try:
+                return pending.get(timeout=min(max(left_ms, 0), _LOOK_MS) / 1000)
+            except KazooTimeoutError:
+                if wait.contact != self.contact:
+                    raise self._suspended("the connection was lost, and no answer came") from None
+                if left_ms <= 0:
+                    self._unanswered = wait, pending
+                    raise self._suspended(f"no answer within {self._timeout_ms} ms") from None
+            except KazooException as error:
+                raise self._translated(error) from error
+
+    def _translated(self, error: Exception) -> Exception:
+        """What the contract calls it; the state of a node is the caller's business and stays as it is."""
+        if any(isinstance(error, state) for state in NODE_STATES):
+            return error
+        if isinstance(error, SessionExpiredError):
+            return self._lost()
+        if isinstance(error, NoAuthError | AuthFailedError):
+            hint = "give the user that made the nodes: ?user=NAME&password_file=FILE"
+            return CoordinationError("zookeeper refuses access", detail=f"below {self._target.root}", hint=hint)
+        return self._suspended(f"{type(error).__name__} {error}".strip())
+
+    def _check_contact(self) -> None:
+        if not self._is_engine:
+            self._in_contact.wait(self._timeout_ms / 1000)
+        elif self._is_lost:
+            raise self._lost()
+        if not self._client.connected:
+            raise self._suspended("no connection")
+        unanswered = self._unanswered
+        if unanswered is not None:
+            wait, pending = unanswered
+            if wait.contact == self.contact and not pending.ready():
+                raise self._suspended("an earlier call has no answer yet")
+            self._unanswered = None
+            self.silence_ms += monotonic_ms() - wait.since_ms
+
+    def _suspended(self, detail: str) -> CoordinationSuspended:
+        return CoordinationSuspended("zookeeper cannot be reached", detail=f"{detail} from {self._target.hosts}")
+
+    def _lost(self) -> CoordinationError:
+        """Told once per session: a server may go on answering so until the client has noticed it too."""
+        self._is_lost = False
+        if self._told_contact == self.contact:
+            return self._suspended("a new session is awaited")
+        self._told_contact = self.contact
+        return CoordinationLost("the zookeeper session is over", detail=f"at {self._target.hosts}")
+
+    def _note_state(self, state: str) -> None:
+        """Called in the client's own thread, which must not wait."""
+        if state == KazooState.CONNECTED:
+            self.contact += 1
+            self._in_contact.set()
+            return
+        self._in_contact.clear()
+        if state == KazooState.LOST and not self._is_closing:
+            self._is_lost = True
+
+    def close(self) -> None:
+        """Ends the session. Without contact that takes the client a while; then it goes on in the background."""
+        self._is_closing = True
+        closing = threading.Thread(target=self._close, name="hotspare-zookeeper-close", daemon=True)
+        closing.start()
+        closing.join(_CLOSE_TIMEOUT_S)
+
+    def _close(self) -> None:
+        with contextlib.suppress(Exception):  # there is nothing left to be done about it
+            self._client.stop()
+            self._client.close()
+
+
+def _repeated(hosts: str, session_timeout_ms: int) -> str:
+    """The client gives a server that says nothing the session's timeout, divided by the number of servers, before it tries the next
+    one; so the list is made long enough that this is never more than HANDSHAKE_MS_MAX."""
+    names = hosts.split(",")
+    return ",".join(names * -(-session_timeout_ms // (HANDSHAKE_MS_MAX * len(names))))
+
+
+def _acls(target: ZooKeeperTarget) -> tuple[list[ACL], list[ACL]]:
+    """Who may do what below the root, and on the way to it."""
+    if not target.user:
+        return OPEN_ACL_UNSAFE, OPEN_ACL_UNSAFE
+    own = make_digest_acl(target.user, target.password, all=True)
+    return [own], [own, make_acl("world", "anyone", read=True, create=True)]

@@ -1,0 +1,259 @@
+"""The head: raw messages to decoded rows, and the stateless windows ahead of the first stateful one (DESIGN section 3).
+
+One function from Arrow to Arrow, plain data inside, so that it runs in Spark's Python workers as well as in the driver, with equal
+results. It has no state: what becomes of a message depends on that message alone. Loads neither Spark nor numba.
+
+A message becomes one row per event, in order, whose `index` counts the rows of the message; a bad row keeps its index, and so do
+the rows behind an event that a filter drops; of the last one of a message its place stays. A tick becomes one row with index 0, a
+message without events none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hotspare.engine.codec import arrow_block, avro_block
+from hotspare.engine.codec.csv.decode import CsvOptions, DecodedRows, decode_rows, renumbered
+from hotspare.engine.codec.json.decode import decode_json
+from hotspare.engine.head.stateless import Chain
+from hotspare.engine.rows.bad_reasons import BadReason, RowReason
+from hotspare.engine.rows.batch import BAD_TYPE, HEAD_COLUMNS, MessageFormat, RowKind, arrow_fields, decoded_schema
+from hotspare.engine.rows.elementwise import Rows, comes_of_rows, halved
+from hotspare.engine.rows.refusals import BAD_TEXT_LENGTH_MAX, BadRows
+from hotspare.model.project import WindowId
+from hotspare.model.resolve import Resolved
+from hotspare.model.types import FieldType, Schema
+
+if TYPE_CHECKING:
+    from hotspare.engine.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class TopicHead:
+    """What is done to the messages of one inbound topic; `chain` None leaves all windows to the core."""
+
+    window: str
+    schema: Schema
+    options: CsvOptions
+    chain: Chain | None
+
+    @property
+    def entry_schema(self) -> Schema:
+        """At which the topic's events enter the core."""
+        return self.schema if self.chain is None else self.chain.schema
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Decoded rows of one kind: the message each is of, its index there, and its content."""
+
+    message: Rows
+    index: npt.NDArray[np.int32]
+    kind: RowKind
+    opcode: npt.NDArray[np.uint8] | None = None
+    flags: npt.NDArray[np.uint8] | None = None
+    topic: int = -1
+    content: pa.Array | None = None
+
+
+@dataclass(frozen=True)
+class Head:
+    """Callable: a batch of `RAW_SCHEMA` in, batches of `decoded_schema` out, nearly always one, in the order of the messages.
+
+    `topics[i]` belongs to the inbound topic with index i. It never raises because of what a message holds.
+    """
+
+    topics: tuple[TopicHead, ...]
+
+    @classmethod
+    def build(
+        cls, resolved: Resolved, options: Mapping[WindowId, CsvOptions] | None = None, chains: Sequence[Chain | None] = ()
+    ) -> Head:
+        """`options`: per source window whose rows have another form than the default. `chains[i]`: what is done to the events of
+        topic i (`Plan.head_chain`); without chains they are decoded."""
+        topics = []
+        for i, source in enumerate(resolved.sources):
+            chain = chains[i] if chains else None
+            topics.append(TopicHead(str(source), resolved.schema(source), (options or {}).get(source, CsvOptions()), chain))
+        return cls(tuple(topics))
+
+    @classmethod
+    def of(cls, plan: Plan, options: Mapping[WindowId, CsvOptions] | None = None) -> Head:
+        """The head that belongs to a plan."""
+        return cls.build(plan.resolved, options, [plan.head_chain(topic) for topic in range(len(plan.resolved.sources))])
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """That of what comes out."""
+        return decoded_schema([topic.entry_schema for topic in self.topics])
+
+    def __call__(self, raw: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """Where decoding itself fails, the messages are halved; one on which it fails alone becomes a bad row, the reason of which
+        is BadReason.POISON. It also fails where a column would hold more text than an Arrow array can, which is 2 GiB."""
+        try:
+            return [self._at_once(raw)]
+        except Exception as error:
+            if not comes_of_rows(error):
+                raise
+        parts = halved(lambda begin, end: self._at_once(raw.slice(begin, end - begin)), raw.num_rows)
+        return [self._refused(raw.slice(part.begin, 1), part.error) if part.result is None else part.result for part in parts]
+
+    def decode(self, raw: pa.RecordBatch) -> pa.RecordBatch:
+        """All of it in one batch."""
+        return pa.concat_batches(self(raw))
+
+    def _refused(self, raw: pa.RecordBatch, error: Exception | None) -> pa.RecordBatch:
+        """One message as a bad row. Only the class of the error is told: the rest may differ between engines."""
+        window = self.topics[raw.column("topic")[0].as_py()].window
+        sentence = f"the engine fails on this message ({type(error).__name__})"
+        text = raw.column("value")[0].as_py()[:BAD_TEXT_LENGTH_MAX].decode("utf-8", "backslashreplace")[:BAD_TEXT_LENGTH_MAX]
+        refused = BadRows.of([(0, 0, BadReason.POISON, sentence, text)])
+        return self._assembled(raw, [_bad_piece(refused.refused_by(window, np.ones(1, np.bool_)))])
+
+    def _at_once(self, raw: pa.RecordBatch) -> pa.RecordBatch:
+        tick = raw.column("tick").to_numpy(zero_copy_only=False).astype(np.bool_)
+        pieces: list[_Piece] = []
+        ticks = np.flatnonzero(tick)
+        if len(ticks):
+            pieces.append(_Piece(ticks, np.zeros(len(ticks), np.int32), RowKind.TICK))
+        topic = raw.column("topic").to_numpy()
+        format_ = raw.column("format").to_numpy()
+        for i, head in enumerate(self.topics):
+            mine = (topic == i) & ~tick
+            if mine.any():
+                pieces += _decoded(head, i, raw.column("value"), format_, mine)
+        return self._assembled(raw, pieces)
+
+    def _assembled(self, raw: pa.RecordBatch, pieces: list[_Piece]) -> pa.RecordBatch:
+        message = np.concatenate([np.empty(0, np.int64), *(p.message for p in pieces)])
+        index = np.concatenate([np.empty(0, np.int32), *(p.index for p in pieces)])
+        order = None if _is_in_order(message, index) else np.lexsort((index, message))
+        if order is not None:
+            message, index = message[order], index[order]
+        where = None if _is_all(message, raw.num_rows) else pa.array(message)
+        columns = {name: raw.column(name) if where is None else raw.column(name).take(where) for name in _POSITION}
+        columns["index"] = pa.array(index)
+        columns["kind"] = _ordered([pa.array(np.full(len(p.message), p.kind, np.int8)) for p in pieces], pa.int8(), order)
+        columns["opcode"] = _ordered([_bytes(p, p.opcode) for p in pieces], pa.uint8(), order)
+        columns["flags"] = _ordered([_bytes(p, p.flags) for p in pieces], pa.uint8(), order)
+        for i in range(len(self.topics)):
+            type_ = self.schema.field(f"e{i}").type
+            columns[f"e{i}"] = _ordered([_content(p, i, RowKind.EVENT, type_) for p in pieces], type_, order)
+        columns["bad"] = _ordered([_content(p, -1, RowKind.BAD, BAD_TYPE) for p in pieces], BAD_TYPE, order)
+        return pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
+
+
+_POSITION = [name for name, _ in HEAD_COLUMNS if name not in ("index", "kind", "opcode", "flags")]
+
+
+def _is_in_order(message: Rows, index: npt.NDArray[np.int32]) -> bool:
+    return bool((np.diff(message << 32 | index) >= 0).all())
+
+
+def _is_all(message: Rows, count: int) -> bool:
+    return len(message) == count and bool((message == np.arange(count)).all())
+
+
+def _bytes(piece: _Piece, values: npt.NDArray[np.uint8] | None) -> pa.Array:
+    return pa.array(np.zeros(len(piece.message), np.uint8) if values is None else values)
+
+
+def _content(piece: _Piece, topic: int, kind: RowKind, type_: pa.DataType) -> pa.Array:
+    if piece.kind is kind and piece.topic == topic:
+        return piece.content
+    return pa.nulls(len(piece.message), type_)
+
+
+def _ordered(arrays: list[pa.Array], type_: pa.DataType, order: Rows | None) -> pa.Array:
+    if not arrays:
+        return pa.nulls(0, type_)
+    joined = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+    return joined if order is None else joined.take(pa.array(order))
+
+
+def _decoded(
+    head: TopicHead, topic: int, values: pa.Array, format_: npt.NDArray[np.int8], mine: npt.NDArray[np.bool_]
+) -> list[_Piece]:
+    """Pieces of the messages `mine`, which are of one topic."""
+    events: list[DecodedRows] = []
+    bad: list[BadRows] = []
+    for number in np.unique(format_[mine]).tolist():
+        rows = np.flatnonzero(mine & (format_ == number))
+        chosen = values if len(rows) == len(values) else values.take(pa.array(rows))
+        found, refused = _by_format(head, int(number), chosen)
+        events += [_with_plain_keys(renumbered(e, rows), head.schema) for e in found]
+        bad.append(refused.renumbered(rows))
+    unread = BadRows.joined(bad)
+    told = [unread.refused_by(head.window, _is_alone(unread, events))] if len(unread) else []
+    if head.chain is None:
+        return [*(_event_piece(head, topic, rows) for rows in events), *map(_bad_piece, told)]
+    pieces = []
+    for decoded in events:
+        passed, refused_by = head.chain.run(decoded)
+        told += refused_by
+        if len(passed.message):
+            pieces.append(_event_piece(head, topic, passed))
+        pieces += _dropped(decoded, passed, refused_by)
+    return [*pieces, *map(_bad_piece, told)]
+
+
+def _dropped(given: DecodedRows, passed: DecodedRows, bad: list[BadRows]) -> list[_Piece]:
+    """The last rows of messages where the chain dropped them: how far the input is, and its time, does not depend on who drops."""
+    last = np.flatnonzero(np.diff(given.message, append=-1) != 0)
+    left = [passed.message.astype(np.int64) << 32 | passed.index]
+    left += [rows.message << 32 | rows.index for rows in bad]
+    gone = last[~np.isin(given.message[last].astype(np.int64) << 32 | given.index[last], np.concatenate(left))]
+    return [_Piece(given.message[gone], given.index[gone], RowKind.DROPPED)] if len(gone) else []
+
+
+def _is_alone(bad: BadRows, events: list[DecodedRows]) -> npt.NDArray[np.bool_]:
+    """Of bad rows, those that are the only row of their message."""
+    alone: npt.NDArray[np.bool_] = np.bincount(np.concatenate([bad.message, *(rows.message for rows in events)]))[bad.message] == 1
+    return alone
+
+
+_BLOCK_DECODERS = {int(MessageFormat.ARROW): arrow_block.decode_events, int(MessageFormat.AVRO): avro_block.decode_events}
+"""Of formats in which every message is a file."""
+
+
+def _by_format(head: TopicHead, number: int, values: pa.Array) -> tuple[list[DecodedRows], BadRows]:
+    if number == MessageFormat.CSV:
+        return decode_rows(values, head.schema, head.options)
+    if number == MessageFormat.JSON:
+        return decode_json(values, head.schema)
+    given = {message: value for message, value in enumerate(values.to_pylist()) if value}
+    decode = _BLOCK_DECODERS.get(number)
+    if decode is None:
+        sentence = f"a message has the unknown format {number}"
+        return [], BadRows.of([(message, 0, RowReason.FORMAT, sentence, value[:200].hex()) for message, value in given.items()])
+    rows, refused = decode(list(given.values()), list(given), head.schema)
+    return [rows] if rows is not None and len(rows.message) else [], refused
+
+
+def _with_plain_keys(rows: DecodedRows, schema: Schema) -> DecodedRows:
+    """Keys that are equal get equal bits: -0.0 is 0.0, and every NaN the same one."""
+    doubles = [i for i in schema.key_indexes if schema.fields[i].type is FieldType.DOUBLE]
+    if not doubles:
+        return rows
+    columns = list(rows.columns)
+    for i in doubles:
+        key = columns[i]
+        columns[i] = pc.if_else(pc.equal(key, 0.0), 0.0, pc.if_else(pc.is_nan(key), float("nan"), key))
+    return DecodedRows(rows.message, rows.index, rows.opcode, rows.flags, columns)
+
+
+def _event_piece(head: TopicHead, topic: int, rows: DecodedRows) -> _Piece:
+    content = pa.StructArray.from_arrays(rows.columns, fields=arrow_fields(head.entry_schema))
+    return _Piece(rows.message, rows.index, RowKind.EVENT, rows.opcode, rows.flags, topic, content)
+
+
+def _bad_piece(bad: BadRows) -> _Piece:
+    return _Piece(bad.message, bad.index.astype(np.int32), RowKind.BAD, content=bad.content)

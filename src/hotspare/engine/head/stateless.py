@@ -1,0 +1,245 @@
+"""What is made of each event by itself: the source's admission, a condition, assignments. One evaluation, wherever a window runs.
+
+    head   Arrow columns of decoded events ──┐
+                                             ├── Work.evaluate ── who passes, what is computed, who is refused
+    core   columns of a chunk's lanes ───────┘
+
+So what comes out, bad events included, does not depend on where a window runs. Deletes are not refused for what they hold: their
+event was reported when it came.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.engine.codec.csv.decode import DecodedRows
+from hotspare.engine.expressions.checking import COUNTER_FIELD
+from hotspare.engine.expressions.compiled import EVENT_FIELDS, CompiledExpression
+from hotspare.engine.expressions.frame import Failures
+from hotspare.engine.expressions.tree import Typed, TypedCall, TypedField, TypedLiteral
+from hotspare.engine.expressions.windows import Assignments
+from hotspare.engine.rows.bad_reasons import BadReason
+from hotspare.engine.rows.changelog import Changelog
+from hotspare.engine.rows.chunk import Bools, UInt8s
+from hotspare.engine.rows.elementwise import chosen, true_rows
+from hotspare.engine.rows.event_texts import event_texts
+from hotspare.engine.rows.letters import flag_letters, opcode_letters
+from hotspare.engine.rows.refusals import NOTHING_REFUSED, BadRows, Refusals
+from hotspare.model.events import OPCODE_LETTER, Opcode
+from hotspare.model.names import FLAGS_FIELD, OPCODE_FIELD
+from hotspare.model.project import AcceptedOpcodes
+from hotspare.model.types import Schema
+
+DELETES = (Opcode.DELETE, Opcode.SAFE_DELETE)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """passes    bool[n]: events that come out
+    computed  arrays of n values by place in the schema that comes out; null where a row failed
+    refused   rising by row; none of them passes
+    """
+
+    passes: Bools
+    computed: Mapping[int, pa.Array]
+    refused: Refusals
+
+
+class Work(ABC):
+    """Elementwise, and plain data, so that it travels to Spark's workers."""
+
+    @property
+    @abstractmethod
+    def fields(self) -> tuple[str, ...]:
+        """Names of the columns that `evaluate` reads."""
+
+    @property
+    @abstractmethod
+    def picks(self) -> tuple[int, ...]:
+        """For each field that comes out the place of the given field that it is, or -1 where it is computed."""
+
+    @abstractmethod
+    def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
+        """`columns` has an array of as many values as there are opcodes for each of `fields`."""
+
+    def leaving(self, given: Changelog) -> Changelog:
+        """What is known of the events that come out of such ones."""
+        return given
+
+    def reads_event(self, given: Schema) -> bool:
+        """Whether what comes of a row depends on more than its values: on opcode, flags or the count of events."""
+        return any(name not in given.index for name in self.fields if name in (*EVENT_FIELDS, COUNTER_FIELD))
+
+
+@dataclass(frozen=True)
+class Selection(Work):
+    """A condition: an event passes where it is true; null is not."""
+
+    condition: CompiledExpression
+    given: Schema
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return self.condition.fields
+
+    @property
+    def picks(self) -> tuple[int, ...]:
+        return tuple(range(len(self.given)))
+
+    @property
+    def wants_inserts(self) -> bool:
+        """Whether nothing but inserts passes, whatever they hold: the condition asks for `ESP_OPCODE = 'I'`."""
+        return OPCODE_FIELD not in self.given.index and _asks_for_inserts(self.condition.tree)
+
+    def leaving(self, given: Changelog) -> Changelog:
+        if self.wants_inserts:
+            return given.inserts()
+        return given.picked() if self.reads_event(self.given) else given
+
+    def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
+        values, failures = self.condition.evaluate(columns, len(opcode))
+        passes = np.zeros(len(opcode), np.bool_)
+        passes[true_rows(values)] = True
+        return Evaluation(passes, {}, _reported([failures], opcode))
+
+
+def _asks_for_inserts(tree: Typed) -> bool:
+    if not isinstance(tree, TypedCall):
+        return False
+    if tree.function == "and":
+        return any(_asks_for_inserts(argument) for argument in tree.arguments)
+    sides = {a.name if isinstance(a, TypedField) else a.value if isinstance(a, TypedLiteral) else None for a in tree.arguments}
+    return tree.function == "equal" and sides == {OPCODE_FIELD, OPCODE_LETTER[Opcode.INSERT]}
+
+
+@dataclass(frozen=True)
+class Projection(Work):
+    """Assignments: every event passes, laid out anew, but those on which an expression fails."""
+
+    assignments: Assignments
+    given: Schema
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for _, output in self._computed for name in output.fields))
+
+    @cached_property
+    def picks(self) -> tuple[int, ...]:
+        return tuple(self.given.index.get(output.passed_field, -1) for output in self.assignments.outputs)
+
+    @cached_property
+    def _computed(self) -> tuple[tuple[int, CompiledExpression], ...]:
+        return tuple((i, output) for i, output in enumerate(self.assignments.outputs) if self.picks[i] < 0)
+
+    def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
+        computed: dict[int, pa.Array] = {}
+        failed: list[Failures] = []
+        passes = np.ones(len(opcode), np.bool_)
+        for i, output in self._computed:
+            computed[i], failures = output.evaluate(columns, len(opcode))
+            passes[failures.rows] = False
+            failed.append(failures)
+        return Evaluation(passes, computed, _reported(failed, opcode))
+
+
+def _reported(failed: Sequence[Failures], opcode: UInt8s) -> Refusals:
+    """The first failure of each row, but for deletes."""
+    if not any(map(len, failed)):
+        return NOTHING_REFUSED
+    shift = np.cumsum([0, *(len(failures.causes) for failures in failed)])
+    rows = np.concatenate([failures.rows for failures in failed])
+    cause = np.concatenate([failures.cause + at for failures, at in zip(failed, shift, strict=False)])
+    rows, first = np.unique(rows, return_index=True)
+    counts = ~np.isin(opcode[rows], DELETES)
+    return Refusals.of(rows[counts], cause[first][counts], [each for failures in failed for each in failures.causes])
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What a source window refuses (SPEC A15)."""
+
+    accepts: AcceptedOpcodes
+
+    def refused(self, opcode: UInt8s, keyless: Bools) -> Refusals:
+        """`keyless`: events with a key field that is null, where that is a reason."""
+        if self.accepts is AcceptedOpcodes.INSERT_ONLY:
+            wrong, reason = opcode != Opcode.INSERT, BadReason.NOT_INSERT
+        else:
+            wrong, reason = opcode == Opcode.UPDATE_BLOCK, BadReason.OPCODE
+        rows = np.flatnonzero(wrong | keyless)
+        causes = [(each, each.sentence) for each in (reason, BadReason.NULL_KEY)]
+        return Refusals.of(rows, (~wrong[rows]).astype(np.int64), causes)
+
+
+@dataclass(frozen=True)
+class HeadWindow:
+    """A window of a chain in the head: `work` over events of the schema `given`; a source has an admission instead."""
+
+    window: str
+    given: Schema
+    work: Work | Admission
+
+    def run(self, rows: DecodedRows, bad: list[BadRows]) -> DecodedRows:
+        """What comes out. Events that are refused are added to `bad`, with the name of the window."""
+        if isinstance(self.work, Admission):
+            refused = self.work.refused(rows.opcode, self._keyless(rows))
+            passes = np.ones(len(rows.opcode), np.bool_)
+            passes[refused.rows] = False
+            columns = rows.columns
+        else:
+            done = self.work.evaluate(self._named(rows, self.work.fields), rows.opcode)
+            refused, passes = done.refused, done.passes
+            columns = [rows.columns[at] if at >= 0 else done.computed[i] for i, at in enumerate(self.work.picks)]
+        if len(refused):
+            bad.append(self._bad_rows(rows, refused))
+        if passes.all():
+            return DecodedRows(rows.message, rows.index, rows.opcode, rows.flags, columns)
+        kept = [column.filter(pa.array(passes)) for column in columns]
+        return DecodedRows(rows.message[passes], rows.index[passes], rows.opcode[passes], rows.flags[passes], kept)
+
+    def _keyless(self, rows: DecodedRows) -> Bools:
+        keyless = np.zeros(len(rows.opcode), np.bool_)
+        for place in self.given.key_indexes:
+            if rows.columns[place].null_count:
+                keyless |= rows.columns[place].is_null().to_numpy(zero_copy_only=False)
+        return keyless
+
+    def _named(self, rows: DecodedRows, names: Sequence[str]) -> dict[str, pa.Array]:
+        columns = {name: rows.columns[self.given.index[name]] for name in names if name in self.given.index}
+        return columns | event_columns(names, self.given, rows.opcode, rows.flags)
+
+    def _bad_rows(self, rows: DecodedRows, refused: Refusals) -> BadRows:
+        at = refused.rows
+        texts = event_texts(self.given, rows.opcode[at], [chosen(column, at) for column in rows.columns])
+        return BadRows(rows.message[at], rows.index[at].astype(np.int64), refused.reason, refused.message, texts, self.window)
+
+
+def event_columns(names: Sequence[str], given: Schema, opcode: UInt8s, flags: UInt8s) -> dict[str, pa.Array]:
+    """Those of `names` that are opcode or flags, where no field of `given` has the name (A26)."""
+    found: dict[str, pa.Array] = {}
+    if OPCODE_FIELD in names and OPCODE_FIELD not in given.index:
+        found[OPCODE_FIELD] = opcode_letters(opcode)
+    if FLAGS_FIELD in names and FLAGS_FIELD not in given.index:
+        found[FLAGS_FIELD] = flag_letters(flags)
+    return found
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Windows one after another, a source first. `schema`: that of the last one."""
+
+    windows: tuple[HeadWindow, ...]
+    schema: Schema
+
+    def run(self, rows: DecodedRows) -> tuple[DecodedRows, list[BadRows]]:
+        """What comes out, and the events that a window could not take. Elementwise."""
+        bad: list[BadRows] = []
+        for window in self.windows:
+            rows = window.run(rows, bad)
+        return rows, bad

@@ -1,0 +1,133 @@
+"""The Arrow shapes at the engine's doors: raw messages, decoded events, outputs.
+
+    raw (one row per message) --head--> decoded (one row per event, tick or bad event) --merge, step--> outputs per stream
+
+All three are plain Arrow record batches so that every runner moves them alike. Column names of ours carry `hs:`, which no
+project field can contain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum, IntEnum
+
+import pyarrow as pa
+
+from hotspare.model.types import FieldType, Schema
+
+
+class MessageFormat(IntEnum):
+    """How a message's value is written; the values stand in raw batches."""
+
+    CSV = 0
+    """Rows `opcode,flag,field...` separated by line feeds (SPEC 5.2), doubles in shortest exact form."""
+    ARROW = 1
+    """An Arrow IPC stream, as `hotspare.engine.codec.arrow_block` writes it."""
+    JSON = 2
+    """One object per event: alone, one per line, or an array of them (`hotspare.engine.codec.json.decode`)."""
+    AVRO = 3
+    """An Avro object container file (`hotspare.engine.codec.avro_block`)."""
+
+    @property
+    def header(self) -> bytes:
+        """The value of the header that names this format, and the word for it in options."""
+        return self.name.lower().encode()
+
+
+FORMAT_OF_HEADER: dict[bytes, MessageFormat] = {each.header: each for each in MessageFormat}
+"""What the value of `bus.contract.FORMAT_HEADER` says."""
+
+
+class RowKind(IntEnum):
+    """What a decoded row is; the values stand in decoded batches."""
+
+    EVENT = 0
+    TICK = 1
+    BAD = 2
+    DROPPED = 3
+    """The last event of a message, which the head dropped: position and time, nothing else."""
+
+
+class NextInput(Enum):
+    """What is known of the batch after this one."""
+
+    AT_HAND = "at hand"
+    """It was read together with this one, and follows at once."""
+    AWAITED = "awaited"
+
+
+RAW_SCHEMA = pa.schema(
+    [
+        ("topic", pa.int32()),  # index in the project's inbound topics: Resolved.sources
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("time_us", pa.int64()),  # append time given by the bus
+        ("tick", pa.bool_()),
+        ("format", pa.int8()),  # MessageFormat
+        ("value", pa.binary()),
+    ]
+)
+"""One row per message, in order of offset per partition."""
+
+ARROW_TYPE: dict[FieldType, pa.DataType] = {
+    FieldType.INT32: pa.int32(),
+    FieldType.INT64: pa.int64(),
+    FieldType.DOUBLE: pa.float64(),
+    FieldType.STRING: pa.string(),
+    FieldType.DATE: pa.timestamp("s"),
+    FieldType.STAMP: pa.timestamp("us"),
+    FieldType.MONEY: pa.decimal128(18, 4),
+    FieldType.BLOB: pa.binary(),
+}
+
+BAD_TYPE = pa.struct([("reason", pa.string()), ("message", pa.string()), ("text", pa.string()), ("window", pa.string())])
+"""A bad event: a stable reason code, a sentence with the place, the row as it came, and the window that refused it."""
+
+HEAD_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
+    ("topic", pa.int32()),
+    ("partition", pa.int32()),
+    ("offset", pa.int64()),
+    ("index", pa.int32()),  # index of the event in its message
+    ("time_us", pa.int64()),
+    ("kind", pa.int8()),  # RowKind
+    ("opcode", pa.uint8()),
+    ("flags", pa.uint8()),
+)
+
+
+def arrow_fields(schema: Schema) -> list[pa.Field]:
+    return [pa.field(f.name, ARROW_TYPE[f.type]) for f in schema.fields]
+
+
+def decoded_schema(entry_schemas: Sequence[Schema]) -> pa.Schema:
+    """Schema of a decoded batch: position, kind, opcode, flags, one struct `e<i>` per inbound topic (null in rows of other
+    topics, ticks and bad rows) and `bad` (null but in bad rows). `entry_schemas[i]` is the schema at which topic i enters the core.
+    """
+    fields = [pa.field(name, type_) for name, type_ in HEAD_COLUMNS]
+    fields += [pa.field(f"e{i}", pa.struct(arrow_fields(s))) for i, s in enumerate(entry_schemas)]
+    return pa.schema([*fields, pa.field("bad", BAD_TYPE)])
+
+
+OUTPUT_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
+    ("hs:sequence", pa.int64()),  # 1, 2, 3 ... per stream
+    ("hs:topic", pa.int32()),  # the position that caused the output ...
+    ("hs:partition", pa.int32()),
+    ("hs:offset", pa.int64()),
+    ("hs:index", pa.int32()),
+    ("hs:ordinal", pa.int32()),  # ... and the ordinal among its outputs in this stream, from 0
+    ("hs:digest", pa.uint64()),  # of the stream up to and including this output
+    ("hs:opcode", pa.uint8()),
+    ("hs:flags", pa.uint8()),
+)
+
+
+def output_schema(schema: Schema) -> pa.Schema:
+    """Schema of one stream's outputs: the columns above, then the window's fields."""
+    return pa.schema([pa.field(name, type_) for name, type_ in OUTPUT_COLUMNS] + arrow_fields(schema))
+
+
+BAD_STREAM = "bad"
+"""Name of the stream of bad events; other streams are called `query/window`, so it cannot collide."""
+
+TRACE_PREFIX = "trace:"
+"""Before `query/window`: what a traced window put out in one batch, numbered from 1 in each. Nobody publishes it (SPEC A40)."""

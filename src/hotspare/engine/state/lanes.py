@@ -1,0 +1,93 @@
+"""Arrow columns to 64-bit lanes and back (`engine.rows.chunk`): the only place that knows how each field type is a lane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.engine.kernels.outputs import split_columns
+from hotspare.engine.rows.batch import ARROW_TYPE
+from hotspare.engine.rows.chunk import Bools, Int64s
+from hotspare.engine.state.strings import StringTable
+from hotspare.model.types import FieldType, Schema
+
+CODED = (FieldType.STRING, FieldType.BLOB)
+
+
+def coded_columns(schema: Schema) -> tuple[int, ...]:
+    """Which fields are kept as codes of the string table."""
+    return tuple(i for i, f in enumerate(schema.fields) if f.type in CODED)
+
+
+def to_lane(array: pa.Array, type_: FieldType, strings: StringTable) -> tuple[Int64s, Bools]:
+    """Lane int64[n] and validity bool[n] of an Arrow array of `ARROW_TYPE[type_]`."""
+    if type_ in CODED:
+        return strings.intern(array)
+    nulls = array.null_count
+    valid = array.is_valid().to_numpy(zero_copy_only=False) if nulls else np.ones(len(array), np.bool_)
+    lane = _numbers(array, type_)
+    if nulls:
+        lane = np.where(valid, lane, 0)
+    return lane, valid
+
+
+def _numbers(array: pa.Array, type_: FieldType) -> Int64s:
+    """The lane's bits, undefined where null."""
+    buffer = array.buffers()[1]
+    if len(array) == 0 or buffer is None:
+        return np.zeros(len(array), np.int64)
+    begin, end = array.offset, array.offset + len(array)
+    if type_ is FieldType.INT32:
+        return np.frombuffer(buffer, np.int32)[begin:end].astype(np.int64)
+    if type_ is FieldType.MONEY:  # 18 digits fit the low word of the 128 bits, sign included
+        return np.ascontiguousarray(np.frombuffer(buffer, np.int64)[0::2][begin:end])
+    return np.frombuffer(buffer, np.int64)[begin:end]
+
+
+def to_lanes(arrays: Sequence[pa.Array], schema: Schema, strings: StringTable) -> tuple[Int64s, Bools]:
+    """Lanes int64[n, width] and validity bool[n, width] of one Arrow array per field."""
+    count = len(arrays[0])
+    lanes = np.empty((count, len(schema)), np.int64)
+    valid = np.empty((count, len(schema)), np.bool_)
+    for i, (array, field) in enumerate(zip(arrays, schema.fields, strict=True)):
+        lanes[:, i], valid[:, i] = to_lane(array, field.type, strings)
+    return lanes, valid
+
+
+def to_arrow(lane: Int64s, valid: Bools, type_: FieldType, strings: StringTable) -> pa.Array:
+    """The Arrow array of `ARROW_TYPE[type_]` that a lane and its validity mean. Copies what it keeps."""
+    return _array(lane.copy(), None if valid.all() else valid, type_, strings)
+
+
+def to_arrow_columns(lanes: Int64s, valid: Bools, schema: Schema, strings: StringTable) -> list[pa.Array]:
+    """One Arrow array per field of lanes int64[n, width] and validity bool[n, width]."""
+    count, width = lanes.shape
+    columns, masks = np.empty((width, count), np.int64), np.empty((width, count), np.bool_)
+    nulls = np.zeros(width, np.int64)
+    split_columns(lanes, valid, columns, masks, nulls)
+    some = nulls.tolist()
+    return [_array(columns[i], masks[i] if some[i] else None, f.type, strings) for i, f in enumerate(schema.fields)]
+
+
+def _array(lane: Int64s, valid: Bools | None, type_: FieldType, strings: StringTable) -> pa.Array:
+    """`lane` is contiguous and given away; `valid` is None where nothing is null."""
+    if type_ in CODED:
+        return strings.arrow(lane, np.ones(len(lane), np.bool_) if valid is None else valid, ARROW_TYPE[type_])
+    mask = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(ARROW_TYPE[type_], len(lane), [mask, _values(lane, type_)])
+
+
+def _values(lane: Int64s, type_: FieldType) -> pa.Buffer:
+    values: np.ndarray[Any, Any]
+    if type_ is FieldType.INT32:
+        values = lane.astype(np.int32)
+    elif type_ is FieldType.MONEY:
+        values = np.empty((len(lane), 2), np.int64)
+        values[:, 0] = lane
+        values[:, 1] = lane >> 63
+    else:
+        values = lane
+    return pa.py_buffer(values)

@@ -1,0 +1,417 @@
+"""A keyed relation as a part of a page: what index a window has, and what it forgets.
+
+Semantics (SPEC A8-A13, A19-A23), where the sources leave a choice open:
+
+- An update block on an unknown key inserts: retention may have forgotten the row that its window still had. One whose old values
+  stand under another key inserts or updates the new one and deletes the old one. One that is refused deletes the row: where it
+  came from, its old values are no more.
+- With retention, deleting an unknown key is no mistake, for the same reason; without, it is refused.
+- Outputs of resolved events carry the flags of their event without PARTIAL, because the stored row is whole; retention deletes
+  carry RETENTION alone, and the rank of the row or heartbeat that caused them, after what that row itself put out.
+- Retention by time counts from the newest version of a row; retention by count leaves an updated row in its place.
+- A jumping window by system time starts with the first time that it sees, one by event time with its first row. The row whose
+  event time passes a boundary stays. `bytime_jumping_lookback`: at each multiple of the unit since 1970, rows that are `limit` or
+  more before it go (unverified).
+
+Where an insert never brings a key that is there, rows stand in a `RowQueue` as long as they leave in the order in which they came;
+the first event that wants it otherwise, if there ever is one, makes it pages with an index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from hotspare.engine.kernels import Whole, slots
+from hotspare.engine.kernels import relation as k
+from hotspare.engine.kernels.interning import mark_codes
+from hotspare.engine.kernels.pages import Rows
+from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline
+from hotspare.engine.state import row_pages
+from hotspare.engine.state.pages import Column, Columns, expect
+from hotspare.engine.state.queue import RowQueue, next_rank
+from hotspare.engine.state.row_layout import Known, Layout, RowsOfPage, StoredRows, Times
+from hotspare.engine.state.row_pages import RowPages
+from hotspare.engine.state.row_pages import Shape as Shape
+from hotspare.errors import SnapshotDamaged
+
+KEEP_ALL = k.Policy(k.KEEP, 0, 1, 0, 0)
+"""The policy of a relation that forgets nothing."""
+_PERSISTED = (slots.NEWEST, slots.BOUNDARY)
+_NO_BEATS = np.empty((0, 2), np.int64)
+_NO_ROWS = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class RowTime:
+    """The time of each row of a chunk, in microseconds, for retention; not valid is null."""
+
+    time_us: Int64s
+    valid: Bools
+
+
+@dataclass(slots=True)
+class Resolution:
+    """What a chunk does to a relation; good until the relation's next `apply`. Values come with `Relation.settle`.
+
+    `made`: one row per output, see `kernels.relation.Output`. `refused_row`, `refused_why`: input rows that cannot be, with a
+    REFUSED_ number.
+    """
+
+    made: Int64s
+    refused_row: Int64s
+    refused_why: Int64s
+
+    def arrived(self) -> tuple[Int64s, Int64s]:
+        """(input rows, slots) of the rows that came or changed, in order: where a window writes what it computes."""
+        rows, slots_ = np.empty(len(self.made), np.int64), np.empty(len(self.made), np.int64)
+        count = int(k.arrived(self.made, rows, slots_))
+        return rows[:count], slots_[:count]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a chunk did to a relation. `refused_row`, `refused_why` as in `Resolution`: rows of `given`.
+
+    `until`: outputs of this rank and of higher ones are still to come, with `Relation.go_on`; None: nothing is.
+    """
+
+    chunk: Chunk
+    given: Chunk
+    refused_row: Int64s
+    refused_why: Int64s
+    until: int | None = None
+
+
+@dataclass(slots=True)
+class _Work:
+    """A chunk and the heartbeats of its batch, and in `counts` how far they are taken: as `kernels.queue.take` counts while rows
+    stand in a queue, as `kernels.relation.relate` does else."""
+
+    chunk: Chunk
+    time: RowTime
+    beats: Int64s
+    counts: Int64s
+
+
+class Relation:
+    """Rows by key. `change` takes a chunk, and `go_on` what it left: until then the relation is neither frozen nor recoded. Where
+    values can only be computed when it is known which rows came, `apply` does, and after it values may be written to `lanes` and
+    `valid` at arrived slots, until `settle`."""
+
+    def __init__(self, shape: Shape, policy: k.Policy = KEEP_ALL) -> None:
+        self.shape = shape
+        self.policy = policy
+        self._queue: RowQueue | None = None
+        self._work: _Work | None = None
+        self._scratch = _output(0, 0)
+        self._known = Known({})
+        self._snapshot = 0
+        self._pages = self._fresh(row_pages.PAGE_SLOTS)
+        self._begin_queue(0)
+
+    @property
+    def _rows(self) -> Rows:
+        return self._pages.rows
+
+    @property
+    def live(self) -> int:
+        return int(self._rows.state[slots.LIVE]) if self._queue is None else self._queue.live
+
+    @property
+    def lanes(self) -> Int64s:
+        """int64[capacity, width] by slot."""
+        return self._rows.lanes
+
+    @property
+    def valid(self) -> Bools:
+        """bool[capacity, width] by slot."""
+        return self._rows.valid
+
+    def change(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None = None, rows_max: int | None = None) -> Change:
+        """Resolve the chunk and expel what retention ends. `row_time` is needed where the policy goes by event time.
+
+        At most `rows_max` outputs are made; where that is not enough, `go_on` is to be called before anything else.
+        """
+        self._work = self._begun(chunk, timeline, row_time)
+        return self.go_on(rows_max)
+
+    def go_on(self, rows_max: int | None = None) -> Change:
+        """More of a change that is not done."""
+        work = self._work
+        assert work is not None
+        if rows_max is None:
+            rows_max = self._outputs_max(work.chunk)
+        done: Chunk | None = None
+        if self._queue is not None:
+            taken = self._queue.take(work.chunk, work.time.time_us, work.beats, work.counts, rows_max)
+            if taken.until is not None or taken.is_all:
+                return self._changed(work, taken.chunk, _NO_ROWS, _NO_ROWS, taken.until)
+            done, rows_max = taken.chunk, rows_max - len(taken.chunk)
+            work.counts = np.zeros(k.COUNTS_WIDTH, np.int64)
+            work.counts[k.ROW], work.counts[k.BEAT] = taken.rows, taken.beats
+            self._end_queue()
+        resolution, until = self._resolve(work, rows_max)
+        rest = self.settle(resolution)
+        joined = rest if done is None else done.joined(rest)
+        return self._changed(work, joined, resolution.refused_row, resolution.refused_why, until)
+
+    def _changed(self, work: _Work, made: Chunk, refused_row: Int64s, refused_why: Int64s, until: int | None) -> Change:
+        if until is None:
+            self._work = None
+        return Change(made, work.chunk, refused_row, refused_why, until)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left of the last change."""
+        return self._work is None
+
+    def apply(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None = None) -> Resolution:
+        """`change`, but for the values of the outputs: these come with `settle`."""
+        if self._queue is not None:
+            self._end_queue()
+        work = self._begun(chunk, timeline, row_time)
+        self._pages.note_moves()
+        resolution, _ = self._resolve(work, self._outputs_max(chunk))
+        return resolution
+
+    def _begun(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None) -> _Work:
+        assert self._work is None
+        count = len(chunk)
+        if row_time is None:
+            time_us = timeline.time_us[chunk.rank] if self.policy.kind >= k.TIME_SLIDING else chunk.rank
+            row_time = RowTime(time_us, np.ones(count, np.bool_))
+        self._start_boundary(timeline)
+        if self._queue is not None:
+            self._queue.reserve(count)
+        return _Work(chunk, row_time, self._beats(timeline), np.zeros(k.COUNTS_WIDTH, np.int64))
+
+    def _outputs_max(self, chunk: Chunk) -> int:
+        """More outputs than can come of a chunk, whatever it holds."""
+        forgotten = self.live + len(chunk) if self.policy.kind != k.KEEP else 0
+        return 2 * len(chunk) + forgotten + 1
+
+    def _beats(self, timeline: Timeline) -> Int64s:
+        if self.policy.kind == k.KEEP or not len(timeline.heartbeat_rank):
+            return _NO_BEATS
+        return np.column_stack((timeline.heartbeat_rank, timeline.time_us[timeline.heartbeat_rank]))
+
+    def _resolve(self, work: _Work, rows_max: int) -> tuple[Resolution, int | None]:
+        """Go on with work that rows in a queue cannot do; `until` as in `Change`."""
+        chunk = work.chunk
+        given = k.Input(
+            chunk.rank, chunk.opcode, chunk.flags, chunk.lanes, chunk.valid, work.time.time_us, work.time.valid, work.beats
+        )
+        out = self._room(rows_max, len(chunk), work.counts)
+        state: Whole = k.DONE
+        if len(chunk) or len(work.beats):
+            while (state := k.relate(self._rows, out, self.policy, given)) in (k.NEEDS_INDEX, k.NEEDS_ROOM):
+                if state == k.NEEDS_INDEX:
+                    self._pages.build_index()
+                else:
+                    self._pages.make_room()
+        return _resolution(out), None if state == k.DONE else _next_rank(given, out.counts)
+
+    def settle(self, resolution: Resolution) -> Chunk:
+        """The outputs with their values; pages given up may be used again from now on."""
+        count = len(resolution.made)
+        rank, opcode, flags = np.empty(count, np.int64), np.empty(count, np.uint8), np.empty(count, np.uint8)
+        lanes = np.empty((count, self.shape.width), np.int64)
+        valid = np.empty((count, self.shape.width), np.bool_)
+        k.repeat_moves(self._rows)
+        k.gather_outputs(self._rows, resolution.made, rank, opcode, flags, lanes, valid)
+        self._pages.forget_moves()
+        self._pages.release()
+        return Chunk(rank, opcode, flags, lanes, valid)
+
+    def freeze(self) -> Relation:
+        twin = Relation.__new__(Relation)
+        twin.shape, twin.policy, twin._work, twin._known = self.shape, self.policy, None, self._known
+        self._known.snapshots += 1
+        twin._snapshot = self._known.snapshots
+        twin._queue = None if self._queue is None else self._queue.freeze()
+        twin._pages = self._pages.freeze()
+        return twin
+
+    def __reduce__(self) -> tuple[Callable[..., Relation], tuple[object, ...]]:
+        """Pickled and copied as a snapshot has it: memory holds far more than rows, and belongs to one process. Codes of strings
+        stay as they are, so the table of strings goes with it. Not while a change is worked on."""
+        assert self._work is None
+        pages = {page.number: page.columns() for page in self.row_pages()}
+        return _received, (self.shape, self.policy, self.columns(), pages)
+
+    def columns(self) -> Columns:
+        return {"state": Column(self._rows.state[list(_PERSISTED)]), **self._layout().columns()}
+
+    def row_pages(self) -> list[RowsOfPage]:
+        layout = self._layout()
+        numbers, count = layout.numbers.tolist(), len(layout.numbers)
+        self._known.forget_others(layout.numbers, numbers[-1] + 1 if numbers else 0)
+        given = [layout.page_slots] * (count - 1) + [layout.fill] * min(count, 1)
+        where = self._pages.in_use().tolist() if self._queue is None else numbers
+        return [
+            RowsOfPage(number, slots_given, self._snapshot, alive, self._known, partial(self._page_columns, page, alive))
+            for number, slots_given, alive, page in zip(numbers, given, layout.alive, where, strict=True)
+            if alive.any()
+        ]
+
+    def _layout(self) -> Layout:
+        if self._queue is None:
+            return self._pages.layout()
+        return Layout.contiguous(self._queue.first, self._queue.last, self._pages.page_slots)
+
+    def _page_columns(self, page: int, alive: Bools) -> Columns:
+        """Rows of a page: its place in memory, or its number where they stand in a queue."""
+        if self._queue is None:
+            rows = self._pages.rows_of(page, alive)
+        else:
+            first = page * self._pages.page_slots + int(np.argmax(alive))
+            rows = StoredRows(*self._in_queue(first, first + int(alive.sum())))
+        return rows.columns(self.shape.codes, self._times)
+
+    def _in_queue(self, first: int, last: int) -> tuple[Int64s, Bools, Int64s, Int64s]:
+        """Lanes, valid, order and times of rows in the queue."""
+        assert self._queue is not None
+        lanes, valid, times = self._queue.rows(first, last)
+        return lanes, valid, np.arange(first, last), times
+
+    @property
+    def _by_time(self) -> bool:
+        return self.policy.kind >= k.TIME_SLIDING
+
+    @property
+    def _times(self) -> Times:
+        return Times.KEPT if self._by_time else Times.NONE
+
+    def stored(self) -> tuple[Int64s, Bools, Int64s]:
+        """Lanes, valid and times (empty where retention does not go by time) of all rows, in order of arrival."""
+        if self._queue is not None:
+            return self._queue.rows(self._queue.first, self._queue.last)
+        rows, order = self._rows, self._pages.in_order()
+        return rows.lanes[order], rows.valid[order], rows.time[order] if self._by_time else rows.time
+
+    def load(self, columns: Columns) -> None:
+        """Rows in order of arrival, as one piece: the form that snapshots had before there were row pages."""
+        lanes = expect(columns, "lanes", np.dtype(np.int64), (-1, self.shape.width)).array
+        count = len(lanes)
+        valid = expect(columns, "valid", np.dtype(np.bool_), (count, self.shape.width)).array
+        time = expect(columns, "time", np.dtype(np.int64), (count,)).array if self._by_time else np.empty(0, np.int64)
+        layout = Layout.contiguous(0, count, row_pages.PAGE_SLOTS)
+        self._load(columns, layout, StoredRows(lanes, valid, np.arange(count), time))
+
+    def load_pages(self, columns: Columns, pages: Mapping[int, Columns]) -> None:
+        layout = Layout.load(columns)
+        self._load(columns, layout, StoredRows.load(layout, pages, self.shape.width, self._times))
+
+    def _load(self, columns: Columns, layout: Layout, stored: StoredRows) -> None:
+        state = expect(columns, "state", np.dtype(np.int64), (len(_PERSISTED),)).array
+        if not stored.valid[:, list(self.shape.keys)].all():
+            raise SnapshotDamaged("a page holds a row without a key")
+        if len(stored.order) and not 0 <= int(stored.order.min()) <= int(stored.order.max()) < layout.arrivals:
+            raise SnapshotDamaged("a page holds a row that never arrived")
+        self._known, self._queue, self._pages = Known({}), None, self._fresh(layout.page_slots)
+        self._rows.state[list(_PERSISTED)] = state
+        first = layout.arrivals - len(stored.order)
+        in_order = layout.is_as(Layout.contiguous(first, layout.arrivals, layout.page_slots))
+        if in_order and np.array_equal(stored.order, np.arange(first, layout.arrivals)):
+            self._begin_queue(len(stored.order))
+        if self._queue is not None:
+            self._queue.load(stored.lanes, stored.valid, stored.time, first)
+        else:
+            self._put(layout, stored)
+
+    def _begin_queue(self, rows: int) -> None:
+        """Keep rows in a queue with room for so many, where the policy allows it. There are none yet."""
+        if self.policy.new_keys and not self.policy.by_event:
+            self._queue = RowQueue(self.shape.width, self._rows.keys, self.policy, self._rows.state, rows)
+
+    def _end_queue(self) -> None:
+        """From now on rows stand in pages: where they would, had they always."""
+        assert self._queue is not None
+        layout, kept = self._layout(), self._rows.state[list(_PERSISTED)]
+        stored = StoredRows(*self._in_queue(self._queue.first, self._queue.last))
+        self._queue, self._pages = None, self._fresh(layout.page_slots)
+        self._rows.state[list(_PERSISTED)] = kept
+        self._put(layout, stored)
+
+    def _put(self, layout: Layout, stored: StoredRows) -> None:
+        """Rows into fresh pages."""
+        self._pages.place(layout, stored)
+        k.relink(self._rows, self.policy, self._pages.in_order())
+        if not self.policy.new_keys:
+            self._pages.build_index()
+
+    def mark(self, used: Bools) -> None:
+        if self._queue is not None:
+            self._queue.mark(self.shape.codes, used)
+            return
+        alive = self._pages.alive_slots()
+        for column in self.shape.codes:
+            mark_codes(self._rows.lanes[alive, column], used)
+
+    def recode(self, codes: Int64s) -> None:
+        if self._queue is not None:
+            self._queue.recode(self.shape.codes, codes)
+            return
+        if not self.shape.codes:
+            return
+        self._pages.own_lanes()
+        alive = self._pages.alive_slots()
+        for column in self.shape.codes:
+            self._rows.lanes[alive, column] = codes[self._rows.lanes[alive, column]]
+        if set(self.shape.codes) & set(self.shape.keys) and self._rows.state[slots.INDEXED]:
+            self._pages.build_index()
+
+    def _start_boundary(self, timeline: Timeline) -> None:
+        """A jumping window by system time begins with the first time that it sees."""
+        if self.policy.kind < k.TIME_JUMPING or self.policy.by_event or not len(timeline.time_us):
+            return
+        if self._rows.state[slots.BOUNDARY] == slots.UNSET:
+            k.boundary_passed(self._rows.state, self.policy, np.int64(timeline.time_us[0]))
+
+    def _room(self, outputs: int, count: int, counts: Int64s) -> k.Output:
+        """Where the kernel writes; kept from call to call, because fresh memory is slow to touch."""
+        out = self._scratch
+        if len(out.made) <= outputs or len(out.refused) < count:
+            self._scratch = out = _output(2 * outputs + 1, 2 * count)
+        counts[[k.MADE, k.REFUSED]] = 0
+        counts[k.ROOM] = outputs
+        return out._replace(counts=counts)
+
+    def _fresh(self, page_slots: int) -> RowPages:
+        pages = RowPages(self.shape, self.policy, page_slots)
+        pages.rows.state[slots.INDEXED] = 1 - self.policy.new_keys
+        return pages
+
+
+def _received(shape: Shape, policy: k.Policy, columns: Columns, pages: Mapping[int, Columns]) -> Relation:
+    relation = Relation(shape, policy)
+    relation.load_pages(columns, pages)
+    return relation
+
+
+def _output(outputs: int, count: int) -> k.Output:
+    return k.Output(
+        made=np.empty((outputs, 5), np.int64),
+        refused=np.empty((count, 2), np.int64),
+        counts=np.zeros(k.COUNTS_WIDTH, np.int64),
+    )
+
+
+def _next_rank(given: k.Input, counts: Int64s) -> int:
+    """The rank at which `relate` goes on: all that lower ones cause is made."""
+    if counts[k.LEAVING] != k.LEAVE_NONE:
+        return int(counts[k.CAUSE])
+    return next_rank(given.rank, given.beats, int(counts[k.ROW]), int(counts[k.BEAT]))
+
+
+def _resolution(out: k.Output) -> Resolution:
+    outputs, refused = out.counts[: k.REFUSED + 1].tolist()
+    return Resolution(
+        made=out.made[:outputs],
+        refused_row=out.refused[:refused, 0].copy(),
+        refused_why=out.refused[:refused, 1].copy(),
+    )

@@ -1,0 +1,55 @@
+"""The hash index of a relation as it grows (`kernels.index` has its loops). It is derived from rows, and in no snapshot."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from hotspare.engine.kernels import index as k
+from hotspare.engine.state.memory import RESERVED_BYTES, grown, longer
+
+_SMALL_SEGMENTS = 256
+"""Up to so many, a megabyte of them, growing is copying."""
+
+
+def empty_index(segments: int = 1) -> k.Index:
+    """With room for so many segments."""
+    index = k.Index(
+        table=np.zeros(segments * k.SEGMENT, np.uint64),
+        directory=np.zeros(1, np.int64),
+        segments=np.zeros((segments, 2), np.int64),
+        stuck=np.empty(0, np.uint64),
+        scratch=np.empty(k.SEGMENT, np.uint64),
+        sizes=np.zeros(k.SIZES_WIDTH, np.int64),
+    )
+    index.sizes[k.SEGMENTS] = 1
+    return index
+
+
+def grown_index(index: k.Index) -> k.Index:
+    """The same with more room, where there was none for an entry more."""
+    bits, segments, stuck = index.sizes.tolist()
+    if len(index.directory) <= 1 << bits and bits < k.DEPTH_MAX:
+        index = index._replace(directory=grown(index.directory, 1 << bits, 4 << bits))
+    if len(index.segments) - segments < 2:
+        length = 2 * len(index.segments)
+        index = index._replace(segments=grown(index.segments, segments, length))
+        if length * k.SEGMENT > len(index.table):
+            index = index._replace(table=_larger(index.table, segments * k.SEGMENT, length))
+    if len(index.stuck) - stuck < 2:
+        index = index._replace(stuck=grown(index.stuck, stuck, 2 * stuck + k.SEGMENT))
+    return index
+
+
+def _larger(table: npt.NDArray[np.uint64], used: int, segments: int) -> npt.NDArray[np.uint64]:
+    """A table for so many segments, or for all that can come."""
+    if segments <= _SMALL_SEGMENTS:
+        return grown(table, used, segments * k.SEGMENT)
+    length = max(segments * k.SEGMENT, RESERVED_BYTES // 8)
+    while True:
+        try:
+            return longer(table, used, length)
+        except OSError:
+            if length <= segments * k.SEGMENT:
+                raise
+            length = max(length // 2, segments * k.SEGMENT)

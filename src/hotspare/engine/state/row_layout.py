@@ -1,0 +1,188 @@
+"""Where the rows of a relation stand, as a snapshot has it: pages by number, and which of their slots hold a row.
+
+It is written as one piece with each snapshot; the rows themselves are in row pages, which are written when they are new. A page
+that was written may hold rows that are gone since: the layout decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
+from hotspare.engine.state.pages import Column, Columns, expect
+from hotspare.errors import SnapshotDamaged
+
+PAGE_SLOTS_MAX = 1 << 20
+NO_PAGE = -1
+_PLACES = ("page_slots", "fill", "hand", "arrivals")
+
+
+class Times(Enum):
+    """Whether rows have a time: where retention goes by time."""
+
+    KEPT = "kept"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`numbers`: of the pages in use, rising; `alive`: bool[pages, page_slots]. `fill`: slots given of the last page. `hand`: the
+    number of the page that is looked at next for being cleared, or NO_PAGE. `arrivals`: how many rows ever arrived."""
+
+    page_slots: int
+    numbers: Int64s
+    alive: Bools
+    fill: int
+    hand: int
+    arrivals: int
+
+    @classmethod
+    def contiguous(cls, first: int, last: int, page_slots: int) -> Layout:
+        """Of rows that came one after the other, of which those before `first` are gone."""
+        open_page = (last - 1) // page_slots
+        numbers = np.arange(min(first // page_slots, open_page), open_page + 1) if last else np.empty(0, np.int64)
+        positions = numbers[:, np.newaxis] * page_slots + np.arange(page_slots)
+        alive = (positions >= first) & (positions < last)
+        return cls(page_slots, numbers, alive, last - page_slots * open_page if last else 0, NO_PAGE, last)
+
+    @property
+    def positions(self) -> Int64s:
+        """Page number times `page_slots`, and slot, of each row, rising."""
+        page, slot = np.nonzero(self.alive)
+        where: Int64s = self.numbers[page] * self.page_slots + slot
+        return where
+
+    def is_as(self, other: Layout) -> bool:
+        """Whether both say the same."""
+        same = all(getattr(self, name) == getattr(other, name) for name in _PLACES)
+        return same and np.array_equal(self.numbers, other.numbers) and np.array_equal(self.alive, other.alive)
+
+    def columns(self) -> Columns:
+        places = np.array([getattr(self, name) for name in _PLACES], np.int64)
+        return {"places": Column(places), "numbers": Column(self.numbers), "alive": Column(packed(self.alive))}
+
+    @classmethod
+    def load(cls, columns: Columns) -> Layout:
+        """SnapshotDamaged where that cannot be."""
+        numbers = expect(columns, "numbers", np.dtype(np.int64), (-1,)).array
+        places = expect(columns, "places", np.dtype(np.int64), (len(_PLACES),)).array.tolist()
+        page_slots, fill, hand, arrivals = (int(n) for n in places)
+        if not 1 <= page_slots <= PAGE_SLOTS_MAX:
+            raise SnapshotDamaged(f"a page cannot have {page_slots} slots")
+        bits = expect(columns, "alive", np.dtype(np.uint8), (len(numbers), -(-page_slots // 8))).array
+        layout = cls(page_slots, numbers, unpacked(bits, page_slots), fill, hand, arrivals)
+        layout.check()
+        return layout
+
+    def check(self) -> None:
+        """SnapshotDamaged where the numbers contradict each other."""
+        numbers, alive = self.numbers, self.alive
+        is_rising = bool((np.diff(numbers) > 0).all()) and (not len(numbers) or 0 <= numbers[0] <= numbers[-1] < 2**42)
+        fills = 1 <= self.fill <= self.page_slots and not alive[-1, self.fill :].any() if len(numbers) else self.fill == 0
+        has_hand = self.hand == NO_PAGE or self.hand in numbers
+        if not (is_rising and fills and has_hand and self.arrivals >= 0 and alive[:-1].any(axis=1).all()):
+            raise SnapshotDamaged("the pages of a window contradict each other")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """Rows by position, as `Layout.positions` has them. `time` is empty where retention does not go by time."""
+
+    lanes: Int64s
+    valid: Bools
+    order: Int64s
+    time: Int64s
+
+    def columns(self, codes: tuple[int, ...], times: Times) -> Columns:
+        columns = {"lanes": Column(self.lanes, codes), "valid": Column(self.valid), "order": Column(self.order)}
+        return {**columns, "time": Column(self.time)} if times is Times.KEPT else columns
+
+    @classmethod
+    def load(cls, layout: Layout, pages: Mapping[int, Columns], width: int, times: Times) -> StoredRows:
+        """The rows of a layout, out of pages that may hold more; SnapshotDamaged where they hold less."""
+        found = [
+            _rows_of(pages, int(number), alive, width, times)
+            for number, alive in zip(layout.numbers, layout.alive, strict=True)
+            if alive.any()
+        ]
+        if set(pages) - set(layout.numbers.tolist()):
+            raise SnapshotDamaged("a window has a page that it does not know")
+        nothing = cls(np.empty((0, width), np.int64), np.empty((0, width), np.bool_), np.empty(0, np.int64), np.empty(0, np.int64))
+        parts = [nothing, *found]
+        return cls(
+            np.concatenate([part.lanes for part in parts]),
+            np.concatenate([part.valid for part in parts]),
+            np.concatenate([part.order for part in parts]),
+            np.concatenate([part.time for part in parts]),
+        )
+
+
+def _rows_of(pages: Mapping[int, Columns], number: int, alive: Bools, width: int, times: Times) -> StoredRows:
+    if number not in pages:
+        raise SnapshotDamaged(f"page {number} of a window is missing")
+    columns = pages[number]
+    bits = expect(columns, "alive", np.dtype(np.uint8), (-(-len(alive) // 8),)).array
+    written = unpacked(bits, len(alive))
+    count = int(written.sum())
+    if (alive & ~written).any():
+        raise SnapshotDamaged(f"page {number} of a window lacks rows")
+    chosen = alive[written]
+    return StoredRows(
+        expect(columns, "lanes", np.dtype(np.int64), (count, width)).array[chosen],
+        expect(columns, "valid", np.dtype(np.bool_), (count, width)).array[chosen],
+        expect(columns, "order", np.dtype(np.int64), (count,)).array[chosen],
+        expect(columns, "time", np.dtype(np.int64), (count,)).array[chosen] if times is Times.KEPT else np.empty(0, np.int64),
+    )
+
+
+@dataclass(slots=True)
+class Known:
+    """What a store said of pages by number; shared with snapshots. Beside it stands how many slots were given of the page by then,
+    and which snapshot it was written for: rows that are gone by then are not in it, so that it is of no use to an earlier one."""
+
+    by_page: dict[int, tuple[int, int, object]]
+    snapshots: int = 0
+    """How many were taken."""
+
+    def forget_others(self, numbers: Int64s, until: int) -> None:
+        """Keep those of `numbers`, and of pages from `until` on."""
+        kept = set(numbers.tolist())
+        for number in sorted(set(self.by_page) - kept):
+            if number < until:
+                self.by_page.pop(number, None)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsOfPage:
+    """A `pages.RowPage` in a snapshot. `given`: how many slots of it; `read` gives its rows."""
+
+    number: int
+    given: int
+    snapshot: int
+    alive: Bools
+    shared: Known
+    read: Callable[[], Columns]
+
+    @property
+    def known(self) -> object:
+        given, snapshot, known = self.shared.by_page.get(self.number, (-1, 0, None))
+        return known if given == self.given and snapshot <= self.snapshot else None
+
+    def note(self, known: object) -> None:
+        self.shared.by_page[self.number] = self.given, self.snapshot, known
+
+    def columns(self) -> Columns:
+        return {**self.read(), "alive": Column(packed(self.alive))}
+
+
+def packed(bits: Bools) -> UInt8s:
+    return np.packbits(bits, axis=-1, bitorder="little")
+
+
+def unpacked(bits: UInt8s, length: int) -> Bools:
+    """Bits beyond `length` do not count."""
+    return np.unpackbits(bits, axis=-1, count=length, bitorder="little").astype(np.bool_)

@@ -1,0 +1,243 @@
+"""The memory of a relation: pages of slots that grow without being copied and are shared with snapshots (`kernels.pages`).
+
+No slot is written twice, so a snapshot shares all of them; what it has of its own is which rows were there. A page of which it may
+need rows is not used again while it lives. So several snapshots may live at once, freezing costs a bit per slot, and memory grows
+by what leaves while one is written.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+
+import numpy as np
+
+from hotspare.engine.kernels import index as index_kernels
+from hotspare.engine.kernels import pages as k
+from hotspare.engine.kernels import relation as relation_kernels
+from hotspare.engine.kernels import slots
+from hotspare.engine.rows.chunk import Bools, Int64s
+from hotspare.engine.state.memory import RESERVED_BYTES, SMALL_BYTES, grown, longer
+from hotspare.engine.state.row_index import empty_index, grown_index
+from hotspare.engine.state.row_layout import NO_PAGE, Layout, StoredRows
+
+PAGE_SLOTS = 4096
+"""Of a relation that is made from now on. Nothing that is put out depends on it."""
+SPARE_SLOTS = 1 << 18
+"""So many gaps a small relation may have: pages of one that is often changed empty by themselves, which costs nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """`width` lanes, of which `keys` identify a row and `codes` hold codes of the string table."""
+
+    width: int
+    keys: tuple[int, ...]
+    codes: tuple[int, ...]
+
+
+class RowPages:
+    """Pages in memory. `rows` is for kernels; `make_room` where they ask for it, `release` when their outputs are taken away."""
+
+    def __init__(self, shape: Shape, policy: relation_kernels.Policy, page_slots: int) -> None:
+        self.page_slots = page_slots
+        self._twins: list[weakref.ref[RowPages]] = []
+        self._pinned = np.empty(0, np.int64)
+        """Pages that are empty but for what snapshots need."""
+        state = np.zeros(slots.STATE_WIDTH, np.int64)
+        state[[slots.FIRST, slots.LAST, slots.OPEN, slots.HAND, slots.OLDEST, slots.YOUNGEST]] = slots.NONE
+        state[[slots.NEWEST, slots.BOUNDARY]] = slots.UNSET
+        state[slots.PAGE_SLOTS], state[slots.SPARE] = page_slots, SPARE_SLOTS
+        self._by_time, self._by_event = policy.kind >= relation_kernels.TIME_SLIDING, policy.by_event == 1
+        self._is_linked = policy.kind != relation_kernels.KEEP or policy.new_keys == 1
+        self.rows = k.Rows(
+            by_key=empty_index(),
+            lanes=np.empty((0, shape.width), np.int64),
+            valid=np.empty((0, shape.width), np.bool_),
+            order=np.empty(0, np.int64),
+            time=np.empty(0, np.int64),
+            links=np.empty((0, slots.LINKS_WIDTH), np.int64),
+            alive=np.empty(0, np.uint64),
+            pages=np.empty((0, k.PAGES_WIDTH), np.int64),
+            free=np.empty(0, np.int64),
+            emptied=np.empty(0, np.int64),
+            moved=np.empty((0, 2), np.int64),
+            heap=np.empty((0, 2), np.int64),
+            state=state,
+            keys=np.array(shape.keys, np.int64),
+        )
+
+    @property
+    def slots_used(self) -> int:
+        """No slot from here on was ever given."""
+        return int(self.rows.state[slots.HIGH]) * self.page_slots
+
+    def make_room(self) -> None:
+        """Room for what the next event may need at most, in pages and in the index."""
+        self.rows = self.rows._replace(by_key=grown_index(self.rows.by_key))
+        rows, state = self.rows, self.rows.state
+        at_hand = int(state[slots.FREE]) + len(rows.pages) - int(state[slots.HIGH])
+        needed = int(k.pages_needed(state))
+        if at_hand < needed:
+            self._grow(len(rows.pages) + needed - at_hand)
+        if len(rows.moved) and int(state[slots.MOVED]) + k.CLEARED_MAX * self.page_slots > len(rows.moved):
+            moved = grown(rows.moved, int(state[slots.MOVED]), 2 * len(rows.moved) + k.CLEARED_MAX * self.page_slots)
+            self.rows = self.rows._replace(moved=moved)
+
+    def note_moves(self) -> None:
+        """From now on `rows.moved` tells which rows were moved."""
+        self.rows = self.rows._replace(moved=np.empty((k.CLEARED_MAX * self.page_slots, 2), np.int64))
+
+    def forget_moves(self) -> None:
+        if len(self.rows.moved):
+            self.rows = self.rows._replace(moved=np.empty((0, 2), np.int64))
+        self.rows.state[slots.MOVED] = 0
+
+    def build_index(self) -> None:
+        """Enter all rows."""
+        rows = self.rows
+        length = 1
+        while length * index_kernels.SEGMENT_ENTRIES_MAX < 2 * int(rows.state[slots.LIVE]):
+            length *= 2
+        self.rows = rows._replace(by_key=empty_index(length))
+        self.rows.state[slots.INDEXED] = 1
+        at, end = 0, self.slots_used
+        while at < end:
+            at = int(relation_kernels.fill_index(self.rows, at, end))
+            if at < end:
+                self.rows = self.rows._replace(by_key=grown_index(self.rows.by_key))
+
+    def release(self) -> None:
+        """Outputs are taken away: pages that nobody needs any more may be used again."""
+        state, rows = self.rows.state, self.rows
+        count = int(state[slots.EMPTIED])
+        if count == 0 and len(self._pinned) == 0:
+            return
+        needed_before = max((int(twin.rows.state[slots.NUMBER]) for twin in self._sharing()), default=0)
+        pages = np.concatenate([self._pinned, rows.emptied[:count]])
+        is_needed = rows.pages[pages, k.PAGE_NUMBER] < needed_before
+        self._pinned, freed = pages[is_needed], pages[~is_needed]
+        free = int(state[slots.FREE])
+        rows.free[free : free + len(freed)] = freed
+        state[slots.FREE], state[slots.EMPTIED] = free + len(freed), 0
+
+    def freeze(self) -> RowPages:
+        """Today's rows, to be read while this goes on."""
+        twin = RowPages.__new__(RowPages)
+        twin.page_slots, twin._twins, twin._pinned = self.page_slots, [], self._pinned
+        twin._by_time, twin._by_event, twin._is_linked = self._by_time, self._by_event, self._is_linked
+        rows, state = self.rows, self.rows.state
+        words = -(-self.slots_used // 64)
+        alive, pages = rows.alive[:words].copy(), rows.pages[: int(state[slots.HIGH])].copy()
+        twin.rows = rows._replace(state=state.copy(), alive=alive, pages=pages)
+        self._twins = [ref for ref in self._twins if ref() is not None]
+        self._twins.append(weakref.ref(twin))
+        return twin
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether a snapshot is still read from these pages."""
+        return bool(self._sharing())
+
+    def _sharing(self) -> list[RowPages]:
+        self._twins = [ref for ref in self._twins if ref() is not None]
+        return [twin for twin in (ref() for ref in self._twins) if twin is not None]
+
+    def own_lanes(self) -> None:
+        """Stop sharing lanes with snapshots: all are copied."""
+        if self.is_shared:
+            used = self.slots_used
+            lanes = longer(self.rows.lanes, used, len(self.rows.lanes))
+            self.rows = self.rows._replace(lanes=lanes)
+
+    def alive_slots(self) -> Int64s:
+        """Slots that hold a row, rising."""
+        words = self.rows.alive[: -(-self.slots_used // 64)]
+        return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little")[: self.slots_used])
+
+    def in_order(self) -> Int64s:
+        """Slots that hold a row, in order of arrival."""
+        found = self.alive_slots()
+        return found[np.argsort(self.rows.order[found], kind="stable")]
+
+    def in_use(self) -> Int64s:
+        """Pages by number: those that hold rows, and the one that is being filled."""
+        state = self.rows.state
+        pages = self.rows.pages[: int(state[slots.HIGH])]
+        in_use = pages[:, k.PAGE_LIVE] > 0
+        if state[slots.OPEN] >= 0:
+            in_use[int(state[slots.OPEN])] = True
+        found = np.flatnonzero(in_use)
+        return found[np.argsort(pages[found, k.PAGE_NUMBER])]
+
+    def layout(self) -> Layout:
+        """Where rows stand now."""
+        state, in_use = self.rows.state, self.in_use()
+        words = self.rows.alive[: -(-self.slots_used // 64)]
+        bits = np.unpackbits(words.view(np.uint8), count=self.slots_used, bitorder="little")
+        alive = bits.reshape(-1, self.page_slots)[in_use].view(np.bool_)
+        numbers = self.rows.pages[in_use, k.PAGE_NUMBER]
+        hand = int(self.rows.pages[int(state[slots.HAND]), k.PAGE_NUMBER]) if state[slots.HAND] >= 0 else NO_PAGE
+        return Layout(self.page_slots, numbers, alive, int(state[slots.FILL]), hand, int(state[slots.ARRIVALS]))
+
+    def rows_of(self, page: int, alive: Bools) -> StoredRows:
+        """Those of its rows that are alive."""
+        where, rows = page * self.page_slots + np.flatnonzero(alive), self.rows
+        time = rows.time[where] if self._by_time else np.empty(0, np.int64)
+        return StoredRows(rows.lanes[where], rows.valid[where], rows.order[where], time)
+
+    def place(self, layout: Layout, stored: StoredRows) -> None:
+        """Fill fresh pages. List, heap and index are left to be made."""
+        count = len(layout.numbers)
+        self._grow(count + 2)
+        rows, state, page_slots = self.rows, self.rows.state, self.page_slots
+        where = np.flatnonzero(layout.alive)
+        rows.lanes[where], rows.valid[where], rows.order[where] = stored.lanes, stored.valid, stored.order
+        if self._by_time:
+            rows.time[where] = stored.time
+        bits = np.zeros(-(-count * page_slots // 64) * 64, np.bool_)
+        bits[where] = True
+        rows.alive[: len(bits) // 64] = np.packbits(bits, bitorder="little").view(np.uint64)
+        pages = rows.pages[:count]
+        pages[:, k.PAGE_NUMBER] = layout.numbers
+        pages[:, k.PAGE_LIVE] = layout.alive.sum(axis=1)
+        pages[:, k.PAGE_AFTER], pages[:, k.PAGE_BEFORE] = np.arange(1, count + 1), np.arange(-1, count - 1)
+        if count:
+            pages[-1, k.PAGE_AFTER] = slots.NONE
+            state[[slots.OLDEST, slots.YOUNGEST, slots.OPEN]] = 0, count - 1, count - 1
+            state[[slots.FILL, slots.NUMBER]] = layout.fill, int(layout.numbers[-1]) + 1
+            state[slots.HAND] = np.searchsorted(layout.numbers, layout.hand) if layout.hand != NO_PAGE else slots.NONE
+        state[[slots.HIGH, slots.PAGES]] = count
+        state[[slots.LIVE, slots.ARRIVALS]] = len(where), layout.arrivals
+
+    def _grow(self, pages_min: int) -> None:
+        """Room for so many pages, and for twice as many as there was; for all that can come once copying takes time."""
+        rows, has_more = self.rows, True
+        pages = max(pages_min, 2 * len(rows.pages))
+        slot_bytes = sum(array.itemsize * int(np.prod(array.shape[1:])) for array in (rows.lanes, rows.valid, rows.order))
+        if pages * self.page_slots * slot_bytes > SMALL_BYTES:
+            pages = max(pages, RESERVED_BYTES // (slot_bytes * self.page_slots))
+        while has_more:
+            try:
+                self.rows = self._with_pages(pages)
+                has_more = False
+            except OSError:
+                if pages <= pages_min:
+                    raise
+                pages = max(pages_min, pages // 2)
+
+    def _with_pages(self, pages: int) -> k.Rows:
+        rows, length = self.rows, pages * self.page_slots
+        used, used_slots = int(rows.state[slots.HIGH]), self.slots_used
+        return rows._replace(
+            lanes=longer(rows.lanes, used_slots, length),
+            valid=longer(rows.valid, used_slots, length),
+            order=longer(rows.order, used_slots, length),
+            time=longer(rows.time, used_slots if self._by_time else 0, length if self._by_time else 0),
+            links=longer(rows.links, used_slots if self._is_linked else 0, length if self._is_linked else 0),
+            heap=longer(rows.heap, used_slots if self._by_event else 0, length if self._by_event else 0),
+            alive=longer(rows.alive, -(-used_slots // 64), -(-length // 64)),
+            pages=longer(rows.pages, used, pages),
+            emptied=longer(rows.emptied, int(rows.state[slots.EMPTIED]), pages),
+            free=longer(rows.free, int(rows.state[slots.FREE]), pages),
+        )

@@ -1,0 +1,180 @@
+"""The string table: strings and blobs become int64 codes at the engine's door, so that kernels see numbers only.
+
+A code is a name for a byte string inside one process. Codes are never part of a snapshot, a digest or an output: pages are
+written with the strings that they use, digests take `hashes`. So it does not matter in which order strings were met, and
+`compact` may forget unused ones between any two batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hotspare.engine.kernels.interning import fill_slots, gather_bytes, hash_bytes, intern_bytes
+from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
+
+COMPACT_CODES_MIN = 65_536
+COMPACT_BYTES_MIN = 64 << 20
+"""Below so many codes, and so many bytes, a table is not worth compacting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dictionary:
+    """Byte strings by number; number 0 stands for null and is empty. `offsets` has one entry more than there are strings."""
+
+    data: UInt8s
+    offsets: Int64s
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def subset(self, codes: Int64s) -> Dictionary:
+        """The strings of `codes`, in that order."""
+        sizes = self.offsets[codes + 1] - self.offsets[codes]
+        data = np.empty(int(sizes.sum()), np.uint8)
+        offsets = np.empty(len(codes) + 1, np.int64)
+        gather_bytes(self.data, self.offsets, codes, data, offsets)
+        return Dictionary(data, offsets)
+
+
+class StringTable:
+    """Byte strings by code. Codes start at 1; an invalid lane holds 0."""
+
+    def __init__(self) -> None:
+        self.count = 1
+        self.longest = 0
+        """No string ever had more bytes."""
+        self._live_codes = self._live_bytes = 0
+        self._data: UInt8s = np.empty(1024, np.uint8)
+        self._offsets: Int64s = np.zeros(65, np.int64)
+        self._hashes: npt.NDArray[np.uint64] = np.zeros(64, np.uint64)
+        self._slots: Int64s = np.zeros(256, np.int64)
+
+    @property
+    def hashes(self) -> npt.NDArray[np.uint64]:
+        """XXH64 of each code's bytes; 0 for code 0."""
+        return self._hashes[: self.count]
+
+    def intern(self, array: pa.Array) -> tuple[Int64s, Bools]:
+        """Codes and validity of an Arrow string or binary array; the code of null is 0."""
+        encoded = array.dictionary_encode()
+        unique = self.intern_bytes(*_bytes_of(encoded.dictionary))
+        if encoded.indices.null_count == 0:
+            return unique[encoded.indices.to_numpy()], np.ones(len(array), np.bool_)
+        valid = encoded.indices.is_valid().to_numpy(zero_copy_only=False)
+        indexes = encoded.indices.fill_null(0).to_numpy()
+        codes = unique[indexes] if len(unique) else np.zeros(len(array), np.int64)
+        codes[~valid] = 0
+        return codes, valid
+
+    def sizes(self, codes: Int64s) -> Int64s:
+        """Bytes of each code's string."""
+        sizes: Int64s = self._offsets[codes + 1] - self._offsets[codes]
+        return sizes
+
+    def intern_bytes(self, data: UInt8s, offsets: npt.NDArray[np.int32]) -> Int64s:
+        """Codes of the byte strings `data[offsets[i]:offsets[i + 1]]`."""
+        self.longest = max(self.longest, int(np.diff(offsets).max(initial=0)))
+        self._reserve(len(offsets) - 1, int(offsets[-1]) - int(offsets[0]))
+        codes = np.empty(len(offsets) - 1, np.int64)
+        self.count = intern_bytes(data, offsets, self._data, self._offsets, self._hashes, self._slots, self.count, codes)
+        return codes
+
+    def intern_dictionary(self, dictionary: Dictionary) -> Int64s:
+        """Codes of a dictionary's strings by their number; number 0 gets code 0."""
+        codes = np.zeros(len(dictionary), np.int64)
+        step = 1 << 16  # keeps the offsets of one piece within int32 for strings of up to 32 KiB on average
+        for begin in range(1, len(dictionary), step):
+            end = min(begin + step, len(dictionary))
+            first, last = int(dictionary.offsets[begin]), int(dictionary.offsets[end])
+            offsets = (dictionary.offsets[begin : end + 1] - first).astype(np.int32)
+            codes[begin:end] = self.intern_bytes(dictionary.data[first:last], offsets)
+        return codes
+
+    def arrow(self, codes: Int64s, valid: Bools, type_: pa.DataType) -> pa.Array:
+        """The strings (type_ string) or blobs (type_ binary) of `codes`, null where not valid."""
+        large = pa.large_string() if pa.types.is_string(type_) else pa.large_binary()
+        buffers = [None, pa.py_buffer(self._offsets), pa.py_buffer(self._data)]
+        table = pa.Array.from_buffers(large, self.count, buffers)
+        indexes = pa.array(codes) if valid.all() else pa.array(codes, mask=~valid)
+        return table.take(indexes).cast(type_)
+
+    def dictionary(self) -> Dictionary:
+        """Everything known now. Stays as it is while the table goes on."""
+        return Dictionary(self._data, self._offsets[: self.count + 1])
+
+    def wants_compaction(self) -> bool:
+        """Whether forgetting unused strings is likely to halve the table, by what was in use when that was done last."""
+        is_long = self.count > max(COMPACT_CODES_MIN, 2 * self._live_codes)
+        return is_long or self.bytes > max(COMPACT_BYTES_MIN, 2 * self._live_bytes)
+
+    @property
+    def bytes(self) -> int:
+        """Of all strings together."""
+        return int(self._offsets[self.count])
+
+    def compact(self, used: Bools) -> Int64s:
+        """Forget every code that is not `used`; return the new code of each old one (0 for those forgotten)."""
+        kept = np.flatnonzero(used[1 : self.count]) + 1
+        codes = np.zeros(self.count, np.int64)
+        codes[kept] = np.arange(1, len(kept) + 1)
+        old = Dictionary(self._data, self._offsets[: self.count + 1])
+        subset = old.subset(np.concatenate([np.zeros(1, np.int64), kept]))
+        hashes = self._hashes[kept]
+        self.count = len(kept) + 1
+        self._live_codes = self.count
+        self._data = subset.data
+        self._offsets = subset.offsets
+        self._live_bytes = self.bytes
+        self._hashes = np.concatenate([np.zeros(1, np.uint64), hashes])
+        self._rebuild_slots(self.count)
+        return codes
+
+    def _reserve(self, strings: int, size: int) -> None:
+        need = self.count + strings
+        if need > len(self._hashes):
+            capacity = max(need, 2 * len(self._hashes))
+            self._hashes = _grown(self._hashes, self.count, capacity)
+            self._offsets = _grown(self._offsets, self.count + 1, capacity + 1)
+        used = int(self._offsets[self.count])
+        if used + size > len(self._data):
+            self._data = _grown(self._data, used, max(used + size, 2 * len(self._data)))
+        if 2 * need > len(self._slots):
+            self._rebuild_slots(need)
+
+    def _rebuild_slots(self, codes: int) -> None:
+        length = 256
+        while length < 4 * codes:
+            length *= 2
+        self._slots = np.zeros(length, np.int64)
+        fill_slots(self._hashes, self.count, self._slots)
+
+
+def text_hashes(array: pa.Array) -> npt.NDArray[np.uint64]:
+    """What `StringTable.hashes` would hold for each of these strings, none of which is null: for texts that no kernel reads."""
+    data, offsets = _bytes_of(array)
+    hashes = np.empty(len(array), np.uint64)
+    hash_bytes(data, offsets, hashes)
+    return hashes
+
+
+def _bytes_of(array: pa.Array) -> tuple[UInt8s, npt.NDArray[np.int32]]:
+    """The bytes of a string or binary array, and where each value begins and the last one ends; not to be written to."""
+    _, offsets_buffer, data_buffer = array.buffers()
+    data, offsets = np.empty(0, np.uint8), np.zeros(1, np.int32)
+    if len(array):
+        offsets = np.frombuffer(offsets_buffer, np.int32)[array.offset : array.offset + len(array) + 1]
+        data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else data
+    data.flags.writeable = offsets.flags.writeable = False  # kernels are compiled for one kind
+    return data, offsets
+
+
+def _grown(array: npt.NDArray[Any], used: int, capacity: int) -> npt.NDArray[Any]:
+    """A larger copy: snapshots may hold the old one."""
+    larger = np.empty(capacity, array.dtype)
+    larger[:used] = array[:used]
+    return larger

@@ -1,0 +1,123 @@
+"""Performs what `decide` says, one action at a time, and decides anew after each (DESIGN section 5).
+
+`steps` yields before every action, so that a simulation can let an engine sleep, or end it, between any two of its effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+
+from hotspare.engine.rows.batch import NextInput
+from hotspare.ha.effects import committed, inbound_check, perform, snapshots
+from hotspare.ha.events import HaEvent, HaEventKind
+from hotspare.ha.group_state import GroupState, view_of
+from hotspare.ha.ports import Ports
+from hotspare.ha.rules import actions as do
+from hotspare.ha.rules import decide
+from hotspare.ha.rules.roles import ENDS, Reason, Role
+
+ACTIONS_PER_CYCLE_MAX = 200
+"""Bounds one cycle; what is left is done by the next, which is due at once."""
+
+
+def steps(state: GroupState, ports: Ports) -> Iterator[do.Action]:
+    """Yield each action that is due before it is performed, until nothing is due that this cycle has not done before.
+
+    What falls due again while slow calls are under way waits for the next cycle: the next batch comes first, or it never would.
+    Publishing is repeated, as what is held comes to an end, and with it everything else: a backlog may take many leases.
+    """
+    done: list[do.Action] = []
+    for _ in range(ACTIONS_PER_CYCLE_MAX):
+        snapshots.take_note_of_written(state, ports)
+        inbound_check.take_note(state)
+        view = view_of(state, ports)
+        ports.read_every_ms(decide.read_interval_ms(view))
+        due = decide.decide(view)
+        action = next((each for each in due if isinstance(each, do.Publish) or each not in done), None)
+        if action is None:
+            return
+        if isinstance(action, do.Publish):
+            done.clear()
+        else:
+            done.append(action)
+        yield action
+        perform.perform(action, state, ports)
+
+
+def next_due_ms(state: GroupState, ports: Ports) -> int | None:
+    """When something falls due, on the ports' clock; None if nothing ever does."""
+    return decide.next_due_ms(view_of(state, ports))
+
+
+def become_standby(state: GroupState, ports: Ports) -> None:
+    """The state is complete: from here on the engine is eligible like any other."""
+    perform.move(state, ports, Role.STANDBY, Reason.STATE_COMPLETE)
+
+
+def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Table, next_input: NextInput) -> Iterator[None]:
+    """Let the core compute a batch and hold its outputs, part by part; yields after each, when what is due may be done. A part, and
+    not a living thread, is the sign of life that the lease asks for: one event may cause millions of outputs, and expressions may
+    be slow, so the core works in steps of as many rows as lately took a fraction of the lease."""
+    _note_arrivals(state, ports, decoded, next_input)
+    taken = 0
+
+    def take(rows: int) -> int:
+        nonlocal taken
+        taken = min(rows, state.step_rows.next)
+        return taken
+
+    begun_ms = ports.clock_ms()
+    state.core.bound_parts(state.part_rows.next)
+    for outputs in state.core.parts(decoded, take):
+        _note_part(state, taken, ports.clock_ms() - begun_ms)
+        taken = 0
+        _hold(state, ports, outputs)
+        state.has_moved, state.stalled_ms = True, 0
+        state.next_input = next_input if state.core.is_whole else NextInput.AT_HAND
+        yield
+        if state.role in ENDS:
+            return
+        begun_ms = ports.clock_ms()
+    _bound_waiting(state, ports)
+
+
+def _note_part(state: GroupState, taken: int, took_ms: float) -> None:
+    """The first part of a step tells what rows cost that were taken, the others what rows cost that one of them causes."""
+    if taken:
+        state.step_rows.note(taken, took_ms)
+    else:
+        state.part_rows.note(state.part_rows.next, took_ms)
+        state.core.bound_parts(state.part_rows.next)
+
+
+def _hold(state: GroupState, ports: Ports, outputs: Mapping[str, pa.RecordBatch]) -> None:
+    if not outputs:
+        return
+    spilled = state.held.append(outputs)
+    if spilled:
+        sentence = "held outputs need more memory than their budget and were written to disk"
+        ports.report(HaEvent(HaEventKind.OUTPUTS_SPILLED, state.group, state.engine, sentence, {"spilled_bytes": spilled}))
+    committed.settle(state, ports)
+    committed.let_go_by_quality(state, ports.clock_ms())
+
+
+def _note_arrivals(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Table, next_input: NextInput) -> None:
+    """Per partition when something came, and how far this machine's clock is from that of the partition."""
+    now_ms, read_us = ports.clock_ms(), ports.wall_us()
+    columns = {name: decoded.column(name).to_numpy() for name in ("topic", "partition", "time_us")}
+    for inbound in state.inbound:
+        own = (columns["topic"] == inbound.topic_index) & (columns["partition"] == inbound.partition.number)
+        if own.any():
+            inbound.arrived_ms = now_ms
+            if next_input is NextInput.AWAITED:
+                inbound.skew.note(now_ms, read_us, int(columns["time_us"][own][-1]))
+
+
+def _bound_waiting(state: GroupState, ports: Ports) -> None:
+    """While too many rows wait in the core, only what they wait for is read; then all again, as soon as half of them are gone."""
+    core, settings, part = state.core, state.settings, 1 if state.reads_only is None else 2
+    is_too_much = part * core.waiting > settings.waiting_rows_max or part * core.waiting_bytes > settings.waiting_bytes_max
+    state.reads_only = state.core.last_partition if is_too_much else None
+    ports.read_only(state.reads_only)

@@ -1,0 +1,287 @@
+"""How an engine joins its group with a complete state: from the newest confirmed snapshot, or from the group's origin.
+
+An engine starts from snapshot positions and never from two sources. Before it starts, it checks that the bus still holds what it
+needs to read (SPEC E10, E12, E15, A44, Z1).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hotspare.bus.contract import Bus, Partition, Producer
+from hotspare.choices import OnPoison
+from hotspare.coordination.contract import Coordination, Member
+from hotspare.engine.semantics import BEFORE_VERSIONS, SEMANTICS, refuse_other_semantics
+from hotspare.errors import PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError, UsageError
+from hotspare.ha.core import Core, CoreFactory
+from hotspare.ha.effects.inbound_check import WAY_ON, other_partitions
+from hotspare.ha.effects.poison_agreement import agree_on_poison
+from hotspare.ha.effects.store_agreement import agree_on_store
+from hotspare.ha.events import HaEvent, HaEventKind
+from hotspare.ha.member_record import name_taken, namesake, process_of
+from hotspare.ha.outputs.qualities import Qualities, agree_on_qualities
+from hotspare.ha.ports import Ports
+from hotspare.ha.rules.settings import GroupSettings, GroupTopics
+from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
+
+_ORIGIN = "origin"
+_PROJECT = "project"
+_SEMANTICS = "semantics"
+_SKEW = "skew_max_ms"
+_LISTINGS_MAX = 3
+_NAMESAKE_LOOK_MS = 50
+_NEWEST_BYTES_MAX = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectIdentity:
+    """What engines of a group must agree on. `differences` says in words how a stored document differs from this project."""
+
+    hash: str
+    document: str
+    differences: Callable[[str], Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class StartPlan:
+    """Where the runner begins to read, by (topic index, partition), and what the state was made from ("" is the origin).
+
+    `on_poison`: what the group agreed on.
+    """
+
+    next_offsets: Mapping[tuple[int, int], int]
+    restored_from: str
+    on_poison: OnPoison = OnPoison.BAD_EVENT
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    core: Core
+    producer: Producer
+    plan: StartPlan
+    qualities: Qualities
+    store_id: str
+    message_bytes_max: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """One engine's way into one group. `steps` yields before every effect outside, like a cycle does."""
+
+    group: str
+    identity: Member
+    topics: GroupTopics
+    project: ProjectIdentity
+    cores: CoreFactory
+    settings: GroupSettings
+    ports: Ports
+
+    @property
+    def engine(self) -> str:
+        return self.identity.engine
+
+    def steps(self) -> Generator[str, None, Joined]:
+        """Returns `Joined`. UsageError, TopicOwned, ProjectChanged, PositionLost, StateError, and what bus,
+        coordination and store raise."""
+        yield "look for an engine of the same name"
+        refuse_namesake(self.ports, self.group, self.engine)
+        yield from self._outwait_namesake()
+        yield "create topics"
+        create_topics(self.ports.bus, self.topics)
+        yield "look at what output topics take"
+        message_bytes_max = dict(self.ports.bus.message_bytes_max(self.topics.output_topics))
+        yield "claim output topics"
+        producer = self.ports.bus.producer(self.group, self.topics.output_topics)
+        yield "agree on the semantics"
+        agree_on_semantics(self.ports.coordination, self.group)
+        yield "agree on the project"
+        agree_on_project(self.ports.coordination, self.group, self.project)
+        yield "agree on the store"
+        store_id = agree_on_store(self.ports.coordination, self.ports.store, self.group, self.settings.other_store)
+        yield "agree on what is done about poison"
+        on_poison = agree_on_poison(self.ports.coordination, self.group, self.settings.on_poison)
+        yield "agree on the qualities"
+        qualities = agree_on_qualities(self.ports.coordination, self.group, self.topics)
+        self._report_other_qualities(qualities)
+        yield "agree on how far append times are believed"
+        agree_on_skew(self.ports.coordination, self.group, self.settings.skew_max_ms)
+        yield "agree on the origin"
+        origin = agree_on_origin(self.ports.bus, self.ports.coordination, self.group, self.topics)
+        core, restored_from = yield from self._state()
+        partitions = [(index, partition.number) for index, partition in self.topics.partitions]
+        core.set_partitions(partitions, self.settings.skew_max_ms * 1000)
+        offsets = {(index, p.number): origin[p.topic, p.number] for index, p in self.topics.partitions}
+        offsets.update(core.next_offsets)
+        yield "check that the bus holds what is to be read"
+        check_positions(self.ports.bus, self.topics, offsets, core.time_us)
+        plan = StartPlan(offsets, restored_from, on_poison)
+        return Joined(core, producer, plan, qualities, store_id, message_bytes_max)
+
+    def _outwait_namesake(self) -> Generator[str, None, None]:
+        """UsageError where the record of an engine of this name is written again while this one looks on.
+
+        Of a process that this one cannot see nothing else is certain: it may live without answering here.
+        """
+        known = self._unseen_namesake()
+        if known is None:
+            return
+        other = f"process {known.process_id} on {known.host}"
+        sentence = f"engine {self.engine} took part as {other}: waits {self.settings.member_stale_ms} ms for a sign of it"
+        self.ports.report(HaEvent(HaEventKind.NAMESAKE_AWAITED, self.group, self.engine, sentence))
+        until_ms = self.ports.clock_ms() + self.settings.member_stale_ms
+        while self.ports.clock_ms() < until_ms:
+            yield "look whether an engine of the same name gives a sign"
+            self.ports.pause(_NAMESAKE_LOOK_MS)
+            found = self._unseen_namesake()
+            if found is not None and (found.seen_ms, process_of(found)) != (known.seen_ms, process_of(known)):
+                raise name_taken(self.group, found)
+
+    def _unseen_namesake(self) -> Member | None:
+        own, other = self.identity, namesake(self.ports.coordination.members(self.group), self.identity)
+        is_seen = other is not None and (other.process_space, other.host) == (own.process_space, own.host)
+        return None if is_seen else other
+
+    def _report_other_qualities(self, qualities: Qualities) -> None:
+        for output in self.topics.outbound:
+            if qualities.of(output.stream) != output.quality and output.stream not in qualities.changed:
+                stands = f"group {self.group} keeps stream {output.stream} {qualities.of(output.stream)}"
+                sentence = f"{stands}, this engine's project says {output.quality}; `hotspare quality` changes it"
+                self.ports.report(HaEvent(HaEventKind.QUALITY_CHANGED, self.group, self.engine, sentence))
+
+    def _state(self) -> Generator[str, None, tuple[Core, str]]:
+        """Returns (core, name of its snapshot)."""
+        unusable: set[str] = set()
+        for _ in range(_LISTINGS_MAX):
+            yield "list snapshots"
+            for info in self._usable(unusable):
+                yield f"restore {info.name}"
+                core = self._restored(info)
+                if core is not None:
+                    return core, info.name
+                unusable.add(info.name)
+            if not unusable:
+                break  # else look again: one that was being replaced may have a newer one now
+        return self.cores.fresh(), ""
+
+    def _usable(self, unusable: Collection[str]) -> list[SnapshotInfo]:
+        """Confirmed snapshots, newest first. What this engine left unconfirmed in an earlier life is cleared away."""
+        usable = []
+        for info in self.ports.store.list(self.group):
+            if info.status is SnapshotStatus.CONFIRMED and info.name not in unusable:
+                usable.append(info)
+            elif info.status is SnapshotStatus.CANDIDATE and info.engine == self.engine:
+                self.ports.store.discard(self.group, info.name)
+        return usable
+
+    def _restored(self, info: SnapshotInfo) -> Core | None:
+        try:
+            stored = self.ports.store.get(self.group, info.name)
+            return self.cores.restore(stored.header, stored.pages)
+        except (StoreError, SnapshotFormat) as error:
+            sentence = f"snapshot {info.name} cannot be used, the next older one is tried: {error.message}"
+            self.ports.report(HaEvent(HaEventKind.SNAPSHOT_UNUSABLE, self.group, self.engine, sentence))
+            return None
+
+
+def refuse_namesake(ports: Ports, group: str, engine: str) -> None:
+    """UsageError where a living process takes part under this name: the two would take the role from each other.
+
+    Two that start in the same instant do not see each other here; the later one ends when it refreshes its member record.
+    """
+    for member in ports.coordination.members(group):
+        if member.engine == engine and ports.is_alive(member):
+            raise name_taken(group, member)
+
+
+def create_topics(bus: Bus, topics: GroupTopics) -> None:
+    """UsageError where an inbound topic has other partitions than the group reads."""
+    found = other_partitions(bus.topics(), topics)
+    if found:
+        raise UsageError(found, detail="what is written to the others would never be seen", hint=WAY_ON)
+    for inbound in topics.inbound:
+        bus.create_topic(inbound.name, inbound.partitions)
+    for outbound in topics.outbound:
+        bus.create_topic(outbound.topic)
+
+
+def agree_on_semantics(coordination: Coordination, group: str) -> None:
+    """The first engine's version of what windows mean is the group's. ProjectChanged where this one has another.
+
+    It is agreed on before the project and looked for after it, as another engine may begin the group meanwhile: a group that has a
+    project alone was begun before versions were told.
+    """
+    if coordination.fact(group, _PROJECT) is not None and coordination.fact(group, _SEMANTICS) is None:
+        refuse_other_semantics(BEFORE_VERSIONS, f"group {group}")
+    stands = coordination.set_fact_once(group, _SEMANTICS, str(SEMANTICS).encode())
+    refuse_other_semantics(int(stands) if stands.isdigit() else BEFORE_VERSIONS, f"group {group}")
+
+
+def agree_on_project(coordination: Coordination, group: str, project: ProjectIdentity) -> None:
+    """The first engine's project is the group's. ProjectChanged with the differences where this engine runs another one."""
+    stands = coordination.set_fact_once(group, _PROJECT, f"{project.hash}\n{project.document}".encode())
+    stored_hash, _, document = stands.decode("utf-8", "replace").partition("\n")
+    if stored_hash == project.hash:
+        return
+    try:
+        differences = list(project.differences(document))
+    except Exception as error:
+        differences = [f"the stored project cannot be read: {error}"]
+    raise ProjectChanged(
+        f"group {group} runs another project",
+        detail="\n  ".join(differences) or f"its hash is {stored_hash}, this one's is {project.hash}",
+        hint="run the changed project under a new --prefix, or forget the group's state with: hotspare reset",
+    )
+
+
+def agree_on_skew(coordination: Coordination, group: str, skew_max_ms: int) -> None:
+    """The first engine's setting is the group's, as it decides in which order input is taken. UsageError where this one differs."""
+    stands = coordination.set_fact_once(group, _SKEW, str(skew_max_ms).encode()).decode("utf-8", "replace")
+    if stands != str(skew_max_ms):
+        raise UsageError(
+            f"group {group} believes append times within {stands} ms, this engine was told {skew_max_ms}",
+            hint=f"start it with --skew-max-ms {stands}, or forget the group's state with: hotspare reset",
+        )
+
+
+def agree_on_origin(bus: Bus, coordination: Coordination, group: str, topics: GroupTopics) -> dict[tuple[str, int], int]:
+    """The positions at which the group's first engine began: (topic, partition) to offset, the same for every engine."""
+    stored = coordination.fact(group, _ORIGIN)
+    if stored is None:
+        begin = [[p.topic, p.number, bus.begin_offset(p)] for _, p in topics.partitions]
+        stored = coordination.set_fact_once(group, _ORIGIN, json.dumps(begin, separators=(",", ":")).encode())
+    try:
+        origin = {(topic, int(number)): int(offset) for topic, number, offset in json.loads(stored)}
+        missing = [p for _, p in topics.partitions if (p.topic, p.number) not in origin]
+    except (ValueError, TypeError) as error:
+        raise StateError(f"the origin of group {group} cannot be read", detail=str(error), hint="hotspare reset") from error
+    if missing:
+        raise StateError(
+            f"the origin of group {group} does not name partition {missing[0].number} of topic {missing[0].topic}",
+            hint="hotspare reset",
+        )
+    return origin
+
+
+def check_positions(bus: Bus, topics: GroupTopics, offsets: Mapping[tuple[int, int], int], time_us: int) -> None:
+    """PositionLost where the bus no longer holds a message that is still to be read: by how many, and for how long it had to."""
+    for index, partition in topics.partitions:
+        needed, begin = offsets[index, partition.number], bus.begin_offset(partition)
+        if begin > needed:
+            gone = f"{needed} is needed: {begin - needed} messages are gone"
+            raise PositionLost(
+                f"topic {partition.topic} no longer holds what this engine has to read",
+                detail=f"partition {partition.number} begins at offset {begin}, {gone}",
+                hint=_retention_hint(bus, partition, time_us),
+            )
+
+
+def _retention_hint(bus: Bus, partition: Partition, time_us: int) -> str:
+    """The retention that would have been enough: from the state's own time to the topic's newest message."""
+    end = bus.end_offset(partition)
+    newest = bus.read(partition, max(bus.begin_offset(partition), end - 1), messages_max=1, bytes_max=_NEWEST_BYTES_MAX)
+    if not newest or time_us <= 0:
+        return "keep the topic's messages at least as long as an engine may be down; begin anew with: hotspare reset"
+    seconds = -(-(newest[-1].append_time_us - time_us) // 1_000_000)
+    return f"a retention of {seconds} s on this topic would have been enough; begin anew with: hotspare reset"

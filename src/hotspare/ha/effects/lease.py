@@ -1,0 +1,61 @@
+"""Keeping the lease while a call of the bus is under way that takes longer than it (DESIGN section 5)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+from hotspare.errors import BusError, CoordinationError
+from hotspare.ha.group_state import GroupState
+from hotspare.ha.ports import Ports
+from hotspare.ha.rules import actions as do
+from hotspare.ha.rules import decide
+
+_LONG_STEPS = (do.Fence, do.ReadCommitted)
+_COMMITS = (do.Publish, do.AwaitCommit)
+
+
+def kept(action: do.Action, state: GroupState, ports: Ports) -> AbstractContextManager[None]:
+    """Where an action may take longer than the lease, it is renewed meanwhile."""
+    if isinstance(action, _LONG_STEPS):
+        return _renewing(state, ports, lambda: decide.comes_on(ports.clock_ms(), state.step_ms, state.settings))
+    if not isinstance(action, _COMMITS):
+        return contextlib.nullcontext()
+    since_ms = ports.clock_ms() if state.committing_since_ms is None else state.committing_since_ms
+    state.committing_since_ms = since_ms
+    settings = state.settings
+    return _renewing(state, ports, lambda: decide.comes_on(ports.clock_ms(), since_ms, settings) and _is_answered(state, ports))
+
+
+def _is_answered(state: GroupState, ports: Ports) -> bool:
+    """Whether the bus gives this engine an answer: then a commit without one is slow, and would be elsewhere."""
+    try:
+        ports.bus.end_offset(state.inbound[0].partition)
+    except BusError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _renewing(state: GroupState, ports: Ports, may_go_on: Callable[[], bool]) -> Iterator[None]:
+    """Renew the lease from another thread while something is under way that may go on."""
+    settings, epoch, renewed_ms = state.settings, state.epoch, [state.renewed_ms]
+
+    def renew() -> bool:
+        if not decide.bears_fruit(ports.clock_ms(), state.fruitless_since_ms, settings) or not may_go_on():
+            return False
+        asked_ms = ports.clock_ms()
+        try:
+            is_held = ports.coordination.renew(state.group, epoch, state.engine, settings.lease_ms)
+        except CoordinationError:
+            return True  # it may answer the next time
+        if is_held:
+            renewed_ms.append(asked_ms)
+        return is_held
+
+    try:
+        with ports.meanwhile(renew, settings.renew_interval_ms):
+            yield
+    finally:
+        state.renewed_ms = max(state.renewed_ms, *renewed_ms)

@@ -1,0 +1,33 @@
+"""Reading the coordination epoch again, beside the reading of what is committed: both come after the fence, and neither waits for
+the other (DESIGN section 5)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from hotspare.coordination.contract import Leader
+from hotspare.ha.calls.underway import Recheck
+from hotspare.ha.group_state import GroupState
+from hotspare.ha.ports import Ports
+
+
+def begin(state: GroupState, ports: Ports) -> None:
+    """Ask for the newest epoch. To be called after the fence only; what an earlier promotion asked is forgotten."""
+    answers: list[Leader] = []
+    call = ports.begin(partial(_ask, state, ports, answers))
+    state.recheck = Recheck(call, answers)
+
+
+def _ask(state: GroupState, ports: Ports, answers: list[Leader]) -> None:
+    answers.append(ports.coordination.leader(state.group))
+
+
+def answered(state: GroupState, ports: Ports) -> Leader:
+    """The answer; where an earlier one was an error, it is asked once more. Raises what the question raised."""
+    if state.recheck is None:
+        begin(state, ports)
+    assert state.recheck is not None
+    asked, state.recheck = state.recheck, None
+    with ports.unlocked():
+        asked.call.wait()
+    return asked.answers[0]

@@ -1,0 +1,93 @@
+"""Cuts held outputs into messages that their topic takes, by their size as they are written and not by their rows alone.
+
+How large a row becomes depends on its format and its values, so it is tried: a message that is too large is cut in two. What fitted
+is remembered per stream. A single row is sent whatever its size: the bus compresses, and is the judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from hotspare.bus.contract import Outgoing
+from hotspare.ha.outputs.message import output_message
+from hotspare.ha.ports import BlockCodec
+from hotspare.ha.rules.settings import OutputStream
+
+_ROOM = 4
+"""Messages that need no more than one part in so many of what their topic takes are made larger again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One message with the rows that are in it, from sequence `first` on."""
+
+    stream: str
+    topic: str
+    message: Outgoing
+    first: int
+    rows: int
+
+    @property
+    def bytes(self) -> int:
+        return self.message.size_bytes
+
+
+@dataclass(slots=True)
+class MessageSizes:
+    """`rows_max` of any message; `bytes_max` what each topic takes, as far as the bus has said it."""
+
+    rows_max: int
+    bytes_max: Mapping[str, int] = field(default_factory=dict)
+    _rows: dict[str, int] = field(default_factory=dict)
+    _refused: dict[str, int] = field(default_factory=dict)
+    """Per topic, less than what the bus refused although it should have fitted."""
+
+    def limit(self, topic: str) -> int | None:
+        return min((limits[topic] for limits in (self.bytes_max, self._refused) if topic in limits), default=None)
+
+    def refused_of(self, blocks: Sequence[Block]) -> Block:
+        """Which of these the bus refused, at least one: the first that is too large; where none is, the largest, and from now on
+        less than that is too large."""
+        for block in blocks:
+            limit = self.bytes_max.get(block.topic)
+            if limit is not None and block.bytes > limit:
+                return block
+        largest = max(blocks, key=lambda block: block.bytes)
+        self._refused[largest.topic] = largest.bytes * 3 // 4
+        return largest
+
+    def forget_refused(self) -> None:
+        self._refused.clear()
+
+    def cut(self, batches: Sequence[pa.RecordBatch], output: OutputStream, epoch: int, codec: BlockCodec) -> list[Block]:
+        """The messages of these outputs, which follow each other."""
+        whole = _together(batches)
+        bytes_max = self.limit(output.topic)
+        rows, start, blocks = self._rows.get(output.stream, self.rows_max), 0, []
+        while start < whole.num_rows:
+            part = whole.slice(start, rows)
+            part = part if part.num_rows > 1 else _alone(whole, start)
+            message = output_message(part, output.format, epoch, codec)
+            if bytes_max is not None and message.size_bytes > bytes_max and part.num_rows > 1:
+                rows = part.num_rows // 2
+                continue
+            blocks.append(Block(output.stream, output.topic, message, part.column(0)[0].as_py(), part.num_rows))
+            start += part.num_rows
+            if bytes_max is None or message.size_bytes * _ROOM <= bytes_max:
+                rows = min(self.rows_max, rows * 2)
+        self._rows[output.stream] = rows
+        return blocks
+
+
+def _alone(whole: pa.RecordBatch, row: int) -> pa.RecordBatch:
+    """A copy: Arrow writes some of a slice's neighbours too, which is nothing beside several rows and much beside one."""
+    return whole.take(pa.array([row], pa.int64()))
+
+
+def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

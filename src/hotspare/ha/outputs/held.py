@@ -1,0 +1,219 @@
+"""Outputs that are not yet known to be committed: the active's next transaction, and what a spare carries on with.
+
+An output is let go only when it is known to be committed (SPEC D15, Z10): nothing falls out of a ring of some size. Beyond a
+budget of memory they go to Arrow files and come back when they are needed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from hotspare.bus.contract import OutputId
+from hotspare.errors import StateError, StoreError
+from hotspare.ha.outputs.digest_trail import DigestTrail
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An output by its sequence: its id, and the digest of the stream up to and including it. Sequence 0 is before the first."""
+
+    sequence: int
+    output_id: OutputId | None
+    digest: int
+
+
+NO_OUTPUT = Mark(0, None, 0)
+_DIGEST = 6
+"""The place of the digest in an output batch."""
+
+
+def mark_of(batch: pa.RecordBatch, row: int) -> Mark:
+    """The mark of one row of an output batch (`engine.batch.output_schema`)."""
+    sequence, topic, partition, offset, index, ordinal, digest = (batch.column(i)[row].as_py() for i in range(7))
+    return Mark(sequence, OutputId(topic, partition, offset, index, ordinal), digest)
+
+
+@dataclass(slots=True)
+class _Segment:
+    """Outputs `first`..`last`, in memory or in a file."""
+
+    first: int
+    last: int
+    batch: pa.RecordBatch | None
+    bytes_total: int
+    path: Path | None = None
+
+    def load(self) -> pa.RecordBatch:
+        if self.batch is not None:
+            return self.batch
+        assert self.path is not None
+        try:
+            with pa.memory_map(str(self.path)) as source:
+                return pa.ipc.open_file(source).get_batch(0)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise StoreError(f"cannot read back held outputs from {self.path}", detail=str(error)) from error
+
+
+class HeldStream:
+    """The held outputs of one stream, in order of sequence without a gap. Not thread-safe."""
+
+    def __init__(self, base: Mark) -> None:
+        self._base = base
+        self._segments: deque[_Segment] = deque()
+        self._trail = DigestTrail()
+        self.last_sequence = base.sequence
+        self.memory_bytes = 0
+
+    @property
+    def base(self) -> Mark:
+        """The newest output that was let go, or the last before this engine's state began."""
+        return self._base
+
+    @property
+    def rows(self) -> int:
+        return self.last_sequence - self._base.sequence
+
+    @property
+    def spilled_bytes(self) -> int:
+        return sum(s.bytes_total for s in self._segments if s.batch is None)
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Hold the next outputs. StateError unless they follow those held without a gap."""
+        if not batch.num_rows:
+            return
+        first, last = batch.column(0)[0].as_py(), batch.column(0)[batch.num_rows - 1].as_py()
+        if first != self.last_sequence + 1 or last - first + 1 != batch.num_rows:
+            raise StateError(f"output {first} follows output {self.last_sequence}", detail="sequences must rise by 1")
+        size_bytes = batch.get_total_buffer_size()
+        self._segments.append(_Segment(first, last, batch, size_bytes))
+        self.memory_bytes += size_bytes
+        self.last_sequence = last
+
+    def mark_at(self, sequence: int) -> Mark | None:
+        """The mark of an output that is held, or was the last to be let go; None for any other."""
+        if sequence == self._base.sequence:
+            return self._base
+        if not self._base.sequence < sequence <= self.last_sequence:
+            return None
+        segment = next(s for s in self._segments if s.last >= sequence)
+        return mark_of(segment.load(), sequence - segment.first)
+
+    def digest_at(self, sequence: int) -> int | None:
+        """The digest of an output that is held or was let go of; None if it is not known (any more)."""
+        mark = self.mark_at(sequence)
+        return self._trail.at(sequence) if mark is None else mark.digest
+
+    def let_go(self, sequence: int) -> None:
+        """`drop_through` of outputs that are not known to be committed: their digests stay for a while."""
+        for segment in self._segments:
+            if segment.first > sequence:
+                break
+            first, last = max(segment.first, self._base.sequence + 1), min(segment.last, sequence)
+            if first <= last:
+                digests = segment.load().column(_DIGEST).slice(first - segment.first, last - first + 1)
+                self._trail.append(first, digests.to_numpy())
+        self.drop_through(sequence)
+
+    def forget_digests(self, sequence: int) -> None:
+        """Those up to and including `sequence` are compared."""
+        self._trail.forget_through(sequence)
+
+    def drop_through(self, sequence: int) -> None:
+        """Let go of the outputs up to and including `sequence`, which must be known to be committed."""
+        sequence = min(sequence, self.last_sequence)
+        if sequence <= self._base.sequence:
+            return
+        mark = self.mark_at(sequence)
+        assert mark is not None
+        self._base = mark
+        while self._segments and self._segments[0].last <= sequence:
+            self._discard(self._segments.popleft())
+
+    def after(self, sequence: int, rows_max: int, bytes_max: int) -> Iterator[pa.RecordBatch]:
+        """Held outputs that follow `sequence`, in order, without letting them go: at most `rows_max`, and of about `bytes_max`."""
+        for segment in self._segments:
+            skipped = max(0, sequence + 1 - segment.first)
+            if segment.last - segment.first + 1 <= skipped:
+                continue
+            batch = segment.load()
+            row_bytes = max(1, batch.nbytes // batch.num_rows)
+            rows = batch.slice(skipped, min(rows_max, -(-bytes_max // row_bytes)))
+            yield rows
+            rows_max -= rows.num_rows
+            bytes_max -= rows.num_rows * row_bytes
+            if min(rows_max, bytes_max) <= 0:
+                return
+
+    def spill(self, path: Path) -> int:
+        """Move what is in memory to one new file; returns its bytes. StoreError if it cannot be written; nothing is lost then."""
+        staying = [s for s in self._segments if s.batch is None]
+        moving = [s for s in self._segments if s.batch is not None]
+        if not moving:
+            return 0
+        try:
+            whole = pa.Table.from_batches([s.batch for s in moving]).combine_chunks().to_batches()[0]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, whole.schema) as writer:
+                writer.write_batch(whole)
+        except OSError as error:
+            raise StoreError(
+                f"cannot write held outputs to {path}", detail=str(error), hint="give the engine's folder more space"
+            ) from error
+        moved = _Segment(moving[0].first, moving[-1].last, None, whole.nbytes, path)
+        self._segments = deque([*staying, moved])
+        self.memory_bytes = 0
+        return moved.bytes_total
+
+    def close(self) -> None:
+        while self._segments:
+            self._discard(self._segments.popleft())
+
+    def _discard(self, segment: _Segment) -> None:
+        if segment.batch is not None:
+            self.memory_bytes -= segment.bytes_total
+        if segment.path is not None:
+            segment.path.unlink(missing_ok=True)
+
+
+@dataclass
+class HeldOutputs:
+    """The held outputs of every stream of one group, within one budget of memory.
+
+    `folder` receives what does not fit; it is this engine's own and is made when first needed.
+    """
+
+    bases: Mapping[str, Mark]
+    memory_bytes_max: int
+    folder: Path
+    streams: dict[str, HeldStream] = field(init=False)
+    spilled_files: int = 0
+
+    def __post_init__(self) -> None:
+        self.streams = {name: HeldStream(base) for name, base in self.bases.items()}
+
+    def append(self, outputs: Mapping[str, pa.RecordBatch]) -> int:
+        """Hold what one batch brought out; returns how many bytes had to spill to disk for it."""
+        for stream, batch in outputs.items():
+            self.streams[stream].append(batch)
+        return self._keep_budget(self.streams.values())
+
+    def _keep_budget(self, streams: Iterable[HeldStream]) -> int:
+        spilled = 0
+        while sum(s.memory_bytes for s in streams) > self.memory_bytes_max:
+            largest = max(streams, key=lambda s: s.memory_bytes)
+            self.spilled_files += 1
+            spilled += largest.spill(self.folder / f"held-{self.spilled_files}.arrow")
+        return spilled
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum(s.memory_bytes for s in self.streams.values())
+
+    def close(self) -> None:
+        for stream in self.streams.values():
+            stream.close()

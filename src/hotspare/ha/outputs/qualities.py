@@ -1,0 +1,113 @@
+"""How a group agrees on the quality of service of each output stream, and on every change of it while it runs (SPEC D1, Z16).
+
+A group's qualities are facts in coordination: number 0 is what its first engine's project says, every later number one change.
+An engine that has not read the newest one acts by an older one; the weaker of both holds until all have read it, and neither
+says who may publish. So a change needs no restart and no engine has to wait for another.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from hotspare.coordination.contract import Coordination
+from hotspare.engine.rows.batch import BAD_STREAM
+from hotspare.errors import HotspareError, StateError, UsageError
+from hotspare.ha.rules.settings import GroupTopics
+from hotspare.model.quality import PRECISE, Quality, parse_quality
+
+CHANGES_MAX = 10_000
+_FACT = "quality-"
+
+
+@dataclass(frozen=True, slots=True)
+class Qualities:
+    """The quality of every output stream as far as this engine has read. `version` is the newest change read.
+
+    `changed`: streams whose quality was ever changed while the group ran. A state of an earlier quality may begin after what is
+    committed; such a stream is precise or trimmed from where all engines' states reach back to what is committed.
+    """
+
+    by_stream: Mapping[str, Quality]
+    version: int = 0
+    changed: frozenset[str] = field(default_factory=frozenset)
+    unreadable: tuple[str, ...] = ()
+
+    def of(self, stream: str) -> Quality:
+        return self.by_stream.get(stream, PRECISE)
+
+    def may_have_lost(self, stream: str) -> bool:
+        """Whether a state that begins after what is committed is allowed of this stream."""
+        return not self.of(stream).holds_all or stream in self.changed
+
+
+def of_topics(topics: GroupTopics) -> Qualities:
+    """What the project of this engine says."""
+    return Qualities({output.stream: output.quality for output in topics.outbound})
+
+
+def current(coordination: Coordination, group: str) -> Qualities | None:
+    """The group's qualities as its facts say now; None if no engine of it ever started. StateError if they are unreadable."""
+    stands = coordination.fact(group, f"{_FACT}0")
+    return None if stands is None else read_on(coordination, group, Qualities(_parsed(group, stands)))
+
+
+def agree_on_qualities(coordination: Coordination, group: str, topics: GroupTopics) -> Qualities:
+    """The group's qualities with all changes so far; the first engine's project makes version 0. StateError if unreadable."""
+    own = of_topics(topics)
+    document = {stream: str(quality) for stream, quality in own.by_stream.items()}
+    stands = coordination.set_fact_once(group, f"{_FACT}0", json.dumps(document, separators=(",", ":")).encode())
+    stored = {stream: quality for stream, quality in _parsed(group, stands).items() if stream in own.by_stream}
+    return read_on(coordination, group, Qualities({**own.by_stream, **stored}))
+
+
+def _parsed(group: str, value: bytes) -> dict[str, Quality]:
+    try:
+        return {str(stream): parse_quality(text) for stream, text in json.loads(value).items()}
+    except (ValueError, TypeError, AttributeError, HotspareError) as error:
+        raise StateError(f"the qualities of group {group} cannot be read", detail=str(error), hint="hotspare reset") from error
+
+
+def read_on(coordination: Coordination, group: str, known: Qualities) -> Qualities:
+    """`known` with all later changes. A change that makes no sense here is passed over and told of in `unreadable`."""
+    known = replace(known, unreadable=())
+    while known.version < CHANGES_MAX and (value := coordination.fact(group, f"{_FACT}{known.version + 1}")) is not None:
+        known = _changed(known, value)
+    return known
+
+
+def _changed(known: Qualities, value: bytes) -> Qualities:
+    version = known.version + 1
+    try:
+        stream, text = json.loads(value)
+        by_stream = {**known.by_stream, checked_stream(known, stream): parse_quality(text)}
+    except (ValueError, TypeError, AttributeError, HotspareError) as error:
+        sentence = f"change {version} of a quality makes no sense here: {error}"
+        return replace(known, version=version, unreadable=(*known.unreadable, sentence))
+    return replace(known, by_stream=by_stream, version=version, changed=known.changed | {stream})
+
+
+def checked_stream(known: Qualities, stream: str) -> str:
+    """UsageError unless the quality of `stream` can be changed."""
+    if stream == BAD_STREAM:
+        raise UsageError("bad events are always precise")
+    if stream not in known.by_stream:
+        raise UsageError(f"there is no output stream {stream}", hint="streams: " + ", ".join(known.by_stream))
+    return stream
+
+
+def ask_for(coordination: Coordination, group: str, stream: str, quality: Quality) -> int:
+    """Add a change to the group's facts and return its version. UsageError when there were too many."""
+    wanted = json.dumps([stream, str(quality)], separators=(",", ":")).encode()
+    version = 1
+    while version <= CHANGES_MAX:
+        if coordination.fact(group, f"{_FACT}{version}") is None and _is_first(coordination, group, version, wanted):
+            return version
+        version += 1
+    raise UsageError(f"qualities of group {group} were changed {CHANGES_MAX} times", hint="no more changes are kept")
+
+
+def _is_first(coordination: Coordination, group: str, version: int, wanted: bytes) -> bool:
+    """Whether this change is number `version`. Another one that asks for the very same is as good as one's own."""
+    return coordination.set_fact_once(group, f"{_FACT}{version}", wanted) == wanted

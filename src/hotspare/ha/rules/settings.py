@@ -1,0 +1,163 @@
+"""What can be set about one group: its timing and limits, and the topics that it reads and writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hotspare.bus.contract import Partition
+from hotspare.choices import OnDivergence as OnDivergence
+from hotspare.choices import OnPoison as OnPoison
+from hotspare.choices import OtherStore
+from hotspare.engine.rows.batch import MessageFormat
+from hotspare.errors import UsageError
+from hotspare.model.quality import PRECISE, Quality
+
+
+@dataclass(frozen=True, slots=True)
+class InboundTopic:
+    """A topic of input events; its place in `GroupTopics.inbound` is its index in positions (`Resolved.sources`)."""
+
+    name: str
+    partitions: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OutputStream:
+    """An output stream (`query/window`, or `engine.batch.BAD_STREAM`) and the topic that it is published to."""
+
+    stream: str
+    topic: str
+    quality: Quality = PRECISE
+    format: MessageFormat = MessageFormat.ARROW
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTopics:
+    inbound: tuple[InboundTopic, ...]
+    outbound: tuple[OutputStream, ...]
+
+    @property
+    def partitions(self) -> tuple[tuple[int, Partition], ...]:
+        """(index of the topic, partition) of every inbound partition, in order."""
+        return tuple((i, Partition(t.name, n)) for i, t in enumerate(self.inbound) for n in range(t.partitions))
+
+    @property
+    def output_topics(self) -> tuple[str, ...]:
+        return tuple(o.topic for o in self.outbound)
+
+
+TICKS_WITHIN_SKEW = 4
+"""A partition that is ticked as it should be never looks as if its clock had leapt, though a few ticks are late."""
+_MAY_BE_0 = (
+    "snapshot_interval_ms",
+    "bus_retention_ms",
+    "candidate_wait_ms",
+    "divergence_wait_ms",
+    "commit_wait_ms",
+    "pipeline_stall_ms",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Timing in milliseconds, limits in what their names say. UsageError where they contradict each other.
+
+    `lease_ms`               how long an active engine may give no sign that its pipeline moves
+    `promotion_step_ms`      how long a promotion keeps its lease without finishing a step, and an active engine without finishing a
+                             commit, while the bus answers it; more than a call of the bus takes
+    `heartbeat_ms`           the project's heartbeat interval: the longest time between two ticks
+    `candidate_wait_ms`      how long a lower ranked candidate lets a better one go first
+    `skew_max_ms`            how far an append time is believed without proof (`engine.partition_clock`): a fact of the group
+    `waiting_rows_max`       rows that wait for another partition; beyond it only that partition is read
+    `waiting_bytes_max`      the same by the memory that they take
+    `merge_wait_ms`          how long an idle partition may hold up the merge, where there is more than one
+    `read_interval_ms`       how often the bus is read at most, where little comes
+    `spare_interval_ms`      the same of a standby beside an active that is there: it reads what came in between all at once
+    `leader_poll_ms`         how often who leads, and whether a switch-over is asked for, is read
+    `progress_poll_ms`       how often a standby reads what is committed, to let held outputs go
+    `member_refresh_ms`      how often an engine describes itself and reads the others' descriptions
+    `inbound_check_ms`       how often it is looked whether inbound topics have the partitions that the group reads
+    `bus_retention_ms`       how long messages that nobody needs stay on a bus that forgets nothing by itself; 0: for ever
+    `trim_interval_ms`       how often what is older is forgotten
+    `quality_poll_ms`        how often it is read whether another quality of service is asked for
+    `snapshot_interval_ms`   time between two snapshots of a group; 0 takes none
+    `retry_ms`               pause after a bus that did not answer
+    `coordination_retry_ms`  pause after a coordination service that did not answer; publishing goes on meanwhile
+    `divergence_wait_ms`     how long a spare that differs waits for another one that agrees with it, or that can take over; and a
+                             snapshot for streams that may lose outputs
+    `store_wait_ms`          how long one call to the store may take; then it is given up, and other work may begin
+    `pipeline_stall_ms`      how long a runner may not bring input that is known to be there; then the engine ends. 0: for ever
+    `oversized_retry_ms`     pause before an output that was larger than its topic takes is tried again; its stream waits
+    `held_bytes_max`         memory for held outputs; beyond it they spill to disk
+    `commit_wait_ms`         while more input is at hand, how long outputs are collected for one publishing transaction; 0: no time
+    `commit_rows_max`        rows of all streams in one publishing transaction; they take about `commit_bytes_max` of memory at most
+    `message_rows_max`       rows in one message
+    `on_poison`              what is done about an event on which the engine fails; None: what the group does already
+    """
+
+    lease_ms: int = 1_000
+    promotion_step_ms: int = 6_000
+    heartbeat_ms: int = 1_000
+    candidate_wait_ms: int = 150
+    skew_max_ms: int = 5_000
+    waiting_rows_max: int = 500_000
+    waiting_bytes_max: int = 256 << 20
+    merge_wait_ms: int = 50
+    read_interval_ms: int = 10
+    spare_interval_ms: int = 200
+    leader_poll_ms: int = 100
+    progress_poll_ms: int = 100
+    member_refresh_ms: int = 500
+    inbound_check_ms: int = 5_000
+    bus_retention_ms: int = 0
+    trim_interval_ms: int = 1_000
+    quality_poll_ms: int = 1_000
+    snapshot_interval_ms: int = 5_000
+    retry_ms: int = 10
+    coordination_retry_ms: int = 100
+    divergence_wait_ms: int = 2_000
+    store_wait_ms: int = 300_000
+    oversized_retry_ms: int = 10_000
+    pipeline_stall_ms: int = 300_000
+    held_bytes_max: int = 256 << 20
+    commit_wait_ms: int = 400
+    commit_rows_max: int = 400_000
+    commit_bytes_max: int = 24 << 20
+    message_rows_max: int = 10_000
+    confirmed_snapshots_max: int = 3
+    candidate_snapshots_max: int = 2
+    on_divergence: OnDivergence = OnDivergence.STOP
+    other_store: OtherStore = OtherStore.REFUSE
+    on_poison: OnPoison | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value, least = getattr(self, name), 0 if name in _MAY_BE_0 else 1
+            if isinstance(value, int) and value < least:
+                raise UsageError(f"setting {name} is {value}", hint=f"{name} must be {least} or more")
+        if self.lease_ms < 4:
+            raise UsageError(f"setting lease_ms is {self.lease_ms}", hint="a lease is renewed four times while it lasts: 4 or more")
+        if self.skew_max_ms < TICKS_WITHIN_SKEW * self.tick_interval_ms:
+            raise UsageError(
+                f"setting skew_max_ms is {self.skew_max_ms}, while ticks come every {self.tick_interval_ms} ms",
+                hint=f"it must be {TICKS_WITHIN_SKEW * self.tick_interval_ms} or more, or every tick would look like a wrong time",
+            )
+
+    @property
+    def renew_interval_ms(self) -> int:
+        return self.lease_ms // 4
+
+    @property
+    def commit_patience_ms(self) -> int:
+        """How long a transaction may be under way while the engine computes on, and keeps its lease by that."""
+        return self.lease_ms // 2
+
+    @property
+    def tick_interval_ms(self) -> int:
+        """As frequent as the lease needs: a renewal asks for a batch, and a tick makes one where no event comes."""
+        return min(self.heartbeat_ms, self.lease_ms // 4)
+
+    @property
+    def member_stale_ms(self) -> int:
+        """A description that is this much older than the newest one no longer counts."""
+        return 3 * self.member_refresh_ms

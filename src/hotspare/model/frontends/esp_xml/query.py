@@ -1,0 +1,190 @@
+"""Reads one continuous query of ESP XML: its windows, their connectors, and the edges between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hotspare.model.connector_rules import connector_from_properties
+from hotspare.model.frontends.esp_xml.elements import PUBLISH, QUALITY
+from hotspare.model.frontends.esp_xml.shapes import WINDOWS
+from hotspare.model.frontends.esp_xml.tree import Tree, elements
+from hotspare.model.frontends.esp_xml.values import EspValues
+from hotspare.model.frontends.values import chosen, field_type, parse_schema, read_quality
+from hotspare.model.names import nearest, one_of
+from hotspare.model.project import (
+    Connector,
+    ConnectorDirection,
+    ContinuousQuery,
+    Edge,
+    IndexType,
+    Publication,
+    Singletons,
+    Window,
+    WindowId,
+)
+from hotspare.model.types import Field, KeyRole, Schema
+from hotspare.model.windows.registry import WINDOW_TYPES
+
+PUBLICATIONS = {"true": Publication.PUBLISHED, "false": Publication.HIDDEN, "": Publication.DERIVED}
+DIRECTIONS = {
+    "pub": ConnectorDirection.PUBLISH,
+    "publish": ConnectorDirection.PUBLISH,
+    "sub": ConnectorDirection.SUBSCRIBE,
+    "subscribe": ConnectorDirection.SUBSCRIBE,
+}
+SCHEMA_COPIES_MAX = 10
+"""Windows that copy the schema of windows that copy a schema ..."""
+
+
+class QueryReader(EspValues):
+    """Reads one `<contquery>`. After `query()`, `unreadable` names the windows whose type does not exist."""
+
+    def __init__(self, tree: Tree, element: Any, index: IndexType) -> None:
+        super().__init__(tree)
+        self._element = element
+        self._name = tree.attribute(element, "name")
+        self._index = tree.index(element, index)
+        wrappers = tree.children(element, "windows")
+        for wrapper in wrappers:
+            tree.check_own(wrapper)
+        self._windows = [window for wrapper in wrappers for window in elements(wrapper)]
+        self.unreadable: set[WindowId] = set()
+
+    def query(self) -> ContinuousQuery:
+        tree = self.tree
+        tree.check(self._element)
+        if not self._name:
+            self.found.add(tree.place(self._element), "a query has no name", 'add the attribute name="..."')
+        windows = [w for w in map(self._window, self._windows) if w is not None]
+        singletons = Singletons.INCLUDED if tree.true(self._element, "include-singletons") else Singletons.EXCLUDED
+        return ContinuousQuery(
+            name=self._name,
+            windows=tuple(windows),
+            edges=self._edges(),
+            trace=tuple(tree.attribute(self._element, "trace").split()),
+            singletons=singletons,
+            place=tree.place(self._element),
+        )
+
+    def _edges(self) -> tuple[Edge, ...]:
+        """Both ends may name several windows, separated by blanks (A35)."""
+        tree = self.tree
+        edges: list[Edge] = []
+        for wrapper in tree.children(self._element, "edges"):
+            tree.check(wrapper)
+            for element in tree.children(wrapper, "edge"):
+                tree.check(element)
+                role = tree.attribute(element, "role")
+                sources, targets = (tree.attribute(element, end).split() for end in ("source", "target"))
+                if not sources or not targets:
+                    self.found.add(
+                        tree.place(element), "an edge needs a source and a target", 'write <edge source="..." target="..."/>'
+                    )
+                edges += [Edge(s, t, role, tree.place(element)) for s in sources for t in targets]
+        return tuple(edges)
+
+    def _window(self, element: Any) -> Window | None:
+        tree = self.tree
+        name = tree.attribute(element, "name")
+        window_type = WINDOW_TYPES.get(element.tag.removeprefix("window-")) if element.tag in WINDOWS else None
+        if window_type is None:
+            self.unreadable.add(WindowId(self._name, name))
+            known = [tag.removeprefix("window-") for tag in WINDOWS]
+            type_name = element.tag.removeprefix("window-")
+            if not element.tag.startswith("window-"):
+                self.found.add(tree.place(element), f"element <{element.tag}> is not a window", nearest(element.tag, WINDOWS))
+            else:
+                self.found.add(tree.place(element), f"window type {type_name!r} of window {name} does not exist yet", one_of(known))
+            return None
+        tree.check(element)
+        if not name:
+            self.found.add(tree.place(element), f"a <{element.tag}> has no name", 'add the attribute name="..."')
+        window: Window = window_type.read_xml(self, element, self._common(element, name))
+        return window
+
+    def _common(self, element: Any, name: str) -> dict[str, Any]:
+        """Arguments that every window type has."""
+        tree = self.tree
+        schema_element = self._schema_element(element)
+        common: dict[str, Any] = {
+            "name": name,
+            "index": tree.index(element, self._index),
+            "connectors": self._connectors(element),
+            "publication": chosen(element.get(PUBLISH) or "", PUBLICATIONS, "publish:", tree.place(element), self.found)
+            or Publication.DERIVED,
+            "description": tree.description(element),
+            "place": tree.place(element),
+        }
+        if quality := tree.substitution.apply(element.get(QUALITY) or "", tree.place(element)):
+            common["quality"] = read_quality(quality, tree.place(element), self.found)
+        if schema_element is not None:
+            common["schema"] = self._schema(schema_element, 0)
+            common["schema_place"] = tree.place(schema_element)
+        return common
+
+    def _schema_element(self, window: Any) -> Any:
+        schema = self.tree.only_child(window, "schema")
+        short = self.tree.only_child(window, "schema-string")
+        if schema is not None and short is not None:
+            self.found.add(self.tree.place(short), f"<{window.tag}> has both <schema> and <schema-string>", "leave one of them out")
+        return schema if schema is not None else short
+
+    def _schema(self, element: Any, copies: int) -> Schema | None:
+        tree = self.tree
+        if element.tag == "schema-string":
+            return parse_schema(tree.text(element), tree.place(element), self.found)
+        fields: dict[str, Field] = {}
+        source = tree.attribute(element, "copy")
+        if source:
+            copied = self._copied_schema(element, source, copies)
+            if copied is None:
+                return None
+            with_keys = tree.true(element, "copy-keys")
+            fields = {f.name: f if with_keys else Field(f.name, f.type) for f in copied.fields}
+        own = [self._field(f) for w in tree.children(element, "fields") for f in self.checked_children(w, "field")]
+        if None in own:
+            return None
+        # Two fields of one name are kept for validation to report, but an own field replaces a copied one.
+        listed = [f for f in own if f is not None]
+        kept = [fields[name] for name in fields if name not in {f.name for f in listed}]
+        return Schema((*kept, *listed))
+
+    def _copied_schema(self, element: Any, source: str, copies: int) -> Schema | None:
+        """The schema of another window of the query (A6); which keys it brings is told by copy-keys."""
+        tree = self.tree
+        window = next((w for w in self._windows if tree.attribute(w, "name") == source), None)
+        if window is None:
+            names = [tree.attribute(w, "name") for w in self._windows]
+            self.found.add(tree.place(element), f"a schema copies the unknown window {source!r}", nearest(source, names))
+            return None
+        schema = self._schema_element(window)
+        if schema is None or copies >= SCHEMA_COPIES_MAX:
+            message = f"a schema copies window {source}, which has none of its own"
+            self.found.add(tree.place(element), message, "name a window with a schema, such as its source")
+            return None
+        return self._schema(schema, copies + 1)
+
+    def _field(self, element: Any) -> Field | None:
+        tree = self.tree
+        name = tree.attribute(element, "name")
+        type_ = field_type(tree.attribute(element, "type"), name, tree.place(element), self.found)
+        return Field(name, type_, KeyRole.KEY if tree.true(element, "key") else KeyRole.VALUE) if type_ else None
+
+    def _connectors(self, window: Any) -> tuple[Connector, ...]:
+        wrapper = self.tree.only_child(window, "connectors")
+        children = self.checked_children(wrapper, "connector") if wrapper is not None else []
+        return tuple(c for c in map(self._connector, children) if c is not None)
+
+    def _connector(self, element: Any) -> Connector | None:
+        tree = self.tree
+        kind = tree.attribute(element, "class")
+        name = tree.attribute(element, "name") or kind
+        properties = tree.properties(element)
+        direction_text = properties.pop("type", "") or tree.attribute(element, "type")
+        if element.get("active") is not None and not tree.true(element, "active"):
+            self.found.warn(tree.place(element), f"connector {name} is switched off and left out", "remove active to use it")
+            return None
+        direction = chosen(direction_text, DIRECTIONS, f"type of connector {name}:", tree.place(element), self.found)
+        if direction is None:
+            return None
+        return connector_from_properties(name, kind, direction, properties, tree.place(element), self.found)

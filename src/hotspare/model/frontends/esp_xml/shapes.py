@@ -1,0 +1,15 @@
+"""All elements of ESP XML that mean something: those of every project, and those that window types bring."""
+
+from __future__ import annotations
+
+from hotspare.model.frontends.esp_xml.elements import COMMON, TEXTS, Shape, shape
+from hotspare.model.frontends.esp_xml.tree import Shapes
+from hotspare.model.windows.registry import WINDOW_TYPES
+
+WINDOWS: dict[str, Shape] = {f"window-{name}": each.xml for name, each in WINDOW_TYPES.items()}
+
+SHAPES = Shapes(
+    common={**COMMON, "windows": shape(children=" ".join(WINDOWS))},
+    windows={f"window-{name}": {f"window-{name}": each.xml, **each.xml_elements} for name, each in WINDOW_TYPES.items()},
+    texts=TEXTS.union(*(each.xml_texts for each in WINDOW_TYPES.values())),
+)

@@ -1,0 +1,117 @@
+"""Writes a project as ESP XML. What is written loads back as an equal project (law 5).
+
+What ESP XML cannot say stands in attributes of a namespace of ours, only where it is needed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lxml import etree
+
+from hotspare.model.durations import format_seconds
+from hotspare.model.frontends.esp_xml.elements import EXTENSION, PUBLISH, QUALITY
+from hotspare.model.frontends.esp_xml.written import Xml, properties
+from hotspare.model.project import (
+    Connector,
+    ConnectorDirection,
+    ContinuousQuery,
+    IndexType,
+    Project,
+    Publication,
+    Singletons,
+    Window,
+)
+from hotspare.model.types import Schema
+from hotspare.model.windows.registry import type_of
+
+
+def dump(project: Project) -> str:
+    """XML text of a project without mistakes; places and the layout of the first text are not kept."""
+    root = etree.Element("project", name=project.name, pubsub="auto", nsmap={"hs": EXTENSION})
+    root.set("heartbeat-interval", format_seconds(project.heartbeat_interval_us))
+    _described(root, project.description)
+    if project.metadata:
+        metadata = etree.SubElement(root, "metadata")
+        for name, value in project.metadata:
+            _leaf(metadata, "meta", value, id=name)
+    if project.properties:
+        _append(root, properties(project.properties))
+    queries = etree.SubElement(root, "contqueries")
+    for query in project.queries:
+        _query(queries, query)
+    etree.cleanup_namespaces(root)
+    text: str = etree.tostring(root, pretty_print=True, encoding="unicode")
+    return text
+
+
+def _leaf(parent: Any, tag: str, text: str, **attributes: str) -> Any:
+    element = etree.SubElement(parent, tag, **attributes)
+    element.text = text
+    return element
+
+
+def _described(parent: Any, description: str) -> None:
+    if description:
+        _leaf(parent, "description", description)
+
+
+def _query(parent: Any, query: ContinuousQuery) -> None:
+    element = etree.SubElement(parent, "contquery", name=query.name)
+    if query.trace:
+        element.set("trace", " ".join(query.trace))
+    if query.singletons is Singletons.INCLUDED:
+        element.set("include-singletons", "true")
+    windows = etree.SubElement(element, "windows")
+    for window in query.windows:
+        _window(windows, window)
+    if query.edges:
+        edges = etree.SubElement(element, "edges")
+        for edge in query.edges:
+            written = etree.SubElement(edges, "edge", source=edge.source, target=edge.target)
+            if edge.role:
+                written.set("role", edge.role)
+
+
+def _window(parent: Any, window: Window) -> None:
+    window_type = type_of(window)
+    element = etree.SubElement(parent, f"window-{window_type.name}", name=window.name)
+    if window.index is not IndexType.HASH:
+        element.set("index", window.index.value)
+    if window.publication is not Publication.DERIVED:
+        element.set(PUBLISH, "true" if window.publication is Publication.PUBLISHED else "false")
+    if window.quality is not None:
+        element.set(QUALITY, str(window.quality))
+    _described(element, window.description)
+    if window.schema is not None:
+        _schema(element, window.schema)
+    own = window_type.write_xml(window)
+    for name, value in own.attributes.items():
+        element.set(name, value)
+    for child in own.children:
+        _append(element, child)
+    if window.connectors:
+        connectors = etree.SubElement(element, "connectors")
+        for connector in window.connectors:
+            _connector(connectors, connector)
+
+
+def _schema(parent: Any, schema: Schema) -> None:
+    fields = etree.SubElement(etree.SubElement(parent, "schema"), "fields")
+    for field in schema.fields:
+        element = etree.SubElement(fields, "field", name=field.name, type=field.type.value)
+        if field.is_key:
+            element.set("key", "true")
+
+
+def _append(parent: Any, written: Xml) -> None:
+    element = etree.SubElement(parent, written.tag, dict(written.attributes))
+    element.text = written.text or None
+    for child in written.children:
+        _append(element, child)
+
+
+def _connector(parent: Any, connector: Connector) -> None:
+    element = etree.SubElement(parent, "connector", {"class": connector.kind, "name": connector.name})
+    direction = "pub" if connector.direction is ConnectorDirection.PUBLISH else "sub"
+    _append(element, properties([("type", direction), *connector.properties]))

@@ -1,0 +1,159 @@
+"""Looks into ESP XML elements: places, texts with properties replaced, and the complaint about what is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hotspare.errors import Place
+from hotspare.model.durations import parse_seconds
+from hotspare.model.frontends.esp_xml.elements import Shape
+from hotspare.model.frontends.properties import Substitution
+from hotspare.model.frontends.values import INDEX_TYPES, chosen, property_value
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.names import nearest
+from hotspare.model.project import IndexType
+
+_TRUTH = {"true": "true", "1": "true", "false": "", "0": "", "": ""}
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """What is known of elements by their tags. `texts`: those whose text is read; in all others it has no effect.
+
+    `windows`: of each window element those that mean something in it alone, itself among them; one that is called `PARENT/TAG`
+    only in that parent.
+    """
+
+    common: Mapping[str, Shape]
+    windows: Mapping[str, Mapping[str, Shape]]
+    texts: frozenset[str]
+
+    def of(self, element: Any) -> Shape:
+        """An element that its parent knows."""
+        around = (each.tag for each in (element, *element.iterancestors()) if each.tag in self.windows)
+        own: Mapping[str, Shape] = self.windows.get(next(around, ""), {})
+        parent = element.getparent()
+        inside = own.get(f"{parent.tag}/{element.tag}") if parent is not None else None
+        return inside or own.get(element.tag) or self.common[element.tag]
+
+
+class Tree:
+    """Reads elements of one text. Elements are lxml's; comments and processing instructions are skipped."""
+
+    def __init__(self, file: str, found: Mistakes, substitution: Substitution, shapes: Shapes) -> None:
+        self._shapes = shapes
+        self.file = file
+        self.found = found
+        self.substitution = substitution
+        self._idle: dict[tuple[str, str], dict[str, Place]] = {}
+
+    def warn_of_idle(self) -> None:
+        """Warn of the attributes without effect that `check` saw, each once, with its first place."""
+        for (name, reason), places in self._idle.items():
+            tags = ", ".join(f"<{tag}>" for tag in places)
+            self.found.warn(next(iter(places.values())), f"attribute {name} of {tags} has no effect: {reason}", "leave it out")
+
+    def place(self, element: Any) -> Place:
+        return Place(self.file, element.sourceline or 0)
+
+    def check(self, element: Any) -> None:
+        """Complain about attributes, text and children that mean nothing here."""
+        self.check_own(element)
+        shape = self._shapes.of(element)
+        for child in elements(element):
+            if child.tag not in shape.children and child.tag not in shape.label_children:
+                hint = nearest(child.tag, shape.children)
+                self.found.add(self.place(child), f"element <{child.tag}> in <{element.tag}> does not exist yet", hint)
+
+    def check_own(self, element: Any) -> None:
+        """The same without the children."""
+        shape = self._shapes.of(element)
+        for name, value in element.attrib.items():
+            if name in shape.read or name in shape.labels or value.strip().lower() in shape.neutral.get(name, ()):
+                continue
+            if name in shape.idle:
+                self._idle.setdefault((name, shape.idle[name]), {}).setdefault(element.tag, self.place(element))
+                continue
+            known = {n for n in shape.attributes if "{" not in n}
+            hint = "leave it out" if name in shape.neutral else nearest(name, known)
+            self.found.add(self.place(element), f"attribute {name}={value!r} of <{element.tag}> does not exist yet", hint)
+        if element.tag not in self._shapes.texts and (stray := _own_text(element)):
+            self.found.warn(self.place(element), f"text {stray[:40]!r} in <{element.tag}> has no effect", "remove it")
+
+    def children(self, element: Any, tag: str) -> list[Any]:
+        return [child for child in elements(element) if child.tag == tag]
+
+    def only_child(self, element: Any, tag: str) -> Any:
+        """The child called `tag`, checked; None if there is none. A second one is a mistake."""
+        found = self.children(element, tag)
+        if not found:
+            return None
+        for second in found[1:]:
+            self.found.add(self.place(second), f"<{element.tag}> has two elements <{tag}>", "leave one of them out")
+        self.check(found[0])
+        return found[0]
+
+    def attribute(self, element: Any, name: str) -> str:
+        """The attribute's value with properties replaced, "" if it is absent."""
+        return self.substitution.apply(element.get(name) or "", self.place(element)).strip()
+
+    def true(self, element: Any, name: str) -> str:
+        """`"true"` or ""."""
+        return chosen(self.attribute(element, name).lower(), _TRUTH, f"{name}:", self.place(element), self.found) or ""
+
+    def raw_text(self, element: Any) -> str:
+        parts = [element.text or "", *(child.tail or "" for child in element if not isinstance(child.tag, str))]
+        return "".join(parts)
+
+    def text(self, element: Any) -> str:
+        return self.substitution.apply(self.raw_text(element), self.place(element))
+
+    def description(self, element: Any) -> str:
+        return "\n".join(self.raw_text(child).strip() for child in self.children(element, "description"))
+
+    def index(self, element: Any, default: IndexType = IndexType.HASH) -> IndexType:
+        text = self.attribute(element, "index")
+        return (chosen(text, INDEX_TYPES, "index type", self.place(element), self.found) if text else None) or default
+
+    def heartbeat_us(self, element: Any) -> int:
+        text = self.attribute(element, "heartbeat-interval")
+        try:
+            return parse_seconds(text) if text else 1_000_000
+        except ValueError:
+            self.found.add(
+                self.place(element),
+                f"heartbeat-interval {text!r} is not a number of seconds",
+                "write a whole number of seconds, such as 1",
+            )
+            return 1_000_000
+
+    def property_elements(self, element: Any) -> dict[str, Any]:
+        """`<properties><property name=...>` below `element`: name to element, in order."""
+        named: dict[str, Any] = {}
+        wrapper = self.only_child(element, "properties")
+        for child in self.children(wrapper, "property") if wrapper is not None else ():
+            self.check(child)
+            name = self.attribute(child, "name")
+            if not name or name in named:
+                self.found.add(
+                    self.place(child),
+                    f"property {name!r} stands here twice" if name else "a property has no name",
+                    "give each property a name of its own",
+                )
+            named.setdefault(name, child)
+        return named
+
+    def properties(self, element: Any) -> dict[str, str]:
+        """Names and values of `<properties>` below `element`."""
+        return {name: property_value(self.text(child)) for name, child in self.property_elements(element).items()}
+
+
+def _own_text(element: Any) -> str:
+    """What stands in the element itself, outside its children."""
+    return "".join([element.text or "", *(child.tail or "" for child in element)]).strip()
+
+
+def elements(element: Any) -> list[Any]:
+    return [child for child in element if isinstance(child.tag, str)]

@@ -1,0 +1,81 @@
+"""Reads the values of one window's element in ESP XML: expressions, retention, lists, properties. What window types are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hotspare.errors import Place
+from hotspare.model.frontends.esp_xml.elements import DIALECT
+from hotspare.model.frontends.esp_xml.tree import Tree
+from hotspare.model.frontends.values import RETENTION_KINDS, chosen, parse_retention
+from hotspare.model.project import Dialect, Expression, Retention
+
+DIALECTS = {d.value: d for d in Dialect} | {"": Dialect.ESP}
+
+
+class EspValues:
+    """Every method returns what it could read and leaves mistakes in `found`."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.found = tree.found
+
+    def checked_children(self, element: Any, tag: str) -> list[Any]:
+        self.tree.check(element)
+        children = self.tree.children(element, tag)
+        for child in children:
+            self.tree.check(child)
+        return children
+
+    def retention(self, window: Any) -> Retention | None:
+        tree = self.tree
+        element = tree.only_child(window, "retention")
+        if element is None:
+            return None
+        place = tree.place(element)
+        kind = chosen(tree.attribute(element, "type"), RETENTION_KINDS, "retention type", place, self.found)
+        if kind is None:
+            return None
+        limit, field, unit = tree.text(element), tree.attribute(element, "field"), tree.attribute(element, "unit")
+        return parse_retention(kind, limit, field, unit, place, self.found)
+
+    def truth(self, element: Any, name: str) -> str:
+        return self.tree.true(element, name)
+
+    def expression(self, element: Any) -> Expression:
+        place = self.tree.place(element)
+        dialect = chosen(element.get(DIALECT) or "", DIALECTS, "expression language", place, self.found)
+        return Expression(self.tree.text(element).strip(), dialect or Dialect.ESP, place)
+
+    def listed(self, window: Any, path: str) -> list[Any]:
+        """The elements at `path` below `window`, everything on the way checked."""
+        first, _, rest = path.partition("/")
+        if not rest:
+            return self.checked_children(window, first)
+        child = self.tree.only_child(window, first)
+        return self.listed(child, rest) if child is not None else []
+
+    def pairs(self, window: Any, tag: str) -> tuple[tuple[str, str], ...]:
+        element = self.tree.only_child(window, tag)
+        found = self.tree.properties(element) if element is not None else {}
+        return tuple(sorted((name, value.strip()) for name, value in found.items()))
+
+    def property_places(self, window: Any, tag: str) -> dict[str, Place]:
+        """Where the first property of each name stands."""
+        element = window.find(tag)
+        places: dict[str, Place] = {}
+        for child in element.iterfind("properties/property") if element is not None else ():
+            places.setdefault(child.get("name") or "", self.tree.place(child))
+        return places
+
+    def check_initializers(self, window: Any) -> None:
+        """An initializer without code does nothing; one with code would (A24)."""
+        for element in self.listed(window, "expr-initialize/initializer"):
+            if self.tree.raw_text(element).strip():
+                self.found.add(self.tree.place(element), "code in <initializer> is not implemented yet", "write plain expressions")
+
+    def attribute(self, element: Any, name: str) -> str:
+        return self.tree.attribute(element, name)
+
+    def missing(self, window: Any, what: str) -> None:
+        self.found.add(self.tree.place(window), f"<{window.tag}> has no {what}", f"add {what}")

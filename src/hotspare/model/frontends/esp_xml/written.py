@@ -1,0 +1,43 @@
+"""Writes the values of one window in ESP XML, as plain data: what `esp_values` reads back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from hotspare.model.durations import format_duration
+from hotspare.model.frontends.esp_xml.elements import DIALECT
+from hotspare.model.project import Dialect, Expression, Retention
+
+
+@dataclass(frozen=True, slots=True)
+class Xml:
+    """An element to be written."""
+
+    tag: str
+    text: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    children: tuple[Xml, ...] = ()
+
+
+def properties(pairs: Iterable[tuple[str, str]]) -> Xml:
+    return Xml("properties", children=tuple(Xml("property", value, {"name": name}) for name, value in pairs))
+
+
+def expression(tag: str, written: Expression, **attributes: str) -> Xml:
+    """`tag` names the element; one that is not in the language of ESP says so."""
+    dialect = {} if written.dialect is Dialect.ESP else {DIALECT: written.dialect.value}
+    return Xml(tag, written.text, attributes | dialect)
+
+
+def retention(written: Retention | None) -> tuple[Xml, ...]:
+    """The element `<retention>`; none where there is none."""
+    if written is None:
+        return ()
+    limit = str(written.limit) if written.kind.is_by_count else format_duration(written.limit)
+    attributes = {"type": written.kind.value}
+    if written.time_field:
+        attributes["field"] = written.time_field
+    if written.unit_us:
+        attributes["unit"] = format_duration(written.unit_us)
+    return (Xml("retention", limit, attributes),)

@@ -1,0 +1,212 @@
+"""Reads hotspare's own project form, YAML (docs/projects.md is its reference). `dump` writes it back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from hotspare.errors import Place, ProjectError
+from hotspare.model.connector_rules import connector_from_properties
+from hotspare.model.durations import parse_duration
+from hotspare.model.frontends.properties import Substitution, merged
+from hotspare.model.frontends.values import INDEX_TYPES, Reading, property_value, read_quality
+from hotspare.model.frontends.yaml.text import dump
+from hotspare.model.frontends.yaml.tree import Entries, Items, Node, Text, parse_tree
+from hotspare.model.frontends.yaml.values import DIALECTS, YamlValues, places_and_texts, texts
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.names import did_you_mean, one_of
+from hotspare.model.project import (
+    Connector,
+    ConnectorDirection,
+    ContinuousQuery,
+    Dialect,
+    Edge,
+    Project,
+    Publication,
+    Singletons,
+    Window,
+    WindowId,
+)
+from hotspare.model.quality import Quality
+from hotspare.model.windows.registry import WINDOW_TYPES
+
+__all__ = ["dump", "load", "read"]
+
+PROJECT_KEYS = ("project", "description", "heartbeat", "expressions", "properties", "metadata", "queries")
+QUERY_KEYS = ("singletons", "trace", "windows", "edges")
+COMMON_KEYS = ("type", "description", "schema", "index", "publish", "quality", "connectors")
+CONNECTOR_KEYS = ("kind", "direction", "properties")
+
+SINGLETONS = {s.value: s for s in Singletons}
+DIRECTIONS = {
+    "publish": ConnectorDirection.PUBLISH,
+    "subscribe": ConnectorDirection.SUBSCRIBE,
+    "pub": ConnectorDirection.PUBLISH,
+    "sub": ConnectorDirection.SUBSCRIBE,
+}
+PUBLICATIONS = {"true": Publication.PUBLISHED, "false": Publication.HIDDEN}
+INDEX_NAMES = {name.removeprefix("pi_").lower(): i for name, i in INDEX_TYPES.items()} | INDEX_TYPES
+
+_EDGE_ROLE = re.compile(r"(.*\S)\s+as\s+(\S+)\s*")
+
+
+def load(text: str, file: str = "", properties: Mapping[str, str] | None = None) -> Project:
+    """The project in `text`. ProjectError with every mistake of the text; `resolve` finds those of the project."""
+    reading = read(text, file, properties or {})
+    if reading.found:
+        raise ProjectError(reading.projects[0].name if reading.projects else file or "?", reading.found.mistakes)
+    return reading.projects[0]
+
+
+def read(text: str, file: str, properties: Mapping[str, str]) -> Reading:
+    """Everything that can be read, with mistakes and warnings. `properties` override the project's own (SPEC A4)."""
+    found = Mistakes()
+    root = parse_tree(text, file, found)
+    if not isinstance(root, Entries):
+        if not found:
+            found.add(root.place if root else Place(file), "a project is a mapping", "begin with project: NAME")
+        return Reading((), (), found)
+    own = texts(root.values.get("properties"), "properties", found)
+    values, kept = merged(own, properties)
+    reader = _Reader(found, Substitution(values, found), Dialect.SPARK_SQL)
+    project = reader.project(root, kept)
+    return Reading((project,), (frozenset(reader.unreadable),), found)
+
+
+@dataclass
+class _Reader(YamlValues):
+    """Turns one tree into one project. `unreadable`: the windows that it could not read."""
+
+    unreadable: set[WindowId] = field(default_factory=set)
+
+    def project(self, root: Entries, properties: tuple[tuple[str, str], ...]) -> Project:
+        self.known(root, PROJECT_KEYS, "a project")
+        if "expressions" in root.values:
+            self.dialect = self.option(root, "expressions", DIALECTS, "expression language", self.dialect)
+        if "project" not in root.values:
+            self.found.add(root.place, "the project has no name", "begin with project: NAME")
+        heartbeat_us = 1_000_000
+        if "heartbeat" in root.values:
+            try:
+                heartbeat_us = parse_duration(self.text(root, "heartbeat"))
+            except ValueError as error:
+                self.found.add(root.values["heartbeat"].place, f"heartbeat: {error}", "write a number and a unit, such as 1 second")
+        queries = self.entries(root, "queries").values.items() if "queries" in root.values else ()
+        return Project(
+            name=self.text(root, "project"),
+            queries=tuple(self._query(name, node) for name, node in queries),
+            heartbeat_interval_us=heartbeat_us,
+            properties=properties,
+            metadata=tuple(texts(root.values.get("metadata"), "metadata", self.found).items()),
+            description=self.text(root, "description"),
+            place=root.place,
+        )
+
+    def _query(self, name: str, node: Node) -> ContinuousQuery:
+        if not isinstance(node, Entries):
+            self.found.add(node.place, f"query {name} is not a mapping", one_of(QUERY_KEYS))
+            return ContinuousQuery(name, (), (), place=node.place)
+        self.known(node, QUERY_KEYS, f"query {name}")
+        windows = self.entries(node, "windows").values if "windows" in node.values else {}
+        read_windows = [(window_name, self._window(name, window_name, window)) for window_name, window in windows.items()]
+        self.unreadable |= {WindowId(name, window_name) for window_name, window in read_windows if window is None}
+        return ContinuousQuery(
+            name=name,
+            windows=tuple(w for _, w in read_windows if w is not None),
+            edges=tuple(self._edges(node.values.get("edges"))),
+            trace=tuple(text.value for text in self.listed(node.values.get("trace"), "trace")),
+            singletons=self.option(node, "singletons", SINGLETONS, "singletons", Singletons.EXCLUDED),
+            place=node.place,
+        )
+
+    def _edges(self, node: Node | None) -> Iterable[Edge]:
+        if node is None or (isinstance(node, Text) and not node.value):
+            return
+        if not isinstance(node, Items):
+            self.found.add(node.place, "edges are not a list", "write one edge per line: - from -> to")
+            return
+        for item in node.items:
+            if isinstance(item, Text):
+                yield from self._edge_text(item)
+                continue
+            names = self.listed(item, "an edge") if isinstance(item, Items) else []
+            if len(names) in (2, 3):
+                yield Edge(names[0].value, names[1].value, names[2].value if len(names) == 3 else "", item.place)
+            else:
+                self.found.add(item.place, "an edge is not [from, to] or [from, to, role]", "or write it as from -> to")
+
+    def _edge_text(self, item: Text) -> Iterable[Edge]:
+        text, role = item.value, ""
+        if match := _EDGE_ROLE.fullmatch(text):
+            text, role = match[1], match[2]
+        names = [name.strip() for name in text.split("->")]
+        if len(names) < 2 or not all(name and " " not in name for name in names):
+            self.found.add(item.place, f"{item.value!r} is not an edge", "write from -> to, or from -> to as role")
+            return
+        for source, target in pairwise(names):
+            yield Edge(source, target, role if target == names[-1] else "", item.place)
+
+    def _window(self, query: str, name: str, node: Node) -> Window | None:
+        if not isinstance(node, Entries):
+            self.found.add(node.place, f"window {name} is not a mapping", "give it a type: " + ", ".join(WINDOW_TYPES))
+            return None
+        if "type" not in node.values:
+            self.found.add(node.place, f"window {name} has no type", one_of(WINDOW_TYPES))
+            return None
+        type_name = self.text(node, "type").strip()
+        window_type = WINDOW_TYPES.get(type_name)
+        if window_type is None:
+            hint = did_you_mean(type_name, WINDOW_TYPES) or one_of(WINDOW_TYPES)
+            self.found.add(node.values["type"].place, f"window type {type_name!r} of window {name} does not exist yet", hint)
+            return None
+        self.known(node, COMMON_KEYS + window_type.yaml_keys, f"{type_name} window {name}")
+        window: Window = window_type.read_yaml(self, node, self._common(name, node))
+        return window
+
+    def _common(self, name: str, node: Entries) -> dict[str, Any]:
+        """Arguments that every window type has."""
+        connectors = self.entries(node, "connectors").values.items() if "connectors" in node.values else ()
+        common: dict[str, Any] = {
+            "name": name,
+            "connectors": tuple(c for c in (self._connector(n, e) for n, e in connectors) if c is not None),
+            "description": self.text(node, "description"),
+            "place": node.place,
+        }
+        if "schema" in node.values:
+            common["schema"] = self.schema(node)
+            common["schema_place"] = node.values["schema"].place
+        if "index" in node.values:
+            common["index"] = self.option(node, "index", INDEX_NAMES, "index type", INDEX_TYPES["pi_HASH"])
+        if "quality" in node.values:
+            common["quality"] = self._quality(node)
+        if "publish" in node.values:
+            common["publication"] = self.option(node, "publish", PUBLICATIONS, "publish:", Publication.DERIVED)
+        return common
+
+    def _connector(self, name: str, node: Node) -> Connector | None:
+        if not isinstance(node, Entries):
+            self.found.add(node.place, f"connector {name} is not a mapping", one_of(CONNECTOR_KEYS))
+            return None
+        self.known(node, CONNECTOR_KEYS, f"connector {name}")
+        for key in ("kind", "direction"):
+            if key not in node.values:
+                self.found.add(node.place, f"connector {name} has no {key}", f"add {key}")
+        direction = self.option(node, "direction", DIRECTIONS, "direction", ConnectorDirection.PUBLISH)
+        written = places_and_texts(node.values.get("properties"), "properties", self.found)
+        properties = {n: self.substitution.apply(property_value(t.value), t.place) for n, t in written.items()}
+        return connector_from_properties(name, self.text(node, "kind").strip(), direction, properties, node.place, self.found)
+
+    def _quality(self, node: Entries) -> Quality | None:
+        """A text, `buffered 15 seconds`, or the same as a mapping, `{buffered: 15 seconds}`."""
+        written = node.values["quality"]
+        text = self.text(node, "quality") if not isinstance(written, Entries) else ""
+        if isinstance(written, Entries):
+            if len(written.values) != 1:
+                self.found.add(written.place, "a quality is one kind", "write a text such as buffered 15 seconds")
+                return None
+            (kind,) = written.values
+            text = f"{kind} {self.text(written, kind)}"
+        return read_quality(text, written.place, self.found)

@@ -1,0 +1,117 @@
+"""Writes a project as YAML text. What is written loads back as an equal project (law 5)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import yaml
+
+from hotspare.model.durations import format_duration
+from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.project import (
+    Connector,
+    ConnectorDirection,
+    ContinuousQuery,
+    Dialect,
+    Edge,
+    IndexType,
+    Project,
+    Publication,
+    Singletons,
+    Window,
+)
+from hotspare.model.windows.registry import type_of
+
+
+def dump(project: Project) -> str:
+    """YAML text of a project without mistakes; places and the layout of the first text are not kept."""
+    dialect = _commonest_dialect(project)
+    document: Written = {"project": project.name}
+    if project.description:
+        document["description"] = project.description
+    if project.heartbeat_interval_us != 1_000_000:
+        document["heartbeat"] = format_duration(project.heartbeat_interval_us)
+    if dialect is not Dialect.SPARK_SQL:
+        document["expressions"] = dialect.value
+    if project.properties:
+        document["properties"] = dict(project.properties)
+    if project.metadata:
+        document["metadata"] = dict(project.metadata)
+    document["queries"] = {q.name: _query(q, YamlWriter(dialect)) for q in project.queries}
+    text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return text
+
+
+_SafeDumper: Any = yaml.SafeDumper
+
+
+class _Dumper(_SafeDumper):  # type: ignore[misc]
+    """Never writes anchors: equal texts may be the same object here."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_OTHER_LINE_BREAKS = frozenset("\r\x85\u2028\u2029")
+"""YAML would read these, unless escaped, as line breaks and fold them."""
+
+
+def _represent_text(dumper: Any, text: str) -> Any:
+    style = None
+    if not _OTHER_LINE_BREAKS.isdisjoint(text):
+        style = '"'
+    elif "\n" in text:
+        style = "|"
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def _commonest_dialect(project: Project) -> Dialect:
+    counts = Counter(e.expression.dialect for q in project.queries for w in q.windows for e in type_of(w).computed(w))
+    return Dialect.ESP if counts[Dialect.ESP] > counts[Dialect.SPARK_SQL] else Dialect.SPARK_SQL
+
+
+def _query(query: ContinuousQuery, writer: YamlWriter) -> Written:
+    document: Written = {}
+    if query.singletons is Singletons.INCLUDED:
+        document["singletons"] = query.singletons.value
+    if query.trace:
+        document["trace"] = list(query.trace)
+    document["windows"] = {w.name: _window(w, writer) for w in query.windows}
+    if query.edges:
+        document["edges"] = [_edge(e) for e in query.edges]
+    return document
+
+
+def _edge(edge: Edge) -> str:
+    return f"{edge.source} -> {edge.target}" + (f" as {edge.role}" if edge.role else "")
+
+
+def _window(window: Window, writer: YamlWriter) -> Written:
+    window_type = type_of(window)
+    document: Written = {"type": window_type.name}
+    if window.description:
+        document["description"] = window.description
+    if window.schema is not None:
+        document["schema"] = str(window.schema)
+    if window.index is not IndexType.HASH:
+        document["index"] = window.index.value.removeprefix("pi_").lower()
+    if window.publication is not Publication.DERIVED:
+        document["publish"] = window.publication is Publication.PUBLISHED
+    if window.quality is not None:
+        document["quality"] = str(window.quality)
+    document.update(window_type.write_yaml(window, writer))
+    if window.connectors:
+        document["connectors"] = {c.name: _connector(c) for c in window.connectors}
+    return document
+
+
+def _connector(connector: Connector) -> Written:
+    direction = "publish" if connector.direction is ConnectorDirection.PUBLISH else "subscribe"
+    written: Written = {"kind": connector.kind, "direction": direction}
+    if connector.properties:
+        written["properties"] = dict(connector.properties)
+    return written

@@ -1,0 +1,135 @@
+"""Reads the values of one window's entries in YAML: texts, options, expressions, retention. What window types are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from hotspare.errors import Place
+from hotspare.model.frontends.properties import Substitution
+from hotspare.model.frontends.values import RETENTION_KINDS, chosen, parse_retention, parse_schema
+from hotspare.model.frontends.yaml.tree import Entries, Items, Node, Text
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.names import did_you_mean, one_of
+from hotspare.model.project import Dialect, Expression, Retention
+from hotspare.model.types import Schema
+
+DIALECTS = {d.value: d for d in Dialect}
+V = TypeVar("V")
+
+
+@dataclass
+class YamlValues:
+    """Every method returns what it could read and leaves mistakes in `found`. `dialect`: that of expressions that say none."""
+
+    found: Mistakes
+    substitution: Substitution
+    dialect: Dialect
+
+    def schema(self, node: Entries) -> Schema | None:
+        return parse_schema(self.text(node, "schema"), node.values["schema"].place, self.found)
+
+    def retention(self, node: Entries) -> Retention | None:
+        if "retention" not in node.values:
+            return None
+        entries = self.entries(node, "retention")
+        kinds = [k for k in entries.values if k in RETENTION_KINDS]
+        self.known(entries, (*RETENTION_KINDS, "field", "unit"), "retention")
+        if len(kinds) != 1:
+            self.found.add(
+                entries.place, "retention does not name exactly one kind", "write one, such as bytime_sliding: 3 seconds"
+            )
+            return None
+        limit = self.text(entries, kinds[0])
+        field, unit = self.text(entries, "field"), self.text(entries, "unit")
+        return parse_retention(RETENTION_KINDS[kinds[0]], limit, field, unit, entries.place, self.found)
+
+    def expression(self, node: Node, what: str) -> Expression:
+        if isinstance(node, Text):
+            return Expression(self.substitution.apply(node.value, node.place).strip(), self.dialect, node.place)
+        if isinstance(node, Entries) and len(node.values) == 1:
+            name, text = next(iter(node.values.items()))
+            dialect = chosen(name, DIALECTS, "expression language", node.place, self.found)
+            if dialect is not None and isinstance(text, Text):
+                return Expression(self.substitution.apply(text.value, text.place).strip(), dialect, text.place)
+        self.found.add(node.place, f"{what} is not an expression", "write a text, or {esp: text} for another language")
+        return Expression("null", self.dialect, node.place)
+
+    def expressions(self, node: Entries, key: str) -> dict[str, Expression]:
+        entries = self.entries(node, key).values if key in node.values else {}
+        return {name: self.expression(value, f"{key}: {name}") for name, value in entries.items()}
+
+    def entries(self, node: Entries, key: str) -> Entries:
+        """The mapping under a key that is there."""
+        value = node.values[key]
+        if isinstance(value, Entries):
+            return value
+        if not (isinstance(value, Text) and not value.value):
+            self.found.add(value.place, f"{key} is not a mapping", "write name: value pairs, indented below it")
+        return Entries(value.place)
+
+    def text(self, node: Entries, key: str) -> str:
+        """The text under a key, "" if it is not there."""
+        value = node.values.get(key)
+        if value is None:
+            return ""
+        if isinstance(value, Text):
+            return self.substitution.apply(value.value, value.place) if key != "description" else value.value
+        self.found.add(value.place, f"{key} is not a single value", "write one text or number")
+        return ""
+
+    def listed(self, node: Node | None, what: str) -> list[Text]:
+        """Texts of a list; a single text counts as a list separated by blanks."""
+        if isinstance(node, Text):
+            return [Text(part, node.place) for part in node.value.split()]
+        if isinstance(node, Items) and all(isinstance(i, Text) for i in node.items):
+            return [i for i in node.items if isinstance(i, Text)]
+        if node is not None:
+            self.found.add(node.place, f"{what} is not a list of names", "write [a, b]")
+        return []
+
+    def option(self, node: Entries, key: str, options: Mapping[str, V], what: str, default: V) -> V:
+        if key not in node.values:
+            return default
+        value = chosen(self.text(node, key), options, what, node.values[key].place, self.found)
+        return default if value is None else value
+
+    def known(self, node: Entries, keys: tuple[str, ...], what: str) -> None:
+        for key in node.values:
+            if key not in keys:
+                hint = did_you_mean(key, keys) or one_of(keys)
+                self.found.add(node.places[key], f"{what} has the unknown key {key!r}", hint)
+
+    def pairs(self, node: Entries, key: str) -> tuple[tuple[str, str], ...]:
+        """Names and texts of the mapping under a key, sorted by name."""
+        written = places_and_texts(node.values.get(key), key, self.found)
+        return tuple(sorted((n, self.substitution.apply(t.value, t.place).strip()) for n, t in written.items()))
+
+    def places(self, node: Entries, *keys: str) -> dict[tuple[str, str], Place]:
+        """Where each entry of the mappings under these keys stands, by (key, name)."""
+        return {
+            (key, name): place
+            for key in keys
+            if isinstance(entries := node.values.get(key), Entries)
+            for name, place in entries.places.items()
+        }
+
+
+def places_and_texts(node: Node | None, what: str, found: Mistakes) -> dict[str, Text]:
+    if node is None or (isinstance(node, Text) and not node.value):
+        return {}
+    if not isinstance(node, Entries):
+        found.add(node.place, f"{what} is not a mapping", "write name: value pairs, indented below it")
+        return {}
+    texts: dict[str, Text] = {}
+    for name, value in node.values.items():
+        if isinstance(value, Text):
+            texts[name] = value
+        else:
+            found.add(value.place, f"{what}: {name} is not a single value", "write one text or number")
+    return texts
+
+
+def texts(node: Node | None, what: str, found: Mistakes) -> dict[str, str]:
+    return {name: text.value for name, text in places_and_texts(node, what, found).items()}
