@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hotspare.adapters.metadata import read_metadata
 from hotspare.bus.contract import Bus
-from hotspare.cli.values import properties, window_path
+from hotspare.cli.shared.values import properties, window_path
 from hotspare.errors import UsageError
 from hotspare.host.project import checked_project
 from hotspare.model.load import LoadedProject

@@ -17,7 +17,7 @@ from hotspare.errors import HotspareError, UsageError
 from hotspare.telemetry.secrets import masked
 
 if TYPE_CHECKING:
-    from hotspare.adapters.adapter_group import AdapterRole
+    from hotspare.adapters.failover.adapter_group import AdapterRole
     from hotspare.bus.contract import Bus
     from hotspare.coordination.contract import Member
 
@@ -61,7 +61,7 @@ def transport(file: Path | None, bus_url: str, turns: TurnOptions) -> Transport:
         if not bus_url:
             raise UsageError("no bus is named", hint="give --bus URL or --transport-config FILE")
         return Transport(bus_url, turns)
-    from hotspare.adapters.transport_config import load_transport_config
+    from hotspare.adapters.esp.transport_config import load_transport_config
 
     config = load_transport_config(file)
     for note in config.notes:
@@ -83,7 +83,7 @@ def in_turns(
         if options.coordination_url:
             raise UsageError("--coordination without --group has no effect", hint="name the group of this adapter with --group")
         return work(stop)
-    from hotspare.adapters.adapter_group import AdapterGroup, AdapterSettings
+    from hotspare.adapters.failover.adapter_group import AdapterGroup, AdapterSettings
     from hotspare.coordination.open import default_coordination_url, open_coordination
 
     member = _member()
