@@ -10,8 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from hotspare.bus.contract import Bus, Commit, Outgoing, OutputId, Partition, Producer, Progress
+from hotspare.bus.naming import group_name
 from hotspare.errors import Fenced, TopicMissing, TopicOwned, UnknownResult, UsageError
-from tests.contract.material import outgoing, progress, values
+from hotspare.shard import Shard
+from tests.contract.material import outgoing, progress, read_all, values
 
 OpenBus = Callable[[], Bus]
 
@@ -200,3 +202,78 @@ def test_a_forgotten_group_begins_anew_under_its_epoch(open_bus_door: OpenBus) -
         producer(bus, "g")
     with pytest.raises(Fenced):
         one.fence(4)
+
+
+def shard(bus: Bus, number: int, topics: Sequence[str] = ("o1", "o2"), count: int = 3) -> Producer:
+    for topic in topics:
+        bus.create_topic(topic, count)
+    return bus.producer(group_name("p", "shop", Shard(number, count)), topics)
+
+
+def of_partition(bus: Bus, topic: str, number: int) -> list[str]:
+    partition = Partition(topic, number)
+    return [message.value.decode() for message in read_all(bus, partition, bus.begin_offset(partition))]
+
+
+def test_each_shard_publishes_to_its_own_partition_with_progress_of_its_own(bus: Bus) -> None:
+    """DESIGN section 10: only shard k writes to partition k."""
+    shards = [shard(bus, number) for number in range(3)]
+    for number, each in enumerate(shards):
+        each.fence(number + 1)
+    for number, each in reversed(list(enumerate(shards))):
+        each.publish(number + 1, Commit({"o1": outgoing(f"a{number}")}, {"s": progress(number + 5, number + 1)}))
+    shards[2].publish(3, Commit({"o1": outgoing("b2"), "o2": outgoing("c2")}, {"s": progress(8, 3), "t": progress(1, 3)}))
+    assert [of_partition(bus, "o1", number) for number in range(3)] == [["a0"], ["a1"], ["a2", "b2"]]
+    assert [of_partition(bus, "o2", number) for number in range(3)] == [[], [], ["c2"]]
+    expected = [{"s": progress(5, 1)}, {"s": progress(6, 2)}, {"s": progress(8, 3), "t": progress(1, 3)}]
+    assert [dict(each.progress()) for each in shards] == expected
+    assert [dict(bus.progress(f"p.shop/{number}")) for number in range(3)] == expected
+
+
+def test_a_fence_of_one_shard_leaves_the_others_alone(open_bus_door: OpenBus) -> None:
+    old, other, new = shard(open_bus_door(), 1), shard(open_bus_door(), 2), shard(open_bus_door(), 1)
+    old.fence(3)
+    other.fence(3)
+    new.fence(4)
+    with pytest.raises(Fenced):
+        old.publish(3, Commit({"o1": outgoing("late")}, {"s": progress(1, 3)}))
+    other.publish(3, Commit({"o1": outgoing("b")}, {"s": progress(1, 3)}))
+    new.publish(4, Commit({"o1": outgoing("a")}, {"s": progress(1, 4)}))
+    bus = open_bus_door()
+    assert [of_partition(bus, "o1", number) for number in range(3)] == [[], ["a"], ["b"]]
+
+
+def test_ownership_is_of_a_partition(bus: Bus) -> None:
+    """SPEC Z21: each output topic's partition has one owner group, another is refused by name."""
+    for number in range(2):
+        shard(bus, number)
+    shard(bus, 1)
+    assert {place: group for place, group in bus.owners().items() if place.topic == "o2"} == {
+        Partition("o2", 0): "p.shop/0",
+        Partition("o2", 1): "p.shop/1",
+    }
+    with pytest.raises(TopicOwned, match=r"output topic o1 belongs to group p\.shop/0"):
+        bus.producer("p.shop", ["o1"])
+    with pytest.raises(TopicOwned, match=r"partition 1 of output topic o2 belongs to group p\.shop/1"):
+        bus.producer("p.other/1", ["o2"])
+    bus.producer("p.other/2", ["o2"])
+
+
+def test_a_shard_beyond_the_partitions_of_its_topics_is_refused(bus: Bus) -> None:
+    bus.create_topic("o1", 2)
+    with pytest.raises(TopicMissing, match="no partition 2"):
+        bus.producer("p.shop/2", ["o1"])
+    assert not bus.progress("p.shop/2")
+
+
+def test_one_shard_is_forgotten_without_the_others(bus: Bus) -> None:
+    """What `hotspare reset` does to a group."""
+    shards = [shard(bus, number) for number in range(3)]
+    for number, each in enumerate(shards):
+        each.fence(1)
+        each.publish(1, Commit({"o1": outgoing(f"a{number}")}, {"s": progress(1, 1)}))
+        each.close()
+    bus.forget("p.shop/1")
+    assert [of_partition(bus, "o1", number) for number in range(3)] == [["a0"], [], ["a2"]]
+    assert [bus.progress(f"p.shop/{number}")["s"].sequence for number in range(3)] == [1, 0, 1]
+    assert {place.number for place in bus.owners() if place.topic == "o1"} == {0, 2}

@@ -17,7 +17,7 @@ from graphlib import CycleError, TopologicalSorter
 from tests.repo.tree import Source, Violation, dotted, nodes
 
 _PLAIN = frozenset(
-    {"addresses", "choices", "errors", "file_locks", "positions", "processes", "scratch", "step_size", "stop_signals"}
+    {"addresses", "choices", "errors", "file_locks", "positions", "processes", "scratch", "shard", "step_size", "stop_signals"}
 )
 _LEAVES = _PLAIN | {"bus", "coordination", "stores", "telemetry"}
 _BELOW_HOST = _LEAVES | {"model", "engine", "ha", "runners", "adapters"}
@@ -30,15 +30,16 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "processes": frozenset(),
     "file_locks": frozenset({"processes"}),
     "scratch": frozenset({"processes"}),
+    "shard": frozenset(),
     "step_size": frozenset(),
     "stop_signals": frozenset(),
     "sqlite_file": frozenset({"errors", "file_locks"}),
-    "bus": frozenset({"addresses", "errors", "positions", "processes", "sqlite_file"}),
+    "bus": frozenset({"addresses", "errors", "positions", "processes", "shard", "sqlite_file"}),
     "coordination": frozenset({"addresses", "errors", "processes", "sqlite_file"}),
     "stores": frozenset({"errors"}),
     "telemetry": frozenset({"choices", "errors"}),
-    "model": frozenset({"errors"}),
-    "engine": frozenset({"errors", "positions", "step_size", "model"}),
+    "model": frozenset({"errors", "shard"}),
+    "engine": frozenset({"errors", "positions", "shard", "step_size", "model"}),
     "ha": _LEAVES | {"model", "engine"},
     "runners": _LEAVES | {"model", "engine", "ha"},
     "adapters": _LEAVES | {"model", "engine", "ha"},

@@ -101,7 +101,7 @@ def recheck_before_fence() -> Iterator[None]:
 @planted(FaultKind.PROGRESS_LOST, FaultKind.CRASH)
 def publish_from_zero() -> Any:
     """Without a progress record a stream is taken to be unpublished."""
-    return patch.object(publishing, "progress_from_tail", lambda bus, codec, stream, topic: Progress(0, None, 0, 0))
+    return patch.object(publishing, "progress_from_tail", lambda bus, codec, stream, partition: Progress(0, None, 0, 0))
 
 
 @planted(FaultKind.TRIM_OUTPUT, FaultKind.UNKNOWN_RESULT, FaultKind.CRASH)

@@ -108,7 +108,9 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One publishing transaction: messages per output topic, and the progress per output stream that they bring about."""
+    """One publishing transaction: messages per output topic, and the progress per output stream that they bring about.
+
+    To which partition of the topics they go follows from the group: it has the same one of all (`naming.own_partition`)."""
 
     messages: Mapping[str, Sequence[Outgoing]] = field(default_factory=dict)
     progress: Mapping[str, Progress] = field(default_factory=dict)
@@ -204,21 +206,22 @@ class Bus(Protocol):
         `messages_max` at most; how many. 0 on a bus that has a retention of its own."""
 
     def producer(self, group: str, output_topics: Sequence[str]) -> Producer:
-        """Compare-and-set: the group's one door for output; claims the topics for it. TopicMissing if one does not exist,
-        else TopicOwned if another group has one."""
+        """Compare-and-set: the group's one door for output; claims its own partition of the topics for it
+        (`naming.own_partition`: that of its shard, 0 where the project is not divided). TopicMissing if a topic or that partition
+        of it does not exist, else TopicOwned if another group has one."""
 
     def progress(self, group: str) -> Mapping[str, Progress]:
         """Best effort: what is committed, per output stream; streams never published are absent."""
 
     def forget(self, group: str) -> None:
-        """Atomic: empty the group's output topics, let its progress say that nothing was published (sequence 0), and give the
-        topics up (`hotspare reset`). The fencing epoch stays.
+        """Atomic: empty the group's partitions of its output topics, let its progress say that nothing was published (sequence 0),
+        and give the partitions up (`hotspare reset`). The fencing epoch stays.
 
         Not while an engine of the group runs: what it publishes afterwards would begin in the middle.
         """
 
-    def owners(self) -> Mapping[str, str]:
-        """Best effort: the group that has claimed a topic, by topic."""
+    def owners(self) -> Mapping[Partition, str]:
+        """Best effort: the group that has claimed a partition of an output topic, in order of topic and number."""
 
     def deviations(self, topics: Sequence[str]) -> Sequence[Deviation]:
         """Best effort: what is unlike hotspare's wishes in these topics, of which some may not exist, and around them."""
@@ -244,7 +247,7 @@ class Producer(Protocol):
     def publish(self, epoch: int, commit: Commit) -> None:
         """Compare-and-set: append and record progress in one transaction if `epoch` is the fenced one, else Fenced.
 
-        Messages go to partition 0 of their topic, which the producer must have claimed (UsageError).
+        Messages go to the group's own partition of their topic, which the producer must have claimed (UsageError).
         UnknownResult if the answer was lost; BusUnavailable or BusLocked if nothing was written; MessageTooLarge if a message, or
         all of the commit, is more than the bus takes.
         """

@@ -145,9 +145,10 @@ def position_lost(partition: Partition, offset: int, begin: int) -> PositionLost
     )
 
 
-def topic_owned(topic: str, owner: str, group: str) -> TopicOwned:
+def topic_owned(partition: Partition, owner: str, group: str) -> TopicOwned:
+    of_it = f"partition {partition.number} of " if partition.number else ""
     return TopicOwned(
-        f"output topic {topic} belongs to group {owner}",
+        f"{of_it}output topic {partition.topic} belongs to group {owner}",
         detail=f"group {group} asked for it",
         hint="run the project under another prefix",
     )

@@ -19,7 +19,7 @@ from typing import Protocol
 from hotspare.bus import limits
 from hotspare.bus.contract import Commit, Deviation, HeaderGuard, Message, Outgoing, Partition, Progress
 from hotspare.bus.memory_log import Log
-from hotspare.bus.naming import snapshot_readers
+from hotspare.bus.naming import own_partition, snapshot_readers
 from hotspare.errors import BusLocked, BusUnavailable, Fenced, UnknownResult
 
 
@@ -115,7 +115,7 @@ class MemoryBus:
         self.lock_holder: Callable[[], tuple[int, int] | None] = lambda: None
         """Which process the error of a locked bus names."""
         self.logs: dict[str, list[Log]] = {}
-        self.owners: dict[str, str] = {}
+        self.owners: dict[Partition, str] = {}
         self.epochs: dict[str, int] = {}
         self.generations: dict[str, int] = {}
         """Per group how often it was fenced."""
@@ -328,14 +328,15 @@ class MemoryBusClient:
 
     def producer(self, group: str, output_topics: Sequence[str]) -> MemoryProducer:
         _strike(self._bus, self._name, BusOperation.CLAIM)
+        claims = [Partition(topic, own_partition(group)) for topic in output_topics]
         with self._bus.changed:
-            for topic in output_topics:
-                self._bus.log(Partition(topic))
-            for topic in output_topics:
-                owner = self._bus.owners.get(topic, group)
+            for partition in claims:
+                self._bus.log(partition)
+            for partition in claims:
+                owner = self._bus.owners.get(partition, group)
                 if owner != group:
-                    raise limits.topic_owned(topic, owner, group)
-            self._bus.owners.update(dict.fromkeys(output_topics, group))
+                    raise limits.topic_owned(partition, owner, group)
+            self._bus.owners.update(dict.fromkeys(claims, group))
         return MemoryProducer(self._bus, self._name, group, tuple(output_topics))
 
     def progress(self, group: str) -> Mapping[str, Progress]:
@@ -346,20 +347,20 @@ class MemoryBusClient:
     def forget(self, group: str) -> None:
         _strike(self._bus, self._name, BusOperation.FORGET)
         with self._bus.changed:
-            for topic in [topic for topic, owner in self._bus.owners.items() if owner == group]:
-                for log in self._bus.logs[topic]:
-                    log.begin = log.end
-                    log.messages.clear()
-                del self._bus.owners[topic]
+            for partition in [partition for partition, owner in self._bus.owners.items() if owner == group]:
+                log = self._bus.log(partition)
+                log.begin = log.end
+                log.messages.clear()
+                del self._bus.owners[partition]
             for reader in snapshot_readers(group):
                 self._bus.readers.pop(reader, None)
             progress = self._bus.progress.get(group, {})
             progress.update({stream: Progress(0, None, 0, each.epoch) for stream, each in progress.items()})
 
-    def owners(self) -> Mapping[str, str]:
+    def owners(self) -> Mapping[Partition, str]:
         _strike(self._bus, self._name, BusOperation.LOOK)
         with self._bus.changed:
-            return dict(sorted(self._bus.owners.items()))
+            return dict(sorted(self._bus.owners.items(), key=lambda item: (item[0].topic, item[0].number)))
 
     def deviations(self, topics: Sequence[str]) -> Sequence[Deviation]:
         """Memory has no settings."""
@@ -377,6 +378,7 @@ class MemoryProducer:
         self._client = client
         self._group = group
         self._topics = topics
+        self._number = own_partition(group)
         self._generation = 0
 
     def fence(self, epoch: int) -> None:
@@ -438,7 +440,7 @@ class MemoryProducer:
             now_us = self._bus.clock()
             appended: dict[str, Sequence[Message]] = {}
             for topic, messages in commit.messages.items():
-                log = self._bus.log(Partition(topic))
+                log = self._bus.log(Partition(topic, self._number))
                 first = log.append(messages, now_us)
                 appended[topic] = log.messages[log.index(first) :]
                 if messages and self._bus.fencing is Fencing.BY_GENERATION:
@@ -453,7 +455,7 @@ class MemoryProducer:
         if self._bus.fencing is Fencing.BY_GENERATION:
             with self._bus.changed:
                 for topic, messages in commit.messages.items():
-                    self._bus.log(Partition(topic)).skip(len(messages) + 1)
+                    self._bus.log(Partition(topic, self._number)).skip(len(messages) + 1)
 
     def close(self) -> None:
         """Nothing to give back."""

@@ -1,6 +1,8 @@
 """Topic names (SPEC B1, B2): `<prefix>.<project>.<query>.<window>.I` and `.O`, one `.B` per project, one `<prefix>.M`.
 
 Beside a topic `.I` stands `.R` where a bus has no other place for the records of its publishers.
+
+The group of a shard is named `<prefix>.<project>/<k>`; it publishes to partition k of its topics. All shards share the topics.
 """
 
 from __future__ import annotations
@@ -8,10 +10,13 @@ from __future__ import annotations
 import re
 
 from hotspare.errors import UsageError
+from hotspare.shard import WHOLE, Shard
 
 _NAME = re.compile(r"[A-Za-z0-9_\-]+")
 _PREFIX = re.compile(r"[A-Za-z0-9_\-][A-Za-z0-9_.\-]*")
 TOPIC_NAME_LENGTH_MAX = 249
+_SHARD = "/"
+"""Before the number of a shard; it stands in no prefix, no project's name and no topic of Kafka."""
 
 
 def _checked(topic: str) -> str:
@@ -58,9 +63,26 @@ def records_topic(topic: str) -> str:
     return _checked(f"{topic.removesuffix('.I')}.R")
 
 
-def group_name(prefix: str, project: str) -> str:
-    """The group of engines that run `project` under `prefix`."""
-    return f"{prefix}.{project}"
+def group_name(prefix: str, project: str, shard: Shard = WHOLE) -> str:
+    """The group of engines that run this shard of `project` under `prefix`; of a project that is not divided, all of it."""
+    whole = f"{prefix}.{project}"
+    return whole if shard.is_whole else shard_group(whole, shard.number)
+
+
+def shard_group(whole: str, number: int) -> str:
+    """The group of a shard, of a project whose groups are those of `whole`."""
+    return f"{whole}{_SHARD}{number}"
+
+
+def whole_group(group: str) -> str:
+    """What the groups of one project's shards have in common; of a group that is no shard's, its own name."""
+    whole, mark, number = group.rpartition(_SHARD)
+    return whole if mark and number.isdecimal() else group
+
+
+def own_partition(group: str) -> int:
+    """The partition of its output topics to which a group publishes: that of its shard, else 0."""
+    return 0 if whole_group(group) == group else int(group.rpartition(_SHARD)[2])
 
 
 def snapshot_readers(group: str) -> tuple[str, str]:

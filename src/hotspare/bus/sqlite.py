@@ -16,7 +16,7 @@ from pathlib import Path
 from hotspare.bus import limits
 from hotspare.bus import sqlite_schema as sql
 from hotspare.bus.contract import Commit, Deviation, HeaderGuard, Message, Outgoing, Partition, Progress
-from hotspare.bus.naming import snapshot_readers
+from hotspare.bus.naming import own_partition, snapshot_readers
 from hotspare.bus.sqlite_machine import ClaimedFile
 from hotspare.bus.sqlite_schema import PartitionSql
 from hotspare.errors import BusLocked, BusUnavailable, UnknownResult
@@ -203,14 +203,15 @@ class SqliteBus:
         return last
 
     def producer(self, group: str, output_topics: Sequence[str]) -> SqliteProducer:
-        claims = {topic: self._statements(Partition(topic)) for topic in output_topics}
+        number = own_partition(group)
+        claims = {topic: self._statements(Partition(topic, number)) for topic in output_topics}
         with self._file.writing() as connection:
             for topic in claims:
-                owner = connection.execute(sql.FIND_OWNER, (topic,)).fetchone()
+                owner = connection.execute(sql.FIND_OWNER, (topic, number)).fetchone()
                 if owner is None:
-                    connection.execute(sql.ADD_OWNER, (topic, group))
+                    connection.execute(sql.ADD_SHARD_OWNER if number else sql.ADD_OWNER, (topic, number, group))
                 elif owner[0] != group:
-                    raise limits.topic_owned(topic, owner[0], group)
+                    raise limits.topic_owned(Partition(topic, number), owner[0], group)
         return SqliteProducer(self._file, group, claims, self._clock)
 
     def progress(self, group: str) -> Mapping[str, Progress]:
@@ -218,17 +219,17 @@ class SqliteBus:
 
     def forget(self, group: str) -> None:
         with self._file.writing() as connection:
-            owned = [row[0] for row in connection.execute(sql.FIND_OWNED, (group,)).fetchall()]
-            connection.executemany(sql.EMPTY_TOPIC, [(topic,) for topic in owned])
+            owned = [Partition(*row) for row in connection.execute(sql.FIND_OWNED, (group,)).fetchall()]
+            connection.executemany(sql.EMPTY_PARTITION, [(partition.topic, partition.number) for partition in owned])
             connection.execute(sql.FORGET_PROGRESS, (group,))
-            connection.execute(sql.FORGET_OWNER, (group,))
+            for statement in sql.FORGET_OWNER:
+                connection.execute(statement, (group,))
             connection.executemany(sql.FORGET_READER, [(reader,) for reader in snapshot_readers(group)])
-        for topic, partitions in self.topics().items():
-            for number in range(partitions if topic in owned else 0):
-                self.trim(Partition(topic, number), self.begin_offset(Partition(topic, number)))
+        for partition in owned:
+            self.trim(partition, self.begin_offset(partition))
 
-    def owners(self) -> Mapping[str, str]:
-        return dict(self._file.query(sql.LIST_OWNERS, ()))
+    def owners(self) -> Mapping[Partition, str]:
+        return {Partition(topic, number): group for topic, number, group in self._file.query(sql.LIST_OWNERS, ())}
 
     def deviations(self, topics: Sequence[str]) -> Sequence[Deviation]:
         """All of a file's settings are hotspare's own."""

@@ -33,6 +33,8 @@ KIND = FileKind(
         " PRIMARY KEY(partition_id, key)) WITHOUT ROWID",
         "readers": "CREATE TABLE IF NOT EXISTS readers(reader TEXT NOT NULL, partition_id INTEGER NOT NULL,"
         " offset INTEGER NOT NULL, PRIMARY KEY(reader, partition_id)) WITHOUT ROWID",
+        "shard_owners": "CREATE TABLE IF NOT EXISTS shard_owners(topic TEXT NOT NULL, number INTEGER NOT NULL,"
+        " group_name TEXT NOT NULL, PRIMARY KEY(topic, number)) WITHOUT ROWID",
         "machine": "CREATE TABLE IF NOT EXISTS machine(only INTEGER PRIMARY KEY CHECK(only=1), boot TEXT NOT NULL,"
         " machine TEXT NOT NULL)",
     },
@@ -46,16 +48,22 @@ ADD_PARTITION = "INSERT INTO partitions(topic, number) VALUES(?, ?)"
 OFFSETS = "SELECT begin_offset, end_offset, newest_us FROM partitions WHERE id=?"
 ADVANCE = "UPDATE partitions SET end_offset=?, newest_us=? WHERE id=?"
 ADVANCE_BEGIN = "UPDATE partitions SET begin_offset=min(end_offset, ?) WHERE id=? AND begin_offset<?"
-FIND_OWNER = "SELECT group_name FROM owners WHERE topic=?"
-ADD_OWNER = "INSERT INTO owners(topic, group_name) VALUES(?, ?)"
-FIND_OWNED = "SELECT topic FROM owners WHERE group_name=? ORDER BY topic"
-LIST_OWNERS = "SELECT topic, group_name FROM owners ORDER BY topic"
-FORGET_OWNER = "DELETE FROM owners WHERE group_name=?"
+_OWNERS = (
+    "(SELECT topic, 0 AS number, group_name FROM owners UNION ALL SELECT topic, number, group_name FROM shard_owners"
+    " WHERE number>0)"
+)
+"""The owner of partition 0 stands where that of a topic stood before projects were divided."""
+FIND_OWNED = f"SELECT topic, number FROM {_OWNERS} WHERE group_name=? ORDER BY topic, number"  # noqa: S608
+LIST_OWNERS = f"SELECT topic, number, group_name FROM {_OWNERS} ORDER BY topic, number"  # noqa: S608
+FIND_OWNER = f"SELECT group_name FROM {_OWNERS} WHERE topic=? AND number=?"  # noqa: S608
+ADD_OWNER = "INSERT INTO owners(topic, group_name) VALUES(?1, ?3)"
+ADD_SHARD_OWNER = "INSERT INTO shard_owners(topic, number, group_name) VALUES(?, ?, ?)"
+FORGET_OWNER = ("DELETE FROM owners WHERE group_name=?", "DELETE FROM shard_owners WHERE group_name=?")
 FORGET_PROGRESS = (
     "UPDATE progress SET sequence=0, topic=NULL, partition=NULL, offset=NULL, position=NULL, ordinal=NULL, digest=0"
     " WHERE group_name=?"
 )
-EMPTY_TOPIC = "UPDATE partitions SET begin_offset=end_offset WHERE topic=?"
+EMPTY_PARTITION = "UPDATE partitions SET begin_offset=end_offset WHERE topic=? AND number=?"
 NOTE_READER = "INSERT OR REPLACE INTO readers(reader, partition_id, offset) VALUES(?, ?, ?)"
 LIST_READERS = (
     "SELECT reader, topic, number, offset FROM readers JOIN partitions ON partitions.id=readers.partition_id"

@@ -46,7 +46,7 @@ def command(
         if readers:
             return tell("readers", ("topic", "partition", "reader", "offset"), _readers(opened, topics))
         owners, deviations = opened.owners(), opened.deviations(list(topics))
-        rows = [row for topic, partitions in topics.items() for row in _rows(opened, topic, partitions, owners.get(topic, ""))]
+        rows = [row for topic, partitions in topics.items() for row in _rows(opened, topic, partitions, owners)]
     reading = _reading(bus)
     if as_json:
         document = {"topics": rows, "deviations": [dataclasses.asdict(each) for each in deviations], "read_with": reading}
@@ -129,7 +129,7 @@ def _reading(url: str) -> str:
     )
 
 
-def _rows(bus: Bus, topic: str, partitions: int, owner: str) -> list[dict[str, Any]]:
+def _rows(bus: Bus, topic: str, partitions: int, owners: Mapping[Partition, str]) -> list[dict[str, Any]]:
     from hotspare.bus.contract import Partition
     from hotspare.bus.tail import newest_message
 
@@ -142,7 +142,7 @@ def _rows(bus: Bus, topic: str, partitions: int, owner: str) -> list[dict[str, A
             {
                 "topic": topic,
                 "kind": _kind(topic),
-                "owner": owner,
+                "owner": owners.get(partition, ""),
                 "partition": number,
                 "begin_offset": bus.begin_offset(partition),
                 "end_offset": bus.end_offset(partition),

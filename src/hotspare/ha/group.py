@@ -22,10 +22,11 @@ from typing import Any
 import pyarrow as pa
 
 from hotspare.bus.contract import OutputId
+from hotspare.bus.naming import own_partition
 from hotspare.coordination.contract import Member
 from hotspare.engine.rows.batch import NextInput
 from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX
-from hotspare.errors import StateError
+from hotspare.errors import StateError, UsageError
 from hotspare.ha.core import Core, CoreFactory
 from hotspare.ha.effects import driver
 from hotspare.ha.effects.joining import Joined, Joining, ProjectIdentity, StartPlan
@@ -42,13 +43,17 @@ from hotspare.step_size import PART_ROWS_MIN, STEP_ROWS_MAX, STEP_ROWS_MIN, Step
 
 @dataclass(frozen=True, slots=True)
 class GroupDefinition:
-    """What all engines of a group have in common."""
+    """What all engines of a group have in common. `group` names the shard whose partitions `topics` are (`bus.naming`)."""
 
     group: str
     topics: GroupTopics
     project: ProjectIdentity
     cores: CoreFactory
     settings: GroupSettings
+
+    def __post_init__(self) -> None:
+        if own_partition(self.group) != self.topics.shard.number:
+            raise UsageError(f"group {self.group} cannot run {self.topics.shard}")
 
 
 class GroupEngine:

@@ -133,7 +133,7 @@ class CarefulCore:
     def __init__(self, pipeline: Pipeline, cores: CarefulCores) -> None:
         self._pipeline = pipeline
         self._cores = cores
-        self._partitions = [(topic, 0) for topic in range(len(cores.recovery.topics.inbound))]
+        self._partitions = [(topic, place.number) for topic, place in cores.recovery.topics.partitions]
         self._skew_max_us: int | None = None
         self._ends: dict[tuple[int, int], int] = {}
         self._newest: dict[str, pa.RecordBatch] = {}

@@ -17,11 +17,14 @@ from hotspare.ha.effects.joining import (
     agree_on_project,
     agree_on_skew,
     check_positions,
+    create_topics,
     refuse_namesake,
 )
 from hotspare.ha.effects.perform import perform
+from hotspare.ha.effects.shard_agreement import agree_on_shards
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules.settings import GroupTopics, InboundTopic, OutputStream
+from hotspare.shard import WHOLE, Shard
 from tests.simulation.script import Script
 from tests.simulation.world import GROUP, SETTINGS
 
@@ -270,3 +273,44 @@ def test_of_two_that_started_at_once_the_later_one_ends(tmp_path: Path) -> None:
         assert bool(state.refusal) is ends
         (known,) = ports.coordination.members(GROUP)
         assert (known.process_id == 77) is ends
+
+
+SHARDED = GroupTopics((InboundTopic("in", 3),), (OutputStream("q/a", "out"),), Shard(1, 3))
+
+
+def test_a_shard_reads_its_partition_of_every_topic_and_makes_the_others_too() -> None:
+    """DESIGN section 10."""
+    bus = MemoryBus().client()
+    create_topics(bus, SHARDED)
+    assert bus.topics() == {"in": 3, "out": 3}
+    assert SHARDED.partitions == ((0, Partition("in", 1)),)
+    assert SHARDED.output_partition("out") == Partition("out", 1)
+    coordination = MemoryCoordination().client()
+    assert agree_on_origin(bus, coordination, "p.shop/1", SHARDED) == {("in", 1): 0}
+
+
+def test_topics_of_a_shard_have_a_partition_for_each_shard() -> None:
+    with pytest.raises(UsageError, match="topic in has 2 partitions, the project 3 shards"):
+        GroupTopics((InboundTopic("in", 2),), (), Shard(1, 3))
+
+
+def test_engines_that_divide_a_project_otherwise_are_refused() -> None:
+    coordination = MemoryCoordination().client()
+    agree_on_shards(coordination, "p.shop/0", Shard(0, 4))
+    agree_on_shards(coordination, "p.shop/0", Shard(0, 4))
+    with pytest.raises(UsageError, match=r"the engines of p\.shop run it in 4 shards, this one in 8"):
+        agree_on_shards(coordination, "p.shop/0", Shard(0, 8))
+    with pytest.raises(UsageError, match="in 4 shards, this one in 1"):
+        agree_on_shards(coordination, "p.shop", WHOLE)
+    agree_on_shards(coordination, "other.shop", WHOLE)
+
+
+def test_a_project_that_an_engine_of_before_runs_is_not_divided() -> None:
+    """That engine knew of no shards, and noted the project alone."""
+    coordination = MemoryCoordination().client()
+    agree_on_project(coordination, "p.shop", project("30 minutes"))
+    agree_on_shards(coordination, "p.shop", WHOLE)
+    with pytest.raises(UsageError, match="in 1 shards, this one in 2") as refused:
+        agree_on_shards(coordination, "p.shop/1", Shard(1, 2))
+    assert "--prefix" in refused.value.hint
+    assert list(coordination.groups()) == ["p.shop"]

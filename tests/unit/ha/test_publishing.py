@@ -301,18 +301,20 @@ def bus_with(*values: bytes) -> MemoryBus:
 
 def test_progress_is_rebuilt_from_the_newest_block() -> None:
     bus = bus_with(*(arrow_block.encode(outputs(s, s + 1)) for s in range(1, 61, 2)))
-    assert progress_from_tail(bus.client(), arrow_block, "a", "out-a") == Progress(60, OutputId(0, 0, 60, 0, 0), digest(60), 0)
+    assert progress_from_tail(bus.client(), arrow_block, "a", Partition("out-a")) == Progress(
+        60, OutputId(0, 0, 60, 0, 0), digest(60), 0
+    )
 
 
 def test_what_is_no_block_at_the_tail_is_passed_over() -> None:
     bus = bus_with(arrow_block.encode(outputs(1, 5)), *[b"not a block"] * 40)
-    rebuilt = progress_from_tail(bus.client(), arrow_block, "a", "out-a")
+    rebuilt = progress_from_tail(bus.client(), arrow_block, "a", Partition("out-a"))
     assert rebuilt is not None
     assert rebuilt.sequence == 5
 
 
 def test_an_empty_topic_has_no_progress() -> None:
-    assert progress_from_tail(bus_with().client(), arrow_block, "a", "out-a") == Progress(0, None, 0, 0)
+    assert progress_from_tail(bus_with().client(), arrow_block, "a", Partition("out-a")) == Progress(0, None, 0, 0)
 
 
 def test_records_that_are_missing_are_written_before_any_output() -> None:
@@ -331,7 +333,7 @@ def test_a_topic_that_was_written_to_and_cannot_be_read_is_refused(kept: int) ->
     bus = bus_with(*[b"not a block"] * 3)
     bus.client().trim(Partition("out-a"), 3 - kept)
     with pytest.raises(StateError, match="no record of what is committed"):
-        progress_from_tail(bus.client(), arrow_block, "a", "out-a")
+        progress_from_tail(bus.client(), arrow_block, "a", Partition("out-a"))
 
 
 def test_blocks_are_read_back_bit_for_bit() -> None:

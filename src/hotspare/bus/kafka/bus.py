@@ -16,13 +16,13 @@ from hotspare.bus.kafka.checks import TopicFacts, cluster_deviations, topic_devi
 from hotspare.bus.kafka.client import HEADER_OVERHEAD_BYTES, MESSAGE_OVERHEAD_BYTES, KafkaSettings, parse_kafka_url
 from hotspare.bus.kafka.owners import OWNERS_TOPIC, KafkaOwners
 from hotspare.bus.kafka.producer import KafkaProducer
-from hotspare.bus.kafka.progress import ProgressReader, encode_progress, progress_topic, stream_key
+from hotspare.bus.kafka.progress import ProgressReader, encode_progress, progress_partition, progress_topic, stream_key
 from hotspare.bus.kafka.read import KafkaReader, Reading
 from hotspare.bus.kafka.records import KafkaRecords
 from hotspare.bus.kafka.ticks import KafkaTicker, are_ticks
 from hotspare.bus.kafka.topics import KafkaTopics, TopicKind
-from hotspare.bus.kafka.writer import Record, Writers
-from hotspare.bus.naming import records_topic
+from hotspare.bus.kafka.writer import Writers, keyed_record
+from hotspare.bus.naming import own_partition, records_topic, whole_group
 from hotspare.errors import BusUnavailable, Fenced
 
 _SCAN_FIRST = 256
@@ -148,17 +148,25 @@ class KafkaBus:
         return 0
 
     def producer(self, group: str, output_topics: Sequence[str]) -> KafkaProducer:
-        for topic in output_topics:
-            self._topics.check(Partition(topic))
-        self._owners.claim(group, output_topics)
-        self._topics.create(progress_topic(group), 1, TopicKind.STATE)
+        claims = [Partition(topic, own_partition(group)) for topic in output_topics]
+        for partition in claims:
+            self._topics.check(partition)
+        self._owners.claim(group, claims)
+        self._topics.create(progress_topic(group), self._shards(group, output_topics), TopicKind.STATE)
         writers = self._writers_of(group)
         writers.warm_up((*output_topics, progress_topic(group)))
         self._ticker.warm_up()
         return KafkaProducer(group, tuple(output_topics), writers, self._record_of(group))
 
+    def _shards(self, group: str, output_topics: Sequence[str]) -> int:
+        """How many groups share the topic of progress: as many as an output topic of theirs has partitions."""
+        if whole_group(group) == group or not output_topics:
+            return own_partition(group) + 1
+        return self._topics.partitions_known(output_topics[0]) or 1
+
     def progress(self, group: str) -> Mapping[str, Progress]:
-        if self._topics.partitions_known(progress_topic(group)) is None:
+        place = progress_partition(group)
+        if (self._topics.partitions_known(place.topic) or 0) <= place.number:
             return {}
         if group in self._writers:
             self._writers_of(group).warm_up()  # a spare looks often, and may have to fence after hours
@@ -166,29 +174,27 @@ class KafkaBus:
 
     def forget(self, group: str) -> None:
         """Topics first, progress next, owners last: whatever is left of it after a failure is done by doing it again."""
-        if self._topics.partitions(progress_topic(group)) is not None:
+        if (self._topics.partitions(progress_topic(group)) or 0) > own_partition(group):
             self._forget_outputs(group)
         self._owners.release(group)
 
     def _forget_outputs(self, group: str) -> None:
         for _ in range(_FORGET_ATTEMPTS):
             writer = self._writers_of(group).open()  # what was committed before can be read now
-            for topic in (topic for topic, owner in self._owners.all().items() if owner == group):
-                for number in range(self._topics.partitions(topic) or 0):
-                    partition = Partition(topic, number)
+            for partition in (partition for partition, owner in self._owners.all().items() if owner == group):
+                if self._topics.partitions(partition.topic) is not None:
                     self.trim(partition, self._looker.offsets(partition)[1])
             known = self._record_of(group).read().progress
             nothing = {stream: Progress(0, None, 0, each.epoch) for stream, each in known.items()}
-            place = progress_topic(group)
+            place = progress_partition(group)
             try:
-                writer.commit([Record(place, encode_progress(each), stream_key(stream)) for stream, each in nothing.items()])
+                writer.commit([keyed_record(place, stream_key(stream), encode_progress(each)) for stream, each in nothing.items()])
             except Fenced:
                 continue
             return
         raise BusUnavailable(f"an engine of group {group} publishes", hint="stop all engines of the group first")
 
-    def owners(self) -> Mapping[str, str]:
-        """Which group has claimed a topic."""
+    def owners(self) -> Mapping[Partition, str]:
         return self._owners.all()
 
     def message_bytes_max(self, topics: Sequence[str]) -> Mapping[str, int]:

@@ -1,4 +1,6 @@
-"""Which group may publish to which topic, in one compacted topic for all groups of a cluster.
+"""Which group may publish to which partition of a topic, in one compacted topic for all groups of a cluster.
+
+The key of a claim is the topic's name, behind it `/` and the number for other partitions than the first: no topic's name has a `/`.
 
 Claims are made in transactions of one id: who claims takes the turn from everybody else, reads what is claimed, and writes. Of two
 that claim at once, the later reads what the earlier wrote. Where the answer to a transaction is lost, taking the turn again ends
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hotspare.bus import limits
+from hotspare.bus.contract import Partition
 from hotspare.bus.kafka.client import KafkaSettings
 from hotspare.bus.kafka.progress import TopicFollower, foreign_record
 from hotspare.bus.kafka.read import KafkaReader
@@ -26,28 +29,28 @@ class KafkaOwners:
 
     def __init__(self, settings: KafkaSettings, topics: KafkaTopics, reader: KafkaReader) -> None:
         self._topics = topics
-        self._owners: dict[str, str] = {}
-        self._follower = TopicFollower(reader, OWNERS_TOPIC, self._take, self._owners.clear)
+        self._owners: dict[Partition, str] = {}
+        self._follower = TopicFollower(reader, Partition(OWNERS_TOPIC), self._take, self._owners.clear)
         self._writers = Writers(settings, OWNERS_TOPIC)
 
-    def all(self) -> Mapping[str, str]:
-        """Topic to group, as committed by now."""
+    def all(self) -> Mapping[Partition, str]:
+        """Partition to group, as committed by now, in order of topic and number."""
         if self._topics.partitions(OWNERS_TOPIC) is None:
             return {}
         with self._follower.lock:
             self._follower.follow()
-            return dict(self._owners)
+            return dict(sorted(self._owners.items(), key=lambda item: (item[0].topic, item[0].number)))
 
-    def claim(self, group: str, topics: Sequence[str]) -> None:
+    def claim(self, group: str, partitions: Sequence[Partition]) -> None:
         """All or none. TopicOwned where another group has one."""
         self._topics.create(OWNERS_TOPIC, 1, TopicKind.STATE)
-        if not self._unclaimed(group, topics):
+        if not self._unclaimed(group, partitions):
             return
         for attempt in range(_ATTEMPTS):
             writer = self._writers.open()
-            missing = self._unclaimed(group, topics)
+            missing = self._unclaimed(group, partitions)
             try:
-                writer.commit([Record(OWNERS_TOPIC, group.encode(), topic.encode()) for topic in missing])
+                writer.commit([Record(OWNERS_TOPIC, group.encode(), _key(partition)) for partition in missing])
             except (Fenced, UnknownResult):
                 give_way(attempt)
                 continue
@@ -55,15 +58,15 @@ class KafkaOwners:
         raise BusUnavailable("many groups claim topics at the same time")
 
     def release(self, group: str) -> None:
-        """Give all of the group's topics up."""
+        """Give all of the group's partitions up."""
         for attempt in range(_ATTEMPTS):
-            owned = [topic for topic, owner in self.all().items() if owner == group]
+            owned = [partition for partition, owner in self.all().items() if owner == group]
             if not owned:
                 return
             writer = self._writers.open()
-            owned = [topic for topic, owner in self.all().items() if owner == group]
+            owned = [partition for partition, owner in self.all().items() if owner == group]
             try:
-                writer.commit([Record(OWNERS_TOPIC, None, topic.encode()) for topic in owned])
+                writer.commit([Record(OWNERS_TOPIC, None, _key(partition)) for partition in owned])
             except (Fenced, UnknownResult):
                 give_way(attempt)
                 continue
@@ -73,20 +76,30 @@ class KafkaOwners:
     def close(self) -> None:
         self._writers.close()
 
-    def _unclaimed(self, group: str, topics: Sequence[str]) -> list[str]:
+    def _unclaimed(self, group: str, partitions: Sequence[Partition]) -> list[Partition]:
         owners = self.all()
-        for topic in topics:
-            owner = owners.get(topic, group)
+        for partition in partitions:
+            owner = owners.get(partition, group)
             if owner != group:
-                raise limits.topic_owned(topic, owner, group)
-        return [topic for topic in dict.fromkeys(topics) if topic not in owners]
+                raise limits.topic_owned(partition, owner, group)
+        return [partition for partition in dict.fromkeys(partitions) if partition not in owners]
 
     def _take(self, offset: int, key: bytes, value: bytes) -> None:
         try:
-            topic, group = key.decode(), value.decode()
-        except UnicodeDecodeError as error:
+            partition, group = _partition(key), value.decode()
+        except ValueError as error:
             raise foreign_record(OWNERS_TOPIC, offset, key) from error
         if group:
-            self._owners[topic] = group
+            self._owners[partition] = group
         else:
-            self._owners.pop(topic, None)
+            self._owners.pop(partition, None)
+
+
+def _key(partition: Partition) -> bytes:
+    return (f"{partition.topic}/{partition.number}" if partition.number else partition.topic).encode()
+
+
+def _partition(key: bytes) -> Partition:
+    """ValueError for what `_key` did not make."""
+    topic, _, number = key.decode().partition("/")
+    return Partition(topic, int(number or 0))

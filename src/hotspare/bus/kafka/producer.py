@@ -20,10 +20,10 @@ from hotspare.bus.kafka.progress import (
     ProgressReader,
     encode_epoch,
     encode_progress,
-    progress_topic,
+    progress_partition,
     stream_key,
 )
-from hotspare.bus.kafka.writer import Record, Writer, Writers, records_of
+from hotspare.bus.kafka.writer import Record, Writer, Writers, keyed_record, records_of
 from hotspare.errors import BusError, Fenced, UnknownResult
 
 _RECENT_S = 0.3
@@ -35,6 +35,7 @@ class KafkaProducer:
 
     def __init__(self, group: str, topics: tuple[str, ...], writers: Writers, record: ProgressReader) -> None:
         self._group = group
+        self._place = progress_partition(group)
         self._topics = topics
         self._writers = writers
         self._record = record
@@ -52,7 +53,7 @@ class KafkaProducer:
         self._give_up()
         self._look_first(epoch)
         self._writer, self._epoch, self._is_checked = self._writers.open(), epoch, False
-        self._unsaid = [Record(progress_topic(self._group), encode_epoch(epoch), EPOCH_KEY)]
+        self._unsaid = [keyed_record(self._place, EPOCH_KEY, encode_epoch(epoch))]
 
     def progress(self) -> Mapping[str, Progress]:
         if self._writer is not None and not self._is_checked:
@@ -67,9 +68,11 @@ class KafkaProducer:
             raise limits.fenced(self._group, epoch, self._epoch)
         if not self._is_checked:
             self._check()
-        records = [record for topic, messages in commit.messages.items() for record in records_of(topic, 0, messages)]
-        place = progress_topic(self._group)
-        records += [Record(place, encode_progress(each), stream_key(stream)) for stream, each in commit.progress.items()]
+        number = self._place.number
+        records = [record for topic, messages in commit.messages.items() for record in records_of(topic, number, messages)]
+        records += [
+            keyed_record(self._place, stream_key(stream), encode_progress(each)) for stream, each in commit.progress.items()
+        ]
         if not records:
             return
         try:

@@ -1,4 +1,7 @@
-"""What is committed of a group, and under which epoch it may go on: the records of its own compacted topic.
+"""What is committed of a group, and under which epoch it may go on: the records of its own partition of a compacted topic.
+
+The shards of a project share the topic, and each has the partition of its number: one that two transactional ids wrote to would
+hide what is committed of one behind the open transaction of the other.
 
 Key `epoch` holds the newest fence, a key `stream/NAME` that stream's progress. Values are JSON, for any Kafka client to read. All
 are written in transactions of the group's one transactional id, so their order is that of the fences.
@@ -16,6 +19,7 @@ from dataclasses import dataclass, field
 from hotspare.bus import limits
 from hotspare.bus.contract import OutputId, Partition, Progress
 from hotspare.bus.kafka.read import KafkaReader
+from hotspare.bus.naming import own_partition, whole_group
 from hotspare.errors import BusError
 
 EPOCH_KEY = b"epoch"
@@ -25,7 +29,11 @@ _READ_BYTES = 16 << 20
 
 
 def progress_topic(group: str) -> str:
-    return f"{group}.progress"
+    return f"{whole_group(group)}.progress"
+
+
+def progress_partition(group: str) -> Partition:
+    return Partition(progress_topic(group), own_partition(group))
 
 
 def stream_key(stream: str) -> bytes:
@@ -60,14 +68,14 @@ class GroupRecord:
 
 
 class TopicFollower:
-    """Follows one of hotspare's own topics of one partition; each call gives what came since the last one. Thread-safe if `take` is
+    """Follows a partition of one of hotspare's own topics; each call gives what came since the last one. Thread-safe if `take` is
     called under the follower's lock only, as `follow` does."""
 
     def __init__(
-        self, reader: KafkaReader, topic: str, take: Callable[[int, bytes, bytes], None], restart: Callable[[], None]
+        self, reader: KafkaReader, partition: Partition, take: Callable[[int, bytes, bytes], None], restart: Callable[[], None]
     ) -> None:
         self._reader = reader
-        self._partition = Partition(topic)
+        self._partition = partition
         self._take = take
         self._restart = restart
         self._next_offset = 0
@@ -88,13 +96,14 @@ class TopicFollower:
 
 
 class ProgressReader:
-    """Follows one group's topic. Thread-safe."""
+    """Follows one group's partition. Thread-safe."""
 
     def __init__(self, reader: KafkaReader, group: str) -> None:
         self._record = GroupRecord()
         self._looked_s = -math.inf
-        self._topic = progress_topic(group)
-        self._follower = TopicFollower(reader, self._topic, self._take, self._restart)
+        place = progress_partition(group)
+        self._topic = place.topic
+        self._follower = TopicFollower(reader, place, self._take, self._restart)
 
     def read(self) -> GroupRecord:
         """A copy of what is committed by now. TopicMissing, BusUnavailable; BusError where a record is not one of ours."""

@@ -43,7 +43,7 @@ class KafkaRecords:
             kept = self._kept.get(place.topic)
             if kept is None:
                 kept = self._kept[place.topic] = _Kept()
-                kept.follower = TopicFollower(self._reader, place.topic, kept.take, kept.records.clear)
+                kept.follower = TopicFollower(self._reader, place, kept.take, kept.records.clear)
         with kept.follower.lock:
             kept.follower.follow()
             found = sorted((key, record) for key, record in kept.records.items() if key.startswith(scope))

@@ -16,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from hotspare.bus.contract import Outgoing
+from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.kafka.client import FENCED, QUIET, KafkaSettings, bus_error, error_of, producer_settings, refused_options
 from hotspare.errors import BusUnavailable, Fenced, HotspareError, UnknownResult
 
@@ -49,6 +49,11 @@ class Record:
 
 def records_of(topic: str, number: int, messages: Sequence[Outgoing]) -> list[Record]:
     return [Record(topic, message.value, None, message.headers, number) for message in messages]
+
+
+def keyed_record(place: Partition, key: bytes, value: bytes) -> Record:
+    """What becomes the newest of its key there."""
+    return Record(place.topic, value, key, partition=place.number)
 
 
 class Writers:

@@ -18,6 +18,7 @@ from hotspare.errors import PositionLost, ProjectChanged, SnapshotFormat, StateE
 from hotspare.ha.core import Core, CoreFactory
 from hotspare.ha.effects.inbound_check import WAY_ON, other_partitions
 from hotspare.ha.effects.poison_agreement import agree_on_poison
+from hotspare.ha.effects.shard_agreement import agree_on_shards
 from hotspare.ha.effects.store_agreement import agree_on_store
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.member_record import name_taken, namesake, process_of
@@ -88,6 +89,8 @@ class Joining:
         yield "look for an engine of the same name"
         refuse_namesake(self.ports, self.group, self.engine)
         yield from self._outwait_namesake()
+        yield "agree on the shards"
+        agree_on_shards(self.ports.coordination, self.group, self.topics.shard)
         yield "create topics"
         create_topics(self.ports.bus, self.topics)
         yield "look at what output topics take"
@@ -203,7 +206,7 @@ def create_topics(bus: Bus, topics: GroupTopics) -> None:
     for inbound in topics.inbound:
         bus.create_topic(inbound.name, inbound.partitions)
     for outbound in topics.outbound:
-        bus.create_topic(outbound.topic)
+        bus.create_topic(outbound.topic, topics.shard.count)
 
 
 def agree_on_semantics(coordination: Coordination, group: str) -> None:

@@ -87,12 +87,11 @@ def _is_progress_due(state: GroupState, stream: str, sequence: int, now_ms: int)
     return stream in state.unrecorded_since_ms and progress_due_of_ms(state, stream) <= now_ms
 
 
-def progress_from_tail(bus: Bus, codec: BlockCodec, stream: str, topic: str) -> Progress:
-    """Progress of a stream that has no record, from the newest block of its topic; sequence 0 if nothing was ever published there.
+def progress_from_tail(bus: Bus, codec: BlockCodec, stream: str, partition: Partition) -> Progress:
+    """Progress of a stream that has no record, from the newest block of its partition; sequence 0 if nothing was published there.
 
     StateError where the topic is not empty but its tail cannot be read: publishing from the first output again would double.
     """
-    partition = Partition(topic)
     end = bus.end_offset(partition)
     begin = bus.begin_offset(partition)
     if end == 0:
@@ -105,7 +104,7 @@ def progress_from_tail(bus: Bus, codec: BlockCodec, stream: str, topic: str) -> 
         return _NOTHING  # a transaction that was aborted leaves its offsets behind and no message
     if found is None:
         raise StateError(
-            f"topic {topic} is not empty, but there is no record of what is committed to stream {stream}",
+            f"topic {partition.topic} is not empty, but there is no record of what is committed to stream {stream}",
             detail="the newest messages cannot be read as output blocks",
             hint="use a new --prefix",
         )

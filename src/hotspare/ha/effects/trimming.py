@@ -42,7 +42,7 @@ def begin(state: GroupState, ports: Ports) -> None:
         return
     state.is_trim_running = True
     inbound = [partition for _, partition in state.topics.partitions]
-    outbound = [Partition(topic) for topic in state.topics.output_topics]
+    outbound = [state.topics.output_partition(topic) for topic in state.topics.output_topics]
     bus, group, keep_ms = ports.bus, state.group, state.settings.bus_retention_ms
 
     def trim() -> None:

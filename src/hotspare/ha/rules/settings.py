@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hotspare.bus.contract import Partition
@@ -11,11 +12,14 @@ from hotspare.choices import OtherStore
 from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import UsageError
 from hotspare.model.quality import PRECISE, Quality
+from hotspare.shard import WHOLE, Shard
 
 
 @dataclass(frozen=True, slots=True)
 class InboundTopic:
-    """A topic of input events; its place in `GroupTopics.inbound` is its index in positions (`Resolved.sources`)."""
+    """A topic of input events; its place in `GroupTopics.inbound` is its index in positions (`Resolved.sources`).
+
+    `partitions`: how many it has, whether the group reads all of them or its shard's alone."""
 
     name: str
     partitions: int = 1
@@ -33,17 +37,33 @@ class OutputStream:
 
 @dataclass(frozen=True, slots=True)
 class GroupTopics:
+    """What a group reads and writes: of a shard its partition of every topic; else all inbound partitions, and the first of output
+    topics. UsageError where an inbound topic has not a partition for each shard."""
+
     inbound: tuple[InboundTopic, ...]
     outbound: tuple[OutputStream, ...]
+    shard: Shard = WHOLE
+
+    def __post_init__(self) -> None:
+        for topic in () if self.shard.is_whole else self.inbound:
+            if topic.partitions != self.shard.count:
+                raise UsageError(f"topic {topic.name} has {topic.partitions} partitions, the project {self.shard.count} shards")
 
     @property
     def partitions(self) -> tuple[tuple[int, Partition], ...]:
-        """(index of the topic, partition) of every inbound partition, in order."""
-        return tuple((i, Partition(t.name, n)) for i, t in enumerate(self.inbound) for n in range(t.partitions))
+        """(index of the topic, partition) of every inbound partition that the group reads, in order."""
+        return tuple((i, Partition(t.name, n)) for i, t in enumerate(self.inbound) for n in self._numbers(t))
+
+    def _numbers(self, topic: InboundTopic) -> Sequence[int]:
+        return range(topic.partitions) if self.shard.is_whole else (self.shard.number,)
 
     @property
     def output_topics(self) -> tuple[str, ...]:
         return tuple(o.topic for o in self.outbound)
+
+    def output_partition(self, topic: str) -> Partition:
+        """The one of an output topic that the group publishes to."""
+        return Partition(topic, self.shard.number)
 
 
 TICKS_WITHIN_SKEW = 4

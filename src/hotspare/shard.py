@@ -1,0 +1,36 @@
+"""Which part of a project a group runs: shard k of S works on partition k of every topic (DESIGN section 10)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """`number` of `count`, from 0. A project that is not divided has one shard, and its topics any number of partitions.
+
+    ValueError unless `number` is one of them.
+    """
+
+    number: int = 0
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.number < self.count:
+            raise ValueError(f"there is no shard {self.number} of {self.count}")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of its project."""
+        return self.count == 1
+
+    def __str__(self) -> str:
+        return f"shard {self.number} of {self.count}"
+
+
+WHOLE = Shard()
+
+
+def shards_of(count: int) -> tuple[Shard, ...]:
+    """All of a project's, in order."""
+    return tuple(Shard(number, count) for number in range(count))
