@@ -185,9 +185,8 @@ def _read_committed(_: do.ReadCommitted, state: GroupState, ports: Ports) -> Non
     state.unrecorded = {}
     for output in state.topics.outbound:
         if output.stream not in progress:
-            rebuilt = publishing.progress_from_tail(
-                ports.bus, ports.codec, output.stream, state.topics.output_partition(output.topic)
-            )
+            place = state.topics.output_partition(output.topic)
+            rebuilt = publishing.progress_from_tail(ports.bus, ports.codec, output.stream, place)
             progress[output.stream] = state.unrecorded[output.stream] = rebuilt
             if rebuilt.sequence:
                 sentence = f"progress of stream {output.stream} was rebuilt from topic {output.topic}"
