@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -142,6 +142,26 @@ def test_groups_are_separate(store: Store) -> None:
     assert names(store, "g") == names(store, "a/b") == []
     for group in set(groups) - {"g", "a/b"}:
         assert store.get(group, "one").header == group.encode()
+
+
+def test_what_a_writer_counts_on_stays_while_others_collect(open_store_door: Callable[[], Store]) -> None:
+    """One that stands still between its pages and the end, while a second engine writes, discards and collects."""
+    store, other = open_store_door(), open_store_door()
+    put(store, "one", 1, a=b"shared", b=b"only one")
+
+    def pages() -> Iterator[tuple[str, bytes]]:
+        yield "a", b"shared"
+        other.discard("g", "one")
+        put(other, "two", 2, b=b"only two")
+        other.confirm("g", "two")
+        other.keep("g", 1)
+        yield "b", b"own"
+
+    store.put("g", "slow", "e", 3, b"header", pages())
+    other.keep("g", 1)
+    assert names(store) == ["slow", "two"]
+    assert dict(store.get("g", "slow").pages) == {"a": b"shared", "b": b"own"}
+    assert dict(store.get("g", "two").pages) == {"b": b"only two"}
 
 
 def test_names_may_be_free_text(store: Store) -> None:

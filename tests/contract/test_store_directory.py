@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
+import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -152,16 +154,123 @@ def test_a_writer_in_flight_keeps_its_pages(tmp_path: Path) -> None:
     assert dict(store.get("g", "two").pages) == {"a": b"shared", "b": b"own"}
 
 
-def test_a_writer_waits_for_a_collector_but_not_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directory_layout, "LOCK_WAIT_S", 0.05)
+def test_whoever_finds_somebody_else_collecting_leaves_it_to_that_one(tmp_path: Path) -> None:
+    """And nobody who writes, confirms or reads waits for it."""
     store = DirectoryStore(tmp_path)
     put(store, "one")
-    with GroupFolder(tmp_path, "g").locked(directory_layout.Lock.COLLECT):
-        with pytest.raises(StoreError, match="locked by another process"):
-            put(store, "two")
+    with GroupFolder(tmp_path, "g")._collecting():
+        put(store, "two", 2, c=b"two")
+        store.confirm("g", "two")
+        store.discard("g", "one")
+        assert len(list((tmp_path / "g" / "pages").iterdir())) == 4
+    store.keep("g", 1)
+    assert {path.name for path in (tmp_path / "g" / "pages").iterdir()} == set(map(checksum_of, (b"two", b"header")))
+    assert dict(store.get("g", "two").pages) == {"c": b"two"}
+
+
+_WRITER_THAT_STOPS = """
+import os, signal, sys
+from pathlib import Path
+from hotspare.stores.directory import DirectoryStore
+
+def pages():
+    yield "shared", b"shared"
+    yield "own", b"own"
+    os.kill(os.getpid(), signal.SIGSTOP)
+    yield "last", b"last"
+
+DirectoryStore(Path(sys.argv[1])).put("g", "slow", "e", 2, b"header", pages())
+print("written", flush=True)
+"""
+
+
+def _stopped(process: subprocess.Popen[str]) -> None:
+    """Until it stands still."""
+    assert os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT) is not None
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_pages_are_collected_while_a_writer_stands_still(tmp_path: Path, ends: bool) -> None:
+    """All but those that it counts on, also when a second engine writes meanwhile; it goes on when it wakes up. Of one that is
+    killed nothing is left."""
+    store = DirectoryStore(tmp_path)
+    put(store, "one", 1, a=b"shared", b=b"only one")
+    with child(_WRITER_THAT_STOPS, tmp_path) as process:
+        _stopped(process)
+        store.discard("g", "one")
+        put(store, "two", 3, a=b"only two")
+        store.keep("g", 1)
+        there = {path.name for path in (tmp_path / "g" / "pages").iterdir()}
+        assert there == set(map(checksum_of, (b"shared", b"own", b"only two", b"header")))
+        process.send_signal(signal.SIGKILL if ends else signal.SIGCONT)
+        process.wait()
+    store.keep("g", 1)
+    assert [info.name for info in store.list("g")] == (["two"] if ends else ["two", "slow"])
+    if not ends:
+        store.confirm("g", "slow")
+        assert dict(store.get("g", "slow").pages) == {"shared": b"shared", "own": b"own", "last": b"last"}
+    store.forget("g")
+    assert files(tmp_path) == []
+
+
+def test_a_page_is_never_deleted_between_being_looked_for_and_being_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer claims a page while a collector that did not see the claim has begun: at any of the collector's steps."""
+    named, is_had = GroupFolder._named, []
+
+    def put_meanwhile(folder: GroupFolder) -> set[str]:
+        found = named(folder)
+        if len(is_had) < 2:
+            is_had.append(True)
+            put(DirectoryStore(tmp_path), f"meanwhile {len(is_had)}", 2, a=b"shared")
+        return found
+
+    for _ in range(2):
+        store = DirectoryStore(tmp_path)
+        put(store, "one", 1, a=b"shared", b=b"own")
+        with monkeypatch.context() as patch:
+            patch.setattr(GroupFolder, "_named", put_meanwhile)
+            store.discard("g", "one")
+        for number in range(1, 1 + len(is_had)):
+            assert dict(store.get("g", f"meanwhile {number}").pages) == {"a": b"shared"}
+        store.keep("g", 1)
+        assert not list((tmp_path / "g" / "pages").glob("hidden-*"))
+
+
+def test_a_collector_that_was_killed_took_nothing(tmp_path: Path) -> None:
+    """What it hid is read where it is, and put back by the next one."""
+    store = DirectoryStore(tmp_path)
+    put(store, "one")
+    page = tmp_path / "g" / "pages" / checksum_of(PAGES["a"])
+    page.rename(page.with_name("hidden-" + page.name))
+    assert dict(store.get("g", "one").pages) == PAGES
+    store.keep("g", 1)
+    assert page.exists()
+
+
+def test_a_writer_whose_lock_was_lost_says_so(tmp_path: Path) -> None:
+    """Its claim was taken for one of nobody, and what it counted on may be gone: there is no snapshot rather than half of one."""
+    store = DirectoryStore(tmp_path)
+    put(store, "one", 1, a=b"shared")
+
+    def pages() -> Iterator[tuple[str, bytes]]:
+        yield "a", b"shared"
+        (claim,) = (tmp_path / "g" / "claims").iterdir()
+        claim.unlink()
+        store.discard("g", "one")
+        yield "b", b"own"
+
+    with pytest.raises(StoreError, match="pages may have been collected"):
+        store.put("g", "two", "e", 2, b"header", pages())
+    assert list(store.list("g")) == []
+
+
+def test_a_snapshot_that_lacks_a_page_is_not_confirmed(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path)
+    put(store, "one")
+    (tmp_path / "g" / "pages" / checksum_of(PAGES["b"])).unlink()
+    with pytest.raises(SnapshotDamaged, match="lacks a page"):
         store.confirm("g", "one")
-        assert dict(store.get("g", "one").pages) == PAGES
-    put(store, "two")
+    assert store.list("g")[0].status is SnapshotStatus.CANDIDATE
 
 
 def test_files_of_others_are_left_alone(tmp_path: Path) -> None:

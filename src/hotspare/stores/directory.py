@@ -1,32 +1,36 @@
 """Snapshots in a folder of this machine, or one that several machines mount and that honours fsync, rename and flock.
 
 The order of every write makes it safe to stop anywhere: pages, then their folder, then the manifest by rename, then its folder.
-How the files stand and which lock keeps them is in directory_layout.py. Plain `os` and `pathlib`: fsspec has neither fsync nor
-locks, and object stores need another protocol.
+How the files stand is in directory_layout.py, how collectors keep off writers in directory_claims.py. Plain `os` and `pathlib`:
+fsspec has neither fsync nor locks, and object stores need another protocol.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hotspare.errors import SnapshotFormat, StoreError
 from hotspare.stores import limits
 from hotspare.stores.contract import Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
+from hotspare.stores.directory_claims import Claim, lost
 from hotspare.stores.directory_layout import (
     Blob,
     Entry,
     GroupFolder,
-    Lock,
     Manifest,
+    blob_of,
     manifest_text,
     parse_manifest,
     store_identity,
     sync_folder,
     write_whole,
 )
+
+_CLAIMED_AT_ONCE = 16
+_NOT_YET = Blob("", 0)
 
 
 class DirectoryStore:
@@ -51,9 +55,9 @@ class DirectoryStore:
         entry = folder.entry(order, engine, name)
         with _as_store_error("write", entry.path):
             folder.create()
-            with folder.locked(Lock.WRITE):
-                blobs = _write_pages(folder, name, pages)
-                new = Manifest(time.time_ns() // 1000, folder.write_blob(header), blobs)
+            with folder.claiming() as claim:
+                blobs = _write_pages(folder, claim, name, pages)
+                new = Manifest(time.time_ns() // 1000, _write(folder, claim, header), blobs)
                 there = folder.find(name)
                 if there is not None:
                     old = _undamaged(there)
@@ -61,10 +65,10 @@ class DirectoryStore:
                         return _info(there, old)
                     if old is not None and there.is_confirmed(old):
                         raise limits.taken(group, name)
-                return _write_manifest(folder, entry, there, new)
+                return _write_manifest(folder, claim, entry, there, new)
 
     def confirm(self, group: str, name: str) -> None:
-        entry = self._find(group, name)
+        folder, entry = GroupFolder(self._root, group), self._find(group, name)
         with _as_store_error("confirm", entry.path):
             try:
                 manifest = entry.read()
@@ -72,6 +76,8 @@ class DirectoryStore:
                 raise limits.gone(group, name) from error
             except ValueError as error:
                 raise limits.damaged(group, name, str(error)) from error
+            if not all(folder.has_blob(blob) for blob in manifest.blobs):
+                raise limits.damaged(group, name, "it lacks a page")
             if not entry.is_confirmed(manifest):
                 entry.confirm(manifest)
                 if not entry.path.exists():
@@ -135,31 +141,57 @@ class DirectoryStore:
         return entry
 
 
-def _write_pages(folder: GroupFolder, name: str, pages: Iterable[tuple[str, bytes | Content]]) -> tuple[tuple[str, Blob], ...]:
+def _write_pages(
+    folder: GroupFolder, claim: Claim, name: str, pages: Iterable[tuple[str, bytes | Content]]
+) -> tuple[tuple[str, Blob], ...]:
+    """A few at a time: a claim takes a while to come to the disk."""
     blobs: dict[str, Blob] = {}
+    seen: set[str] = set()
+    some: dict[str, Content] = {}
     for page, content in pages:
         limits.check_name("page", page)
-        if page in blobs:
+        if page in seen:
             raise limits.page_twice(name, page)
-        blobs[page] = folder.write_blob(content) if isinstance(content, bytes) else _write_new(folder, content)
-    return tuple(blobs.items())
+        seen.add(page)
+        if isinstance(content, bytes):
+            blobs[page] = _write(folder, claim, content)
+        else:
+            blobs[page] = _NOT_YET
+            some[page] = content
+        if len(some) == _CLAIMED_AT_ONCE:
+            blobs |= _write_new(folder, claim, some)
+            some = {}
+    return tuple((blobs | _write_new(folder, claim, some)).items())
 
 
-def _write_new(folder: GroupFolder, content: Content) -> Blob:
-    """Write what is not there yet."""
-    known = content.known
-    if isinstance(known, Blob) and folder.has_blob(known):
-        return known
-    blob = folder.write_blob(content.encode())
-    content.note(blob)
+def _write(folder: GroupFolder, claim: Claim, content: bytes) -> Blob:
+    blob = blob_of(content)
+    claim.add([blob.hash])
+    folder.write_blob(blob, content, claim)
     return blob
 
 
-def _write_manifest(folder: GroupFolder, entry: Entry, replaced: Entry | None, manifest: Manifest) -> SnapshotInfo:
+def _write_new(folder: GroupFolder, claim: Claim, contents: Mapping[str, Content]) -> dict[str, Blob]:
+    """Write what is not there yet."""
+    known = {page: blob for page, blob in ((page, each.known) for page, each in contents.items()) if isinstance(blob, Blob)}
+    claim.add([blob.hash for blob in known.values()])
+    there = {page: blob for page, blob in known.items() if folder.has_blob(blob)}
+    new = {page: content.encode() for page, content in contents.items() if page not in there}
+    written = {page: blob_of(content) for page, content in new.items()}
+    claim.add([blob.hash for blob in written.values()])
+    for page, blob in written.items():
+        folder.write_blob(blob, new[page], claim)
+        contents[page].note(blob)
+    return there | written
+
+
+def _write_manifest(folder: GroupFolder, claim: Claim, entry: Entry, replaced: Entry | None, manifest: Manifest) -> SnapshotInfo:
     """Pages are on the disk before the manifest names them."""
     sync_folder(folder.pages)
     text = manifest_text(manifest)
-    write_whole(entry.path, text)
+    if not claim.stands:
+        raise lost(entry.name)
+    write_whole(entry.path, text, claim)
     if replaced is not None and replaced.path != entry.path:
         replaced.path.unlink(missing_ok=True)
     sync_folder(folder.folder)

@@ -1,20 +1,21 @@
-"""The files of a snapshot folder: content-addressed blobs, manifests, markers, and the lock that keeps collectors off writers.
+"""The files of a snapshot folder: content-addressed blobs, manifests, markers, and how what nobody names is collected.
 
     <root>/.store-id                                   the store's random id
-    <root>/<group>/lock                                shared while a snapshot is written, exclusive while pages are collected
+    <root>/<group>/lock                                held by the one who collects
+    <root>/<group>/claims/                             what writers count on (`directory_claims`)
     <root>/<group>/pages/<xxh3-128 of the content>     a page or header; one that is there is not written again
     <root>/<group>/<order>,<engine>,<name>.snapshot    a manifest: what the snapshot consists of; its presence makes it one
     <root>/<group>/<order>,<engine>,<name>.confirmed   the checksum of the manifest that was confirmed
-    tmp-... in either folder                           being written
+    <root>/<group>/pages/hidden-...                    about to be deleted, unless somebody counts on it
+    tmp-<claim>-... in either folder                   being written
 
 Order, engine and name stand in the file's name, so that a snapshot whose manifest is damaged is still listed and gets reported.
 The marker holds the manifest's checksum: a marker left behind can never confirm another snapshot of the same name, and one that was
 half written confirms nothing.
 
-A page may be deleted only while nobody writes: a writer in flight may count on a page that no manifest names yet. So writers hold
-the group's lock shared, collecting needs it exclusively and gives up at once if it is held. The lock ends with its process, also
-by `kill -9`; whatever a crashed write left is therefore garbage as soon as the lock can be had, whatever its age. While a frozen
-process keeps the lock, nothing is collected.
+A page is deleted only where no manifest and no claim of a writer names it. Claims end with their process, also by `kill -9`:
+whatever a crashed write left is garbage from then on, whatever its age. Writers wait for nobody. Who would collect while somebody
+else does leaves it to that one; so does whoever finds a manifest of a newer format, which may name more than it can read.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -36,6 +36,7 @@ import xxhash
 
 from hotspare.errors import SnapshotFormat, StoreError, UsageError
 from hotspare.stores import limits
+from hotspare.stores.directory_claims import Claim, claiming, claims
 
 FORMAT = 1
 FILE_NAME_BYTES_MAX = 240
@@ -45,15 +46,9 @@ _ORDER_DIGITS = 19
 _MANIFEST = ".snapshot"
 _MARKER = ".confirmed"
 _TEMPORARY = "tmp-"
+_HIDDEN = "hidden-"
 _IDENTITY_FILE = ".store-id"
 """No group's folder begins with a dot."""
-
-
-class Lock(Enum):
-    """Writers exclude collectors, not each other. A collector never waits."""
-
-    WRITE = fcntl.LOCK_SH
-    COLLECT = fcntl.LOCK_EX
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +130,10 @@ def checksum_of(content: bytes) -> str:
     return digest
 
 
+def blob_of(content: bytes) -> Blob:
+    return Blob(checksum_of(content), len(content))
+
+
 def sync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -143,9 +142,9 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes, claim: Claim) -> None:
     """The file appears whole and on the disk, or not at all. Syncing the folder is left to the caller."""
-    temporary = path.parent / f"{_TEMPORARY}{uuid.uuid4().hex}"
+    temporary = path.parent / f"{_TEMPORARY}{claim.name}-{uuid.uuid4().hex}"
     with temporary.open("xb") as file:
         file.write(content)
         file.flush()
@@ -232,12 +231,14 @@ class GroupFolder:
         self.group = group
         self.folder = root / quoted(group)
         self.pages = self.folder / "pages"
+        self.claims = self.folder / "claims"
         if len(self.folder.name) > FILE_NAME_BYTES_MAX:
             raise UsageError(f"group name {group[:40]!r} is too long for a folder", hint="use a shorter prefix")
 
     def create(self) -> None:
-        if not self.pages.is_dir():
+        if not (self.pages.is_dir() and self.claims.is_dir()):
             self.pages.mkdir(parents=True, exist_ok=True)
+            self.claims.mkdir(exist_ok=True)
             sync_folder(self.folder)
             sync_folder(self.folder.parent)
 
@@ -260,22 +261,17 @@ class GroupFolder:
     def find(self, name: str) -> Entry | None:
         return next((entry for entry in self.entries() if entry.name == name), None)
 
-    @contextlib.contextmanager
-    def locked(self, lock: Lock) -> Iterator[None]:
-        """StoreError if the lock is not to be had: at once for a collector, after LOCK_WAIT_S for a writer."""
-        wait_s = LOCK_WAIT_S if lock is Lock.WRITE else 0.0
-        with _locked(self.folder / "lock", lock.value, wait_s, f"the snapshots of group {self.group}"):
-            yield
+    def claiming(self) -> contextlib.AbstractContextManager[Claim]:
+        """What `write_blob` and `write_whole` need."""
+        return claiming(self.claims)
 
-    def write_blob(self, content: bytes) -> Blob:
-        """Written unless a file of that name and size is there. Only under Lock.WRITE."""
-        blob = Blob(checksum_of(content), len(content))
+    def write_blob(self, blob: Blob, content: bytes, claim: Claim) -> None:
+        """Written unless a file of that name and size is there. `blob` is claimed."""
         if not self.has_blob(blob):
-            write_whole(self.pages / blob.hash, content)
-        return blob
+            write_whole(self.pages / blob.hash, content, claim)
 
     def has_blob(self, blob: Blob) -> bool:
-        """Whether a file of that name and size is there. It stays under Lock.WRITE only."""
+        """Whether a file of that name and size is there. It stays if `blob` was claimed before."""
         try:
             return (self.pages / blob.hash).stat().st_size == blob.size
         except FileNotFoundError:
@@ -283,17 +279,20 @@ class GroupFolder:
 
     def read_blob(self, blob: Blob) -> bytes:
         """ValueError where it is missing or damaged."""
-        try:
-            content = (self.pages / blob.hash).read_bytes()
-        except FileNotFoundError:
-            raise ValueError(f"page file {blob.hash} is missing") from None
+        content: bytes | None = None
+        for name in (blob.hash, _HIDDEN + blob.hash, blob.hash):  # it may be hidden, or put back, while it is looked for
+            with contextlib.suppress(FileNotFoundError):
+                content = (self.pages / name).read_bytes()
+                break
+        if content is None:
+            raise ValueError(f"page file {blob.hash} is missing")
         if len(content) != blob.size or checksum_of(content) != blob.hash:
             raise ValueError(f"page file {blob.hash} is truncated or its checksum differs")
         return content
 
     def drop_damaged(self, manifest: Manifest) -> None:
         """Delete the damaged blobs of a manifest, so that the next put writes them anew instead of counting on them."""
-        with contextlib.suppress(StoreError, OSError), self.locked(Lock.COLLECT):
+        with contextlib.suppress(StoreError, OSError), self._collecting():
             for blob in manifest.blobs:
                 try:
                     self.read_blob(blob)
@@ -301,17 +300,43 @@ class GroupFolder:
                     (self.pages / blob.hash).unlink(missing_ok=True)
 
     def collect(self) -> None:
-        """Delete what no manifest names, unless somebody writes now or a manifest is of a newer format."""
-        with contextlib.suppress(StoreError, OSError), self.locked(Lock.COLLECT):
+        """Delete what nobody names, unless somebody else collects now or a manifest is of a newer format."""
+        with contextlib.suppress(StoreError, OSError), self._collecting():
+            left = [path for folder in (self.folder, self.pages) for path in folder.iterdir() if path.name.startswith(_TEMPORARY)]
+            markers = [path for path in self.folder.iterdir() if path.suffix == _MARKER]
+            writers = claims(self.claims)
             entries = self.entries()
-            used: set[str] = set()
-            for entry in entries:
-                with contextlib.suppress(ValueError, FileNotFoundError):
-                    used.update(blob.hash for blob in entry.read().blobs)
-            for path in self.pages.iterdir():
-                if path.name not in used:
-                    path.unlink(missing_ok=True)
-            markers = {entry.marker for entry in entries}
-            for path in self.folder.iterdir():
-                if path.name.startswith(_TEMPORARY) or (path.suffix == _MARKER and path not in markers):
-                    path.unlink(missing_ok=True)
+            self._collect_pages(self._named())
+            kept = {entry.marker for entry in entries}
+            for path in (path for path in markers if path not in kept):
+                path.unlink(missing_ok=True)
+            for path in (path for path in left if path.name.split("-")[1] not in writers):
+                path.unlink(missing_ok=True)
+
+    def _collect_pages(self, named: set[str]) -> None:
+        """Delete pages that are not `named`, nor claimed while they are hidden."""
+        try:
+            for path in list(self.pages.iterdir()):
+                if path.name not in named and not path.name.startswith((_TEMPORARY, _HIDDEN)):
+                    path.rename(path.with_name(_HIDDEN + path.name))
+            named = self._named()
+            for path in self.pages.glob(_HIDDEN + "*"):
+                if path.name.removeprefix(_HIDDEN) not in named:
+                    path.unlink()
+        finally:
+            for path in list(self.pages.glob(_HIDDEN + "*")):
+                path.rename(path.with_name(path.name.removeprefix(_HIDDEN)))
+
+    @contextlib.contextmanager
+    def _collecting(self) -> Iterator[None]:
+        """StoreError at once if somebody else collects."""
+        with _locked(self.folder / "lock", fcntl.LOCK_EX, 0.0, f"the snapshots of group {self.group}"):
+            yield
+
+    def _named(self) -> set[str]:
+        """Pages that claims or manifests name. Claims first: a writer lets go of them when its manifest stands."""
+        named = {name for names in claims(self.claims).values() for name in names}
+        for entry in self.entries():
+            with contextlib.suppress(ValueError, FileNotFoundError):
+                named.update(blob.hash for blob in entry.read().blobs)
+        return named
