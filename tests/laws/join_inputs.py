@@ -1,4 +1,4 @@
-"""Inputs of the kernels of a join for the law Twin: random changelogs of both sides, over stores that hold something already."""
+"""Inputs of the kernels of a join for the law Twin: random changelogs of both sides, over rows that are there already."""
 
 from __future__ import annotations
 
@@ -8,33 +8,35 @@ from typing import Any
 import numpy as np
 
 from hotspare.engine.kernels import join as k
-from hotspare.engine.kernels.multi_index import Store
+from hotspare.engine.kernels import multi_index, relation, slots
+from hotspare.engine.kernels.multi_index import Lists
+from hotspare.engine.rows.chunk import Chunk, Timeline
 from hotspare.engine.state.multi_index import MultiIndex
 from hotspare.engine.state.relation import Shape
 from hotspare.model.events import Opcode
 
 Args = tuple[Any, ...]
-SHAPE = Shape(3, (0,), ())
 
 
-def _events(random: np.random.Generator, held: dict[int, tuple[list[int], list[bool]]], count: int, first: int) -> k.Events:
-    """Inserts, update blocks and deletes that can be, of keys 0 to 5; `held` is what is there, and follows."""
-    rows: list[tuple[int, int, list[int], list[bool]]] = []
-    for rank in range(first, first + count):
-        key = int(random.integers(0, 6))
-        new = [key, *random.integers(0, 3, 2).tolist()], [True, *(random.random(2) < 0.8).tolist()]
-        if key not in held:
-            rows.append((rank, Opcode.INSERT, *new))
-            held[key] = new
-        elif random.random() < 0.6:
-            rows += [(rank, Opcode.UPDATE_BLOCK, *new), (rank, Opcode.DELETE, *held[key])]
-            held[key] = new
-        else:
-            rows.append((rank, Opcode.DELETE, *held.pop(key)))
-    rank, opcode, lanes, valid = zip(*rows, strict=True)
-    flags = random.integers(1, 8, len(rows)).astype(np.uint8)
-    known = np.array(valid, np.bool_)
-    return k.Events(np.array(rank), np.array(opcode, np.uint8), flags, np.array(lanes) * known, known, np.array([1]))
+def _index() -> MultiIndex:
+    """In small pages, so that rows are moved."""
+    index = MultiIndex(Shape(3, (0,), (), (1,)))
+    index.rows.pages.page_slots = 2
+    index.rows.pages.rows.state[[slots.PAGE_SLOTS, slots.SPARE]] = 2, 0
+    return index
+
+
+def _events(random: np.random.Generator, index: MultiIndex, count: int, first: int) -> k.Events:
+    """Upserts and deletes of keys 0 to 5, resolved."""
+    opcode = random.choice(np.array([Opcode.UPSERT, Opcode.UPSERT, Opcode.SAFE_DELETE], np.uint8), count)
+    lanes = np.column_stack([random.integers(0, 6, count), random.integers(0, 3, (count, 2))])
+    valid = np.column_stack([np.ones(count, np.bool_), random.random((count, 2)) < 0.8])
+    flags = random.integers(1, 2, count).astype(np.uint8)
+    chunk = Chunk(np.arange(first, first + count), opcode, flags, lanes * valid, valid)
+    made = index.apply(chunk, Timeline(np.zeros(first + count, np.int64), np.empty(0, np.int64))).made
+    rank, slot = made[:, relation.RANK].copy(), made[:, relation.SLOT].copy()
+    opcodes, whole = (made[:, column].astype(np.uint8) for column in (relation.OPCODE, relation.FLAGS))
+    return k.Events(rank, opcodes, whole, slot, index.rows.lanes, index.rows.valid, np.array([1]))
 
 
 def _rules(keeps: tuple[int, int], key: int, once: int) -> np.ndarray:
@@ -45,21 +47,17 @@ def _rules(keeps: tuple[int, int], key: int, once: int) -> np.ndarray:
     return rules
 
 
-def _meetings() -> Iterator[tuple[Store, Store, np.ndarray, k.Events, k.Events, np.ndarray, np.ndarray]]:
-    """Stores, rules, events of both sides, and their order."""
+def _meetings() -> Iterator[tuple[Lists, Lists, np.ndarray, k.Events, k.Events, np.ndarray, np.ndarray]]:
+    """Lists, rules, events of both sides, and their order."""
     random = np.random.default_rng(20_261_122)
     for keeps, key, once in (((0, 0), -1, 0), ((1, 0), 0, 0), ((1, 1), -1, 0), ((0, 1), 1, 0), ((1, 0), 0, 1)):
-        sides: list[dict[int, Any]] = [{}, {}]
-        indexes = [MultiIndex(SHAPE, (1,)), MultiIndex(SHAPE, (1,))]
-        for first in (0, 10):
-            lefts, rights = (_events(random, held, 10, first) for held in sides)
-            for index, events in zip(indexes, (lefts, rights), strict=True):
-                index.reserve(len(events.rank))
-            ranks = np.concatenate((lefts.rank, rights.rank))
-            order = np.argsort(ranks, kind="stable")
+        indexes = [_index(), _index()]
+        for first in (0, 20):
+            lefts, rights = (_events(random, index, 20, first) for index in indexes)
+            order = np.argsort(np.concatenate((lefts.rank, rights.rank)), kind="stable")
             side = np.repeat([0, 1], [len(lefts.rank), len(rights.rank)])[order]
             row = np.concatenate((np.arange(len(lefts.rank)), np.arange(len(rights.rank))))[order]
-            yield indexes[0].store, indexes[1].store, _rules(keeps, key, once), lefts, rights, side, row
+            yield indexes[0].lists, indexes[1].lists, _rules(keeps, key, once), lefts, rights, side, row
             for index in indexes:
                 index.settle()
 
@@ -75,20 +73,30 @@ def join() -> Iterator[Args]:
 
 def gather_met() -> Iterator[Args]:
     for left, right, rules, lefts, rights, side, row in _meetings():
-        out = k.Meeting(np.zeros((500, k.MADE_WIDTH), np.int64), np.zeros(k.COUNTS_WIDTH, np.int64))
-        out.counts[k.ROOM] = 498
+        out = k.Meeting(np.zeros((900, k.MADE_WIDTH), np.int64), np.zeros(k.COUNTS_WIDTH, np.int64))
+        out.counts[k.ROOM] = 898
         k.join(left, right, out, rules, lefts, rights, side, row)
         made = out.made[: int(out.counts[k.MADE])]
         columns, otherwise = np.array([0, 5, -1, 4]), np.array([3, -1, -1, 1])
         lanes, valid = np.ones((len(made), 4), np.int64), np.ones((len(made), 4), np.bool_)
-        yield made, lefts, rights, left, right, columns, otherwise, lanes, valid
+        yield made, lefts, rights, columns, otherwise, lanes, valid
 
 
-def fill_store() -> Iterator[Args]:
+def fill_lists() -> Iterator[Args]:
     random = np.random.default_rng(7)
-    for count in (0, 1, 20):
-        store = MultiIndex(SHAPE, (1,))._fresh(count)
-        store.lanes[:count] = random.integers(0, 3, (count, 3))
-        store.lanes[:count, 0] = np.arange(count)
-        store.valid[:count] = random.random((count, 3)) < 0.8
-        yield store, np.int64(count)
+    for count in (1, 20):
+        index = _index()
+        _events(random, index, count, 0)
+        yield index.lists, index.rows.pages.in_order(), np.int64(0)
+
+
+def follow_moves() -> Iterator[Args]:
+    """The rows of one list, all of which are moved, and some of them again."""
+    for slots_moved in ((), (1,), (0, 1, 2)):
+        index = MultiIndex(Shape(3, (0,), (), (1,)))
+        lists = index.lists._replace(links=np.zeros((8, 3), np.int64), lanes=np.zeros((8, 3), np.int64))
+        lists = lists._replace(valid=np.ones((8, 3), np.bool_), counts=np.array([0, len(slots_moved)]))
+        multi_index.fill_lists(lists, np.arange(3), np.int64(0))
+        moved = [(slot, 4 + at, 2 * at) for at, slot in enumerate(slots_moved)]
+        lists = lists._replace(moved=np.array(moved, np.int64).reshape(-1, 3))
+        yield lists, np.int64(2)

@@ -189,7 +189,7 @@ def relink() -> Iterator[Args]:
 def repeat_moves() -> Iterator[Args]:
     rows = _stored(policies()[0])._rows
     rows.state[slots.MOVED] = 2
-    yield (rows._replace(moved=np.array([[1, 5], [5, 7]])),)
+    yield (rows._replace(moved=np.array([[1, 5, 0], [5, 7, 3]])),)
 
 
 def _crowded_index() -> index.Index:
@@ -381,7 +381,8 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "relation.gather_outputs": gather_outputs,
     "join.join": join_inputs.join,
     "join.gather_met": join_inputs.gather_met,
-    "multi_index.fill_store": join_inputs.fill_store,
+    "multi_index.fill_lists": join_inputs.fill_lists,
+    "multi_index.follow_moves": join_inputs.follow_moves,
     "summary.window_sums": window_sums,
     "summary.window_squares": window_sums,
     "summary.window_differences": window_differences,

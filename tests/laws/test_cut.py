@@ -100,7 +100,10 @@ def test_page_sizes(data: st.DataObject, places: list[int], page_slots: int) -> 
     """However large pages are, the outputs are the same; with small ones, rows that are written anew stand where they do uncut, and
     a snapshot in pages of one size is gone on from with another one."""
     case = data.draw(scripts())
-    rows = decoded(case)
+    check_page_sizes(case, decoded(case), places, page_slots)
+
+
+def check_page_sizes(case: Case, rows: pa.RecordBatch, places: list[int], page_slots: int) -> None:
     expected = fed(case, [rows])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_pages, "PAGE_SLOTS", page_slots)

@@ -23,7 +23,7 @@ from hotspare.model.types import FieldType, Schema
 from hotspare.model.windows.examples import example
 from hotspare.model.windows.registry import WINDOW_TYPES, type_of
 from tests.cases.case import Case, Message, raw_batches
-from tests.laws.test_cut import cut, fed, in_parts
+from tests.laws.test_cut import check_page_sizes, cut, fed, in_parts
 from tests.laws.test_joins import check_restart
 
 pytestmark = pytest.mark.law
@@ -95,6 +95,15 @@ def test_cut(name: str, data: st.DataObject, places: list[int], extra_rows_max: 
     whole = fed(case, [rows])
     assert fed(case, cut(rows, places)) == whole
     assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == whole
+
+
+@pytest.mark.parametrize("name", TYPES)
+@settings(max_examples=5)
+@given(data=st.data(), places=st.lists(st.integers(0, 60), max_size=12), page_slots=st.sampled_from([1, 16]))
+def test_page_sizes(name: str, data: st.DataObject, places: list[int], page_slots: int) -> None:
+    """However large the pages are in which rows stand, the outputs are the same."""
+    case = data.draw(cases(name))
+    check_page_sizes(case, decoded(case), places, page_slots)
 
 
 @pytest.mark.parametrize("name", TYPES)

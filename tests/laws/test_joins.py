@@ -17,7 +17,7 @@ from hotspare.engine.plan import Plan, compile_plan
 from hotspare.model.load import load_text
 from tests.cases.case import Case, Message, raw_batches
 from tests.laws.plain_windows import OPCODES, SECOND, Event, Index, Refused, Row
-from tests.laws.test_cut import cut, fed, in_parts
+from tests.laws.test_cut import check_page_sizes, cut, fed, in_parts
 from tests.laws.test_relations import as_text
 
 pytestmark = pytest.mark.law
@@ -236,6 +236,14 @@ def test_cut_and_parts(join: Join, script: Script, places: list[int], extra_rows
 def test_restart(join: Join, script: Script, place: int) -> None:
     """A snapshot that is written while the engine goes on, and restored, goes on with the same bits."""
     check_restart(case_of(join.plan, script), place)
+
+
+@settings(max_examples=25)
+@given(st.one_of(joins(), joins_once()), scripts(), st.lists(st.integers(0, 60), max_size=12), st.sampled_from([1, 2, 16]))
+def test_page_sizes(join: Join, script: Script, places: list[int], page_slots: int) -> None:
+    """However large pages are, and wherever rows were moved to, the outputs are the same."""
+    case = case_of(join.plan, script)
+    check_page_sizes(case, decoded(case), places, page_slots)
 
 
 def check_restart(case: Case, place: int) -> None:

@@ -12,7 +12,7 @@ from hotspare.engine.kernels import queue as kernel
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.kernels.relation import DELETE, INSERT
 from hotspare.engine.rows.chunk import Chunk, Timeline
-from hotspare.engine.state import queue, row_pages
+from hotspare.engine.state import memory, queue, row_pages
 from hotspare.engine.state.pages import Column
 from hotspare.engine.state.relation import Change, Relation, Resolution, Shape
 from tests.unit.engine.relations import content
@@ -110,6 +110,55 @@ def test_a_snapshot_costs_no_copy_before_the_ring_comes_round() -> None:
     assert kept._ring.lanes is not ring.lanes
     assert twin.stored()[0][:, 0].tolist() == list(range(40))
     assert relation.stored()[0][:, 0].tolist() == list(range(23, 65))
+
+
+def rows_of(first: int, count: int, opcode: int = int(INSERT)) -> Batch:
+    keys = np.arange(first, first + count)
+    lanes, valid = np.column_stack([keys, keys % 7]), np.ones((count, 2), np.bool_)
+    chunk = Chunk(np.arange(count), np.full(count, opcode, np.uint8), np.ones(count, np.uint8), lanes, valid)
+    return chunk, Timeline(np.zeros(count, np.int64), np.empty(0, np.int64))
+
+
+def test_a_large_queue_grows_without_being_copied_and_gives_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a snapshot still needs stays, while it lives."""
+    monkeypatch.setattr(memory, "SMALL_BYTES", 0)
+    monkeypatch.setattr(queue, "GIVE_BACK_ROWS", 100)
+    relation = Relation(SHAPE, policy(k.COUNT_SLIDING, 3_000))
+    lanes = relation._queue._ring.lanes
+    for first in range(0, 6_000, 500):
+        relation.change(*rows_of(first, 500))
+    assert relation._queue._ring.lanes is lanes
+    assert not lanes[: 2 * 2_500 // 512 * 512].any(), "of the first 2,500 rows, as far as they fill pages of memory"
+    assert lanes[2 * 3_000] == 3_000
+    twin = relation.freeze()
+    was = content(twin)
+    for first in range(6_000, 20_000, 500):
+        relation.change(*rows_of(first, 500))
+    assert content(twin) == was
+    del twin
+    relation.change(*rows_of(20_000, 1))
+    assert not lanes[: 2 * 16_000].any()
+    assert relation.stored()[0][:, 0].tolist() == list(range(17_001, 20_001))
+
+
+def test_a_large_ring_comes_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After so many rows that even its address space is used up, and beside a snapshot that keeps it from doing so."""
+    monkeypatch.setattr(memory, "SMALL_BYTES", 0)
+    monkeypatch.setattr(memory, "RESERVED_BYTES", 18 * 8_192)
+    monkeypatch.setattr(queue, "GIVE_BACK_ROWS", 100)
+    relation = Relation(SHAPE, policy(k.COUNT_SLIDING, 1_000))
+    lanes = relation._queue._ring.lanes
+    for first in range(0, 20_000, 250):
+        relation.change(*rows_of(first, 250))
+        expected = list(range(max(0, first - 750), first + 250))
+        assert relation.stored()[0][:, 0].tolist() == expected
+    assert relation._queue._ring.lanes is lanes
+    twin = relation.freeze()
+    was = content(twin)
+    for first in range(20_000, 30_000, 250):
+        relation.change(*rows_of(first, 250))
+    assert content(twin) == was
+    assert relation.stored()[0][:, 0].tolist() == list(range(29_000, 30_000))
 
 
 def test_new_codes_do_not_reach_a_snapshot() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pyarrow as pa
+import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotspare.engine.kernels.hashing import xxh64
+from hotspare.engine.state import memory
 from hotspare.engine.state.strings import StringTable
 
 TEXTS = st.lists(st.one_of(st.none(), st.text(max_size=12), st.sampled_from(["", "a", "\0", "é" * 40])), max_size=30)
@@ -65,6 +69,22 @@ def test_growth_and_blobs() -> None:
     codes, valid = table.intern(pa.array(values, pa.binary()))
     assert table.arrow(codes, valid, pa.binary()).to_pylist() == values
     assert table.intern(pa.array(values[::7], pa.binary()))[0].tolist() == codes[::7].tolist()
+
+
+def test_a_large_table_grows_without_being_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is sent without the room that it has."""
+    monkeypatch.setattr(memory, "SMALL_BYTES", 0)
+    table = StringTable()
+    table.intern(pa.array([f"first {i}" for i in range(200)]))
+    was = table._data, table._offsets, table._hashes
+    texts = [f"more {i}" for i in range(9_000)]
+    codes, valid = table.intern(pa.array(texts))
+    assert all(now is before for now, before in zip((table._data, table._offsets, table._hashes), was, strict=True))
+    sent = pickle.dumps(table)
+    assert len(sent) < 2_000_000
+    received = pickle.loads(sent)
+    assert received.arrow(codes, valid, pa.string()).to_pylist() == texts
+    assert received.intern(pa.array([*texts, "new"]))[0].tolist() == [*codes.tolist(), 9_201]
 
 
 def test_dictionary_of_a_page() -> None:

@@ -1,9 +1,9 @@
-"""The hash index of a relation: extendible hashing over segments of a fixed size, so that growing never costs more than a segment.
+"""The hash indexes of a relation: extendible hashing over segments of a fixed size. Growing never costs more than a segment.
 
-An entry is the low half of the key's hash and slot + 1, 0 where empty. The highest bits of the half say through `directory` in
-which segment it stands, the lowest ones where probing begins there; probing stays inside the segment. A full segment is split in
-two by one bit more. Where even all bits leave too many keys together, as only keys made on purpose do, the rest stand in `stuck`,
-which is searched from end to end.
+An entry is the low half of the hash of a key, or of the fields of a condition, and slot + 1; 0 where empty. The highest bits of
+the half say through `directory` in which segment it stands, the lowest ones where probing begins there; probing stays inside the
+segment. A full segment is split in two by one bit more. Where even all bits leave too many keys together, as only keys made on
+purpose do, the rest stand in `stuck`, which is searched from end to end.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ def key_hash(lanes: Int64s, row: Whole, keys: Int64s) -> np.uint64:
 
 
 @kernel
-def same_key(a: Int64s, a_row: Whole, b: Int64s, b_row: Whole, keys: Int64s) -> bool:
+def agree(a: Int64s, a_row: Whole, a_columns: Int64s, b: Int64s, b_row: Whole, b_columns: Int64s) -> bool:
+    """Whether two rows have the same lanes in as many columns of each."""
     i, j = np.uint64(a_row), np.uint64(b_row)
     same = True
-    for k in range(len(keys)):
-        key = np.uint64(keys[k])
-        if a[i, key] != b[j, key]:
+    for k in range(len(a_columns)):
+        if a[i, np.uint64(a_columns[k])] != b[j, np.uint64(b_columns[k])]:
             same = False
     return same
 
@@ -101,22 +101,24 @@ def slot_at(index: Index, place: np.uint64) -> Whole:
 
 
 @kernel
-def find(index: Index, stored: Int64s, keys: Int64s, lanes: Int64s, row: Whole, h: np.uint64) -> np.uint64:
-    """Place of the entry with the key of `lanes[row]`, or the empty one where it belongs."""
+def find(index: Index, stored: Int64s, stored_keys: Int64s, lanes: Int64s, row: Whole, keys: Int64s, h: np.uint64) -> np.uint64:
+    """Place of the entry whose slot agrees in `stored_keys` with `keys` of `lanes[row]`, or the empty one where it belongs."""
     half = h & HALF
     segment = segment_of(index, half)
     base = segment * _LENGTH
     at = half & _MASK
     table = index.table
     while table[base + at] != EMPTY:
-        if table[base + at] >> _HALF_BITS == half and same_key(stored, np.int64(table[base + at] & HALF) - 1, lanes, row, keys):
-            return base + at
+        if table[base + at] >> _HALF_BITS == half:
+            slot = np.int64(table[base + at] & HALF) - 1
+            if agree(stored, slot, stored_keys, lanes, row, keys):
+                return base + at
         at = (at + ONE) & _MASK
     if index.sizes[STUCK] == 0 and index.segments[segment, COUNT] < SEGMENT_ENTRIES_MAX:
         return base + at
     for i in range(index.sizes[STUCK]):
         entry = index.stuck[i]
-        if entry >> _HALF_BITS == half and same_key(stored, np.int64(entry & HALF) - 1, lanes, row, keys):
+        if entry >> _HALF_BITS == half and agree(stored, np.int64(entry & HALF) - 1, stored_keys, lanes, row, keys):
             return _STUCK_AT + np.uint64(i)
     if index.segments[segment, COUNT] < SEGMENT_ENTRIES_MAX:
         return base + at

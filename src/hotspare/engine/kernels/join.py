@@ -1,7 +1,7 @@
 """Loops of a join: who meets whom, event by event (see `engine.operators.join`).
 
-An output names rows, not values: of the side whose event causes it a row of the chunk, of the other side a slot of its store. What
-one event causes may be more than there is room for; `counts` tells where to go on.
+An output names rows, not values: where they stand among the rows of their side. What one event causes may be more than there is
+room for; `counts` tells where to go on.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import numpy as np
 
 from hotspare.engine.kernels import Whole, kernel
 from hotspare.engine.kernels.index import NONE
-from hotspare.engine.kernels.multi_index import AFTER, Store, add_row, change_row, drop_row, first_of, same_list
-from hotspare.engine.kernels.relation import DELETE, INSERT, SAFE_DELETE, UPDATE_BLOCK, UPSERT, whole_flags
+from hotspare.engine.kernels.multi_index import AFTER, Lists, first_of, follow
+from hotspare.engine.kernels.relation import DELETE, INSERT, SAFE_DELETE, UPDATE_BLOCK, UPSERT, found_together, whole_flags
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 
 RANK, OPCODE, FLAGS, SIDE, OWN, OTHER, EVENT = 0, 1, 2, 3, 4, 5, 6
-"""Columns of what is made: SIDE 0 is left. OWN: row of that side's chunk; OTHER: slot of the other side; NONE: there is none.
-EVENT: row of that side's chunk that caused it."""
+"""Columns of what is made: SIDE 0 is left. OWN, OTHER: where the rows of that side and of the other one stand, NONE where there is
+none. EVENT: number of the event of that side that caused it."""
 MADE_WIDTH = 7
 
 MADE, ROOM, AT, WALK, CURSOR = 0, 1, 2, 3, 4
@@ -33,14 +33,17 @@ RULES_WIDTH = 6
 NO_WALK, OLD, BOTH, NEW = (np.int64(walk) for walk in (0, 1, 2, 3))
 """Walks over the rows of the other side that an event meets: with its old values, with old and new ones, with the new ones."""
 LEFT, RIGHT = np.int64(0), np.int64(1)
+DONE, NEEDS_ROOM, IS_FULL = (np.int64(state) for state in (0, 1, 2))
 
 
 class Events(NamedTuple):
-    """A chunk of one side. `conditions`: places of the fields that are compared."""
+    """Resolved events of one side; the two of an update block are neighbours. `row`: where their rows stand in `lanes` and `valid`,
+    which are those of the pages where the side is stored. `conditions`: places of the fields that are compared."""
 
     rank: Int64s
     opcode: UInt8s
     flags: UInt8s
+    row: Int64s
     lanes: Int64s
     valid: Bools
     conditions: Int64s
@@ -98,21 +101,23 @@ def put_alone(out: Meeting, events: Events, i: Whole, side: Whole, walk: Whole, 
 
 
 @kernel
-def store_event(own: Store, events: Events, i: Whole) -> None:
-    if events.opcode[i] == INSERT:
-        add_row(own, events.lanes, events.valid, i)
-    elif events.opcode[i] == UPDATE_BLOCK:
-        change_row(own, events.lanes, events.valid, i)
-    else:
-        drop_row(own, events.lanes, i)
+def new_of(events: Events, i: Whole) -> Whole:
+    """Where the row stands that an event brings; NONE where it brings none."""
+    return NONE if events.opcode[i] == DELETE else events.row[i]
 
 
 @kernel
-def meet_one(other: Store, out: Meeting, rule: Int64s, events: Events, i: Whole, side: Whole) -> None:
+def old_of(events: Events, i: Whole) -> Whole:
+    """Where the row stands that an event takes away; NONE where it takes none."""
+    if events.opcode[i] == UPDATE_BLOCK:
+        return np.int64(events.row[i + 1])
+    return events.row[i] if events.opcode[i] == DELETE else NONE
+
+
+@kernel
+def meet_one(other: Lists, out: Meeting, rule: Int64s, events: Events, i: Whole, side: Whole) -> None:
     """An event of the side that identifies joined rows: each of its rows is in one of them at most."""
-    opcode = events.opcode[i]
-    new: Whole = NONE if opcode == DELETE else i
-    old: Whole = i + 1 if opcode == UPDATE_BLOCK else (i if opcode == DELETE else NONE)
+    opcode, new, old = events.opcode[i], new_of(events, i), old_of(events, i)
     new_other: Whole = NONE
     old_other: Whole = NONE
     if new >= 0:
@@ -134,18 +139,14 @@ def meet_one(other: Store, out: Meeting, rule: Int64s, events: Events, i: Whole,
 
 
 @kernel
-def meet_all(own: Store, other: Store, out: Meeting, rule: Int64s, events: Events, i: Whole, side: Whole) -> bool:
+def meet_all(other: Lists, out: Meeting, rule: Int64s, events: Events, i: Whole, side: Whole) -> bool:
     """An event that may meet any number of rows. False: there is no room for all that comes of it."""
-    opcode = events.opcode[i]
-    new: Whole = NONE if opcode == DELETE else i
-    old: Whole = i + 1 if opcode == UPDATE_BLOCK else (i if opcode == DELETE else NONE)
+    opcode, new, old = events.opcode[i], new_of(events, i), old_of(events, i)
     walk = np.int64(out.counts[WALK])
     cursor: Whole = np.int64(out.counts[CURSOR])
     if walk == NO_WALK:
-        store_event(own, events, i)
         if opcode == UPDATE_BLOCK:
-            same = same_list(events.valid, new, events.lanes, events.valid, old, events.lanes, events.conditions)
-            walk = BOTH if same else OLD
+            walk = BOTH if found_together(events.lanes, events.valid, new, old, events.conditions) else OLD
         else:
             walk = OLD if opcode == DELETE else NEW
         cursor = first_of(other, events.lanes, events.valid, old if walk == OLD else new, events.conditions)
@@ -157,7 +158,7 @@ def meet_all(own: Store, other: Store, out: Meeting, rule: Int64s, events: Event
                 out.counts[WALK], out.counts[CURSOR] = walk, cursor
                 return False
             put_met(out, events, i, side, walk, new, old, cursor, rule[KEEPS_OTHER])
-            cursor = np.int64(other.meta[cursor, AFTER])
+            cursor = np.int64(other.links[cursor, AFTER])
         if walk != OLD or opcode != UPDATE_BLOCK:
             break
         walk = NEW
@@ -169,66 +170,63 @@ def meet_all(own: Store, other: Store, out: Meeting, rule: Int64s, events: Event
 
 
 @kernel
-def meet(own: Store, other: Store, out: Meeting, rule: Int64s, events: Events, i: Whole, side: Whole) -> bool:
-    if rule[IS_KEY] == 0 and rule[SILENT] == 0:
-        return meet_all(own, other, out, rule, events, i, side)
-    if rule[STORES] == 1:
-        store_event(own, events, i)
-    if rule[SILENT] == 0:
-        meet_one(other, out, rule, events, i, side)
-    return True
+def meet(own: Lists, other: Lists, out: Meeting, rule: Int64s, events: Events, i: Whole, side: Whole) -> Whole:
+    """DONE, or why not yet."""
+    if rule[STORES] == 1 and out.counts[WALK] == NO_WALK and not follow(own, events.opcode, events.row, i):
+        return NEEDS_ROOM
+    if rule[SILENT] == 1:
+        return DONE
+    if rule[IS_KEY] == 0:
+        return DONE if meet_all(other, out, rule, events, i, side) else IS_FULL
+    meet_one(other, out, rule, events, i, side)
+    return DONE
 
 
 @kernel
-def join(left: Store, right: Store, out: Meeting, rules: Int64s, lefts: Events, rights: Events, side: Int64s, row: Int64s) -> None:
-    """Take events in order: `row[k]` of the left or right ones, as `side[k]` says; the rows of an update block are neighbours."""
+def join(left: Lists, right: Lists, out: Meeting, rules: Int64s, lefts: Events, rights: Events, side: Int64s, row: Int64s) -> Whole:
+    """Take events in order: number `row[k]` of the left or right ones, as `side[k]` says.
+
+    DONE: as many as there was room for outputs; NEEDS_ROOM: an index has no room for the next event.
+    """
     at = out.counts[AT]
+    state: Whole = DONE
     while at < len(row) and out.counts[MADE] < out.counts[ROOM]:
         i = row[at]
         if side[at] == LEFT:
             opcode = lefts.opcode[i]
-            is_done = meet(left, right, out, rules[0], lefts, i, LEFT)
+            state = meet(left, right, out, rules[0], lefts, i, LEFT)
         else:
             opcode = rights.opcode[i]
-            is_done = meet(right, left, out, rules[1], rights, i, RIGHT)
-        if not is_done:
+            state = meet(right, left, out, rules[1], rights, i, RIGHT)
+        if state != DONE:
             break
         at += 2 if opcode == UPDATE_BLOCK else 1
     out.counts[AT] = at
+    return NEEDS_ROOM if state == NEEDS_ROOM else DONE
 
 
 @kernel
 def gather_met(
-    made: Int64s,
-    lefts: Events,
-    rights: Events,
-    left: Store,
-    right: Store,
-    columns: Int64s,
-    otherwise: Int64s,
-    lanes: Int64s,
-    valid: Bools,
+    made: Int64s, lefts: Events, rights: Events, columns: Int64s, otherwise: Int64s, lanes: Int64s, valid: Bools
 ) -> None:
     """Fields of what was made: `columns[j]` counts the left fields and then the right ones, below 0 is none; `otherwise[j]` where
     there is no row of its side, if it is not below 0."""
     width = lefts.lanes.shape[1]
     for m in range(len(made)):
-        own, other, side = made[m, OWN], made[m, OTHER], made[m, SIDE]
-        has_left = own >= 0 if side == LEFT else other >= 0
-        has_right = other >= 0 if side == LEFT else own >= 0
+        left = made[m, OWN] if made[m, SIDE] == LEFT else made[m, OTHER]
+        right = made[m, OTHER] if made[m, SIDE] == LEFT else made[m, OWN]
         for j in range(len(columns)):
             column = columns[j]
-            if otherwise[j] >= 0 and not (has_left if column < width else has_right):
+            if otherwise[j] >= 0 and (left if column < width else right) < 0:
                 column = otherwise[j]
             lanes[m, j] = 0
             valid[m, j] = False
             if column < 0:
                 continue
             if column < width:
-                if has_left:
-                    lanes[m, j] = lefts.lanes[own, column] if side == LEFT else left.lanes[other, column]
-                    valid[m, j] = lefts.valid[own, column] if side == LEFT else left.valid[other, column]
-            elif has_right:
-                column -= width
-                lanes[m, j] = rights.lanes[own, column] if side == RIGHT else right.lanes[other, column]
-                valid[m, j] = rights.valid[own, column] if side == RIGHT else right.valid[other, column]
+                if left >= 0:
+                    lanes[m, j] = lefts.lanes[left, column]
+                    valid[m, j] = lefts.valid[left, column]
+            elif right >= 0:
+                lanes[m, j] = rights.lanes[right, column - width]
+                valid[m, j] = rights.valid[right, column - width]

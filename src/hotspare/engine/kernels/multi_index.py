@@ -1,243 +1,176 @@
-"""Loops of an index with several rows per condition (see `engine.multi_index`).
+"""Loops of an index with several rows per condition (see `engine.state.multi_index`).
 
-Rows stand in slots and are found by their key, and by the fields of a condition: those that agree in them are a list, in order of
-arrival. A version of a row is never overwritten: an update takes a new slot, and slots given up are used again when `freed` has
-been taken over.
+Rows stand in the pages of a relation. Those that agree in the fields of a condition are a list, in order of arrival; the index
+finds the first of a list. Lists name slots, and follow event by event what the relation did to a whole chunk: a version of a row
+stays where it is until the chunk is done, so rows can be met as they were at each event.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from hotspare.engine.kernels import Whole, kernel
-from hotspare.engine.kernels.index import EMPTY, HALF, NONE, ONE, key_hash
-from hotspare.engine.kernels.table import find, slot_at, table_drop, table_entry, table_place
-from hotspare.engine.rows.chunk import Bools, Int64s
+from hotspare.engine.kernels.index import (
+    NONE,
+    Index,
+    drop,
+    enter,
+    entry_of,
+    find,
+    has_room,
+    key_hash,
+    place_of,
+    replace,
+    slot_at,
+)
+from hotspare.engine.kernels.pages import MADE_BEFORE, NEW_SLOT, OLD_SLOT
+from hotspare.engine.kernels.relation import DELETE, INSERT, UPDATE_BLOCK, found_together, has_all
+from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 
-UInt64s = npt.NDArray[np.uint64]
-
-AFTER, BEFORE, ARRIVAL, NEWEST = 0, 1, 2, 3
-"""Columns of `Store.meta`: neighbours in the list (-1: none), number of arrival (-1: free), in the first of a list its last."""
-META_WIDTH = 4
-
-LIVE, FREE, HIGH, ARRIVALS, FREED = 0, 1, 2, 3, 4
-"""Entries of `Store.state`: rows stored; free slots on the stack; slots ever used; arrivals so far; slots given up."""
-STATE_WIDTH = 5
+AFTER, BEFORE, NEWEST = 0, 1, 2
+"""Columns of `Lists.links`: neighbours in the list, NONE at its ends; in the first of a list its last."""
+LINKS_WIDTH = 3
+FOLLOWED, MOVES = 0, 1
+"""Entries of `Lists.counts`: how many of the moves are followed, of how many there are."""
+COUNTS_WIDTH = 2
 
 
-class Store(NamedTuple):
-    """`by_key`, `by_condition`: tables as `kernels.table` has them, of all rows and of the first of each list. `keys`,
-    `conditions`: places of fields."""
+class Lists(NamedTuple):
+    """`lanes`, `valid` and `moved` are those of the pages, `links` has a row per slot of them. `conditions`: places of fields."""
 
-    by_key: UInt64s
-    by_condition: UInt64s
+    by_condition: Index
+    links: Int64s
     lanes: Int64s
     valid: Bools
-    meta: Int64s
-    free: Int64s
-    freed: Int64s
-    state: Int64s
-    keys: Int64s
+    moved: Int64s
+    counts: Int64s
     conditions: Int64s
 
 
 @kernel
-def has_all(valid: Bools, row: Whole, columns: Int64s) -> bool:
-    """Whether none of these fields is null."""
-    whole = True
-    for k in range(len(columns)):
-        if not valid[np.uint64(row), np.uint64(columns[k])]:
-            whole = False
-    return whole
+def first_in(lists: Lists, lanes: Int64s, row: Whole, columns: Int64s) -> Whole:
+    """The slot of the first row that agrees with these fields, none of which is null; NONE where there is none."""
+    h = key_hash(lanes, row, columns)
+    return slot_at(lists.by_condition, find(lists.by_condition, lists.lanes, lists.conditions, lanes, row, columns, h))
 
 
 @kernel
-def agree(a: Int64s, a_row: Whole, a_columns: Int64s, b: Int64s, b_row: Whole, b_columns: Int64s) -> bool:
-    i, j = np.uint64(a_row), np.uint64(b_row)
-    same = True
-    for k in range(len(a_columns)):
-        if a[i, np.uint64(a_columns[k])] != b[j, np.uint64(b_columns[k])]:
-            same = False
-    return same
-
-
-@kernel
-def place_of_list(store: Store, lanes: Int64s, row: Whole, columns: Int64s, h: np.uint64) -> np.uint64:
-    """Place of the list whose rows agree with these fields, or the empty place where it belongs."""
-    mask = np.uint64(len(store.by_condition) - 1)
-    half = h & HALF
-    at = half & mask
-    while store.by_condition[at] != EMPTY:
-        slot = slot_at(store.by_condition, at)
-        if store.by_condition[at] >> np.uint64(32) == half and agree(store.lanes, slot, store.conditions, lanes, row, columns):
-            break
-        at = (at + ONE) & mask
-    return at
-
-
-@kernel
-def first_of(store: Store, lanes: Int64s, valid: Bools, row: Whole, columns: Int64s) -> Whole:
+def first_of(lists: Lists, lanes: Int64s, valid: Bools, row: Whole, columns: Int64s) -> Whole:
     """The slot of the first row that agrees with these fields; NONE where there is none, or one of them is null."""
     if not has_all(valid, row, columns):
         return NONE
-    return slot_at(store.by_condition, place_of_list(store, lanes, row, columns, key_hash(lanes, row, columns)))
+    return first_in(lists, lanes, row, columns)
 
 
 @kernel
-def enlist(store: Store, slot: Whole) -> None:
-    """Put a stored row last in its list."""
-    store.meta[slot, AFTER] = NONE
-    store.meta[slot, BEFORE] = NONE
-    store.meta[slot, NEWEST] = slot
-    if not has_all(store.valid, slot, store.conditions):
+def can_enlist(lists: Lists, slot: Whole) -> bool:
+    """Whether there is room for the list that a row may begin."""
+    if not has_all(lists.valid, slot, lists.conditions):
+        return True
+    return has_room(lists.by_condition, key_hash(lists.lanes, slot, lists.conditions))
+
+
+@kernel
+def enlist(lists: Lists, slot: Whole) -> None:
+    """Put a row last in its list."""
+    if not has_all(lists.valid, slot, lists.conditions):
         return
-    h = key_hash(store.lanes, slot, store.conditions)
-    at = place_of_list(store, store.lanes, slot, store.conditions, h)
-    first = slot_at(store.by_condition, at)
+    links = lists.links
+    links[slot, AFTER] = NONE
+    h = key_hash(lists.lanes, slot, lists.conditions)
+    place = find(lists.by_condition, lists.lanes, lists.conditions, lists.lanes, slot, lists.conditions, h)
+    first = slot_at(lists.by_condition, place)
     if first < 0:
-        store.by_condition[at] = table_entry(h, slot)
+        enter(lists.by_condition, place, entry_of(h, slot))
+        links[slot, BEFORE] = NONE
+        links[slot, NEWEST] = slot
         return
-    last = store.meta[first, NEWEST]
-    store.meta[last, AFTER] = slot
-    store.meta[slot, BEFORE] = last
-    store.meta[first, NEWEST] = slot
+    last = links[first, NEWEST]
+    links[last, AFTER] = slot
+    links[slot, BEFORE] = last
+    links[first, NEWEST] = slot
 
 
 @kernel
-def delist(store: Store, slot: Whole) -> None:
-    if not has_all(store.valid, slot, store.conditions):
+def delist(lists: Lists, slot: Whole) -> None:
+    if not has_all(lists.valid, slot, lists.conditions):
         return
-    before, after = store.meta[slot, BEFORE], store.meta[slot, AFTER]
-    h = key_hash(store.lanes, slot, store.conditions)
+    links = lists.links
+    before, after = links[slot, BEFORE], links[slot, AFTER]
     if before >= 0:
-        store.meta[before, AFTER] = after
+        links[before, AFTER] = after
         if after >= 0:
-            store.meta[after, BEFORE] = before
+            links[after, BEFORE] = before
         else:
-            first = slot_at(store.by_condition, place_of_list(store, store.lanes, slot, store.conditions, h))
-            store.meta[first, NEWEST] = before
+            links[first_in(lists, lists.lanes, slot, lists.conditions), NEWEST] = before
         return
-    at = table_place(store.by_condition, h, slot)
+    h = key_hash(lists.lanes, slot, lists.conditions)
+    place = place_of(lists.by_condition, h, slot)
     if after < 0:
-        table_drop(store.by_condition, at)
+        drop(lists.by_condition, place)
         return
-    store.by_condition[at] = table_entry(h, after)
-    store.meta[after, BEFORE] = NONE
-    store.meta[after, NEWEST] = store.meta[slot, NEWEST]
+    replace(lists.by_condition, place, entry_of(h, after))
+    links[after, BEFORE] = NONE
+    links[after, NEWEST] = links[slot, NEWEST]
 
 
 @kernel
-def stand_in(store: Store, slot: Whole, old: Whole) -> None:
-    """Put a row where another one of the same list stands, and arrived."""
-    store.meta[slot, ARRIVAL] = store.meta[old, ARRIVAL]
-    if not has_all(store.valid, slot, store.conditions):
-        enlist(store, slot)
+def stand_in(lists: Lists, slot: Whole, old: Whole) -> None:
+    """Put a row where another one of the same list stands."""
+    if not has_all(lists.valid, slot, lists.conditions):
         return
-    before, after = store.meta[old, BEFORE], store.meta[old, AFTER]
-    store.meta[slot, BEFORE] = before
-    store.meta[slot, AFTER] = after
-    store.meta[slot, NEWEST] = slot if after < 0 else store.meta[old, NEWEST]
+    links = lists.links
+    before, after = links[old, BEFORE], links[old, AFTER]
+    links[slot, BEFORE] = before
+    links[slot, AFTER] = after
     if after >= 0:
-        store.meta[after, BEFORE] = slot
-    h = key_hash(store.lanes, slot, store.conditions)
+        links[after, BEFORE] = slot
     if before >= 0:
-        store.meta[before, AFTER] = slot
+        links[before, AFTER] = slot
         if after < 0:
-            first = slot_at(store.by_condition, place_of_list(store, store.lanes, slot, store.conditions, h))
-            store.meta[first, NEWEST] = slot
-    else:
-        store.by_condition[table_place(store.by_condition, h, old)] = table_entry(h, slot)
-
-
-@kernel
-def written(store: Store, lanes: Int64s, valid: Bools, row: Whole) -> Whole:
-    """A slot of its own for a row."""
-    if store.state[FREE] > 0:
-        store.state[FREE] -= 1
-        slot = np.int64(store.free[store.state[FREE]])
-    else:
-        slot = np.int64(store.state[HIGH])
-        store.state[HIGH] += 1
-    for j in range(lanes.shape[1]):
-        store.lanes[slot, j] = lanes[row, j]
-        store.valid[slot, j] = valid[row, j]
-    return slot
-
-
-@kernel
-def given_up(store: Store, slot: Whole) -> None:
-    store.meta[slot, ARRIVAL] = NONE
-    store.freed[store.state[FREED]] = slot
-    store.state[FREED] += 1
-
-
-@kernel
-def add_row(store: Store, lanes: Int64s, valid: Bools, row: Whole) -> None:
-    """A row whose key is not there."""
-    h = key_hash(lanes, row, store.keys)
-    place = find(store.by_key, store.lanes, store.keys, lanes, row, h)
-    slot = written(store, lanes, valid, row)
-    store.by_key[place] = table_entry(h, slot)
-    store.meta[slot, ARRIVAL] = store.state[ARRIVALS]
-    store.state[ARRIVALS] += 1
-    store.state[LIVE] += 1
-    enlist(store, slot)
-
-
-@kernel
-def drop_row(store: Store, lanes: Int64s, row: Whole) -> None:
-    """The row with this key, if it is there."""
-    place = find(store.by_key, store.lanes, store.keys, lanes, row, key_hash(lanes, row, store.keys))
-    slot = slot_at(store.by_key, place)
-    if slot < 0:
+            links[first_in(lists, lists.lanes, slot, lists.conditions), NEWEST] = slot
         return
-    table_drop(store.by_key, place)
-    delist(store, slot)
-    store.state[LIVE] -= 1
-    given_up(store, slot)
+    links[slot, NEWEST] = slot if after < 0 else links[old, NEWEST]
+    h = key_hash(lists.lanes, slot, lists.conditions)
+    replace(lists.by_condition, place_of(lists.by_condition, h, old), entry_of(h, slot))
 
 
 @kernel
-def change_row(store: Store, lanes: Int64s, valid: Bools, row: Whole) -> None:
-    """A new version of the row with this key: in its place, or last where it comes into another list."""
-    h = key_hash(lanes, row, store.keys)
-    place = find(store.by_key, store.lanes, store.keys, lanes, row, h)
-    old = slot_at(store.by_key, place)
-    if old < 0:
-        add_row(store, lanes, valid, row)
-        return
-    slot = written(store, lanes, valid, row)
-    store.by_key[place] = table_entry(h, slot)
-    if same_list(store.valid, old, store.lanes, valid, row, lanes, store.conditions):
-        stand_in(store, slot, old)
-    else:
-        delist(store, old)
-        store.meta[slot, ARRIVAL] = store.state[ARRIVALS]
-        store.state[ARRIVALS] += 1
-        enlist(store, slot)
-    given_up(store, old)
+def follow_moves(lists: Lists, made: Whole) -> None:
+    """Name rows by the slots to which they were moved before so many outputs were made."""
+    counts = lists.counts
+    while counts[FOLLOWED] < counts[MOVES] and lists.moved[counts[FOLLOWED], MADE_BEFORE] <= made:
+        at = counts[FOLLOWED]
+        stand_in(lists, lists.moved[at, NEW_SLOT], lists.moved[at, OLD_SLOT])
+        counts[FOLLOWED] += 1
 
 
 @kernel
-def same_list(a_valid: Bools, a_row: Whole, a: Int64s, b_valid: Bools, b_row: Whole, b: Int64s, columns: Int64s) -> bool:
-    """Whether two rows are found together, or both are not found because of a null."""
-    known = has_all(a_valid, a_row, columns)
-    if known != has_all(b_valid, b_row, columns):
+def follow(lists: Lists, opcode: UInt8s, row: Int64s, i: Whole) -> bool:
+    """Follow the event that the outputs from number `i` on tell, whose rows stand in the slots `row`. False: there is no room."""
+    follow_moves(lists, i)
+    slot = row[i]
+    if opcode[i] == DELETE:
+        delist(lists, slot)
+        return True
+    if not can_enlist(lists, slot):
         return False
-    return not known or agree(a, a_row, columns, b, b_row, columns)
+    if opcode[i] == INSERT:
+        enlist(lists, slot)
+    elif opcode[i] == UPDATE_BLOCK:
+        if found_together(lists.lanes, lists.valid, slot, row[i + 1], lists.conditions):
+            stand_in(lists, slot, row[i + 1])
+        else:
+            delist(lists, row[i + 1])
+            enlist(lists, slot)
+    return True
 
 
 @kernel
-def fill_store(store: Store, count: Whole) -> None:
-    """Enter the rows that stand in slots 0 to count - 1 into empty structures, in this order."""
-    for slot in range(count):
-        h = key_hash(store.lanes, slot, store.keys)
-        store.by_key[find(store.by_key, store.lanes, store.keys, store.lanes, slot, h)] = table_entry(h, slot)
-        store.meta[slot, ARRIVAL] = slot
-        enlist(store, slot)
-    store.state[LIVE] = count
-    store.state[HIGH] = count
-    store.state[ARRIVALS] = count
+def fill_lists(lists: Lists, slots: Int64s, begin: Whole) -> Whole:
+    """Enter rows in order of arrival, from number `begin` on; where it stopped: at the end, or where there is no room."""
+    at = begin
+    while at < len(slots) and can_enlist(lists, slots[at]):
+        enlist(lists, slots[at])
+        at += 1
+    return at

@@ -44,6 +44,9 @@ from hotspare.engine.rows.chunk import Bools, Int64s
 PAGE_NUMBER, PAGE_LIVE, PAGE_AFTER, PAGE_BEFORE = 0, 1, 2, 3
 """Columns of `Rows.pages`: number, rows that are there, neighbours in the list by number."""
 PAGES_WIDTH = 4
+OLD_SLOT, NEW_SLOT, MADE_BEFORE = 0, 1, 2
+"""Columns of `Rows.moved`."""
+MOVED_WIDTH = 3
 LOOKS_MAX, CLEARED_MAX = 64, 8
 """So many pages are looked at, and cleared, at a time."""
 _ONE = np.uint64(1)
@@ -56,7 +59,8 @@ class Rows(NamedTuple):
 
     By slot: `lanes`, `valid`, `order` (number of arrival), `time` (that retention counts from; empty where it does not go by time),
     `links` (empty where there is no list), a bit of `alive`, `heap[slot, HEAP_PLACE]`. By page: `pages`. By place: `heap[place,
-    HEAP_SLOT]`. `free` is a stack of pages, `emptied` a list of pages, `moved` one of (old, new slot), empty where nobody asks.
+    HEAP_SLOT]`. `free` is a stack of pages, `emptied` a list of pages, `moved` one of (old slot, new slot, outputs made before),
+    empty where nobody asks. `conditions`: fields by which rows are also found; a row in which they change arrives anew.
     """
 
     by_key: Index
@@ -73,6 +77,7 @@ class Rows(NamedTuple):
     heap: Int64s
     state: Int64s
     keys: Int64s
+    conditions: Int64s
 
 
 @kernel
@@ -181,8 +186,8 @@ def move_row(rows: Rows, old: Whole) -> None:
         h = key_hash(rows.lanes, new, rows.keys)
         replace(rows.by_key, place_of(rows.by_key, h, old), entry_of(h, new))
     if len(rows.moved) > 0:
-        rows.moved[rows.state[MOVED], 0] = old
-        rows.moved[rows.state[MOVED], 1] = new
+        rows.moved[rows.state[MOVED], OLD_SLOT] = old
+        rows.moved[rows.state[MOVED], NEW_SLOT] = new
         rows.state[MOVED] += 1
     free_slot(rows, old)
 
@@ -219,7 +224,10 @@ def is_ready(rows: Rows) -> bool:
 
 
 @kernel
-def tidy(rows: Rows) -> None:
-    """Called between events: once a page is begun, see to gaps."""
+def tidy(rows: Rows, made: Whole) -> None:
+    """Called between events: once a page is begun, see to gaps. `made`: how many outputs there are by now."""
     if rows.state[FILL] == 1 and too_many_gaps(rows.state):
+        told = rows.state[MOVED]
         clear_pages(rows)
+        for i in range(told, rows.state[MOVED]):
+            rows.moved[i, MADE_BEFORE] = made

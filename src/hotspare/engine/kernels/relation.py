@@ -17,6 +17,7 @@ from hotspare.engine.kernels.index import (
     EMPTY,
     ONE,
     add,
+    agree,
     drop,
     enter,
     entry_of,
@@ -25,10 +26,9 @@ from hotspare.engine.kernels.index import (
     key_hash,
     place_of,
     replace,
-    same_key,
     slot_at,
 )
-from hotspare.engine.kernels.pages import Rows, free_slot, is_alive, is_ready, take_slot, tidy
+from hotspare.engine.kernels.pages import NEW_SLOT, OLD_SLOT, Rows, free_slot, is_alive, is_ready, take_slot, tidy
 from hotspare.engine.kernels.slots import (
     ARRIVALS,
     BOUNDARY,
@@ -199,10 +199,29 @@ def insert_row(rows: Rows, policy: Policy, slot: Whole) -> None:
 
 
 @kernel
+def has_all(valid: Bools, row: Whole, columns: Int64s) -> bool:
+    """Whether none of these fields is null."""
+    every = True
+    for k in range(len(columns)):
+        every &= valid[np.uint64(row), np.uint64(columns[k])]
+    return every
+
+
+@kernel
+def found_together(lanes: Int64s, valid: Bools, a: Whole, b: Whole, conditions: Int64s) -> bool:
+    """Whether two rows agree in the fields of a condition, or both are not found because of a null."""
+    known = has_all(valid, a, conditions)
+    if known != has_all(valid, b, conditions):
+        return False
+    return not known or agree(lanes, a, conditions, lanes, b, conditions)
+
+
+@kernel
 def replace_row(rows: Rows, policy: Policy, new: Whole, old: Whole) -> None:
-    """The new version takes the old one's place, or the last one where retention goes by time."""
-    if policy.kind >= TIME_SLIDING:
-        unlink(rows.links, rows.state, old)
+    """The new version takes the old one's place, or the last one where retention goes by time, or it is found with other rows."""
+    if policy.kind >= TIME_SLIDING or not found_together(rows.lanes, rows.valid, new, old, rows.conditions):
+        if is_linked(policy):
+            unlink(rows.links, rows.state, old)
         arrive(rows, policy, new)
     else:
         rows.order[new] = rows.order[old]
@@ -230,23 +249,15 @@ def why_refused(rows: Rows, policy: Policy, chunk: Input, i: Whole, slot: Whole)
 
 
 @kernel
-def has_key(chunk: Input, i: Whole, keys: Int64s) -> bool:
-    every = True
-    for k in range(len(keys)):
-        every &= chunk.valid[np.uint64(i), np.uint64(keys[k])]
-    return every
-
-
-@kernel
 def resolve_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole, h: np.uint64) -> Whole:
     """Do what one event, whose key has the hash `h`, asks for; the slot of the row that came or changed, or NONE."""
-    if not has_key(chunk, i, rows.keys):
+    if not has_all(chunk.valid, i, rows.keys):
         refuse(out, i, REFUSED_NULL_KEY)
         return NONE
     place = EMPTY
     slot: Whole = NONE
     if rows.state[INDEXED] == 1:
-        place = find(rows.by_key, rows.lanes, rows.keys, chunk.lanes, i, h)
+        place = find(rows.by_key, rows.lanes, rows.keys, chunk.lanes, i, rows.keys, h)
         slot = slot_at(rows.by_key, place)
     elif chunk.opcode[i] != INSERT:
         slot = np.int64(rows.state[FIRST])
@@ -354,13 +365,13 @@ def needs_index(rows: Rows, chunk: Input, i: Whole) -> bool:
         return False
     if rows.state[FIRST] < 0 or not DELETE <= chunk.opcode[i] <= SAFE_DELETE:
         return True
-    return not same_key(rows.lanes, rows.state[FIRST], chunk.lanes, i, rows.keys)
+    return not agree(rows.lanes, rows.state[FIRST], rows.keys, chunk.lanes, i, rows.keys)
 
 
 @kernel
 def rows_of_event(chunk: Input, i: Whole, keys: Int64s) -> Whole:
     """2 for an update block: its second row has the old values, which are stored here already, unless under another key."""
-    if chunk.opcode[i] == UPDATE_BLOCK and same_key(chunk.lanes, i, chunk.lanes, i + 1, keys):
+    if chunk.opcode[i] == UPDATE_BLOCK and agree(chunk.lanes, i, keys, chunk.lanes, i + 1, keys):
         return np.int64(2)
     return np.int64(1)
 
@@ -379,7 +390,7 @@ def relate(rows: Rows, out: Output, policy: Policy, chunk: Input) -> Whole:
         if not is_ready(rows):
             out.counts[BEAT], out.counts[ROW] = beat, i
             return NEEDS_ROOM
-        tidy(rows)
+        tidy(rows, out.counts[MADE])
         came = NONE
         if beat < len(chunk.beats) and (i == len(chunk.rank) or chunk.beats[beat, 0] < chunk.rank[i]):
             rank, now = chunk.beats[beat, 0], chunk.beats[beat, 1]
@@ -442,7 +453,7 @@ def arrived(made: Int64s, rows: Int64s, slots: Int64s) -> Whole:
 def repeat_moves(rows: Rows) -> None:
     """Values written since rows were moved go with them."""
     for i in range(rows.state[MOVED]):
-        old, new = np.uint64(rows.moved[i, 0]), np.uint64(rows.moved[i, 1])
+        old, new = np.uint64(rows.moved[i, OLD_SLOT]), np.uint64(rows.moved[i, NEW_SLOT])
         for j in range(rows.lanes.shape[1]):
             rows.lanes[new, j] = rows.lanes[old, j]
             rows.valid[new, j] = rows.valid[old, j]

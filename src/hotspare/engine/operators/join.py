@@ -1,8 +1,8 @@
 """Join window (SPEC A27): the rows of a left and a right input that agree in the fields of the conditions.
 
-    left events ──► resolved ──┐                          ┌─► store of the left side
-                               ├── in order, one by one ──┤                              ──► who meets whom ──► fields ──► out
-    right events ─► resolved ──┘                          └─► store of the right side
+    left events ──► rows of the left ───┐                          ┌─► lists of the left
+                                        ├── in order, one by one ──┤                        ──► who meets whom ──► fields ──► out
+    right events ─► rows of the right ──┘                          └─► lists of the right
 
 Always regenerated, what comes out folds to the join of both sides' rows after every event: an event comes with all rows of the
 other side that it meets, in order of their arrival, and with its flags. Where the joined rows stay, an update is an update block
@@ -27,17 +27,19 @@ import pyarrow as pa
 from hotspare.engine.expressions.windows import compile_assignments
 from hotspare.engine.head.stateless import Evaluation, Projection
 from hotspare.engine.kernels import join as k
+from hotspare.engine.kernels import relation as relation_kernels
+from hotspare.engine.kernels.multi_index import Lists
 from hotspare.engine.operators.contract import Applied, Input, Operator
 from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
 from hotspare.engine.operators.rowwise import forgetful, passed_rows
-from hotspare.engine.rows.changelog import DISTINCT, RELATION, Changelog, Keys, Opcodes
+from hotspare.engine.rows.changelog import DISTINCT, RELATION, Changelog, Opcodes
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline
 from hotspare.engine.rows.ordering import in_order
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
 from hotspare.engine.state.lanes import coded_columns, to_arrow, to_lane
 from hotspare.engine.state.multi_index import MultiIndex
 from hotspare.engine.state.pages import Columns, Page
-from hotspare.engine.state.relation import Relation, Shape
+from hotspare.engine.state.relation import Relation, Resolution, Shape
 from hotspare.engine.state.strings import StringTable
 from hotspare.errors import Mistake, ProjectError
 from hotspare.model.events import Opcode
@@ -47,16 +49,16 @@ from hotspare.model.types import Schema
 from hotspare.model.windows.join import LEFT, RIGHT, Identity, JoinWindow, identity, key_sources, sides, visible
 
 SIDES = ("left", "right")
-GIVEN = ("left given", "right given")
 ROWS, PENDING = "rows", "pending"
-"""Parts of the page, beside a store for each side: indexes that resolve, what was put out for facts, the work under way."""
+"""Parts of the page: the rows of each side, with lists; of facts without, and none where they come resolved. What was put out for
+facts; the work under way."""
 
 
 @dataclass(slots=True)
 class _Work:
-    """Resolved chunks, left and right; the order of their events; and how far they are taken."""
+    """Resolved events, left and right; their order; and how far they are taken."""
 
-    chunks: tuple[Chunk, Chunk]
+    events: tuple[k.Events, k.Events]
     side: Int64s
     row: Int64s
     counts: Int64s
@@ -97,7 +99,8 @@ class JoinOperator(Operator):
         self._fact = RIGHT if found is Identity.RIGHT else LEFT
         self._conditions = tuple(tuple(s.index[pair[i]] for pair in declared.conditions) for i, s in enumerate((left, right)))
         self._keeps_rows = self._once and declared.index is not IndexType.EMPTY
-        self._resolves = tuple(self._has_to_resolve(side) for side in (LEFT, RIGHT))
+        self._resolves_facts = self._once and self._sides[self._fact].changelog.opcodes is Opcodes.PUBLISHED
+        self._no_lists = MultiIndex(Shape(1, (0,), (), (0,))).lists
         self.leaving = self._what_leaves(window, declared)
         is_stream = self._once and declared.index is IndexType.EMPTY
         if is_stream and self._sides[self._fact].changelog.opcodes is not Opcodes.INSERTS:
@@ -112,12 +115,6 @@ class JoinOperator(Operator):
                 self._otherwise[i] = self._work.given.index[f"r_{paired[source.removeprefix('l_')]}"]
         self._fields = np.array([self._work.given.index[name] for name in self._work.fields], np.int64)
 
-    def _has_to_resolve(self, side: int) -> bool:
-        given = self._sides[side].changelog
-        if self._once and side == self._fact:
-            return given.opcodes is Opcodes.PUBLISHED
-        return given.opcodes is Opcodes.PUBLISHED or given.keys is Keys.ANY
-
     def _what_leaves(self, window: ResolvedWindow, declared: JoinWindow) -> Changelog:
         if self._once:
             facts = self._sides[self._fact].changelog
@@ -131,11 +128,11 @@ class JoinOperator(Operator):
         page = Page({PENDING: Pending()})
         for side, given in enumerate(self._sides):
             schema = given.schema
-            page.parts[SIDES[side]] = MultiIndex(
-                Shape(len(schema), schema.key_indexes, coded_columns(schema)), self._conditions[side]
-            )
-            if self._resolves[side]:
-                page.parts[GIVEN[side]] = relation_of(schema)
+            if not self._once or side != self._fact:
+                shape = Shape(len(schema), schema.key_indexes, coded_columns(schema), self._conditions[side])
+                page.parts[SIDES[side]] = MultiIndex(shape)
+            elif self._resolves_facts:
+                page.parts[SIDES[side]] = relation_of(schema)
         if self._keeps_rows:
             page.parts[ROWS] = relation_of(self.schema)
         return page
@@ -146,45 +143,54 @@ class JoinOperator(Operator):
         if pending.work is None:
             pending.work = self._begun(page, inputs, timeline, strings, told)
         work = pending.work
-        stores = [cast(MultiIndex, page.parts[name]) for name in SIDES]
-        left, right = (_events(*pair) for pair in zip(work.chunks, self._conditions, strict=True))
-        room = sum(len(chunk) for chunk in inputs) + timeline.extra_rows_max
-        made = np.empty((room + 2, k.MADE_WIDTH), np.int64)
-        work.counts[[k.MADE, k.ROOM]] = 0, room
-        k.join(stores[LEFT].store, stores[RIGHT].store, k.Meeting(made, work.counts), self._rules, left, right, work.side, work.row)
-        made = made[: int(work.counts[k.MADE])]
-        chunk, done = self._laid_out(made, left, right, stores, strings)
-        for store in stores:
-            store.settle()
-        self._tell(done.refused, made, work.chunks, strings, told)
+        made = self._met(page, work, sum(len(chunk) for chunk in inputs) + timeline.extra_rows_max)
+        chunk, done = self._laid_out(made, *work.events, strings)
+        self._tell(done.refused, made, work.events, strings, told)
         chunk = self._asked(page, chunk, done, made, work, timeline, strings, told) if self._keeps_rows else _passed(chunk, done)
         at = int(work.counts[k.AT])
-        until = int(work.chunks[int(work.side[at])].rank[work.row[at]]) if at < len(work.row) else None
+        until = int(work.events[int(work.side[at])].rank[work.row[at]]) if at < len(work.row) else None
         if until is None:
             pending.work = None
+            _settle(page)
         return Applied(chunk, _in_order(told), until)
 
     def _begun(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable, told: list[_Told]) -> _Work:
-        """The events of both sides, resolved, with room for all of them in the stores."""
-        chunks: list[Chunk] = []
+        """The events of both sides, resolved: rows are changed, lists are not yet."""
+        events: list[k.Events] = []
         for side, (number, given) in enumerate(zip(self._at, self._sides, strict=True)):
-            chunk = inputs[number]
-            if self._resolves[side]:
-                change = cast(Relation, page.parts[GIVEN[side]]).change(chunk, timeline)
-                told.append(_Told(refusals(change, chunk, given.schema, strings), number))
-                chunk = change.chunk
-            chunks.append(chunk)
-            if not self._once or side != self._fact:
-                cast(MultiIndex, page.parts[SIDES[side]]).reserve(len(chunk))
-        numbers, row = in_order([chunks[self._at.index(number)] for number in (0, 1)])
+            chunk, part = inputs[number], page.parts.get(SIDES[side])
+            conditions = np.array(self._conditions[side], np.int64)
+            if part is None:
+                events.append(_given(chunk, conditions))
+                continue
+            resolution = cast(MultiIndex | Relation, part).apply(chunk, timeline)
+            if len(resolution.refused_row):
+                told.append(_Told(refusals(resolution, chunk, given.schema, strings), number))
+            rows = part.rows if isinstance(part, MultiIndex) else cast(Relation, part)
+            events.append(_resolved(resolution, rows, conditions))
+        numbers, row = in_order([events[self._at.index(number)].rank for number in (0, 1)])
         side_of = np.array([self._at.index(0), self._at.index(1)], np.int64)
-        return _Work((chunks[LEFT], chunks[RIGHT]), side_of[numbers], row, np.zeros(k.COUNTS_WIDTH, np.int64))
+        return _Work((events[LEFT], events[RIGHT]), side_of[numbers], row, np.zeros(k.COUNTS_WIDTH, np.int64))
 
-    def _laid_out(
-        self, made: Int64s, left: k.Events, right: k.Events, stores: Sequence[MultiIndex], strings: StringTable
-    ) -> tuple[Chunk, Evaluation]:
+    def _met(self, page: Page, work: _Work, room: int) -> Int64s:
+        """What comes of the next events, about as many outputs as there is room for."""
+        indexes = [part for part in (page.parts.get(name) for name in SIDES) if isinstance(part, MultiIndex)]
+        made = np.empty((room + 2, k.MADE_WIDTH), np.int64)
+        work.counts[[k.MADE, k.ROOM]] = 0, room
+        while True:
+            left, right = (self._lists_of(page, side) for side in (LEFT, RIGHT))
+            if k.join(left, right, k.Meeting(made, work.counts), self._rules, *work.events, work.side, work.row) == k.DONE:
+                return made[: int(work.counts[k.MADE])]
+            for index in indexes:
+                index.make_room()
+
+    def _lists_of(self, page: Page, side: int) -> Lists:
+        part = page.parts.get(SIDES[side])
+        return part.lists if isinstance(part, MultiIndex) else self._no_lists
+
+    def _laid_out(self, made: Int64s, left: k.Events, right: k.Events, strings: StringTable) -> tuple[Chunk, Evaluation]:
         """Joined rows, those that do not pass as well."""
-        count, met = len(made), (left, right, stores[LEFT].store, stores[RIGHT].store)
+        count, met = len(made), (left, right)
         lanes = np.empty((count, len(self.schema)), np.int64)
         valid = np.empty((count, len(self.schema)), np.bool_)
         k.gather_met(made, *met, self._columns, self._otherwise, lanes, valid)
@@ -219,17 +225,18 @@ class JoinOperator(Operator):
         asked = Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid).taken(kept)
         change = cast(Relation, page.parts[ROWS]).change(asked, timeline)
         if len(change.refused_row):
-            facts = work.chunks[self._fact].taken(made[kept, k.EVENT])
+            facts = _rows_of(work.events[self._fact], made[kept, k.EVENT])
             told.append(_Told(refusals(change, facts, self._sides[self._fact].schema, strings), self._at[self._fact]))
         return change.chunk
 
-    def _tell(self, refused: Refusals, made: Int64s, chunks: Sequence[Chunk], strings: StringTable, told: list[_Told]) -> None:
+    def _tell(self, refused: Refusals, made: Int64s, events: Sequence[k.Events], strings: StringTable, told: list[_Told]) -> None:
         """Joined rows that fail, with the events that caused them."""
         for side in (LEFT, RIGHT) if len(refused) else ():
             mine = np.flatnonzero(made[refused.rows, k.SIDE] == side)
             at = pa.array(mine)
-            events = Refusals(made[refused.rows[mine], k.EVENT], refused.reason.take(at), refused.message.take(at))
-            told.append(_Told(bad_events(events, chunks[side], self._sides[side].schema, strings), self._at[side]))
+            caused = _rows_of(events[side], made[refused.rows[mine], k.EVENT])
+            why = Refusals(np.arange(len(mine)), refused.reason.take(at), refused.message.take(at))
+            told.append(_Told(bad_events(why, caused, self._sides[side].schema, strings), self._at[side]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +257,32 @@ def _passed(chunk: Chunk, done: Evaluation) -> Chunk:
     return passed_rows(chunk, done.passes)
 
 
-def _events(chunk: Chunk, conditions: Sequence[int]) -> k.Events:
-    return k.Events(chunk.rank, chunk.opcode, chunk.flags, chunk.lanes, chunk.valid, np.array(conditions, np.int64))
+def _given(chunk: Chunk, conditions: Int64s) -> k.Events:
+    """Events that came resolved."""
+    return k.Events(chunk.rank, chunk.opcode, chunk.flags, np.arange(len(chunk)), chunk.lanes, chunk.valid, conditions)
+
+
+def _resolved(resolution: Resolution, rows: Relation, conditions: Int64s) -> k.Events:
+    """Events as they change the rows of a relation."""
+    made = resolution.made
+    rank, slot = made[:, relation_kernels.RANK].copy(), made[:, relation_kernels.SLOT].copy()
+    opcode, flags = (made[:, column].astype(np.uint8) for column in (relation_kernels.OPCODE, relation_kernels.FLAGS))
+    return k.Events(rank, opcode, flags, slot, rows.lanes, rows.valid, conditions)
+
+
+def _rows_of(events: k.Events, numbers: Int64s) -> Chunk:
+    """These events, with the values of their rows."""
+    at = events.row[numbers]
+    return Chunk(events.rank[numbers], events.opcode[numbers], events.flags[numbers], events.lanes[at], events.valid[at])
+
+
+def _settle(page: Page) -> None:
+    """The events of both sides are taken, and what came of them."""
+    for part in (page.parts.get(name) for name in SIDES):
+        if isinstance(part, MultiIndex):
+            part.settle()
+        elif isinstance(part, Relation):
+            part.forget_outputs()
 
 
 def _rules(declared: JoinWindow, found: Identity, fact: int) -> Int64s:

@@ -9,13 +9,14 @@ import numpy as np
 from hotspare.engine.rows.chunk import Chunk, Int64s
 
 
-def in_order(chunks: Sequence[Chunk]) -> tuple[Int64s, Int64s]:
-    """(number of the input, row there) of every row. The two rows of an update block stay together: they have one rank."""
-    counts = [len(chunk) for chunk in chunks]
-    numbers = np.repeat(np.arange(len(chunks), dtype=np.int64), counts)
+def in_order(ranks: Sequence[Int64s]) -> tuple[Int64s, Int64s]:
+    """(number of the input, row there) of every row; `ranks`: of each input's rows. The two rows of an update block stay together:
+    they have one rank."""
+    counts = [len(rank) for rank in ranks]
+    numbers = np.repeat(np.arange(len(ranks), dtype=np.int64), counts)
     rows = np.concatenate([np.arange(count, dtype=np.int64) for count in counts])
     if sum(count > 0 for count in counts) > 1:
-        order = np.argsort(np.concatenate([chunk.rank for chunk in chunks]), kind="stable")
+        order = np.argsort(np.concatenate(ranks), kind="stable")
         return numbers[order], rows[order]
     return numbers, rows
 

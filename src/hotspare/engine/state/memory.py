@@ -8,10 +8,13 @@ for: random access would be a fifth faster, but the first write to one takes mor
 from __future__ import annotations
 
 import mmap
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+T = TypeVar("T")
 
 RESERVED_BYTES = 1 << 37
 """Of address space for one array that may grow."""
@@ -35,7 +38,46 @@ def longer(array: npt.NDArray[Any], used: int, length: int) -> npt.NDArray[Any]:
     size = length * entry_bytes
     if size <= SMALL_BYTES:
         return grown(array, used, length)
-    space = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
-    larger: npt.NDArray[Any] = np.frombuffer(space, array.dtype).reshape((length, *array.shape[1:]))
+    larger: npt.NDArray[Any] = Space(array.dtype, length * (entry_bytes // array.itemsize)).array
+    larger = larger.reshape((length, *array.shape[1:]))
     larger[:used] = array[:used]
     return larger
+
+
+def with_room(array: npt.NDArray[Any], used: int, length: int) -> npt.NDArray[Any]:
+    """The array itself where it has so many entries, or a copy with room for more: once it is large, for all that can come."""
+    if length <= len(array):
+        return array
+    length = max(length, 2 * len(array))
+    if length * array.itemsize <= SMALL_BYTES:
+        return grown(array, used, length)
+    return as_much(RESERVED_BYTES // array.itemsize, length, lambda most: longer(array, used, most))
+
+
+class Space:
+    """One array of reserved address space, zeros at first. OSError where the system does not give so much."""
+
+    def __init__(self, dtype: np.dtype[Any], length: int) -> None:
+        size = length * dtype.itemsize
+        self._memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
+        self.array: npt.NDArray[Any] = np.frombuffer(self._memory, dtype)
+
+    def give_back(self, begin: int, end: int) -> None:
+        """Give the memory of entries from `begin` to before `end` back. They read as zeros then, and so do those before `begin` in
+        the same page of the system's memory; those in the same one as `end` keep it."""
+        first, last = (at * self.array.itemsize // mmap.PAGESIZE * mmap.PAGESIZE for at in (begin, end))
+        if last > first:
+            self._memory.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+
+def as_much(most: int, least: int, make: Callable[[int], T]) -> T:
+    """What `make` makes of the greatest length for which the system gives address space: `most`, or half, and so on, but not less
+    than `least`. OSError where it does not even give that."""
+    length = max(most, least)
+    while True:
+        try:
+            return make(length)
+        except OSError:
+            if length <= least:
+                raise
+            length = max(length // 2, least)

@@ -2,23 +2,33 @@
 
 A snapshot shares the ring. Rows that come later go into other slots, so nothing is copied before the ring has come round to rows
 that a snapshot still needs.
+
+A ring that is small has room for half as many rows again, and moves to a larger one when it is full. One that is large has all the
+address space that it may ever need (`memory`): it grows by being written to, and memory behind the oldest row that anybody needs is
+given back.
 """
 
 from __future__ import annotations
 
+import mmap
 import weakref
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from hotspare.engine.kernels import queue as k
 from hotspare.engine.kernels import slots
 from hotspare.engine.kernels.interning import mark_codes
 from hotspare.engine.kernels.relation import TIME_SLIDING, Policy
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s
+from hotspare.engine.state import memory
+from hotspare.engine.state.memory import Space, as_much
 
 _CAPACITY_MIN = 64
+GIVE_BACK_ROWS = 1 << 14
+"""Memory of so many rows is given back at a time."""
+_MARGIN_ROWS = mmap.PAGESIZE
+"""So many slots are left free before those whose memory is not given back yet: they may share a page of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +53,9 @@ class RowQueue:
         self._twins: list[weakref.ref[RowQueue]] = []
         self._runs = np.empty((0, k.RUN_WIDTH), np.int64)
         state[[slots.FIRST, slots.LAST]] = 0
-        self._ring = _ring(width, keys, policy, state, _capacity(rows))
+        self._ring, self._spaces = _ring_for(rows, width, keys, policy, state)
+        self._given_back = 0
+        """Of rows before this position the memory is given back."""
 
     @property
     def live(self) -> int:
@@ -80,6 +92,7 @@ class RowQueue:
     def freeze(self) -> RowQueue:
         twin = RowQueue.__new__(RowQueue)
         twin._policy, twin._twins, twin._runs = self._policy, [], self._runs
+        twin._spaces, twin._given_back = (), 0
         twin._ring = self._ring._replace(state=self._ring.state.copy())
         self._twins = [ref for ref in self._twins if ref() is not None]
         self._twins.append(weakref.ref(twin))
@@ -115,6 +128,7 @@ class RowQueue:
             if len(ring.times):
                 ring.times[part] = times[source]
         ring.state[slots.FIRST], ring.state[slots.LAST] = first, first + count
+        self._given_back = first
 
     def mark(self, columns: tuple[int, ...], used: Bools) -> None:
         for lanes in self._parts():
@@ -123,7 +137,7 @@ class RowQueue:
 
     def recode(self, columns: tuple[int, ...], codes: Int64s) -> None:
         if columns and self._sharing():
-            self._renew(self._ring.capacity)
+            self._renew(self.live)
         for lanes in self._parts():
             for column in columns:
                 lanes[:, column] = codes[lanes[:, column]]
@@ -141,15 +155,28 @@ class RowQueue:
     def reserve(self, count: int) -> None:
         """Make room for `count` more rows beside those that somebody needs."""
         floor = min(int(each.state[slots.FIRST]) for each in (self, *self._sharing()))
-        if int(self.state[slots.LAST]) + count > floor + self._ring.capacity:
-            need = self.live + count
-            self._renew(self._ring.capacity if need <= self._ring.capacity else _capacity(need))
+        last = int(self.state[slots.LAST]) + count
+        if self._spaces:
+            last += _MARGIN_ROWS
+            if floor - self._given_back >= GIVE_BACK_ROWS or last > self._given_back + self._ring.capacity:
+                self._give_back(floor)
+        if last > floor + self._ring.capacity:
+            self._renew(self.live + count)
 
-    def _renew(self, capacity: int) -> None:
-        """Move to a ring of one's own."""
+    def _give_back(self, floor: int) -> None:
+        ring = self._ring
+        for part in _slices(ring, self._given_back, floor - self._given_back):
+            for space, width in zip(self._spaces, (ring.width, ring.width, 1), strict=False):
+                space.give_back(part.start * width, part.stop * width)
+        self._given_back = floor
+
+    def _renew(self, rows: int) -> None:
+        """Move to a ring of one's own, with room for so many; not to a smaller one."""
         old = self._ring
         first, live = int(old.state[slots.FIRST]), self.live
-        new = _ring(old.width, old.keys, self._policy, old.state, capacity)
+        self._given_back = first
+        rows = rows if self._spaces else max(rows, old.capacity * 2 // 3)
+        new, self._spaces = _ring_for(rows, old.width, old.keys, self._policy, old.state)
         for part in _slices(old, first, live):
             at = _slices(new, first, part.stop - part.start)
             first += part.stop - part.start
@@ -170,15 +197,26 @@ def next_rank(rank: Int64s, beats: Int64s, row: int, beat: int) -> int:
     return int(min(ranks))
 
 
-def _ring(width: int, keys: Int64s, policy: Policy, state: Int64s, capacity: int) -> k.Ring:
-    lanes: npt.NDArray[np.int64] = np.empty(capacity * width, np.int64)
-    times = np.empty(capacity if policy.kind >= TIME_SLIDING else 0, np.int64)
-    return k.Ring(lanes, np.empty(capacity * width, np.bool_), times, keys, state, width, capacity)
+def _ring_for(rows: int, width: int, keys: Int64s, policy: Policy, state: Int64s) -> tuple[k.Ring, tuple[Space, ...]]:
+    """With room for half as many rows more, so that growing is rare; not for twice as many, because a small ring comes round
+    through all its memory. A large one has spaces for lanes, validity and times."""
+    has_times = policy.kind >= TIME_SLIDING
+    row_bytes = 9 * width + (8 if has_times else 0)
+    capacity = max(_CAPACITY_MIN, rows + rows // 2)
 
+    def made(spaces: tuple[Space, ...], length: int) -> k.Ring:
+        arrays = [space.array for space in spaces] or [np.empty(length * width, np.int64), np.empty(length * width, np.bool_)]
+        times = arrays[2] if len(arrays) > 2 else np.empty(length if has_times else 0, np.int64)
+        return k.Ring(arrays[0], arrays[1], times, keys, state, width, length)
 
-def _capacity(rows: int) -> int:
-    """Half as many rows more, so that growing is rare; not twice as many, because the ring comes round through all its memory."""
-    return max(_CAPACITY_MIN, rows + rows // 2)
+    def reserved(length: int) -> tuple[k.Ring, tuple[Space, ...]]:
+        spaces = [Space(np.dtype(np.int64), length * width), Space(np.dtype(np.bool_), length * width)]
+        spaces += [Space(np.dtype(np.int64), length)] if has_times else []
+        return made(tuple(spaces), length), tuple(spaces)
+
+    if capacity * row_bytes <= memory.SMALL_BYTES:
+        return made((), capacity), ()
+    return as_much(memory.RESERVED_BYTES // row_bytes, capacity + _MARGIN_ROWS, reserved)
 
 
 def _slices(ring: k.Ring, position: int, count: int) -> list[slice]:

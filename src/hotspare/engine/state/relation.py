@@ -118,6 +118,11 @@ class Relation:
         return self._pages.rows
 
     @property
+    def pages(self) -> RowPages:
+        """Where rows stand, unless they stand in a queue."""
+        return self._pages
+
+    @property
     def live(self) -> int:
         return int(self._rows.state[slots.LIVE]) if self._queue is None else self._queue.live
 
@@ -223,9 +228,13 @@ class Relation:
         valid = np.empty((count, self.shape.width), np.bool_)
         k.repeat_moves(self._rows)
         k.gather_outputs(self._rows, resolution.made, rank, opcode, flags, lanes, valid)
+        self.forget_outputs()
+        return Chunk(rank, opcode, flags, lanes, valid)
+
+    def forget_outputs(self) -> None:
+        """What came of `apply` is taken: instead of `settle`, where no values were written."""
         self._pages.forget_moves()
         self._pages.release()
-        return Chunk(rank, opcode, flags, lanes, valid)
 
     def freeze(self) -> Relation:
         twin = Relation.__new__(Relation)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hotspare.engine.kernels import index as k
-from hotspare.engine.state.memory import RESERVED_BYTES, grown, longer
+from hotspare.engine.state.memory import RESERVED_BYTES, as_much, grown, longer
 
 _SMALL_SEGMENTS = 256
 """Up to so many, a megabyte of them, growing is copying."""
@@ -45,11 +45,4 @@ def _larger(table: npt.NDArray[np.uint64], used: int, segments: int) -> npt.NDAr
     """A table for so many segments, or for all that can come."""
     if segments <= _SMALL_SEGMENTS:
         return grown(table, used, segments * k.SEGMENT)
-    length = max(segments * k.SEGMENT, RESERVED_BYTES // 8)
-    while True:
-        try:
-            return longer(table, used, length)
-        except OSError:
-            if length <= segments * k.SEGMENT:
-                raise
-            length = max(length // 2, segments * k.SEGMENT)
+    return as_much(RESERVED_BYTES // 8, segments * k.SEGMENT, lambda length: longer(table, used, length))

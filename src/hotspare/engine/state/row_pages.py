@@ -17,7 +17,7 @@ from hotspare.engine.kernels import pages as k
 from hotspare.engine.kernels import relation as relation_kernels
 from hotspare.engine.kernels import slots
 from hotspare.engine.rows.chunk import Bools, Int64s
-from hotspare.engine.state.memory import RESERVED_BYTES, SMALL_BYTES, grown, longer
+from hotspare.engine.state.memory import RESERVED_BYTES, SMALL_BYTES, as_much, grown, longer
 from hotspare.engine.state.row_index import empty_index, grown_index
 from hotspare.engine.state.row_layout import NO_PAGE, Layout, StoredRows
 
@@ -29,11 +29,13 @@ SPARE_SLOTS = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """`width` lanes, of which `keys` identify a row and `codes` hold codes of the string table."""
+    """`width` lanes, of which `keys` identify a row and `codes` hold codes of the string table. `conditions`: by which rows are
+    found, several together; a row in which they change is the last to have arrived."""
 
     width: int
     keys: tuple[int, ...]
     codes: tuple[int, ...]
+    conditions: tuple[int, ...] = ()
 
 
 class RowPages:
@@ -44,6 +46,8 @@ class RowPages:
         self._twins: list[weakref.ref[RowPages]] = []
         self._pinned = np.empty(0, np.int64)
         """Pages that are empty but for what snapshots need."""
+        self._moves = np.empty((0, k.MOVED_WIDTH), np.int64)
+        """Memory for `rows.moved`, which is kept."""
         state = np.zeros(slots.STATE_WIDTH, np.int64)
         state[[slots.FIRST, slots.LAST, slots.OPEN, slots.HAND, slots.OLDEST, slots.YOUNGEST]] = slots.NONE
         state[[slots.NEWEST, slots.BOUNDARY]] = slots.UNSET
@@ -61,10 +65,11 @@ class RowPages:
             pages=np.empty((0, k.PAGES_WIDTH), np.int64),
             free=np.empty(0, np.int64),
             emptied=np.empty(0, np.int64),
-            moved=np.empty((0, 2), np.int64),
+            moved=np.empty((0, k.MOVED_WIDTH), np.int64),
             heap=np.empty((0, 2), np.int64),
             state=state,
             keys=np.array(shape.keys, np.int64),
+            conditions=np.array(shape.conditions, np.int64),
         )
 
     @property
@@ -82,15 +87,18 @@ class RowPages:
             self._grow(len(rows.pages) + needed - at_hand)
         if len(rows.moved) and int(state[slots.MOVED]) + k.CLEARED_MAX * self.page_slots > len(rows.moved):
             moved = grown(rows.moved, int(state[slots.MOVED]), 2 * len(rows.moved) + k.CLEARED_MAX * self.page_slots)
+            self._moves = moved
             self.rows = self.rows._replace(moved=moved)
 
     def note_moves(self) -> None:
         """From now on `rows.moved` tells which rows were moved."""
-        self.rows = self.rows._replace(moved=np.empty((k.CLEARED_MAX * self.page_slots, 2), np.int64))
+        if len(self._moves) < k.CLEARED_MAX * self.page_slots:
+            self._moves = np.empty((k.CLEARED_MAX * self.page_slots, k.MOVED_WIDTH), np.int64)
+        self.rows = self.rows._replace(moved=self._moves)
 
     def forget_moves(self) -> None:
         if len(self.rows.moved):
-            self.rows = self.rows._replace(moved=np.empty((0, 2), np.int64))
+            self.rows = self.rows._replace(moved=np.empty((0, k.MOVED_WIDTH), np.int64))
         self.rows.state[slots.MOVED] = 0
 
     def build_index(self) -> None:
@@ -212,19 +220,12 @@ class RowPages:
 
     def _grow(self, pages_min: int) -> None:
         """Room for so many pages, and for twice as many as there was; for all that can come once copying takes time."""
-        rows, has_more = self.rows, True
+        rows = self.rows
         pages = max(pages_min, 2 * len(rows.pages))
         slot_bytes = sum(array.itemsize * int(np.prod(array.shape[1:])) for array in (rows.lanes, rows.valid, rows.order))
         if pages * self.page_slots * slot_bytes > SMALL_BYTES:
             pages = max(pages, RESERVED_BYTES // (slot_bytes * self.page_slots))
-        while has_more:
-            try:
-                self.rows = self._with_pages(pages)
-                has_more = False
-            except OSError:
-                if pages <= pages_min:
-                    raise
-                pages = max(pages_min, pages // 2)
+        self.rows = as_much(pages, pages_min, self._with_pages)
 
     def _with_pages(self, pages: int) -> k.Rows:
         rows, length = self.rows, pages * self.page_slots

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from hotspare.engine.kernels.interning import fill_slots, gather_bytes, hash_bytes, intern_bytes
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
+from hotspare.engine.state.memory import with_room
 
 COMPACT_CODES_MIN = 65_536
 COMPACT_BYTES_MIN = 64 << 20
@@ -105,7 +106,12 @@ class StringTable:
 
     def dictionary(self) -> Dictionary:
         """Everything known now. Stays as it is while the table goes on."""
-        return Dictionary(self._data, self._offsets[: self.count + 1])
+        return Dictionary(self._data[: self.bytes], self._offsets[: self.count + 1])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without room to grow, which may be all address space."""
+        whole = self.dictionary()
+        return self.__dict__ | {"_data": whole.data, "_offsets": whole.offsets, "_hashes": self.hashes}
 
     def wants_compaction(self) -> bool:
         """Whether forgetting unused strings is likely to halve the table, by what was in use when that was done last."""
@@ -136,13 +142,10 @@ class StringTable:
 
     def _reserve(self, strings: int, size: int) -> None:
         need = self.count + strings
-        if need > len(self._hashes):
-            capacity = max(need, 2 * len(self._hashes))
-            self._hashes = _grown(self._hashes, self.count, capacity)
-            self._offsets = _grown(self._offsets, self.count + 1, capacity + 1)
+        self._hashes = with_room(self._hashes, self.count, need)
+        self._offsets = with_room(self._offsets, self.count + 1, need + 1)
         used = int(self._offsets[self.count])
-        if used + size > len(self._data):
-            self._data = _grown(self._data, used, max(used + size, 2 * len(self._data)))
+        self._data = with_room(self._data, used, used + size)
         if 2 * need > len(self._slots):
             self._rebuild_slots(need)
 
@@ -171,10 +174,3 @@ def _bytes_of(array: pa.Array) -> tuple[UInt8s, npt.NDArray[np.int32]]:
         data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else data
     data.flags.writeable = offsets.flags.writeable = False  # kernels are compiled for one kind
     return data, offsets
-
-
-def _grown(array: npt.NDArray[Any], used: int, capacity: int) -> npt.NDArray[Any]:
-    """A larger copy: snapshots may hold the old one."""
-    larger = np.empty(capacity, array.dtype)
-    larger[:used] = array[:used]
-    return larger
