@@ -58,8 +58,9 @@ chaos: setup-test ## every scenario of the kill campaign on real servers, each w
 soak: setup-test ## an hour under a light, steady load: memory, files, rows and threads at start and end (ARGS="--site kafka")
 	$(PY) -m benchmarks.soak $(ARGS)
 
-docs: $(STAMPS)/test ## write the generated pages again: docs/errors.md, docs/commands.md, docs/expressions.md
+docs: $(STAMPS)/test ## write the generated pages again: docs/errors.md, docs/scope.md, docs/commands.md, docs/expressions.md
 	$(PY) -m tests.repo.errors_page
+	$(PY) -m tests.repo.scope
 	$(PY) -m tests.unit.cli.commands_page
 	$(PY) -m tests.unit.expressions.reference_page
 

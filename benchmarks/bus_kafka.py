@@ -1,4 +1,4 @@
-"""What Kafka costs: each call of the bus in ms, a fence over an open transaction, and how soon a commit can be read.
+"""What Kafka costs: each call of the bus in ms, a fence over an open transaction, and how soon a commit can be read (SPEC B14).
 
 `python -m benchmarks.bus_kafka [--brokers 3] [--bus kafka://host:9092]`; starts brokers of its own where none are named.
 """

@@ -1,4 +1,4 @@
-"""Kills, JVM kills and freezes at random instants, one after another, under load; the output must be exact.
+"""Kills, JVM kills and freezes at random instants, one after another, under load; the output must be exact (SPEC E14, N3).
 
     make chaos-embedded                                  20 kills, 5 of the JVM, 5 freezes; about 8 minutes
     make chaos-embedded ARGS="--kills 50 --jvm 0 --freezes 0 --seed 3"

@@ -1,4 +1,4 @@
-"""Latency at 1,000 events/s through Spark, from the creation of an event to its committed output, one engine and two.
+"""Latency at 1,000 events/s through Spark, from the creation of an event to its committed output, one engine and two (SPEC N3).
 
 SQLite or Kafka bus (one broker, started here), `ordered` runner, head in the driver or in workers, core (sum over 20 rows), one
 fenced transaction with progress per batch. The second engine does the same work and publishes nothing. The reader is a process that

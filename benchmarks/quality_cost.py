@@ -1,4 +1,4 @@
-"""What each quality of service costs: throughput and latency of simple, buffered, trimmed and precise against no HA at all.
+"""What each quality of service costs: throughput and latency of each against no HA at all (SPEC D6, N2, N3, N5).
 
 Every arm has the same number of engines, once one and once two, each with a Spark of its own on the same bus. Without HA the first
 engine appends its outputs with no transaction, epoch or progress, as many at once as an engine with HA publishes together, and the

@@ -1,4 +1,4 @@
-"""The longest pause of a step while a large window grows, is frozen and is written: memory to memory, in real time.
+"""The longest pause of a step while a large window grows, is frozen and is written: memory to memory, in real time (SPEC Z4).
 
 A keyed window is filled in small steps, and then updated at a steady rate: 90 % of the updates on 1 % of the keys, afterwards all
 uniformly. Every few seconds a snapshot is taken and written to a folder in the background, as an engine does.

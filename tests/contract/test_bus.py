@@ -17,6 +17,7 @@ OpenBus = Callable[[], Bus]
 
 
 def test_a_topic_is_created_once_with_its_partitions(bus: Bus) -> None:
+    """SPEC B15."""
     bus.create_topic("b", 3)
     bus.create_topic("a")
     bus.create_topic("b", 3)
@@ -148,7 +149,7 @@ def test_a_reader_wakes_up_when_a_message_comes(open_bus_door: OpenBus) -> None:
 
 
 def test_trimmed_positions_are_lost_and_said_by_how_much(bus: Bus) -> None:
-    """Z7: a reader that comes too late is told what is missing."""
+    """SPEC Z7: a reader that comes too late is told what is missing."""
     bus.create_topic("in")
     bus.append(IN, outgoing(*"abcdefghij"))
     bus.trim(IN, 4)

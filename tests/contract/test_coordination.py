@@ -35,7 +35,7 @@ def test_an_unknown_group_has_nothing_and_asking_does_not_make_it(coordination: 
 
 
 def test_the_epoch_moves_only_from_the_expected_value(open_coordination_door: OpenCoordination) -> None:
-    """C5, C7: whoever believes in an older epoch loses."""
+    """SPEC C5, C7, C12, Z17: whoever believes in an older epoch loses."""
     one, two = open_coordination_door(), open_coordination_door()
     assert one.campaign("g", 1, member("a"), LONG_MS) is None
     assert one.campaign("g", 0, member("a", process_id=7, address="x:1"), LONG_MS) == 1
@@ -89,7 +89,7 @@ def test_a_lease_runs_out_by_itself(coordination: Coordination) -> None:
 
 
 def test_the_role_is_given_up_with_its_epoch_kept(coordination: Coordination) -> None:
-    """C3, Z15: a planned switch-over names its successor."""
+    """SPEC C3, Z15: a planned switch-over names its successor."""
     coordination.campaign("g", 0, member("a", address="x:1"), LONG_MS)
     assert not coordination.release("g", 1, "b", "c")
     assert not coordination.release("g", 2, "a", "c")
@@ -203,7 +203,7 @@ def test_forgetting_keeps_the_epoch_alone(coordination: Coordination) -> None:
 
 
 def test_two_groups_never_meet(coordination: Coordination) -> None:
-    """C7: an election belongs to its group."""
+    """SPEC C7: an election belongs to its group."""
     groups = ["g", "g.", "G", "%", "g'; DROP TABLE roles;--", "/ü/.."]
     for number, group in enumerate(groups, 1):
         for epoch in range(number):

@@ -111,7 +111,7 @@ def is_lost(coordination: ZooKeeperCoordination) -> bool:
 
 
 def test_a_lease_is_measured_by_the_onlookers_own_clock(doors: Doors) -> None:
-    """F5, Z-rows on clocks: no two clocks are ever compared."""
+    """SPEC F5, B10: no two clocks are ever compared."""
     theirs, mine = Clock(5_000_000), Clock(17)
     holder, onlooker = doors.open(clock=theirs), doors.open(clock=mine)
     assert holder.campaign("g", 0, member("a"), 1_000) == 1
@@ -129,7 +129,7 @@ def test_a_lease_is_measured_by_the_onlookers_own_clock(doors: Doors) -> None:
 
 
 def test_who_has_just_read_who_leads_campaigns_by_one_write(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
-    """E2: a takeover waits for each round trip. What was read may be old; then it is read again."""
+    """SPEC E2: a takeover waits for each round trip. What was read may be old; then it is read again."""
     holder, spare = doors.open(), doors.open()
     for name, each in (("e0", holder), ("e1", spare)):
         each.join("g", member(name))
@@ -233,7 +233,7 @@ def test_an_engine_that_comes_back_under_its_name_is_one_member(doors: Doors) ->
 
 
 def test_a_dead_server_suspends_at_once_and_nothing_is_lost(own_doors: Doors) -> None:
-    """E7: the engine's thread never waits for a service that is not there."""
+    """SPEC E7: the engine's thread never waits for a service that is not there."""
     one, server = own_doors.open(), own_doors.server
     one.join("g", member("a"))
     assert one.campaign("g", 0, member("a"), LONG_MS) == 1
@@ -414,7 +414,7 @@ def plain(zookeeper: ZooKeeperServer) -> Iterator[KazooClient]:
 
 
 def test_the_nodes_can_be_looked_at(doors: Doors, plain: KazooClient) -> None:
-    """C5: members are ephemeral sequential nodes, by name and in order; the election has a path of its group's own (C7)."""
+    """SPEC C5: members are ephemeral sequential nodes, by name and in order, below a path of their group's own (SPEC C7)."""
     one = doors.open()
     one.join("trading.trades", member("e1"))
     one.join("trading.trades", member("e.2/ü"))

@@ -1,5 +1,5 @@
 """The producer contract (DESIGN section 5, "fencing decides"): topics have one owner, only the newest epoch publishes, a commit
-is whole or nothing. SPEC C15-C17, F13, Z21."""
+is whole or nothing. SPEC E16, Z21."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_what_was_read_does_not_change_with_later_commits(bus: Bus) -> None:
 
 
 def test_a_newer_epoch_fences_older_ones_and_they_write_nothing(open_bus_door: OpenBus) -> None:
-    """Law 7, at its root."""
+    """Law 7, at its root (SPEC E16, Z21)."""
     old, new = producer(open_bus_door()), producer(open_bus_door())
     old.fence(3)
     old.publish(3, Commit({"o1": outgoing("a")}, {"s": progress(1, 3)}))

@@ -26,6 +26,7 @@ def names(store: Store, group: str = "g") -> list[str]:
 
 
 def test_bytes_come_back_as_they_were_put(store: Store) -> None:
+    """SPEC G6."""
     info = store.put("g", "one", "e", 17, b"\0head", iter(PAGES.items()))
     stored = store.get("g", "one")
     assert (stored.header, dict(stored.pages)) == (b"\0head", PAGES)

@@ -135,6 +135,7 @@ def publish_outputs(bus: Bus, instants: random.Random, expected: list[bytes], me
 
 
 def test_a_killed_subscriber_writes_each_output_once(tmp_path: Path, bus: Bus, bus_url: str) -> None:
+    """SPEC C15, E9."""
     instants = random.Random(22)
     bus.create_topic(OUTBOUND.topic)
     path, log = tmp_path / "out.csv", tmp_path / "log"
@@ -216,7 +217,7 @@ class Instances:
 
 
 def test_another_publisher_goes_on_with_the_next_row(tmp_path: Path, bus: Bus, bus_url: str, coordination: Coordination) -> None:
-    """E8: killed, and frozen and woken while its successor works: every row once, in order."""
+    """SPEC E8, C14: killed, and frozen and woken while its successor works: every row once, in order."""
     instants = random.Random(23)
     bus.create_topic(INBOUND.topic)
     rows = [b"i,n,%d,%d" % (number, number * number) for number in range(9000)]
@@ -238,7 +239,7 @@ def test_another_publisher_goes_on_with_the_next_row(tmp_path: Path, bus: Bus, b
 
 
 def test_another_subscriber_goes_on_in_the_same_file(tmp_path: Path, bus: Bus, bus_url: str, coordination: Coordination) -> None:
-    """E9: the same for a file that both instances write."""
+    """SPEC E9: the same for a file that both instances write."""
     instants = random.Random(24)
     bus.create_topic(OUTBOUND.topic)
     path = tmp_path / "out.csv"

@@ -1,4 +1,4 @@
-"""Bad input of every kind, through real processes: a clear error or a bad event, and nothing is lost (F15, E15, A44, I10)."""
+"""Bad input of every kind, through real processes: a clear error or a bad event, and nothing is lost (SPEC F15, E15, A44, I10)."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,6 +95,7 @@ def test_an_unknown_window_type_is_named_with_its_line(site: Site) -> None:
 
 
 def test_two_groups_with_other_prefixes_share_a_bus_and_never_meet_c7(site: Site) -> None:
+    """SPEC C7, L7."""
     site.start()
     site.publish("i,n,1,1,1\n")
     site.wait_for_outputs(1)

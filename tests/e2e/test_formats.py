@@ -1,4 +1,4 @@
-"""Formats and metadata through a real engine: events come in as JSON and go out in any format, clients know no project (B4, I4)."""
+"""Formats and metadata through a real engine: JSON comes in, any format goes out, clients know no project (SPEC B4, I4)."""
 
 from __future__ import annotations
 
@@ -64,6 +64,7 @@ def send_lines(site: Site, lines: list[bytes]) -> None:
 
 @pytest.mark.parametrize(("site", "format_"), [("json", "json"), ("avro", "avro")], indirect=["site"])
 def test_events_in_json_come_out_in_the_format_of_the_stream(site: Site, format_: str) -> None:
+    """SPEC I4, Z3: sequence and digest stand in headers, whatever the format."""
     site.start()
     rows = [{"id": number, "amount": number / 7, "count": number * 3} for number in range(EVENTS)]
     send_lines(site, [json.dumps(row).encode() for row in rows] + [b'{"id": "x"}'])
@@ -85,7 +86,7 @@ def test_events_in_json_come_out_in_the_format_of_the_stream(site: Site, format_
 
 
 def test_a_client_without_a_project_is_told_the_schema(site: Site) -> None:
-    """I10: the engine is gone, and a file of another schema is refused all the same."""
+    """SPEC I10: the engine is gone, and a file of another schema is refused all the same."""
     site.start()
     site.stop()
     file = site.folder / "bad.csv"

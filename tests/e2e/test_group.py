@@ -1,4 +1,4 @@
-"""Engines as processes with their own Spark, struck in every way while they publish (law Failover; E1-E5, E16)."""
+"""Engines as processes with their own Spark, struck in every way while they publish (law Failover; SPEC E1-E5, E16)."""
 
 import os
 import signal
@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 def test_killed_jvm_killed_and_frozen_engines_lose_double_and_change_nothing_e2_e3_e5_e16(tmp_path: Path) -> None:
+    """SPEC E2, E3, E5, E16, L5."""
     said: list[str] = []
     faults = (Fault.KILL, Fault.KILL_JVM, Fault.FREEZE)
     options = DemoOptions(tmp_path, embedded(tmp_path), events=6000, rate=300, faults=faults)
@@ -31,7 +32,7 @@ def test_killed_jvm_killed_and_frozen_engines_lose_double_and_change_nothing_e2_
 
 
 def test_a_spare_whose_jvm_hangs_ends_and_says_why(tmp_path: Path) -> None:
-    """H3: its topic moves and its pipeline does not; whoever started it may start it again."""
+    """SPEC H3: its topic moves and its pipeline does not; whoever started it may start it again."""
     site = Site(tmp_path, options=("--pipeline-stall-ms", "3000"))
     try:
         site.cluster.start_engine("one")

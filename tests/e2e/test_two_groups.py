@@ -1,4 +1,4 @@
-"""Two groups on one Kafka and one ZooKeeper: three engines of one are killed in turn, the other does not notice (E3)."""
+"""Two groups on one Kafka and one ZooKeeper: three engines of one are killed in turn, the other does not notice (SPEC E3)."""
 
 from __future__ import annotations
 
@@ -75,6 +75,7 @@ def groups(tmp_path: Path, kafka: KafkaServers, zookeeper: ZooKeeperServer) -> I
 
 
 def test_three_engines_are_killed_in_turn_beside_another_group(groups: tuple[Group, Group]) -> None:
+    """SPEC C2, C11, E3."""
     first, second = groups
     first.start("a", "b", "c")
     second.start("a", "b")

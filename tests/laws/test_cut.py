@@ -52,6 +52,7 @@ def check_cut(case: Case, places: list[int]) -> None:
 @settings(max_examples=30)
 @given(scripts(), st.lists(st.integers(0, 60), max_size=12))
 def test_cut(case: Case, places: list[int]) -> None:
+    """SPEC F2, F4, F13, Z12."""
     check_cut(case, places)
 
 
@@ -129,7 +130,7 @@ def snapshot_of(case: Case, begin: pa.RecordBatch) -> tuple[bytes, dict[str, byt
 @settings(max_examples=20)
 @given(scripts(), st.integers(0, 60))
 def test_freezing(case: Case, place: int) -> None:
-    """A snapshot that is written while the engine goes on is that of the moment when it was taken."""
+    """A snapshot that is written while the engine goes on is that of the moment when it was taken (SPEC Z4)."""
     pieces = cut(decoded(case), [place])
     _, expected = fed(case, pieces[:1])
     pipeline = Pipeline.fresh(case.plan)

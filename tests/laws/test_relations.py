@@ -247,7 +247,7 @@ def check(plan: Plan, project: Project, script: list[Given]) -> None:
 @settings(max_examples=200)
 @given(running_projects(), scripts())
 def test_relations(project: Project, script: list[Given]) -> None:
-    """A10-A16, A19-A26: what comes out, what is bad, and what a table holds, after every event."""
+    """SPEC A10-A16, A19-A26: what comes out, what is bad, and what a table holds, after every event."""
     wrong = Kinds.of(project).wrong
     try:
         plan = compile_plan(resolve(project))

@@ -29,7 +29,7 @@ def places_apart(project: Project) -> list[object]:
 
 @given(projects())
 def test_what_is_printed_is_read_back(project: Project) -> None:
-    """Law 5; SPEC A1, A6, A44: through each form, and through one after the other, in both orders."""
+    """Law 5; SPEC A1, A6, A44, A5: through each form, and through one after the other, in both orders."""
     for first, second in itertools.product(FORMS, FORMS):
         once = first.load(first.dump(project))
         twice = second.load(second.dump(once))
@@ -90,6 +90,6 @@ def test_a_difference_is_seen_and_told(project: Project, other: Project, index: 
 
 
 def _reworded(window: Window, index: IndexType) -> Window:
-    """The same window in other words; keyed index types behave alike (A14)."""
+    """The same window in other words; keyed index types behave alike (SPEC A14)."""
     keyed = IndexType.EMPTY not in (window.index, index)
     return dataclasses.replace(window, description="other", index=index if keyed else window.index)

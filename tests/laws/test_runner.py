@@ -160,6 +160,7 @@ def test_local(plan: Plan, url: str, reference: Collected, messages_max: int) ->
 @pytest.mark.parametrize("messages_max", [7, 1000])
 @pytest.mark.parametrize("place", list(HeadPlace))
 def test_ordered(plan: Plan, url: str, reference: Collected, place: HeadPlace, messages_max: int) -> None:
+    """SPEC F4."""
     from hotspare.runners.spark.ordered import OrderedRunner
 
     collected = Collected(plan)

@@ -22,7 +22,7 @@ from tests.simulation.world import SETTINGS
 
 
 def test_outputs_that_are_too_much_for_one_message_come_out_in_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B13: a message that the bus refuses would end every engine in turn."""
+    """SPEC B13: a message that the bus refuses would end every engine in turn."""
     script = two_engines(tmp_path, settings=replace(SETTINGS, message_rows_max=16))
     script.world.pause("e0", FOREVER_MS)
     monkeypatch.setattr(limits, "MESSAGE_BYTES_MAX", _bytes_of(script, rows=6))

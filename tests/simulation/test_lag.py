@@ -59,7 +59,7 @@ def test_snapshots_are_confirmed_while_the_spare_lags(tmp_path: Path) -> None:
 
 
 def test_a_lagging_spare_that_is_wrong_is_noticed(tmp_path: Path) -> None:
-    """Z9: it ends before it has caught up."""
+    """SPEC Z9: it ends before it has caught up."""
     script = lagging(tmp_path)
     state = script.process("e1").state
     assert state is not None
@@ -87,7 +87,7 @@ def test_a_lagging_spare_that_starts_again_goes_on_being_compared(tmp_path: Path
 
 
 def test_a_spare_promoted_far_behind_goes_on_exactly(tmp_path: Path) -> None:
-    """E2: points that it has not reached yet are passed while it is active."""
+    """SPEC E2: points that it has not reached yet are passed while it is active."""
     script = lagging(tmp_path)
     steady_input(script, STEADY_MS)
     script.world.kill("e0")

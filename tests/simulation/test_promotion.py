@@ -1,4 +1,4 @@
-"""Promotions that take long: they keep their lease while they come on, and lose it when their engine dies or hangs (C3, C6)."""
+"""Promotions that take long: they keep their lease while they come on, and lose it when the engine dies (SPEC C3, C6)."""
 
 from dataclasses import replace
 from pathlib import Path

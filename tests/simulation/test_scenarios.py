@@ -1,4 +1,4 @@
-"""Moments at which failover could go wrong, each played once on purpose (DESIGN section 5, SPEC C, E, Z1, Z9, Z15)."""
+"""Moments at which failover could go wrong, each played once on purpose (DESIGN section 5, SPEC Z1, Z9, Z15)."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +41,7 @@ def statuses(script: Script) -> list[SnapshotStatus]:
 
 
 def test_a_snapshot_ahead_of_what_was_published_is_not_restored(tmp_path: Path) -> None:
-    """E10: the spare has read on and frozen its state, the active died before publishing: the outputs between must still come."""
+    """SPEC E10: the spare has read on and frozen its state, the active died before publishing: the outputs between still come."""
     script = two_engines(tmp_path)
     script.world.pause("e0", FOREVER_MS)
     script.world.coordination.faults = _Outage()  # the spare cannot take over yet
@@ -70,7 +70,7 @@ class _NoOutage:
 
 @pytest.mark.parametrize("fencing", Fencing)
 def test_a_winner_that_sleeps_through_the_next_election_does_not_publish(tmp_path: Path, fencing: Fencing) -> None:
-    """E4, E16: it wakes before its own fence, with outputs that the newer active has not published yet."""
+    """SPEC E4, E16: it wakes before its own fence, with outputs that the newer active has not published yet."""
     script = Script(tmp_path, "e0", "e1", fencing=fencing)
     script.publish(*EVENTS)
     script.start("e0")
@@ -87,7 +87,7 @@ def test_a_winner_that_sleeps_through_the_next_election_does_not_publish(tmp_pat
 
 
 def test_a_spare_behind_the_active_drops_what_it_has_yet_to_compute(tmp_path: Path) -> None:
-    """E2: at promotion it holds less than what is committed."""
+    """SPEC E2: at promotion it holds less than what is committed."""
     script = two_engines(tmp_path)
     script.process("e1").is_stuck = True
     script.publish(*EVENTS)
@@ -104,7 +104,7 @@ def test_a_spare_behind_the_active_drops_what_it_has_yet_to_compute(tmp_path: Pa
 
 @pytest.mark.parametrize("after", range(1, 40, 3))
 def test_an_event_with_outputs_in_two_streams_and_the_active_killed_at_any_step(tmp_path: Path, after: int) -> None:
-    """E2, law 6: both streams go on without gap or double, wherever the active dies."""
+    """SPEC E2, law 6: both streams go on without gap or double, wherever the active dies."""
     script = two_engines(tmp_path)
     script.publish(2, 4, 6)
     for _ in range(after):
@@ -116,7 +116,7 @@ def test_an_event_with_outputs_in_two_streams_and_the_active_killed_at_any_step(
 
 
 def test_a_restarted_standby_takes_over_within_the_same_bound(tmp_path: Path) -> None:
-    """Z1: a standby that was persisted and started again is eligible like any other."""
+    """SPEC Z1: a standby that was persisted and started again is eligible like any other."""
     fresh = two_engines(tmp_path / "fresh")
     fresh.world.kill("e0")
     usual = fresh.until_active("e1")
@@ -134,7 +134,7 @@ def test_a_restarted_standby_takes_over_within_the_same_bound(tmp_path: Path) ->
 
 
 def test_a_caught_up_spare_goes_on_without_waiting_for_anything(tmp_path: Path) -> None:
-    """Once the closed connection is seen, no time has to pass until its first output is committed."""
+    """Once the closed connection is seen, no time has to pass until its first output is committed (SPEC C13)."""
     script = two_engines(tmp_path)
     led_ms = script.world.now_ms + SETTINGS.lease_ms  # a role that was won just now is not taken for a closed connection
     script.until(lambda: script.world.now_ms > led_ms)
@@ -150,7 +150,7 @@ def test_a_caught_up_spare_goes_on_without_waiting_for_anything(tmp_path: Path) 
 
 
 def test_two_spares_that_agree_depose_a_wrong_active(tmp_path: Path) -> None:
-    """Z9: the wrong engine ends as diverged, and what is published afterwards is right."""
+    """SPEC Z9: the wrong engine ends as diverged, and what is published afterwards is right."""
     script = Script(tmp_path, "e0", "e1", "e2")
     script.world.cores["e0"] = FastCores(salt=1)
     script.start("e0")
@@ -240,7 +240,7 @@ class _LateCommits:
 
 @pytest.mark.parametrize("fencing", Fencing)
 def test_a_commit_of_the_dead_that_arrives_after_the_fence_does_not_take_place(tmp_path: Path, fencing: Fencing) -> None:
-    """E2, E16: the active dies while its commit is on its way; before the fence it counts, after it it does not."""
+    """SPEC E2, E16: the active dies while its commit is on its way; before the fence it counts, after it it does not."""
     for arrives_first in (True, False):
         script = two_engines(tmp_path / str(arrives_first), fencing=fencing)
         script.world.bus.faults = _LateCommits("e0#1")
@@ -259,7 +259,7 @@ def test_a_commit_of_the_dead_that_arrives_after_the_fence_does_not_take_place(t
 
 
 def test_a_group_starts_although_its_very_first_transaction_was_aborted(tmp_path: Path) -> None:
-    """E4: what is left of it are offsets without messages, and no progress."""
+    """SPEC E4: what is left of it are offsets without messages, and no progress."""
     script = Script(tmp_path, "e0", fencing=Fencing.BY_GENERATION)
     script.start("e0")
     script.until_active("e0")
@@ -272,7 +272,7 @@ def test_a_group_starts_although_its_very_first_transaction_was_aborted(tmp_path
 
 
 def test_input_that_is_trimmed_under_a_starting_engine_is_noticed(tmp_path: Path) -> None:
-    """E15: it has checked what it will read, and then that is gone; it starts again from a newer snapshot."""
+    """SPEC E15: it has checked what it will read, and then that is gone; it starts again from a newer snapshot."""
     script = two_engines(tmp_path)
     script.until(lambda: SnapshotStatus.CONFIRMED in statuses(script))
     script.world.kill("e1")
@@ -296,7 +296,7 @@ def test_input_that_is_trimmed_under_a_starting_engine_is_noticed(tmp_path: Path
 
 
 def test_an_engine_whose_input_is_gone_is_refused_by_name(tmp_path: Path) -> None:
-    """E15: no snapshot reaches back to what the topic still holds."""
+    """SPEC E15: no snapshot reaches back to what the topic still holds."""
     script = Script(tmp_path, "e0", settings=replace(SETTINGS, snapshot_interval_ms=0))
     script.publish(*EVENTS)
     script.start("e0")
@@ -309,7 +309,7 @@ def test_an_engine_whose_input_is_gone_is_refused_by_name(tmp_path: Path) -> Non
 
 
 def test_a_precise_stream_beside_a_simple_one_stays_exact(tmp_path: Path) -> None:
-    """D1: of the simple one what the spare had computed is lost at the change of role; of the precise one nothing."""
+    """SPEC D1: of the simple one what the spare had computed is lost at the change of role; of the precise one nothing."""
     script = two_engines(tmp_path, qualities={"q/b": SIMPLE})
     script.world.pause("e0", FOREVER_MS)
     script.publish(2, 4, 6, 8)
@@ -347,7 +347,7 @@ def test_a_backlog_longer_than_the_lease_is_brought_out_by_one_engine(tmp_path: 
 
 
 def test_engines_that_lose_the_role_again_and_again_still_come_on(tmp_path: Path) -> None:
-    """D9: each writes the progress of what it brings first, however late progress is due."""
+    """SPEC D9: each writes the progress of what it brings first, however late progress is due."""
     script = two_engines(tmp_path, qualities={"q/b": _LAGS}, settings=replace(SETTINGS, commit_rows_max=1))
     recorded = [script.world.observer.newest["q/b"]]
     for turn in range(4):
@@ -364,7 +364,7 @@ def test_engines_that_lose_the_role_again_and_again_still_come_on(tmp_path: Path
 
 
 def test_no_wrong_state_is_confirmed_where_every_stream_may_lose_outputs(tmp_path: Path) -> None:
-    """D14: the spare lets its outputs go as they come, and they are compared all the same."""
+    """SPEC D14: the spare lets its outputs go as they come, and they are compared all the same."""
     script = two_engines(tmp_path, qualities={"q/a": SIMPLE, "q/b": SIMPLE})
     process, world = script.process("e1"), script.world
     state, active = process.state, script.process("e0").state

@@ -27,6 +27,7 @@ def publishing(script: Script, turns: int) -> int:
 
 
 def test_old_messages_go_but_not_those_that_a_restart_needs(tmp_path: Path) -> None:
+    """SPEC H11, Z26."""
     script = Script(tmp_path, "e0", "e1", settings=KEEPS)
     script.start("e0", "e1")
     published = publishing(script, 1_500)

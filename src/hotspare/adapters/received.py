@@ -1,4 +1,4 @@
-"""What a subscriber makes of a changelog before it is written: checks, collapsed updates, left-out deletes, snapshots (I14-I16)."""
+"""What a subscriber makes of a changelog: checks, collapsed updates, deletes that are left out, snapshots (SPEC I14-I16)."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _collapsed(batch: pa.RecordBatch) -> pa.RecordBatch:
 class Content:
     """Folds a changelog into the rows that its window holds.
 
-    A delete carries the values that were stored (A12), so equal values find the row: no keys need be known. Rows come out in
+    A delete carries the values that were stored (SPEC A12), so equal values find the row: no keys need be known. Rows come out in
     the order in which they came in; an update puts its row last. StateError above `rows_max` rows.
     """
 

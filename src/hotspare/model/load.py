@@ -62,9 +62,9 @@ def load_project(
     """Load a YAML or ESP XML file, told apart by suffix, else by content.
 
     `properties` override those of the project and give the reserved ones (SPEC A4). `name` chooses among several projects in one
-    file (A3). `bindings` override properties of connectors before they are checked, see `connector_rules.rebind`. `expressions`
-    and `connectors` find the mistakes of expressions and of connectors' values in the same pass. UsageError if the file cannot
-    be read or a binding names no connector, ProjectError with every mistake.
+    file (SPEC A3). `bindings` override properties of connectors before they are checked, see `connector_rules.rebind`.
+    `expressions` and `connectors` find the mistakes of expressions and of connectors' values in the same pass. UsageError if the
+    file cannot be read or a binding names no connector, ProjectError with every mistake.
     """
     path = Path(path)
     try:

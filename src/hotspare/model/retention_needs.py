@@ -101,7 +101,7 @@ def check_retention(
 
 
 def check_snapshot_age(source: WindowId, retention_ms: int, age_ms: int) -> Finding | None:
-    """Rule 1 (H9) for the newest snapshot that may be restored, written `age_ms` ago: how long it can still be replayed."""
+    """Rule 1 (SPEC H9) for the newest snapshot that may be restored, written `age_ms` ago: how long it can still be replayed."""
     if 2 * age_ms <= retention_ms:
         return None
     left_ms = retention_ms - age_ms

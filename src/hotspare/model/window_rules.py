@@ -92,7 +92,7 @@ def check_passed_schema(window: Window, input_schema: Schema | None, found: Mist
 
 
 def check_keys(window: Window, schema: Schema, input_schema: Schema, found: Mistakes) -> None:
-    """Keys pass through by name (A24): the same names and types, in any order."""
+    """Keys pass through by name (SPEC A24): the same names and types, in any order."""
     own, given = keys(schema), keys(input_schema)
     if own and given and set(own) != set(given):
         found.add(

@@ -1,4 +1,4 @@
-"""What a spare on another host knows of the active: its connection, and nothing where the network gives no sign (C6, E2)."""
+"""What a spare on another host knows of the active: its connection, and nothing where the network gives no sign (SPEC C6, E2)."""
 
 from __future__ import annotations
 

@@ -34,6 +34,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory, secured: Secured) -> Itera
 
 
 def test_what_is_published_is_read_back(servers: KafkaServers) -> None:
+    """SPEC L8."""
     bus = open_kafka_bus(servers.url)
     bus.create_topic("out")
     producer = bus.producer("g", ["out"])

@@ -89,6 +89,7 @@ def commits(bus: KafkaBus) -> Callable[[int], None]:
 
 @pytest.mark.timeout(400)
 def test_nothing_is_lost_or_doubled_while_brokers_come_and_go(three: KafkaServers) -> None:
+    """SPEC B8, E6."""
     bus = open_kafka_bus(f"{three.url}?timeout_ms=20000")
     publishing = open_kafka_bus(f"{three.url}?timeout_ms=2000")
     for each in (bus, publishing):  # as every engine does: a topic may be known to one broker a little before another

@@ -39,6 +39,7 @@ def create_elsewhere(kafka: KafkaServers, topic: str, **config: str) -> None:
 
 
 def test_a_topic_that_hotspare_made_has_no_deviation(bus: KafkaBus) -> None:
+    """SPEC B6, Z20."""
     bus.create_topic("t", 2)
     bus.producer("g", ["t"])
     names = ["t", "g.progress", "hotspare.owners"]
@@ -134,6 +135,7 @@ GOOD = {**new_topic_config(TopicKind.EVENTS, 3), "retention.ms": "604800000"}
     ],
 )
 def test_each_deviation_says_what_may_come_of_it(setting: str, value: str, said: str) -> None:
+    """SPEC B9, B11, B12."""
     config = {**GOOD, setting: value}
     if setting == "retention.ms":
         config["segment.ms"] = "10000"

@@ -1,4 +1,4 @@
-"""Engines that meet in ZooKeeper: the active goes on without it, and its role moves as soon as it is back (E2, E7, E16)."""
+"""Engines that meet in ZooKeeper: the active goes on without it, and its role moves as soon as it is back (SPEC E2, E7, E16)."""
 
 from __future__ import annotations
 

@@ -67,6 +67,7 @@ def wait(condition: object, what: str) -> None:
 
 
 def test_one_works_and_another_goes_on_when_it_has_finished() -> None:
+    """SPEC C14."""
     coordination = MemoryCoordination()
     with Instance(coordination, "a") as a:
         wait(lambda: a.epochs == [1], "the first turn")
@@ -201,7 +202,7 @@ class _Woken(MemoryBusClient):
 
 
 def test_an_instance_that_wakes_writes_nothing_into_its_successors_file(tmp_path: Path) -> None:
-    """E9: the old instance has read messages, freezes, and goes on after its successor has written them and more."""
+    """SPEC E9: the old instance has read messages, freezes, and goes on after its successor has written them and more."""
     path = tmp_path / "out.csv"
     bus = new_bus(5)
     bus.__class__ = _Woken
@@ -263,7 +264,7 @@ def test_who_works_with_the_files_lock_is_waited_for_and_named(tmp_path: Path, m
 
 
 def test_parts_of_a_limited_size(tmp_path: Path) -> None:
-    """I6: each part begins with the title, ends with a whole message, and a restart goes on in the last one."""
+    """SPEC I6: each part begins with the title, ends with a whole message, and a restart goes on in the last one."""
     path, rotation = tmp_path / "out.csv", Rotation(part_bytes=60)
     bus = new_bus(4)
     subscribe(bus, path, threading.Event(), rotation)
@@ -283,7 +284,7 @@ def test_parts_of_a_limited_size(tmp_path: Path) -> None:
 
 
 def test_parts_have_their_size_however_much_is_read_at_once(tmp_path: Path) -> None:
-    """I6: a part ends with the first whole message that makes it large enough, and none is empty."""
+    """SPEC I6: a part ends with the first whole message that makes it large enough, and none is empty."""
     subscribe(new_bus(40), tmp_path / "out.csv", threading.Event(), Rotation(part_bytes=60))
     parts = [part.read_text() for part in sorted(tmp_path.glob("out.0*.csv"))]
     title = parts[0].splitlines(keepends=True)[0]

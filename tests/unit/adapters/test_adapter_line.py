@@ -12,6 +12,7 @@ URL = "dfESP://iotdemo.example.com:61001/kafka1/cq1"
 
 
 def test_a_publisher_as_in_the_sources() -> None:
+    """SPEC B2, I7."""
     line = read_adapter_line(
         f'type=pub,url="{URL}/kafka_incoming",fsname=/tmp/dstat_in.csv,fstype=csv,dateformat=%Y-%m-%d %H:%M:%S,header=2,'
         "growinginputfile=true,loglevel=trace,transport=kafka,transportconfigfile=/home/sas/kafka/kafkapub.cfg"

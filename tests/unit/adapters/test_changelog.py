@@ -1,4 +1,4 @@
-"""What a subscriber makes of a changelog: collapsed updates (I14), no retention deletes (I15), snapshots (I16), sequence checks."""
+"""What a subscriber makes of a changelog: no pairs, no retention deletes, snapshots, sequence checks (SPEC I14-I16)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def opcodes(batch: pa.RecordBatch) -> list[int]:
 
 
 def test_i14_a_collapsed_update_is_one_row_with_the_new_values() -> None:
+    """SPEC I14."""
     rows: list[Row] = [(I, N, 1, 1.0), (UB, N, 1, 2.0), (D, N, 1, 1.0), (D, N, 1, 2.0)]
     chosen = RowChoice(updates=UpdateBlocks.COLLAPSED).apply(block(rows, 1), update_open=0)
     assert opcodes(chosen) == [I, Opcode.UPDATE, D]
@@ -34,6 +35,7 @@ def test_i14_a_pair_may_be_cut_between_messages() -> None:
 
 
 def test_i15_only_deletes_by_retention_are_dropped() -> None:
+    """SPEC I15."""
     rows: list[Row] = [(I, R, 1, 1.0), (D, R, 1, 1.0), (D, N, 2, 1.0)]
     chosen = RowChoice(retention_deletes=RetentionDeletes.DROPPED).apply(block(rows, 1), update_open=0)
     assert list(zip(opcodes(chosen), chosen.column("id").to_pylist(), strict=True)) == [(I, 1), (D, 2)]
@@ -62,7 +64,7 @@ values = st.one_of(st.none(), st.sampled_from([0.0, -0.0, math.nan, 1.5]))
 
 @given(steps=st.lists(st.tuples(keys, values, st.booleans()), max_size=40), size=st.integers(1, 7))
 def test_i16_folding_gives_the_content(steps: list[tuple[int, float | None, bool]], size: int) -> None:
-    """Against a dictionary: inserts, update pairs and deletes of a keyed window, however cut."""
+    """Against a dictionary: inserts, update pairs and deletes of a keyed window, however cut (SPEC I16)."""
     held: dict[int, float | None] = {}
     rows: list[Row] = []
     for key, value, is_delete in steps:

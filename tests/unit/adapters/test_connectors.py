@@ -67,6 +67,7 @@ def rows(bus: MemoryBusClient) -> list[bytes]:
 
 
 def test_connectors_run_while_active_and_go_on_elsewhere(tmp_path: Path, lines: io.StringIO) -> None:
+    """SPEC I1, I9, I12."""
     (tmp_path / "in.csv").write_bytes(b"i,n,1,1\ni,n,2,2\n")
     bus = new_bus()
     publish(bus, OUTPUTS)

@@ -254,6 +254,7 @@ def test_two_sources_do_not_meet(tmp_path: Path) -> None:
 
 
 def test_blocks_have_the_size_asked_for_and_say_where_they_end(tmp_path: Path) -> None:
+    """SPEC F14."""
     path = tmp_path / "in.csv"
     path.write_bytes(numbered(5))
     bus = new_bus()

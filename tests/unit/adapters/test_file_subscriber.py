@@ -83,7 +83,7 @@ def test_rows_as_spec_5_2_has_them(tmp_path: Path) -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(data=st.data(), reads=st.lists(st.integers(0, 6), max_size=5), note_bytes=st.sampled_from([1, 1 << 20]))
 def test_law_crash_any_kills_lose_and_double_no_row(tmp_path: Path, data: st.DataObject, reads: list[int], note_bytes: int) -> None:
-    """What was written after the last note may be there, or in part, or not at all: the file comes out the same."""
+    """What was written after the last note may be there, or in part, or not at all: the file comes out the same (SPEC C15)."""
     blocks = data.draw(st.lists(st.sampled_from(ROWS), max_size=6))
     options = SubscribeOptions(
         choice=RowChoice(data.draw(st.sampled_from(list(UpdateBlocks))), data.draw(st.sampled_from(list(RetentionDeletes)))),

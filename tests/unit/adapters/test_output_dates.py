@@ -1,4 +1,4 @@
-"""Dates and stamps in files: by a format that is checked before anything is written, and right for every value (I6, F4)."""
+"""Dates and stamps in files: by a format that is checked before anything is written, and right for every value (SPEC I6, F4)."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ def config_file(name: str) -> Path:
 
 
 def test_the_publisher_file_of_the_sources() -> None:
+    """SPEC B5, I8."""
     config = load_transport_config(config_file("kafkapub.cfg"))
     assert config.bus_url == "kafka://iotdemo.na.sas.com:9092?enable.sparse.connections=false"
     assert (config.group, config.coordination_url) == ("", "")  # hotfailover=false

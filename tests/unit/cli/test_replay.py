@@ -124,7 +124,7 @@ def test_conformance_compute(tmp_path: Path) -> None:
 
 @needs_conformance
 def test_conformance_copy(tmp_path: Path) -> None:
-    """A20-A23; the connector's rate of 1 is the system time."""
+    """SPEC A20-A23; the connector's rate of 1 is the system time."""
     home = CONFORMANCE / "copy"
     names = ("Count_Sliding", "Count_Jumping", "EventTime_Sliding", "SystemTime_Sliding")
     outputs = {f"cq1/Copy_{name}": tmp_path / f"{name}.csv" for name in names}
@@ -166,7 +166,7 @@ def test_conformance_reference_project(tmp_path: Path) -> None:
 
 
 def test_a_field_is_the_system_time_and_ticks_stand_at_every_heartbeat(tmp_path: Path) -> None:
-    """A20: deletes by time come with the first heartbeat at which a row is old enough, before the next row."""
+    """SPEC A20: deletes by time come with the first heartbeat at which a row is old enough, before the next row."""
     path = tmp_path / "in.csv"
     path.write_text("i,n,,0,1\ni,n,,500000,2\ni,n,,5000000,3\n")
     out = tmp_path / "out.csv"

@@ -103,6 +103,7 @@ def sources(bus_url: str) -> Iterator[GroupSources]:
 
 
 def test_the_document_has_every_fact_under_its_key(sources: GroupSources) -> None:
+    """SPEC C9, G12, H13, J11, M5."""
     begun_ns = time.time_ns()
     (group,) = report(sources)["groups"]
     lease_left_ms = group.pop("lease_left_ms")

@@ -50,6 +50,7 @@ def test_a_window_that_is_no_source_gets_no_topic(bus_url: str, rows: Path, wind
 
 
 def test_a_topic_that_no_engine_reads_is_told(bus_url: str, rows: Path) -> None:
+    """SPEC B6."""
     done = hotspare_here("publish", rows, "--bus", bus_url, "--window", "shop/q/orders")
     assert done.returncode == 0, done.stderr
     assert "topic hotspare.shop.q.orders.I is new: no engine reads it yet\n" in done.stderr

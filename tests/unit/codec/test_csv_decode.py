@@ -55,14 +55,14 @@ def values_of(text: str, options: CsvOptions | None = None, schema: Schema = SCH
     ],
 )
 def test_opcodes(word: str, opcode: int) -> None:
-    """A8: letters in any case."""
+    """SPEC A8: letters in any case."""
     ((_, _, found, flags, _),), bad = decoded([f"{word},n,1,2,x".encode()])
     assert (found, flags, bad) == (opcode, Flag.NORMAL, [])
 
 
 @pytest.mark.parametrize(("word", "flags"), [("n", 1), ("P", 2), ("r", 4), ("np", 3), ("PN", 3), ("nR", 5), ("rpn", 7)])
 def test_flags(word: str, flags: int) -> None:
-    """A9: one or more."""
+    """SPEC A9: one or more."""
     ((_, _, _, found, _),), _ = decoded([f"i,{word},1,2,x".encode()])
     assert found == flags
 
@@ -88,7 +88,7 @@ def test_flags(word: str, flags: int) -> None:
     ],
 )
 def test_fields(row: str, values: tuple[object, ...]) -> None:
-    """SPEC 5.2: blanks around values, escaped commas, quotes, empty is null (A13)."""
+    """SPEC 5.2: blanks around values, escaped commas, quotes, empty is null (SPEC A13)."""
     assert values_of(row) == values
 
 
@@ -122,7 +122,7 @@ def test_one_blank_after_the_flag_is_not_part_of_a_string() -> None:
     ],
 )
 def test_bad_rows_say_what_is_wrong(row: bytes, reason: str, part: str) -> None:
-    """F15, I10: reason, row number, field and text; the head adds the window."""
+    """SPEC F15, I10: reason, row number, field and text; the head adds the window."""
     _, bad = decode_rows(pa.array([b"i,n,5,5,ok\n" + row], pa.binary()), SCHEMA)
     if not reason:
         assert len(bad) == 0
@@ -177,7 +177,7 @@ def test_rows_in_one_message_are_those_of_many(rows: list[str]) -> None:
 
 
 def test_columns_that_are_missing() -> None:
-    """I5: addcsvopcode, addcsvflags, noautogenfield, csvfielddelimiter."""
+    """SPEC I5: addcsvopcode, addcsvflags, noautogenfield, csvfielddelimiter."""
     options = CsvOptions(delimiter=";", opcode=Opcode.UPSERT, flags=Flag.PARTIAL, key_column=KeyColumn.ABSENT)
     ((_, _, opcode, flags, values),), bad = decoded([b"2.5;a,b"], options)
     assert (opcode, flags, values, bad) == (3, 2, (None, 2.5, "a,b"), [])

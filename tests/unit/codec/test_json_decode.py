@@ -92,7 +92,7 @@ def test_forms_of_a_message() -> None:
 
 
 def test_opcode_and_flags_and_the_nested_event() -> None:
-    """SPEC J: `{"opcode": ..., "event": {...}}` is the form of the REST interface; I4."""
+    """SPEC I4: `{"opcode": ..., "event": {...}}` is the form of the REST interface."""
     messages: list[bytes | None] = [
         b'{"id":1}',
         b'{"opcode":"U","flags":"P","id":1}',

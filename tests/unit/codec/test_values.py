@@ -1,4 +1,4 @@
-"""Text to values: a text is read the same way whatever stands around it (SPEC 5.2: blanks, dates, money; A7)."""
+"""Text to values: a text is read the same way whatever stands around it (SPEC 5.2: blanks, dates, money; SPEC A7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compute window (SPEC A24; A11, A12 for what its changelog means)."""
+"""Compute window (SPEC A24), also what its changelog means (SPEC A11, A12)."""
 
 from __future__ import annotations
 

@@ -56,13 +56,13 @@ def test_a_number_is_a_condition_in_sas() -> None:
 
 
 def test_only_inserts_pass() -> None:
-    """A26: ESP_OPCODE is visible."""
+    """SPEC A26: ESP_OPCODE is visible."""
     rows = ["i,n,1,1,a", "u,n,1,2,a", "i,n,2,1,b", "d,n,2,,"]
     assert passed('ESP_OPCODE == "I"', rows, Dialect.ESP) == [(INS, (1, 1, "a")), (INS, (2, 1, "b"))]
 
 
 def test_a_filter_on_flags_drops_exactly_retention_deletes() -> None:
-    """A9."""
+    """SPEC A9."""
     retention = Retention(RetentionKind.BYCOUNT_SLIDING, 2)
     plan = plan_of(window("ESP_FLAGS <> 'R'"), retention=retention)
     found = fed(plan, [f"i,n,{k},1,a" for k in range(4)] + ["d,n,3,,"])
@@ -72,7 +72,7 @@ def test_a_filter_on_flags_drops_exactly_retention_deletes() -> None:
 
 
 def test_published_events_are_resolved_by_the_index() -> None:
-    """A10-A12: with the old rows, those that did not pass as well."""
+    """SPEC A10-A12: with the old rows, those that did not pass as well."""
     rows = ["p,n,1,5,a", "p,n,1,1,a", "u,p,1,,b", "u,p,1,9,", "d,n,1,,", "u,n,2,7,a"]
     found = fed(plan_of(window("v > 3"), index=IndexType.EMPTY), rows)
     changes = [(INS, (1, 5, "a")), (DEL, (1, 5, "a")), (INS, (1, 9, "b")), (DEL, (1, 9, "b"))]
@@ -81,7 +81,7 @@ def test_published_events_are_resolved_by_the_index() -> None:
 
 
 def test_without_an_index_published_events_pass_by_their_keys_alone() -> None:
-    """A14: of another field, nobody knows what it was before an update."""
+    """SPEC A14: of another field, nobody knows what it was before an update."""
     with pytest.raises(ProjectError, match="events as they are published"):
         plan_of(replace(window("v > 3"), index=IndexType.EMPTY), index=IndexType.EMPTY)
     plan = plan_of(replace(window("k <> 2"), index=IndexType.EMPTY), index=IndexType.EMPTY)

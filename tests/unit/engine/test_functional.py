@@ -36,7 +36,7 @@ def test_fields_without_a_function_come_from_the_input_by_name() -> None:
 
 @given(ROWS, st.booleans())
 def test_the_counter_counts_what_came_and_deletes_carry_what_went_out(rows: list[str], forgets: bool) -> None:
-    """A12: the folded changelog checks that each delete has the stored values, the number among them."""
+    """SPEC A12: the folded changelog checks that each delete has the stored values, the number among them."""
     retention = Retention(RetentionKind.BYCOUNT_SLIDING, 2) if forgets else None
     found = fed(plan_of(window(), retention=retention), rows)
     made, kept = found.out.get("cq/made", []), found.out.get("cq/kept", [])
@@ -47,7 +47,7 @@ def test_the_counter_counts_what_came_and_deletes_carry_what_went_out(rows: list
 
 @given(ROWS, st.integers(0, 12))
 def test_the_counter_goes_on_after_a_restore(rows: list[str], cut: int) -> None:
-    """Z8: counters are in the snapshot."""
+    """SPEC Z8: counters are in the snapshot."""
     plan = plan_of(window())
     head, whole = Head.of(plan), fed(plan, rows)
     first = Pipeline.fresh(plan)
@@ -97,7 +97,7 @@ def test_without_a_counter_nothing_is_kept() -> None:
 
 
 def test_pi_empty_keeps_nothing() -> None:
-    """A14: the number of a delete cannot be known then, so only inserts can be counted."""
+    """SPEC A14: the number of a delete cannot be known then, so only inserts can be counted."""
     with pytest.raises(ProjectError, match=r"computes from eventCounter\(\) and has the index pi_EMPTY"):
         plan_of(window(index=IndexType.EMPTY))
     plan = plan_of(window(index=IndexType.EMPTY), index=IndexType.EMPTY, accepts=AcceptedOpcodes.INSERT_ONLY)

@@ -1,5 +1,5 @@
 """Snapshots one after another: what is written of the second, and that each is whole by itself; and those of before there were row
-pages (G10, DESIGN section 4)."""
+pages (SPEC G10, DESIGN section 4)."""
 
 from __future__ import annotations
 
@@ -73,6 +73,7 @@ def filled(rows: pa.RecordBatch, page_slots: int) -> Pipeline:
 
 @pytest.mark.parametrize("kind", ["directory", "memory"])
 def test_only_pages_that_are_new_are_written(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SPEC G4, G8."""
     store: Store = DirectoryStore(tmp_path) if kind == "directory" else MemoryStore()
     rows = decoded(old_snapshot.after())
     pipeline = filled(rows.slice(0, 180), 2)
@@ -116,7 +117,7 @@ def test_two_snapshots_are_written_at_once(tmp_path: Path) -> None:
 @settings(max_examples=15)
 @given(st.data(), st.integers(0, 60))
 def test_a_state_is_sent_to_another_process(data: st.DataObject, place: int) -> None:
-    """Also while a snapshot of it is written: what is received goes on as what was sent, to the bit."""
+    """Also while a snapshot of it is written: what is received goes on as what was sent, to the bit (SPEC H6)."""
     rows = decoded(data.draw(scripts()))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_pages, "PAGE_SLOTS", 2)
@@ -132,7 +133,7 @@ def test_a_state_is_sent_to_another_process(data: st.DataObject, place: int) -> 
 
 
 def test_a_snapshot_of_the_format_before_is_gone_on_from() -> None:
-    """It has every window's rows in one piece. What is put out is the same, and so are the rows afterwards."""
+    """It has every window's rows in one piece. What is put out is the same, and so are the rows afterwards (SPEC G10)."""
     before, rows = decoded(old_snapshot.before()), decoded(old_snapshot.after())
     expected, begin = Pipeline.fresh(plan()), before.num_rows
     expected.feed(before)

@@ -1,4 +1,4 @@
-"""Lanes: every field type survives the way through 64 bits (A7, A13)."""
+"""Lanes: every field type survives the way through 64 bits (SPEC A7, A13)."""
 
 from __future__ import annotations
 

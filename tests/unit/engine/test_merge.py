@@ -1,4 +1,4 @@
-"""Merging partitions (DESIGN section 3, K5): the order, and what may go on, against brute force."""
+"""Merging partitions (DESIGN section 3, SPEC K5): the order, and what may go on, against brute force."""
 
 from __future__ import annotations
 
@@ -69,6 +69,7 @@ def let_go(rows: list[Row]) -> list[Row]:
 @settings(max_examples=150)
 @given(inputs(), st.lists(st.integers(0, 60), max_size=8))
 def test_merge(rows: list[Row], places: list[int]) -> None:
+    """SPEC B7, F1, K5."""
     merge = Merge(PARTITIONS, {})
     edges = sorted({0, len(rows), *(place % (len(rows) + 1) for place in places)})
     found: list[Row] = []

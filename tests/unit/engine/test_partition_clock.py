@@ -89,6 +89,7 @@ def taken(clock: PartitionClock, stamps: list[Stamp]) -> list[Belief]:
 @settings(max_examples=400)
 @given(STAMPS, st.lists(st.integers(0, 40), max_size=5), st.integers(0, 40))
 def test_the_rule_however_it_is_cut_and_after_a_restore(stamps: list[Stamp], places: list[int], restart: int) -> None:
+    """SPEC D12, F5, Z13."""
     far = partition_clock._FAR
     expected = believed([(min(max(time, -far), far), tick) for time, tick in stamps], Belief())
     edges = sorted({0, len(stamps), *(place % (len(stamps) + 1) for place in places)})

@@ -182,7 +182,7 @@ POLICIES = [k.Policy(kind, limit, 5, by, new_keys) for kind, limit, by in KINDS 
 @settings(max_examples=25)
 @given(histories(), st.integers(0, 40), st.booleans(), st.sampled_from([1, 2, 16, 4096]))
 def test_relation_is_its_model(policy: k.Policy, events: list[Event], middle: int, is_settled: bool, page_slots: int) -> None:
-    """A8-A13, A19-A23; with the batch cut in two and the relation written and read back in between, in pages of any size."""
+    """SPEC A8-A13, A19-A23; with the batch cut in two and the relation written and read back in between, in pages of any size."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_pages, "PAGE_SLOTS", page_slots)
         patch.setattr(row_pages, "SPARE_SLOTS", 0)

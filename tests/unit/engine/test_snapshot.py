@@ -1,4 +1,4 @@
-"""Snapshots as bytes: what is refused, and that nothing damaged does worse than being refused (G10, DESIGN section 4)."""
+"""Snapshots as bytes: what is refused, and that nothing damaged does worse than being refused (SPEC G10, DESIGN section 4)."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_truncated_pages_are_refused(data: st.DataObject) -> None:
 @settings(max_examples=100)
 @given(st.data())
 def test_changed_bytes_do_nothing_worse_than_being_refused(data: st.DataObject) -> None:
-    """The store's checksums find every change; here it only must not crash or run away."""
+    """The store's checksums find every change; here it only must not crash or run away (SPEC G11)."""
     header, pages = snapshot()
     name = data.draw(st.sampled_from([*sorted(pages), ""]))
     content = bytearray(pages[name] if name else header)

@@ -38,7 +38,7 @@ def decoded(plan: Plan, *messages: Message) -> pa.RecordBatch:
 
 
 def test_numbering(plan: Plan) -> None:
-    """Sequences 1, 2, 3 per stream; ordinals per position; the digest of the last output is the stream's."""
+    """Sequences 1, 2, 3 per stream; ordinals per position; the digest of the last output is the stream's (SPEC D10, D17)."""
     rows = decoded(
         plan, Message(5, "source", "I,N,1,1 | I,N,2,2"), Message(6, "source", "I,N,x,1"), Message(7, "source", "I,N,3,3")
     )

@@ -1,4 +1,4 @@
-"""Summary against its definition, written out in plain Python arithmetic (A39): equal bit for bit."""
+"""Summary against its definition, written out in plain Python arithmetic (SPEC A39): equal bit for bit."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def test_nan_is_the_greatest_and_null_is_unknown(text: str, expected: list[bool 
 
 
 def test_opcode_and_flags_are_visible() -> None:
-    """A26: names ESP_OPCODE, ESP_FLAGS."""
+    """SPEC A26: names ESP_OPCODE, ESP_FLAGS."""
     columns = with_events(rows_of((1, 1, 1.0, "", 0, 0, "0"), (1, 1, 1.0, "", 0, 0, "0")), 0)
     columns |= {"ESP_OPCODE": pa.array(["I", "D"]), "ESP_FLAGS": pa.array(["N", "R"])}
     values, _ = condition('ESP_OPCODE == "D" and ESP_FLAGS == "R"', ESP).evaluate(columns, 2)

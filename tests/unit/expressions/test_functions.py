@@ -1,4 +1,4 @@
-"""Every function of the table, by each dialect's names, on one row (A24, A25: functions of expressions)."""
+"""Every function of the table, by each dialect's names, on one row (SPEC A24, A25: functions of expressions)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with an expression is said with its place, once, and nothing wrong is let through (A24-A26)."""
+"""What is wrong with an expression is said with its place, once, and nothing wrong is let through (SPEC A24-A26)."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Spare:
 def test_a_spare_is_compared_wherever_progress_was_read_and_however_far_it_lags(
     quality: Quality, steps: list[tuple[int, int]], lag: int
 ) -> None:
-    """The newest point that it passed is verified, and so is a snapshot before it, also while the active goes on."""
+    """The newest point that it passed is verified, and so is a snapshot before it, also while the active goes on (SPEC C1)."""
     spare, done, computed, points = Spare(quality), 0, 0, [0]
     for more_done, more_computed in steps:
         done += more_done
@@ -100,7 +100,7 @@ def test_a_spare_is_compared_wherever_progress_was_read_and_however_far_it_lags(
 
 @pytest.mark.parametrize("quality", QUALITIES)
 def test_a_wrong_spare_that_lags_is_noticed_while_it_lags(quality: Quality) -> None:
-    """Z9: at the first point that it passes, not when it has caught up with an active that goes on."""
+    """SPEC Z9, F2: at the first point that it passes, not when it has caught up with an active that goes on."""
     spare = Spare(quality)
     for second in range(60):
         spare.read(100 * second + 100, wrong=1)

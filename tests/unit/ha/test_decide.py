@@ -136,7 +136,7 @@ def test_what_falls_due_is_due_then_and_nothing_before(view: View) -> None:
 
 @given(view=views)
 def test_only_a_standby_that_does_not_differ_alone_campaigns_and_only_an_active_publishes(view: View) -> None:
-    """E12, Z9, law 7."""
+    """SPEC E12, Z9, law 7."""
     for action in decide(view):
         if isinstance(action, do.Campaign):
             assert view.role is Role.STANDBY
@@ -245,7 +245,7 @@ def test_a_better_candidate_may_go_first_for_a_short_time(rank: int, engine: str
 
 
 def test_who_gave_the_role_up_and_who_is_not_the_successor_wait_a_lease_time() -> None:
-    """Z15: if the successor has not promoted within the lease, anyone may."""
+    """SPEC Z15: if the successor has not promoted within the lease, anyone may."""
     given_up = standby(leader=replace(HELD, holder="", successor="z"), vacancy=vacant(Reason.GIVEN_UP), free_since_ms=NOW_MS)
     own = replace(given_up, leader=replace(HELD, holder=""), gave_up_epoch=7)
     for view in (given_up, own):
@@ -262,7 +262,7 @@ def test_an_old_record_of_a_lease_is_read_again_at_its_end_and_not_acted_upon() 
 
 
 def test_the_lease_is_renewed_only_when_a_batch_passed() -> None:
-    """A living thread is no sign of life (E16)."""
+    """A living thread is no sign of life (SPEC E16)."""
     due = NOW_MS + SETTINGS.renew_interval_ms
     assert do.Renew() in decide(replace(active(), now_ms=due))
     stuck = decide(replace(active(has_moved=False), now_ms=NOW_MS + SETTINGS.lease_ms))
@@ -329,7 +329,7 @@ def test_a_switch_over_needs_a_successor_that_is_a_standby() -> None:
 
 
 def test_one_spare_of_all_takes_the_snapshots_and_the_active_only_without_spares() -> None:
-    """H3: the active is not bothered while there is a spare."""
+    """SPEC H3, G9, H4, Z5: the active is not bothered while there is a spare."""
     due = {"has_new_state": True, "snapshot_ms": 0}
     lower, higher = (OtherMember(e, Role.STANDBY.value, 1, agrees=False) for e in ("a", "z"))
     assert do.TakeSnapshot() in decide(standby(others=(higher,), **due))
@@ -344,7 +344,7 @@ def test_one_spare_of_all_takes_the_snapshots_and_the_active_only_without_spares
 
 @given(names=st.lists(st.sampled_from("abcdef"), min_size=1, unique=True), by=st.sampled_from("abcdefg"))
 def test_every_engine_takes_snapshots_in_its_turn_when_the_newest_gets_too_old(names: list[str], by: str) -> None:
-    """H3, DESIGN section 4: one takes them, the rest one interval after the other, the active last; all know whose turn it is."""
+    """SPEC H3, DESIGN section 4: one takes them, the rest an interval after the other, the active last, and all know it."""
     interval_ms = SETTINGS.snapshot_interval_ms
 
     def due_ms(name: str, role: Role) -> int:
@@ -396,7 +396,7 @@ def test_a_snapshot_is_confirmed_when_settled_and_discarded_when_this_engine_dif
 
 
 def test_a_difference_is_an_end_for_the_active_and_after_a_while_for_a_lone_spare() -> None:
-    """Z9."""
+    """SPEC Z9."""
     difference = Difference("s", 3, 4, 7, NOW_MS)
     assert decide(active(difference=difference, publish_due_ms=NOW_MS)) == (do.Diverge(),)
     assert decide(promoting(Step.CHECKED, difference=difference)) == (do.Diverge(),)
@@ -453,7 +453,7 @@ def test_it_does_not_where_somebody_else_can_or_the_active_may_live(changes: dic
 
 
 def test_progress_that_lags_is_written_when_due_and_before_the_role_is_handed_over() -> None:
-    """D9, Z15."""
+    """SPEC D9, Z15."""
     assert do.Publish() not in decide(active(progress_due_ms=NOW_MS + 1))
     assert next_due_ms(active(progress_due_ms=NOW_MS + 1)) == NOW_MS + 1
     assert decide(active(progress_due_ms=NOW_MS))[0] == do.Publish()
@@ -463,20 +463,20 @@ def test_progress_that_lags_is_written_when_due_and_before_the_role_is_handed_ov
 
 
 def test_qualities_are_read_at_intervals_by_who_takes_part() -> None:
-    """Z16."""
+    """SPEC Z16."""
     for view in (STANDBY, ACTIVE):
         assert do.ReadQualities() not in decide(view)
         assert do.ReadQualities() in decide(replace(view, qualities_read_ms=NOW_MS - SETTINGS.quality_poll_ms))
 
 
 def test_a_state_that_begins_after_what_is_committed_is_never_promoted() -> None:
-    """E10: what lies between could never come out."""
+    """SPEC E10: what lies between could never come out."""
     assert decide(promoting(Step.CHECKED, committed_ahead="gap")) == (do.Leave(Reason.REFUSED, "gap"),)
 
 
 @pytest.mark.parametrize("step", [Step.WON, Step.FENCED, Step.READ, Step.CHECKED])
 def test_a_promotion_keeps_its_lease_while_it_comes_on_and_loses_it_when_it_hangs(step: Step) -> None:
-    """C3: whoever took over would have the same slow bus before it."""
+    """SPEC C3: whoever took over would have the same slow bus before it."""
     due_ms = NOW_MS - SETTINGS.renew_interval_ms
     view = promoting(step, step_ms=NOW_MS - SETTINGS.promotion_step_ms + 1, renewed_ms=due_ms)
     assert decide(view)[0] == do.Renew()

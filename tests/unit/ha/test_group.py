@@ -1,4 +1,4 @@
-"""The group engine as a host uses it: real threads, the SQLite bus and coordination, a folder of snapshots (E2, E5, C9, M5)."""
+"""The group engine as a host uses it: threads, the SQLite bus and coordination, a folder of snapshots (SPEC E2, E5, C9, M5)."""
 
 import contextlib
 import json
@@ -197,7 +197,7 @@ def published(host: Host) -> list[int]:
 
 
 def test_two_engines_on_the_embedded_default_and_a_takeover(hosts: list[Host]) -> None:
-    """E2, E3: the output goes on without gap or double, and the restarted one is a spare (C4, E5)."""
+    """SPEC E2, E3, C1: the output goes on without gap or double, and the restarted one is a spare (SPEC C4, E5)."""
     first, second = hosts
     first.start()
     wait_until(lambda: first.engine.role is Role.ACTIVE, "e0 is active", WAIT_S)
@@ -217,7 +217,7 @@ def test_two_engines_on_the_embedded_default_and_a_takeover(hosts: list[Host]) -
 
 
 def test_connections_that_always_close_do_not_move_the_role_again_and_again(hosts: list[Host]) -> None:
-    """C6: each engine is told that the other one's connection is closed, as where a firewall ends them; both are healthy."""
+    """SPEC C6: each engine is told that the other one's connection is closed, as where a firewall ends them; both are healthy."""
     for host in hosts:
         host.peers.status = lambda: PeerStatus.CLOSED  # type: ignore[method-assign]
         host.start()
@@ -262,7 +262,7 @@ def test_of_a_lock_of_somebody_else_nobody_is_ended_but_who_holds_it(tmp_path: P
 
 
 def test_a_fence_that_takes_longer_than_the_lease_ends(tmp_path: Path) -> None:
-    """C3: the promotion keeps its lease meanwhile; else each engine would take the role from the other before it is done."""
+    """SPEC C3: the promotion keeps its lease meanwhile; else each engine would take the role from the other before it is done."""
     lease_s = SETTINGS.lease_ms / 1000
     made = [Host(tmp_path, name, fence_s=1.5 * lease_s) for name in ("e0", "e1")]
     with contextlib.ExitStack() as stack:
@@ -277,7 +277,7 @@ def test_a_fence_that_takes_longer_than_the_lease_ends(tmp_path: Path) -> None:
 
 
 def test_batches_are_held_while_a_promotion_waits_for_the_bus(tmp_path: Path) -> None:
-    """E2: what came since the last read is computed when the fence is done, and goes out at once."""
+    """SPEC E2: what came since the last read is computed when the fence is done, and goes out at once."""
     first, host = (Host(tmp_path, name, replace(SETTINGS, lease_ms=600_000)) for name in ("e0", "e1"))
     with contextlib.ExitStack() as stack:
         for each in (first, host):
@@ -301,7 +301,7 @@ def test_batches_are_held_while_a_promotion_waits_for_the_bus(tmp_path: Path) ->
 
 
 def test_a_second_engine_of_a_name_is_refused_from_another_machine_until_the_first_is_silent(tmp_path: Path) -> None:
-    """C4, C10: from there neither its process nor its address tells whether it lives; its member record does."""
+    """SPEC C4, C10: from there neither its process nor its address tells whether it lives; its member record does."""
     unhurried = replace(SETTINGS, member_refresh_ms=400)  # on a busy machine a thread may wait for the time of some refreshes
     first, second, third = (Host(tmp_path, "e0", unhurried, machine) for machine in ("host", "far", "farther"))
     first.start()
@@ -317,7 +317,7 @@ def test_a_second_engine_of_a_name_is_refused_from_another_machine_until_the_fir
 
 
 def test_a_quality_changes_while_the_group_runs(patient_hosts: list[Host]) -> None:
-    """D1, Z16: no engine restarts, the other stream stays as it is, and after the change back nothing is lost or doubled."""
+    """SPEC D1, Z16, J12: no engine restarts, the other stream stays as it is, after the change back nothing is lost or doubled."""
     first, second = patient_hosts
     first.start()
     wait_until(lambda: first.engine.role is Role.ACTIVE, "e0 is active", WAIT_S)
@@ -346,7 +346,7 @@ def test_a_quality_changes_while_the_group_runs(patient_hosts: list[Host]) -> No
 
 
 def test_a_simple_stream_goes_on_from_what_is_computed_then(patient_hosts: list[Host]) -> None:
-    """D2, E13: what the spare computed while nobody published is lost, and told; nothing comes twice."""
+    """SPEC D2, E13: what the spare computed while nobody published is lost, and told; nothing comes twice."""
     first, second = patient_hosts
     first.start()
     wait_until(lambda: first.engine.role is Role.ACTIVE, "e0 is active", WAIT_S)
@@ -368,6 +368,7 @@ def test_a_simple_stream_goes_on_from_what_is_computed_then(patient_hosts: list[
 
 
 def test_a_stop_leaves_the_group_and_the_next_start_begins_from_a_snapshot(hosts: list[Host], tmp_path: Path) -> None:
+    """SPEC H8, Z6, Z23."""
     first, second = hosts
     first.start()
     publish(first, *range(10))
@@ -400,7 +401,7 @@ class HungStore:
 
 
 def test_a_store_that_hangs_costs_two_threads_and_nothing_else(tmp_path: Path) -> None:
-    """H3: the engine keeps its role and publishes, and takes snapshots again when the store answers."""
+    """SPEC H3: the engine keeps its role and publishes, and takes snapshots again when the store answers."""
     host = Host(tmp_path, "e0", replace(SETTINGS, store_wait_ms=150))
     background, ports = Background(close_wait_s=WAIT_S), host.engine._ports
     hung = HungStore(ports.store)
@@ -428,7 +429,7 @@ def stuck(host: Host) -> list[object]:
 
 
 def test_an_engine_with_a_store_of_its_own_does_not_join(hosts: list[Host], tmp_path: Path) -> None:
-    """G4: a folder that is not shared is noticed at once, not when a spare finds no snapshot."""
+    """SPEC G4: a folder that is not shared is noticed at once, not when a spare finds no snapshot."""
     first, second = hosts
     first.engine.start()
     other = Host(tmp_path, "e2", snapshots="not mounted")
@@ -441,7 +442,7 @@ def test_an_engine_with_a_store_of_its_own_does_not_join(hosts: list[Host], tmp_
 
 
 def test_status_says_what_the_member_record_says(hosts: list[Host]) -> None:
-    """M5, C9: role, epoch, positions, held outputs, digests."""
+    """SPEC M5, C9: role, epoch, positions, held outputs, digests."""
     host = hosts[0]
     host.start()
     wait_until(lambda: [m.role for m in host.coordination.members("g")] == ["active"], "the record says active", WAIT_S)

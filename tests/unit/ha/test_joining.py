@@ -45,7 +45,7 @@ def bus_with(messages: int) -> MemoryBus:
 
 
 def test_a_changed_project_is_refused_with_the_difference_and_two_ways_on() -> None:
-    """A44."""
+    """SPEC A44."""
     coordination = MemoryCoordination().client()
     agree_on_project(coordination, "g", project("30 minutes"))
     agree_on_project(coordination, "g", project("30 minutes"))
@@ -88,7 +88,7 @@ def test_a_group_of_other_semantics_is_refused_with_the_ways_on(tmp_path: Path, 
 
 
 def test_two_engines_may_begin_a_group_at_once(tmp_path: Path) -> None:
-    """What one of them agrees on between two looks of the other is no group of an older hotspare (E10)."""
+    """What one of them agrees on between two looks of the other is no group of an older hotspare (SPEC E10)."""
     script = Script(tmp_path, "e0", "e1")
     script.start("e0")
     coordination = script.process("e0").ports.coordination
@@ -117,7 +117,7 @@ def test_engines_of_a_group_believe_append_times_alike() -> None:
 
 
 def test_the_origin_is_where_the_first_engine_began() -> None:
-    """E10, E12: later engines begin there too, whatever was appended or trimmed meanwhile."""
+    """SPEC E10, E12, H12: later engines begin there too, whatever was appended or trimmed meanwhile."""
     bus, coordination = bus_with(5), MemoryCoordination().client()
     bus.client().trim(Partition("in", 1), 2)
     origin = agree_on_origin(bus.client(), coordination, "g", TOPICS)
@@ -135,7 +135,7 @@ def test_an_origin_that_makes_no_sense_is_refused(stored: bytes) -> None:
 
 
 def test_lost_positions_are_named_with_the_retention_that_would_have_been_enough() -> None:
-    """E15, H9."""
+    """SPEC E15, H9."""
     bus = bus_with(10)
     bus.client().trim(Partition("in", 1), 7)
     check_positions(bus.client(), TOPICS, {(0, 0): 0, (0, 1): 7}, 0)

@@ -1,4 +1,4 @@
-"""What engines tell each other: hostile descriptions do no harm, differences are seen (A44, C10, M5)."""
+"""What engines tell each other: hostile descriptions do no harm, differences are seen (SPEC A44, C10, M5)."""
 
 import json
 from dataclasses import replace
@@ -41,7 +41,7 @@ def test_other_versions_and_processors_are_named() -> None:
 
 
 def test_who_comes_and_goes_is_reported(tmp_path: Path) -> None:
-    """C10."""
+    """SPEC C10."""
     script = Script(tmp_path, "e0", "e1")
     script.start("e0")
     script.until_active("e0")

@@ -1,4 +1,4 @@
-"""The socket side of detection, against real processes: closing is noticed, freezing is not mistaken for it (C6, E2, E16).
+"""The socket side of detection, against real processes: closing is noticed, freezing is not mistaken for it (SPEC C6, E2, E16).
 
 Of a holder on another machine only a connection that stood and is refused now is proof; all else is for the lease to decide.
 """

@@ -1,4 +1,4 @@
-"""What a spare may say of a holder on another machine that it never was connected to: nothing (C6, E2)."""
+"""What a spare may say of a holder on another machine that it never was connected to: nothing (SPEC C6, E2)."""
 
 import contextlib
 import socket

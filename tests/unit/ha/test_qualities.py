@@ -136,7 +136,7 @@ def holds(made: GroupState) -> list[int]:
 
 
 def test_a_spare_holds_what_the_quality_says() -> None:
-    """D2-D7, D15."""
+    """SPEC D2-D7, D15."""
     for quality, expected in ((SIMPLE, []), (THREE, [8, 9, 10]), (TRIMMED, [*range(1, 11)]), (PRECISE, [*range(1, 11)])):
         made = state(quality)
         compute(made, 1, 4)
@@ -175,7 +175,7 @@ def publish(made: GroupState, now_ms: int) -> tuple[list[int], int | None]:
 
 
 def test_progress_of_a_trimmed_stream_is_written_after_so_many_outputs() -> None:
-    """D9: and what it does not cover stays held, to be brought again."""
+    """SPEC D9: and what it does not cover stays held, to be brought again."""
     made = state(Quality(QualityKind.TRIMMED, progress_events=5, progress_ms=1_000), Role.ACTIVE)
     compute(made, 1, 3)
     assert publish(made, 10) == ([1, 2, 3], None)
@@ -228,7 +228,7 @@ def test_under_a_new_epoch_a_trimmed_stream_begins_behind_its_progress_and_write
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=12), st.integers(1, 9))
 def test_fewer_outputs_than_the_interval_are_ever_unrecorded(batches: list[int], interval: int) -> None:
-    """D4: doubles after a failover are bounded by the trimming interval, whatever the commits are."""
+    """SPEC D4: doubles after a failover are bounded by the trimming interval, whatever the commits are."""
     made = state(Quality(QualityKind.TRIMMED, progress_events=interval, progress_ms=1_000), Role.ACTIVE)
     last = 0
     for rows in batches:
@@ -267,7 +267,7 @@ class _Peers:
 
 
 def test_what_a_new_active_no_longer_holds_is_told_once_and_left_out() -> None:
-    """D15: never silently."""
+    """SPEC D15: never silently."""
     made, told = state(SIMPLE), _Told()
     compute(made, 1, 6)
     made.role = Role.ACTIVE
@@ -336,7 +336,7 @@ def test_a_snapshot_waits_a_while_for_the_other_streams(quality: Quality) -> Non
 
 @pytest.mark.parametrize("quality", [SIMPLE, THREE])
 def test_a_spare_notices_that_what_it_let_go_differs(quality: Quality) -> None:
-    """D14."""
+    """SPEC D14."""
     made, told = state(quality), ports(_Told())
     compute(made, 1, 9)
     committed.note_progress(made, told, {"a": Progress(4, OutputId(0, 0, 4, 0, 0), digest(4), 3)})
@@ -347,7 +347,7 @@ def test_a_spare_notices_that_what_it_let_go_differs(quality: Quality) -> None:
 
 
 def test_raising_a_quality_is_in_force_once_committed_progress_reaches_what_is_held() -> None:
-    """Z16: a spare of a simple stream has let go of outputs that are not committed; from the change on it holds all."""
+    """SPEC Z16: a spare of a simple stream has let go of outputs that are not committed; from the change on it holds all."""
     made = state(SIMPLE)
     compute(made, 1, 4)
     made.qualities = replace(made.qualities, by_stream={"a": PRECISE}, changed=frozenset({"a"}))

@@ -30,7 +30,7 @@ def test_every_role_but_joining_can_be_reached_and_every_role_but_an_end_can_be_
 
 
 def test_only_a_standby_is_promoted_and_only_for_a_vacancy() -> None:
-    """E12: an engine whose state is not complete is never promoted. An active repeats a promotion when it is fenced."""
+    """SPEC E12, D8: an engine whose state is not complete is never promoted. An active repeats a promotion when it is fenced."""
     into = {(role, reason) for role, to, reason in MOVES if to is Role.PROMOTING}
     assert {reason for role, reason in into if role is Role.STANDBY} == set(VACANT)
     assert {role for role, _ in into} == {Role.STANDBY, Role.ACTIVE}

@@ -1,4 +1,4 @@
-"""One store for all engines of a group: who has another one is told so when it joins, not when a snapshot is missing (G4)."""
+"""One store for all engines of a group: who has another one is told so when it joins, not when a snapshot is missing (SPEC G4)."""
 
 from __future__ import annotations
 

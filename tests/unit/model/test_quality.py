@@ -54,6 +54,7 @@ def test_the_text_of_a_quality_is_read_back(quality: Quality) -> None:
     ],
 )
 def test_texts_and_their_defaults(text: str, quality: Quality) -> None:
+    """SPEC D7, D9, Z29."""
     assert parse_quality(text) == quality
 
 
@@ -95,6 +96,7 @@ def test_parameters_of_another_kind_are_refused() -> None:
 
 
 def test_a_window_names_its_quality_and_is_precise_without() -> None:
+    """SPEC D5, Z11."""
     assert quality_of("quality: simple") == SIMPLE
     assert quality_of("quality: buffered 10 events") == Quality(QualityKind.BUFFERED, window_events=10)
     assert quality_of("quality: {buffered: 10 events}") == Quality(QualityKind.BUFFERED, window_events=10)
@@ -158,6 +160,7 @@ SOURCE = WindowId("q", "in")
     ],
 )
 def test_hotfailover_and_the_windows_own_quality(properties: dict[str, str], window: str, quality: Quality) -> None:
+    """SPEC D16, I3."""
     assert loaded_xml(properties, window=window).resolved.quality(SOURCE) == quality
 
 

@@ -62,7 +62,7 @@ def warned(resolved: Resolved, retention_ms: int, snapshots: SnapshotReach = EVE
 
 
 def test_a_window_longer_than_the_topic_is_warned_of_with_both_numbers() -> None:
-    """H10: 30 seconds against 30 minutes."""
+    """SPEC H10: 30 seconds against 30 minutes."""
     (text,) = warned(CHAINED, 30_000)
     assert "keeps messages for 30 seconds" in text
     assert "cq/save holds rows for 30 minutes" in text
@@ -122,7 +122,7 @@ def test_what_a_copy_asks(source: str, retention: str, expected: list[tuple[str,
     ],
 )
 def test_an_index_that_has_to_be_there_keeps_rows(source: str, computed: str, expected: list[str]) -> None:
-    """A14: of published events and of inserts whose keys may come again, whatever the window."""
+    """SPEC A14: of published events and of inserts whose keys may come again, whatever the window."""
     resolved = load_text(f"""
 project: one
 queries:
@@ -146,6 +146,7 @@ def test_a_topic_that_forgets_nothing_is_not_spoken_of() -> None:
 
 
 def test_unbounded_state_is_noted_whatever_the_number() -> None:
+    """SPEC F10."""
     notes = [text for severity, text in found(CHAINED, 86_400_000) if severity is Severity.NOTE]
     assert len(notes) == 3
     assert "cq/summed looks at the newest 20 events" in notes[2]
@@ -156,7 +157,7 @@ def test_unbounded_state_is_noted_whatever_the_number() -> None:
     [(5_000, Severity.REFUSAL), (5_001, Severity.WARNING), (19_999, Severity.WARNING), (20_000, None)],
 )
 def test_snapshots_that_are_kept_must_be_replayable(retention_ms: int, severity: Severity | None) -> None:
-    """H9: one every 5 seconds, 3 are kept, one is being written."""
+    """SPEC H9: one every 5 seconds, 3 are kept, one is being written."""
     resolved = one("index: empty, ", "retention: {bycount_sliding: 7}")
     findings = [
         f

@@ -29,6 +29,7 @@ def test_names_are_unique_words_and_every_event_says_what_it_means() -> None:
 
 
 def test_a_json_line_carries_everything_and_nothing_twice() -> None:
+    """SPEC C8."""
     out = io.StringIO()
     configure_logging(LogFormat.JSON, stream=out)
     log = Log().bind(group="g", engine="e1")

@@ -74,6 +74,7 @@ def test_precise_promises_all_that_the_others_do(sequences: list[int], weaker: Q
 
 @given(st.lists(st.integers(1, 9), max_size=20))
 def test_a_receiver_that_keeps_the_greatest_sequence_sees_nothing_twice(sequences: list[int]) -> None:
+    """SPEC D10, F3, F12."""
     delivered = [DeliveredOutput(n, 1) for n in sequences]
     kept = without_repeats(delivered)
     assert doubled(kept) == 0

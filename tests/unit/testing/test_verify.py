@@ -48,6 +48,7 @@ REFERENCE = stream((1, 1.0, "a"), (2, None, None), (3, float("nan"), "c"), (4, 0
     ],
 )
 def test_each_inaccuracy_is_counted_once_e11(delivered: pa.Table, expected: Verdict) -> None:
+    """SPEC E11."""
     assert compare_stream(REFERENCE, delivered) == expected
 
 

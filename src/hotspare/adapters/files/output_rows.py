@@ -1,4 +1,4 @@
-"""How outputs become the text of a file: CSV as SPEC 5.2 has it, and the file of bad events (F15)."""
+"""How outputs become the text of a file: CSV as SPEC 5.2 has it, and the file of bad events (SPEC F15)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _POSITION = ("hs:topic", "hs:partition", "hs:offset", "hs:index")
 
 
 class HeaderLine(Enum):
-    """The title line of a file (I6)."""
+    """The title line of a file (SPEC I6)."""
 
     NONE = "false"
     NAMES = "true"

@@ -84,8 +84,8 @@ def publish_file(
 ) -> PublishProgress:
     """Publish until the end of the file, `events_max`, or `stop`; a growing file ends by `stop` only.
 
-    UsageError where the file cannot be read, does not fit the schema (I10), or is not the file that was begun with. BusError where
-    the bus stays out of reach, which `troubled` is told before.
+    UsageError where the file cannot be read, does not fit the schema (SPEC I10), or is not the file that was begun with. BusError
+    where the bus stays out of reach, which `troubled` is told before.
     """
     publication = _Publication(bus, partition, path, options, stop, report, troubled)
     try:

@@ -1,6 +1,6 @@
 """The door of this package: `compile_expression` reads, types and checks an expression once; `evaluate` runs it over Arrow columns.
 
-Names visible in an expression: the fields of the input, and ESP_OPCODE and ESP_FLAGS (A26), strings of the letters that CSV uses.
+Names visible in an expression: fields of the input, and ESP_OPCODE and ESP_FLAGS (SPEC A26), strings of the letters that CSV uses.
 """
 
 from __future__ import annotations

@@ -221,7 +221,7 @@ class HeadWindow:
 
 
 def event_columns(names: Sequence[str], given: Schema, opcode: UInt8s, flags: UInt8s) -> dict[str, pa.Array]:
-    """Those of `names` that are opcode or flags, where no field of `given` has the name (A26)."""
+    """Those of `names` that are opcode or flags, where no field of `given` has the name (SPEC A26)."""
     found: dict[str, pa.Array] = {}
     if OPCODE_FIELD in names and OPCODE_FIELD not in given.index:
         found[OPCODE_FIELD] = opcode_letters(opcode)

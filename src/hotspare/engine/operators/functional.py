@@ -1,7 +1,7 @@
 """Functional window (SPEC A25): a function per output field; fields without one are taken from the input by name.
 
 eventCounter() counts the events that came to this window, deletes not, 1, 2, 3 ...; rows that become bad events are counted too,
-but for published ones that the index refuses. The count is state, so it goes on after a restore (Z8). A delete goes out with
+but for published ones that the index refuses. The count is state, so it goes on after a restore (SPEC Z8). A delete goes out with
 the count that was put out for its row.
 """
 

@@ -1,7 +1,7 @@
 """Source window (SPEC A15, A16, A18): where the events of one inbound topic enter.
 
 A generated int64 key counts the accepted events 0, 1, 2 ... and replaces what was published. A generated string key has the look of
-a GUID and is computed from the window's name and the same counter, so it is equal in every engine and goes on after a restore (Z8).
+a GUID and is computed from the window's name and the same counter, so it is the same in every engine and after a restore (SPEC Z8).
 With index pi_EMPTY opcodes pass as they came: there is nothing to resolve them against.
 """
 

@@ -4,8 +4,8 @@
     inserts     nothing but inserts
     resolved    inserts, update blocks with old values, deletes with the values that were put out (SPEC A10-A12)
 
-Whoever computes from rows can be right about resolved events and about inserts. Published events are resolved by an index (A14): it
-knows the row that an update changes.
+Whoever computes from rows can be right about resolved events and about inserts. An index resolves published events (SPEC A14):
+it knows the row that an update changes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Opcodes and flags as the letters that CSV and expressions know (A8, A9, A26)."""
+"""Opcodes and flags as the letters that CSV and expressions know (SPEC A8, A9, A26)."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def load(text: str, file: str = "", properties: Mapping[str, str] | None = None)
 
 
 def load_all(text: str, file: str = "", properties: Mapping[str, str] | None = None) -> tuple[Project, ...]:
-    """Every project of `text`, which is one `<project>` or an `<engine>` around several (A3)."""
+    """Every project of `text`, which is one `<project>` or an `<engine>` around several (SPEC A3)."""
     reading = read(text, file, properties or {})
     if reading.found:
         raise ProjectError(reading.projects[0].name if reading.projects else file or "?", reading.found.mistakes)
@@ -49,7 +49,7 @@ def load_all(text: str, file: str = "", properties: Mapping[str, str] | None = N
 
 
 def read(text: str, file: str, properties: Mapping[str, str], name: str = "") -> Reading:
-    """Everything that can be read, with mistakes and warnings. `properties` override the projects' own (A4). Where there is a
+    """Everything that can be read, with mistakes and warnings. `properties` override the projects' own (SPEC A4). Where there is a
     project of this `name`, the others are not looked at."""
     found = Mistakes()
     root = _parsed(text, file, found)

@@ -67,7 +67,7 @@ class QueryReader(EspValues):
         )
 
     def _edges(self) -> tuple[Edge, ...]:
-        """Both ends may name several windows, separated by blanks (A35)."""
+        """Both ends may name several windows, separated by blanks (SPEC A35)."""
         tree = self.tree
         edges: list[Edge] = []
         for wrapper in tree.children(self._element, "edges"):
@@ -150,7 +150,7 @@ class QueryReader(EspValues):
         return Schema((*kept, *listed))
 
     def _copied_schema(self, element: Any, source: str, copies: int) -> Schema | None:
-        """The schema of another window of the query (A6); which keys it brings is told by copy-keys."""
+        """The schema of another window of the query (SPEC A6); which keys it brings is told by copy-keys."""
         tree = self.tree
         window = next((w for w in self._windows if tree.attribute(w, "name") == source), None)
         if window is None:

@@ -69,7 +69,7 @@ class EspValues:
         return places
 
     def check_initializers(self, window: Any) -> None:
-        """An initializer without code does nothing; one with code would (A24)."""
+        """An initializer without code does nothing; one with code would (SPEC A24)."""
         for element in self.listed(window, "expr-initialize/initializer"):
             if self.tree.raw_text(element).strip():
                 self.found.add(self.tree.place(element), "code in <initializer> is not implemented yet", "write plain expressions")
