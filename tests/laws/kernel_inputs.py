@@ -56,8 +56,8 @@ def hash_bytes() -> Iterator[Args]:
 
 def fill_slots() -> Iterator[Args]:
     random = _random()
-    for count in (1, 2, 30):
-        yield random.integers(0, 2**63, count).astype(np.uint64), count, np.zeros(64, np.int64)
+    for begin, end in ((1, 1), (1, 2), (5, 30)):
+        yield random.integers(0, 2**63, end).astype(np.uint64), begin, end, np.zeros(64, np.int64)
 
 
 def mark_codes() -> Iterator[Args]:

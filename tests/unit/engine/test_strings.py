@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotspare.engine.kernels.hashing import xxh64
-from hotspare.engine.state import memory
+from hotspare.engine.kernels.interning import fill_slots
+from hotspare.engine.state import memory, strings
 from hotspare.engine.state.strings import StringTable
 
 TEXTS = st.lists(st.one_of(st.none(), st.text(max_size=12), st.sampled_from(["", "a", "\0", "é" * 40])), max_size=30)
@@ -85,6 +86,27 @@ def test_a_large_table_grows_without_being_copied(monkeypatch: pytest.MonkeyPatc
     received = pickle.loads(sent)
     assert received.arrow(codes, valid, pa.string()).to_pylist() == texts
     assert received.intern(pa.array([*texts, "new"]))[0].tolist() == [*codes.tolist(), 9_201]
+
+
+def test_slots_are_entered_into_a_larger_table_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No step enters more than a bounded number, and every string is found meanwhile."""
+    monkeypatch.setattr(strings, "FILLED_AT_ONCE", 50)
+    entered: list[int] = []
+
+    def counted(hashes: np.ndarray, begin: int, end: int, slots: np.ndarray) -> None:
+        entered.append(end - begin)
+        fill_slots(hashes, begin, end, slots)
+
+    monkeypatch.setattr(strings, "fill_slots", counted)
+    table, codes = StringTable(), {}
+    for first in range(0, 5_000, 10):
+        texts = [f"text {i}" for i in range(first, first + 10)]
+        codes |= dict(zip(texts, table.intern(pa.array(texts))[0].tolist(), strict=True))
+        asked = [f"text {i}" for i in range(0, first, 97)]
+        assert table.intern(pa.array(asked, pa.string()))[0].tolist() == [codes[text] for text in asked]
+    assert table.count == 5_001
+    assert sum(entered) > 2_500
+    assert max(entered) <= 4 * 52
 
 
 def test_dictionary_of_a_page() -> None:

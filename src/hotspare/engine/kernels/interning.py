@@ -69,10 +69,10 @@ def hash_bytes(data: UInt8s, offsets: Int32s, hashes: UInt64s) -> None:
 
 
 @kernel
-def fill_slots(hashes: UInt64s, count: int, slots: Int64s) -> None:
-    """Enter codes 1 to count - 1 into an empty table."""
+def fill_slots(hashes: UInt64s, begin: int, end: int, slots: Int64s) -> None:
+    """Enter codes from `begin` to before `end`, which are not in the table."""
     mask = np.uint64(len(slots) - 1)
-    for code in range(1, count):
+    for code in range(begin, end):
         slot = np.int64(hashes[code] & mask)
         while slots[slot] != 0:
             slot = (slot + 1) & np.int64(mask)

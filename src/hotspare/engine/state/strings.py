@@ -21,6 +21,8 @@ from hotspare.engine.state.memory import with_room
 COMPACT_CODES_MIN = 65_536
 COMPACT_BYTES_MIN = 64 << 20
 """Below so many codes, and so many bytes, a table is not worth compacting."""
+FILLED_AT_ONCE = 1 << 14
+"""So many codes are entered into a larger table of slots in one step, or four times as many as there are new ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,9 @@ class StringTable:
         self._offsets: Int64s = np.zeros(65, np.int64)
         self._hashes: npt.NDArray[np.uint64] = np.zeros(64, np.uint64)
         self._slots: Int64s = np.zeros(256, np.int64)
+        self._larger: Int64s | None = None
+        """The next table of slots, while it is filled: codes before `_filled` are in it."""
+        self._filled = 1
 
     @property
     def hashes(self) -> npt.NDArray[np.uint64]:
@@ -137,7 +142,7 @@ class StringTable:
         self._offsets = subset.offsets
         self._live_bytes = self.bytes
         self._hashes = np.concatenate([np.zeros(1, np.uint64), hashes])
-        self._rebuild_slots(self.count)
+        self._rebuild_slots()
         return codes
 
     def _reserve(self, strings: int, size: int) -> None:
@@ -147,14 +152,27 @@ class StringTable:
         used = int(self._offsets[self.count])
         self._data = with_room(self._data, used, used + size)
         if 2 * need > len(self._slots):
-            self._rebuild_slots(need)
+            self._grow_slots(need, strings)
 
-    def _rebuild_slots(self, codes: int) -> None:
-        length = 256
-        while length < 4 * codes:
-            length *= 2
-        self._slots = np.zeros(length, np.int64)
-        fill_slots(self._hashes, self.count, self._slots)
+    def _grow_slots(self, need: int, strings: int) -> None:
+        """Fill a larger table, some codes at a time: enough to be done before the one in use is three quarters full."""
+        if self._larger is None or 2 * need > len(self._larger):
+            self._larger, self._filled = np.zeros(_slots_for(need), np.int64), 1
+        is_too_full = 4 * need > 3 * len(self._slots)
+        end = self.count if is_too_full else min(self.count, self._filled + max(FILLED_AT_ONCE, 4 * strings))
+        fill_slots(self._hashes, self._filled, end, self._larger)
+        self._filled = end
+        if end == self.count:
+            self._slots, self._larger = self._larger, None
+
+    def _rebuild_slots(self) -> None:
+        self._slots, self._larger = np.zeros(_slots_for(self.count), np.int64), None
+        fill_slots(self._hashes, 1, self.count, self._slots)
+
+
+def _slots_for(codes: int) -> int:
+    """Of a table that is a quarter full with so many codes, or less."""
+    return max(256, 1 << (4 * codes - 1).bit_length())
 
 
 def text_hashes(array: pa.Array) -> npt.NDArray[np.uint64]:
