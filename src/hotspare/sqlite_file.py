@@ -46,7 +46,7 @@ class Sync(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """What makes a file ours: the number in its head, the version of its tables, and how they are made.
+    """What makes a file ours: the number in its header, the version of its tables, and how they are made.
 
     `additions` are tables that came later, by name: a file of the same version that lacks one gets it when it is opened, and an
     older hotspare passes them over.

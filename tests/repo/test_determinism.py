@@ -78,7 +78,7 @@ def test_ban_allows(text: str) -> None:
 
 
 def test_ban_is_for_the_core_only() -> None:
-    assert whats(banned, "src/hotspare/ha/effects/driver.py", "import time") == []
+    assert whats(banned, "src/hotspare/ha/effects/cycle.py", "import time") == []
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from hotspare.model.load import load_project
 from hotspare.model.resolve import resolve
-from tests.repo.tree import ROOT, Violation, read, repository_files
+from tests.repo.tree import ROOT, Source, Violation, read, repository_files, sources, violations
 
 WORDS = (
     "project",
@@ -34,6 +34,7 @@ WORDS = (
 
 _CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 _PATH = re.compile(r"(?:[\w.-]+/)+(?:[\w.-]+\.(?:py|md|yaml|xml|sh|toml|lock))?")
+_DOTTED = re.compile(r"`((?:hotspare\.)?[a-z_]+(?:\.[A-Za-z_]\w*)+)(?:\(\))?`")
 _TARGET = re.compile(r"\bmake ([a-z][a-z-]*)")
 
 
@@ -48,6 +49,21 @@ def missing_paths(path: str, text: str) -> Iterator[Violation]:
         for code in _CODE.findall(line):
             if _PATH.fullmatch(code) and not any((top / code).exists() for top in tops):
                 yield Violation(path, number, f"names {code}, which does not exist")
+
+
+def missing_names(source: Source) -> Iterator[Violation]:
+    """A dotted name in backticks that begins with a part of the package leads to a module, and to a word of it."""
+    package = ROOT / "src" / "hotspare"
+    for number, line in enumerate(source.text.splitlines(), 1):
+        for name in _DOTTED.findall(line):
+            folder, words = package, name.removeprefix("hotspare.").split(".")
+            if name.endswith(".py") or not (folder / words[0]).exists() and not (folder / f"{words[0]}.py").exists():
+                continue
+            while words and (folder / words[0]).is_dir():
+                folder /= words.pop(0)
+            module = folder / f"{words[0]}.py" if words else folder
+            if not module.exists() or not all(re.search(rf"\b{word}\b", module.read_text("utf-8")) for word in words[1:]):
+                yield Violation(source.path, number, f"names {name}, which does not exist")
 
 
 def missing_targets(path: str, text: str, makefile: str) -> Iterator[Violation]:
@@ -68,6 +84,10 @@ def test_documents_name_paths_that_exist() -> None:
     assert [str(found) for path in documents() for found in missing_paths(path, read(path))] == []
 
 
+def test_sources_name_modules_that_exist() -> None:
+    assert violations(missing_names, sources("src", "benchmarks")) == []
+
+
 def test_documents_name_make_targets_that_exist() -> None:
     makefile = read("Makefile")
     assert [str(found) for path in documents() for found in missing_targets(path, read(path), makefile)] == []
@@ -76,6 +96,22 @@ def test_documents_name_make_targets_that_exist() -> None:
 @pytest.mark.parametrize("word", WORDS)
 def test_glossary_defines(word: str) -> None:
     assert glossary_words(read("docs/glossary.md")).count(word) == 1
+
+
+def test_words_of_the_house_style_stand_in_the_glossary() -> None:
+    """But for those that are not used, which then stand in no source either."""
+    section = read("CONTRIBUTING.md").split("### Words that are used for many things elsewhere")[1].split("\n#")[0]
+    rows = re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|", section, re.MULTILINE)
+    rows = [row for row in rows if row[0] not in ("word", "---")]
+    unused = [word for word, meaning in rows if meaning.startswith("not used")]
+    assert {word for word, _ in rows} - set(unused) <= set(glossary_words(read("docs/glossary.md")))
+    assert len(rows) > len(unused) > 0
+    assert [
+        (source.path, word)
+        for source in sources("src")
+        for word in unused
+        if re.search(rf"\b{word}s?\b", source.text, re.IGNORECASE)
+    ] == []
 
 
 def test_glossary_gives_each_word_one_meaning() -> None:
@@ -139,6 +175,14 @@ def test_path_bites() -> None:
     text = "see `engine/`, `tests/repo/`, `gone/`, `engine/gone.py`, `a/b`, `Makefile`"
     found = [violation.what for violation in missing_paths("README.md", text)]
     assert found == ["names gone/, which does not exist", "names engine/gone.py, which does not exist"]
+
+
+def test_name_bites() -> None:
+    text = (
+        "# `engine.step`, `hotspare.engine.step.step`, `engine.batch.x`, `engine.step.gone`, `engine.gone.x`, `a.b`, `engine.rows`"
+    )
+    found = [violation.what for violation in missing_names(Source.of("src/hotspare/x.py", text))]
+    assert found == [f"names {name}, which does not exist" for name in ("engine.batch.x", "engine.step.gone", "engine.gone.x")]
 
 
 def test_target_bites() -> None:

@@ -115,10 +115,10 @@ class Observer:
         """Per stream the newest sequence: as many outputs as came, if none is missing."""
         return {stream: self.newest.get(stream, 0) for stream in self.topics}
 
-    def compare(self, reference: Mapping[str, Sequence[tuple[object, ...]]], unwarmed: frozenset[int] = frozenset()) -> None:
+    def compare(self, reference: Mapping[str, Sequence[tuple[object, ...]]], short_of_window: frozenset[int] = frozenset()) -> None:
         """What was delivered is the reference's, output by output and in full precision, and each stream's quality was kept.
 
-        `unwarmed`: epochs whose engine was restored from a snapshot, so that its buffers were not full.
+        `short_of_window`: epochs whose engine was restored from a snapshot, so that its buffers were not full.
         """
         for stream in self.topics:
             delivered, expected = self.rows.get(stream, []), reference.get(stream, ())
@@ -128,15 +128,15 @@ class Observer:
                     should = expected[number - 1] if number <= len(expected) else "nothing"
                     raise Violation(f"wrong: output {number} of stream {stream} is {row}, should be {should}")
             if not self.is_exact(stream):
-                for complaint in self._complaints(stream, len(expected), unwarmed):
+                for complaint in self._complaints(stream, len(expected), short_of_window):
                     raise Violation(f"quality: stream {stream}, {', '.join(map(str, self.all_qualities(stream)))}: {complaint}")
 
-    def _complaints(self, stream: str, last: int, unwarmed: frozenset[int]) -> Iterator[str]:
+    def _complaints(self, stream: str, last: int, short_of_window: frozenset[int]) -> Iterator[str]:
         qualities, outputs = self.all_qualities(stream), self.outputs.get(stream, [])
         if len(qualities) == 1:
             (quality,) = qualities
             last = self.newest.get(stream, 0) if quality.holds_all else last  # whether all came is asked elsewhere
-            yield from complaints(quality, outputs, Reference(last, epochs_unwarmed=unwarmed))
+            yield from complaints(quality, outputs, Reference(last, epochs_short_of_window=short_of_window))
             return
         newest, epoch, repeats = 0, 0, max(q.progress_events for q in qualities)
         for output in outputs:

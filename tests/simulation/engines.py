@@ -250,7 +250,7 @@ class Process:
 
 
 class _Begun:
-    """A call in a thread of its own (`ha.underway.Underway`)."""
+    """A call in a thread of its own (`ha.calls.underway.Underway`)."""
 
     def __init__(self, call: Callable[[], None], waiter: Fiber) -> None:
         self.thread = Fiber(self._make)

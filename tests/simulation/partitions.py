@@ -27,4 +27,4 @@ def refuse_partitions(healing: Healing) -> None:
         healing.step()
     if joined := [p.door for p in world.processes.values() if p.state is not None]:
         raise Violation(f"partitions: {', '.join(joined)} joined, though a partition is not read")
-    world.observer.compare(world.reference(), frozenset(world.unwarmed))
+    world.observer.compare(world.reference(), frozenset(world.short_of_window))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from hotspare.bus.contract import Progress
 from hotspare.engine.rows.batch import NextInput
 from hotspare.ha import group_state
-from hotspare.ha.effects import committed, driver, perform, publishing
+from hotspare.ha.effects import committed, cycle, perform, publishing
 from hotspare.ha.group_state import LONG_AGO_MS, GroupState
 from hotspare.ha.outputs.held import HeldStream
 from hotspare.ha.outputs.qualities import Qualities
@@ -247,13 +247,13 @@ def spilled_out_of_order() -> Any:
 @planted(FaultKind.CLOCK_RATE, FaultKind.CLOCK_STALL, FaultKind.BUS_CLOCK)
 def clock_in_the_core() -> Any:
     """Time is the engine's own clock, and not the input's."""
-    right = driver.take_batch
+    right = cycle.take_batch
 
     def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch, next_input: NextInput) -> Iterator[None]:
         state.core.time_us += ports.clock_ms() % 100 * 1_000  # type: ignore[misc]
         return right(state, ports, decoded, next_input)
 
-    return patch.object(driver, "take_batch", take_batch)
+    return patch.object(cycle, "take_batch", take_batch)
 
 
 @planted(FaultKind.SERVICE_CLOCK, FaultKind.PAUSE)

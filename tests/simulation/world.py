@@ -110,7 +110,7 @@ class World:
     """A wrong engine is in the role on purpose: whoever made it wrong judges what comes of it."""
     events: list[tuple[str, HaEvent]] = field(default_factory=list)
 
-    unwarmed: set[int] = field(default_factory=set)
+    short_of_window: set[int] = field(default_factory=set)
     """Epochs whose engine had begun less than a window of some stream before it first published."""
     struck: Counter[FaultKind] = field(default_factory=Counter)
     forgotten: int = 0
@@ -220,7 +220,7 @@ class World:
         epoch = self.observer.newest_epoch
         self.observer.landed(landed)
         if self.observer.newest_epoch > epoch and not self._is_warm(landed.client):
-            self.unwarmed.add(self.observer.newest_epoch)
+            self.short_of_window.add(self.observer.newest_epoch)
         while self.observer.gaps:
             self._check_window(self.observer.gaps.pop())
 
@@ -486,7 +486,7 @@ class World:
 
     def check_end(self, target: dict[str, int]) -> None:
         """After healing: everything that was due has come out, and it is what it should be."""
-        self.observer.compare(self.reference(), frozenset(self.unwarmed))
+        self.observer.compare(self.reference(), frozenset(self.short_of_window))
         delivered = self.observer.delivered()
         if any(delivered[s] < target.get(s, 0) for s in delivered):
             raise Violation(f"liveness: delivered {delivered} of {target}; engines: {self.describe()}")

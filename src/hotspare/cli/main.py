@@ -1,7 +1,7 @@
 """The `hotspare` command: one file per command, errors as text, exit statuses that scripts can rely on.
 
 Exit status 0: done; 1: it did not work; 2: a command line, setting or project that cannot be used. Nothing heavy is imported here
-or at the head of a command's file, so that `--help` is quick.
+or at the top of a command's file, so that `--help` is quick.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ TakeRows: TypeAlias = Callable[[int], int]
 """Told how many rows are at hand, 1 or more, it says how many of them the next step takes."""
 
 OnTrace: TypeAlias = Callable[[str, pa.RecordBatch], None]
-"""Told what a traced window put out: `query/window`, a batch of `batch.output_schema` whose numbers mean nothing."""
+"""Told what a traced window put out: `query/window`, a batch of `rows.batch.output_schema` whose numbers mean nothing."""
 
 
 def take_many(rows: int) -> int:

@@ -79,7 +79,7 @@ class Plan:
 
     @property
     def entry_schemas(self) -> tuple[Schema, ...]:
-        """Schema at which each topic's events enter the core (see `batch.decoded_schema`)."""
+        """Schema at which each topic's events enter the core (see `rows.batch.decoded_schema`)."""
         return tuple(self.nodes[i].operator.schema for i in self.entries)
 
     @cached_property

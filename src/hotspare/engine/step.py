@@ -34,7 +34,7 @@ def step(
     plan: Plan, state: State, batch: pa.RecordBatch, extra_rows_max: Callable[[], int] = lambda: EXTRA_ROWS_MAX
 ) -> Iterator[dict[str, pa.RecordBatch]]:
     """Take decoded rows (`batch.decoded_schema(plan.entry_schemas)`) in merged order; yield the outputs, part by part: of streams
-    that have any, and of traced windows under `batch.TRACE_PREFIX`.
+    that have any, and of traced windows under `rows.batch.TRACE_PREFIX`.
 
     A window puts out at most three rows for each that it is given, and `extra_rows_max()` more, in one part. `state` is changed in
     place, and is whole again when the last part is handed out. PositionOrder, before anything is changed, where a row does not come

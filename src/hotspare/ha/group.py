@@ -28,7 +28,7 @@ from hotspare.engine.rows.batch import NextInput
 from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX
 from hotspare.errors import StateError, UsageError
 from hotspare.ha.core import Core, CoreFactory
-from hotspare.ha.effects import driver
+from hotspare.ha.effects import cycle
 from hotspare.ha.effects.joining import Joined, Joining, ProjectIdentity, StartPlan
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState, InboundState, NewestSnapshot
@@ -97,7 +97,7 @@ class GroupEngine:
         origin = joined.plan.restored_from or "the group's origin"
         sentence = f"starts from {origin} at {sum(joined.plan.next_offsets.values())} messages"
         ports.report(HaEvent(HaEventKind.STARTED, definition.group, self._identity.engine, sentence))
-        driver.become_standby(state, ports)
+        cycle.become_standby(state, ports)
         self._state = state
         return joined.plan
 
@@ -128,8 +128,8 @@ class GroupEngine:
         return state
 
     def on_batch(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> None:
-        """Compute a batch (`engine.batch.decoded_schema`), and do what is due after each part of its outputs. An active begins to
-        publish before this returns; where more input is at hand, at the latest `commit_wait_ms` after it last published. While
+        """Compute a batch (`engine.rows.batch.decoded_schema`), and do what is due after each part of its outputs. An active begins
+        to publish before this returns; where more input is at hand, at the latest `commit_wait_ms` after it last published. While
         another thread is in the middle of a promotion's call, outputs are held, and what is due is that thread's to do.
 
         Errors of the core end the engine: they are raised. An engine that has ended ignores its batches.
@@ -144,13 +144,13 @@ class GroupEngine:
     def batch_steps(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> Iterator[do.Action]:
         """`on_batch`, yielding before every action; not serialised."""
         for _ in self.hold_steps(decoded, next_input):
-            yield from driver.steps(self._started(), self._ports)
+            yield from cycle.perform_due(self._started(), self._ports)
 
     def hold_steps(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> Iterator[None]:
         """Compute a batch and hold its outputs, yielding after each part of them; nothing else is done, and not serialised."""
         state = self._started()
         if state.role not in ENDS:
-            yield from driver.take_batch(state, self._ports, decoded, next_input)
+            yield from cycle.take_batch(state, self._ports, decoded, next_input)
 
     def cycle(self) -> None:
         """Do what is due."""
@@ -160,7 +160,7 @@ class GroupEngine:
                 pass
 
     def _serialised_steps(self) -> Iterator[do.Action]:
-        return driver.steps(self._started(), replace(self._ports, unlocked=self._unlocked))
+        return cycle.perform_due(self._started(), replace(self._ports, unlocked=self._unlocked))
 
     @contextmanager
     def _unlocked(self) -> Iterator[None]:
@@ -177,12 +177,12 @@ class GroupEngine:
 
     def steps(self) -> Iterator[do.Action]:
         """`cycle`, yielding before every action; not serialised."""
-        yield from driver.steps(self._started(), self._ports)
+        yield from cycle.perform_due(self._started(), self._ports)
 
     def next_due_ms(self) -> int | None:
         """When `cycle` has something to do, on the ports' clock, if nothing else happens before; None if never."""
         with self._lock:
-            return driver.next_due_ms(self._started(), self._ports)
+            return cycle.next_due_ms(self._started(), self._ports)
 
     def ask_stop(self) -> None:
         """From now on finish what is pending, give the role up, leave the group; `role` becomes STOPPED in some later cycle."""

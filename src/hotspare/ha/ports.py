@@ -55,7 +55,7 @@ class Ports:
     and start, if it still is that very one and is stopped; whether it did. `report` must not raise.
     `is_alive`: whether the other process that a member record names is known to run, also frozen; where nothing but this process
     exists, none does. `pause` lets milliseconds pass while an engine joins.
-    `wall_us` is this machine's time of day, for people only. `meanwhile` as `ha.meanwhile.Meanwhile` has it.
+    `wall_us` is this machine's time of day, for people only. `meanwhile` as `ha.calls.meanwhile.Meanwhile` has it.
     `begin` makes a call, now or in another thread; where it was another, the group's `cycle` is to be called when the call is over.
     `read_every_ms` sets how long there is at least from one read of the bus to the next, where little comes; `read_only` names the
     partition (index of its topic, number) that alone is to be read from now on, None for all. Both must not block.

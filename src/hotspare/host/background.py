@@ -1,7 +1,7 @@
 """Runs what may take long, or never end (a call to a store), beside the engine: each job in a thread of its own.
 
-How many may be under way or stuck is the caller's to bound (`ha.decide`). The threads are daemons: one that hangs in a call keeps
-the process from nothing, not from its end either.
+How many may be under way or stuck is the caller's to bound (`ha.rules.decide`). The threads are daemons: one that hangs in a call
+keeps the process from nothing, not from its end either.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ _Calls = SimpleQueue["_Call"]
 
 
 class _Call:
-    """One that was begun (`ha.underway.Underway`)."""
+    """One that was begun (`ha.calls.underway.Underway`)."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call = call

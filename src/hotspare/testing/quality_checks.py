@@ -30,12 +30,12 @@ class Reference:
 
     `last`: its newest sequence by the time at which delivery is looked at.
     `times_ms`: when each output could first be computed (of sequence n at index n - 1), to judge windows by time; may be empty.
-    `epochs_unwarmed`: epochs whose engine was restored less than a window before it was promoted: its buffer was not full yet.
+    `epochs_short_of_window`: epochs whose engine was restored less than a window before it was promoted: its buffer was not full yet.
     """
 
     last: int
     times_ms: Sequence[int] = ()
-    epochs_unwarmed: frozenset[int] = field(default_factory=frozenset)
+    epochs_short_of_window: frozenset[int] = field(default_factory=frozenset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def complaints(quality: Quality, delivered: Sequence[DeliveredOutput], reference
     else:
         found += [f"{_span(g.first, g.last)} lost within epoch {g.by.epoch}" for g in gaps if not g.is_takeover]
     if quality.kind is QualityKind.BUFFERED:
-        found += [c for g in gaps if g.by.epoch not in reference.epochs_unwarmed for c in _of_window(quality, g, reference)]
+        found += [c for g in gaps if g.by.epoch not in reference.epochs_short_of_window for c in _of_window(quality, g, reference)]
     return tuple(found[:COMPLAINTS_MAX])
 
 

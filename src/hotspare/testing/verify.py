@@ -52,7 +52,7 @@ def _same_cells(left: pa.ChunkedArray, right: pa.ChunkedArray) -> npt.NDArray[np
 
 
 def compare_stream(reference: pa.Table, delivered: pa.Table) -> Verdict:
-    """Compare two tables of one stream (columns of `engine.batch.output_schema`), delivered in the order of the bus.
+    """Compare two tables of one stream (columns of `engine.rows.batch.output_schema`), delivered in the order of the bus.
 
     lost: sequences of the reference that never came. doubled: rows whose sequence came before. wrong: rows that differ from the
     reference row of their sequence in any column, that the reference lacks, or that came out of order.

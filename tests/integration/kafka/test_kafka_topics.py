@@ -96,7 +96,7 @@ def test_a_topic_that_was_deleted_meanwhile_is_missing(bus: KafkaBus, kafka: Kaf
 
 
 def test_the_command_tells_owners_deviations_and_how_to_read(bus: KafkaBus, kafka: KafkaServers) -> None:
-    """SPEC B16, B17; a commit's mark stands at the end of the topic, and the newest message before it."""
+    """SPEC B16, B17; a commit's marker stands at the end of the topic, and the newest message before it."""
     bus.create_topic("p.q.c.w.O")
     producer = bus.producer("p.q", ["p.q.c.w.O"])
     producer.fence(1)

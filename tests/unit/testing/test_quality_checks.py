@@ -61,8 +61,8 @@ def test_a_window_by_time_loses_only_what_is_older() -> None:
     young, old = [[*outputs((1, 1, 2)), *outputs((2, 5, 9), time_ms=ms)] for ms in (129, 130)]
     assert complaints(BY_TIME, old, reference) == ()
     assert "output 4 lost 99 ms after it could be computed" in complaints(BY_TIME, young, reference)[0]
-    unwarmed = Reference(9, reference.times_ms, frozenset({2}))
-    assert complaints(BY_TIME, young, unwarmed) == ()
+    short_of_window = Reference(9, reference.times_ms, frozenset({2}))
+    assert complaints(BY_TIME, young, short_of_window) == ()
 
 
 @given(st.lists(st.integers(1, 9), max_size=20), st.sampled_from([PRECISE, SIMPLE, BY_COUNT, TRIMMED]))

@@ -92,7 +92,7 @@ class KafkaBus:
         return self._looker.offsets(partition)[0]
 
     def end_offset(self, partition: Partition) -> int:
-        """Behind the last message that is committed, and the mark that ends its transaction."""
+        """Behind the last message that is committed, and the marker that ends its transaction."""
         self._topics.check(partition)
         return self._looker.offsets(partition)[1]
 

@@ -28,7 +28,7 @@ _WARM_FOR_S = 60.0
 _BATCH_BYTES = 512 * 1024
 """Of several messages; a larger message goes alone. Topics that others made take a batch of 1 MiB by default."""
 _RETRY_MS = 5
-"""The marks of one commit may still be on their way when the next one begins; then the broker asks to come again."""
+"""The markers of one commit may still be on their way when the next one begins; then the broker asks to come again."""
 _TRANSACTION_TIMEOUT_MS = 10_000
 _ANY_TOPIC = "hotspare.owners"
 """Asking about it makes a client connect; it need not exist."""

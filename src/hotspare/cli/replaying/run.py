@@ -58,7 +58,7 @@ class Replay:
 
 @dataclass(slots=True)
 class ReplayCounts:
-    """`rows` written per stream (`engine.batch.BAD_STREAM` included, written or not), and the events read."""
+    """`rows` written per stream (`engine.rows.batch.BAD_STREAM` included, written or not), and the events read."""
 
     events: int = 0
     rows: dict[str, int] = field(default_factory=dict)

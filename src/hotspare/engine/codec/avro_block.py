@@ -56,7 +56,7 @@ def avro_schema(schema: Schema) -> dict[str, Any]:
 
 
 def encode_rows(rows: pa.RecordBatch, schema: Schema) -> bytes:
-    """A batch of outputs (`engine.batch.output_schema`) as a container file."""
+    """A batch of outputs (`engine.rows.batch.output_schema`) as a container file."""
     import fastavro
 
     opcode, flags = (name.replace(":", "_") for name in meta_names(schema))

@@ -32,7 +32,7 @@ _FIELD_TYPE = {
 
 
 def encode_outputs(rows: pa.RecordBatch, format_: MessageFormat) -> bytes:
-    """A batch of `engine.batch.output_schema` as one message."""
+    """A batch of `engine.rows.batch.output_schema` as one message."""
     if format_ is MessageFormat.ARROW:
         return arrow_block.encode(rows)
     if format_ is MessageFormat.CSV:

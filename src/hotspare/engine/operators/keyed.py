@@ -1,4 +1,4 @@
-"""What source, copy and calculate windows share: a relation as their index, its retention, and words for what it refuses."""
+"""What windows with an index share: a relation as that index, its retention, and words for what it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that leave in the order in which they came: how a relation is kept as long as that holds (see `engine.relation`).
+"""Rows that leave in the order in which they came: how a relation is kept as long as that holds (see `engine.state.relation`).
 
 A snapshot shares the ring. Rows that come later go into other slots, so nothing is copied before the ring has come round to rows
 that a snapshot still needs.

@@ -33,7 +33,7 @@ _DIGEST = 6
 
 
 def mark_of(batch: pa.RecordBatch, row: int) -> Mark:
-    """The mark of one row of an output batch (`engine.batch.output_schema`)."""
+    """The mark of one row of an output batch (`engine.rows.batch.output_schema`)."""
     sequence, topic, partition, offset, index, ordinal, digest = (batch.column(i)[row].as_py() for i in range(7))
     return Mark(sequence, OutputId(topic, partition, offset, index, ordinal), digest)
 

@@ -27,7 +27,7 @@ class InboundTopic:
 
 @dataclass(frozen=True, slots=True)
 class OutputStream:
-    """An output stream (`query/window`, or `engine.batch.BAD_STREAM`) and the topic that it is published to."""
+    """An output stream (`query/window`, or `engine.rows.batch.BAD_STREAM`) and the topic that it is published to."""
 
     stream: str
     topic: str

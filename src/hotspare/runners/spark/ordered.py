@@ -41,7 +41,7 @@ DEATH_WAIT_S = 0.5
 
 
 class Reading(Protocol):
-    """How one kind of bus is read: `source.BusReading`, `kafka_source.KafkaReading`."""
+    """How one kind of bus is read: `source.BusReading`, `runners.spark.kafka.source.KafkaReading`."""
 
     greetings: int
 

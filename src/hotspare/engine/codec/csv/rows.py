@@ -1,4 +1,4 @@
-"""Outputs to CSV text (SPEC 5.2): `OPCODE,FLAG, field,...`, so that what is written here can be read by `csv_decode`."""
+"""Outputs to CSV text (SPEC 5.2): `OPCODE,FLAG, field,...`, so that what is written here can be read by `csv.decode`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CsvStyle(Enum):
 
 
 def rows_to_csv(batch: pa.RecordBatch, style: CsvStyle) -> bytes:
-    """One line per row of a batch of `engine.batch.output_schema`, each with a line feed.
+    """One line per row of a batch of `engine.rows.batch.output_schema`, each with a line feed.
 
     Null is empty; an empty string or blob is `""`. Strings with commas, quotes, backslashes, line ends or outer blanks are
     quoted. Dates are seconds and stamps microseconds since 1970, money has 4 decimals, blobs are base64.

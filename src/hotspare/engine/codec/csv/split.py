@@ -1,4 +1,4 @@
-"""CSV messages to columns of text, as `csv_grammar` says.
+"""CSV messages to columns of text, as `csv.grammar` says.
 
 Nearly all rows are cut together, by a search for line feeds, delimiters, quotes and backslashes over the bytes of all messages:
 those whose quotes, if any, stand around whole fields. Only the others are read one by one. What a row becomes depends on that row

@@ -1,9 +1,9 @@
-"""JSON messages to events, whole batches at a time (SPEC I4). What they mean is said in `json_plain`; this is its fast twin.
+"""JSON messages to events, whole batches at a time (SPEC I4). What they mean is said in `json.plain`; this is its fast twin.
 
 Objects that stand one per line, and arrays of flat objects, are read from the bytes of all messages together by one call of
 Arrow's parser. What it takes is what the plain decoder takes, with equal values, because only messages go there in which events
 cannot run into each other: every line begins and ends with a brace, or one pair of square brackets encloses the whole; so a
-number of rows equal to that of lines means one row each. Messages that it refuses are read by their tokens (`json_flat`). What
+number of rows equal to that of lines means one row each. Messages that it refuses are read by their tokens (`json.flat`). What
 that leaves is halved until the messages that Arrow's parser refuses stand alone, or it has refused too often; these, and those of
 other shapes, are decoded plainly. So what comes of a message depends on that message alone.
 """

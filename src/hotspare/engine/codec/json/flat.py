@@ -1,7 +1,7 @@
-"""JSON texts to events by their tokens: what `json_plain` says, of many flat objects at once.
+"""JSON texts to events by their tokens: what `json.plain` says, of many flat objects at once.
 
 For texts that Arrow's parser refuses, or of which the rows have to be shown as they came: a row that is none costs no more than
-one that is. Texts that `json_tokens` does not know are left.
+one that is. Texts that `json.tokens` does not know are left.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 A message is an array of objects, or objects one after another, commonly one per line. Members with the names of fields are the
 fields; `opcode` and `flags` (`hs:opcode`, `hs:flags` where fields have these names) are what they say, by default insert and
 normal. An object may instead hold its fields in a member `event`, where no field has this name. Other members are ignored; a
-member of ours that comes twice makes the event bad. A number or string is read as its text would be in CSV (`values.parse`), so
-numbers stay exact; a string field takes strings only. `json_decode` does the same for whole batches at once.
+member of ours that comes twice makes the event bad. A number or string is read as its text would be in CSV
+(`engine.rows.values.parse`), so numbers stay exact; a string field takes strings only. `json.decode` does the same for whole
+batches at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Outputs to JSON, one object per line, so that what is written here can be read by `json_decode` with the same bits."""
+"""Outputs to JSON, one object per line, so that what is written here can be read by `json.decode` with the same bits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_NUMBERS = ("nan", "inf", "-inf")
 
 
 def rows_to_json(batch: pa.RecordBatch, schema: Schema) -> bytes:
-    """One object per row of a batch of `engine.batch.output_schema`, each with a line feed.
+    """One object per row of a batch of `engine.rows.batch.output_schema`, each with a line feed.
 
     Members: `opcode` and `flags` as the letters of CSV, the fields, and `hs:sequence`. Doubles are the shortest text that reads
     back ("nan", "inf" as strings), dates seconds and stamps microseconds since 1970, money a number with 4 decimals, blobs base64.

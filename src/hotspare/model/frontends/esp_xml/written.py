@@ -1,4 +1,4 @@
-"""Writes the values of one window in ESP XML, as plain data: what `esp_values` reads back."""
+"""Writes the values of one window in ESP XML, as plain data: what `esp_xml.values` reads back."""
 
 from __future__ import annotations
 

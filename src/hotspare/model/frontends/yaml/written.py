@@ -1,4 +1,4 @@
-"""Writes the values of one window in YAML: what `yaml_values` reads back."""
+"""Writes the values of one window in YAML: what `yaml.values` reads back."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ are fixed when a query starts. So the pace is decided here, from what the batche
 
 - A micro-batch costs about a tenth of a second however little it holds, so where much waits it is `BATCHES_AT_ONCE` batches long.
 - A micro-batch of `bytes_max` has as many messages as their mean size allows. The first guess is made from messages on the topic.
-- The merge goes on when every partition has a later head; what came from a partition ahead of the one furthest behind waits in
+- The merge goes on when every partition has a later row; what came from a partition ahead of the one furthest behind waits in
   memory. A partition that is `AHEAD_MAX` full micro-batches ahead is not read until the others have caught up; where the engine
   holds too many such rows, it says which partition they wait for, and no other is read.
 """

@@ -1,6 +1,6 @@
 """Performs what `decide` says, one action at a time, and decides anew after each (DESIGN section 5).
 
-`steps` yields before every action, so that a simulation can let an engine sleep, or end it, between any two of its effects.
+`perform_due` yields before every action, so that a simulation can let an engine sleep, or end it, between any two of its effects.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ACTIONS_PER_CYCLE_MAX = 200
 """Bounds one cycle; what is left is done by the next, which is due at once."""
 
 
-def steps(state: GroupState, ports: Ports) -> Iterator[do.Action]:
+def perform_due(state: GroupState, ports: Ports) -> Iterator[do.Action]:
     """Yield each action that is due before it is performed, until nothing is due that this cycle has not done before.
 
     What falls due again while slow calls are under way waits for the next cycle: the next batch comes first, or it never would.
