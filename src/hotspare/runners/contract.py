@@ -28,8 +28,8 @@ class Head(Protocol):
     """Decoding and the stateless windows ahead of the first stateful one. Picklable; equal input gives equal output."""
 
     def __call__(self, raw: pa.RecordBatch, /) -> Sequence[pa.RecordBatch]:
-        """From `engine.rows.batch.RAW_SCHEMA` to `engine.rows.batch.decoded_schema`, rows in the same order. At least one batch; several,
-        of whole messages each, where one would be too large for Arrow."""
+        """From `engine.rows.batch.RAW_SCHEMA` to `engine.rows.batch.decoded_schema`, rows in the same order. At least one batch;
+        several, of whole messages each, where one would be too large for Arrow."""
         ...
 
 

@@ -30,7 +30,7 @@ class Reference:
 
     `last`: its newest sequence by the time at which delivery is looked at.
     `times_ms`: when each output could first be computed (of sequence n at index n - 1), to judge windows by time; may be empty.
-    `epochs_short_of_window`: epochs whose engine was restored less than a window before it was promoted: its buffer was not full yet.
+    `epochs_short_of_window`: epochs whose engine was restored less than a window before it was promoted: its buffer is not full.
     """
 
     last: int

@@ -71,6 +71,7 @@ def test_a_window_longer_than_the_topic_is_warned_of_with_both_numbers() -> None
 
 @pytest.mark.parametrize(("retention_ms", "warnings"), [(1_799_999, 1), (1_800_000, 0), (7 * 86_400_000, 0)])
 def test_a_topic_as_long_as_the_window_is_not_warned_of(retention_ms: int, warnings: int) -> None:
+    """SPEC H10."""
     assert len(warned(CHAINED, retention_ms)) == warnings
 
 
