@@ -95,6 +95,7 @@ def read(text: str, file: str, properties: Mapping[str, str]) -> Reading:
     values, kept = merged(own, properties)
     reader = _Reader(file, found, Substitution(values, found), Dialect.SPARK_SQL, set())
     project = reader.project(root, kept)
+    reader.substitution.warn_of_unused(properties, own, root.place)
     return Reading((project,), (frozenset(reader.unreadable),), found)
 
 
