@@ -180,7 +180,7 @@ def kinds_written(value: bytes) -> tuple[frozenset[str], frozenset[str]]:
 
 def _parsed_documents(text: str) -> list[tuple[Any, int, int]] | _NoObject:
     """All documents of a text, where each begins and ends; or why it is no JSON."""
-    if _is_deep(text):
+    if is_deep(text):
         return _NoObject(RowReason.FORMAT, f"the text is nested deeper than {DEPTH_MAX}", text)
     documents = []
     at = 0
@@ -207,7 +207,8 @@ def _behind_gap(text: str, at: int) -> int:
     return gap.end() if gap is not None else at
 
 
-def _is_deep(text: str) -> bool:
+def is_deep(text: str) -> bool:
+    """Whether objects and arrays stand in each other deeper than `DEPTH_MAX`."""
     if text.count("[") + text.count("{") <= DEPTH_MAX:
         return False
     depth = 0
