@@ -56,6 +56,13 @@ def test_texts_that_rows_share_are_summed_up_before_they_are_written_out() -> No
     assert [(reason, "written out" in sentence) for reason, sentence in bad] == [("format", True)]
 
 
+@pytest.mark.parametrize(("rows", "text_bytes", "is_taken"), [(60, 1_000, True), (20_000, 1_000, True), (20_000, 2_000, False)])
+def test_what_rows_share_is_bounded_by_the_size_of_their_message(rows: int, text_bytes: int, is_taken: bool) -> None:
+    """A batch has thousands of messages, and the texts of all are in memory at once."""
+    count, bad = told(block(rows, name=shared(rows, "a" * text_bytes)), MessageFormat.ARROW)
+    assert (count, len(bad)) == ((rows, 0) if is_taken else (1, 1))
+
+
 def test_views_of_one_text_count_as_often_as_they_are_seen() -> None:
     view = (TEXT).to_bytes(4, "little") + b"aaaa" + bytes(8)
     for rows in (65, 3):

@@ -31,6 +31,9 @@ BLOCK_ROWS_MAX = 10_000_000
 """Limit on the rows of one block that is read; nor has one more rows than bytes."""
 TEXT_BYTES_MAX = 64 * 1024 * 1024
 """Limit on the texts of a block that its rows share, each written out: as much as the largest message."""
+TEXT_BYTES_MIN, TEXT_FACTOR_MAX = 64 * 1024, 128
+"""And how often a block may have its own bytes: a batch has many messages, and all their texts are in memory at once. Small blocks
+may have `TEXT_BYTES_MIN` in any case."""
 READ_BYTES_MAX = 256 * 1024 * 1024
 """Limit on what the batches of a block stand for, each with its dictionaries: the reader goes through them again for each batch."""
 
@@ -144,7 +147,7 @@ def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Sche
     unread: list[tuple[int, int, str, str, str]] = []
     for value, message in zip(values, messages, strict=True):
         try:
-            blocks.append(_block(_read(value, wanted), wanted))
+            blocks.append(_block(_read(value, wanted), wanted, len(value)))
             numbers.append(message)
         except BusError as error:
             sentence = f"{error.message}: {error.detail}" if error.detail else error.message
@@ -153,8 +156,8 @@ def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Sche
     return rows, BadRows.joined([BadRows.of(unread), refused])
 
 
-def _block(batch: pa.RecordBatch, wanted: _Wanted) -> _Block:
-    columns = _columns(batch, wanted.fields)
+def _block(batch: pa.RecordBatch, wanted: _Wanted, size: int) -> _Block:
+    columns = _columns(batch, wanted.fields, size)
     return _Block(columns, _numbers(batch, wanted.opcode, Opcode.INSERT), _numbers(batch, wanted.flags, Flag.NORMAL))
 
 
@@ -190,11 +193,13 @@ def _place(schema: pa.Schema, name: str) -> int | None:
     return int(places[0]) if places else None
 
 
-def _columns(batch: pa.RecordBatch, fields: list[pa.Field]) -> list[pa.Array]:
+def _columns(batch: pa.RecordBatch, fields: list[pa.Field], size: int) -> list[pa.Array]:
+    """Of a block of `size` bytes."""
     columns = [batch.column(field.name) for field in fields]
-    size = sum(map(text_bytes, columns))
-    if size > TEXT_BYTES_MAX:
-        raise BusError(f"the texts of a block have {size} bytes written out, {TEXT_BYTES_MAX} are allowed")
+    text = sum(map(text_bytes, columns))
+    allowed = min(TEXT_BYTES_MAX, max(TEXT_BYTES_MIN, TEXT_FACTOR_MAX * size))
+    if text > allowed:
+        raise BusError(f"the texts of a block of {size} bytes have {text} bytes written out, {allowed} are allowed")
     return [_cast(column, field) for field, column in zip(fields, columns, strict=True)]
 
 
