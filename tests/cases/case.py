@@ -13,8 +13,9 @@ from hotspare.engine.codec.csv.rows import CsvStyle, rows_to_csv
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.batch import BAD_STREAM, RAW_SCHEMA
+from hotspare.engine.rows.batch import BAD_STREAM, RAW_SCHEMA, MessageFormat
 from hotspare.model.load import load_text
+from tests.raw_rows import RawRow, raw_of
 
 UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "min": 60_000_000}
 MESSAGE = re.compile(r"at (\d+) (us|ms|s|min) (?:(tick)|(\S+): (.*))")
@@ -66,13 +67,12 @@ def raw_batches(case: Case) -> list[pa.RecordBatch]:
     offsets = dict.fromkeys(topics.values(), 0)
     batches = []
     for message in case.messages:
-        rows = []
+        rows: list[RawRow] = []
         for topic in [topics[message.source]] if message.source else sorted(topics.values()):
             value = message.value.replace(ROW_SEPARATOR, "\n").encode()
-            rows.append((topic, 0, offsets[topic], message.time_us, not message.source, 0, value))
+            rows.append((topic, 0, offsets[topic], message.time_us, not message.source, MessageFormat.CSV, value))
             offsets[topic] += 1
-        columns = [pa.array(column, f.type) for column, f in zip(zip(*rows, strict=True), RAW_SCHEMA, strict=True)]
-        batches.append(pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA))
+        batches.append(raw_of(rows))
     return batches
 
 
@@ -110,7 +110,7 @@ def run(
     pipeline = Pipeline.fresh(case.plan)
     outputs: list[tuple[str, pa.RecordBatch]] = []
     snapshot = b""
-    rest = pa.table([[] for _ in RAW_SCHEMA], schema=RAW_SCHEMA)
+    rest = RAW_SCHEMA.empty_table()
     for group in groups:
         raw = pa.concat_tables([rest, pa.Table.from_batches(group)]).combine_chunks()
         outputs += pipeline.feed(head.decode(raw.to_batches()[0])).items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.state import row_pages, strings
 from hotspare.engine.state.summary import Newest
-from tests.cases.case import Case, Message
+from tests.cases.case import Case, Message, raw_batches
 from tests.laws.core_scripts import decoded, joined, plan, scripts, snapshot_bytes
 
 pytestmark = pytest.mark.law
@@ -64,6 +66,21 @@ def test_parts(case: Case, places: list[int], extra_rows_max: int) -> None:
     expected = fed(case, [rows])
     assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == expected
     assert in_parts(case, cut(rows, list(range(60))), 1)[:2] == expected
+
+
+@settings(max_examples=30)
+@given(scripts(), st.integers(200, 2000))
+def test_a_head_cuts_where_a_batch_gets_too_large(case: Case, bytes_max: int) -> None:
+    """As it does at 2 GiB: whole messages, as many batches as it takes, and the same bits."""
+    raw = pa.concat_batches(raw_batches(case))
+    head = replace(Head.of(case.plan), batch_bytes_max=bytes_max)
+    batches, rows = head(raw), decoded(case)
+    assert len(batches) > 1 or rows.nbytes <= bytes_max
+    for batch in batches:
+        places = set(zip(batch.column("topic").to_pylist(), batch.column("offset").to_pylist(), strict=True))
+        assert batch.nbytes <= bytes_max or len(places) == 1
+    assert pa.Table.from_batches(batches).equals(pa.Table.from_batches([rows]))
+    assert fed(case, list(batches)) == fed(case, [rows])
 
 
 @settings(max_examples=10)

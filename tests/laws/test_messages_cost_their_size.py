@@ -5,10 +5,8 @@ Messages that took hours or any amount of memory are read at lengths at which th
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -19,6 +17,7 @@ from hotspare.engine.codec.avro_block import decode_events as avro_events
 from hotspare.engine.head.head import Head
 from hotspare.engine.rows.batch import MessageFormat
 from hotspare.model.resolve import resolve
+from tests.laws.damaged_files import avro_block, avro_bytes, avro_header, avro_long
 from tests.unit.head.messages import TRADES, Message, project, raw
 
 HEAD = Head.build(resolve(project()))
@@ -57,6 +56,13 @@ def test_texts_that_rows_share_are_summed_up_before_they_are_written_out() -> No
     assert [(reason, "written out" in sentence) for reason, sentence in bad] == [("format", True)]
 
 
+@pytest.mark.parametrize(("rows", "text_bytes", "is_taken"), [(60, 1_000, True), (20_000, 1_000, True), (20_000, 2_000, False)])
+def test_what_rows_share_is_bounded_by_the_size_of_their_message(rows: int, text_bytes: int, is_taken: bool) -> None:
+    """A batch has thousands of messages, and the texts of all are in memory at once."""
+    count, bad = told(block(rows, name=shared(rows, "a" * text_bytes)), MessageFormat.ARROW)
+    assert (count, len(bad)) == ((rows, 0) if is_taken else (1, 1))
+
+
 def test_views_of_one_text_count_as_often_as_they_are_seen() -> None:
     view = (TEXT).to_bytes(4, "little") + b"aaaa" + bytes(8)
     for rows in (65, 3):
@@ -86,17 +92,7 @@ def test_small_dictionaries_mean_what_plain_texts_do(texts: list[str | None], be
 
 def avro(fields: list[dict[str, Any]], count: int, body: bytes) -> bytes:
     """A container file whose one block says that it has `count` records."""
-    out = io.BytesIO()
-    fastavro.writer(out, fastavro.parse_schema({"type": "record", "name": "r", "fields": fields}), [])
-    return out.getvalue() + _number(count) + _number(len(body)) + body + out.getvalue()[-16:]
-
-
-def _number(value: int) -> bytes:
-    folded, out = (value << 1) ^ (value >> 63), b""
-    while folded & ~0x7F:
-        out += bytes([folded & 0x7F | 0x80])
-        folded >>= 7
-    return out + bytes([folded])
+    return avro_header({"type": "record", "name": "r", "fields": fields}) + avro_block(count, body)
 
 
 @pytest.mark.parametrize("count", [-5, 1 << 40])
@@ -113,6 +109,30 @@ def test_fields_that_take_no_bytes_are_refused(type_: Any) -> None:
     rows, bad = avro_events([avro(fields, 4, b"\x02" * 4)], [0], TRADES)
     assert rows is None
     assert "takes no bytes" in bad.sentence[0].as_py()
+
+
+@pytest.mark.parametrize("name", ["price", "other"])
+def test_a_long_decimal_is_no_number(name: str) -> None:
+    """To make one of it takes time that grows with the square of its length."""
+    fields: list[dict[str, Any]] = [{"name": "id", "type": "long"}]
+    fields += [{"name": name, "type": {"type": "bytes", "logicalType": "decimal", "precision": 18, "scale": 4}}]
+    rows, bad = avro_events([avro(fields, 1, avro_long(1) + avro_bytes(b"\x7f" * 4 * TEXT))], [0], TRADES)
+    assert (rows is None, bad.reason.to_pylist()) == ((True, ["field-type"]) if name == "price" else (False, []))
+
+
+def test_batches_count_with_the_dictionaries_that_they_use() -> None:
+    words = pa.array(["a" * TEXT])
+    texts = pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), words)
+    batch = pa.RecordBatch.from_pydict({"id": pa.array([1]), "price": pa.array([0.5]), "name": texts})
+    for batches in (300, 30):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            for _ in range(batches):
+                writer.write_batch(batch)
+        count, bad = told(bytes(sink.getvalue().to_pybytes()), MessageFormat.ARROW)
+        assert (count, [("dictionaries of each" in sentence) for _, sentence in bad]) == (
+            (1, [True]) if batches == 300 else (30, [])
+        )
 
 
 JSON = {

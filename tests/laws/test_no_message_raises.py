@@ -20,6 +20,7 @@ from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.rows.batch import MessageFormat, RowKind
 from hotspare.model.resolve import resolve
 from tests.laws.core_scripts import joined, plan, snapshot_bytes
+from tests.laws.damaged_files import arrow_blocks, avro_files, damaged_arrow, is_empty_arrow, is_empty_avro
 from tests.unit.head.messages import Message, project, raw
 
 HEADS = (Head.build(resolve(project())), Head.build(resolve(project())))
@@ -79,6 +80,12 @@ JSON_TEXT = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["id", "price", "name", "opcode", "x"]), inner),
     max_leaves=8,
 ).map(lambda value: json.dumps(value).encode())
+FORMS: dict[MessageFormat, list[st.SearchStrategy[bytes]]] = {
+    MessageFormat.CSV: [CSV_TEXT],
+    MessageFormat.JSON: [JSON_TEXT],
+    MessageFormat.ARROW: [arrow_blocks(), damaged_arrow(), damaged_arrow()],
+    MessageFormat.AVRO: [avro_files(), avro_files()],
+}
 FORMATS = [*MessageFormat, 77]
 
 
@@ -86,7 +93,7 @@ def messages(number: int) -> st.SearchStrategy[list[bytes]]:
     made = [st.binary(max_size=60)]
     if number in WELL_FORMED:
         made.append(mutated(MessageFormat(number)))
-    made += {MessageFormat.CSV: [CSV_TEXT], MessageFormat.JSON: [JSON_TEXT]}.get(MessageFormat(number), []) if number != 77 else []
+        made += FORMS[MessageFormat(number)]
     return st.lists(st.one_of(made), min_size=1, max_size=5)
 
 
@@ -115,7 +122,7 @@ def says_nothing(number: int, value: bytes) -> bool:
     text = value.decode("utf-8", "replace").strip("\ufeff \t\r\n\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u2028\u2029\u3000")
     if number in (MessageFormat.CSV, MessageFormat.JSON):
         return text.replace("[]", "").strip() == "" or not any(c.isprintable() and not c.isspace() for c in text)
-    return not value or number in (MessageFormat.ARROW, MessageFormat.AVRO)
+    return not value or {MessageFormat.ARROW: is_empty_arrow, MessageFormat.AVRO: is_empty_avro}[MessageFormat(number)](value)
 
 
 @given(st.lists(st.sampled_from([row for row in CSV_ROWS if row and not set(row) & set('"\\')]), max_size=12))

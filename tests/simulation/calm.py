@@ -132,7 +132,8 @@ class Calm:
         for process in list(world.processes.values()):
             process.paused_until_ms, process.idles, process.is_stuck = -1, 0.0, False
             process.is_at_hand = FaultKind.ALWAYS_AT_HAND in world.plan.enabled
-            if process.door in world.wrong_from or process.name == world.lasting.astray:
+            is_leaving = process.state is not None and process.state.stop_asked
+            if is_leaving or process.door in world.wrong_from or process.name == world.lasting.astray:
                 world.kill(process.name)
 
     def _turn(self, event: bool = False, partition: int | None = None) -> None:

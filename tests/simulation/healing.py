@@ -22,7 +22,7 @@ _STEPS_PER_OUTPUT = 20
 _COMMITS_SHRINK = 2
 """How many times as long it takes where commits have to be small, and each that is not is followed by a fence."""
 _EVENTS_AFTERWARDS = 3
-_ROUNDS_MAX = 20
+_ROUNDS_MAX = 100
 _STEPS_BETWEEN = 60
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from hotspare.adapters.file_places import FilePlaces
 from hotspare.adapters.files.canonical import RowForm
 from hotspare.adapters.files.csv_file import CsvFile
 from hotspare.adapters.files.publisher import PublishOptions, check_columns
@@ -63,16 +64,21 @@ class RecordingProgress:
 class _Event:
     time_us: int
     value: bytes
+    line: int
 
 
 def record(
-    files: Sequence[ReplayFile], topics: int, heartbeat_us: int, progress: RecordingProgress | None = None
+    files: Sequence[ReplayFile],
+    topics: int,
+    heartbeat_us: int,
+    progress: RecordingProgress | None = None,
+    places: FilePlaces | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Batches of RAW_SCHEMA with one row per message, in order of (time, topic), offsets from 0 per topic, partition 0.
 
     `topics` is the number of inbound topics. Rows of equal time from several files of one topic stand in the order of the files.
-    A last tick closes every topic, so that nothing waits for what comes after. UsageError where a file cannot be read or its time
-    runs over TICKS_MAX heartbeats.
+    A last tick closes every topic, so that nothing waits for what comes after. `places` gets each message's file and line.
+    UsageError where a file cannot be read or its time runs over TICKS_MAX heartbeats.
     """
     progress = progress if progress is not None else RecordingProgress()
     progress.bytes_total = sum(_size(file) for file in files)
@@ -80,11 +86,13 @@ def record(
     batch = _Batch(topics)
     ticks = _Ticks(heartbeat_us)
     time_us = 0
-    for time_us, topic, _, _, value in merged:
+    for time_us, topic, file, _, value, line in merged:
         for tick_us in ticks.until(time_us):
             for each in range(topics):
                 batch.add(each, tick_us, None)
-        batch.add(topic, time_us, value)
+        offset = batch.add(topic, time_us, value)
+        if places is not None:
+            places.add(topic, offset, file, line)
         if batch.is_full:
             yield batch.take()
     for each in range(topics):
@@ -128,13 +136,15 @@ class _Batch:
     def is_full(self) -> bool:
         return len(self._columns[0]) >= _ROWS or self._bytes >= _BYTES
 
-    def add(self, topic: int, time_us: int, value: bytes | None) -> None:
-        """`value` None is a tick."""
-        row = (topic, self._offsets[topic], time_us, value is None, value or b"")
+    def add(self, topic: int, time_us: int, value: bytes | None) -> int:
+        """The offset of the message; `value` None is a tick."""
+        offset = self._offsets[topic]
+        row = (topic, offset, time_us, value is None, value or b"")
         for column, each in zip(self._columns, row, strict=True):
             column.append(each)
         self._offsets[topic] += 1
         self._bytes += len(value or b"")
+        return offset
 
     def take(self) -> pa.RecordBatch:
         topic, offset, time_us, tick, value = self._columns
@@ -147,6 +157,12 @@ class _Batch:
         return pa.RecordBatch.from_arrays(arrays, schema=RAW_SCHEMA)
 
 
+def check_file(file: ReplayFile) -> None:
+    """UsageError where a file cannot be read, or its first row does not have the columns of the schema."""
+    for _ in _blocks(file, RecordingProgress(), rows_max=1):
+        return
+
+
 def _size(file: ReplayFile) -> int:
     try:
         return file.path.stat().st_size * (file.options.repeats + 1)
@@ -154,9 +170,9 @@ def _size(file: ReplayFile) -> int:
         raise UsageError(f"file {file.path} cannot be read", detail=error.strerror or str(error)) from error
 
 
-def _keyed(file: ReplayFile, place: int, progress: RecordingProgress) -> Iterator[tuple[int, int, int, int, bytes]]:
+def _keyed(file: ReplayFile, place: int, progress: RecordingProgress) -> Iterator[tuple[int, int, int, int, bytes, int]]:
     for number, event in enumerate(_events(file, progress)):
-        yield event.time_us, file.topic, place, number, event.value
+        yield event.time_us, file.topic, place, number, event.value, event.line
 
 
 def _events(file: ReplayFile, progress: RecordingProgress) -> Iterator[_Event]:
@@ -164,11 +180,11 @@ def _events(file: ReplayFile, progress: RecordingProgress) -> Iterator[_Event]:
     newest_us = 0
     number = 0
     is_first = True
-    for values in _blocks(file, progress):
-        for value, own_us in zip(values, _times_us(file, values, number), strict=True):
+    for values, lines in _blocks(file, progress):
+        for value, line, own_us in zip(values, lines, _times_us(file, values, number), strict=True):
             newest_us = own_us if is_first and own_us is not None else max(newest_us, own_us if own_us is not None else newest_us)
             is_first = is_first and own_us is None
-            yield _Event(newest_us, value)
+            yield _Event(newest_us, value, line)
         number += len(values)
         progress.events += len(values)
 
@@ -195,8 +211,8 @@ def _field_times_us(file: ReplayFile, values: Sequence[bytes]) -> list[int | Non
     return [None if time is None else time * unit_us for time in times.cast(pa.int64()).to_pylist()]
 
 
-def _blocks(file: ReplayFile, progress: RecordingProgress) -> Iterator[list[bytes]]:
-    """The file's rows in canonical form, over its repetitions, up to its limit of events."""
+def _blocks(file: ReplayFile, progress: RecordingProgress, rows_max: int = _ROWS) -> Iterator[tuple[list[bytes], list[int]]]:
+    """The file's rows in canonical form and their lines, over its repetitions, up to its limit of events."""
     options = file.options
     left = options.events_max or None
     is_first = True
@@ -204,12 +220,12 @@ def _blocks(file: ReplayFile, progress: RecordingProgress) -> Iterator[list[byte
         source = CsvFile(file.path, delimiter=options.form.delimiter_bytes, skip_rows=options.header_rows, growth=options.growth)
         try:
             begin = progress.bytes_read
-            while (left is None or left > 0) and (rows := source.take(_ROWS if left is None else min(_ROWS, left))):
+            while (left is None or left > 0) and (rows := source.take(rows_max if left is None else min(rows_max, left))):
                 if is_first:
                     check_columns(rows[0].text, options.form, file.path)
                     is_first = False
                 left = None if left is None else left - len(rows)
                 progress.bytes_read = begin + rows[-1].end
-                yield options.form.canonical([row.text for row in rows])
+                yield options.form.canonical([row.text for row in rows]), [row.line for row in rows]
         finally:
             source.close()

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from hotspare.errors import ProjectChanged
 
-SEMANTICS = 3
+SEMANTICS = 4
 """1: before versions were told. 2: `index` means the same in every window type, deletes carry what was put out.
-3: a bad event out of a JSON array is shown as it came."""
+3: a bad event out of a JSON array is shown as it came.
+4: Avro and Arrow messages with more in them than they count are bad events."""
 BEFORE_VERSIONS = 1
 
 

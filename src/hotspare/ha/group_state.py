@@ -6,6 +6,7 @@ What acts and takes note (`perform`, `driver`, and the parts that they call) cha
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hotspare.bus.contract import Partition, Producer, Progress
@@ -63,6 +64,8 @@ class MemberNews:
     """What it learned of how much the bus takes at once (`CommitBudget`)."""
     held: tuple[int, int] | None = None
     """The epoch that it is active under, and for how long it was when it said so."""
+    sequences: Mapping[str, int] = field(default_factory=dict)
+    """Per stream, the newest output that it has computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +201,8 @@ class GroupState:
     lost_before: dict[str, int] = field(default_factory=dict)
     qualities_read_ms: int = LONG_AGO_MS
     differences: dict[str, Difference] = field(default_factory=dict)
+    awaited_ms: int = LONG_AGO_MS
+    """When another spare had yet to compute an output at which this engine differs."""
     overrules: bool = False
     candidates: list[Candidate] = field(default_factory=list)
     store_id: str = ""
@@ -363,6 +368,7 @@ def view_of(state: GroupState, ports: Ports) -> View:
         inbound_checked_ms=state.inbound_checked_ms,
         trimmed_ms=state.trimmed_ms,
         difference=difference,
+        awaited_ms=state.awaited_ms,
         overrules=state.overrules,
         committed_ahead=_begins_ahead(state),
         candidates=tuple(CandidateView(c.name, _is_settled(state, c), _confirm_due_ms(state, c)) for c in state.candidates),
@@ -383,6 +389,15 @@ def _agrees(state: GroupState, evidence: Difference | None) -> bool:
     if evidence is None or evidence.stream not in state.differences:
         return False
     return state.held.streams[evidence.stream].digest_at(evidence.sequence) == evidence.digest
+
+
+def is_awaited(state: GroupState) -> bool:
+    """Whether another spare may agree with this engine once it comes to where this one differs from what is committed."""
+    return any(
+        n.role == Role.STANDBY.value and n.evidence is None and n.sequences.get(d.stream, 0) < d.sequence
+        for d in state.differences.values()
+        for n in state.news
+    )
 
 
 def _inbound_views(state: GroupState) -> tuple[InboundView, ...]:

@@ -99,6 +99,7 @@ def news_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[
             _confirmed_by(m),
             _lesson(m),
             _held(m),
+            m.sequences,
         )
         for m in present(members, stale_ms)
         if m.engine != own_engine

@@ -36,7 +36,7 @@ from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.rows.batch import BAD_STREAM
 from hotspare.engine.warm import warm_up
 from hotspare.file_locks import end_if_stopped
-from hotspare.ha.effects.joining import ProjectIdentity
+from hotspare.ha.effects.joining import ProjectIdentity, StartPlan
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.peers import PeerLink, PeerServer
@@ -49,6 +49,7 @@ from hotspare.host.background import Background
 from hotspare.host.beside import Beside
 from hotspare.host.careful_core import CarefulCores, Recovery
 from hotspare.host.clock import monotonic_ms, pause
+from hotspare.host.locked_bus import outwait_lock
 from hotspare.host.message_sizes import check_message_sizes
 from hotspare.host.options import EngineOptions
 from hotspare.host.project import checked_project
@@ -227,17 +228,25 @@ class EngineProcess:
             process_space=process_space(),
         )
 
-    def run(self) -> int:
-        warm_up()
-        inbound = [topic.name for topic in self.topics.inbound]
-        check_settings(self._bus, inbound, self.topics.output_topics, self._options.create_time, self._log)
-        start = self.group.start()
+    def _join(self) -> StartPlan:
+        """Joins the group, and checks and writes what an engine does once. Who keeps the bus locked is waited for."""
+        topics, options, bus, log = self.topics, self._options, self._bus, self._log
+        inbound = [topic.name for topic in topics.inbound]
+        outwait_lock(lambda: check_settings(bus, inbound, topics.output_topics, options.create_time, log))
+        start = outwait_lock(self.group.start)
         self._recovery.on_poison = start.on_poison
         schemas = self._plan.stream_schemas
-        check_message_sizes(self._bus, [(output, schemas[output.stream]) for output in self.topics.outbound])
-        publish_metadata(self._bus, self._options.prefix, describe(self._plan.resolved, self._options.prefix))
-        check_at_start(self._bus, self._store, self._options.prefix, self._plan, self._options.settings, self._log)
-        note_sources(self._bus, [partition for _, partition in self.topics.partitions])
+        outputs = [(output, schemas[output.stream]) for output in topics.outbound]
+        outwait_lock(lambda: check_message_sizes(bus, outputs))
+        document = describe(self._plan.resolved, options.prefix)
+        outwait_lock(lambda: publish_metadata(bus, options.prefix, document))
+        outwait_lock(lambda: check_at_start(bus, self._store, options.prefix, self._plan, options.settings, log))
+        outwait_lock(lambda: note_sources(bus, [partition for _, partition in topics.partitions]))
+        return start
+
+    def run(self) -> int:
+        warm_up()
+        start = self._join()
         runner = self._runner()
         try:
             with stop_asked(self._ask_stop):

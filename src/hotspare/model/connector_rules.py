@@ -6,7 +6,16 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 
 from hotspare.errors import Place, UsageError
-from hotspare.model.connectors import AS_IT_IS, CONNECTOR_PROPERTIES, FALSE_TEXTS, MISSPELLED, NO_EFFECT, PROPERTY_VALUES, Support
+from hotspare.model.connectors import (
+    AS_IT_IS,
+    CONNECTOR_PROPERTIES,
+    FALSE_TEXTS,
+    MISSPELLED,
+    NO_EFFECT,
+    PROPERTY_VALUES,
+    REQUIRED,
+    Support,
+)
 from hotspare.model.failover_rules import BUS_KINDS, JUDGED, TOPIC_NAMES
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import PROPERTY_NAME, did_you_mean, nearest, one_of, repeated, unprintable
@@ -71,6 +80,10 @@ def check_properties(connector: Connector, found: Mistakes) -> None:
         return
     table = directions[connector.direction]
     _warn_of_idle(connector, table, found)
+    for name in REQUIRED.get(connector.kind, ()):
+        if not connector.get(name):
+            hint = f"give it {name}, or bind it where the project is run: --bind {connector.name}:{name}=..."
+            found.warn(connector.place, f"connector {connector.name} has no {name}, without which it does not start", hint)
     for name, value in connector.properties:
         if name == "type":
             found.add(connector.place, f"connector {connector.name} has a property type", "say its direction instead")

@@ -60,6 +60,9 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
 """Class of the connector, its direction, its properties. Host and topic of a bus have no effect because the bus is given by URL
 when a project is started and topic names follow from the project (SPEC B1); dateformat, because each message says its format."""
 
+REQUIRED: dict[str, tuple[str, ...]] = {"fs": ("fsname",)}
+"""Properties, by class, without which a connector cannot start."""
+
 PROPERTY_VALUES: dict[str, frozenset[str]] = {
     "fstype": frozenset({"csv"}),
     "kafkatype": frozenset({"binary", "csv", "json", "avro"}),

@@ -202,8 +202,8 @@ def test_f15_bad_events_go_to_their_file(tmp_path: Path) -> None:
     assert (counts.events, counts.rows["bad"]) == (3, 2)
     assert rows(bad)[0] == "reason,window,position,message,text"
     assert [row.split(",")[:3] for row in rows(bad)[1:]] == [
-        ["field-type", "q/source", "1:0:1:0"],
-        ["not-insert", "q/source", "1:0:2:0"],
+        ["field-type", "q/source", f"{path}:2"],
+        ["not-insert", "q/source", f"{path}:3"],
     ]
 
 

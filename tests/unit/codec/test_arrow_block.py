@@ -118,6 +118,9 @@ def test_opcode_and_flags_may_be_missing() -> None:
         (block(id=pa.array([1]), s=pa.array(["a"]), opcode=pa.array(["i"])), "column opcode of a block is string"),
         (twice("id"), "has 2 columns id"),
         (twice("opcode"), "has 2 columns opcode"),
+        (block(id=pa.array([1]), s=pa.array([["a"]])), "column s of a block is list<item: string>"),
+        (block(id=pa.array([1]), s=pa.array(["a"])) + b"\0", "more follows after a block"),
+        (block(id=pa.array([1]), s=pa.array(["a"])) * 2, "more follows after a block"),
         (b"text", "no Arrow block"),
     ],
 )
@@ -127,3 +130,21 @@ def test_a_block_that_does_not_fit_is_one_bad_row(value: bytes, part: str) -> No
     assert rows is None
     assert (bad.message, bad.row, bad.reason) == (3, 0, "format")
     assert part in bad.sentence
+
+
+def test_a_field_may_be_called_opcode() -> None:
+    """What the event is stands in hs:opcode then, as in the other formats."""
+    schema = Schema((*SCHEMA.fields, Field("opcode", FieldType.STRING)))
+    columns = {"id": pa.array([1, 2]), "s": pa.array(["a", "b"]), "opcode": pa.array(["x", "i"])}
+    for more, opcodes in (({}, [1, 1]), ({"hs:opcode": pa.array([4, 2])}, [4, 2])):
+        rows, bad = arrow_block.decode_events([block(**columns, **more)], [0], schema)
+        assert rows is not None
+        assert (rows.opcode.tolist(), rows.columns[2].to_pylist(), len(bad)) == (opcodes, ["x", "i"], 0)
+
+
+def test_columns_of_no_field_are_not_looked_at() -> None:
+    batch = pa.RecordBatch.from_pydict({"id": pa.array([1, 2]), "other": pa.array(["aa", "bb"]), "s": pa.array(["a", "b"])})
+    value = arrow_block.encode(batch).replace(b"aabb", b"\xff\xff\xff\xff")
+    rows, bad = arrow_block.decode_events([value], [0], SCHEMA)
+    assert rows is not None
+    assert ([column.to_pylist() for column in rows.columns], len(bad)) == ([[1, 2], ["a", "b"]], 0)

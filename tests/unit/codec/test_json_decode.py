@@ -353,3 +353,20 @@ def test_numbers_are_read_as_in_csv() -> None:
     rows, _ = decode_rows(pa.array([f"i,n,1,{text}".encode() for text in texts], pa.binary()), schema)
     found, _ = decode_json(pa.array([f'{{"id":1,"x":{text}}}'.encode() for text in texts], pa.binary()), schema)
     assert np.array_equal(rows[0].columns[1].to_numpy().view(np.int64), found[0].columns[1].to_numpy().view(np.int64))
+
+
+ARRAY_PARTS = ["{}", '{"id":1}', "[]", "7", '"],["', "null", ",", ",", " ", "\n", "[", "]", "]", "{", "x", "]["]
+
+
+@given(st.lists(st.sampled_from(ARRAY_PARTS), max_size=7).map(lambda parts: "[" + "".join(parts)))
+@example("[{},]").via("a comma too many")
+@example("[{}][]").via("two arrays")
+def test_an_array_is_what_a_json_reader_says(text: str) -> None:
+    """All of its items are told, or it is one bad row."""
+    try:
+        items = json.loads(text)
+    except ValueError:
+        items = None
+    rows, bad = decode_plainly([text.encode()], [0], EVERY_TYPE)
+    found = sorted([*(rows.index.tolist() if rows is not None else []), *(each.row for each in listed(bad))])
+    assert found == ([0] if items is None else list(range(len(items))))

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.batch import RAW_SCHEMA
+from hotspare.engine.rows.batch import MessageFormat
 from hotspare.model.events import Opcode
 from hotspare.model.project import AcceptedOpcodes, ContinuousQuery, Edge, IndexType, Project, Publication, Retention, Window
 from hotspare.model.resolve import resolve
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.model.windows.copy import CopyWindow
 from hotspare.model.windows.source import SourceWindow
+from tests.raw_rows import raw_of
 
 GIVEN = Schema((Field("k", FieldType.INT64, KeyRole.KEY), Field("v", FieldType.INT64), Field("s", FieldType.STRING)))
 Row = tuple[object, ...]
@@ -52,10 +53,7 @@ def plan_of(
 
 
 def raw(rows: Sequence[str], first: int = 0) -> pa.RecordBatch:
-    count = len(rows)
-    offsets = list(range(first, first + count))
-    columns = [[0] * count, [0] * count, offsets, offsets, [False] * count, [0] * count, [row.encode() for row in rows]]
-    return pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in zip(columns, RAW_SCHEMA, strict=True)], schema=RAW_SCHEMA)
+    return raw_of([(0, 0, at, at, False, MessageFormat.CSV, row.encode()) for at, row in enumerate(rows, first)])
 
 
 class Fed:

@@ -11,8 +11,8 @@ import pytest
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
-from hotspare.engine.rows.batch import RAW_SCHEMA
 from hotspare.model.load import load_project
+from tests.raw_rows import RawRow, raw_of
 
 FOLDER = Path(__file__).parents[4] / "shared" / "conformance"
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"the example projects are not at {FOLDER}")
@@ -20,13 +20,12 @@ pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"the example projec
 
 def raw(rows: list[str], *, second_us: int, tick_from: int | None = None) -> pa.RecordBatch:
     """One message per row, a second apart; a tick for each second from row `tick_from` on."""
-    messages = []
+    messages: list[RawRow] = []
     for i, row in enumerate(rows):
         messages.append((0, 0, len(messages), i * second_us, False, 0, row.encode()))
         if tick_from is not None and i >= tick_from:
             messages.append((0, 0, len(messages), i * second_us, True, 0, b""))
-    columns = [pa.array(column, f.type) for column, f in zip(zip(*messages, strict=True), RAW_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)
+    return raw_of(messages)
 
 
 def test_copy() -> None:

@@ -404,6 +404,9 @@ def test_a_difference_is_an_end_for_the_active_and_after_a_while_for_a_lone_spar
     late = {"now_ms": NOW_MS + SETTINGS.divergence_wait_ms}
     assert decide(alone) == ()
     assert do.Diverge() in decide(replace(alone, **late))
+    awaited = replace(alone, awaited_ms=NOW_MS + 1)
+    assert do.Diverge() not in decide(replace(awaited, **late))
+    assert do.Diverge() in decide(replace(awaited, now_ms=NOW_MS + 1 + SETTINGS.divergence_wait_ms))
     goes_on = replace(alone, settings=GroupSettings(on_divergence=OnDivergence.CONTINUE), **late)
     assert do.Diverge() not in decide(goes_on)
 

@@ -14,13 +14,14 @@ from hotspare.engine import pipeline
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.batch import BAD_STREAM, RAW_SCHEMA, MessageFormat
+from hotspare.engine.rows.batch import BAD_STREAM, MessageFormat
 from hotspare.engine.state.project_state import State
 from hotspare.ha.core import Core, CoreFactory
 from hotspare.ha.outputs.held import HeldOutputs
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupTopics, InboundTopic, OutputStream
 from hotspare.model.load import load_text
+from tests.raw_rows import raw_of
 from tests.simulation import fast_core
 from tests.simulation.fast_core import EXPIRY_US
 from tests.simulation.kits import Raw
@@ -70,9 +71,7 @@ class Kit:
         return b"i,n,,%d\n" % number * number
 
     def decode(self, messages: Sequence[Raw]) -> pa.RecordBatch:
-        columns = list(zip(*((*m[:5], MessageFormat.CSV, m.value) for m in messages), strict=True))
-        arrays = [pa.array(c, f.type) for c, f in zip(columns, RAW_SCHEMA, strict=True)]
-        return Head.of(self.plan).decode(pa.record_batch(arrays, RAW_SCHEMA))
+        return Head.of(self.plan).decode(raw_of([(*m[:5], MessageFormat.CSV, m.value) for m in messages]))
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
+from hotspare.engine.rows.batch import MessageFormat
 from hotspare.model.project import (
     AcceptedOpcodes,
     ContinuousQuery,
@@ -24,6 +24,7 @@ from hotspare.model.windows.compute import ComputeWindow
 from hotspare.model.windows.copy import CopyWindow
 from hotspare.model.windows.filter import FilterWindow
 from hotspare.model.windows.source import SourceWindow
+from tests.raw_rows import raw_of
 
 TRADES = Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("price", FieldType.DOUBLE), Field("name", FieldType.STRING)))
 READINGS = Schema((Field("key", FieldType.STRING, KeyRole.KEY), Field("at", FieldType.STAMP)))
@@ -41,18 +42,12 @@ class Message:
 
 
 def raw(messages: Sequence[Message], first_offset: int = 0) -> pa.RecordBatch:
-    count = len(messages)
-    offsets = range(first_offset, first_offset + count)
-    columns = [
-        [m.topic for m in messages],
-        [m.partition for m in messages],
-        list(offsets),
-        [1_000 * offset for offset in offsets],
-        [m.value is None for m in messages],
-        [m.format for m in messages],
-        [m.value or b"" for m in messages],
-    ]
-    return pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in zip(columns, RAW_SCHEMA, strict=True)], schema=RAW_SCHEMA)
+    return raw_of(
+        [
+            (each.topic, each.partition, offset, 1_000 * offset, each.value is None, each.format, each.value or b"")
+            for offset, each in enumerate(messages, first_offset)
+        ]
+    )
 
 
 def project(accepts: AcceptedOpcodes = AcceptedOpcodes.INSERT_ONLY, compute_published: Publication = Publication.HIDDEN) -> Project:

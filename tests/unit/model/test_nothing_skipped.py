@@ -11,7 +11,7 @@ import yaml
 from lxml import etree
 
 from hotspare.errors import ProjectError
-from hotspare.model.connectors import AS_IT_IS, CONNECTOR_PROPERTIES, FALSE_TEXTS, NO_EFFECT, Support
+from hotspare.model.connectors import AS_IT_IS, CONNECTOR_PROPERTIES, FALSE_TEXTS, NO_EFFECT, REQUIRED, Support
 from hotspare.model.frontends.esp_xml.shapes import SHAPES, WINDOWS
 from hotspare.model.frontends.yaml import project as yaml_project
 from hotspare.model.load import load_text
@@ -159,6 +159,7 @@ def test_text_where_none_is_read_is_spoken_of(path: str) -> None:
     ],
 )
 def test_a_property_without_effect_is_named_unless_it_asks_for_what_is_so(kind: str, direction: Any, name: str) -> None:
+    required = "".join(f"{each}: given, " for each in REQUIRED.get(kind, ()))
     text = f"""
 project: p
 queries:
@@ -169,7 +170,7 @@ queries:
         type: source
         schema: id*:int64
         connectors:
-          c: {{kind: {kind}, direction: {direction.name.lower()}, properties: {{{name}: "%s"}}}}
+          c: {{kind: {kind}, direction: {direction.name.lower()}, properties: {{{required}{name}: "%s"}}}}
 """
     judged = {"useoffsetmsgid": ("false",), "snapshot": ("true",), "numbufferedmsgs": ("5",), "zookeeperhostport": ("h:1",)}
     for value in judged.get(name, ("some text",)) if kind == "kafka" else ("some text",):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -20,7 +20,7 @@ from hotspare.errors import BusError, UsageError
 from hotspare.model.types import Field, FieldType, Schema
 
 BAD_COLUMNS: tuple[str, ...] = ("reason", "window", "position", "message", "text")
-"""Columns of a file of bad events. The position is `topic index:partition:offset:index in the message`."""
+"""Columns of a file of bad events."""
 _BAD_FIELDS = ("reason", "message", "text", "window")
 _BAD_SCHEMA = output_schema(Schema(tuple(Field(name, FieldType.STRING) for name in _BAD_FIELDS)))
 """That of the engine's stream of bad events (`engine.plan.BAD_SCHEMA`, whose import would load compiled kernels)."""
@@ -101,10 +101,18 @@ class OutputRows:
         return rows_to_csv(_dated(rows, self._style.date_format), self._style.columns)
 
 
+def _on_bus(topic: int, partition: int, offset: int, index: int) -> str:
+    return f"{topic}:{partition}:{offset}:{index}"
+
+
 class BadRows:
-    """A `RowFormat` (file_subscriber) for the stream of bad events, always with a title line."""
+    """A `RowFormat` (file_subscriber) for the stream of bad events, always with a title line. `position` writes where an event
+    stands, by default as `topic index:partition:offset:index in the message`."""
 
     name = "bad"
+
+    def __init__(self, position: Callable[[int, int, int, int], str] = _on_bus) -> None:
+        self._position = position
 
     def title(self, rows: pa.RecordBatch) -> bytes:
         return _line(BAD_COLUMNS)
@@ -115,7 +123,7 @@ class BadRows:
     def text(self, rows: pa.RecordBatch) -> bytes:
         positions = zip(*(rows.column(name).to_pylist() for name in _POSITION), strict=True)
         texts = {name: rows.column(name).to_pylist() for name in BAD_COLUMNS if name != "position"}
-        texts["position"] = [":".join(str(number) for number in position) for position in positions]
+        texts["position"] = [self._position(*position) for position in positions]
         return b"".join(_line(row) for row in zip(*(texts[name] for name in BAD_COLUMNS), strict=True))
 
 

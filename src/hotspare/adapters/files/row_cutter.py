@@ -23,10 +23,12 @@ class _End(Enum):
 
 
 class Row(NamedTuple):
-    """`text` without its line end; `end` is the offset of the byte after the line end, counted from the start of the file."""
+    """`text` without its line end; `end` is the offset of the byte after the line end, counted from the start of the file; `line`
+    is the number of the line on which it begins, 1 for the first that the cutter got."""
 
     text: bytes
     end: int
+    line: int
 
 
 class LineTooLong(Exception):
@@ -43,6 +45,7 @@ class RowCutter:
     def __init__(self, position: int, delimiter: bytes = b",") -> None:
         self._grammar = grammar(delimiter)
         self._position = position
+        self._line = 1
         self._rest = b""
 
     @property
@@ -66,7 +69,7 @@ class RowCutter:
         self._keep(text, consumed)
         if self._rest:
             self._position += len(self._rest)
-            rows.append(Row(_without_return(self._rest), self._position))
+            rows.append(Row(_without_return(self._rest), self._position, self._line))
             self._rest = b""
         return rows
 
@@ -83,16 +86,18 @@ class RowCutter:
             end = self._row_end(text, start, at_end)
             if end < 0:
                 return rows, start
-            rows.append(Row(_without_return(text[start:end]), self._position + end + 1))
+            rows.append(Row(_without_return(text[start:end]), self._position + end + 1, self._line))
+            self._line += text.count(b"\n", start, end + 1)
             start = end + 1
 
     def _cut_plain(self, text: bytes) -> tuple[list[Row], int]:
         lines = text.split(b"\n")
         end = 0
         rows: list[Row] = []
-        for line in lines[:-1]:
+        for number, line in enumerate(lines[:-1], self._line):
             end += len(line) + 1
-            rows.append(Row(_without_return(line), self._position + end))
+            rows.append(Row(_without_return(line), self._position + end, number))
+        self._line += len(rows)
         return rows, end
 
     def _row_end(self, text: bytes, start: int, at_end: _End) -> int:

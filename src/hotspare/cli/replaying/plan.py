@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from hotspare.adapters.files.canonical import RowForm
 from hotspare.adapters.files.csv_file import Growth
 from hotspare.adapters.files.output_rows import OutputRows
 from hotspare.adapters.files.publisher import PublishOptions
-from hotspare.adapters.recording import ReplayFile
+from hotspare.adapters.recording import ReplayFile, check_file
 from hotspare.cli.replaying.run import Replay
 from hotspare.cli.shared.project_file import loaded_project
 from hotspare.engine.plan import compile_plan
@@ -53,7 +54,10 @@ def prepare(request: ReplayRequest) -> Replay:
     files = [file for topic in range(len(plan.resolved.sources)) for file in _files(request, plan.resolved, topic, home)]
     if not files:
         raise UsageError("no source window has an input", hint="give --in CQ/WINDOW=FILE")
+    _check_times(request, plan.resolved, files)
     _check_distinct(request, files)
+    for file in files:
+        check_file(file)
     return Replay(
         plan=plan,
         files=files,
@@ -126,10 +130,32 @@ def _for_replay(options: PublishOptions, header_rows: int | None) -> PublishOpti
     return dataclasses.replace(options, header_rows=kept, growth=Growth.FIXED)
 
 
+def _check_times(request: ReplayRequest, resolved: Resolved, files: list[ReplayFile]) -> None:
+    """A time is of a window that has rows."""
+    read = {str(resolved.sources[file.topic]) for file in files}
+    for name in request.times:
+        if name not in read:
+            raise UsageError(
+                f"--time names {name}, which has no input", hint=f"name one of {', '.join(sorted(read))}, or give --in"
+            )
+
+
 def _check_distinct(request: ReplayRequest, files: list[ReplayFile]) -> None:
-    """An output file must not be an input, nor another output."""
-    outputs = [Path(file).resolve() for file in request.outputs.values()]
-    outputs += [request.bad.resolve()] if request.bad is not None else []
-    twice = [path for path in outputs if outputs.count(path) > 1 or path in {file.path.resolve() for file in files}]
-    if twice:
-        raise UsageError(f"file {twice[0]} would be written over", hint="name another file for each --out and --bad")
+    """An output file must be neither an input, nor the project, nor another output, under whatever names."""
+    outputs = [Path(file) for file in request.outputs.values()]
+    outputs += [request.bad] if request.bad is not None else []
+    taken = {_identity(path) for path in (request.project, *(file.path for file in files))}
+    for path in outputs:
+        identity = _identity(path)
+        if identity is not None and identity in taken:
+            raise UsageError(f"file {path} would be written over", hint="name another file for each --out and --bad")
+        taken.add(identity)
+
+
+def _identity(path: Path) -> tuple[int, int] | Path | None:
+    """Equal for two names of one file; None for a pipe or a device, which keep nothing."""
+    try:
+        status = path.stat()
+    except OSError:
+        return path.resolve()
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None

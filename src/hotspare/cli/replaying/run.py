@@ -7,6 +7,8 @@ are, the ordered one through a bus in a temporary folder, whose clock says their
 from __future__ import annotations
 
 import contextlib
+import os
+import stat
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +19,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
+from hotspare.adapters.file_places import FilePlaces
 from hotspare.adapters.files.output_rows import BadRows, OutputRows
 from hotspare.adapters.recording import RecordingProgress, ReplayFile, record
 from hotspare.bus.contract import TICK, Outgoing, Partition
@@ -65,13 +68,17 @@ class ReplayCounts:
 
 
 class _Writers:
-    """The open output files. Small outputs are gathered: text is made of many rows at once."""
+    """The open output files. Small outputs are gathered: text is made of many rows at once. Bad events are told with their places
+    in the files."""
 
-    def __init__(self, replay: Replay, stack: contextlib.ExitStack) -> None:
-        self._files: dict[str, BinaryIO] = {name: _created(path, stack) for name, path in replay.outputs.items()}
-        if replay.bad is not None:
-            self._files[BAD_STREAM] = _created(replay.bad, stack)
+    def __init__(self, replay: Replay, places: FilePlaces, stack: contextlib.ExitStack) -> None:
+        paths = dict(replay.outputs) | ({} if replay.bad is None else {BAD_STREAM: replay.bad})
+        self._files: dict[str, BinaryIO] = {name: _opened(path, stack) for name, path in paths.items()}
+        for file in self._files.values():
+            _emptied(file)
+        self._titled: set[str] = set()
         self._rows = replay.rows
+        self._bad_rows = BadRows(lambda topic, _partition, offset, _index: places.text(topic, offset))
         self._gathered: dict[str, list[pa.RecordBatch]] = {}
         self._gathered_rows = 0
         self.counts = ReplayCounts()
@@ -88,13 +95,14 @@ class _Writers:
     def flush(self) -> None:
         """Write what is gathered."""
         for name, batches in self._gathered.items():
-            file, form = self._files[name], BadRows() if name == BAD_STREAM else self._rows
+            file, form = self._files[name], self._bad_rows if name == BAD_STREAM else self._rows
             rows = pa.concat_batches(batches)
             try:
-                file.write((b"" if file.tell() else form.title(rows)) + form.text(rows))
+                file.write((b"" if name in self._titled else form.title(rows)) + form.text(rows))
                 file.flush()
             except OSError as error:
                 raise FileUnwritable.of(file.name, error) from error
+            self._titled.add(name)
         self._gathered, self._gathered_rows = {}, 0
 
 
@@ -106,9 +114,10 @@ def run_local(replay: Replay) -> ReplayCounts:
     """Without Spark, in this thread. Returns early when `stop` is set."""
     head, core = Head.of(replay.plan), _core(replay)
     with contextlib.ExitStack() as stack:
-        writers = _Writers(replay, stack)
+        places = _places(replay)
+        writers = _Writers(replay, places, stack)
         progress = RecordingProgress()
-        for raw in _recorded(replay, progress):
+        for raw in _recorded(replay, progress, places):
             for decoded in decode_iterable([raw], head, replay.messages_max):
                 for outputs in core.parts(decoded):
                     writers.write(outputs)
@@ -123,10 +132,11 @@ def run_ordered(replay: Replay, head_place: HeadPlace) -> ReplayCounts:
     from hotspare.runners.spark.ordered import OrderedRunner
 
     with contextlib.ExitStack() as stack:
-        writers = _Writers(replay, stack)
+        places = _places(replay)
+        writers = _Writers(replay, places, stack)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hotspare-replay-", dir=_folder_for(replay.files))))
         progress = RecordingProgress()
-        topics, ends = _fill(replay, folder / "bus.db", progress)
+        topics, ends = _fill(replay, folder / "bus.db", progress, places)
         writers.counts.events = progress.events
         if replay.stop.is_set():
             return writers.counts
@@ -192,15 +202,21 @@ def _pieces(decoded: pa.Table, rows_max: int) -> Iterator[pa.RecordBatch]:
                 yield batch.slice(begin, end - begin)
 
 
-def _recorded(replay: Replay, progress: RecordingProgress) -> Iterator[pa.RecordBatch]:
+def _places(replay: Replay) -> FilePlaces:
+    return FilePlaces([file.path for file in replay.files])
+
+
+def _recorded(replay: Replay, progress: RecordingProgress, places: FilePlaces | None = None) -> Iterator[pa.RecordBatch]:
     project = replay.plan.resolved.project
-    for raw in record(replay.files, len(replay.plan.resolved.sources), project.heartbeat_interval_us, progress):
+    for raw in record(replay.files, len(replay.plan.resolved.sources), project.heartbeat_interval_us, progress, places):
         if replay.stop.is_set():
             return
         yield raw
 
 
-def _fill(replay: Replay, path: Path, progress: RecordingProgress) -> tuple[tuple[InboundTopic, ...], dict[int, int]]:
+def _fill(
+    replay: Replay, path: Path, progress: RecordingProgress, places: FilePlaces
+) -> tuple[tuple[InboundTopic, ...], dict[int, int]]:
     """Append the recorded messages with their times; the topics, and the end offset of each by its index."""
     now_us = 0
     bus = SqliteBus(path, clock=lambda: now_us)
@@ -210,7 +226,7 @@ def _fill(replay: Replay, path: Path, progress: RecordingProgress) -> tuple[tupl
     try:
         for topic in topics:
             bus.create_topic(topic.name)
-        for raw in _recorded(replay, progress):
+        for raw in _recorded(replay, progress, places):
             names = ("topic", "time_us", "tick", "value")
             rows = zip(*(raw.column(name).to_pylist() for name in names), strict=True)
             for (index, time_us), same in groupby(rows, key=lambda row: (row[0], row[1])):
@@ -230,13 +246,19 @@ def _folder_for(files: Sequence[ReplayFile]) -> Path | None:
     return _MEMORY_FOLDER if total < _MEMORY_BYTES_MAX and _MEMORY_FOLDER.is_dir() else None
 
 
-def _created(path: Path, stack: contextlib.ExitStack) -> BinaryIO:
+def _opened(path: Path, stack: contextlib.ExitStack) -> BinaryIO:
+    """With what it held: that goes when all files are open."""
     try:
-        file = path.open("wb")
+        file = path.open("ab")
     except OSError as error:
         raise UsageError(f"file {path} cannot be written", detail=error.strerror or str(error)) from error
     stack.callback(_closed, file)
     return file
+
+
+def _emptied(file: BinaryIO) -> None:
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.truncate(0)
 
 
 def _closed(file: BinaryIO) -> None:

@@ -6,7 +6,7 @@ Outputs are published so, exactly; input may come so too, with columns opcode an
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from hotspare.engine.codec.arrow_packed import is_packed, text_bytes
 from hotspare.engine.codec.csv.decode import DecodedRows, kept_rows
 from hotspare.engine.codec.csv.split import numbered
+from hotspare.engine.codec.json.plain import meta_names
 from hotspare.engine.rows.bad_reasons import RowReason
 from hotspare.engine.rows.batch import arrow_fields
 from hotspare.engine.rows.chunk import Bools, Int64s
@@ -30,8 +31,11 @@ BLOCK_ROWS_MAX = 10_000_000
 """Limit on the rows of one block that is read; nor has one more rows than bytes."""
 TEXT_BYTES_MAX = 64 * 1024 * 1024
 """Limit on the texts of a block that its rows share, each written out: as much as the largest message."""
-_OPCODE_NAMES = ("opcode", "hs:opcode")
-_FLAGS_NAMES = ("flags", "hs:flags")
+TEXT_BYTES_MIN, TEXT_FACTOR_MAX = 64 * 1024, 128
+"""And how often a block may have its own bytes: a batch has many messages, and all their texts are in memory at once. Small blocks
+may have `TEXT_BYTES_MIN` in any case."""
+READ_BYTES_MAX = 256 * 1024 * 1024
+"""Limit on what the batches of a block stand for, each with its dictionaries: the reader goes through them again for each batch."""
 
 
 def encode(rows: pa.RecordBatch) -> bytes:
@@ -44,26 +48,87 @@ def encode(rows: pa.RecordBatch) -> bytes:
 
 def decode(value: bytes) -> pa.RecordBatch:
     """What `encode` wrote; BusError where the value is anything else, however damaged."""
+    return _read(value, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The columns that count: one for each field, and the names that those of opcode and flags may have."""
+
+    fields: list[pa.Field]
+    opcode: tuple[str, str]
+    flags: tuple[str, str]
+
+    @classmethod
+    def of(cls, schema: Schema) -> _Wanted:
+        opcode, flags = ((name, f"hs:{name.removeprefix('hs:')}") for name in meta_names(schema))
+        return cls(arrow_fields(schema), opcode, flags)
+
+    def places(self, schema: pa.Schema) -> list[int]:
+        """Where they are. BusError where one is missing, or holds no single values: it could be any number of columns."""
+        found = [_place_of_numbers(schema, names) for names in (self.opcode, self.flags)]
+        return [*(_place_of(schema, field) for field in self.fields), *(place for place in found if place is not None)]
+
+
+def _read(value: bytes, wanted: _Wanted | None) -> pa.RecordBatch:
+    """The columns that are wanted, or all; what else is in the block is not looked at."""
     try:
         if is_packed(value):
             raise BusError("the buffers of a block are packed", hint="write Arrow blocks without compression")
-        with pa.ipc.open_stream(value) as reader:
-            batches, _ = list(reader), reader.schema.names  # names that are no UTF-8 show here
-            rows = sum(batch.num_rows for batch in batches)
-            rows_max = min(BLOCK_ROWS_MAX, len(value))
-            if rows > rows_max:
-                raise BusError(f"a block has {rows} rows, {rows_max} are allowed")
-            for batch in batches:
-                batch.validate(full=True)
-            if len(batches) == 1:
-                return batches[0]
-            arrays = [c.combine_chunks() for c in pa.Table.from_batches(batches, reader.schema).columns]
-            return pa.RecordBatch.from_arrays(arrays, schema=reader.schema)
+        source = pa.BufferReader(value)
+        with pa.ipc.open_stream(source, options=_options(value, wanted)) as reader:
+            batches, schema = list(_validated(reader, len(value))), reader.schema
+        if source.tell() < len(value):
+            raise BusError("more follows after a block", detail=f"it ends at byte {source.tell()} of {len(value)}")
+        if len(batches) == 1:
+            return batches[0]
+        arrays = [c.combine_chunks() for c in pa.Table.from_batches(batches, schema).columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
     except (pa.ArrowException, OSError, ValueError, KeyError, struct.error) as error:
         first_line = str(error).partition("\n")[0]
         raise BusError(
             "a message is no Arrow block", detail=first_line, hint="the topic may hold messages of another format"
         ) from None
+
+
+def _options(value: bytes, wanted: _Wanted | None) -> pa.ipc.IpcReadOptions:
+    with pa.ipc.open_stream(value) as reader:
+        schema, _ = reader.schema, reader.schema.names  # names that are no UTF-8 show here
+    return pa.ipc.IpcReadOptions(included_fields=sorted(wanted.places(schema)) if wanted is not None else [])
+
+
+def _place_of(schema: pa.Schema, field: pa.Field) -> int:
+    place = _place(schema, field.name)
+    if place is None:
+        raise BusError(f"a block lacks the column {field.name}")
+    type_ = schema.field(place).type
+    while pa.types.is_dictionary(type_) or isinstance(type_, pa.BaseExtensionType):
+        type_ = type_.value_type if pa.types.is_dictionary(type_) else type_.storage_type
+    if pa.types.is_nested(type_):
+        raise _unfit(schema.field(place).type, field)
+    return place
+
+
+def _place_of_numbers(schema: pa.Schema, names: Sequence[str]) -> int | None:
+    place = next((place for name in names if (place := _place(schema, name)) is not None), None)
+    if place is not None and not pa.types.is_integer(schema.field(place).type):
+        column = schema.field(place)
+        raise BusError(f"column {column.name} of a block is {column.type}, an integer is expected")
+    return place
+
+
+def _validated(reader: pa.RecordBatchReader, size: int) -> Iterator[pa.RecordBatch]:
+    """The batches of a value of `size` bytes, as far as they are small enough."""
+    rows, rows_max, read = 0, min(BLOCK_ROWS_MAX, size), 0
+    for batch in reader:
+        rows += batch.num_rows
+        if rows > rows_max:
+            raise BusError(f"a block has {rows} rows, {rows_max} are allowed")
+        batch.validate(full=True)
+        read += batch.nbytes
+        if read > READ_BYTES_MAX:
+            raise BusError(f"the batches of a block have more than {READ_BYTES_MAX} bytes with the dictionaries of each")
+        yield batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +143,11 @@ class _Block:
 def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Schema) -> tuple[DecodedRows | None, BadRows]:
     """Events of blocks of input whose numbers are given. Rows with another opcode or flag are bad; a block that does not fit the
     schema is one bad row."""
-    fields, blocks, numbers = arrow_fields(schema), list[_Block](), list[int]()
+    wanted, blocks, numbers = _Wanted.of(schema), list[_Block](), list[int]()
     unread: list[tuple[int, int, str, str, str]] = []
     for value, message in zip(values, messages, strict=True):
         try:
-            blocks.append(_block(decode(value), fields))
+            blocks.append(_block(_read(value, wanted), wanted, len(value)))
             numbers.append(message)
         except BusError as error:
             sentence = f"{error.message}: {error.detail}" if error.detail else error.message
@@ -91,9 +156,9 @@ def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Sche
     return rows, BadRows.joined([BadRows.of(unread), refused])
 
 
-def _block(batch: pa.RecordBatch, fields: list[pa.Field]) -> _Block:
-    columns = _columns(batch, fields)
-    return _Block(columns, _numbers(batch, _OPCODE_NAMES, Opcode.INSERT), _numbers(batch, _FLAGS_NAMES, Flag.NORMAL))
+def _block(batch: pa.RecordBatch, wanted: _Wanted, size: int) -> _Block:
+    columns = _columns(batch, wanted.fields, size)
+    return _Block(columns, _numbers(batch, wanted.opcode, Opcode.INSERT), _numbers(batch, wanted.flags, Flag.NORMAL))
 
 
 def _judged(blocks: list[_Block], messages: Int64s) -> tuple[DecodedRows, BadRows]:
@@ -120,22 +185,21 @@ def _refused(at: Rows, message: Int64s, index: npt.NDArray[np.int32], opcode: In
     return BadRows(message[at], index[at].astype(np.int64), reason, sentence, text)
 
 
-def _named(batch: pa.RecordBatch, name: str) -> pa.Array | None:
-    """The column of that name; BusError where it stands there several times, as nothing says which is meant."""
-    places = batch.schema.get_all_field_indices(name)
+def _place(schema: pa.Schema, name: str) -> int | None:
+    """Where the column of that name is; BusError where it stands there several times, as nothing says which is meant."""
+    places = schema.get_all_field_indices(name)
     if len(places) > 1:
         raise BusError(f"a block has {len(places)} columns {name}")
-    return batch.column(places[0]) if places else None
+    return int(places[0]) if places else None
 
 
-def _columns(batch: pa.RecordBatch, fields: list[pa.Field]) -> list[pa.Array]:
-    columns = [_named(batch, field.name) for field in fields]
-    for field, column in zip(fields, columns, strict=True):
-        if column is None:
-            raise BusError(f"a block lacks the column {field.name}")
-    size = sum(map(text_bytes, columns))
-    if size > TEXT_BYTES_MAX:
-        raise BusError(f"the texts of a block have {size} bytes written out, {TEXT_BYTES_MAX} are allowed")
+def _columns(batch: pa.RecordBatch, fields: list[pa.Field], size: int) -> list[pa.Array]:
+    """Of a block of `size` bytes."""
+    columns = [batch.column(field.name) for field in fields]
+    text = sum(map(text_bytes, columns))
+    allowed = min(TEXT_BYTES_MAX, max(TEXT_BYTES_MIN, TEXT_FACTOR_MAX * size))
+    if text > allowed:
+        raise BusError(f"the texts of a block of {size} bytes have {text} bytes written out, {allowed} are allowed")
     return [_cast(column, field) for field, column in zip(fields, columns, strict=True)]
 
 
@@ -145,14 +209,15 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     try:
         return column.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError):
-        raise BusError(f"column {field.name} of a block is {column.type}, {field.type} is expected") from None
+        raise _unfit(column.type, field) from None
 
 
-def _numbers(batch: pa.RecordBatch, names: tuple[str, ...], otherwise: int) -> Int64s:
-    for name in names:
-        column = _named(batch, name)
-        if column is not None:
-            if not pa.types.is_integer(column.type):
-                raise BusError(f"column {name} of a block is {column.type}, an integer is expected")
-            return np.asarray(column.fill_null(0).cast(pa.int64(), safe=False).to_numpy(), np.int64)
-    return np.full(batch.num_rows, otherwise, np.int64)
+def _unfit(type_: pa.DataType, field: pa.Field) -> BusError:
+    return BusError(f"column {field.name} of a block is {type_}, {field.type} is expected")
+
+
+def _numbers(batch: pa.RecordBatch, names: Sequence[str], otherwise: int) -> Int64s:
+    place = _place_of_numbers(batch.schema, names)
+    if place is None:
+        return np.full(batch.num_rows, otherwise, np.int64)
+    return np.asarray(batch.column(place).fill_null(0).cast(pa.int64(), safe=False).to_numpy(), np.int64)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import io
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import field as _field
@@ -19,9 +20,10 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.engine.codec.csv.decode import FLAG_WORDS, OPCODE_WORDS, DecodedRows, coded
-from hotspare.engine.codec.json.plain import meta_names
+from hotspare.engine.codec.json.plain import DEPTH_MAX, is_deep, meta_names
 from hotspare.engine.rows.bad_reasons import RowReason
 from hotspare.engine.rows.batch import ARROW_TYPE
+from hotspare.engine.rows.elementwise import comes_of_rows
 from hotspare.engine.rows.letters import flag_letters, opcode_letters
 from hotspare.engine.rows.refusals import BAD_TEXT_LENGTH_MAX, BadRows
 from hotspare.model.types import FieldType, Schema
@@ -31,6 +33,19 @@ _CODECS = ("null",)
 """Packed blocks are refused: a small message could unpack to any size."""
 _FLAT = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _FLAT_COMPLEX = frozenset({"fixed", "enum"})
+_HEADER: dict[str, Any] = {
+    "type": "record",
+    "name": "header",
+    "fields": [
+        {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": 4}},
+        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+        {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": 16}},
+    ],
+}
+"""Of every container file, as Avro's specification has it."""
+_DECIMAL = "hs-decimal"
+_DECIMAL_BYTES_MAX = 24
+"""Longer decimals are no money, and to make numbers of them takes time that grows with the square of their length."""
 _AVRO_TYPE: dict[FieldType, Any] = {
     FieldType.INT32: "int",
     FieldType.INT64: "long",
@@ -129,10 +144,19 @@ def _read(value: bytes, message: int, schema: Schema, found: _Events) -> None:
             found.flags.append(flags)
             for column, each in zip(found.columns, taken, strict=True):
                 column.append(each)
-    except Exception as error:  # a reader of damaged files may raise anything
-        what = str(error) or "it is cut short"
-        sentence = f"the message is no Avro file of flat records, seen at row {index + 1}: {what}"[:500].partition("\n")[0]
-        raise _Unreadable(sentence) from None
+    except _Unreadable as error:
+        raise _unreadable(index, str(error)) from None
+    except (EOFError, IndexError):
+        raise _unreadable(index, "it is cut short, or a number in it is wrong") from None
+    except Exception as error:  # a reader of damaged files may raise anything; what it says may differ between engines
+        if not comes_of_rows(error):
+            raise
+        raise _unreadable(index, f"reading it fails ({type(error).__name__})") from None
+
+
+def _unreadable(index: int, what: str) -> _Unreadable:
+    sentence = f"the message is no Avro file of flat records, seen at row {index + 1}: {what}"[:500].partition("\n")[0]
+    return _Unreadable(sentence.encode(errors="backslashreplace").decode())
 
 
 class _Unreadable(Exception):
@@ -150,31 +174,72 @@ def _records(value: bytes) -> Iterator[dict[str, Any]]:
     import fastavro
 
     if not value.startswith(MAGIC):
-        raise ValueError("it does not begin as a container file")
-    blocks = fastavro.block_reader(io.BytesIO(value))
+        raise _Unreadable("it does not begin as a container file")
+    blocks = fastavro.block_reader(io.BytesIO(_with_decimals_of_ours(value)))
     if blocks.codec not in _CODECS:
-        raise ValueError(f"its blocks are packed by {blocks.codec}")
+        raise _Unreadable(f"its blocks are packed by {blocks.codec}")
     _check_flat(blocks.writer_schema)
     for block in blocks:
         if not 0 <= block.num_records <= block.size:
-            raise ValueError(f"a block of {block.size} bytes says that it has {block.num_records} records")
+            raise _Unreadable(f"a block of {block.size} bytes says that it has {block.num_records} records")
         for record in block:
             if not isinstance(record, dict):
-                raise TypeError("it holds no records")
+                raise _Unreadable("it holds no records")
             yield record
+        if block.bytes_.read(1):  # type: ignore[attr-defined]
+            raise _Unreadable(f"a block says that it has {block.num_records} records, more follows after them")
+
+
+@dataclass(frozen=True, slots=True)
+class _NoDecimal:
+    """What stands where a decimal is not made into a number: a value of no field's type."""
+
+    size: int
+    scale: Any
+
+    def __str__(self) -> str:
+        return f"a decimal of {self.size} bytes with scale {self.scale}"
+
+
+def _decimal(data: bytes, writer_schema: dict[Any, Any] | None, _: Any = None) -> decimal.Decimal | _NoDecimal:
+    scale = (writer_schema or {}).get("scale", 0)
+    if len(data) > _DECIMAL_BYTES_MAX or type(scale) is not int or not 0 <= scale <= _WIDE.prec:
+        return _NoDecimal(len(data), scale)
+    return decimal.Decimal(int.from_bytes(data, signed=True)).scaleb(-scale, _WIDE)
+
+
+def _with_decimals_of_ours(value: bytes) -> bytes:
+    """The container file with decimals as a logical type that `_decimal` reads: fastavro's own takes any length, and rounds.
+    `_Unreadable` where the schema is so deep that reading it depends on who calls."""
+    import fastavro
+
+    for type_ in ("bytes", "fixed"):
+        fastavro.read.LOGICAL_READERS[f"{type_}-{_DECIMAL}"] = _decimal
+    given, out = io.BytesIO(value), io.BytesIO()
+    header: Any = fastavro.schemaless_reader(given, _HEADER, None)
+    text = header["meta"]["avro.schema"].decode()
+    if is_deep(text):
+        raise _Unreadable(f"its schema is nested deeper than {DEPTH_MAX}")
+    header["meta"]["avro.schema"] = json.dumps(json.loads(text, object_hook=_renamed)).encode()
+    fastavro.schemaless_writer(out, _HEADER, header)
+    return out.getvalue() + value[given.tell() :]
+
+
+def _renamed(schema: dict[str, Any]) -> dict[str, Any]:
+    return schema | {"logicalType": _DECIMAL} if schema.get("logicalType") == "decimal" else schema
 
 
 def _check_flat(schema: Any) -> None:
     """Only records of single values of a byte or more: others could be of any size, whatever the size of the message."""
     if not isinstance(schema, dict) or schema.get("type") != "record":
-        raise ValueError("it holds no records")
+        raise _Unreadable("it holds no records")
     for field in schema["fields"]:
         if field["type"] == "null" or (isinstance(field["type"], dict) and field["type"].get("size") == 0):
-            raise ValueError(f"field {str(field['name'])[:80]} takes no bytes")
+            raise _Unreadable(f"field {str(field['name'])[:80]} takes no bytes")
         for type_ in field["type"] if isinstance(field["type"], list) else [field["type"]]:
             name = type_.get("type") if isinstance(type_, dict) else type_
             if name not in _FLAT and name not in _FLAT_COMPLEX:
-                raise ValueError(f"field {str(field['name'])[:80]} is nested")
+                raise _Unreadable(f"field {str(field['name'])[:80]} is nested")
 
 
 def _word(value: Any, otherwise: str, name: str) -> str:

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from hotspare.engine.plan import Plan
 
 
+BATCH_BYTES_MAX = (1 << 31) - 1
+"""Limit on a decoded batch of several messages: there the offsets of an Arrow array end, of which a batch holds many."""
+
+
 @dataclass(frozen=True, slots=True)
 class TopicHead:
     """What is done to the messages of one inbound topic; `chain` None leaves all windows to the core."""
@@ -68,10 +72,12 @@ class _Piece:
 class Head:
     """Callable: a batch of `RAW_SCHEMA` in, batches of `decoded_schema` out, nearly always one, in the order of the messages.
 
-    `topics[i]` belongs to the inbound topic with index i. It never raises because of what a message holds.
+    `topics[i]` belongs to the inbound topic with index i. It never raises because of what a message holds. `batch_bytes_max`: how
+    large a batch of several messages may be; what is in the batches together does not depend on it (law Cut).
     """
 
     topics: tuple[TopicHead, ...]
+    batch_bytes_max: int = BATCH_BYTES_MAX
 
     @classmethod
     def build(
@@ -97,7 +103,7 @@ class Head:
 
     def __call__(self, raw: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Where decoding itself fails, the messages are halved; one on which it fails alone becomes a bad row, the reason of which
-        is BadReason.POISON. It also fails where a column would hold more text than an Arrow array can, which is 2 GiB."""
+        is BadReason.POISON. It also fails where a batch would be too large, or a column on the way there."""
         try:
             return [self._at_once(raw)]
         except Exception as error:
@@ -130,7 +136,10 @@ class Head:
             mine = (topic == i) & ~tick
             if mine.any():
                 pieces += _decoded(head, i, raw.column("value"), format_, mine)
-        return self._assembled(raw, pieces)
+        made = self._assembled(raw, pieces)
+        if raw.num_rows > 1 and made.nbytes > self.batch_bytes_max:
+            raise OverflowError("the messages of a batch are too large together")
+        return made
 
     def _assembled(self, raw: pa.RecordBatch, pieces: list[_Piece]) -> pa.RecordBatch:
         message = np.concatenate([np.empty(0, np.int64), *(p.message for p in pieces)])

@@ -25,7 +25,7 @@ from hotspare.errors import (
 )
 from hotspare.ha.effects import committed, inbound_check, lease, pipeline_watch, publishing, recheck, snapshots, trimming
 from hotspare.ha.events import HaEvent, HaEventKind
-from hotspare.ha.group_state import LONG_AGO_MS, GroupState, MemberNews, Oversized, committed_sequence, sent_sequence
+from hotspare.ha.group_state import LONG_AGO_MS, GroupState, MemberNews, Oversized, committed_sequence, is_awaited, sent_sequence
 from hotspare.ha.member_record import gave_word, member_of, name_taken, namesake, news_of, rank_of, started_later, unlike
 from hotspare.ha.outputs import qualities
 from hotspare.ha.outputs.transaction import NextCommit, Transaction
@@ -365,6 +365,8 @@ def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> Non
     snapshots.note_others(state, news, now_ms)
     pipeline_watch.note_stall(state, news, now_ms)
     state.news = news
+    if is_awaited(state):
+        state.awaited_ms = now_ms
     _follow_active(state, ports)
     state.rank = rank_of(member)
     state.member_refreshed_ms = now_ms

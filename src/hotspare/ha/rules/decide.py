@@ -206,12 +206,13 @@ def _standby(view: View) -> Iterator[Duty]:
 
 
 def _lone_difference(view: View) -> Iterator[Duty]:
-    """A spare that differs waits a while for another one that agrees with it, then `on_divergence` decides."""
+    """A spare that differs waits a while for another one that agrees with it, then `on_divergence` decides. One that has yet to
+    come to where they differ may agree: until then two right spares behind a wrong active would end one after the other."""
     difference, leader = view.difference, view.leader
     if difference is None or leader is None or difference.epoch != leader.epoch or _spares_agree(view):
         return
     if view.settings.on_divergence is OnDivergence.STOP:
-        yield Duty(difference.seen_ms + view.settings.divergence_wait_ms, do.Diverge())
+        yield Duty(max(difference.seen_ms, view.awaited_ms) + view.settings.divergence_wait_ms, do.Diverge())
 
 
 def _watch_leader(view: View) -> Iterator[Duty]:

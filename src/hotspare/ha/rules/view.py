@@ -110,6 +110,7 @@ class View:
     `stalled_ms`: for how long the runner has not brought input that is known to be there.
     `lock_holder`: process id and start of who held the bus's lock when it was in the way last, if that is known.
     `locked_since_ms`: when it came into the way; it was all the time since.
+    `awaited_ms`: when another spare had yet to compute an output at which this engine differs from what is committed.
     `committed_ahead`: this engine's state begins after what is committed, so it can never bring out what lies between.
     """
 
@@ -156,6 +157,7 @@ class View:
     trimmed_ms: int = 0
     # outputs and snapshots
     difference: Difference | None = None
+    awaited_ms: int = 0
     overrules: bool = False
     committed_ahead: str = ""
     candidates: tuple[CandidateView, ...] = ()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from hotspare.errors import Place
 from hotspare.model.mistakes import Mistakes
+from hotspare.model.names import did_you_mean
 
 RESERVED: frozenset[str] = frozenset({"ESP_PROJECT_HOME", "ESP_PROJECT_OUTPUT"})
 """Given from outside when a project is started; a text that uses them loads without."""
@@ -25,6 +26,15 @@ class Substitution:
     def __init__(self, values: Mapping[str, str], found: Mistakes) -> None:
         self._values = values
         self._found = found
+        self._unused = set(values)
+        self._named: set[str] = set()
+
+    def warn_of_unused(self, given: Mapping[str, str], own: Mapping[str, str], place: Place) -> None:
+        """Once all texts are read: of each value given from outside that the project neither has nor refers to."""
+        for name in sorted(given):
+            if name in self._unused and name not in own and name not in RESERVED:
+                hint = did_you_mean(name, {*own, *self._named}) or "leave it out, or refer to it as @NAME@"
+                self._found.warn(place, f"the project has no property {name}, which is given from outside", hint)
 
     def apply(self, text: str, place: Place) -> str:
         """`text` with references replaced. A reference to an unknown property stays and is warned about."""
@@ -36,6 +46,7 @@ class Substitution:
             if match is None:
                 self._warn_unset(text, place)
                 return text
+            self._unused.discard(match[1])
             text = text[: match.start()] + self._values[match[1]] + text[match.end() :]
             if len(text) > EXPANDED_LENGTH_MAX:
                 break
@@ -45,6 +56,7 @@ class Substitution:
     def _warn_unset(self, text: str, place: Place) -> None:
         for match in _REFERENCE.finditer(text):
             reserved = match[1] in RESERVED
+            self._named.add(match[1])
             hint = (
                 "it is set when the project is started" if reserved else "add it to the project's properties or set it from outside"
             )

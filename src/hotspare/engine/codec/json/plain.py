@@ -117,6 +117,8 @@ class _NoObject:
 
 _Object: TypeAlias = tuple[_Members, str]
 """An object and its text."""
+_Document: TypeAlias = tuple[Any, int, int]
+"""A value, where it begins and where it ends."""
 
 
 def _items(value: bytes) -> Iterator[_Object | _NoObject]:
@@ -140,19 +142,31 @@ def _items(value: bytes) -> Iterator[_Object | _NoObject]:
 
 
 def _array(text: str) -> Iterator[_Object | _NoObject]:
-    documents = _parsed_documents(text)
-    if isinstance(documents, _NoObject):
-        yield documents
+    items = None if is_deep(text) else _array_items(text)
+    if items is None:
+        documents = _parsed_documents(text)
+        more = _NoObject(RowReason.FORMAT, "more follows after an array", text)
+        yield documents if isinstance(documents, _NoObject) else more
         return
-    if len(documents) != 1:
-        yield _NoObject(RowReason.FORMAT, "more follows after an array", text)
-        return
-    at = 1
-    for _ in documents[0][0]:
-        begin = _behind_gap(text, at)
-        item, end = _DECODER.raw_decode(text, begin)
-        yield (item, text[begin:end]) if isinstance(item, _Members) else _no_object(item, text)
-        at = _behind_gap(text, end) + 1
+    yield from _objects(items, text)
+
+
+def _array_items(text: str) -> list[_Document] | None:
+    """The items of an array that is all of the text; None where it is anything else."""
+    items: list[_Document] = []
+    at = _behind_gap(text, 1)
+    is_open = text[at : at + 1] != "]"
+    try:
+        while is_open:
+            item, end = _DECODER.raw_decode(text, at)
+            items.append((item, at, end))
+            at = _behind_gap(text, end)
+            is_open = text[at : at + 1] == ","
+            if is_open:
+                at = _behind_gap(text, at + 1)
+    except ValueError:
+        return None
+    return items if text[at:] == "]" else None
 
 
 def _documents(text: str) -> Iterator[_Object | _NoObject]:
@@ -160,6 +174,10 @@ def _documents(text: str) -> Iterator[_Object | _NoObject]:
     if isinstance(documents, _NoObject):
         yield documents
         return
+    yield from _objects(documents, text)
+
+
+def _objects(documents: Sequence[_Document], text: str) -> Iterator[_Object | _NoObject]:
     for item, begin, end in documents:
         yield (item, text[begin:end]) if isinstance(item, _Members) else _no_object(item, text)
 
@@ -179,9 +197,9 @@ def kinds_written(value: bytes) -> tuple[frozenset[str], frozenset[str]]:
     return strings, numbers
 
 
-def _parsed_documents(text: str) -> list[tuple[Any, int, int]] | _NoObject:
-    """All documents of a text, where each begins and ends; or why it is no JSON."""
-    if _is_deep(text):
+def _parsed_documents(text: str) -> list[_Document] | _NoObject:
+    """All documents of a text; or why it is no JSON."""
+    if is_deep(text):
         return _NoObject(RowReason.FORMAT, f"the text is nested deeper than {DEPTH_MAX}", text)
     documents = []
     at = 0
@@ -208,7 +226,8 @@ def _behind_gap(text: str, at: int) -> int:
     return gap.end() if gap is not None else at
 
 
-def _is_deep(text: str) -> bool:
+def is_deep(text: str) -> bool:
+    """Whether objects and arrays stand in each other deeper than `DEPTH_MAX`."""
     if text.count("[") + text.count("{") <= DEPTH_MAX:
         return False
     depth = 0

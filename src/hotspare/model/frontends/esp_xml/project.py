@@ -113,7 +113,8 @@ def _project_elements(tree: Tree, root: Any) -> Sequence[Any]:
 def _project(outer: Tree, element: Any, properties: Mapping[str, str]) -> tuple[Project, frozenset[WindowId]]:
     own = {name: property_value(outer.raw_text(child)) for name, child in outer.property_elements(element).items()}
     values, kept = merged(own, properties)
-    tree = Tree(outer.file, outer.found, Substitution(values, outer.found), SHAPES)
+    substitution = Substitution(values, outer.found)
+    tree = Tree(outer.file, outer.found, substitution, SHAPES)
     tree.check(element)
     name = tree.attribute(element, "name")
     if not name:
@@ -137,6 +138,7 @@ def _project(outer: Tree, element: Any, properties: Mapping[str, str]) -> tuple[
         place=tree.place(element),
     )
     tree.warn_of_idle()
+    substitution.warn_of_unused(properties, own, project.place)
     return project, frozenset(unreadable)
 
 

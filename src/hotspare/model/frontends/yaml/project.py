@@ -73,6 +73,7 @@ def read(text: str, file: str, properties: Mapping[str, str]) -> Reading:
     values, kept = merged(own, properties)
     reader = _Reader(found, Substitution(values, found), Dialect.SPARK_SQL)
     project = reader.project(root, kept)
+    reader.substitution.warn_of_unused(properties, own, root.place)
     return Reading((project,), (frozenset(reader.unreadable),), found)
 
 

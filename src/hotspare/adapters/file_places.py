@@ -1,0 +1,53 @@
+"""Which line of which file a recorded message is of: an offset also counts the ticks, and no title lines.
+
+Rows that follow each other in a file, without a tick between them, are one entry: what is kept does not grow with the file.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(slots=True)
+class _Runs:
+    """Of one topic: messages from `offsets[i]` to before `ends[i]` are the lines from `lines[i]` on of file `files[i]`."""
+
+    offsets: array[int] = field(default_factory=lambda: array("q"))
+    ends: array[int] = field(default_factory=lambda: array("q"))
+    lines: array[int] = field(default_factory=lambda: array("q"))
+    files: array[int] = field(default_factory=lambda: array("q"))
+
+
+class FilePlaces:
+    """`add` gets the messages of each topic in order of their offsets; `text` is `FILE:LINE`, lines counted from 1."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = paths
+        self._topics: defaultdict[int, _Runs] = defaultdict(_Runs)
+
+    def add(self, topic: int, offset: int, file: int, line: int) -> None:
+        """A message that is the row that begins in this line; `file` is an index of the paths."""
+        runs = self._topics[topic]
+        follows = bool(runs.ends) and runs.ends[-1] == offset and runs.files[-1] == file
+        if follows and line - runs.lines[-1] == offset - runs.offsets[-1]:
+            runs.ends[-1] = offset + 1
+            return
+        runs.offsets.append(offset)
+        runs.ends.append(offset + 1)
+        runs.lines.append(line)
+        runs.files.append(file)
+
+    def text(self, topic: int, offset: int) -> str:
+        """Of a message at or before the last one that was added, or of a tick."""
+        runs = self._topics[topic]
+        run = bisect_right(runs.offsets, offset) - 1
+        if run < 0:
+            return "tick"
+        row = min(offset, runs.ends[run] - 1)
+        place = f"{self._paths[runs.files[run]]}:{runs.lines[run] + row - runs.offsets[run]}"
+        return place if row == offset else f"tick after {place}"
