@@ -365,11 +365,9 @@ def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> Non
     snapshots.note_others(state, news, now_ms)
     pipeline_watch.note_stall(state, news, now_ms)
     state.news = news
-    if is_awaited(state):
-        state.awaited_ms = now_ms
+    state.awaited_ms = now_ms if is_awaited(state) else state.awaited_ms
     _follow_active(state, ports)
-    state.rank = rank_of(member)
-    state.member_refreshed_ms = now_ms
+    state.rank, state.member_refreshed_ms = rank_of(member), now_ms
     _note_contact(state, ports, Contact.CONNECTED)
 
 
