@@ -33,7 +33,7 @@ def test_a_verb_with_wrong_arguments_says_how_it_is_written() -> None:
 
 def test_an_expectation_that_is_not_met_names_its_line_and_tells_the_story(tmp_path: Path) -> None:
     lines = [read_line("x.case:1", "start e0"), read_line("x.case:2", "role e0 active"), read_line("x.case:3", "epochs 7")]
-    with pytest.raises(AssertionError, match=r"x.case:3: epochs 7\nthe epoch is 1(.|\n)*e0 starts its life 1"):
+    with pytest.raises(AssertionError, match=r"x.case:3: epochs 7\nthe epoch is 1(.|\n)*e0 campaigns for epoch 1"):
         Play(tmp_path).run(lines)
 
 
