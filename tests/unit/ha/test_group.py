@@ -201,7 +201,9 @@ def test_two_engines_on_the_embedded_default_and_a_takeover(hosts: list[Host]) -
     first, second = hosts
     first.start()
     wait_until(lambda: first.engine.role is Role.ACTIVE, "e0 is active", WAIT_S)
+    wait_until(lambda: len(first.bus.progress("g")) == 2, "that nothing is published is recorded", WAIT_S)
     second.start()
+    assert not [e for e in first.events if e.kind is HaEventKind.PROMOTED]
     publish(first, *range(20))
     wait_until(lambda: published(first) == list(range(1, 21)), "20 outputs", WAIT_S)
     wait_until(lambda: second.engine.status().streams["q/a"].committed == 20, "the spare knows", WAIT_S)

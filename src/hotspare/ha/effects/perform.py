@@ -257,7 +257,7 @@ def _await_commit(_: do.AwaitCommit, state: GroupState, ports: Ports) -> None:
     state.cut = following.cut
     committed.note_own_commit(state, commit.progress, following.sent, state.published_ms)
     _note_no_longer_oversized(state, ports)
-    if state.marks.is_first_commit_due:
+    if state.marks.is_first_commit_due and commit.messages:
         _report_promotion(state, ports)
 
 
