@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.repo.tree import Source, read, sources, violations
@@ -19,6 +21,11 @@ def test_every_window_type_has_its_two_files_and_a_line_in_each_registry() -> No
 
 def test_nothing_else_names_a_window_type() -> None:
     assert violations(lambda source: naming(source, TYPES), sources("src")) == []
+
+
+def test_the_readme_tells_of_every_window_type() -> None:
+    (line,) = re.findall(r"^- Windows other than (.*)$", read("README.md"), re.MULTILINE)
+    assert sorted(TYPES) == sorted(name for name in TYPES if re.search(rf"\b{name}\b", line))
 
 
 @pytest.mark.parametrize(
