@@ -14,6 +14,8 @@ from hotspare.engine.kernels.summary import RUNNING_WIDTH
 from hotspare.engine.rows.chunk import Chunk, Timeline
 from hotspare.engine.state.relation import Relation, RowTime, Shape
 from hotspare.engine.state.row_index import empty_index, grown_index
+from hotspare.engine.state.summary import Before, Newest
+from hotspare.model.algorithms import SUMMARY_OUTPUTS
 from tests.laws import join_inputs
 
 Args = tuple[Any, ...]
@@ -70,6 +72,9 @@ def gather_bytes() -> Iterator[Args]:
     codes = random.integers(0, 12, 30)
     size = int((offsets[codes + 1] - offsets[codes]).sum())
     yield data, offsets, codes, np.zeros(size, np.uint8), np.zeros(31, np.int64)
+    codes = np.array([0, 1, 2, 2, 3, 11, 4, 5, 6])
+    size = int((offsets[codes + 1] - offsets[codes]).sum())
+    yield data, offsets, codes, np.zeros(size, np.uint8), np.zeros(10, np.int32)
 
 
 def pick_columns() -> Iterator[Args]:
@@ -291,39 +296,40 @@ def split_columns() -> Iterator[Args]:
         yield lanes, valid, np.zeros((2, count), np.int64), np.zeros((2, count), np.bool_), np.zeros(2, np.int64)
 
 
-def _lines(random: Random) -> Iterator[tuple[np.ndarray, np.ndarray, int, int]]:
-    """Values, validity, window length and number of windows; more than a block of windows once."""
+def _lines(random: Random, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Values and validity."""
     extreme = np.array([0.0, -0.0, 5e-324, 1e308, -1e308, 0.1, 3.0, np.inf])
-    for length, count in ((1, 3), (4, 9), (3, 600)):
-        line = np.where(
-            random.random(length + count) < 0.2, random.choice(extreme, length + count), random.normal(0, 9, length + count)
-        )
-        valid = random.random(length + count) < 0.8
-        yield np.where(valid, line, 0.0), valid, length, count
+    line = np.where(random.random(count) < 0.2, random.choice(extreme, count), random.normal(0, 9, count))
+    valid = random.random(count) < 0.8
+    return np.where(valid, line, 0.0), valid
 
 
-def window_sums() -> Iterator[Args]:
-    for line, _, length, count in _lines(_random()):
-        yield line, length, np.empty(count)
-
-
-def window_differences() -> Iterator[Args]:
+def slide() -> Iterator[Args]:
+    """Windows that are begun, completed within a batch, and longer than it; and such of which little is asked."""
     random = _random()
-    for line, valid, length, count in _lines(random):
-        yield line, valid, length, random.normal(0, 1, count), np.empty(count)
+    for statistics in (SUMMARY_OUTPUTS, ["sumOut"]):
+        for length, count in ((1, 3), (4, 9), (3, 60), (50, 9)):
+            observations = Newest(length, statistics)
+            observations.observe(*_lines(random, count))
+            yield *_lines(random, count), observations._window, observations._room(count, Before.NONE), np.empty(count, np.int64)
 
 
-def window_extremes() -> Iterator[Args]:
-    for line, valid, length, count in _lines(_random()):
-        yield line, valid, length, np.empty(count), np.empty(count)
+def complete_block() -> Iterator[Args]:
+    for args in slide():
+        yield (args[2],)
+
+
+def begin_block() -> Iterator[Args]:
+    return complete_block()
 
 
 def running() -> Iterator[Args]:
-    for line, valid, _, _ in _lines(_random()):
+    random = _random()
+    for count in (4, 60):
         state = np.zeros(RUNNING_WIDTH)
         state[4:] = np.inf, -np.inf
-        out, counts = np.empty((len(line), RUNNING_WIDTH)), np.empty((len(line), 2), np.int64)
-        yield line, valid, state, np.zeros(2, np.int64), out, counts
+        out, counts = np.empty((count, RUNNING_WIDTH)), np.empty((count, 2), np.int64)
+        yield *_lines(random, count), state, np.zeros(2, np.int64), out, counts
 
 
 def _positions(random: Random, count: int) -> Positions:
@@ -383,10 +389,9 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "join.gather_met": join_inputs.gather_met,
     "multi_index.fill_lists": join_inputs.fill_lists,
     "multi_index.follow_moves": join_inputs.follow_moves,
-    "summary.window_sums": window_sums,
-    "summary.window_squares": window_sums,
-    "summary.window_differences": window_differences,
-    "summary.window_extremes": window_extremes,
+    "summary.begin_block": begin_block,
+    "summary.complete_block": complete_block,
+    "summary.slide": slide,
     "summary.running": running,
     "outputs.due_heartbeats": due_heartbeats,
     "outputs.first_disorder": first_disorder,

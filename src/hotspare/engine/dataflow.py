@@ -50,7 +50,6 @@ class Dataflow:
         count = len(plan.nodes)
         self._plan, self._state, self._batch, self._door = plan, state, batch, door
         self._timeline, self._extra_rows_max = timeline, extra_rows_max
-        self._topic = {node: topic for topic, node in enumerate(plan.entries)}
         self._has_begun = False
         self._has_more = [False] * count
         """Nodes that are not done with what they were given."""
@@ -60,8 +59,9 @@ class Dataflow:
         """The node was given all that comes of lower ranks."""
         self._until = [0] * count
         """The node has put out all that comes of lower ranks."""
-        self._refused = [_bad_rows(batch, door)] + [NO_BAD_EVENTS] * count
-        """What is not put out yet: of the head, and then of each node."""
+        self._refused: dict[int, BadEvents] = {}
+        """What is not put out yet: of the head (-1) and of each node that refused anything."""
+        self._refuse(-1, _bad_rows(batch, door))
 
     @property
     def is_done(self) -> bool:
@@ -90,7 +90,7 @@ class Dataflow:
         return free[-1] if free else min(more, key=lambda i: (self._until[i], i))
 
     def _output(self, i: int) -> Chunk | None:
-        node, topic = self._plan.nodes[i], self._topic.get(i)
+        node, topic = self._plan.nodes[i], self._plan.topic_of.get(i)
         if topic is None:
             inputs, until = self._arrived(i)
         else:
@@ -99,24 +99,23 @@ class Dataflow:
         if node.in_head:
             self._until[i] = until
             return self._sent(i, Applied(inputs[0])) if topic is not None and inputs[0] is not None else None
-        comes = any(inputs)
+        comes = any(chunk is not None for chunk in inputs)
         if not comes and not self._has_more[i] and (until == self._given[i] or node.operator.clock is not Clock.TICKS):
             self._given[i] = self._until[i] = until
             return None
-        schemas = [each.schema for each in node.operator.inputs] or [node.operator.schema]
-        given = [Chunk.empty(len(schema)) if chunk is None else chunk for chunk, schema in zip(inputs, schemas, strict=True)]
+        given = [nothing if chunk is None else chunk for chunk, nothing in zip(inputs, node.nothing, strict=True)]
         beats = self._beats(self._given[i], until)
         try:
             applied = node.operator.apply(self._state.pages[node.page], given, beats, self._state.strings)
         except Exception as error:
             if not comes_of_rows(error):
                 raise
-            raise WindowFailure(str(node.operator.id), error) from error
+            raise WindowFailure(node.window, error) from error
         self._given[i] = until
         self._has_more[i] = applied.until is not None
         self._until[i] = until if applied.until is None else applied.until
         if len(applied.bad):
-            self._refused[i + 1] += applied.bad.of_window(str(node.operator.id))
+            self._refuse(i, applied.bad.of_window(node.window))
         return self._sent(i, applied)
 
     def _arrived(self, i: int) -> tuple[list[Chunk | None], int]:
@@ -126,15 +125,16 @@ class Dataflow:
             return [], self._batch.num_rows
         if self._has_more[i]:
             return [None] * len(arcs), self._given[i]
-        until, last = min((self._until[arc.node], number) for number, arc in enumerate(arcs))
-        taken: list[Chunk | None] = []
+        befores = [self._until[arc.node] for arc in arcs]
+        until = min(befores)
+        last, taken = befores.index(until), list(waiting)
         for number, chunk in enumerate(waiting):
-            count = 0 if chunk is None else len(chunk)
+            waiting[number] = None
             if chunk is not None and len(arcs) > 1:
                 count = int(np.searchsorted(chunk.rank, until, side="right" if number <= last else "left"))
-            rest = chunk is not None and count < len(chunk)
-            taken.append(chunk.between(0, count) if rest and chunk is not None else chunk)
-            waiting[number] = chunk.since(count) if rest and chunk is not None else None
+                if count < len(chunk):
+                    taken[number] = chunk.between(0, count) if count else None
+                    waiting[number] = chunk.since(count)
         return taken, until
 
     def _sent(self, i: int, applied: Applied) -> Chunk | None:
@@ -159,22 +159,29 @@ class Dataflow:
 
     def _take_refused(self) -> BadEvents:
         """Bad events of those ranks of which no window can refuse anything any more: by rank, and then by window."""
-        until = min(self._until, default=0)
         taken = NO_BAD_EVENTS
-        for at, bad in enumerate(self._refused):
+        if not self._refused:
+            return taken
+        until = min(self._until, default=0)
+        for at in sorted(self._refused):
+            bad = self._refused.pop(at)
             count = int(np.searchsorted(bad.rank, until))
             taken += bad.slice(0, count)
-            self._refused[at] = bad.slice(count, len(bad))
+            self._refuse(at, bad.slice(count, len(bad)))
         return taken.by_rank()
 
+    def _refuse(self, at: int, bad: BadEvents) -> None:
+        if len(bad):
+            self._refused[at] = self._refused.get(at, NO_BAD_EVENTS) + bad
 
-def _events(batch: pa.RecordBatch, door: Door, topic: int, schema: Schema, strings: StringTable) -> Chunk:
-    """The decoded events of one topic."""
+
+def _events(batch: pa.RecordBatch, door: Door, topic: int, schema: Schema, strings: StringTable) -> Chunk | None:
+    """The decoded events of one topic; None where there are none."""
     mine = (door.kind == RowKind.EVENT) & (door.positions.topics == topic)
     rank = np.flatnonzero(mine)
     count = len(rank)
     if count == 0:
-        return Chunk.empty(len(schema))
+        return None
     column = batch.column(f"e{topic}")
     together = int(rank[-1]) - int(rank[0]) + 1 == count
     column = column.slice(int(rank[0]), count) if together else column.filter(pa.array(mine))

@@ -18,6 +18,7 @@ import pyarrow as pa
 from hotspare.engine.partition_clock import Belief, PartitionClock
 from hotspare.engine.rows.batch import RowKind
 from hotspare.engine.rows.chunk import Int64s
+from hotspare.engine.rows.ordering import by_partition
 from hotspare.engine.state.project_state import NO_TIME, PartitionKey
 from hotspare.errors import StateError
 
@@ -140,14 +141,8 @@ class Merge:
         """Take decoded rows, in order of position within each partition. StateError for a partition that was not declared."""
         if batch.num_rows == 0:
             return
-        topic, partition = batch.column("topic").to_numpy(), batch.column("partition").to_numpy()
-        if (topic == topic[0]).all() and (partition == partition[0]).all():
-            self._push(batch, (int(topic[0]), int(partition[0])))
-            return
-        code = topic.astype(np.int64) << 32 | partition
-        for value in np.unique(code).tolist():
-            mine = code == value
-            self._push(batch.filter(pa.array(mine)), (int(topic[mine][0]), int(partition[mine][0])))
+        for key, rows in by_partition(batch.column("topic").to_numpy(), batch.column("partition").to_numpy()):
+            self._push(batch if rows is None else batch.take(pa.array(rows)), key)
 
     def pull(self) -> Iterator[pa.RecordBatch]:
         """The rows that may go on, in order, each with the time that is believed; no batch is empty. They are gone from here at

@@ -11,24 +11,21 @@ import pyarrow.compute as pc
 
 from hotspare.engine.kernels.outputs import Positions, number_outputs
 from hotspare.engine.plan import BAD_SCHEMA
-from hotspare.engine.rows.batch import output_schema
 from hotspare.engine.rows.chunk import OUTPUT_BYTES_MAX, Bools, Chunk, Int64s
 from hotspare.engine.rows.refusals import BadEvents
-from hotspare.engine.state.lanes import CODED, to_arrow_columns
+from hotspare.engine.state.lanes import OutputForm, to_arrow_columns
 from hotspare.engine.state.project_state import OutputId, StreamState
 from hotspare.engine.state.strings import StringTable, text_hashes
 from hotspare.model.events import Flag, Opcode
-from hotspare.model.types import Schema
 
 
 def number_and_write(
-    chunk: Chunk, schema: Schema, positions: Positions, stream: StreamState, strings: StringTable
+    chunk: Chunk, form: OutputForm, positions: Positions, stream: StreamState, strings: StringTable
 ) -> pa.RecordBatch:
-    """Carry `stream` on over a chunk that is not empty, and return the outputs as `batch.output_schema(schema)` says."""
-    coded = np.array([f.type in CODED for f in schema.fields])
-    head = _numbered(chunk, coded, strings.hashes, positions, stream)
-    columns = to_arrow_columns(chunk.lanes, chunk.valid, schema, strings)
-    return pa.RecordBatch.from_arrays([*head, *columns], schema=output_schema(schema))
+    """Carry `stream` on over a chunk that is not empty, and return the outputs as `batch.output_schema` says."""
+    head = _numbered(chunk, form.is_coded, strings.hashes, positions, stream)
+    columns = to_arrow_columns(chunk.lanes, chunk.valid, form.schema, strings)
+    return pa.RecordBatch.from_arrays([*head, *columns], schema=form.arrow)
 
 
 def number_and_write_bad(bad: BadEvents, positions: Positions, stream: StreamState) -> pa.RecordBatch:
@@ -41,9 +38,10 @@ def number_and_write_bad(bad: BadEvents, positions: Positions, stream: StreamSta
     flags = np.full(len(bad), Flag.NORMAL, np.uint8)
     chunk = Chunk(bad.rank, opcode, flags, lanes, np.ones(lanes.shape, np.bool_))
     head = _numbered(chunk, np.zeros(len(BAD_SCHEMA), np.bool_), _NO_HASHES, positions, stream)
-    return pa.RecordBatch.from_arrays([*head, *bad.columns], schema=output_schema(BAD_SCHEMA))
+    return pa.RecordBatch.from_arrays([*head, *bad.columns], schema=_BAD_FORM.arrow)
 
 
+_BAD_FORM = OutputForm(BAD_SCHEMA)
 _NO_HASHES = np.empty(0, np.uint64)
 
 
@@ -78,14 +76,13 @@ def _numbered(
     return [pa.array(column) for column in head]
 
 
-def in_pieces(chunk: Chunk, schema: Schema, strings: StringTable) -> list[Chunk]:
+def in_pieces(chunk: Chunk, form: OutputForm, strings: StringTable) -> list[Chunk]:
     """The rows, in order, in chunks of about OUTPUT_BYTES_MAX of text at most, or of one row: what a step puts out is bounded in
     rows, and a row may be of megabytes."""
-    coded = [i for i, field in enumerate(schema.fields) if field.type in CODED]
-    if strings.longest * len(coded) * len(chunk) <= OUTPUT_BYTES_MAX:
+    if strings.longest * len(form.coded) * len(chunk) <= OUTPUT_BYTES_MAX:
         return [chunk]
     sizes = np.zeros(len(chunk), np.int64)
-    for i in coded:
+    for i in form.coded:
         sizes += strings.sizes(np.ascontiguousarray(chunk.lanes[:, i]))
     return [chunk.between(begin, end) for begin, end in _pieces(sizes)]
 

@@ -10,8 +10,10 @@ from typing import NamedTuple
 from hotspare.engine.head.stateless import Chain, HeadWindow
 from hotspare.engine.operators.contract import Input, Operator
 from hotspare.engine.operators.registry import build_operator
-from hotspare.engine.rows.batch import BAD_STREAM
+from hotspare.engine.rows.batch import BAD_STREAM, TRACE_PREFIX
 from hotspare.engine.rows.changelog import DISTINCT
+from hotspare.engine.rows.chunk import Chunk
+from hotspare.engine.state.lanes import OutputForm
 from hotspare.engine.state.multi_index import MultiIndex
 from hotspare.engine.state.relation import Relation
 from hotspare.errors import Mistake, ProjectError
@@ -53,10 +55,29 @@ class Node:
     entry: int
     in_head: bool
 
-    @property
+    @cached_property
+    def window(self) -> str:
+        return str(self.operator.id)
+
+    @cached_property
     def page(self) -> str:
         """Name of its page."""
-        return f"{self.operator.id}#0"
+        return f"{self.window}#0"
+
+    @cached_property
+    def nothing(self) -> tuple[Chunk, ...]:
+        """What comes to it where nothing comes: an empty chunk per input, the decoded events counted as one."""
+        schemas = [each.schema for each in self.operator.inputs] or [self.operator.schema]
+        return tuple(Chunk.empty(len(schema)) for schema in schemas)
+
+
+@dataclass(frozen=True)
+class Outlet:
+    """An output stream or a trace by its name, and the node that feeds it."""
+
+    name: str
+    node: int
+    form: OutputForm
 
 
 @dataclass(frozen=True)
@@ -81,6 +102,21 @@ class Plan:
     def entry_schemas(self) -> tuple[Schema, ...]:
         """Schema at which each topic's events enter the core (see `rows.batch.decoded_schema`)."""
         return tuple(self.nodes[i].operator.schema for i in self.entries)
+
+    @cached_property
+    def topic_of(self) -> dict[int, int]:
+        """By entry the topic whose decoded events it gets."""
+        return {node: topic for topic, node in enumerate(self.entries)}
+
+    @cached_property
+    def outlets(self) -> tuple[Outlet, ...]:
+        """The output streams."""
+        return tuple(Outlet(name, i, OutputForm(self.nodes[i].operator.schema)) for name, i in self.streams)
+
+    @cached_property
+    def traces(self) -> tuple[Outlet, ...]:
+        found = [(self.nodes[i], i) for i in self.traced]
+        return tuple(Outlet(f"{TRACE_PREFIX}{node.window}", i, OutputForm(node.operator.schema)) for node, i in found)
 
     @cached_property
     def followers(self) -> tuple[tuple[tuple[int, int], ...], ...]:

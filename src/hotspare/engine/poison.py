@@ -10,7 +10,7 @@ not depend on how the rows were cut, and every engine of a group finds the same 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -77,10 +77,10 @@ def step_with_care(
     return state, outputs
 
 
-def with_refused(plan: Plan, rows: pa.RecordBatch, known: Iterable[Poison]) -> pa.RecordBatch:
+def with_refused(plan: Plan, rows: pa.RecordBatch, known: Sequence[Poison]) -> pa.RecordBatch:
     """Decoded rows, in which what is known to be poison is refused."""
     names = ("topic", "partition", "offset", "index")
-    places = [rows.column(name).to_numpy() for name in names]
+    places = [rows.column(name).to_numpy() for name in names] if known else []
     for poison in known:
         here = [column == getattr(poison, name) for column, name in zip(places, names, strict=True)]
         for row in np.flatnonzero(np.logical_and.reduce(here)).tolist():

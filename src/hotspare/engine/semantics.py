@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from hotspare.errors import ProjectChanged
 
-SEMANTICS = 4
+SEMANTICS = 5
 """1: before versions were told. 2: `index` means the same in every window type, deletes carry what was put out.
 3: a bad event out of a JSON array is shown as it came.
-4: Avro and Arrow messages with more in them than they count are bad events."""
+4: Avro and Arrow messages with more in them than they count are bad events. 5: Summary with a length adds up block by block."""
 BEFORE_VERSIONS = 1
+READ_SINCE = 3
+"""The oldest version whose snapshots are gone on with: what they keep means the same, what comes of later input may not."""
 
 
-def refuse_other_semantics(found: int, subject: str) -> None:
-    """ProjectChanged where `subject`, a group or a snapshot, was begun with other semantics than these."""
-    if found == SEMANTICS:
+def refuse_other_semantics(found: int, subject: str, since: int = SEMANTICS) -> None:
+    """ProjectChanged where `subject`, a group or a snapshot, was begun with other semantics than these: newer, or older than
+    `since`."""
+    if since <= found <= SEMANTICS:
         return
     age = "an older" if found < SEMANTICS else "a newer"
     raise ProjectChanged(

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hotspare.engine.plan import Plan
-from hotspare.engine.semantics import BEFORE_VERSIONS, SEMANTICS, refuse_other_semantics
+from hotspare.engine.semantics import BEFORE_VERSIONS, READ_SINCE, SEMANTICS, refuse_other_semantics
 from hotspare.engine.state.pages import Column, Columns, Page, Paged, RowPage
 from hotspare.engine.state.project_state import OutputId, Passed, State, StreamState
 from hotspare.engine.state.strings import Dictionary, StringTable
@@ -130,7 +130,7 @@ def _read_header(plan: Plan, state: State, content: dict[str, Any]) -> None:
             f"the snapshot has format {content['format']}, this hotspare reads up to {FORMAT}",
             hint="run the hotspare that wrote it, or a newer one",
         )
-    refuse_other_semantics(int(content.get("semantics", BEFORE_VERSIONS)), "the snapshot")
+    refuse_other_semantics(int(content.get("semantics", BEFORE_VERSIONS)), "the snapshot", READ_SINCE)
     if content["project"] != plan.project_hash:
         raise ProjectChanged(
             "the snapshot belongs to another project",

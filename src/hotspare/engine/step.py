@@ -15,13 +15,13 @@ import pyarrow as pa
 from hotspare.engine.dataflow import Dataflow, Door
 from hotspare.engine.kernels.outputs import Positions, due_heartbeats, first_disorder
 from hotspare.engine.outputs import bad_in_pieces, in_pieces, number_and_write, number_and_write_bad
-from hotspare.engine.plan import Plan
-from hotspare.engine.rows.batch import BAD_STREAM, TRACE_PREFIX, RowKind
+from hotspare.engine.plan import Outlet, Plan
+from hotspare.engine.rows.batch import BAD_STREAM, RowKind
 from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX, Chunk, Timeline
+from hotspare.engine.rows.ordering import by_partition
 from hotspare.engine.rows.refusals import BadEvents
 from hotspare.engine.state.project_state import NO_TIME, PartitionKey, Passed, State, StreamState
 from hotspare.errors import PositionOrder
-from hotspare.model.types import Schema
 
 
 def fresh_state(plan: Plan) -> State:
@@ -76,12 +76,8 @@ def _check_order(state: State, door: Door) -> dict[PartitionKey, Passed]:
     """The last row of each partition of the batch; PositionOrder where positions do not rise."""
     where = door.positions
     passed: dict[PartitionKey, Passed] = {}
-    same = bool((where.topics == where.topics[0]).all() and (where.partitions == where.partitions[0]).all())
-    code = where.topics[:1] if same else where.topics.astype(np.int64) << 32 | where.partitions
-    for value in np.unique(code).tolist():
-        rows = slice(None) if same else np.flatnonzero(code == value)
-        mine = Positions(where.topics[rows], where.partitions[rows], where.offsets[rows], where.indexes[rows])
-        key = (int(mine.topics[0]), int(mine.partitions[0]))
+    for key, rows in by_partition(where.topics, where.partitions):
+        mine = where if rows is None else Positions(*(column[rows] for column in where))
         before = state.passed.get(key)
         disorder = first_disorder(mine, before.offset if before else -1, before.index if before else -1)
         if disorder >= 0:
@@ -89,7 +85,8 @@ def _check_order(state: State, door: Door) -> dict[PartitionKey, Passed]:
                 f"offset {mine.offsets[disorder]}, event {mine.indexes[disorder]} of inbound topic {key[0]} does not come next",
                 detail=f"partition {key[1]}: what passed before the batch is {before}",
             )
-        passed[key] = Passed(int(mine.offsets[-1]), int(mine.indexes[-1]), int(door.time_us[rows][-1]))
+        last = -1 if rows is None else rows[-1]
+        passed[key] = Passed(int(mine.offsets[-1]), int(mine.indexes[-1]), int(door.time_us[last]))
     return passed
 
 
@@ -108,20 +105,20 @@ def _write(
     plan: Plan, state: State, positions: Positions, chunks: list[Chunk | None], bad: BadEvents
 ) -> list[dict[str, pa.RecordBatch]]:
     """The outputs, in as many parts as their text asks for; at least one."""
-    made: list[tuple[str, list[pa.RecordBatch]]] = []
+    made: dict[str, list[pa.RecordBatch]] = {}
 
-    def leave(name: str, chunk: Chunk | None, schema: Schema, stream: StreamState) -> None:
-        pieces = in_pieces(chunk, schema, state.strings) if chunk else []
-        made.append((name, [number_and_write(piece, schema, positions, stream, state.strings) for piece in pieces]))
+    def leave(outlet: Outlet, chunk: Chunk, stream: StreamState) -> None:
+        pieces = in_pieces(chunk, outlet.form, state.strings)
+        made[outlet.name] = [number_and_write(piece, outlet.form, positions, stream, state.strings) for piece in pieces]
 
-    for name, i in plan.streams:
-        leave(name, chunks[i], plan.nodes[i].operator.schema, state.streams[name])
-    stream = state.streams[BAD_STREAM]
-    made.append(
-        (BAD_STREAM, [number_and_write_bad(piece, positions, stream) for piece in (bad_in_pieces(bad) if len(bad) else [])])
-    )
-    for i in plan.traced:
-        operator = plan.nodes[i].operator
-        leave(f"{TRACE_PREFIX}{operator.id}", chunks[i], operator.schema, StreamState())
-    parts = max(1, *(len(batches) for _, batches in made))
-    return [{name: batches[at] for name, batches in made if at < len(batches)} for at in range(parts)]
+    for outlet in plan.outlets:
+        if (chunk := chunks[outlet.node]) is not None:
+            leave(outlet, chunk, state.streams[outlet.name])
+    if len(bad):
+        stream = state.streams[BAD_STREAM]
+        made[BAD_STREAM] = [number_and_write_bad(piece, positions, stream) for piece in bad_in_pieces(bad)]
+    for outlet in plan.traces:
+        if (chunk := chunks[outlet.node]) is not None:
+            leave(outlet, chunk, StreamState())
+    parts = max(map(len, made.values()), default=1)
+    return [{name: batches[at] for name, batches in made.items() if at < len(batches)} for at in range(parts)]

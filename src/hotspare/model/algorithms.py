@@ -19,7 +19,7 @@ SUMMARY_OUTPUTS: dict[str, str] = {
     "nMissOut": "observations that are null",
     "minOut": "smallest value",
     "maxOut": "greatest value",
-    "sumOut": "sum, from oldest to newest",
+    "sumOut": "sum",
     "meanOut": "sum divided by their number",
     "stdOut": "square root of the variance",
     "varOut": "corrected sum of squares divided by n - 1",

@@ -36,6 +36,20 @@ def test_round_trip(batches: list[list[str | None]]) -> None:
         assert int(table.hashes[code]) == xxhash.xxh64_intdigest(text.encode())
 
 
+@settings(max_examples=20)
+@given(st.lists(st.integers(0, 500), min_size=100, max_size=300), st.integers(1, 300), st.sampled_from([7, 1000]))
+def test_texts_that_repeat_and_texts_that_do_not_get_the_same_codes(numbers: list[int], kinds: int, null_each: int) -> None:
+    """However a long column is looked up."""
+    texts = [None if n % null_each == 3 else f"t{n % kinds}" for n in numbers]
+    array, table = pa.array(texts, pa.string()), StringTable()
+    codes, valid = table.intern(array)
+    assert [code == 0 for code in codes.tolist()] == [text is None for text in texts]
+    assert table.count == 1 + len({text for text in texts if text is not None})
+    assert table.arrow(codes, valid, pa.string()).equals(array)
+    again, _ = table.intern(pa.concat_arrays([array, pa.array(["x"] * 900)]))
+    assert again[: len(codes)].tolist() == codes.tolist()
+
+
 @given(st.binary(max_size=200))
 def test_hash_is_xxh64(data: bytes) -> None:
     assert int(xxh64(np.frombuffer(data, np.uint8), 0, len(data))) == xxhash.xxh64_intdigest(data)

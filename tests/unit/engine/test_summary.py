@@ -18,17 +18,31 @@ from hotspare.model.algorithms import SUMMARY_OUTPUTS
 VALUES = st.one_of(st.none(), st.floats(-1e6, 1e6), st.sampled_from([0.0, -0.0, 0.1, 4846.0, 1e-300]))
 
 
-def defined(window: list[float | None]) -> dict[str, float | None]:
-    """The statistics of one window, as the docstring of `hotspare.engine.state.summary` defines them."""
-    values = [v for v in window if v is not None]
-    total = squares = css = 0.0
-    for value in values:
+def added(values: list[float]) -> tuple[float, float, float, float]:
+    """Sum, sum of squares, mean and sum of squared differences by Welford, in this order."""
+    total = squares = mean = css = 0.0
+    for n, value in enumerate(values, 1):
         total += value
         squares += value * value
-    mean = total / len(values) if values else None
-    for value in values:
-        css += (value - mean) * (value - mean)
-    return _derived(len(values), len(window) - len(values), values, total, squares, css)
+        difference = value - mean
+        mean += difference / n
+        css += difference * (value - mean)
+    return total, squares, mean, css
+
+
+def defined(window: list[float | None], block: int = 0) -> dict[str, float | None]:
+    """The statistics of one window, as the docstring of `hotspare.engine.state.summary` defines them. `block`: how many of its
+    observations are of the block before."""
+    end = [v for v in window[:block] if v is not None]
+    beginning = [v for v in window[block:] if v is not None]
+    total, squares, mean, css = added(end[::-1])
+    total_, squares_, mean_, css_ = added(beginning)
+    both = css + css_
+    if end and beginning:
+        apart = mean_ - mean
+        both += apart * apart * (float(len(end)) * len(beginning) / (len(end) + len(beginning)))
+    values = end + beginning
+    return _derived(len(values), len(window) - len(values), values, total + total_, squares + squares_, both)
 
 
 def _derived(n: int, missing: int, values: list[float], total: float, squares: float, css: float) -> dict[str, float | None]:
@@ -73,8 +87,9 @@ def test_newest(values: list[float | None], length: int, middle: int) -> None:
         again.load(observations.columns())
         observations = again
         for i in range(len(part)):
-            window = values[max(0, begin + i + 1 - length) : begin + i + 1]
-            for name, expected in defined(window).items():
+            first, block = max(0, begin + i + 1 - length), (begin + i) // length * length
+            window = values[first : begin + i + 1]
+            for name, expected in defined(window, max(0, block - first)).items():
                 assert same(basis.statistic(name)[i], expected), (name, window)
 
 
@@ -82,27 +97,33 @@ def test_newest(values: list[float | None], length: int, middle: int) -> None:
 @given(st.lists(VALUES, min_size=1, max_size=40), st.integers(0, 40))
 def test_all(values: list[float | None], middle: int) -> None:
     observations = All()
-    n = missing = 0
-    total = squares = mean = css = 0.0
-    seen: list[float] = []
+    seen = 0
     for part in (values[:middle], values[middle:]):
         basis = observations.observe(*arrays(part))
         again = All()
         again.load(observations.columns())
         observations = again
-        for i, value in enumerate(part):
-            if value is None:
-                missing += 1
-            else:
-                n += 1
-                seen.append(value)
-                total += value
-                squares += value * value
-                difference = value - mean
-                mean += difference / n
-                css += difference * (value - mean)
-            for name, expected in _derived(n, missing, seen, total, squares, css).items():
+        for i in range(len(part)):
+            for name, expected in defined(values[: seen + i + 1]).items():
                 assert same(basis.statistic(name)[i], expected), name
+        seen += len(part)
+
+
+def test_newest_of_a_snapshot_of_before_begins_a_block_with_its_oldest_observation() -> None:
+    observations = Newest(4)
+    observations.load({"values": Column(np.array([1.0, 2.0, 4.0])), "valid": Column(np.ones(3, np.bool_))})
+    basis = observations.observe(*arrays([8.0, 16.0]))
+    assert basis.statistic("sumOut").tolist() == [15.0, 30.0]
+    assert basis.statistic("nOut").tolist() == [4.0, 4.0]
+
+
+def test_a_window_that_is_longer_than_all_rows_adds_them_all() -> None:
+    """And only what is asked for is kept: a window may hold a million observations."""
+    observations = Newest(1_000_000, ["sumOut"])
+    values = np.arange(1_000_100, dtype=np.float64)
+    parts = [observations.observe(part, np.ones(len(part), np.bool_)) for part in (values[:7], values[7:])]
+    assert parts[0].statistic("sumOut").tolist() == np.cumsum(values[:7]).tolist()
+    assert parts[1].statistic("sumOut")[-1] == values[100:].sum()
 
 
 def test_infinities_that_meet_are_null() -> None:
@@ -111,6 +132,8 @@ def test_infinities_that_meet_are_null() -> None:
     assert basis.statistic("maxOut").tolist() == [math.inf, math.inf, 1.0]
 
 
-def test_too_many_observations_are_damage() -> None:
+@pytest.mark.parametrize(("count", "place"), [(2, 0), (1, 2), (0, 1), (0, -1)])
+def test_observations_that_stand_nowhere_in_a_window_are_damage(count: int, place: int) -> None:
+    content = {"values": Column(np.zeros(count)), "valid": Column(np.zeros(count, np.bool_)), "place": Column(np.array([place]))}
     with pytest.raises(SnapshotDamaged):
-        Newest(2).load({"values": Column(np.zeros(2)), "valid": Column(np.zeros(2, np.bool_))})
+        Newest(2).load(content)

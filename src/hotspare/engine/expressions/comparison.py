@@ -37,11 +37,15 @@ def _nan_aware(frame: Frame, kernel: Callable[[Value, Value], Value], left: Valu
     if left.type != pa.float64():
         return plain_result
     left_nan, right_nan = pc.is_nan(left), pc.is_nan(right)
-    either = pc.or_(left_nan, right_nan)
-    if not pc.any(frame.array(either)).as_py():
+    if not _is_ever_true(left_nan) and not _is_ever_true(right_nan):
         return plain_result
+    either = pc.or_(left_nan, right_nan)
     as_ranks = kernel(pc.cast(left_nan, INT32.arrow), pc.cast(right_nan, INT32.arrow))
     return pc.if_else(either, as_ranks, plain_result)
+
+
+def _is_ever_true(value: Value) -> bool:
+    return bool(value.as_py()) if isinstance(value, pa.Scalar) else value.true_count > 0
 
 
 def _compared(kernel: Callable[[Value, Value], Value]) -> Evaluate:

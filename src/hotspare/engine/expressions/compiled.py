@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from hotspare.engine.expressions.checking import COUNTER_FIELD, Checker
 from hotspare.engine.expressions.esp_syntax import parse_esp
 from hotspare.engine.expressions.evaluate import EVALUATOR
-from hotspare.engine.expressions.frame import Failures, Frame, Ledger
+from hotspare.engine.expressions.frame import NO_FAILURES, Failures, Frame, Ledger
 from hotspare.engine.expressions.spark_syntax import parse_spark
 from hotspare.engine.expressions.tree import (
     ExpressionRefused,
@@ -79,6 +79,8 @@ class CompiledExpression:
             values, failures = part.result or (pa.nulls(1, self.tree.type.arrow), _raised(part.error))
             pieces.append(values)
             failed += [(part.begin, failures)] if failures is not None else []
+        if len(pieces) == 1 and not failed:
+            return pieces[0], NO_FAILURES
         whole = pieces[0] if len(pieces) == 1 else pa.concat_arrays([pa.nulls(0, self.tree.type.arrow), *pieces])
         return whole, self._failures(failed)
 

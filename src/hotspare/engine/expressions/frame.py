@@ -44,6 +44,9 @@ class Failures:
         return (Failure(row, *self.causes[cause]) for row, cause in zip(self.rows.tolist(), self.cause.tolist(), strict=True))
 
 
+NO_FAILURES = Failures(_NO_ROWS, _NO_ROWS, ())
+
+
 class Ledger:
     """Per row of a batch the first failure met: 0 for none, else 1 more than the number of its cause."""
 

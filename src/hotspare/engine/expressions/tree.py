@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -37,7 +38,7 @@ class ValueType(Enum):
     def of(cls, field_type: FieldType) -> ValueType:
         return cls(field_type.value)
 
-    @property
+    @cached_property
     def arrow(self) -> pa.DataType:
         if self is ValueType.BOOLEAN:
             return pa.bool_()

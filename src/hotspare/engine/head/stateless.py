@@ -27,7 +27,7 @@ from hotspare.engine.expressions.windows import Assignments
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.rows.changelog import Changelog
 from hotspare.engine.rows.chunk import Bools, UInt8s
-from hotspare.engine.rows.elementwise import chosen, true_rows
+from hotspare.engine.rows.elementwise import chosen, true_mask
 from hotspare.engine.rows.event_texts import event_texts
 from hotspare.engine.rows.letters import flag_letters, opcode_letters
 from hotspare.engine.rows.refusals import NOTHING_REFUSED, BadRows, Refusals
@@ -104,9 +104,7 @@ class Selection(Work):
 
     def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
         values, failures = self.condition.evaluate(columns, len(opcode))
-        passes = np.zeros(len(opcode), np.bool_)
-        passes[true_rows(values)] = True
-        return Evaluation(passes, {}, _reported([failures], opcode))
+        return Evaluation(true_mask(values), {}, _reported([failures], opcode))
 
 
 def _asks_for_inserts(tree: Typed) -> bool:

@@ -86,13 +86,19 @@ def mark_codes(codes: Int64s, used: Bools) -> None:
 
 
 @kernel
-def gather_bytes(data: UInt8s, offsets: Int64s, codes: Int64s, out_data: UInt8s, out_offsets: Int64s) -> None:
-    """Copy the byte strings of `codes`, one after another; `out_offsets` has one more entry than `codes`."""
+def gather_bytes(data: UInt8s, offsets: Int64s, codes: Int64s, out_data: UInt8s, out_offsets: Int64s | Int32s) -> None:
+    """Copy the byte strings of `codes`, one after another; `out_offsets` has one more entry than `codes`. Those of codes that
+    follow each other stand together, and are copied together."""
     at = np.int64(0)
     out_offsets[0] = 0
-    for i in range(len(codes)):
-        begin = offsets[codes[i]]
-        size = offsets[codes[i] + 1] - begin
+    i = 0
+    while i < len(codes):
+        first = codes[i]
+        begin, next_code = offsets[first], first
+        while i < len(codes) and codes[i] == next_code:
+            next_code += 1
+            i += 1
+            out_offsets[i] = at + offsets[next_code] - begin
+        size = offsets[next_code] - begin
         copy_bytes(data, begin, size, out_data, at)
         at += size
-        out_offsets[i + 1] = at

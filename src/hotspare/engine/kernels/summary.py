@@ -1,102 +1,155 @@
-"""Loops of the Summary algorithm. Every sum runs from the oldest to the newest value of its window, one after another.
+"""Loops of the Summary algorithm: what they cost per observation does not grow with the length of the window.
 
-Windows overlap, so the loops go over a block of windows for each step along the windows: each window still adds its values in
-order, and the additions of different windows run side by side.
+A window of `length` observations lies in two blocks of `length` each: it is the end of the one before and the beginning of the
+present one. Statistics of all ends of a block are computed when it is complete, those of the beginning are carried on with each
+observation, and the two are put together. Nothing is ever taken away from a sum, so infinities and large values leave no trace.
 
 A missing value is 0.0 with `valid` False. Adding 0.0 to a sum that began as 0.0 changes no bit of it, so sums need not look.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
-from hotspare.engine.kernels import kernel
+from hotspare.engine.kernels import Whole, kernel
 from hotspare.engine.rows.chunk import Bools, Int64s
 
 Float64s = npt.NDArray[np.float64]
 
-BLOCK = 512
-"""Windows that are computed side by side; their accumulators stay in the nearest cache."""
-
 SUM, SQUARES, MEAN, DIFFERENCES, LEAST, GREATEST = 0, 1, 2, 3, 4, 5
-"""Entries of the running state over all values: sum, sum of squares, mean and sum of squared differences by Welford, extremes."""
+"""Entries of a running state: sum, sum of squares, mean and sum of squared differences by Welford, extremes."""
 RUNNING_WIDTH = 6
 COUNTED, MISSED = 0, 1
 """Entries of the running counts."""
+NEXT, HAS_BEFORE = 0, 1
+"""Entries of a window's place: where the next observation stands in its block, and whether there is a block before."""
+
+
+class Ends(NamedTuple):
+    """Statistics of the ends of a block: entry i is of its observations from i on, entry `length` of none. Those that nobody asks
+    for have no entries. Also what comes of observations: entry i is of the window of observation i."""
+
+    counted: Int64s
+    sums: Float64s
+    squares: Float64s
+    means: Float64s
+    differences: Float64s
+    least: Float64s
+    greatest: Float64s
+
+
+class Window(NamedTuple):
+    """values, valid  the present block up to `place[NEXT]`, behind it what is left of the block before
+    place          int64[2]
+    ends           of the block before
+    state, counts  of the beginning of the present block
+    """
+
+    values: Float64s
+    valid: Bools
+    place: Int64s
+    ends: Ends
+    state: Float64s
+    counts: Int64s
 
 
 @kernel
-def window_sums(line: Float64s, length: int, out: Float64s) -> None:
-    """`out[i]` = line[i] + ... + line[i + length - 1]."""
-    for begin in range(0, len(out), BLOCK):
-        sums = out[begin : begin + BLOCK]
-        sums[:] = 0.0
-        for step in range(length):
-            part = line[begin + step : begin + step + len(sums)]
-            for i in range(len(sums)):
-                sums[i] += part[i]
+def observe(value: np.float64, is_valid: np.bool_, state: Float64s, counts: Int64s) -> None:
+    """Carry a running state on by one observation."""
+    if not is_valid:
+        counts[MISSED] += 1
+        return
+    counts[COUNTED] += 1
+    state[SUM] += value
+    state[SQUARES] += value * value
+    difference = value - state[MEAN]
+    state[MEAN] += difference / np.float64(counts[COUNTED])
+    state[DIFFERENCES] += difference * (value - state[MEAN])
+    state[LEAST] = min(state[LEAST], value)
+    state[GREATEST] = max(state[GREATEST], value)
 
 
 @kernel
-def window_squares(line: Float64s, length: int, out: Float64s) -> None:
-    """`out[i]` = the sum of squares of the same values."""
-    for begin in range(0, len(out), BLOCK):
-        sums = out[begin : begin + BLOCK]
-        sums[:] = 0.0
-        for step in range(length):
-            part = line[begin + step : begin + step + len(sums)]
-            for i in range(len(sums)):
-                sums[i] += part[i] * part[i]
+def begin_block(window: Window) -> None:
+    window.place[NEXT] = 0
+    window.counts[:] = 0
+    window.state[:] = 0.0
+    window.state[LEAST], window.state[GREATEST] = np.inf, -np.inf
 
 
 @kernel
-def window_differences(line: Float64s, valid: Bools, length: int, mean: Float64s, out: Float64s) -> None:
-    """`out[i]` = the sum of squared differences from `mean[i]` of those values that are valid."""
-    for begin in range(0, len(out), BLOCK):
-        sums = out[begin : begin + BLOCK]
-        means = mean[begin : begin + BLOCK]
-        sums[:] = 0.0
-        for step in range(length):
-            part = line[begin + step : begin + step + len(sums)]
-            here = valid[begin + step : begin + step + len(sums)]
-            for i in range(len(sums)):
-                difference = part[i] - means[i]
-                sums[i] += difference * difference if here[i] else 0.0
+def complete_block(window: Window) -> None:
+    """The present block, from its newest observation to its oldest, becomes the block before."""
+    ends, count, mean, differences = window.ends, np.int64(0), np.float64(0.0), np.float64(0.0)
+    for i in range(len(window.values) - 1, -1, -1):
+        value, here = window.values[i], window.valid[i]
+        ends.sums[i] = ends.sums[i + 1] + value
+        if here:
+            count += 1
+        ends.counted[i] = count
+        if len(ends.squares):
+            ends.squares[i] = ends.squares[i + 1] + value * value
+        if len(ends.means):
+            if here:
+                difference = value - mean
+                mean += difference / np.float64(count)
+                differences += difference * (value - mean)
+            ends.means[i], ends.differences[i] = mean, differences
+        if len(ends.least):
+            low, high = ends.least[i + 1], ends.greatest[i + 1]
+            ends.least[i] = value if here and value <= low else low
+            ends.greatest[i] = value if here and value >= high else high
+    begin_block(window)
+    window.place[HAS_BEFORE] = 1
 
 
 @kernel
-def window_extremes(line: Float64s, valid: Bools, length: int, least: Float64s, greatest: Float64s) -> None:
-    """Smallest and greatest of those values that are valid; infinities where none is."""
-    for begin in range(0, len(least), BLOCK):
-        low = least[begin : begin + BLOCK]
-        high = greatest[begin : begin + BLOCK]
-        low[:] = np.inf
-        high[:] = -np.inf
-        for step in range(length):
-            part = line[begin + step : begin + step + len(low)]
-            here = valid[begin + step : begin + step + len(low)]
-            for i in range(len(low)):
-                low[i] = part[i] if here[i] and part[i] < low[i] else low[i]
-                high[i] = part[i] if here[i] and part[i] > high[i] else high[i]
+def slide(values: Float64s, valid: Bools, window: Window, out: Ends, missed: Int64s) -> None:
+    """Take observations. Entry i of `out`, where it has entries, and of `missed` is of the window that ends with observation i;
+    `out.means` is not written."""
+    length, ends, state, counts = len(window.values), window.ends, window.state, window.counts
+    for i in range(len(values)):
+        at = window.place[NEXT]
+        observe(values[i], valid[i], state, counts)
+        window.values[at], window.valid[at] = values[i], valid[i]
+        rest = at + 1
+        before, here = ends.counted[rest], counts[COUNTED]
+        out.counted[i] = before + here
+        missed[i] = counts[MISSED] + (length - rest - before if window.place[HAS_BEFORE] else 0)
+        out.sums[i] = ends.sums[rest] + state[SUM]
+        if len(out.squares):
+            out.squares[i] = ends.squares[rest] + state[SQUARES]
+        if len(out.differences):
+            out.differences[i] = differences_of_both(ends, rest, before, state, here)
+        if len(out.least):
+            low, high = ends.least[rest], ends.greatest[rest]
+            out.least[i] = low if low <= state[LEAST] else state[LEAST]
+            out.greatest[i] = high if high >= state[GREATEST] else state[GREATEST]
+        window.place[NEXT] = rest
+        if rest == length:
+            complete_block(window)
+
+
+@kernel
+def differences_of_both(ends: Ends, rest: Whole, before: Whole, state: Float64s, here: Whole) -> np.float64:
+    """The sum of squared differences from the mean over the end of a block and the beginning of the next."""
+    if before == 0:
+        return state[DIFFERENCES]
+    if here == 0:
+        return ends.differences[rest]
+    apart = state[MEAN] - ends.means[rest]
+    weight = np.float64(before) * np.float64(here) / np.float64(before + here)
+    return ends.differences[rest] + state[DIFFERENCES] + apart * apart * weight
 
 
 @kernel
 def running(values: Float64s, valid: Bools, state: Float64s, counts: Int64s, out: Float64s, out_counts: Int64s) -> None:
     """Carry the state over all values on, value by value; `out[i]` and `out_counts[i]` are state and counts after value i."""
     for i in range(len(values)):
-        if valid[i]:
-            value = values[i]
-            counts[COUNTED] += 1
-            state[SUM] += value
-            state[SQUARES] += value * value
-            difference = value - state[MEAN]
-            state[MEAN] += difference / np.float64(counts[COUNTED])
-            state[DIFFERENCES] += difference * (value - state[MEAN])
-            state[LEAST] = min(state[LEAST], value)
-            state[GREATEST] = max(state[GREATEST], value)
-        else:
-            counts[MISSED] += 1
+        observe(values[i], valid[i], state, counts)
         for j in range(RUNNING_WIDTH):
             out[i, j] = state[j]
         out_counts[i, COUNTED] = counts[COUNTED]

@@ -67,7 +67,8 @@ class CalculateOperator(Operator):
         self._length = int(length) if length is not None else 0
 
     def open(self) -> Page:
-        page = Page({"observations": Newest(self._length) if self._length else All()})
+        statistics = [output for output, _ in self._outputs]
+        page = Page({"observations": Newest(self._length, statistics) if self._length else All()})
         if self._keeps:
             page.parts[ROWS] = relation_of(self.schema, keys=self._keys)
         if self._resolves:

@@ -61,6 +61,8 @@ class RowWindow(Operator):
         self._picks = np.array(work.picks, np.int64)
         self._is_keyed = window.window.index is not IndexType.EMPTY
         self._passes_all = work.picks == tuple(range(len(self._given.schema)))
+        fields, index = self._given.schema.fields, self._given.schema.index
+        self._read = tuple((name, index[name], fields[index[name]].type) for name in work.fields if name in index)
         if not self._is_keyed:
             check_without_index(window, self._given, work)
             self.indexes = Indexes(None, None)
@@ -117,13 +119,9 @@ class RowWindow(Operator):
         return deletes if isinstance(self.work, Selection) else np.isin(chunk.opcode, DELETES)
 
     def _columns(self, chunk: Chunk, strings: StringTable) -> dict[str, pa.Array]:
-        schema = self._given.schema
-        columns = event_columns(self.work.fields, schema, chunk.opcode, chunk.flags)
-        for name in self.work.fields:
-            if name in schema.index:
-                i = schema.index[name]
-                lane, valid = np.ascontiguousarray(chunk.lanes[:, i]), np.ascontiguousarray(chunk.valid[:, i])
-                columns[name] = to_arrow(lane, valid, schema.fields[i].type, strings)
+        columns = event_columns(self.work.fields, self._given.schema, chunk.opcode, chunk.flags)
+        for name, i, type_ in self._read:
+            columns[name] = to_arrow(chunk.lanes[:, i], chunk.valid[:, i], type_, strings)
         return columns
 
     def _laid_out(self, chunk: Chunk, done: Evaluation, strings: StringTable) -> Chunk:

@@ -25,6 +25,13 @@ def true_rows(mask: pa.Array) -> Rows:
     return rows
 
 
+def true_mask(mask: pa.Array) -> npt.NDArray[np.bool_]:
+    """Where a boolean array is true; null is not."""
+    known = mask.fill_null(False) if mask.null_count else mask  # noqa: FBT003
+    found: npt.NDArray[np.bool_] = known.to_numpy(zero_copy_only=False)
+    return found
+
+
 def chosen(array: pa.Array, rows: Rows) -> pa.Array:
     """The values of `rows`, rising; without a copy where they follow each other."""
     if not len(rows):

@@ -75,7 +75,7 @@ class BadEvents:
 
     def by_rank(self) -> BadEvents:
         """Rising by rank; those of one rank stay in their order."""
-        if (np.diff(self.rank) >= 0).all():
+        if len(self) < 2 or (np.diff(self.rank) >= 0).all():
             return self
         order = np.argsort(self.rank, kind="stable")
         return BadEvents(self.rank[order], tuple(column.take(pa.array(order)) for column in self.columns))

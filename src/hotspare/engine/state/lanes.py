@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from hotspare.engine.kernels.outputs import split_columns
-from hotspare.engine.rows.batch import ARROW_TYPE
+from hotspare.engine.rows.batch import ARROW_TYPE, output_schema
 from hotspare.engine.rows.chunk import Bools, Int64s
 from hotspare.engine.state.strings import StringTable
 from hotspare.model.types import FieldType, Schema
@@ -20,6 +22,27 @@ CODED = (FieldType.STRING, FieldType.BLOB)
 def coded_columns(schema: Schema) -> tuple[int, ...]:
     """Which fields are kept as codes of the string table."""
     return tuple(i for i, f in enumerate(schema.fields) if f.type in CODED)
+
+
+@dataclass(frozen=True)
+class OutputForm:
+    """What is known of a stream's outputs before there are any: computing it costs more than a small batch."""
+
+    schema: Schema
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """`batch.output_schema`."""
+        return output_schema(self.schema)
+
+    @cached_property
+    def coded(self) -> tuple[int, ...]:
+        return coded_columns(self.schema)
+
+    @cached_property
+    def is_coded(self) -> Bools:
+        """bool[fields]"""
+        return np.array([f.type in CODED for f in self.schema.fields], np.bool_)
 
 
 def to_lane(array: pa.Array, type_: FieldType, strings: StringTable) -> tuple[Int64s, Bools]:
@@ -58,7 +81,7 @@ def to_lanes(arrays: Sequence[pa.Array], schema: Schema, strings: StringTable) -
 
 
 def to_arrow(lane: Int64s, valid: Bools, type_: FieldType, strings: StringTable) -> pa.Array:
-    """The Arrow array of `ARROW_TYPE[type_]` that a lane and its validity mean. Copies what it keeps."""
+    """The Arrow array of `ARROW_TYPE[type_]` that a lane and its validity mean, with any stride. Copies what it keeps."""
     return _array(lane.copy(), None if valid.all() else valid, type_, strings)
 
 

@@ -75,7 +75,7 @@ class RowQueue:
         given = k.Given(chunk.rank, chunk.opcode, chunk.flags, chunk.lanes.reshape(-1), chunk.valid.reshape(-1), time_us, beats)
         if len(self._runs) <= 2 * count + len(beats):
             self._runs = np.empty((2 * (2 * count + len(beats)) + 1, k.RUN_WIDTH), np.int64)
-        counts[[k.RUNS, k.MADE]] = 0
+        counts[k.RUNS] = counts[k.MADE] = 0
         counts[k.ROOM] = rows_max
         k.take(ring, self._policy, given, self._runs, counts)
         runs, made, row, beat = counts[: k.BEAT + 1].tolist()
@@ -149,6 +149,8 @@ class RowQueue:
 
     def _sharing(self) -> list[RowQueue]:
         """Snapshots that are still read from this ring."""
+        if not self._twins:
+            return []
         alive = [twin for twin in (ref() for ref in self._twins) if twin is not None]
         return [twin for twin in alive if twin.live and twin._ring.lanes is self._ring.lanes]
 

@@ -67,6 +67,13 @@ class StringTable:
 
     def intern(self, array: pa.Array) -> tuple[Int64s, Bools]:
         """Codes and validity of an Arrow string or binary array; the code of null is 0."""
+        if _repeats_little(array):
+            codes = self.intern_bytes(*_bytes_of(array))
+            if array.null_count == 0:
+                return codes, np.ones(len(array), np.bool_)
+            valid = array.is_valid().to_numpy(zero_copy_only=False)
+            codes[~valid] = 0
+            return codes, valid
         encoded = array.dictionary_encode()
         unique = self.intern_bytes(*_bytes_of(encoded.dictionary))
         if encoded.indices.null_count == 0:
@@ -103,11 +110,13 @@ class StringTable:
 
     def arrow(self, codes: Int64s, valid: Bools, type_: pa.DataType) -> pa.Array:
         """The strings (type_ string) or blobs (type_ binary) of `codes`, null where not valid."""
-        large = pa.large_string() if pa.types.is_string(type_) else pa.large_binary()
-        buffers = [None, pa.py_buffer(self._offsets), pa.py_buffer(self._data)]
-        table = pa.Array.from_buffers(large, self.count, buffers)
-        indexes = pa.array(codes) if valid.all() else pa.array(codes, mask=~valid)
-        return table.take(indexes).cast(type_)
+        size = int(self.sizes(codes).sum())
+        if size >= 1 << 31:
+            raise pa.ArrowInvalid(f"texts of {size} bytes are more than an Arrow array can hold")
+        data, offsets = np.empty(size, np.uint8), np.empty(len(codes) + 1, np.int32)
+        gather_bytes(self._data, self._offsets, codes, data, offsets)
+        mask = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+        return pa.Array.from_buffers(type_, len(codes), [mask, pa.py_buffer(offsets), pa.py_buffer(data)])
 
     def dictionary(self) -> Dictionary:
         """Everything known now. Stays as it is while the table goes on."""
@@ -173,6 +182,15 @@ class StringTable:
 def _slots_for(codes: int) -> int:
     """Of a table that is a quarter full with so many codes, or less."""
     return max(256, 1 << (4 * codes - 1).bit_length())
+
+
+def _repeats_little(array: pa.Array) -> bool:
+    """Whether a table of what is in the array would not save looking for each text by itself; the first texts tell."""
+    some = array.slice(0, _LOOKED_AT)
+    return len(array) <= _LOOKED_AT or 2 * len(some.unique()) > len(some)
+
+
+_LOOKED_AT = 64
 
 
 def text_hashes(array: pa.Array) -> npt.NDArray[np.uint64]:

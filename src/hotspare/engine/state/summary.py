@@ -4,17 +4,23 @@ Definitions, which an independent program can follow bit for bit in IEEE double 
 
 - The window of an observation is it and the `length - 1` observations before it. A null or NaN observation takes its place in the
   window, but does not count except in nMissOut.
-- sumOut and ussOut add the values, or their squares, from the oldest to the newest, beginning with 0. cssOut adds the squares of
-  (value - meanOut) in the same order. Without a length they carry on from one observation to the next: sumOut and ussOut by adding,
-  cssOut by Welford's recurrence.
+- Without a length, sumOut and ussOut add the values, or their squares, from the oldest to the newest, beginning with 0, and cssOut
+  follows from Welford's recurrence, which carries a mean m and a sum c on by a value v as the count becomes n: d = v - m,
+  m += d / n, c += d * (v - m).
+- With a length, observations are counted in blocks of `length` from the first one on, missing ones too. A window that ends within a
+  block is a beginning of it, behind an end of the block before. sumOut and ussOut of the beginning are added from its oldest value
+  to its newest, those of the end from its newest to its oldest, each beginning with 0; then end + beginning. c of each follows from
+  the same recurrence, in the same directions; cssOut is c of the end + c of the beginning + d * d * (e * b / (e + b)), where e and
+  b are how many values each has, and d is m of the beginning - m of the end; where one has no values it is c of the other.
 - meanOut = sumOut / nOut; varOut = cssOut / (nOut - 1); stdOut = sqrt(varOut); stderrOut = stdOut / sqrt(nOut);
   cvOut = 100 * stdOut / meanOut. What is not defined (no observation, nOut - 1 = 0, a mean of 0, infinities that cancel) is null.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 
 import numpy as np
 
@@ -23,18 +29,20 @@ from hotspare.engine.kernels.summary import Float64s
 from hotspare.engine.rows.chunk import Bools, Int64s
 from hotspare.engine.state.pages import Column, Columns, expect
 from hotspare.errors import SnapshotDamaged
+from hotspare.model.algorithms import SUMMARY_OUTPUTS
 
 
 @dataclass(slots=True)
 class Basis:
-    """What the statistics of each of n observations are computed from; what costs more is a function, called at most once."""
+    """What the statistics of each of n observations are computed from; empty where nobody asked for it."""
 
     counted: Int64s
     missed: Int64s
     sums: Float64s
-    squares: Callable[[], Float64s]
-    differences: Callable[[Float64s], Float64s]
-    extremes: Callable[[], tuple[Float64s, Float64s]]
+    squares: Float64s
+    differences: Float64s
+    least: Float64s
+    greatest: Float64s
     memory: dict[str, Float64s] = field(default_factory=dict)
 
     def statistic(self, name: str) -> Float64s:
@@ -53,11 +61,6 @@ def _mean(b: Basis) -> Float64s:
     return _where(b.counted > 0, b.sums / np.maximum(b.counted, 1))
 
 
-def _css(b: Basis) -> Float64s:
-    mean = b.statistic("meanOut")
-    return _where(b.counted > 0, b.differences(np.where(np.isnan(mean), 0.0, mean)))
-
-
 def _var(b: Basis) -> Float64s:
     return _where(b.counted > 1, b.statistic("cssOut") / np.maximum(b.counted - 1, 1))
 
@@ -70,74 +73,99 @@ def _cv(b: Basis) -> Float64s:
 _STATISTICS: dict[str, Callable[[Basis], Float64s]] = {
     "nOut": lambda b: b.counted.astype(np.float64),
     "nMissOut": lambda b: b.missed.astype(np.float64),
-    "minOut": lambda b: _where(b.counted > 0, b.extremes()[0]),
-    "maxOut": lambda b: _where(b.counted > 0, b.extremes()[1]),
+    "minOut": lambda b: _where(b.counted > 0, b.least),
+    "maxOut": lambda b: _where(b.counted > 0, b.greatest),
     "sumOut": lambda b: _where(b.counted > 0, b.sums),
     "meanOut": _mean,
     "stdOut": lambda b: np.sqrt(b.statistic("varOut")),
     "varOut": _var,
     "stderrOut": lambda b: b.statistic("stdOut") / np.sqrt(np.maximum(b.counted, 1)),
     "cvOut": _cv,
-    "ussOut": lambda b: _where(b.counted > 0, b.squares()),
-    "cssOut": _css,
+    "ussOut": lambda b: _where(b.counted > 0, b.squares),
+    "cssOut": lambda b: _where(b.counted > 0, b.differences),
 }
 
 
-class Newest:
-    """Observations of the newest `length`: the last `length - 1` are kept."""
+_OF_DIFFERENCES = frozenset({"cssOut", "varOut", "stdOut", "stderrOut", "cvOut"})
+_OF_EXTREMES = frozenset({"minOut", "maxOut"})
 
-    def __init__(self, length: int) -> None:
+
+class Before(Enum):
+    """Whether there are entries for what only blocks before need."""
+
+    KEPT = "kept"
+    NONE = "none"
+
+
+class Newest:
+    """Observations of the newest `length`. `statistics`: what will be asked of them."""
+
+    def __init__(self, length: int, statistics: Iterable[str] = SUMMARY_OUTPUTS) -> None:
         self.length = length
-        self.values: Float64s = np.empty(0, np.float64)
-        self.valid: Bools = np.empty(0, np.bool_)
+        self.statistics = tuple(statistics)
+        ends = self._room(length + 1, Before.KEPT)
+        for part in ends:
+            part[:] = 0
+        ends.least[:], ends.greatest[:] = np.inf, -np.inf
+        values, valid, place = np.zeros(length), np.zeros(length, np.bool_), np.zeros(2, np.int64)
+        self._window = k.Window(values, valid, place, ends, np.empty(k.RUNNING_WIDTH), np.empty(2, np.int64))
+        k.begin_block(self._window)
+
+    def _room(self, count: int, before: Before) -> k.Ends:
+        """Entries for what is asked."""
+        asked = frozenset(self.statistics)
+        squares = count if "ussOut" in asked else 0
+        differences = count if asked & _OF_DIFFERENCES else 0
+        extremes = count if asked & _OF_EXTREMES else 0
+        sizes = (count, squares, differences if before is Before.KEPT else 0, differences, extremes, extremes)
+        return k.Ends(np.empty(count, np.int64), *map(np.empty, sizes))
 
     def observe(self, values: Float64s, valid: Bools) -> Basis:
         """Take observations; `values` is 0.0 where not valid."""
-        count, length = len(values), self.length
-        absent = length - 1 - len(self.values)
-        line = np.concatenate([np.zeros(absent), self.values, values])
-        here = np.concatenate([np.zeros(absent, np.bool_), self.valid, valid])
-        present = np.minimum(np.arange(1, count + 1) + len(self.values), length)
-        passed = np.zeros(len(line) + 1, np.int64)
-        np.cumsum(here, out=passed[1:])
-        counted = passed[length : length + count] - passed[:count]
-        sums = np.empty(count)
-        k.window_sums(line, length, sums)
-        keep = min(length - 1, len(self.values) + count)
-        self.values = line[len(line) - keep :].copy()
-        self.valid = here[len(here) - keep :].copy()
+        count = len(values)
+        out, missed = self._room(count, Before.NONE), np.empty(count, np.int64)
+        k.slide(values, valid, self._window, out, missed)
+        return Basis(out.counted, missed, out.sums, out.squares, out.differences, out.least, out.greatest)
 
-        def squares() -> Float64s:
-            out = np.empty(count)
-            k.window_squares(line, length, out)
-            return out
+    def _newest(self) -> tuple[Float64s, Bools]:
+        """The last `length - 1` observations, or all that there are, oldest first."""
+        at, window = self._at, self._window
+        before = slice(at + 1, self.length) if window.place[k.HAS_BEFORE] else slice(0, 0)
+        parts = [(column[before], column[:at]) for column in (window.values, window.valid)]
+        values, valid = (np.concatenate(part) for part in parts)
+        return values, valid
 
-        def differences(mean: Float64s) -> Float64s:
-            out = np.empty(count)
-            k.window_differences(line, here, length, mean, out)
-            return out
-
-        def extremes() -> tuple[Float64s, Float64s]:
-            least, greatest = np.empty(count), np.empty(count)
-            k.window_extremes(line, here, length, least, greatest)
-            return least, greatest
-
-        return Basis(counted, present - counted, sums, squares, differences, extremes)
+    @property
+    def _at(self) -> int:
+        return int(self._window.place[k.NEXT])
 
     def freeze(self) -> Newest:
-        twin = Newest(self.length)
-        twin.values, twin.valid = self.values, self.valid
+        twin = Newest.__new__(Newest)
+        twin.length, twin.statistics = self.length, self.statistics
+        window = self._window
+        twin._window = window._replace(values=window.values.copy(), valid=window.valid.copy(), place=window.place.copy())
         return twin
 
     def columns(self) -> Columns:
-        return {"values": Column(self.values), "valid": Column(self.valid)}
+        values, valid = self._newest()
+        return {"values": Column(values), "valid": Column(valid), "place": Column(np.array([self._at]))}
 
     def load(self, columns: Columns) -> None:
         values = expect(columns, "values", np.dtype(np.float64), (-1,)).array
-        if len(values) >= self.length:
+        count = len(values)
+        if count >= self.length:
             raise SnapshotDamaged("a page holds more observations than its window is long")
-        self.valid = expect(columns, "valid", np.dtype(np.bool_), (len(values),)).array
-        self.values = values
+        valid = expect(columns, "valid", np.dtype(np.bool_), (count,)).array
+        at = count  # before there were blocks
+        if "place" in columns:
+            at = int(expect(columns, "place", np.dtype(np.int64), (1,)).array[0])
+        if not 0 <= at <= count or at < count < self.length - 1:
+            raise SnapshotDamaged("a page holds observations that stand nowhere in their window")
+        window = self._window
+        if at < count:
+            window.values[at + 1 :], window.valid[at + 1 :] = values[: count - at], valid[: count - at]
+            k.complete_block(window)
+        self.observe(values[count - at :], valid[count - at :])
 
     def mark(self, used: Bools) -> None:
         pass
@@ -163,9 +191,10 @@ class All:
             counted=counts[:, k.COUNTED],
             missed=counts[:, k.MISSED],
             sums=out[:, k.SUM],
-            squares=lambda: out[:, k.SQUARES],
-            differences=lambda _mean: out[:, k.DIFFERENCES],
-            extremes=lambda: (out[:, k.LEAST], out[:, k.GREATEST]),
+            squares=out[:, k.SQUARES],
+            differences=out[:, k.DIFFERENCES],
+            least=out[:, k.LEAST],
+            greatest=out[:, k.GREATEST],
         )
 
     def freeze(self) -> All:
