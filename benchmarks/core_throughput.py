@@ -4,7 +4,8 @@ The reference chain (30 minutes of retention, a counter, a sum over 20 rows, a c
 pass-through, a stream that is joined with a dimension of 10,000 rows, a union of two streams, four fields of text, and statistics
 of the newest 20 and 100,000 rows. Time moves so that the reference chain's retention deletes as many rows as come, once it is full.
 Medians over repetitions, in events per second of processor time, so that other load on the machine matters less. And what a batch
-of one event costs in a chain of twenty windows, each of which is published.
+of one event costs in a chain of twenty windows, each of which is published, and what events of sixteen topics cost beside as many
+of one.
 
     python -m benchmarks.core_throughput [--events 4000000] [--batch 100000] [--repeat 5]
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,7 @@ import pyarrow as pa
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.rows.batch import decoded_schema
+from hotspare.engine.rows.elementwise import nothing
 from hotspare.model.load import load_text
 
 REFERENCE = """
@@ -198,7 +200,33 @@ def one_event_ms(repeat: int) -> float:
     return min(medians)
 
 
-def run(plan: Plan, given: list[pa.RecordBatch], warm: int) -> tuple[float, int]:
+def topics_project(topics: int) -> str:
+    sources = "".join(f'      s{i}: {{type: source, index: empty, opcodes: insert-only, schema: "{_FIELDS}"}}\n' for i in range(topics))
+    edges = ", ".join(f"s{i} -> all" for i in range(topics))
+    return f"project: topics\nqueries:\n  cq:\n    windows:\n{sources}      all: {{type: union, index: empty}}\n    edges: [{edges}]\n"
+
+
+def topics_batches(plan: Plan, events: int, batch: int) -> Iterator[pa.Table]:
+    """Tables as readers give them: of each topic its share of the rows, whose times lie between those of the others, and a tick."""
+    schema, topics = decoded_schema(plan.entry_schemas), len(plan.entries)
+    for number, begin in enumerate(range(0, events, batch)):
+        parts = []
+        for topic in range(topics):
+            rows = np.arange(begin + topic, begin + batch, topics)
+            count = len(rows) + 1
+            time_us, offsets = np.append(rows, begin + batch), number * count + np.arange(count)
+            kind = np.append(np.zeros(count - 1), 1)
+            fixed = [np.full(count, topic), np.zeros(count), offsets, np.zeros(count), time_us, kind, np.ones(count), np.ones(count)]
+            columns = dict(zip(schema.names, fixed, strict=False))
+            arrays = [pa.array(columns[f.name]).cast(f.type) if f.name in columns else nothing(count, f.type) for f in schema]
+            own = list(schema.field(f"e{topic}").type)
+            values = [pa.array(time_us).cast(field.type) for field in own]
+            arrays[len(fixed) + topic] = pa.StructArray.from_arrays(values, fields=own, mask=pa.array(kind == 1))
+            parts.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        yield pa.Table.from_batches(parts)
+
+
+def run(plan: Plan, given: Sequence[pa.RecordBatch | pa.Table], warm: int) -> tuple[float, int]:
     """Seconds for the batches after the first `warm`, and the outputs that came."""
     pipeline = Pipeline.fresh(plan)
     for batch in given[:warm]:
@@ -239,6 +267,11 @@ def main() -> None:
             f"{name:16} {statistics.median(rates) / 1e6:6.2f} M events/s (best {max(rates) / 1e6:.2f}), "
             f"{runs[0][1] / options.events:.2f} outputs per event, batch of {options.small}: {small_ms:.3f} ms"
         )
+    for topics in (1, 16):
+        plan = compile_plan(load_text(topics_project(topics)).resolved)
+        tables = list(topics_batches(plan, options.events, options.batch))
+        seconds = statistics.median(run(plan, tables, 1)[0] for _ in range(options.repeat))
+        print(f"{topics:2} topics        {(options.events - options.batch) / seconds / 1e6:6.2f} M events/s")
     print(f"one event through twenty windows: {one_event_ms(options.repeat):.3f} ms")
 
 

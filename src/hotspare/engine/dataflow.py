@@ -22,6 +22,7 @@ from hotspare.engine.plan import EVERY_SLOT, Plan
 from hotspare.engine.poison import WindowFailure
 from hotspare.engine.rows.batch import RowKind
 from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline, UInt8s
+from hotspare.engine.rows.merged import MergedRows
 from hotspare.engine.rows.elementwise import chosen, comes_of_rows
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents
 from hotspare.engine.state.lanes import to_lanes
@@ -45,7 +46,7 @@ class Dataflow:
     """A batch, how far each window is with it, and what waits between them."""
 
     def __init__(
-        self, plan: Plan, state: State, batch: pa.RecordBatch, door: Door, timeline: Timeline, extra_rows_max: Callable[[], int]
+        self, plan: Plan, state: State, batch: MergedRows, door: Door, timeline: Timeline, extra_rows_max: Callable[[], int]
     ) -> None:
         count = len(plan.nodes)
         self._plan, self._state, self._batch, self._door = plan, state, batch, door
@@ -175,21 +176,17 @@ class Dataflow:
             self._refused[at] = self._refused.get(at, NO_BAD_EVENTS) + bad
 
 
-def _events(batch: pa.RecordBatch, door: Door, topic: int, schema: Schema, strings: StringTable) -> Chunk | None:
+def _events(batch: MergedRows, door: Door, topic: int, schema: Schema, strings: StringTable) -> Chunk | None:
     """The decoded events of one topic; None where there are none."""
     mine = (door.kind == RowKind.EVENT) & (door.positions.topics == topic)
     rank = np.flatnonzero(mine)
-    count = len(rank)
-    if count == 0:
+    if not len(rank):
         return None
-    column = batch.column(f"e{topic}")
-    together = int(rank[-1]) - int(rank[0]) + 1 == count
-    column = column.slice(int(rank[0]), count) if together else column.filter(pa.array(mine))
-    lanes, valid = to_lanes(column.flatten(), schema, strings)
+    lanes, valid = to_lanes(batch.events_of(topic, rank).flatten(), schema, strings)
     return Chunk(rank, door.opcode[rank], door.flags[rank], lanes, valid)
 
 
-def _bad_rows(batch: pa.RecordBatch, door: Door) -> BadEvents:
+def _bad_rows(batch: MergedRows, door: Door) -> BadEvents:
     """What the head could not decode or refused."""
     rank = np.flatnonzero(door.kind == RowKind.BAD)
     if len(rank) == 0:

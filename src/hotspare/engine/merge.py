@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +20,7 @@ import pyarrow as pa
 from hotspare.engine.partition_clock import Belief, PartitionClock
 from hotspare.engine.rows.batch import RowKind
 from hotspare.engine.rows.chunk import Int64s
+from hotspare.engine.rows.merged import FIXED, MergedRows
 from hotspare.engine.rows.ordering import by_partition
 from hotspare.engine.state.project_state import NO_TIME, PartitionKey
 from hotspare.errors import StateError
@@ -28,20 +31,22 @@ PULLED_BYTES_MAX = 1 << 29
 
 @dataclass(slots=True)
 class _Piece:
-    """Rows whose times are settled: what is believed, and `Belief.clock_us` behind each."""
+    """Rows of one topic whose times are settled: what is believed, and `Belief.clock_us` behind each."""
 
+    topic: int
     rows: pa.RecordBatch
     times: Int64s
     clocks: Int64s
 
     def slice(self, begin: int, end: int) -> _Piece:
-        return _Piece(self.rows.slice(begin, end - begin), self.times[begin:end], self.clocks[begin:end])
+        return _Piece(self.topic, self.rows.slice(begin, end - begin), self.times[begin:end], self.clocks[begin:end])
 
 
 @dataclass(slots=True)
 class _Partition:
     """One partition: its clock, rows that wait for other partitions, and rows behind them whose times are not settled."""
 
+    topic: int
     clock: PartitionClock
     pieces: deque[_Piece] = field(default_factory=deque)
     unsettled: deque[pa.RecordBatch] = field(default_factory=deque)
@@ -61,7 +66,7 @@ class _Partition:
         while at < len(times):
             rows = self.unsettled.popleft()
             count = min(rows.num_rows, len(times) - at)
-            piece = _Piece(rows.slice(0, count), times[at : at + count], clocks[at : at + count])
+            piece = _Piece(self.topic, rows.slice(0, count), times[at : at + count], clocks[at : at + count])
             self._note_events(piece)
             self.pieces.append(piece)
             if count < rows.num_rows:
@@ -135,16 +140,17 @@ class Merge:
         self._partitions = {key: known[key] if key in known else self._fresh(key) for key in wanted}
 
     def _fresh(self, key: PartitionKey) -> _Partition:
-        return _Partition(PartitionClock(self._skew_max_us, self._beliefs.get(key, Belief())))
+        return _Partition(key[0], PartitionClock(self._skew_max_us, self._beliefs.get(key, Belief())))
 
     def push(self, batch: pa.RecordBatch) -> None:
         """Take decoded rows, in order of position within each partition. StateError for a partition that was not declared."""
         if batch.num_rows == 0:
             return
         for key, rows in by_partition(batch.column("topic").to_numpy(), batch.column("partition").to_numpy()):
-            self._push(batch if rows is None else batch.take(pa.array(rows)), key)
+            mine = _of_topic(batch, key[0])
+            self._push(mine if rows is None else mine.take(pa.array(rows)), key)
 
-    def pull(self) -> Iterator[pa.RecordBatch]:
+    def pull(self) -> Iterator[MergedRows]:
         """The rows that may go on, in order, each with the time that is believed; no batch is empty. They are gone from here at
         once."""
         ready: list[_Piece] = []
@@ -204,9 +210,33 @@ def _order(pieces: Sequence[_Piece]) -> Int64s:
     return order
 
 
-def _in_order(pieces: Sequence[_Piece]) -> pa.RecordBatch:
+def _of_topic(batch: pa.RecordBatch, topic: int) -> pa.RecordBatch:
+    """The columns that rows of the topic have."""
+    events = f"e{topic}"
+    return batch.select([*FIXED, *([events] if events in batch.schema.names else [])])
+
+
+def _in_order(pieces: Sequence[_Piece]) -> MergedRows:
     """The rows of pieces, of which one has any, as one batch."""
-    rows = pieces[0].rows if len(pieces) == 1 else pa.concat_batches([piece.rows for piece in pieces])
-    times = pieces[0].times if len(pieces) == 1 else np.concatenate([piece.times for piece in pieces])
-    rows = rows.set_column(rows.schema.get_field_index("time_us"), "time_us", pa.array(times))
-    return rows if len(pieces) == 1 else rows.take(pa.array(_order(pieces)))
+    fixed = _joined([piece.rows.select(FIXED) for piece in pieces])
+    times = np.concatenate([piece.times for piece in pieces])
+    fixed = fixed.set_column(FIXED.index("time_us"), "time_us", pa.array(times))
+    events: dict[int, pa.StructArray] = {}
+    places: list[Int64s] = []
+    for topic, mine in groupby(pieces, lambda piece: piece.topic):
+        rows = [piece.rows for piece in mine]
+        places.append(np.arange(sum(each.num_rows for each in rows)))
+        if rows[0].num_columns > len(FIXED):
+            events[topic] = _joined([each.column(len(FIXED)) for each in rows])
+    place = np.concatenate(places)
+    if len(pieces) == 1:
+        return MergedRows(fixed, place, events)
+    order = _order(pieces)
+    return MergedRows(fixed.take(pa.array(order)), place[order], events)
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Arrays or batches, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return pa.concat_batches(parts) if isinstance(parts[0], pa.RecordBatch) else pa.concat_arrays(parts)

@@ -14,6 +14,7 @@ from hotspare.engine.plan import Plan
 from hotspare.engine.poison import Poison, step_with_care, with_refused
 from hotspare.engine.rows.batch import TRACE_PREFIX, decoded_schema
 from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX
+from hotspare.engine.rows.merged import MergedRows
 from hotspare.engine.snapshot import Frozen, freeze, restore
 from hotspare.engine.state.project_state import OutputId, PartitionKey, State
 from hotspare.engine.step import fresh_state, step
@@ -123,7 +124,7 @@ class Pipeline:
         self._is_whole = True
         yield from (self._untraced(made) for made in outputs or [{}])
 
-    def _ready(self, decoded: pa.RecordBatch | pa.Table, known: Sequence[Poison]) -> list[pa.RecordBatch]:
+    def _ready(self, decoded: pa.RecordBatch | pa.Table, known: Sequence[Poison]) -> list[MergedRows]:
         """The rows that may go on now, in order."""
         if not decoded.schema.equals(self._schema):
             raise StateError("decoded rows have another form than the project's", detail=f"{decoded.schema}")
@@ -131,7 +132,7 @@ class Pipeline:
             self._merge.push(batch)
         return [with_refused(self.plan, batch, known) for batch in self._merge.pull()]
 
-    def _step(self, state: State, rows: pa.RecordBatch) -> Iterator[dict[str, pa.RecordBatch]]:
+    def _step(self, state: State, rows: MergedRows) -> Iterator[dict[str, pa.RecordBatch]]:
         return step(self.plan, state, rows, lambda: self._extra_rows)
 
     def bound_parts(self, extra_rows: int) -> None:

@@ -19,12 +19,13 @@ import pyarrow as pa
 
 from hotspare.engine.plan import Plan
 from hotspare.engine.rows.bad_reasons import BadReason
-from hotspare.engine.rows.batch import RowKind
+from hotspare.engine.rows.batch import BAD_TYPE, RowKind
 from hotspare.engine.rows.elementwise import comes_of_rows
 from hotspare.engine.rows.event_texts import event_texts
+from hotspare.engine.rows.merged import MergedRows
 from hotspare.engine.state.project_state import State
 
-Step: TypeAlias = Callable[[State, pa.RecordBatch], Iterator[dict[str, pa.RecordBatch]]]
+Step: TypeAlias = Callable[[State, MergedRows], Iterator[dict[str, pa.RecordBatch]]]
 
 
 class WindowFailure(Exception):
@@ -50,7 +51,7 @@ class Poison:
 
 
 def step_with_care(
-    step: Step, plan: Plan, state: State, rows: pa.RecordBatch, found: Callable[[Poison], None]
+    step: Step, plan: Plan, state: State, rows: MergedRows, found: Callable[[Poison], None]
 ) -> tuple[State, list[dict[str, pa.RecordBatch]]]:
     """The state after `rows`, and all outputs.
 
@@ -73,41 +74,38 @@ def step_with_care(
             else:
                 poison = _poison(piece, error)
                 found(poison)
-                outputs += list(step(state, _refused(plan, piece, poison)))
+                outputs += list(step(state, _refused(plan, piece, 0, poison)))
     return state, outputs
 
 
-def with_refused(plan: Plan, rows: pa.RecordBatch, known: Sequence[Poison]) -> pa.RecordBatch:
-    """Decoded rows, in which what is known to be poison is refused."""
+def with_refused(plan: Plan, rows: MergedRows, known: Sequence[Poison]) -> MergedRows:
+    """The rows, in which what is known to be poison is refused."""
     names = ("topic", "partition", "offset", "index")
     places = [rows.column(name).to_numpy() for name in names] if known else []
     for poison in known:
         here = [column == getattr(poison, name) for column, name in zip(places, names, strict=True)]
         for row in np.flatnonzero(np.logical_and.reduce(here)).tolist():
-            refused = _refused(plan, rows.slice(row, 1), poison)
-            rows = pa.concat_batches([rows.slice(0, row), refused, rows.slice(row + 1)])
+            rows = _refused(plan, rows, row, poison)
     return rows
 
 
-def _poison(row: pa.RecordBatch, error: Exception) -> Poison:
+def _poison(row: MergedRows, error: Exception) -> Poison:
     names = ("kind", "topic", "partition", "offset", "index")
     kind, topic, partition, offset, index = (row.column(name)[0].as_py() for name in names)
     window, cause = (error.window, error.cause) if isinstance(error, WindowFailure) else ("", error)
     return Poison(RowKind(kind), topic, partition, offset, index, cause, window)
 
 
-def _refused(plan: Plan, row: pa.RecordBatch, poison: Poison) -> pa.RecordBatch:
-    """The row as a bad one. Of the error only its class is told: the rest may differ between engines."""
-    name, window, text, what = f"e{poison.topic}", str(plan.resolved.sources[poison.topic]), "", "at this tick"
+def _refused(plan: Plan, rows: MergedRows, row: int, poison: Poison) -> MergedRows:
+    """The rows, of which one is a bad one. Of the error only its class is told: the rest may differ between engines."""
+    window, text, what = str(plan.resolved.sources[poison.topic]), "", "at this tick"
     if poison.kind is RowKind.EVENT:
-        opcode, what = row.column("opcode").to_numpy(), "on this event"
-        (text,) = event_texts(plan.entry_schemas[poison.topic], opcode, row.column(name).flatten())
+        opcode, what = rows.column("opcode").slice(row, 1).to_numpy(), "on this event"
+        event = rows.events_of(poison.topic, np.array([row]))
+        (text,) = event_texts(plan.entry_schemas[poison.topic], opcode, event.flatten())
     elif poison.window:
         window = poison.window
     message = f"window {window}: the engine fails {what} ({type(poison.error).__name__})"
     bad = {"reason": BadReason.POISON, "message": message, "text": text, "window": window}
-    columns = {field.name: row.column(field.name) for field in row.schema}
-    columns["kind"] = pa.array([RowKind.BAD], columns["kind"].type)
-    columns[name] = pa.nulls(1, columns[name].type)
-    columns["bad"] = pa.array([{field.name: bad[field.name] for field in columns["bad"].type}], columns["bad"].type)
-    return pa.RecordBatch.from_arrays(list(columns.values()), schema=row.schema)
+    told = pa.array([{field.name: bad[field.name] for field in BAD_TYPE}], BAD_TYPE)
+    return rows.with_row(row, {"kind": pa.array([RowKind.BAD], rows.column("kind").type), "bad": told})

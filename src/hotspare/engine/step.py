@@ -18,6 +18,7 @@ from hotspare.engine.outputs import bad_in_pieces, in_pieces, number_and_write, 
 from hotspare.engine.plan import Outlet, Plan
 from hotspare.engine.rows.batch import BAD_STREAM, RowKind
 from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX, Chunk, Timeline
+from hotspare.engine.rows.merged import MergedRows
 from hotspare.engine.rows.ordering import by_partition
 from hotspare.engine.rows.refusals import BadEvents
 from hotspare.engine.state.project_state import NO_TIME, PartitionKey, Passed, State, StreamState
@@ -31,9 +32,9 @@ def fresh_state(plan: Plan) -> State:
 
 
 def step(
-    plan: Plan, state: State, batch: pa.RecordBatch, extra_rows_max: Callable[[], int] = lambda: EXTRA_ROWS_MAX
+    plan: Plan, state: State, batch: MergedRows, extra_rows_max: Callable[[], int] = lambda: EXTRA_ROWS_MAX
 ) -> Iterator[dict[str, pa.RecordBatch]]:
-    """Take decoded rows (`batch.decoded_schema(plan.entry_schemas)`) in merged order; yield the outputs, part by part: of streams
+    """Take decoded rows of `plan.entry_schemas` in merged order; yield the outputs, part by part: of streams
     that have any, and of traced windows under `rows.batch.TRACE_PREFIX`.
 
     A window puts out at most three rows for each that it is given, and `extra_rows_max()` more, in one part. `state` is changed in
@@ -64,7 +65,7 @@ def step(
     yield outputs
 
 
-def _open_door(state: State, batch: pa.RecordBatch) -> Door:
+def _open_door(state: State, batch: MergedRows) -> Door:
     column = {name: batch.column(name).to_numpy() for name in ("topic", "partition", "offset", "index", "time_us")}
     positions = Positions(column["topic"], column["partition"], column["offset"], column["index"])
     time_us = np.maximum.accumulate(np.maximum(column["time_us"], state.time_us))
@@ -77,7 +78,9 @@ def _check_order(state: State, door: Door) -> dict[PartitionKey, Passed]:
     where = door.positions
     passed: dict[PartitionKey, Passed] = {}
     for key, rows in by_partition(where.topics, where.partitions):
-        mine = where if rows is None else Positions(*(column[rows] for column in where))
+        mine = where
+        if rows is not None:
+            mine = Positions(where.topics[rows], where.partitions[rows], where.offsets[rows], where.indexes[rows])
         before = state.passed.get(key)
         disorder = first_disorder(mine, before.offset if before else -1, before.index if before else -1)
         if disorder >= 0:

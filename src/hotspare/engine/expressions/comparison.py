@@ -45,7 +45,7 @@ def _nan_aware(frame: Frame, kernel: Callable[[Value, Value], Value], left: Valu
 
 
 def _is_ever_true(value: Value) -> bool:
-    return bool(value.as_py()) if isinstance(value, pa.Scalar) else value.true_count > 0
+    return bool(value.as_py() if isinstance(value, pa.Scalar) else value.true_count)
 
 
 def _compared(kernel: Callable[[Value, Value], Value]) -> Evaluate:

@@ -26,7 +26,7 @@ from hotspare.engine.codec.json.decode import decode_json
 from hotspare.engine.head.stateless import Chain
 from hotspare.engine.rows.bad_reasons import BadReason, RowReason
 from hotspare.engine.rows.batch import BAD_TYPE, HEAD_COLUMNS, MessageFormat, RowKind, arrow_fields, decoded_schema
-from hotspare.engine.rows.elementwise import Rows, comes_of_rows, halved
+from hotspare.engine.rows.elementwise import Rows, comes_of_rows, halved, nothing
 from hotspare.engine.rows.refusals import BAD_TEXT_LENGTH_MAX, BadRows
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
@@ -154,9 +154,8 @@ class Head:
         columns["opcode"] = _ordered([_bytes(p, p.opcode) for p in pieces], pa.uint8(), order)
         columns["flags"] = _ordered([_bytes(p, p.flags) for p in pieces], pa.uint8(), order)
         for i in range(len(self.topics)):
-            type_ = self.schema.field(f"e{i}").type
-            columns[f"e{i}"] = _ordered([_content(p, i, RowKind.EVENT, type_) for p in pieces], type_, order)
-        columns["bad"] = _ordered([_content(p, -1, RowKind.BAD, BAD_TYPE) for p in pieces], BAD_TYPE, order)
+            columns[f"e{i}"] = _contents(pieces, i, RowKind.EVENT, self.schema.field(f"e{i}").type, order)
+        columns["bad"] = _contents(pieces, -1, RowKind.BAD, BAD_TYPE, order)
         return pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
 
 
@@ -175,10 +174,13 @@ def _bytes(piece: _Piece, values: npt.NDArray[np.uint8] | None) -> pa.Array:
     return pa.array(np.zeros(len(piece.message), np.uint8) if values is None else values)
 
 
-def _content(piece: _Piece, topic: int, kind: RowKind, type_: pa.DataType) -> pa.Array:
-    if piece.kind is kind and piece.topic == topic:
-        return piece.content
-    return pa.nulls(len(piece.message), type_)
+def _contents(pieces: list[_Piece], topic: int, kind: RowKind, type_: pa.DataType, order: Rows | None) -> pa.Array:
+    """The content of pieces of that kind and topic, and null in other rows."""
+    has = [piece.kind is kind and piece.topic == topic for piece in pieces]
+    if not any(has):
+        return nothing(sum(len(piece.message) for piece in pieces), type_)
+    arrays = [p.content if mine else nothing(len(p.message), type_) for p, mine in zip(pieces, has, strict=True)]
+    return _ordered(arrays, type_, order)
 
 
 def _ordered(arrays: list[pa.Array], type_: pa.DataType, order: Rows | None) -> pa.Array:

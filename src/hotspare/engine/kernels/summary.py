@@ -137,12 +137,12 @@ def slide(values: Float64s, valid: Bools, window: Window, out: Ends, missed: Int
 def differences_of_both(ends: Ends, rest: Whole, before: Whole, state: Float64s, here: Whole) -> np.float64:
     """The sum of squared differences from the mean over the end of a block and the beginning of the next."""
     if before == 0:
-        return state[DIFFERENCES]
+        return np.float64(state[DIFFERENCES])
     if here == 0:
-        return ends.differences[rest]
+        return np.float64(ends.differences[rest])
     apart = state[MEAN] - ends.means[rest]
     weight = np.float64(before) * np.float64(here) / np.float64(before + here)
-    return ends.differences[rest] + state[DIFFERENCES] + apart * apart * weight
+    return np.float64(ends.differences[rest] + state[DIFFERENCES] + apart * apart * weight)
 
 
 @kernel

@@ -57,6 +57,22 @@ def with_nulls(array: pa.Array, rows: Rows) -> pa.Array:
     return pc.if_else(pa.array(keep), array, pa.scalar(None, array.type))
 
 
+def nothing(count: int, type_: pa.DataType) -> pa.Array:
+    """Nulls, all buffers of which are the same zeros: memory that nobody has touched."""
+    return _of_zeros(count, type_, pa.py_buffer(np.zeros(_VALUE_BYTES_MAX * (count + 1), np.uint8)))
+
+
+_VALUE_BYTES_MAX = 16
+"""What one value of a decimal takes, the widest type that a field has; the offsets of texts have one more than there are texts."""
+
+
+def _of_zeros(count: int, type_: pa.DataType, zeros: pa.Buffer) -> pa.Array:
+    if pa.types.is_struct(type_):
+        children = [_of_zeros(count, field.type, zeros) for field in type_]
+        return pa.Array.from_buffers(type_, count, [zeros], count, children=children)
+    return pa.Array.from_buffers(type_, count, [zeros] * type_.num_buffers, count)
+
+
 def whole_seconds(stamps: Any) -> Any:
     """Stamps (us) rounded down to dates (s). Arrow's own rounding leaves int64 near its end."""
     micros = pc.cast(stamps, pa.int64())

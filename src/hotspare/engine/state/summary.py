@@ -104,8 +104,6 @@ class Newest:
         self.length = length
         self.statistics = tuple(statistics)
         ends = self._room(length + 1, Before.KEPT)
-        for part in ends:
-            part[:] = 0
         ends.least[:], ends.greatest[:] = np.inf, -np.inf
         values, valid, place = np.zeros(length), np.zeros(length, np.bool_), np.zeros(2, np.int64)
         self._window = k.Window(values, valid, place, ends, np.empty(k.RUNNING_WIDTH), np.empty(2, np.int64))
@@ -118,7 +116,7 @@ class Newest:
         differences = count if asked & _OF_DIFFERENCES else 0
         extremes = count if asked & _OF_EXTREMES else 0
         sizes = (count, squares, differences if before is Before.KEPT else 0, differences, extremes, extremes)
-        return k.Ends(np.empty(count, np.int64), *map(np.empty, sizes))
+        return k.Ends(np.zeros(count, np.int64), *(np.zeros(size) for size in sizes))
 
     def observe(self, values: Float64s, valid: Bools) -> Basis:
         """Take observations; `values` is 0.0 where not valid."""

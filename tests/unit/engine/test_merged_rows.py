@@ -1,0 +1,66 @@
+"""Rows of several topics (DESIGN section 3): what one costs does not grow with how many topics there are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotspare.engine.head.head import Head
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.rows.batch import ARROW_TYPE, BAD_TYPE, RAW_SCHEMA
+from hotspare.engine.rows.elementwise import nothing
+from hotspare.model.load import load_text
+
+ROWS = 40
+
+
+def plan_of(topics: int) -> Plan:
+    """One window over sources that hold back each other's rows."""
+    sources = "".join(
+        f'      s{i}: {{type: source, index: empty, opcodes: insert-only, schema: "id*:int64,text:string"}}\n' for i in range(topics)
+    )
+    edges = ", ".join(f"s{i} -> all" for i in range(topics))
+    union = "      all: {type: union, index: empty}\n"
+    return compile_plan(load_text(f"project: p\nqueries:\n  q:\n    windows:\n{sources}{union}    edges: [{edges}]\n").resolved)
+
+
+def raw(topic: int, rows: range, topics: int, *, ends: bool) -> pa.RecordBatch:
+    """Every `topics`-th row, and a tick behind all."""
+    mine = [row for row in rows if row % topics == topic]
+    values = [(topic, 0, 2 * row, row, False, 0, f"I,N,{row},t{row}".encode()) for row in mine]
+    values += [(topic, 0, 2 * rows.stop, rows.stop, True, 0, b"")] if ends else []
+    columns = zip(*values, strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in zip(columns, RAW_SCHEMA, strict=True)], schema=RAW_SCHEMA)
+
+
+def test_rows_that_wait_take_as_much_memory_with_many_topics_as_with_few() -> None:
+    taken = []
+    for topics in (2, 30):
+        plan = plan_of(topics)
+        pipeline = Pipeline.fresh(plan)
+        pipeline.feed(Head.of(plan).decode(raw(0, range(0, 1000, 1), 1, ends=False)))
+        assert pipeline.waiting == 1000
+        taken.append(pipeline.waiting_bytes)
+    assert taken[0] == taken[1]
+
+
+@pytest.mark.parametrize("topics", [2, 3, 7])
+def test_events_of_all_topics_come_in_the_order_of_their_times(topics: int) -> None:
+    plan = plan_of(topics)
+    pipeline, head = Pipeline.fresh(plan), Head.of(plan)
+    table = pa.Table.from_batches([head.decode(raw(topic, range(ROWS), topics, ends=True)) for topic in range(topics)])
+    made = pipeline.feed(table)["q/all"]
+    assert made.column("id").to_pylist() == list(range(ROWS))
+    assert made.column("text").to_pylist() == [f"t{row}" for row in range(ROWS)]
+
+
+@given(st.integers(1, 50), st.sampled_from([*ARROW_TYPE.values(), BAD_TYPE]))
+def test_nothing_is_nulls(count: int, type_: pa.DataType) -> None:
+    array = nothing(count, type_)
+    array.validate(full=True)
+    assert array.equals(pa.nulls(count, type_))
+    assert array.take(pa.array(np.zeros(count, np.int64))).null_count == count
