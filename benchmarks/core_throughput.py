@@ -201,9 +201,13 @@ def one_event_ms(repeat: int) -> float:
 
 
 def topics_project(topics: int) -> str:
-    sources = "".join(f'      s{i}: {{type: source, index: empty, opcodes: insert-only, schema: "{_FIELDS}"}}\n' for i in range(topics))
+    sources = "".join(
+        f'      s{i}: {{type: source, index: empty, opcodes: insert-only, schema: "{_FIELDS}"}}\n' for i in range(topics)
+    )
     edges = ", ".join(f"s{i} -> all" for i in range(topics))
-    return f"project: topics\nqueries:\n  cq:\n    windows:\n{sources}      all: {{type: union, index: empty}}\n    edges: [{edges}]\n"
+    return (
+        f"project: topics\nqueries:\n  cq:\n    windows:\n{sources}      all: {{type: union, index: empty}}\n    edges: [{edges}]\n"
+    )
 
 
 def topics_batches(plan: Plan, events: int, batch: int) -> Iterator[pa.Table]:
@@ -216,7 +220,16 @@ def topics_batches(plan: Plan, events: int, batch: int) -> Iterator[pa.Table]:
             count = len(rows) + 1
             time_us, offsets = np.append(rows, begin + batch), number * count + np.arange(count)
             kind = np.append(np.zeros(count - 1), 1)
-            fixed = [np.full(count, topic), np.zeros(count), offsets, np.zeros(count), time_us, kind, np.ones(count), np.ones(count)]
+            fixed = [
+                np.full(count, topic),
+                np.zeros(count),
+                offsets,
+                np.zeros(count),
+                time_us,
+                kind,
+                np.ones(count),
+                np.ones(count),
+            ]
             columns = dict(zip(schema.names, fixed, strict=False))
             arrays = [pa.array(columns[f.name]).cast(f.type) if f.name in columns else nothing(count, f.type) for f in schema]
             own = list(schema.field(f"e{topic}").type)

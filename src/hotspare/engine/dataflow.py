@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from hotspare.engine.kernels.outputs import Positions
 from hotspare.engine.operators.contract import Applied, Clock
@@ -22,8 +21,8 @@ from hotspare.engine.plan import EVERY_SLOT, Plan
 from hotspare.engine.poison import WindowFailure
 from hotspare.engine.rows.batch import RowKind
 from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline, UInt8s
-from hotspare.engine.rows.merged import MergedRows
 from hotspare.engine.rows.elementwise import chosen, comes_of_rows
+from hotspare.engine.rows.merged import MergedRows
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents
 from hotspare.engine.state.lanes import to_lanes
 from hotspare.engine.state.project_state import State

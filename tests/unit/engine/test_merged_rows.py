@@ -21,7 +21,8 @@ ROWS = 40
 def plan_of(topics: int) -> Plan:
     """One window over sources that hold back each other's rows."""
     sources = "".join(
-        f'      s{i}: {{type: source, index: empty, opcodes: insert-only, schema: "id*:int64,text:string"}}\n' for i in range(topics)
+        f'      s{i}: {{type: source, index: empty, opcodes: insert-only, schema: "id*:int64,text:string"}}\n'
+        for i in range(topics)
     )
     edges = ", ".join(f"s{i} -> all" for i in range(topics))
     union = "      all: {type: union, index: empty}\n"

@@ -1,5 +1,8 @@
-"""Decoded rows in the one order in which they are stepped. Events of a topic stand in an array of their own, so that a row costs the
-same however many topics there are: at the doors, a batch has a column per topic, as long as the batch."""
+"""Decoded rows in the one order in which they are stepped.
+
+Events of a topic stand in an array of their own, so that a row costs the same however many topics there are: at the doors, a batch
+has a column per topic, as long as the batch.
+"""
 
 from __future__ import annotations
 
