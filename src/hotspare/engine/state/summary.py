@@ -129,8 +129,8 @@ class Newest:
         """The last `length - 1` observations, or all that there are, oldest first."""
         at, window = self._at, self._window
         before = slice(at + 1, self.length) if window.place[k.HAS_BEFORE] else slice(0, 0)
-        parts = [(column[before], column[:at]) for column in (window.values, window.valid)]
-        values, valid = (np.concatenate(part) for part in parts)
+        values: Float64s = np.concatenate((window.values[before], window.values[:at]))
+        valid: Bools = np.concatenate((window.valid[before], window.valid[:at]))
         return values, valid
 
     @property
