@@ -19,16 +19,32 @@ from hotspare.engine.state.strings import StringTable, text_hashes
 from hotspare.model.events import Flag, Opcode
 
 
+class Causes:
+    """Where in the input outputs come from, as columns: streams of one batch often have outputs of the same rows."""
+
+    def __init__(self, positions: Positions) -> None:
+        self.positions = positions
+        self._rank = np.empty(0, np.int64)
+        self._columns: list[pa.Array] = []
+
+    def columns(self, rank: Int64s) -> list[pa.Array]:
+        """Topic, partition, offset and index of rows of the batch."""
+        if rank is not self._rank and not np.array_equal(rank, self._rank):
+            self._columns = [pa.array(column[rank]) for column in self.positions]
+        self._rank = rank
+        return self._columns
+
+
 def number_and_write(
-    chunk: Chunk, form: OutputForm, positions: Positions, stream: StreamState, strings: StringTable
+    chunk: Chunk, form: OutputForm, causes: Causes, stream: StreamState, strings: StringTable
 ) -> pa.RecordBatch:
     """Carry `stream` on over a chunk that is not empty, and return the outputs as `batch.output_schema` says."""
-    head = _numbered(chunk, form.is_coded, strings.hashes, positions, stream)
+    head = _numbered(chunk, form.is_coded, strings.hashes, causes, stream)
     columns = to_arrow_columns(chunk.lanes, chunk.valid, form.schema, strings)
     return pa.RecordBatch.from_arrays([*head, *columns], schema=form.arrow)
 
 
-def number_and_write_bad(bad: BadEvents, positions: Positions, stream: StreamState) -> pa.RecordBatch:
+def number_and_write_bad(bad: BadEvents, causes: Causes, stream: StreamState) -> pa.RecordBatch:
     """The same of bad events with their windows, in order of rank. Their texts are not looked at again: they stay as they are, and
     the hashes that digests take stand in the lanes."""
     lanes = np.empty((len(bad), len(BAD_SCHEMA)), np.int64)
@@ -37,7 +53,7 @@ def number_and_write_bad(bad: BadEvents, positions: Positions, stream: StreamSta
     opcode = np.full(len(bad), Opcode.INSERT, np.uint8)
     flags = np.full(len(bad), Flag.NORMAL, np.uint8)
     chunk = Chunk(bad.rank, opcode, flags, lanes, np.ones(lanes.shape, np.bool_))
-    head = _numbered(chunk, np.zeros(len(BAD_SCHEMA), np.bool_), _NO_HASHES, positions, stream)
+    head = _numbered(chunk, np.zeros(len(BAD_SCHEMA), np.bool_), _NO_HASHES, causes, stream)
     return pa.RecordBatch.from_arrays([*head, *bad.columns], schema=_BAD_FORM.arrow)
 
 
@@ -46,10 +62,10 @@ _NO_HASHES = np.empty(0, np.uint64)
 
 
 def _numbered(
-    chunk: Chunk, coded: Bools, hashes: npt.NDArray[np.uint64], positions: Positions, stream: StreamState
+    chunk: Chunk, coded: Bools, hashes: npt.NDArray[np.uint64], causes: Causes, stream: StreamState
 ) -> list[pa.Array]:
     """The columns before the fields. `hashes` are those of the codes in the lanes that are `coded`."""
-    count = len(chunk)
+    count, positions = len(chunk), causes.positions
     ordinals = np.empty(count, np.int32)
     digests = np.empty(count, np.uint64)
     number_outputs(
@@ -66,14 +82,12 @@ def _numbered(
         ordinals,
         digests,
     )
-    topic, partition = positions.topics[chunk.rank], positions.partitions[chunk.rank]
-    offset, index = positions.offsets[chunk.rank], positions.indexes[chunk.rank]
-    first = stream.sequence + 1
+    first, last = stream.sequence + 1, int(chunk.rank[-1])
     stream.sequence += count
     stream.digest = int(digests[-1])
-    stream.last_id = OutputId(int(topic[-1]), int(partition[-1]), int(offset[-1]), int(index[-1]), int(ordinals[-1]))
-    head = (np.arange(first, first + count), topic, partition, offset, index, ordinals, digests, chunk.opcode, chunk.flags)
-    return [pa.array(column) for column in head]
+    stream.last_id = OutputId(*(int(column[last]) for column in positions), int(ordinals[-1]))
+    own = [pa.array(column) for column in (ordinals, digests, chunk.opcode, chunk.flags)]
+    return [pa.array(np.arange(first, first + count)), *causes.columns(chunk.rank), *own]
 
 
 def in_pieces(chunk: Chunk, form: OutputForm, strings: StringTable) -> list[Chunk]:

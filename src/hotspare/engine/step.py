@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from hotspare.engine.dataflow import Dataflow, Door
 from hotspare.engine.kernels.outputs import Positions, due_heartbeats, first_disorder
-from hotspare.engine.outputs import bad_in_pieces, in_pieces, number_and_write, number_and_write_bad
+from hotspare.engine.outputs import Causes, bad_in_pieces, in_pieces, number_and_write, number_and_write_bad
 from hotspare.engine.plan import Outlet, Plan
 from hotspare.engine.rows.batch import BAD_STREAM, RowKind
 from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX, Chunk, Timeline
@@ -108,18 +108,19 @@ def _write(
     plan: Plan, state: State, positions: Positions, chunks: list[Chunk | None], bad: BadEvents
 ) -> list[dict[str, pa.RecordBatch]]:
     """The outputs, in as many parts as their text asks for; at least one."""
+    causes = Causes(positions)
     made: dict[str, list[pa.RecordBatch]] = {}
 
     def leave(outlet: Outlet, chunk: Chunk, stream: StreamState) -> None:
         pieces = in_pieces(chunk, outlet.form, state.strings)
-        made[outlet.name] = [number_and_write(piece, outlet.form, positions, stream, state.strings) for piece in pieces]
+        made[outlet.name] = [number_and_write(piece, outlet.form, causes, stream, state.strings) for piece in pieces]
 
     for outlet in plan.outlets:
         if (chunk := chunks[outlet.node]) is not None:
             leave(outlet, chunk, state.streams[outlet.name])
     if len(bad):
         stream = state.streams[BAD_STREAM]
-        made[BAD_STREAM] = [number_and_write_bad(piece, positions, stream) for piece in bad_in_pieces(bad)]
+        made[BAD_STREAM] = [number_and_write_bad(piece, causes, stream) for piece in bad_in_pieces(bad)]
     for outlet in plan.traces:
         if (chunk := chunks[outlet.node]) is not None:
             leave(outlet, chunk, StreamState())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
+from math import isnan
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,46 +32,49 @@ from hotspare.engine.rows.elementwise import true_rows
 from hotspare.model.project import Dialect
 
 
-def _nan_aware(frame: Frame, kernel: Callable[[Value, Value], Value], left: Value, right: Value) -> Value:
+def _nan_aware(kernel: Callable[[Value, Value], Value], left: Value, right: Value) -> Value:
     """`kernel` over numbers among which NaN is the greatest."""
     plain_result = kernel(left, right)
     if left.type != pa.float64():
         return plain_result
-    left_nan, right_nan = pc.is_nan(left), pc.is_nan(right)
-    if not _is_ever_true(left_nan) and not _is_ever_true(right_nan):
+    if not _has_nan(left) and not _has_nan(right):
         return plain_result
+    left_nan, right_nan = pc.is_nan(left), pc.is_nan(right)
     either = pc.or_(left_nan, right_nan)
     as_ranks = kernel(pc.cast(left_nan, INT32.arrow), pc.cast(right_nan, INT32.arrow))
     return pc.if_else(either, as_ranks, plain_result)
 
 
-def _is_ever_true(value: Value) -> bool:
-    return bool(value.as_py() if isinstance(value, pa.Scalar) else value.true_count)
+def _has_nan(value: Value) -> bool:
+    """Of doubles. A scalar is asked in Python, which costs less than a kernel."""
+    if isinstance(value, pa.Scalar):
+        return bool(value.is_valid and isnan(value.as_py()))
+    return bool(pc.is_nan(value).true_count)
 
 
 def _compared(kernel: Callable[[Value, Value], Value]) -> Evaluate:
-    return eager(lambda frame, _call, arguments: _nan_aware(frame, kernel, arguments[0], arguments[1]))
+    return eager(lambda _frame, _call, arguments: _nan_aware(kernel, arguments[0], arguments[1]))
 
 
-def _null_safe(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
+def _null_safe(_frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
     left, right = arguments
-    same = _nan_aware(frame, pc.equal, left, right)
+    same = _nan_aware(pc.equal, left, right)
     both_null = pc.and_(pc.is_null(left), pc.is_null(right))
     return pc.if_else(pc.or_(pc.is_null(left), pc.is_null(right)), both_null, same)
 
 
-def _among(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
-    return reduce(pc.or_kleene, [_nan_aware(frame, pc.equal, arguments[0], a) for a in arguments[1:]])
+def _among(_frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
+    return reduce(pc.or_kleene, [_nan_aware(pc.equal, arguments[0], a) for a in arguments[1:]])
 
 
-def _between(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
-    low = _nan_aware(frame, pc.greater_equal, arguments[0], arguments[1])
-    return pc.and_kleene(low, _nan_aware(frame, pc.less_equal, arguments[0], arguments[2]))
+def _between(_frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
+    low = _nan_aware(pc.greater_equal, arguments[0], arguments[1])
+    return pc.and_kleene(low, _nan_aware(pc.less_equal, arguments[0], arguments[2]))
 
 
-def _three_way(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
-    greater = pc.cast(_nan_aware(frame, pc.greater, *arguments), INT32.arrow)
-    return pc.subtract(greater, pc.cast(_nan_aware(frame, pc.less, *arguments), INT32.arrow))
+def _three_way(_frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
+    greater = pc.cast(_nan_aware(pc.greater, *arguments), INT32.arrow)
+    return pc.subtract(greater, pc.cast(_nan_aware(pc.less, *arguments), INT32.arrow))
 
 
 def _junction(kernel: Callable[[Value, Value], Value], decided: pa.Scalar) -> Evaluate:
