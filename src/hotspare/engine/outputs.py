@@ -35,9 +35,7 @@ class Causes:
         return self._columns
 
 
-def number_and_write(
-    chunk: Chunk, form: OutputForm, causes: Causes, stream: StreamState, strings: StringTable
-) -> pa.RecordBatch:
+def number_and_write(chunk: Chunk, form: OutputForm, causes: Causes, stream: StreamState, strings: StringTable) -> pa.RecordBatch:
     """Carry `stream` on over a chunk that is not empty, and return the outputs as `batch.output_schema` says."""
     head = _numbered(chunk, form.is_coded, strings.hashes, causes, stream)
     columns = to_arrow_columns(chunk.lanes, chunk.valid, form.schema, strings)
@@ -61,9 +59,7 @@ _BAD_FORM = OutputForm(BAD_SCHEMA)
 _NO_HASHES = np.empty(0, np.uint64)
 
 
-def _numbered(
-    chunk: Chunk, coded: Bools, hashes: npt.NDArray[np.uint64], causes: Causes, stream: StreamState
-) -> list[pa.Array]:
+def _numbered(chunk: Chunk, coded: Bools, hashes: npt.NDArray[np.uint64], causes: Causes, stream: StreamState) -> list[pa.Array]:
     """The columns before the fields. `hashes` are those of the codes in the lanes that are `coded`."""
     count, positions = len(chunk), causes.positions
     ordinals = np.empty(count, np.int32)
