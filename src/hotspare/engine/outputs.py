@@ -81,7 +81,8 @@ def _numbered(chunk: Chunk, coded: Bools, hashes: npt.NDArray[np.uint64], causes
     first, last = stream.sequence + 1, int(chunk.rank[-1])
     stream.sequence += count
     stream.digest = int(digests[-1])
-    stream.last_id = OutputId(*(int(column[last]) for column in positions), int(ordinals[-1]))
+    topic, partition, offset, index = (int(column[last]) for column in positions)
+    stream.last_id = OutputId(topic, partition, offset, index, int(ordinals[-1]))
     own = [pa.array(column) for column in (ordinals, digests, chunk.opcode, chunk.flags)]
     return [pa.array(np.arange(first, first + count)), *causes.columns(chunk.rank), *own]
 
