@@ -132,7 +132,7 @@ class Calm:
         for process in list(world.processes.values()):
             process.paused_until_ms, process.idles, process.is_stuck = -1, 0.0, False
             process.is_at_hand = FaultKind.ALWAYS_AT_HAND in world.plan.enabled
-            is_leaving = process.state is not None and process.state.stop_asked
+            is_leaving = process.state is not None and process.state.standing.stop_asked
             if is_leaving or process.door in world.wrong_from or process.name == world.lasting.astray:
                 world.kill(process.name)
 
@@ -235,7 +235,7 @@ class Calm:
         for process in self._spares():
             assert process.state is not None
             for stream, count in (then.delivered if then else {}).items():
-                verified = process.state.verified.get(stream, 0)
+                verified = process.state.streams[stream].verified
                 if world.observer.is_exact(stream) and verified < count:
                     what = f"{process.door} has compared {verified} of {count} outputs of stream {stream}"
                     raise Violation(f"calm: {what} within {bounds.verification} ms")

@@ -170,7 +170,7 @@ class Healing:
 def _keeps(process: Process, streams: list[str]) -> bool:
     """Of streams that may lose outputs a spare keeps its window, for as long as nothing new comes."""
     state = process.state
-    if state is None or state.role not in (Role.ACTIVE, Role.STANDBY):
+    if state is None or state.standing.role not in (Role.ACTIVE, Role.STANDBY):
         return True
     if any(state.held.streams[stream].rows for stream in streams):
         return True

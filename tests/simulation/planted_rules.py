@@ -12,17 +12,18 @@ import pyarrow as pa
 
 from hotspare.bus.contract import Progress
 from hotspare.engine.rows.batch import NextInput
-from hotspare.ha import group_state
-from hotspare.ha.effects import committed, cycle, perform, publishing
-from hotspare.ha.group_state import LONG_AGO_MS, GroupState
+from hotspare.ha.effects import committed, cycle, notes, perform, publishing
+from hotspare.ha.group_state import GroupState, stream_views
 from hotspare.ha.outputs.held import HeldStream
 from hotspare.ha.outputs.qualities import Qualities
 from hotspare.ha.outputs.transaction import NextCommit
 from hotspare.ha.ports import BlockCodec, Ports
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules import decide
+from hotspare.ha.rules import decide, lease, snapshots
+from hotspare.ha.rules import publishing as publishing_rules
+from hotspare.ha.rules.facts import LONG_AGO_MS, Contact
 from hotspare.ha.rules.roles import Reason, Role, Step
-from hotspare.ha.rules.view import Contact, View
+from hotspare.ha.rules.view import StreamView, View
 from hotspare.model.quality import Quality
 from tests.simulation.faults import FaultKind
 from tests.simulation.planting import both, planted
@@ -37,7 +38,7 @@ def _performer(kind: type[Any], function: Callable[[Any, GroupState, Ports], Non
 @planted(FaultKind.ALL_DEAD, FaultKind.OLD_SNAPSHOT)
 def snapshot_ahead() -> Any:
     """A snapshot may be restored before what stands before it was published."""
-    return patch.object(group_state, "_is_settled", lambda state, candidate: True)
+    return patch.object(snapshots, "is_settled", lambda view, candidate: True)
 
 
 @planted(FaultKind.LAG, FaultKind.CRASH)
@@ -50,7 +51,7 @@ def drop_held_only() -> Any:
         for stream, news in progress.items():
             held = state.held.streams[stream]
             mark = held.mark_at(held.last_sequence)
-            behind = held.last_sequence < news.sequence and mark is not None and state.role is Role.PROMOTING
+            behind = held.last_sequence < news.sequence and mark is not None and state.standing.role is Role.PROMOTING
             known[stream] = Progress(mark.sequence, mark.output_id, mark.digest, news.epoch) if behind and mark else news
         whole(state, ports, known)
 
@@ -58,7 +59,7 @@ def drop_held_only() -> Any:
 
 
 def _no_recheck(_: do.Recheck, state: GroupState, ports: Ports) -> None:
-    state.step = Step.CHECKED
+    state.standing = replace(state.standing, step=Step.CHECKED)
 
 
 @planted(FaultKind.PAUSE, FaultKind.CLOCK_STALL, FaultKind.LATE_ANSWER)
@@ -72,9 +73,9 @@ def fenced_is_end() -> Any:
     """Who is fenced never takes part again, though it may hold the newest epoch."""
 
     def end(state: GroupState, ports: Ports, reason: Reason) -> None:
-        state.coordination_retry_ms = 1 << 60
-        state.leader = None
-        perform.move(state, ports, Role.STANDBY, Reason.NEWER_EPOCH)
+        state.contacts = replace(state.contacts, coordination_retry_ms=1 << 60)
+        state.leadership = replace(state.leadership, leader=None)
+        notes.move(state, ports, Role.STANDBY, Reason.NEWER_EPOCH)
 
     return patch.object(perform, "_fence_again", end)
 
@@ -109,9 +110,11 @@ def outputs_before_records() -> Any:
     """Outputs are sent before it is recorded that none is committed: what an aborted transaction left looks like lost ones."""
     right = publishing.next_commit
 
-    def next_commit(state: GroupState, codec: BlockCodec, now_ms: int) -> NextCommit:
-        state.unrecorded = {stream: each for stream, each in state.unrecorded.items() if each.sequence}
-        return right(state, codec, now_ms)
+    def next_commit(state: GroupState, view: View, codec: BlockCodec) -> NextCommit:
+        for stream, known in state.streams.items():
+            if known.unrecorded is not None and not known.unrecorded.sequence:
+                state.streams[stream] = replace(known, unrecorded=None)
+        return right(state, replace(view, streams=stream_views(state)), codec)
 
     return patch.object(publishing, "next_commit", next_commit)
 
@@ -119,24 +122,24 @@ def outputs_before_records() -> Any:
 @planted(FaultKind.SLOW_COMMITS, FaultKind.SLOW_CALLS)
 def two_transactions_at_once() -> Any:
     """What was computed while a transaction is under way is published beside it."""
-    right = group_state.await_due_ms
+    right = publishing_rules.await_due_ms
 
-    def await_due_ms(state: GroupState) -> int | None:
-        due_ms = right(state)
+    def await_due_ms(view: View) -> int | None:
+        due_ms = right(view)
         return None if due_ms is not None and due_ms > LONG_AGO_MS else due_ms
 
-    return patch.object(group_state, "await_due_ms", await_due_ms)
+    return patch.object(publishing_rules, "await_due_ms", await_due_ms)
 
 
 @planted(FaultKind.STUCK)
 def renew_without_progress() -> Any:
     """The lease is renewed by a living thread, though no batch passes."""
-    keep = decide._keep_lease
+    keep = lease.keep
 
-    def renewed(view: View) -> Iterator[decide.Duty]:
-        return keep(replace(view, has_moved=True))
+    def renewed(view: View, owed: publishing_rules.Owed) -> Iterator[do.Duty]:
+        return keep(replace(view, lease=replace(view.lease, has_moved=True)), owed)
 
-    return patch.object(decide, "_keep_lease", renewed)
+    return patch.object(lease, "keep", renewed)
 
 
 @planted(FaultKind.CRASH, FaultKind.PAUSE)
@@ -159,7 +162,7 @@ def reads_without_fence() -> Any:
     def fence_again(state: GroupState, ports: Ports, reason: Reason) -> None:
         right(state, ports, reason)
         if reason is Reason.UNKNOWN_RESULT:
-            state.step = Step.FENCED
+            state.standing = replace(state.standing, step=Step.FENCED)
 
     return patch.object(perform, "_fence_again", fence_again)
 
@@ -173,11 +176,11 @@ def fenced_is_not_written() -> Any:
     def fence_again(state: GroupState, ports: Ports, reason: Reason) -> None:
         right(state, ports, reason)
         if reason is Reason.FENCED:
-            fenced.add((state.engine, state.identity.process_start, state.epoch))
+            fenced.add((state.engine, state.identity.process_start, state.standing.epoch))
 
     def read_committed(action: do.ReadCommitted, state: GroupState, ports: Ports) -> None:
-        if (state.engine, state.identity.process_start, state.epoch) in fenced:
-            state.step = Step.READ
+        if (state.engine, state.identity.process_start, state.standing.epoch) in fenced:
+            state.standing = replace(state.standing, step=Step.READ)
         else:
             read(action, state, ports)
 
@@ -189,8 +192,8 @@ def _silent_after(contact: Contact) -> Any:
 
     def done(action: do.Action, state: GroupState, ports: Ports) -> None:
         right(action, state, ports)
-        if state.contact is contact:
-            state.coordination_retry_ms = FOREVER_MS
+        if state.contacts.contact is contact:
+            state.contacts = replace(state.contacts, coordination_retry_ms=FOREVER_MS)
 
     return patch.object(perform, "perform", done)
 
@@ -225,7 +228,7 @@ def successor_for_ever() -> Any:
     right = decide._campaign_due_ms
 
     def campaign_due_ms(view: View) -> int:
-        waits = view.leader is not None and view.leader.successor not in ("", view.engine)
+        waits = view.leadership.leader is not None and view.leadership.leader.successor not in ("", view.engine)
         return FOREVER_MS if waits else right(view)
 
     return patch.object(decide, "_campaign_due_ms", campaign_due_ms)
@@ -262,12 +265,12 @@ def lease_is_a_fence() -> Any:
     right = perform.PERFORMERS[do.Fence]
 
     def fence(action: do.Fence, state: GroupState, ports: Ports) -> None:
-        if state.predecessor is not None and ports.clock_ms() >= state.predecessor_lease_end_ms:
+        if state.leadership.predecessor is not None and ports.clock_ms() >= state.leadership.predecessor_lease_end_ms:
             state.producer = ports.bus.producer(state.group, state.topics.output_topics)
             producer = state.producer.inner  # type: ignore[attr-defined]
             producer._generation = producer._bus.generations.get(state.group, 0)
             producer._bus.epochs[state.group] = action.epoch
-            state.step = Step.FENCED
+            state.standing = replace(state.standing, step=Step.FENCED)
         else:
             right(action, state, ports)
 
@@ -279,7 +282,7 @@ def difference_ignored() -> Any:
     """An engine goes on although its outputs are not those committed."""
 
     def compare(state: GroupState, ports: Ports, stream: str, progress: Progress) -> None:
-        state.verified[stream] = progress.sequence
+        state.streams[stream] = replace(state.streams[stream], verified=progress.sequence)
         state.held.streams[stream].drop_through(progress.sequence)
 
     return patch.object(committed, "_compare", compare)
@@ -300,15 +303,13 @@ def quality_of_another() -> Any:
 @planted(FaultKind.CRASH, FaultKind.PAUSE)
 def trimmed_without_progress() -> Any:
     """Of a trimmed stream progress is written only when its time is up, however many outputs there were."""
-    right = publishing._is_progress_due
+    right = publishing_rules.is_progress_due
 
-    def is_due(state: GroupState, stream: str, sequence: int, now_ms: int) -> bool:
-        quality = state.qualities.of(stream)
-        later = {**state.qualities.by_stream, stream: replace(quality, progress_events=quality.progress_events and 10**9)}
-        with patch.object(state, "qualities", replace(state.qualities, by_stream=later)):
-            return right(state, stream, sequence, now_ms)
+    def is_due(view: View, stream: StreamView, sequence: int) -> bool:
+        later = replace(stream.quality, progress_events=stream.quality.progress_events and 10**9)
+        return right(view, replace(stream, quality=later), sequence)
 
-    return patch.object(publishing, "_is_progress_due", is_due)
+    return patch.object(publishing_rules, "is_progress_due", is_due)
 
 
 @planted(FaultKind.CRASH, FaultKind.PAUSE)
@@ -340,4 +341,4 @@ def held_for_ever() -> Any:
 @planted(FaultKind.WRONG_ENGINE)
 def snapshot_unseen() -> Any:
     """A snapshot does not wait for streams that may lose outputs, so a state that is wrong in those alone is restored."""
-    return patch.object(group_state, "_confirm_due_ms", lambda state, candidate: 0)
+    return patch.object(snapshots, "confirm_due_ms", lambda view, candidate: 0)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 from hotspare.bus.contract import Progress
 from hotspare.engine.partition_clock import Belief, PartitionClock
-from hotspare.ha import group_state
 from hotspare.ha.effects import perform
-from hotspare.ha.group_state import LONG_AGO_MS, GroupState
+from hotspare.ha.group_state import GroupState
 from hotspare.ha.outputs.blocks import MessageSizes
-from hotspare.ha.outputs.commit_budget import CommitBudget
 from hotspare.ha.outputs.progress_points import ProgressPoints
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules import decide
+from hotspare.ha.rules import decide, divergence, lease, publishing, snapshots
+from hotspare.ha.rules.commit_budget import CommitBudget
+from hotspare.ha.rules.facts import LONG_AGO_MS
 from hotspare.ha.rules.roles import Reason, Role
 from hotspare.ha.rules.view import View
 from tests.simulation.faults import FaultKind
@@ -29,7 +30,7 @@ def _duties_without(name: str, is_forgotten: Callable[[do.Action], bool]) -> Any
     """A group of rules, some of whose duties are forgotten."""
     right = getattr(decide, name)
 
-    def rest(view: View) -> Iterator[decide.Duty]:
+    def rest(view: View) -> Iterator[do.Duty]:
         return (duty for duty in right(view) if not is_forgotten(duty.action))
 
     return patch.object(decide, name, rest)
@@ -64,7 +65,7 @@ def the_lease_is_not_renewed() -> Any:
     """The active believes that it was."""
 
     def renew(_: do.Renew, state: GroupState, ports: Ports) -> None:
-        state.has_moved, state.renewed_ms = False, ports.clock_ms()
+        state.lease = replace(state.lease, has_moved=False, renewed_ms=ports.clock_ms())
 
     return patch.dict(perform.PERFORMERS, {do.Renew: renew})
 
@@ -72,7 +73,7 @@ def the_lease_is_not_renewed() -> Any:
 @planted(FaultKind.WRONG_ACTIVE)
 def agreeing_spares_do_not_depose() -> Any:
     """A wrong active stays, whoever agrees against it."""
-    return patch.object(decide, "_spares_agree", lambda view: False)
+    return patch.object(divergence, "spares_agree", lambda view: False)
 
 
 @planted(FaultKind.BUS_LOCKED)
@@ -84,13 +85,13 @@ def the_frozen_holder_lives() -> Any:
 @planted(FaultKind.ALWAYS_AT_HAND)
 def collected_outputs_have_no_deadline() -> Any:
     """As long as more input is at hand, outputs wait."""
-    right = group_state.publish_due_ms
+    right = publishing.publish_due_ms
 
-    def publish_due_ms(state: GroupState) -> int | None:
-        due_ms = right(state)
+    def publish_due_ms(view: View) -> int | None:
+        due_ms = right(view)
         return due_ms if due_ms in (None, LONG_AGO_MS) else FOREVER_MS
 
-    return patch.object(group_state, "publish_due_ms", publish_due_ms)
+    return patch.object(publishing, "publish_due_ms", publish_due_ms)
 
 
 @planted(FaultKind.VERDICT_CLOSED)
@@ -102,7 +103,7 @@ def takeovers_are_not_damped() -> Any:
 @planted(FaultKind.SLOW_FENCE)
 def a_promotion_does_not_keep_its_lease() -> Any:
     """A fence that takes longer than the lease is overtaken, for ever."""
-    return patch.object(decide, "comes_on", lambda now_ms, since_ms, settings: False)
+    return patch.object(lease, "comes_on", lambda now_ms, since_ms, settings: False)
 
 
 @planted(FaultKind.STEADY_LAG)
@@ -122,11 +123,11 @@ def snapshots_are_the_first_spares() -> Any:
     """The spare with the smallest name takes them, whether it does or not."""
 
     def snapshot_due_ms(view: View) -> int:
-        first = min([view.engine, *(o.engine for o in view.others if o.role == Role.STANDBY.value)])
-        mine = view.role is Role.STANDBY and first == view.engine
-        return view.snapshot_ms + view.settings.snapshot_interval_ms if mine else FOREVER_MS
+        first = min([view.engine, *(o.engine for o in view.membership.others if o.role == Role.STANDBY.value)])
+        mine = view.standing.role is Role.STANDBY and first == view.engine
+        return view.snapshots.snapshot_ms + view.settings.snapshot_interval_ms if mine else FOREVER_MS
 
-    return patch.object(decide, "_snapshot_due_ms", snapshot_due_ms)
+    return patch.object(snapshots, "snapshot_due_ms", snapshot_due_ms)
 
 
 @planted(FaultKind.TIME_LEAP)
@@ -157,9 +158,9 @@ def who_was_active_is_ended_for_the_lock() -> Any:
     """And not who holds it."""
     right = decide._free_the_bus
 
-    def free_the_bus(view: View) -> Iterator[decide.Duty]:
-        before = view.predecessor
+    def free_the_bus(view: View) -> Iterator[do.Duty]:
+        before = view.leadership.predecessor
         ended = do.EndLockHolder(before.process_id, before.process_start) if before is not None else None
-        return (decide.Duty(duty.due_ms, ended) for duty in right(view) if ended is not None)
+        return (do.Duty(duty.due_ms, ended) for duty in right(view) if ended is not None)
 
     return patch.object(decide, "_free_the_bus", free_the_bus)

@@ -208,7 +208,7 @@ def _advance(world: World, process: Process) -> None:
         _suspend(world, process)
         return
     state = process.state
-    if not plan.happens(FaultKind.PAUSE, 0.5 if state is not None and state.step is Step.WON else 0.1):
+    if not plan.happens(FaultKind.PAUSE, 0.5 if state is not None and state.standing.step is Step.WON else 0.1):
         return
     process.wakes_at_commit = world.rng.random() < 0.7
     world.pause(process.name, 250 if process.wakes_at_commit else world.rng.choice((20, 40, 80, 160)))

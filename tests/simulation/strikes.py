@@ -148,7 +148,12 @@ def _flip(world: World, running: list[str]) -> None:
     """From its next event on, a spare is in another state than it should be."""
     process = world.processes[world.rng.choice(running)]
     state = process.state
-    if state is None or state.role is not Role.STANDBY or not isinstance(state.core, FastCore) or process.door in world.wrong_from:
+    if (
+        state is None
+        or state.standing.role is not Role.STANDBY
+        or not isinstance(state.core, FastCore)
+        or process.door in world.wrong_from
+    ):
         return
     state.core.salt = len(world.wrong_from) + 1  # no two wrong engines agree
     wrong_from = world.wrong_from[process.door] = {stream: sequence + 1 for stream, sequence in state.core.sequences.items()}

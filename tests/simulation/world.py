@@ -428,7 +428,7 @@ class World:
     def _note_candidates(self, process: Process) -> None:
         """Since when a wrong engine's snapshots wait."""
         if process.door in self.wrong_from and process.state is not None:
-            self.wrong_candidates |= {c.name: (process, c.taken_ms) for c in process.state.candidates}
+            self.wrong_candidates |= {c.name: (process, c.taken_ms) for c in process.state.snapshots.candidates}
 
     def _check_memory(self, process: Process) -> None:
         state = process.state

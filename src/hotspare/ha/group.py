@@ -31,10 +31,11 @@ from hotspare.ha.core import Core, CoreFactory
 from hotspare.ha.effects import cycle
 from hotspare.ha.effects.joining import Joined, Joining, ProjectIdentity, StartPlan
 from hotspare.ha.events import HaEvent, HaEventKind
-from hotspare.ha.group_state import GroupState, InboundState, NewestSnapshot
+from hotspare.ha.group_state import GroupState, InboundState
 from hotspare.ha.outputs.held import NO_OUTPUT, HeldOutputs, Mark
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
+from hotspare.ha.rules.facts import InboundFacts, NewestSnapshot, Rounds, Snapshots, StreamFacts
 from hotspare.ha.rules.roles import ENDS, Reason, Role
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics
 from hotspare.ha.status import GroupStatus, status_of
@@ -105,6 +106,7 @@ class GroupEngine:
         definition, core = self._definition, joined.core
         bases = {output.stream: _base(core, output.stream) for output in definition.topics.outbound}
         now_ms, order = self._ports.clock_ms(), sum(core.next_offsets.values())
+        newest = NewestSnapshot(order if joined.plan.restored_from else -1, "", now_ms)
         state = GroupState(
             group=definition.group,
             identity=self._identity,
@@ -112,18 +114,17 @@ class GroupEngine:
             topics=definition.topics,
             core=core,
             held=HeldOutputs(bases, definition.settings.held_bytes_max, self._folder),
-            inbound=[InboundState(index, partition) for index, partition in definition.topics.partitions],
+            inbound=[InboundState(p, InboundFacts(index, p.number)) for index, p in definition.topics.partitions],
             qualities=joined.qualities,
             producer=joined.producer,
-            verified={name: mark.sequence for name, mark in bases.items()},
             step_rows=StepSize(STEP_ROWS_MIN, STEP_ROWS_MAX, definition.settings.lease_ms / 10),
             part_rows=StepSize(PART_ROWS_MIN, EXTRA_ROWS_MAX, definition.settings.lease_ms / 10),
-            snapshot_ms=now_ms,
-            inbound_checked_ms=now_ms,
-            snapshot_order=order,
+            rounds=Rounds(inbound_checked_ms=now_ms),
+            snapshots=Snapshots(snapshot_ms=now_ms, snapshot_order=order, newest=newest),
             store_id=joined.store_id,
-            newest_snapshot=NewestSnapshot(order if joined.plan.restored_from else -1, "", now_ms),
         )
+        for name, mark in bases.items():
+            state.streams[name] = StreamFacts(verified=mark.sequence)
         state.message_sizes.bytes_max = joined.message_bytes_max
         return state
 
@@ -149,7 +150,7 @@ class GroupEngine:
     def hold_steps(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> Iterator[None]:
         """Compute a batch and hold its outputs, yielding after each part of them; nothing else is done, and not serialised."""
         state = self._started()
-        if state.role not in ENDS:
+        if state.standing.role not in ENDS:
             yield from cycle.take_batch(state, self._ports, decoded, next_input)
 
     def cycle(self) -> None:
@@ -187,7 +188,8 @@ class GroupEngine:
     def ask_stop(self) -> None:
         """From now on finish what is pending, give the role up, leave the group; `role` becomes STOPPED in some later cycle."""
         with self._lock:
-            self._started().stop_asked = True
+            state = self._started()
+            state.standing = replace(state.standing, stop_asked=True)
 
     def status(self) -> GroupStatus:
         with self._lock:
@@ -195,12 +197,12 @@ class GroupEngine:
 
     @property
     def role(self) -> Role:
-        return self._state.role if self._state is not None else Role.JOINING
+        return self._state.standing.role if self._state is not None else Role.JOINING
 
     @property
     def epoch(self) -> int:
         """The newest epoch that this engine won, 0 before the first."""
-        return self._state.epoch if self._state is not None else 0
+        return self._state.standing.epoch if self._state is not None else 0
 
     @property
     def stopped_reason(self) -> str:

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from hotspare.coordination.contract import Member
 from hotspare.errors import UsageError
-from hotspare.ha.group_state import GroupState, MemberNews, committed_sequence
-from hotspare.ha.outputs.commit_budget import Lesson
+from hotspare.ha.group_state import GroupState
 from hotspare.ha.outputs.held import HeldStream
+from hotspare.ha.rules.commit_budget import Lesson
+from hotspare.ha.rules.facts import Difference, OtherMember
 from hotspare.ha.rules.roles import Role
-from hotspare.ha.rules.view import Difference
 
 _DIFFERS = "differs"
 _POSITIONS = "positions"
@@ -26,9 +26,9 @@ def member_of(state: GroupState, now_ms: int) -> Member:
     """This engine's description at `now_ms`. Every detail is text; structured ones are JSON."""
     held = state.held.streams
     detail = {
-        "step": state.step.value,
-        _EPOCH: str(state.epoch),
-        _ROLE_AGE: str(now_ms - state.role_since_ms),
+        "step": state.standing.step.value,
+        _EPOCH: str(state.standing.epoch),
+        _ROLE_AGE: str(now_ms - state.standing.role_since_ms),
         "skew_ms": _json(_skews_ms(state)),
         _POSITIONS: _json({f"{topic}/{number}": offset for (topic, number), offset in state.core.next_offsets.items()}),
         "time_us": str(state.core.time_us),
@@ -37,27 +37,27 @@ def member_of(state: GroupState, now_ms: int) -> Member:
         "held": _json({name: _pending(state, name, stream) for name, stream in held.items()}),
         "held_bytes": str(state.held.memory_bytes),
         "spilled_bytes": str(sum(stream.spilled_bytes for stream in held.values())),
-        "committed": _json({name: committed_sequence(state, name) for name in held}),
+        "committed": _json({name: state.streams[name].committed_sequence for name in held}),
         "qualities": _json({name: str(state.qualities.of(name)) for name in held}),
         "qualities_pending": _json(_pending_qualities(state)),
         "quality_version": str(state.qualities.version),
-        "lost": _json(state.lost),
-        "coordination": state.contact.value,
+        "lost": _json({name: stream.lost for name, stream in state.streams.items() if stream.lost}),
+        "coordination": state.contacts.contact.value,
         "ended_because": state.ended_because,
-        "stalled_ms": str(state.stalled_ms),
-        "oversized": _json({stream: each.sentence for stream, each in state.oversized.items()}),
-        _CONFIRMED: str(state.confirmed_order),
+        "stalled_ms": str(state.intake.stalled_ms),
+        "oversized": _json({name: s.oversized.sentence for name, s in state.streams.items() if s.oversized is not None}),
+        _CONFIRMED: str(state.snapshots.confirmed_order),
         _COMMIT: _json(state.budget.lesson),
     }
     if state.differences:
-        first = min(state.differences.values(), key=lambda d: d.stream)
+        first = state.differences[0]
         detail[_DIFFERS] = _json([first.stream, first.sequence, first.digest, first.epoch])
-    return replace(state.identity, role=state.role.value, sequences=_sequences(state), detail=detail)
+    return replace(state.identity, role=state.standing.role.value, sequences=_sequences(state), detail=detail)
 
 
 def _skews_ms(state: GroupState) -> dict[str, int]:
     """Per inbound partition by how much this engine's clock is ahead of the bus's, where that is known."""
-    skews = {f"{each.topic_index}/{each.partition.number}": each.skew.ahead_ms for each in state.inbound}
+    skews = {f"{each.facts.topic_index}/{each.facts.number}": each.skew.ahead_ms for each in state.inbound}
     return {partition: ahead_ms for partition, ahead_ms in skews.items() if ahead_ms is not None}
 
 
@@ -66,7 +66,7 @@ def _pending_qualities(state: GroupState) -> list[str]:
     return [
         name
         for name, stream in state.held.streams.items()
-        if state.qualities.of(name).holds_all and stream.base.sequence > committed_sequence(state, name)
+        if state.qualities.of(name).holds_all and stream.base.sequence > state.streams[name].committed_sequence
     ]
 
 
@@ -75,7 +75,7 @@ def _sequences(state: GroupState) -> dict[str, int]:
 
 
 def _pending(state: GroupState, name: str, stream: HeldStream) -> int:
-    return max(0, stream.last_sequence - max(committed_sequence(state, name), stream.base.sequence))
+    return max(0, stream.last_sequence - max(state.streams[name].committed_sequence, stream.base.sequence))
 
 
 def _json(value: object) -> str:
@@ -87,10 +87,10 @@ def rank_of(member: Member) -> int:
     return sum(member.sequences.values())
 
 
-def news_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[MemberNews, ...]:
+def news_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[OtherMember, ...]:
     """The other engines that gave word lately: not `stale_ms` before the newest word of any."""
     return tuple(
-        MemberNews(
+        OtherMember(
             m.engine,
             m.role,
             rank_of(m),

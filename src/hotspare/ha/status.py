@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hotspare.ha.group_state import GroupState, committed_sequence
+from hotspare.ha.group_state import GroupState
 from hotspare.ha.rules.roles import Role, Step
 
 
@@ -43,28 +43,28 @@ class GroupStatus:
 
 
 def status_of(state: GroupState) -> GroupStatus:
-    leader = state.leader
+    leader = state.leadership.leader
     digests = state.core.digests
     streams = {
-        name: StreamStatus(held.last_sequence, committed_sequence(state, name), held.rows, digests.get(name, 0))
+        name: StreamStatus(held.last_sequence, state.streams[name].committed_sequence, held.rows, digests.get(name, 0))
         for name, held in state.held.streams.items()
     }
     return GroupStatus(
         group=state.group,
         engine=state.engine,
-        role=state.role,
-        step=state.step,
-        epoch=state.epoch,
+        role=state.standing.role,
+        step=state.standing.step,
+        epoch=state.standing.epoch,
         leader=leader.holder if leader is not None else "",
         leader_epoch=leader.epoch if leader is not None else 0,
-        coordination=state.contact.value,
+        coordination=state.contacts.contact.value,
         next_offsets=dict(state.core.next_offsets),
         time_us=state.core.time_us,
         streams=streams,
         held_memory_bytes=state.held.memory_bytes,
         held_spilled_bytes=sum(s.spilled_bytes for s in state.held.streams.values()),
-        snapshots_waiting=len(state.candidates),
-        snapshots_confirmed=state.snapshots_confirmed,
+        snapshots_waiting=len(state.snapshots.candidates),
+        snapshots_confirmed=state.snapshots.snapshots_confirmed,
         differs=bool(state.differences),
         ended_because=state.ended_because,
     )

@@ -11,17 +11,20 @@ from hypothesis import strategies as st
 from hotspare.bus.contract import OutputId, Progress
 from hotspare.coordination.contract import Member
 from hotspare.engine.codec import arrow_block
-from hotspare.engine.rows.batch import NextInput
+from hotspare.ha.calls.store_jobs import Candidate
 from hotspare.ha.effects import committed
 from hotspare.ha.events import HaEvent
-from hotspare.ha.group_state import Candidate, GroupState, view_of
+from hotspare.ha.group_state import GroupState
 from hotspare.ha.outputs.held import NO_OUTPUT, HeldOutputs
 from hotspare.ha.outputs.qualities import Qualities
 from hotspare.ha.ports import Ports
+from hotspare.ha.rules.facts import Standing
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
+from hotspare.ha.rules.snapshots import is_settled
 from hotspare.model.quality import PRECISE, SIMPLE, TRIMMED, Quality
 from tests.simulation.fast_core import FastCore
+from tests.unit.ha.facts import learn, seen
 from tests.unit.ha.outputs import digest, outputs
 
 TOPICS = GroupTopics((InboundTopic("in"),), (OutputStream("a", "out-a"),))
@@ -40,9 +43,7 @@ class Spare:
         held = HeldOutputs({"a": NO_OUTPUT}, 1 << 30, Path())
         identity = Member("e", "127.0.0.1:1", 1, 1, "host", "", "", "", "", {}, {})
         qualities = Qualities({"a": quality})
-        self.state = GroupState(
-            "g", identity, GroupSettings(), TOPICS, FastCore(), held, [], role=Role.STANDBY, next_input=NextInput.AWAITED
-        )
+        self.state = GroupState("g", identity, GroupSettings(), TOPICS, FastCore(), held, [], standing=Standing(role=Role.STANDBY))
         self.state.qualities = qualities
         self.events: list[HaEvent] = []
         nothing: object = None
@@ -71,11 +72,10 @@ class Spare:
         committed.note_progress(self.state, self.ports, {"a": point})
 
     def verified(self) -> int:
-        return self.state.verified.get("a", 0)
+        return self.state.streams["a"].verified
 
     def is_settled(self, sequence: int) -> bool:
-        self.state.candidates = [Candidate("s", 1, {"a": sequence})]
-        return view_of(self.state, self.ports).candidates[0].settled
+        return is_settled(seen(self.state), Candidate("s", 1, {"a": sequence}))
 
 
 @pytest.mark.parametrize("quality", QUALITIES)
@@ -105,7 +105,7 @@ def test_a_wrong_spare_that_lags_is_noticed_while_it_lags(quality: Quality) -> N
     for second in range(60):
         spare.read(100 * second + 100, wrong=1)
         spare.compute(max(0, 100 * second - 1_000))
-    assert [(d.sequence, d.epoch) for d in spare.state.differences.values()] == [(100, 3)]
+    assert [(d.sequence, d.epoch) for d in spare.state.differences] == [(100, 3)]
     assert len(spare.events) == 1
 
 
@@ -115,11 +115,11 @@ def test_a_difference_under_an_old_epoch_ends_where_a_newer_one_commits_the_same
     for sequence, wrong, epoch in ((10, 0, 3), (20, 1, 3), (30, 0, 4), (40, 0, 4)):
         spare.read(sequence, wrong=wrong, epoch=epoch)
     spare.compute(15)
-    assert (spare.verified(), spare.state.differences) == (10, {})
+    assert (spare.verified(), spare.state.differences) == (10, [])
     spare.compute(25)
-    assert [d.sequence for d in spare.state.differences.values()] == [20]
+    assert [d.sequence for d in spare.state.differences] == [20]
     spare.compute(35)
-    assert (spare.verified(), spare.state.differences) == (30, {})
+    assert (spare.verified(), spare.state.differences) == (30, [])
 
 
 def test_who_differs_keeps_digests_and_not_the_outputs_that_are_committed_anyway() -> None:
@@ -128,7 +128,7 @@ def test_who_differs_keeps_digests_and_not_the_outputs_that_are_committed_anyway
     spare.compute(50)
     spare.read(40, wrong=1)
     held = spare.state.held.streams["a"]
-    assert spare.state.differences["a"].sequence == 40
+    assert spare.state.differences[0].sequence == 40
     assert (held.base.sequence, held.rows) == (40, 10)
     assert [held.digest_at(n) for n in (1, 25, 40, 50)] == [digest(n) for n in (1, 25, 40, 50)]
 
@@ -151,9 +151,9 @@ def test_a_promotion_with_points_pending_compares_them_all_the_same() -> None:
     """It publishes nothing before it has passed them."""
     spare = Spare()
     spare.read(10)
-    spare.state.role = Role.PROMOTING
+    learn(spare.state, role=Role.PROMOTING)
     spare.read(20, wrong=1)
-    spare.state.role = Role.ACTIVE
+    learn(spare.state, role=Role.ACTIVE)
     spare.compute(25)
     assert spare.verified() == 10
-    assert [d.sequence for d in spare.state.differences.values()] == [20]
+    assert [d.sequence for d in spare.state.differences] == [20]

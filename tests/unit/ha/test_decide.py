@@ -7,56 +7,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.coordination.contract import Leader
+from hotspare.engine.rows.batch import NextInput
+from hotspare.ha.calls.store_jobs import Candidate, StoreLoad
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules.decide import LATE_INTERVALS, STORE_STUCK_MAX, decide, duties, next_due_ms, read_interval_ms, vacancy
+from hotspare.ha.rules.decide import decide, duties, next_due_ms, read_interval_ms, vacancy
+from hotspare.ha.rules.facts import Difference, InboundFacts, NewestSnapshot, OtherMember, StreamFacts, Vacancy
+from hotspare.ha.rules.publishing import owed
 from hotspare.ha.rules.roles import ENDS, VACANT, Reason, Role, Step
-from hotspare.ha.rules.settings import GroupSettings, OnDivergence
-from hotspare.ha.rules.view import CandidateView, Difference, InboundView, OtherMember, PeerStatus, Vacancy, View
+from hotspare.ha.rules.snapshots import LATE_INTERVALS, STORE_STUCK_MAX
+from hotspare.ha.rules.view import CommitUnderWay, CoreView, PeerStatus, StreamView, View
+from hotspare.model.quality import Quality
+from tests.unit.ha.views import (
+    ACTIVE,
+    BLANK,
+    HELD,
+    NEW_STATE,
+    NOW_MS,
+    SETTINGS,
+    SIMPLE,
+    STANDBY,
+    TRIMMED,
+    active,
+    changed,
+    differing,
+    lagging,
+    later,
+    pending,
+    promoting,
+    standby,
+    vacant,
+)
 
-SETTINGS = GroupSettings()
-NOW_MS = 1_000_000
-RECENT = {
-    "leader_read_ms": NOW_MS,
-    "member_refreshed_ms": NOW_MS,
-    "qualities_read_ms": NOW_MS,
-    "inbound_checked_ms": NOW_MS,
-    "progress_read_ms": NOW_MS,
-    "switchover_read_ms": NOW_MS,
-    "renewed_ms": NOW_MS,
-    "snapshot_ms": NOW_MS,
-    "newest_snapshot_ms": NOW_MS,
-}
-HELD = Leader(7, "other", "", 800, "127.0.0.1:1", "host", 11, 12)
-OWN = replace(HELD, holder="me")
-
-
-STANDBY = View(now_ms=NOW_MS, settings=SETTINGS, engine="me", role=Role.STANDBY, leader=HELD, **RECENT)
-"""A caught-up standby of a healthy active; nothing is due."""
-ACTIVE = replace(STANDBY, role=Role.ACTIVE, epoch=7, leader=OWN, has_moved=True)
-
-
-def standby(**changes: object) -> View:
-    return replace(STANDBY, **changes)  # type: ignore[arg-type]
-
-
-def active(**changes: object) -> View:
-    return replace(ACTIVE, **changes)  # type: ignore[arg-type]
-
-
-def promoting(step: Step, **changes: object) -> View:
-    return replace(active(), role=Role.PROMOTING, step=step, **changes)  # type: ignore[arg-type]
-
-
-def later(view: View, ms: int) -> View:
-    """The same, so much later: everything that was read was read again."""
-    moved = {name: getattr(view, name) + ms for name in ("now_ms", *RECENT)}
-    return replace(view, **moved)  # type: ignore[arg-type]
-
-
-def vacant(reason: Reason, since_ms: int = NOW_MS, epoch: int = 7) -> Vacancy:
-    return Vacancy(epoch, reason, since_ms)
-
-
+DIFFERS = Difference("s", 3, 4, 7, NOW_MS)
 leaders = st.one_of(
     st.none(),
     st.builds(
@@ -67,46 +49,62 @@ leaders = st.one_of(
         lease_left_ms=st.integers(-2000, 2000),
     ),
 )
+evidence = st.one_of(st.none(), st.just(Difference("s", 3, 4, 7, 0)))
 others = st.tuples(
-    *[st.builds(OtherMember, st.just(e), st.sampled_from(["standby", "active"]), st.integers(0, 9), st.booleans()) for e in "ab"]
+    *[st.builds(OtherMember, st.just(e), st.sampled_from(["standby", "active"]), st.integers(0, 9), evidence) for e in "ab"]
 )
 times = st.integers(NOW_MS - 9_000, NOW_MS + 9_000)
-views = st.builds(
-    View,
-    now_ms=times,
-    settings=st.just(SETTINGS),
-    engine=st.just("me"),
-    role=st.sampled_from(Role),
-    step=st.sampled_from(Step),
-    epoch=st.integers(0, 9),
-    stop_asked=st.booleans(),
-    refusal=st.sampled_from(["", "refused"]),
-    coordination_retry_ms=times,
-    leader=leaders,
-    leader_read_ms=times,
-    free_since_ms=times,
-    peer=st.sampled_from(PeerStatus),
-    vacancy=st.one_of(st.none(), st.builds(Vacancy, st.integers(0, 9), st.sampled_from(VACANT), times)),
-    others=others,
-    switchover=st.sampled_from([None, "", "a", "nobody"]),
-    renewed_ms=times,
-    has_moved=st.booleans(),
-    bus_retry_ms=times,
-    lock_holder=st.sampled_from([None, (11, 12), (13, 14)]),
-    locked_since_ms=st.integers(NOW_MS - 3000, NOW_MS + 10),
-    predecessor=st.one_of(st.none(), st.just(HELD)),
-    publish_due_ms=st.one_of(st.none(), times),
-    await_due_ms=st.one_of(st.none(), times),
-    inbound=st.just((InboundView(0, NOW_MS, NOW_MS, True), InboundView(1, NOW_MS, NOW_MS, False))),
-    difference=st.one_of(st.none(), st.builds(Difference, st.just("s"), st.just(3), st.just(4), st.integers(0, 9), times)),
-    overrules=st.booleans(),
-    candidates=st.sampled_from([(), (CandidateView("x", True),), (CandidateView("x", False),)]),
-    has_new_state=st.booleans(),
-    store_begun_ms=st.one_of(st.none(), times),
-    newest_snapshot_ms=times,
-    newest_snapshot_by=st.sampled_from(["", "me", "a", "b"]),
-    stalled_ms=st.sampled_from([0, 0, 0, SETTINGS.pipeline_stall_ms]),
+numbers = st.integers(0, 3)
+streams = st.builds(
+    StreamView,
+    facts=st.builds(
+        StreamFacts,
+        verified=numbers,
+        difference=st.one_of(st.none(), st.builds(Difference, st.just("s"), st.just(3), st.just(4), st.integers(0, 9), times)),
+        sent=numbers,
+        unrecorded_since_ms=st.one_of(st.none(), times),
+    ),
+    quality=st.sampled_from([Quality(), SIMPLE, TRIMMED]),
+    base_sequence=st.just(0),
+    last_sequence=numbers,
 )
+some_facts = st.fixed_dictionaries(
+    {
+        "role": st.sampled_from(Role),
+        "step": st.sampled_from(Step),
+        "epoch": st.integers(0, 9),
+        "stop_asked": st.booleans(),
+        "refusal": st.sampled_from(["", "refused"]),
+        "overrules": st.booleans(),
+        "coordination_retry_ms": times,
+        "leader": leaders,
+        "leader_read_ms": times,
+        "free_since_ms": times,
+        "vacancy": st.one_of(st.none(), st.builds(Vacancy, st.integers(0, 9), st.sampled_from(VACANT), times)),
+        "others": others,
+        "switchover": st.sampled_from([None, "", "a", "nobody"]),
+        "renewed_ms": times,
+        "has_moved": st.booleans(),
+        "bus_retry_ms": times,
+        "lock_holder": st.sampled_from([None, (11, 12), (13, 14)]),
+        "locked_since_ms": st.integers(NOW_MS - 3000, NOW_MS + 10),
+        "predecessor": st.one_of(st.none(), st.just(HELD)),
+        "published_ms": times,
+        "next_input": st.sampled_from(NextInput),
+        "newest": st.builds(NewestSnapshot, st.just(1), st.sampled_from(["", "me", "a", "b"]), times),
+        "candidates": st.sampled_from([(), (Candidate("x", 1, {}),), (Candidate("x", 1, {"s": 3}, NOW_MS),)]),
+        "stalled_ms": st.sampled_from([0, 0, 0, SETTINGS.pipeline_stall_ms]),
+        "now_ms": times,
+        "peer": st.sampled_from(PeerStatus),
+        "streams": st.fixed_dictionaries({"s": streams}),
+        "inbound": st.just((InboundFacts(0, 0, NOW_MS, NOW_MS), InboundFacts(0, 1, NOW_MS, NOW_MS))),
+        "core": st.builds(CoreView, st.integers(0, 1), st.booleans(), st.just(((0, 0),))),
+        "under_way": st.one_of(st.none(), st.builds(CommitUnderWay, times, st.booleans(), st.just({"s": 2}))),
+        "store": st.builds(StoreLoad, oldest_ms=st.one_of(st.none(), times)),
+        "own_digests": st.sampled_from([{}, {"a": 4}, {"b": 5}]),
+    }
+)
+views = some_facts.map(lambda found: changed(BLANK, **found))
 
 
 @given(view=views)
@@ -116,7 +114,7 @@ def test_every_view_has_a_decision_that_repeats_and_says_why(view: View) -> None
     for action in decided:
         assert action.sentence
         assert isinstance(action.reason, Reason) or isinstance(action, do.NoteVacancy)
-    if view.role in ENDS or view.role is Role.JOINING:
+    if view.standing.role in ENDS or view.standing.role is Role.JOINING:
         assert decided == ()
 
 
@@ -128,8 +126,8 @@ def test_what_falls_due_is_due_then_and_nothing_before(view: View) -> None:
         assert decide(view) == ()
     elif due_ms > view.now_ms:
         assert decide(view) == ()
-        assert decide(replace(view, now_ms=due_ms - 1)) == ()
-        assert decide(replace(view, now_ms=due_ms)) != ()
+        assert decide(changed(view, now_ms=due_ms - 1)) == ()
+        assert decide(changed(view, now_ms=due_ms)) != ()
     else:
         assert decide(view) != ()
 
@@ -139,18 +137,18 @@ def test_only_a_standby_that_does_not_differ_alone_campaigns_and_only_an_active_
     """SPEC E12, Z9, law 7."""
     for action in decide(view):
         if isinstance(action, do.Campaign):
-            assert view.role is Role.STANDBY
-            assert view.leader is not None
-            assert action.expected_epoch == view.leader.epoch
+            assert view.standing.role is Role.STANDBY
+            assert view.leadership.leader is not None
+            assert action.expected_epoch == view.leadership.leader.epoch
             assert view.difference is None or action.reason is Reason.SPARES_AGREE
         if isinstance(action, do.Publish | do.AwaitCommit | do.Tick | do.Renew):
-            assert view.role is Role.ACTIVE
-        if isinstance(action, do.Publish | do.GiveUp) and view.role is Role.ACTIVE:
-            assert view.await_due_ms is None, "one transaction at a time, and the role is given up behind the last"
+            assert view.standing.role is Role.ACTIVE
+        if isinstance(action, do.Publish | do.GiveUp) and view.standing.role is Role.ACTIVE:
+            assert owed(view).await_ms is None, "one transaction at a time, and the role is given up behind the last"
         if isinstance(action, do.BecomeActive):
-            assert view.step is Step.CHECKED
-            assert view.leader is not None
-            assert view.leader.epoch <= view.epoch
+            assert view.standing.step is Step.CHECKED
+            assert view.leadership.leader is not None
+            assert view.leadership.leader.epoch <= view.standing.epoch
 
 
 @pytest.mark.parametrize(
@@ -167,7 +165,7 @@ def test_a_promotion_ends_when_the_epoch_is_newer_and_waits_while_it_is_unknown(
     assert decide(newer)[0] == do.StepDown(Reason.NEWER_EPOCH)
     unknown = promoting(step, leader=None, coordination_retry_ms=NOW_MS + 5)
     assert decide(unknown) == ()
-    assert decide(replace(unknown, now_ms=NOW_MS + 5)) == (do.ReadLeader(Reason.UNKNOWN_LEADER),)
+    assert decide(changed(unknown, now_ms=NOW_MS + 5)) == (do.ReadLeader(Reason.UNKNOWN_LEADER),)
 
 
 def test_a_healthy_group_leaves_a_standby_nothing_to_do() -> None:
@@ -192,8 +190,8 @@ def test_when_the_role_is_free(changes: dict[str, object], reason: Reason | None
     view = standby(**changes)
     assert vacancy(view) is reason
     if reason is not None:
-        assert view.leader is not None
-        assert decide(view)[0] == do.NoteVacancy(view.leader.epoch, reason)
+        assert view.leadership.leader is not None
+        assert decide(view)[0] == do.NoteVacancy(view.leadership.leader.epoch, reason)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +202,7 @@ def test_when_the_role_is_free(changes: dict[str, object], reason: Reason | None
         (standby(leader=replace(HELD, lease_left_ms=0)), False),
         (standby(leader=replace(HELD, holder="")), False),
         (standby(leader=None), False),
-        (standby(difference=Difference("s", 1, 1, 7, NOW_MS)), False),
+        (standby(**differing(Difference("s", 1, 1, 7, NOW_MS))), False),
         (promoting(Step.WON), False),
         (active(), False),
     ],
@@ -224,9 +222,9 @@ def test_a_connection_that_closes_within_the_first_lease_waits_for_it_c6() -> No
     young = standby(peer=PeerStatus.CLOSED, vacancy=seen, leader_since_ms=NOW_MS - lease_ms + 1)
     assert not any(isinstance(action, do.Campaign) for action in decide(young))
     assert not any(isinstance(action, do.Campaign) for action in decide(later(young, 10 * lease_ms)))
-    over = replace(young, leader=replace(HELD, lease_left_ms=0))
+    over = changed(young, leader=replace(HELD, lease_left_ms=0))
     assert do.Campaign(7, Reason.CONNECTION_CLOSED) in decide(over)
-    old = replace(young, leader_since_ms=NOW_MS - lease_ms)
+    old = changed(young, leader_since_ms=NOW_MS - lease_ms)
     assert do.Campaign(7, Reason.CONNECTION_CLOSED) in decide(old)
 
 
@@ -237,20 +235,20 @@ def test_an_ended_process_is_certain_however_young_its_epoch_is_e2() -> None:
 
 @pytest.mark.parametrize(("rank", "engine", "wait_ms"), [(5, "a", 150), (5, "z", 0), (6, "z", 150), (4, "a", 0)])
 def test_a_better_candidate_may_go_first_for_a_short_time(rank: int, engine: str, wait_ms: int) -> None:
-    other = OtherMember(engine, Role.STANDBY.value, rank, agrees=False)
+    other = OtherMember(engine, Role.STANDBY.value, rank)
     view = standby(peer=PeerStatus.CLOSED, vacancy=vacant(Reason.CONNECTION_CLOSED), rank=5, others=(other,))
-    before = replace(view, now_ms=NOW_MS + wait_ms - 1)
+    before = changed(view, now_ms=NOW_MS + wait_ms - 1)
     assert not [a for a in decide(before) if isinstance(a, do.Campaign)] or not wait_ms
-    assert [a for a in decide(replace(view, now_ms=NOW_MS + wait_ms)) if isinstance(a, do.Campaign)]
+    assert [a for a in decide(changed(view, now_ms=NOW_MS + wait_ms)) if isinstance(a, do.Campaign)]
 
 
 def test_who_gave_the_role_up_and_who_is_not_the_successor_wait_a_lease_time() -> None:
     """SPEC Z15: if the successor has not promoted within the lease, anyone may."""
     given_up = standby(leader=replace(HELD, holder="", successor="z"), vacancy=vacant(Reason.GIVEN_UP), free_since_ms=NOW_MS)
-    own = replace(given_up, leader=replace(HELD, holder=""), gave_up_epoch=7)
+    own = changed(given_up, leader=replace(HELD, holder=""), gave_up_epoch=7)
     for view in (given_up, own):
         for now_ms, may in ((NOW_MS + SETTINGS.lease_ms - 1, False), (NOW_MS + SETTINGS.lease_ms, True)):
-            decided = decide(replace(view, now_ms=now_ms, leader_read_ms=now_ms))
+            decided = decide(changed(view, now_ms=now_ms, leader_read_ms=now_ms))
             assert any(isinstance(a, do.Campaign) for a in decided) is may
 
 
@@ -264,17 +262,18 @@ def test_an_old_record_of_a_lease_is_read_again_at_its_end_and_not_acted_upon() 
 def test_the_lease_is_renewed_only_when_a_batch_passed() -> None:
     """A living thread is no sign of life (SPEC E16)."""
     due = NOW_MS + SETTINGS.renew_interval_ms
-    assert do.Renew() in decide(replace(active(), now_ms=due))
-    stuck = decide(replace(active(has_moved=False), now_ms=NOW_MS + SETTINGS.lease_ms))
+    assert do.Renew() in decide(changed(active(), now_ms=due))
+    stuck = decide(changed(active(has_moved=False), now_ms=NOW_MS + SETTINGS.lease_ms))
     assert do.Renew() not in stuck
     assert do.ReadLeader(Reason.LEASE_OVER) in stuck
 
 
 def test_an_idle_partition_is_ticked_only_while_it_holds_up_the_merge() -> None:
-    waits, free = InboundView(0, NOW_MS, NOW_MS, True), InboundView(1, NOW_MS, NOW_MS, False)
-    decided = decide(replace(active(inbound=(waits, free)), now_ms=NOW_MS + SETTINGS.merge_wait_ms))
+    inbound = (InboundFacts(0, 0, NOW_MS, NOW_MS), InboundFacts(0, 1, NOW_MS, NOW_MS))
+    held_up = active(inbound=inbound, core=CoreView(holding_up=((0, 0),)))
+    decided = decide(changed(held_up, now_ms=NOW_MS + SETTINGS.merge_wait_ms))
     assert [a for a in decided if isinstance(a, do.Tick)] == [do.Tick(0, Reason.IDLE_PARTITION)]
-    later = decide(replace(active(inbound=(free, free)), now_ms=NOW_MS + SETTINGS.tick_interval_ms))
+    later = decide(changed(active(inbound=inbound), now_ms=NOW_MS + SETTINGS.tick_interval_ms))
     assert len([a for a in later if isinstance(a, do.Tick)]) == 2
 
 
@@ -283,45 +282,49 @@ def test_the_frozen_holder_is_ended_only_past_its_lease_and_only_if_the_bus_is_l
     holder = (HELD.process_id, HELD.process_start)
     locked = promoting(Step.WON, **before, lock_holder=holder, locked_since_ms=NOW_MS, bus_retry_ms=NOW_MS + 9)
     assert decide(locked) == (do.EndLockHolder(*holder),)
-    assert decide(replace(locked, predecessor_lease_end_ms=NOW_MS + 1)) == ()
-    assert decide(replace(locked, lock_holder=None)) == ()
+    assert decide(changed(locked, predecessor_lease_end_ms=NOW_MS + 1)) == ()
+    assert decide(changed(locked, lock_holder=None)) == ()
 
 
 @pytest.mark.parametrize("view", [promoting(Step.WON, bus_retry_ms=NOW_MS + 9), active()])
 def test_who_keeps_the_bus_locked_is_ended_after_a_lease_whoever_it_is(view: View) -> None:
     """It is not the predecessor that is ended for a lock of somebody else's."""
     since_ms = NOW_MS - SETTINGS.lease_ms
-    locked = replace(view, predecessor=HELD, predecessor_lease_end_ms=0, lock_holder=(99, 98), locked_since_ms=since_ms)
+    locked = changed(view, predecessor=HELD, predecessor_lease_end_ms=0, lock_holder=(99, 98), locked_since_ms=since_ms)
     assert do.EndLockHolder(99, 98) in decide(locked)
-    assert not any(isinstance(each, do.EndLockHolder) for each in decide(replace(locked, locked_since_ms=since_ms + 1)))
+    assert not any(isinstance(each, do.EndLockHolder) for each in decide(changed(locked, locked_since_ms=since_ms + 1)))
 
 
 def test_publishing_comes_before_handing_over_and_renewing() -> None:
-    view = active(publish_due_ms=NOW_MS, stop_asked=True, renewed_ms=NOW_MS - SETTINGS.renew_interval_ms)
+    view = active(**pending(NOW_MS), stop_asked=True, renewed_ms=NOW_MS - SETTINGS.renew_interval_ms)
     assert do.Renew() in decide(view)
     assert isinstance(decide(view)[0], do.Publish)
     assert not [a for a in decide(view) if isinstance(a, do.GiveUp)]
-    assert decide(replace(view, publish_due_ms=None))[0] == do.GiveUp("", Reason.STOP_ASKED)
+    assert decide(changed(view, streams={}))[0] == do.GiveUp("", Reason.STOP_ASKED)
 
 
 def test_outputs_that_may_wait_are_published_when_they_are_due_and_nothing_is_handed_over_before() -> None:
-    waiting = active(publish_due_ms=NOW_MS + 1, switchover="b")
+    waiting = active(**pending(NOW_MS + 1), others=(OtherMember("b", Role.STANDBY.value, 1),))
     assert not [a for a in decide(waiting) if isinstance(a, (do.Publish, do.GiveUp))]
-    assert do.Publish() in decide(replace(waiting, now_ms=NOW_MS + 1))
-    assert do.Publish() in decide(replace(waiting, progress_due_ms=NOW_MS)), "progress that is due takes them along"
+    assert do.Publish() in decide(changed(waiting, now_ms=NOW_MS + 1))
+    lags = {**waiting.streams, **lagging(NOW_MS)["streams"]}
+    assert do.Publish() in decide(changed(waiting, streams=lags)), "progress that is due takes them along"
+    leaving = decide(changed(waiting, switchover="b"))
+    assert leaving[0] == do.Publish()
+    assert not [a for a in leaving if isinstance(a, do.GiveUp)]
 
 
 def test_a_backlog_of_outputs_does_not_cost_the_lease() -> None:
     """Once half of it is over, keeping it goes first; a coordination that does not answer holds up nothing."""
-    half_over = active(publish_due_ms=NOW_MS, renewed_ms=NOW_MS - SETTINGS.lease_ms // 2)
+    half_over = active(**pending(NOW_MS), renewed_ms=NOW_MS - SETTINGS.lease_ms // 2)
     assert decide(half_over)[:2] == (do.Renew(), do.Publish())
-    assert decide(replace(half_over, leader=None))[:2] == (do.ReadLeader(Reason.UNKNOWN_LEADER), do.Publish())
-    assert decide(replace(half_over, leader=None, coordination_retry_ms=NOW_MS + 1))[0] == do.Publish()
-    assert do.Renew() not in decide(replace(half_over, has_moved=False))
+    assert decide(changed(half_over, leader=None))[:2] == (do.ReadLeader(Reason.UNKNOWN_LEADER), do.Publish())
+    assert decide(changed(half_over, leader=None, coordination_retry_ms=NOW_MS + 1))[0] == do.Publish()
+    assert do.Renew() not in decide(changed(half_over, has_moved=False))
 
 
 def test_a_switch_over_needs_a_successor_that_is_a_standby() -> None:
-    spare = OtherMember("a", Role.STANDBY.value, 1, agrees=False)
+    spare = OtherMember("a", Role.STANDBY.value, 1)
     assert not [a for a in decide(active(switchover="")) if isinstance(a, do.GiveUp)]
     assert not [a for a in decide(active(switchover="nobody", others=(spare,))) if isinstance(a, do.GiveUp)]
     for asked in ("", "a"):
@@ -330,14 +333,14 @@ def test_a_switch_over_needs_a_successor_that_is_a_standby() -> None:
 
 def test_one_spare_of_all_takes_the_snapshots_and_the_active_only_without_spares() -> None:
     """SPEC H3, G9, H4, Z5: the active is not bothered while there is a spare."""
-    due = {"has_new_state": True, "snapshot_ms": 0}
-    lower, higher = (OtherMember(e, Role.STANDBY.value, 1, agrees=False) for e in ("a", "z"))
+    due = NEW_STATE
+    lower, higher = (OtherMember(e, Role.STANDBY.value, 1) for e in ("a", "z"))
     assert do.TakeSnapshot() in decide(standby(others=(higher,), **due))
     assert do.TakeSnapshot() not in decide(standby(others=(lower,), **due))
     assert do.TakeSnapshot() in decide(active(**due))
     assert do.TakeSnapshot() not in decide(active(others=(higher,), **due))
-    assert do.TakeSnapshot() not in decide(standby(is_snapshot_running=True, **due))
-    wrong = replace(lower, differs=True)
+    assert do.TakeSnapshot() not in decide(standby(store=StoreLoad(is_writing=True), **due))
+    wrong = replace(lower, evidence=DIFFERS)
     assert do.TakeSnapshot() in decide(standby(others=(wrong,), **due))
     assert do.TakeSnapshot() in decide(active(others=(wrong,), **due))
 
@@ -348,10 +351,12 @@ def test_every_engine_takes_snapshots_in_its_turn_when_the_newest_gets_too_old(n
     interval_ms = SETTINGS.snapshot_interval_ms
 
     def due_ms(name: str, role: Role) -> int:
-        spares = tuple(OtherMember(e, Role.STANDBY.value, 1, agrees=False) for e in names if e != name)
-        view = replace(STANDBY if role is Role.STANDBY else ACTIVE, engine=name, others=spares, newest_snapshot_by=by)
+        spares = tuple(OtherMember(e, Role.STANDBY.value, 1) for e in names if e != name)
+        view = changed(
+            STANDBY if role is Role.STANDBY else ACTIVE, engine=name, others=spares, newest=NewestSnapshot(1, by, NOW_MS)
+        )
         leader = replace(HELD, holder=name if role is Role.ACTIVE else "z")
-        view = replace(view, leader=leader, has_new_state=True, snapshot_ms=NOW_MS - interval_ms)
+        view = changed(view, leader=leader, core=CoreView(order=1), snapshot_ms=NOW_MS - interval_ms)
         (due,) = [duty.due_ms for duty in duties(view) if isinstance(duty.action, do.TakeSnapshot)]
         return (due - NOW_MS) // interval_ms
 
@@ -362,105 +367,46 @@ def test_every_engine_takes_snapshots_in_its_turn_when_the_newest_gets_too_old(n
 
 
 def test_who_holds_the_role_alone_takes_the_snapshots() -> None:
-    assert do.TakeSnapshot() in decide(active(has_new_state=True, snapshot_ms=0, newest_snapshot_by="gone"))
+    assert do.TakeSnapshot() in decide(active(**NEW_STATE, newest=NewestSnapshot(1, "gone", NOW_MS)))
 
 
 def test_a_store_that_does_not_answer_is_given_up_and_not_asked_for_ever() -> None:
-    waits = standby(store_begun_ms=NOW_MS, is_snapshot_running=True, has_new_state=True)
+    waits = standby(store=StoreLoad(is_writing=True, oldest_ms=NOW_MS), core=CoreView(order=1))
     assert (decide(waits), next_due_ms(waits)) != ((), None)
-    late = replace(waits, now_ms=NOW_MS + SETTINGS.store_wait_ms)
+    late = changed(waits, now_ms=NOW_MS + SETTINGS.store_wait_ms)
     assert do.GiveUpStore() in decide(late)
-    due = {"has_new_state": True, "snapshot_ms": 0, "candidates": (CandidateView("x", settled=True),)}
-    assert {do.TakeSnapshot(), do.ConfirmSnapshot("x")} <= set(decide(standby(store_stuck=1, **due)))
-    assert decide(standby(store_stuck=STORE_STUCK_MAX, **due)) == ()
-    assert do.ConfirmSnapshot("x") not in decide(standby(is_store_marking=True, **due))
+    due = {**NEW_STATE, "candidates": (Candidate("x", 1, {}),)}
+    assert {do.TakeSnapshot(), do.ConfirmSnapshot("x")} <= set(decide(standby(store=StoreLoad(stuck=1), **due)))
+    assert decide(standby(store=StoreLoad(stuck=STORE_STUCK_MAX), **due)) == ()
+    assert do.ConfirmSnapshot("x") not in decide(standby(store=StoreLoad(is_marking=True), **due))
 
 
-@pytest.mark.parametrize("view", [STANDBY, ACTIVE, replace(ACTIVE, role=Role.PROMOTING, step=Step.WON)])
+@pytest.mark.parametrize("view", [STANDBY, ACTIVE, changed(ACTIVE, role=Role.PROMOTING, step=Step.WON)])
 def test_an_engine_whose_runner_hangs_ends_with_the_reason(view: View) -> None:
     end = do.Leave(Reason.PIPELINE_STALLED)
-    assert decide(replace(view, stalled_ms=SETTINGS.pipeline_stall_ms))[0] == end
-    assert end not in decide(replace(view, stalled_ms=SETTINGS.pipeline_stall_ms - 1))
+    assert decide(changed(view, stalled_ms=SETTINGS.pipeline_stall_ms))[0] == end
+    assert end not in decide(changed(view, stalled_ms=SETTINGS.pipeline_stall_ms - 1))
     patient = replace(SETTINGS, pipeline_stall_ms=0)
-    assert end not in decide(replace(view, settings=patient, stalled_ms=1 << 40))
+    assert end not in decide(changed(view, settings=patient, stalled_ms=1 << 40))
 
 
 def test_a_snapshot_is_confirmed_when_settled_and_discarded_when_this_engine_differs() -> None:
-    candidate = (CandidateView("x", settled=True),)
+    candidate = (Candidate("x", 1, {}),)
     assert decide(standby(candidates=candidate)) == (do.ConfirmSnapshot("x"),)
-    assert decide(standby(candidates=(CandidateView("x", settled=False),))) == ()
-    waits = standby(candidates=(CandidateView("x", settled=True, due_ms=NOW_MS + 1),))
+    assert decide(standby(candidates=(Candidate("x", 1, {"s": 5}),), streams={"s": StreamView()})) == ()
+    taken_ms = NOW_MS + 1 - SETTINGS.divergence_wait_ms
+    waits = standby(candidates=(Candidate("x", 1, {"s": 5}, taken_ms),), streams={"s": StreamView(quality=SIMPLE)})
     assert (decide(waits), next_due_ms(waits)) == ((), NOW_MS + 1)
     difference = Difference("s", 3, 4, 7, NOW_MS)
-    assert decide(standby(candidates=candidate, difference=difference)) == (do.DiscardSnapshot("x"),)
-
-
-def test_a_difference_is_an_end_for_the_active_and_after_a_while_for_a_lone_spare() -> None:
-    """SPEC Z9."""
-    difference = Difference("s", 3, 4, 7, NOW_MS)
-    assert decide(active(difference=difference, publish_due_ms=NOW_MS)) == (do.Diverge(),)
-    assert decide(promoting(Step.CHECKED, difference=difference)) == (do.Diverge(),)
-    alone = standby(difference=difference)
-    late = {"now_ms": NOW_MS + SETTINGS.divergence_wait_ms}
-    assert decide(alone) == ()
-    assert do.Diverge() in decide(replace(alone, **late))
-    awaited = replace(alone, awaited_ms=NOW_MS + 1)
-    assert do.Diverge() not in decide(replace(awaited, **late))
-    assert do.Diverge() in decide(replace(awaited, now_ms=NOW_MS + 1 + SETTINGS.divergence_wait_ms))
-    goes_on = replace(alone, settings=GroupSettings(on_divergence=OnDivergence.CONTINUE), **late)
-    assert do.Diverge() not in decide(goes_on)
-
-
-def test_two_spares_that_agree_campaign_against_the_epoch_that_committed_otherwise() -> None:
-    difference = Difference("s", 3, 4, 7, NOW_MS)
-    agrees = OtherMember("a", Role.STANDBY.value, 1, agrees=True)
-    view = standby(difference=difference, others=(agrees,), vacancy=vacant(Reason.SPARES_AGREE))
-    assert decide(view)[0] == do.Campaign(7, Reason.SPARES_AGREE)
-    deposed = replace(view, leader=replace(HELD, epoch=8), vacancy=vacant(Reason.SPARES_AGREE, epoch=8))
-    assert decide(deposed)[0] == do.NoteVacancy(8, None)
-
-
-CONTINUES = GroupSettings(on_divergence=OnDivergence.CONTINUE)
-DIFFERS = Difference("s", 3, 4, 7, NOW_MS)
-OVER = replace(HELD, lease_left_ms=0)
-
-
-def last_one(**changes: object) -> View:
-    """A spare that differs, told to continue, long after the active's lease was over."""
-    vacancy = vacant(Reason.NOBODY_ELSE, NOW_MS - CONTINUES.divergence_wait_ms)
-    return standby(**{"settings": CONTINUES, "difference": DIFFERS, "leader": OVER, "vacancy": vacancy} | changes)
-
-
-def test_a_spare_that_differs_takes_over_where_nobody_else_can() -> None:
-    """DESIGN section 5: one alone raises an alarm, and on_divergence decides."""
-    assert decide(last_one())[0] == do.Campaign(7, Reason.NOBODY_ELSE)
-    others = (OtherMember("a", Role.STANDBY.value, 1, agrees=False, differs=True), OtherMember("b", "diverged", 1, agrees=False))
-    assert decide(last_one(others=others))[0] == do.Campaign(7, Reason.NOBODY_ELSE)
-    assert do.Campaign(7, Reason.NOBODY_ELSE) not in decide(last_one(now_ms=NOW_MS - 1))
-    overruling = promoting(Step.CHECKED, settings=CONTINUES, difference=DIFFERS, overrules=True)
-    assert decide(overruling)[0] == do.BecomeActive()
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"settings": SETTINGS},
-        {"leader": HELD},
-        {"leader": HELD, "peer": PeerStatus.CLOSED},
-        {"others": (OtherMember("a", Role.STANDBY.value, 1, agrees=False),)},
-        {"others": (OtherMember("a", Role.PROMOTING.value, 1, agrees=False),)},
-    ],
-)
-def test_it_does_not_where_somebody_else_can_or_the_active_may_live(changes: dict[str, object]) -> None:
-    assert decide(last_one(**changes))[0] == do.NoteVacancy(7, None)
+    assert decide(standby(candidates=candidate, **differing(difference))) == (do.DiscardSnapshot("x"),)
 
 
 def test_progress_that_lags_is_written_when_due_and_before_the_role_is_handed_over() -> None:
     """SPEC D9, Z15."""
-    assert do.Publish() not in decide(active(progress_due_ms=NOW_MS + 1))
-    assert next_due_ms(active(progress_due_ms=NOW_MS + 1)) == NOW_MS + 1
-    assert decide(active(progress_due_ms=NOW_MS))[0] == do.Publish()
-    leaving = active(stop_asked=True, progress_due_ms=NOW_MS)
+    assert do.Publish() not in decide(active(**lagging(NOW_MS + 1)))
+    assert next_due_ms(active(**lagging(NOW_MS + 1))) == NOW_MS + 1
+    assert decide(active(**lagging(NOW_MS)))[0] == do.Publish()
+    leaving = active(stop_asked=True, **lagging(NOW_MS))
     assert decide(leaving)[0] == do.Publish()
     assert not any(isinstance(action, do.GiveUp) for action in decide(leaving))
 
@@ -469,12 +415,14 @@ def test_qualities_are_read_at_intervals_by_who_takes_part() -> None:
     """SPEC Z16."""
     for view in (STANDBY, ACTIVE):
         assert do.ReadQualities() not in decide(view)
-        assert do.ReadQualities() in decide(replace(view, qualities_read_ms=NOW_MS - SETTINGS.quality_poll_ms))
+        assert do.ReadQualities() in decide(changed(view, qualities_read_ms=NOW_MS - SETTINGS.quality_poll_ms))
 
 
 def test_a_state_that_begins_after_what_is_committed_is_never_promoted() -> None:
     """SPEC E10: what lies between could never come out."""
-    assert decide(promoting(Step.CHECKED, committed_ahead="gap")) == (do.Leave(Reason.REFUSED, "gap"),)
+    (leaves,) = decide(promoting(Step.CHECKED, streams={"s": StreamView(base_sequence=3, last_sequence=3)}))
+    assert isinstance(leaves, do.Leave)
+    assert leaves.detail == "state begins after output 3 of stream s, but only 0 are committed"
 
 
 @pytest.mark.parametrize("step", [Step.WON, Step.FENCED, Step.READ, Step.CHECKED])
@@ -483,7 +431,7 @@ def test_a_promotion_keeps_its_lease_while_it_comes_on_and_loses_it_when_it_hang
     due_ms = NOW_MS - SETTINGS.renew_interval_ms
     view = promoting(step, step_ms=NOW_MS - SETTINGS.promotion_step_ms + 1, renewed_ms=due_ms)
     assert decide(view)[0] == do.Renew()
-    assert do.Renew() not in decide(replace(view, renewed_ms=due_ms + 1))
-    hanging = replace(view, step_ms=NOW_MS - SETTINGS.promotion_step_ms)
+    assert do.Renew() not in decide(changed(view, renewed_ms=due_ms + 1))
+    hanging = changed(view, step_ms=NOW_MS - SETTINGS.promotion_step_ms)
     assert do.Renew() not in decide(hanging)
     assert decide(hanging), "it is not given up either: nobody else may want it"

@@ -22,9 +22,9 @@ from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.outputs import qualities
 from hotspare.ha.ports import Ports
-from hotspare.ha.rules import decide
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupSettings
+from hotspare.ha.rules.snapshots import STORE_STUCK_MAX
 from hotspare.ha.rules.view import PeerStatus
 from hotspare.host.background import Background
 from hotspare.model.quality import PRECISE, SIMPLE
@@ -410,11 +410,11 @@ def test_a_store_that_hangs_costs_two_threads_and_nothing_else(tmp_path: Path) -
     host.engine._ports = replace(ports, store=hung, background=background.run)  # type: ignore[arg-type]
     try:
         host.start()
-        wait_until(lambda: hung.asked == decide.STORE_STUCK_MAX, "two writes hang", WAIT_S)
-        wait_until(lambda: len(stuck(host)) == decide.STORE_STUCK_MAX, "both are given up", WAIT_S)
+        wait_until(lambda: hung.asked == STORE_STUCK_MAX, "two writes hang", WAIT_S)
+        wait_until(lambda: len(stuck(host)) == STORE_STUCK_MAX, "both are given up", WAIT_S)
         publish(host, *range(20))
         wait_until(lambda: published(host) == list(range(1, 21)), "20 outputs", WAIT_S)
-        assert (host.engine.role, host.engine.status().epoch, hung.asked) == (Role.ACTIVE, 1, decide.STORE_STUCK_MAX)
+        assert (host.engine.role, host.engine.status().epoch, hung.asked) == (Role.ACTIVE, 1, STORE_STUCK_MAX)
         hung.go_on.set()
         wait_until(lambda: not stuck(host) and host.engine.status().snapshots_confirmed > 0, "snapshots again", WAIT_S)
     finally:

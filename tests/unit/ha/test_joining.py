@@ -254,7 +254,7 @@ def test_of_two_that_cannot_see_each_other_the_later_one_ends(tmp_path: Path) ->
         script.world.now_ms += 1
         ports.coordination.join(GROUP, twin)
         perform(do.RefreshMember(), state, ports)
-        assert bool(state.refusal) is is_refused
+        assert bool(state.standing.refusal) is is_refused
 
 
 def test_of_two_that_started_at_once_the_later_one_ends(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_of_two_that_started_at_once_the_later_one_ends(tmp_path: Path) -> None:
     for twin, ends in ((later, False), (earlier, True)):
         ports.coordination.join(GROUP, twin)
         perform(do.RefreshMember(), state, ports)
-        assert bool(state.refusal) is ends
+        assert bool(state.standing.refusal) is ends
         (known,) = ports.coordination.members(GROUP)
         assert (known.process_id == 77) is ends
 

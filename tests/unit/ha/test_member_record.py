@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hotspare.coordination.contract import Member
 from hotspare.ha.member_record import news_of, unlike
-from hotspare.ha.rules.view import Difference
+from hotspare.ha.rules.facts import Difference
 from tests.simulation.script import Script
 from tests.simulation.world import SETTINGS
 

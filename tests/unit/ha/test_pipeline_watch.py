@@ -10,17 +10,19 @@ from hypothesis import strategies as st
 from hotspare.bus.contract import Partition
 from hotspare.coordination.contract import Member
 from hotspare.ha.effects.pipeline_watch import note_stall
-from hotspare.ha.group_state import GroupState, InboundState, MemberNews
+from hotspare.ha.group_state import GroupState, InboundState
 from hotspare.ha.outputs.held import HeldOutputs
+from hotspare.ha.rules.facts import InboundFacts, OtherMember
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic
 from tests.simulation.fast_core import FastCore
+from tests.unit.ha.facts import learn
 
 REFRESH_MS = GroupSettings().member_refresh_ms
 
 
 def engine(read: int, ticked: int = -1) -> GroupState:
     identity = Member("e", "127.0.0.1:1", 1, 1, "host", "", "", "", "", {}, {})
-    inbound = [InboundState(0, Partition("in"), ticked_offset=ticked)]
+    inbound = [InboundState(Partition("in"), InboundFacts(0, 0, ticked_offset=ticked))]
     core = FastCore(positions={(0, 0): read})
     topics = GroupTopics((InboundTopic("in"),), ())
     return GroupState("g", identity, GroupSettings(), topics, core, HeldOutputs({}, 1, Path()), inbound)
@@ -28,10 +30,10 @@ def engine(read: int, ticked: int = -1) -> GroupState:
 
 def watch(state: GroupState, others_at: int, gap_ms: int = REFRESH_MS, times: int = 10) -> int:
     for _ in range(times):
-        now_ms = max(0, state.member_refreshed_ms) + gap_ms
-        note_stall(state, [MemberNews("a", "active", 0, None, others_at)], now_ms)
-        state.member_refreshed_ms = now_ms
-    return state.stalled_ms
+        now_ms = max(0, state.rounds.member_refreshed_ms) + gap_ms
+        note_stall(state, [OtherMember("a", "active", 0, None, others_at)], now_ms)
+        learn(state, member_refreshed_ms=now_ms)
+    return state.intake.stalled_ms
 
 
 @given(read=st.integers(0, 99), others_at=st.integers(-1, 99), ticked=st.integers(-1, 99))
@@ -50,4 +52,4 @@ def test_nothing_read_anywhere_is_no_stall() -> None:
     state = engine(7)
     assert watch(state, 7, times=1_000) == 0
     note_stall(state, [], 1 << 40)
-    assert state.stalled_ms == 0
+    assert state.intake.stalled_ms == 0

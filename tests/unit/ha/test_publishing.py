@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -21,16 +22,20 @@ from hotspare.errors import BusUnavailable, Fenced, HotspareError, StateError, U
 from hotspare.ha.effects.committed import note_own_commit
 from hotspare.ha.effects.perform import perform
 from hotspare.ha.effects.publishing import next_commit, progress_from_tail
-from hotspare.ha.group_state import LONG_AGO_MS, GroupState, Marks, await_due_ms, has_pending, progress_due_ms, publish_due_ms
-from hotspare.ha.outputs.commit_budget import RETRY_AFTER, CommitBudget
+from hotspare.ha.group_state import GroupState
 from hotspare.ha.outputs.held import NO_OUTPUT, HeldOutputs
 from hotspare.ha.outputs.qualities import Qualities
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
+from hotspare.ha.rules.commit_budget import RETRY_AFTER, CommitBudget
+from hotspare.ha.rules.facts import LONG_AGO_MS, Standing
+from hotspare.ha.rules.publishing import await_due_ms, has_pending, progress_due_ms, publish_due_ms
 from hotspare.ha.rules.roles import Reason, Role, Step
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
+from hotspare.ha.rules.view import PeerStatus
 from hotspare.model.quality import Quality, QualityKind
 from tests.simulation.fast_core import FastCore
+from tests.unit.ha.facts import learn, learn_of_stream, records, seen
 from tests.unit.ha.outputs import digest, outputs
 
 TOPICS = GroupTopics((InboundTopic("in"),), (OutputStream("a", "out-a"), OutputStream("b", "out-b")))
@@ -42,8 +47,9 @@ def state(rows: dict[str, int], committed: dict[str, int], settings: GroupSettin
         for sequence in range(1, count + 1, 3):
             held.streams[stream].append(outputs(sequence, min(sequence + 2, count)))
     identity = Member("e", "127.0.0.1:1", 1, 1, "host", "", "", "", "", {}, {})
-    made = GroupState("g", identity, settings, TOPICS, FastCore(), held, [], epoch=4)
-    made.committed = {stream: Progress(n, None, 0, 3) for stream, n in committed.items()}
+    made = GroupState("g", identity, settings, TOPICS, FastCore(), held, [], standing=Standing(epoch=4))
+    for stream, n in committed.items():
+        learn_of_stream(made, stream, committed=Progress(n, None, 0, 3))
     return made
 
 
@@ -53,7 +59,7 @@ def ports() -> Ports:
         bus=nothing,  # type: ignore[arg-type]
         coordination=nothing,  # type: ignore[arg-type]
         store=nothing,  # type: ignore[arg-type]
-        peers=nothing,  # type: ignore[arg-type]
+        peers=SimpleNamespace(watch=lambda leader: None, status=lambda: PeerStatus.UNKNOWN),
         codec=arrow_block,
         clock_ms=lambda: 0,
         report=lambda event: None,
@@ -70,34 +76,37 @@ def rows_of(commit: Commit, topic: str) -> list[int]:
 def test_outputs_wait_for_others_only_while_more_input_is_at_hand() -> None:
     """A transaction takes its time however little is in it (docs/qualities.md)."""
     made = state({"a": 6}, {"a": 3}, GroupSettings(commit_wait_ms=400, commit_rows_max=4))
-    made.published_ms, made.next_input = 1_000, NextInput.AT_HAND
-    assert publish_due_ms(made) == 1_400
-    for name, value in (("next_input", NextInput.AWAITED), ("stop_asked", True), ("switchover", "")):
-        urgent = replace(made, **{name: value})  # type: ignore[arg-type]
+    learn(made, published_ms=1_000, next_input=NextInput.AT_HAND)
+    waits = seen(made)
+    assert publish_due_ms(waits) == 1_400
+    hand_over: dict[str, Any] = {"stop_asked": True, "switchover": ""}
+    # a promotion is not over before its first commit
+    for name, value in {"next_input": NextInput.AWAITED, "is_first_commit_due": True, **hand_over}.items():
+        urgent = replace(waits, **records(waits, **{name: value}))
         assert publish_due_ms(urgent) == LONG_AGO_MS, name
-    assert publish_due_ms(replace(made, marks=Marks(is_first_commit_due=True))) == LONG_AGO_MS, "a promotion is not over before"
-    lossy = replace(made, qualities=Qualities({"b": Quality(QualityKind.SIMPLE)}))
-    assert publish_due_ms(lossy) == LONG_AGO_MS, "a spare holds nothing of a simple stream"
+    made.qualities = Qualities({"b": Quality(QualityKind.SIMPLE)})
+    assert publish_due_ms(seen(made)) == LONG_AGO_MS, "a spare holds nothing of a simple stream"
+    made.qualities = Qualities({})
     made.held.streams["a"].append(outputs(7, 7))
-    assert publish_due_ms(made) == LONG_AGO_MS, "it would fill a transaction"
+    assert publish_due_ms(seen(made)) == LONG_AGO_MS, "it would fill a transaction"
     small = state({"a": 6}, {}, GroupSettings(commit_bytes_max=1))
-    small.published_ms, small.next_input = 1_000, NextInput.AT_HAND
-    assert publish_due_ms(small) == LONG_AGO_MS
+    learn(small, published_ms=1_000, next_input=NextInput.AT_HAND)
+    assert publish_due_ms(seen(small)) == LONG_AGO_MS
 
 
 @given(rows=st.integers(1, 20), bytes_max=st.integers(1, 3_000))
 def test_a_commit_of_limited_memory_goes_on_where_the_last_one_ended(rows: int, bytes_max: int) -> None:
     made = state({"a": rows}, {}, GroupSettings(commit_bytes_max=bytes_max))
     row_bytes = outputs(1, 3).nbytes / 3
-    seen: list[int] = []
-    while len(seen) < rows:
-        following = next_commit(made, arrow_block, 0)
+    brought: list[int] = []
+    while len(brought) < rows:
+        following = next_commit(made, seen(made), arrow_block)
         found = rows_of(following.commit, "out-a")
         assert found
         assert len(found) == 1 or len(found) * row_bytes <= 2 * bytes_max + 3 * row_bytes
-        seen += found
+        brought += found
         note_own_commit(made, following.commit.progress, following.sent, 0)
-    assert seen == [*range(1, rows + 1)]
+    assert brought == [*range(1, rows + 1)]
 
 
 @given(
@@ -111,7 +120,7 @@ def test_a_commit_is_what_follows_the_committed_within_its_limits(
 ) -> None:
     settings = GroupSettings(commit_rows_max=commit_rows_max, message_rows_max=message_rows_max)
     made = state({"a": rows[0], "b": rows[1]}, {"a": committed[0], "b": committed[1]}, settings)
-    commit = next_commit(made, arrow_block, 0).commit
+    commit = next_commit(made, seen(made), arrow_block).commit
     left = commit_rows_max
     for stream, count, done in zip("ab", rows, committed, strict=True):
         expected = list(range(done + 1, count + 1))[:left]
@@ -136,25 +145,26 @@ def test_a_bus_that_takes_little_at_once_gets_less_until_it_takes_it(
 ) -> None:
     """The time that a transaction may take is for all of it: a backlog of many streams must not fail for ever."""
     made = state({"a": rows[0], "b": rows[1]}, {}, GroupSettings(commit_rows_max=commit_rows_max))
-    seen: dict[str, list[int]] = {"out-a": [], "out-b": []}
+    taken: dict[str, list[int]] = {"out-a": [], "out-b": []}
 
     class Producer:
         def publish(self, epoch: int, commit: Commit) -> None:
-            found = {topic: rows_of(commit, topic) for topic in seen}
+            found = {topic: rows_of(commit, topic) for topic in taken}
             if sum(map(len, found.values())) > takes:
                 raise fails("it took too long")
             for topic, sequences in found.items():
-                seen[topic] += sequences
+                taken[topic] += sequences
 
-    made.producer, made.role = Producer(), Role.ACTIVE  # type: ignore[assignment]
+    made.producer = Producer()  # type: ignore[assignment]
+    learn(made, role=Role.ACTIVE)
     tries = 0
-    while not (rows[0] == len(seen["out-a"]) and rows[1] == len(seen["out-b"])):
+    while not (rows[0] == len(taken["out-a"]) and rows[1] == len(taken["out-b"])):
         tries += 1
         assert tries < 10 + 2 * sum(rows)
         perform(do.Publish(), made, ports())
         perform(do.AwaitCommit(), made, ports())
-        made.role, made.step, made.bus_retry_ms = Role.ACTIVE, Step.NONE, 0
-    assert seen == {"out-a": [*range(1, rows[0] + 1)], "out-b": [*range(1, rows[1] + 1)]}
+        learn(made, role=Role.ACTIVE, step=Step.NONE, bus_retry_ms=0)
+    assert taken == {"out-a": [*range(1, rows[0] + 1)], "out-b": [*range(1, rows[1] + 1)]}
 
 
 class Begun:
@@ -192,7 +202,8 @@ def under_way(producer: Taker, settings: GroupSettings | None = None) -> tuple[G
         return begun[-1]
 
     made, doors = state({"a": 3}, {}, settings or GroupSettings()), replace(ports(), begin=begin)
-    made.producer, made.role = producer, Role.ACTIVE  # type: ignore[assignment]
+    made.producer = producer  # type: ignore[assignment]
+    learn(made, role=Role.ACTIVE)
     perform(do.Publish(), made, doors)
     return made, doors, begun
 
@@ -201,14 +212,18 @@ def test_an_engine_computes_on_while_a_transaction_is_under_way_and_begins_no_ot
     settings = GroupSettings(lease_ms=1_000, commit_rows_max=4)
     producer = Taker()
     made, doors, begun = under_way(producer, settings)
-    assert (has_pending(made), publish_due_ms(made), await_due_ms(made)) == (False, None, settings.commit_patience_ms)
+    assert (has_pending(seen(made)), publish_due_ms(seen(made)), await_due_ms(seen(made))) == (
+        False,
+        None,
+        settings.commit_patience_ms,
+    )
     made.held.streams["a"].append(outputs(4, 5))
-    assert has_pending(made)
-    assert await_due_ms(made) == settings.commit_patience_ms
+    assert has_pending(seen(made))
+    assert await_due_ms(seen(made)) == settings.commit_patience_ms
     made.held.streams["a"].append(outputs(6, 7))
-    assert await_due_ms(made) == LONG_AGO_MS, "the next one is full: from here on the engine would only fill memory"
+    assert await_due_ms(seen(made)) == LONG_AGO_MS, "the next one is full: from here on the engine would only fill memory"
     perform(do.AwaitCommit(), made, doors)
-    assert (len(begun), await_due_ms(made), made.held.streams["a"].base.sequence) == (1, None, 3)
+    assert (len(begun), await_due_ms(seen(made)), made.held.streams["a"].base.sequence) == (1, None, 3)
     perform(do.Publish(), made, doors)
     perform(do.AwaitCommit(), made, doors)
     assert [rows_of(commit, "out-a") for commit in producer.commits] == [[1, 2, 3], [4, 5, 6, 7]]
@@ -217,9 +232,10 @@ def test_an_engine_computes_on_while_a_transaction_is_under_way_and_begins_no_ot
 @pytest.mark.parametrize("leaving", [{"stop_asked": True}, {"switchover": ""}])
 def test_before_the_role_is_handed_over_what_is_under_way_is_waited_for(leaving: dict[str, Any]) -> None:
     made, _, begun = under_way(Taker())
-    assert await_due_ms(replace(made, **leaving)) == LONG_AGO_MS
+    view = seen(made)
+    assert await_due_ms(replace(view, **records(view, **leaving))) == LONG_AGO_MS
     begun[0].is_over = True
-    assert await_due_ms(made) == LONG_AGO_MS
+    assert await_due_ms(seen(made)) == LONG_AGO_MS
 
 
 @pytest.mark.parametrize("error", [Fenced("by another"), UnknownResult("no answer"), BusUnavailable("away")])
@@ -227,16 +243,16 @@ def test_nothing_is_let_go_of_what_a_transaction_under_way_did_not_bring(error: 
     made, doors, _ = under_way(Taker(error))
     made.held.streams["a"].append(outputs(4, 5))
     perform(do.AwaitCommit(), made, doors)
-    assert (made.transaction, made.held.streams["a"].base.sequence, has_pending(made)) == (None, 0, True)
-    assert made.role is (Role.ACTIVE if isinstance(error, BusUnavailable) else Role.PROMOTING)
+    assert (made.transaction, made.held.streams["a"].base.sequence, has_pending(seen(made))) == (None, 0, True)
+    assert made.standing.role is (Role.ACTIVE if isinstance(error, BusUnavailable) else Role.PROMOTING)
 
 
 def test_who_loses_the_role_hears_no_more_of_what_is_under_way() -> None:
     """It reads what is committed, as any other spare does."""
     made, doors, _ = under_way(Taker())
     perform(do.StepDown(Reason.NEWER_EPOCH), made, doors)
-    assert (made.role, made.transaction, made.committed) == (Role.STANDBY, None, {})
-    assert has_pending(made)
+    assert (made.standing.role, made.transaction, made.streams["a"].committed) == (Role.STANDBY, None, None)
+    assert has_pending(seen(made))
 
 
 @given(rows=st.tuples(st.integers(1, 40), st.integers(1, 40)), commit_rows_max=st.integers(1, 8))
@@ -244,10 +260,10 @@ def test_a_long_backlog_of_one_stream_keeps_no_other_waiting(rows: tuple[int, in
     made = state({"a": rows[0], "b": rows[1]}, {}, GroupSettings(commit_rows_max=commit_rows_max))
     shares = []
     while any(held.rows for held in made.held.streams.values()):
-        following = next_commit(made, arrow_block, 0)
+        following = next_commit(made, seen(made), arrow_block)
         shares.append(set(following.commit.messages))
         note_own_commit(made, following.commit.progress, following.sent, 0)
-        made.cut = following.cut
+        learn(made, cut=following.cut)
         assert following.rows <= commit_rows_max
     for before, after in pairwise(shares):
         assert before | after == {"out-a", "out-b"} or len(before) == len(after) == 1
@@ -282,14 +298,14 @@ def test_a_lost_record_of_progress_is_written_again_though_nothing_new_comes() -
     """Spares let go of nothing without it; and it is no proof of this engine's own outputs."""
     made = state({"a": 2}, {"a": 5}, GroupSettings())
     found = Progress(5, OutputId(0, 0, 5, 0, 0), digest(5), 0)
-    made.unrecorded = {"a": found}
-    assert progress_due_ms(made) is not None
-    following = next_commit(made, arrow_block, 0)
+    learn_of_stream(made, "a", unrecorded=found)
+    assert progress_due_ms(seen(made)) is not None
+    following = next_commit(made, seen(made), arrow_block)
     assert following.commit == Commit({}, {"a": replace(found, epoch=4)})
     note_own_commit(made, following.commit.progress, following.sent, 0)
-    assert made.verified == {}
-    assert progress_due_ms(made) is None
-    assert next_commit(made, arrow_block, 0).commit == Commit({}, {})
+    assert made.streams["a"].verified == 0
+    assert progress_due_ms(seen(made)) is None
+    assert next_commit(made, seen(made), arrow_block).commit == Commit({}, {})
 
 
 def bus_with(*values: bytes) -> MemoryBus:
@@ -320,11 +336,11 @@ def test_an_empty_topic_has_no_progress() -> None:
 def test_records_that_are_missing_are_written_before_any_output() -> None:
     """What an aborted transaction leaves in a topic looks like outputs that retention has ended."""
     made = state({"a": 2, "b": 3}, {}, GroupSettings())
-    made.unrecorded = {"b": Progress(0, None, 0, 0)}
-    following = next_commit(made, arrow_block, 0)
+    learn_of_stream(made, "b", unrecorded=Progress(0, None, 0, 0))
+    following = next_commit(made, seen(made), arrow_block)
     assert following.commit == Commit({}, {"b": Progress(0, None, 0, 4)})
     note_own_commit(made, following.commit.progress, following.sent, 0)
-    assert set(next_commit(made, arrow_block, 0).commit.messages) == {"out-a", "out-b"}
+    assert set(next_commit(made, seen(made), arrow_block).commit.messages) == {"out-a", "out-b"}
 
 
 @pytest.mark.parametrize("kept", [0, 3])
@@ -338,5 +354,5 @@ def test_a_topic_that_was_written_to_and_cannot_be_read_is_refused(kept: int) ->
 
 def test_blocks_are_read_back_bit_for_bit() -> None:
     made = state({"a": 7}, {}, GroupSettings())
-    (message,) = next_commit(made, arrow_block, 0).commit.messages["out-a"]
+    (message,) = next_commit(made, seen(made), arrow_block).commit.messages["out-a"]
     assert pa.Table.from_batches([arrow_block.decode(message.value)]).equals(pa.Table.from_batches([outputs(1, 7)]))

@@ -17,17 +17,22 @@ from hotspare.coordination.memory import MemoryCoordination, MemoryCoordinationC
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.rows.batch import BAD_STREAM
 from hotspare.errors import StateError, UsageError
+from hotspare.ha.calls.store_jobs import Candidate
 from hotspare.ha.effects import committed
 from hotspare.ha.effects.publishing import next_commit
-from hotspare.ha.group_state import Candidate, GroupState, has_pending, progress_due_ms, view_of
+from hotspare.ha.group_state import GroupState
 from hotspare.ha.outputs import qualities
 from hotspare.ha.outputs.held import NO_OUTPUT, HeldOutputs
 from hotspare.ha.outputs.qualities import Qualities
 from hotspare.ha.ports import Ports
+from hotspare.ha.rules.divergence import begins_ahead
+from hotspare.ha.rules.publishing import has_pending, progress_due_ms
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
+from hotspare.ha.rules.snapshots import confirm_due_ms, is_settled
 from hotspare.model.quality import BUFFERED, PRECISE, SIMPLE, TRIMMED, Quality, QualityKind
 from tests.simulation.fast_core import FastCore
+from tests.unit.ha.facts import learn, learn_of_stream, seen
 from tests.unit.ha.outputs import digest, outputs
 
 THREE = Quality(QualityKind.BUFFERED, window_events=3)
@@ -121,7 +126,7 @@ def state(quality: Quality, role: Role = Role.STANDBY, changed: frozenset[str] =
     held = HeldOutputs({"a": NO_OUTPUT}, 1 << 30, Path())
     known = Qualities({"a": quality}, changed=changed)
     made = GroupState("g", IDENTITY, GroupSettings(), topics, FastCore(), held, [], known)
-    made.role, made.epoch = role, 4
+    learn(made, role=role, epoch=4)
     return made
 
 
@@ -167,7 +172,7 @@ def test_who_takes_over_lets_nothing_go(role: Role, quality: Quality) -> None:
 
 def publish(made: GroupState, now_ms: int) -> tuple[list[int], int | None]:
     """Rows of the next commit and the sequence of its progress; the commit takes place."""
-    following = next_commit(made, arrow_block, now_ms)
+    following = next_commit(made, seen(made, now_ms), arrow_block)
     rows = [s for m in following.commit.messages.get("out-a", ()) for s in arrow_block.decode(m.value).column(0).to_pylist()]
     progress = following.commit.progress
     committed.note_own_commit(made, progress, following.sent, now_ms)
@@ -179,25 +184,25 @@ def test_progress_of_a_trimmed_stream_is_written_after_so_many_outputs() -> None
     made = state(Quality(QualityKind.TRIMMED, progress_events=5, progress_ms=1_000), Role.ACTIVE)
     compute(made, 1, 3)
     assert publish(made, 10) == ([1, 2, 3], None)
-    assert not has_pending(made)
+    assert not has_pending(seen(made))
     assert holds(made) == [1, 2, 3]
     compute(made, 4, 4)
     assert publish(made, 20) == ([4], None)
     compute(made, 5, 7)
     assert publish(made, 30) == ([5, 6, 7], 7)
     assert holds(made) == []
-    assert progress_due_ms(made) is None
+    assert progress_due_ms(seen(made)) is None
 
 
 def test_progress_of_a_trimmed_stream_is_written_after_so_long() -> None:
     made = state(Quality(QualityKind.TRIMMED, progress_events=5, progress_ms=1_000), Role.ACTIVE)
     compute(made, 1, 2)
     assert publish(made, 10) == ([1, 2], None)
-    assert progress_due_ms(made) == 1_010
+    assert progress_due_ms(seen(made)) == 1_010
     assert publish(made, 1_009) == ([], None)
     assert publish(made, 1_010) == ([], 2)
-    assert made.committed["a"] == Progress(2, OutputId(0, 0, 2, 0, 0), digest(2), 4)
-    assert (holds(made), progress_due_ms(made)) == ([], None)
+    assert made.streams["a"].committed == Progress(2, OutputId(0, 0, 2, 0, 0), digest(2), 4)
+    assert (holds(made), progress_due_ms(seen(made))) == ([], None)
 
 
 @pytest.mark.parametrize("leaving", ["stop", "switch-over", "precise"])
@@ -207,8 +212,8 @@ def test_progress_is_written_before_the_role_is_handed_over_and_when_a_stream_be
     publish(made, 10)
     if leaving == "precise":
         made.qualities = Qualities({"a": PRECISE})
-    made.stop_asked, made.switchover = leaving == "stop", "" if leaving == "switch-over" else None
-    due_ms = progress_due_ms(made)
+    learn(made, stop_asked=leaving == "stop", switchover="" if leaving == "switch-over" else None)
+    due_ms = progress_due_ms(seen(made))
     assert due_ms is not None
     assert due_ms <= 10
     assert publish(made, 11) == ([], 2)
@@ -220,7 +225,7 @@ def test_under_a_new_epoch_a_trimmed_stream_begins_behind_its_progress_and_write
     compute(made, 1, 3)
     publish(made, 10)
     committed.forget_sent(made)
-    made.may_repeat.update(made.held.streams)
+    learn_of_stream(made, "a", may_repeat=True)
     assert publish(made, 20) == ([1, 2, 3], 3)
     compute(made, 4, 4)
     assert publish(made, 30) == ([4], None)
@@ -235,7 +240,7 @@ def test_fewer_outputs_than_the_interval_are_ever_unrecorded(batches: list[int],
         compute(made, last + 1, last + rows)
         last += rows
         publish(made, 0)
-        recorded = made.committed["a"].sequence if "a" in made.committed else 0
+        recorded = made.streams["a"].committed_sequence
         assert last - recorded < interval
         assert holds(made) == list(range(recorded + 1, last + 1))
 
@@ -270,14 +275,14 @@ def test_what_a_new_active_no_longer_holds_is_told_once_and_left_out() -> None:
     """SPEC D15: never silently."""
     made, told = state(SIMPLE), _Told()
     compute(made, 1, 6)
-    made.role = Role.ACTIVE
-    made.committed["a"] = Progress(2, None, 0, 3)
+    learn(made, role=Role.ACTIVE)
+    learn_of_stream(made, "a", committed=Progress(2, None, 0, 3))
     compute(made, 7, 8)
     committed.note_lost(made, ports(told))
     committed.note_lost(made, ports(told))
     (event,) = told.events
     assert "outputs 3 to 6 of stream a" in event.sentence  # type: ignore[attr-defined]
-    assert made.lost == {"a": 4}
+    assert made.streams["a"].lost == 4
     assert publish(made, 0) == ([7, 8], 8)
 
 
@@ -290,20 +295,19 @@ def test_a_state_that_begins_after_what_is_committed(quality: Quality, changed: 
     made = state(quality, changed=frozenset(changed))
     made.held.append({"a": outputs(1, 4)})
     made.held.streams["a"].drop_through(3)
-    made.committed["a"] = Progress(2, None, 0, 3)
-    assert bool(view_of(made, ports(_Told())).committed_ahead) is refused
+    learn_of_stream(made, "a", committed=Progress(2, None, 0, 3))
+    assert bool(begins_ahead(seen(made))) is refused
 
 
 @pytest.mark.parametrize(("quality", "waits"), [(SIMPLE, False), (THREE, False), (TRIMMED, True), (PRECISE, True)])
 def test_snapshots_wait_for_streams_of_which_nothing_may_be_lost(quality: Quality, waits: bool) -> None:
     """DESIGN section 4."""
     made = state(quality)
-    made.candidates.append(Candidate("s", 1, {"a": 5}))
-    made.verified["a"] = 4
-    (candidate,) = view_of(made, ports(_Told())).candidates
-    assert candidate.settled is not waits
-    made.verified = {"a": 5}
-    assert view_of(made, ports(_Told())).candidates[0].settled
+    candidate = Candidate("s", 1, {"a": 5})
+    learn_of_stream(made, "a", verified=4)
+    assert is_settled(seen(made), candidate) is not waits
+    learn_of_stream(made, "a", verified=5)
+    assert is_settled(seen(made), candidate)
 
 
 @pytest.mark.parametrize("computed", [2, 4])
@@ -314,12 +318,12 @@ def test_who_overruled_what_is_committed_confirms_no_snapshot_before_its_own_out
     committed.note_progress(made, told, {"a": Progress(4, OutputId(0, 0, 4, 0, 0), digest(4) + 1, 3)})
     assert bool(made.differences) is (computed == 4)
     committed.accept_committed(made)
-    made.candidates.append(Candidate("s", 1, {"a": computed}))
+    candidate = Candidate("s", 1, {"a": computed})
     assert not made.differences
-    assert not view_of(made, told).candidates[0].settled
+    assert not is_settled(seen(made), candidate)
     compute(made, computed + 1, 6)
     committed.note_own_commit(made, {"a": Progress(6, OutputId(0, 0, 6, 0, 0), digest(6), 4)}, {"a": 6}, 0)
-    assert view_of(made, told).candidates[0].settled
+    assert is_settled(seen(made), candidate)
 
 
 @pytest.mark.parametrize("quality", [SIMPLE, THREE])
@@ -327,11 +331,11 @@ def test_a_snapshot_waits_a_while_for_the_other_streams(quality: Quality) -> Non
     """A state that is wrong in them alone would be confirmed otherwise, and restored for ever; what is lost of them never comes."""
     made, told = state(quality), ports(_Told())
     compute(made, 1, 9)
-    made.candidates.append(Candidate("s", 1, {"a": 8}, taken_ms=70))
-    (candidate,) = view_of(made, told).candidates
-    assert (candidate.settled, candidate.due_ms) == (True, 70 + made.settings.divergence_wait_ms)
+    candidate = Candidate("s", 1, {"a": 8}, taken_ms=70)
+    assert is_settled(seen(made), candidate)
+    assert confirm_due_ms(seen(made), candidate) == 70 + made.settings.divergence_wait_ms
     committed.note_progress(made, told, {"a": Progress(8, OutputId(0, 0, 8, 0, 0), digest(8), 3)})
-    assert view_of(made, told).candidates[0].due_ms <= 0
+    assert confirm_due_ms(seen(made), candidate) <= 0
 
 
 @pytest.mark.parametrize("quality", [SIMPLE, THREE])
@@ -340,10 +344,10 @@ def test_a_spare_notices_that_what_it_let_go_differs(quality: Quality) -> None:
     made, told = state(quality), ports(_Told())
     compute(made, 1, 9)
     committed.note_progress(made, told, {"a": Progress(4, OutputId(0, 0, 4, 0, 0), digest(4), 3)})
-    assert (made.verified["a"], made.differences) == (4, {})
+    assert (made.streams["a"].verified, made.differences) == (4, [])
     committed.note_progress(made, told, {"a": Progress(5, OutputId(0, 0, 5, 0, 0), digest(4), 3)})
-    assert made.differences["a"].digest == digest(5)
-    assert view_of(made, told).difference is not None
+    assert made.differences[0].digest == digest(5)
+    assert seen(made).difference is not None
 
 
 def test_raising_a_quality_is_in_force_once_committed_progress_reaches_what_is_held() -> None:
@@ -355,7 +359,8 @@ def test_raising_a_quality_is_in_force_once_committed_progress_reaches_what_is_h
     assert holds(made) == [5, 6]
     told = ports(_Told())
     committed.note_progress(made, told, {"a": Progress(3, OutputId(0, 0, 3, 0, 0), digest(3), 3)})
-    assert made.held.streams["a"].base.sequence > made.committed["a"].sequence
+    assert made.held.streams["a"].base.sequence > made.streams["a"].committed_sequence
     committed.note_progress(made, told, {"a": Progress(5, OutputId(0, 0, 5, 0, 0), digest(5), 3)})
-    assert made.held.streams["a"].base.sequence == made.committed["a"].sequence == made.verified["a"] == 5
+    facts = made.streams["a"]
+    assert made.held.streams["a"].base.sequence == facts.committed_sequence == facts.verified == 5
     assert holds(made) == [6]

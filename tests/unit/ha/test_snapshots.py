@@ -18,6 +18,7 @@ from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.outputs.held import NO_OUTPUT, HeldOutputs
 from hotspare.ha.ports import Ports
+from hotspare.ha.rules.facts import Standing
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
 from hotspare.stores.contract import SnapshotStatus
@@ -56,7 +57,7 @@ class Rig:
         identity = Member("e", "127.0.0.1:1", 1, 1, "host", "", "", "", "", {}, {})
         held = HeldOutputs({"a": NO_OUTPUT}, 1 << 30, Path())
         self.core = FastCore()
-        self.state = GroupState("g", identity, GroupSettings(), TOPICS, self.core, held, [], role=Role.STANDBY)
+        self.state = GroupState("g", identity, GroupSettings(), TOPICS, self.core, held, [], standing=Standing(role=Role.STANDBY))
         nothing: object = None
         bus = MemoryBus().client()
         bus.create_topic("in")
@@ -95,14 +96,14 @@ def test_a_write_that_fails_in_any_way_is_told_and_another_may_begin(error: Exce
     rig = Rig()
     rig.store.error = error
     rig.take()
-    assert rig.state.is_snapshot_running
+    assert rig.state.store_jobs.load.is_writing
     rig.work()
-    assert not rig.state.is_snapshot_running
+    assert not rig.state.store_jobs.load.is_writing
     (sentence,) = rig.told(HaEventKind.SNAPSHOT_FAILED)
     assert str(error.args[-1] if error.args else "MemoryError") in sentence
     name = rig.take()
     rig.work()
-    assert [c.name for c in rig.state.candidates] == [name]
+    assert [c.name for c in rig.state.snapshots.candidates] == [name]
 
 
 def test_a_confirmation_is_made_in_the_background_and_told() -> None:
@@ -120,7 +121,7 @@ def test_a_confirmation_is_made_in_the_background_and_told() -> None:
     assert set(rig.ports.bus.readers()) == set(naming.snapshot_readers("g")), "the bus keeps what it needs"
     assert older not in [info.name for info in rig.store.list("g")], "an older candidate is of no use"
     assert rig.told(HaEventKind.SNAPSHOT_CONFIRMED) == [f"snapshot {name} may be restored"]
-    assert (rig.state.newest_snapshot.engine, rig.state.confirmed_order) == ("e", rig.state.order)
+    assert (rig.state.snapshots.newest.engine, rig.state.snapshots.confirmed_order) == ("e", rig.state.order)
 
 
 def test_work_without_an_answer_is_given_up_and_counts_if_it_ends_after_all() -> None:
@@ -129,17 +130,17 @@ def test_work_without_an_answer_is_given_up_and_counts_if_it_ends_after_all() ->
     slow = rig.jobs.pop()
     rig.now_ms += rig.state.settings.store_wait_ms - 1
     snapshots.give_up(rig.state, rig.ports)
-    assert rig.state.is_snapshot_running
+    assert rig.state.store_jobs.load.is_writing
     rig.now_ms += 1
     snapshots.give_up(rig.state, rig.ports)
-    assert not rig.state.is_snapshot_running
+    assert not rig.state.store_jobs.load.is_writing
     assert len(rig.state.store_jobs.stuck) == 1
     assert "gives no answer" in rig.told(HaEventKind.SNAPSHOT_FAILED)[0]
     newer = rig.take()
     rig.work()
     slow()
     rig.work()
-    assert sorted(c.name for c in rig.state.candidates) == [name, newer]
+    assert sorted(c.name for c in rig.state.snapshots.candidates) == [name, newer]
     assert not rig.state.store_jobs.stuck
 
 
@@ -152,5 +153,5 @@ def test_where_no_thread_can_be_had_the_work_has_failed() -> None:
     object.__setattr__(rig.ports, "background", no_thread)
     rig.take()
     rig.work()
-    assert not rig.state.is_snapshot_running
+    assert not rig.state.store_jobs.load.is_writing
     assert "can't start new thread" in rig.told(HaEventKind.SNAPSHOT_FAILED)[0]

@@ -28,7 +28,7 @@ class Candidate:
 
     name: str
     order: int
-    sequences: dict[str, int]
+    sequences: Mapping[str, int]
     taken_ms: int = 0
     needed: Mapping[Partition, int] = field(default_factory=dict)
     """From where on input is read by who starts from it."""
@@ -51,6 +51,19 @@ class StoreDone:
     failure: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class StoreLoad:
+    """What is under way at one moment, as decisions need it."""
+
+    is_writing: bool = False
+    is_marking: bool = False
+    """Anything but a write is under way."""
+    oldest_ms: int | None = None
+    """When the oldest work under way began."""
+    stuck: int = 0
+    """How much was given up and has not ended."""
+
+
 @dataclass(slots=True)
 class StoreJobs:
     """`ended` is filled by background threads; everything else has one thread at a time."""
@@ -60,18 +73,14 @@ class StoreJobs:
     ended: deque[StoreDone] = field(default_factory=deque)
 
     @property
-    def is_writing(self) -> bool:
-        return any(job.work is StoreWork.WRITE for job in self.running)
-
-    @property
-    def is_marking(self) -> bool:
-        """Whether anything but a write is under way."""
-        return any(job.work is not StoreWork.WRITE for job in self.running)
-
-    @property
-    def oldest_ms(self) -> int | None:
-        """When the oldest work under way began."""
-        return min((job.begun_ms for job in self.running), default=None)
+    def load(self) -> StoreLoad:
+        works = [job.work for job in self.running]
+        return StoreLoad(
+            is_writing=StoreWork.WRITE in works,
+            is_marking=any(work is not StoreWork.WRITE for work in works),
+            oldest_ms=min((job.begun_ms for job in self.running), default=None),
+            stuck=len(self.stuck),
+        )
 
     def take_ended(self) -> StoreDone | None:
         """The next result, also of work that was given up."""

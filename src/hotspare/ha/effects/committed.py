@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 
 from hotspare.bus.contract import Progress
+from hotspare.ha.effects import notes
 from hotspare.ha.events import HaEvent, HaEventKind
-from hotspare.ha.group_state import LONG_AGO_MS, GroupState, committed_sequence
+from hotspare.ha.group_state import GroupState
 from hotspare.ha.outputs.held import HeldStream
 from hotspare.ha.outputs.progress_points import ProgressPoints
 from hotspare.ha.ports import Ports
+from hotspare.ha.rules.facts import Difference
 from hotspare.ha.rules.roles import Role
-from hotspare.ha.rules.view import Difference
 from hotspare.model.quality import QualityKind
 
 
 def note_progress(state: GroupState, ports: Ports, progress: Mapping[str, Progress]) -> None:
     """Take note of what is committed; older news than what is known is ignored."""
     for stream, news in progress.items():
-        if stream in state.held.streams and news.sequence >= committed_sequence(state, stream):
-            if news.sequence > committed_sequence(state, stream):
-                state.fruitless_since_ms = None  # also of a commit without an answer
-            state.committed[stream] = news
+        known = state.streams.get(stream)
+        if known is not None and news.sequence >= known.committed_sequence:
+            if news.sequence > known.committed_sequence and state.lease.fruitless_since_ms is not None:
+                state.lease = replace(state.lease, fruitless_since_ms=None)  # also of a commit without an answer
+            state.streams[stream] = replace(known, committed=news)
             state.ahead.setdefault(stream, ProgressPoints()).add(news)
     settle(state, ports)
 
@@ -32,13 +35,15 @@ def settle(state: GroupState, ports: Ports) -> None:
 
     An engine that has not come as far as what is committed lets go of all it has; it is compared when it gets there.
     """
-    for stream, progress in state.committed.items():
-        held = state.held.streams[stream]
+    for stream, held in state.held.streams.items():
+        progress = state.streams[stream].committed
+        if progress is None:
+            continue
         for point in state.ahead[stream].take_through(held.last_sequence) if stream in state.ahead else ():
-            if point.sequence > state.verified.get(stream, 0):
+            if point.sequence > state.streams[stream].verified:
                 _compare(state, ports, stream, point)
         through = min(progress.sequence, held.last_sequence)
-        if stream in state.differences:
+        if state.streams[stream].difference is not None:
             held.let_go(through)  # another spare may show that its digests are the same
         else:
             held.drop_through(through)
@@ -52,16 +57,15 @@ def _compare(state: GroupState, ports: Ports, stream: str, progress: Progress) -
     digest = held.digest_at(progress.sequence) if mark is None else mark.digest
     if digest is None:
         return  # the state begins after it, which `decide` refuses where it matters, or too much was let go of since
+    known = state.streams[stream]
     if digest == progress.digest and (mark is None or mark.output_id == progress.output_id):
-        state.verified[stream] = progress.sequence
-        state.unproven.discard(stream)
-        state.differences.pop(stream, None)
+        state.streams[stream] = replace(known, verified=progress.sequence, is_unproven=False, difference=None)
         return
-    known = state.differences.get(stream)
-    if known is not None and known.epoch == progress.epoch:
+    if known.difference is not None and known.difference.epoch == progress.epoch:
         return
-    state.member_refreshed_ms = LONG_AGO_MS  # another spare may agree: let it know
-    state.differences[stream] = Difference(stream, progress.sequence, digest, progress.epoch, ports.clock_ms())
+    difference = Difference(stream, progress.sequence, digest, progress.epoch, ports.clock_ms())
+    state.streams[stream] = replace(known, difference=difference)
+    notes.tell_others_soon(state)  # another spare may agree
     sentence = f"output {progress.sequence} of stream {stream} differs from the one committed under epoch {progress.epoch}"
     ports.report(HaEvent(HaEventKind.DIFFERENCE_SEEN, state.group, state.engine, sentence))
 
@@ -69,31 +73,31 @@ def _compare(state: GroupState, ports: Ports, stream: str, progress: Progress) -
 def accept_committed(state: GroupState) -> None:
     """Go on from what is committed although it differs: another spare agrees against the engine that committed it, or nobody else
     can. What differs, or was not computed yet, is no proof of this engine's state."""
-    for stream, progress in state.committed.items():
-        if state.verified.get(stream, 0) < progress.sequence:
-            state.unproven.add(stream)
-        state.verified[stream] = progress.sequence
-        state.held.streams[stream].drop_through(progress.sequence)
+    for stream, known in state.streams.items():
+        state.streams[stream] = replace(known, difference=None)
+        if known.committed is not None:
+            sequence = known.committed.sequence
+            is_unproven = known.is_unproven or known.verified < sequence
+            state.streams[stream] = replace(known, difference=None, verified=sequence, is_unproven=is_unproven)
+            state.held.streams[stream].drop_through(sequence)
     state.ahead.clear()
-    state.differences.clear()
-    state.overrules = False
+    state.standing = replace(state.standing, overrules=False)
 
 
 def note_own_commit(state: GroupState, published: Mapping[str, Progress], sent: Mapping[str, int], now_ms: int) -> None:
     """This engine committed these itself. Outputs that are on the topic and not in its progress stay held: if this engine dies,
     they come again, and if it only loses the role for a while, it must be able to bring them again itself."""
     for stream, sequence in sent.items():
-        state.sent[stream] = sequence
-        state.unrecorded_since_ms.setdefault(stream, now_ms)
-        state.may_repeat.discard(stream)
+        known = state.streams[stream]
+        since_ms = now_ms if known.unrecorded_since_ms is None else known.unrecorded_since_ms
+        state.streams[stream] = replace(known, sent=sequence, unrecorded_since_ms=since_ms, may_repeat=False)
     for stream, progress in published.items():
-        state.unrecorded.pop(stream, None)
-        if progress.sequence <= committed_sequence(state, stream):
+        known = state.streams[stream] = replace(state.streams[stream], unrecorded=None)
+        if progress.sequence <= known.committed_sequence:
             continue  # a lost record, written again: it says nothing about this engine's outputs
-        state.committed[stream] = progress
-        state.verified[stream] = progress.sequence
-        state.unproven.discard(stream)
-        state.unrecorded_since_ms.pop(stream, None)
+        state.streams[stream] = replace(
+            known, committed=progress, verified=progress.sequence, is_unproven=False, unrecorded_since_ms=None
+        )
         state.held.streams[stream].drop_through(progress.sequence)
 
 
@@ -103,8 +107,8 @@ def forget_sent(state: GroupState) -> None:
     Under one epoch nobody else commits. So who fences again, because of a commit whose result it does not know, keeps what it knows
     of those before it: else a trimmed stream whose commits fail more often than its progress is written would never come on.
     """
-    state.sent.clear()
-    state.unrecorded_since_ms.clear()
+    for stream, known in state.streams.items():
+        state.streams[stream] = replace(known, sent=0, unrecorded_since_ms=None)
 
 
 def let_go_by_quality(state: GroupState, now_ms: int) -> None:
@@ -113,7 +117,7 @@ def let_go_by_quality(state: GroupState, now_ms: int) -> None:
 
     Whoever is promoting or active keeps everything until it is committed.
     """
-    if state.role is not Role.STANDBY:
+    if state.standing.role is not Role.STANDBY:
         state.arrivals.clear()
         return
     for stream, held in state.held.streams.items():
@@ -136,11 +140,11 @@ def _let_go_older(arrivals: deque[tuple[int, int]], held: HeldStream, now_ms: in
 def note_lost(state: GroupState, ports: Ports) -> None:
     """Say how much a spare that takes over no longer held, and so nobody will ever publish (SPEC D15: never silently)."""
     for stream, held in state.held.streams.items():
-        after, through = committed_sequence(state, stream), held.base.sequence
-        if through <= max(after, state.lost_before.get(stream, 0)):
+        known = state.streams[stream]
+        after, through = known.committed_sequence, held.base.sequence
+        if through <= max(after, known.lost_before):
             continue
-        state.lost_before[stream] = through
-        state.lost[stream] = state.lost.get(stream, 0) + through - after
+        state.streams[stream] = replace(known, lost=known.lost + through - after, lost_before=through)
         sentence = f"outputs {after + 1} to {through} of stream {stream} were no longer held and are lost"
         numbers = {"outputs": through - after}
         ports.report(HaEvent(HaEventKind.OUTPUTS_LOST, state.group, state.engine, sentence, numbers))

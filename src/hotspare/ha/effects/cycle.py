@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
 from hotspare.engine.rows.batch import NextInput
-from hotspare.ha.effects import committed, inbound_check, perform, snapshots
+from hotspare.ha.effects import committed, inbound_check, notes, perform, snapshots
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState, view_of
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules import decide
+from hotspare.ha.rules import decide, intake
 from hotspare.ha.rules.roles import ENDS, Reason, Role
 
 ACTIONS_PER_CYCLE_MAX = 200
@@ -53,7 +54,7 @@ def next_due_ms(state: GroupState, ports: Ports) -> int | None:
 
 def become_standby(state: GroupState, ports: Ports) -> None:
     """The state is complete: from here on the engine is eligible like any other."""
-    perform.move(state, ports, Role.STANDBY, Reason.STATE_COMPLETE)
+    notes.move(state, ports, Role.STANDBY, Reason.STATE_COMPLETE)
 
 
 def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Table, next_input: NextInput) -> Iterator[None]:
@@ -74,10 +75,11 @@ def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Tab
         _note_part(state, taken, ports.clock_ms() - begun_ms)
         taken = 0
         _hold(state, ports, outputs)
-        state.has_moved, state.stalled_ms = True, 0
-        state.next_input = next_input if state.core.is_whole else NextInput.AT_HAND
+        state.lease = replace(state.lease, has_moved=True)
+        comes_next = next_input if state.core.is_whole else NextInput.AT_HAND
+        state.intake = replace(state.intake, next_input=comes_next, stalled_ms=0)
         yield
-        if state.role in ENDS:
+        if state.standing.role in ENDS:
             return
         begun_ms = ports.clock_ms()
     _bound_waiting(state, ports)
@@ -108,16 +110,15 @@ def _note_arrivals(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa
     now_ms, read_us = ports.clock_ms(), ports.wall_us()
     columns = {name: decoded.column(name).to_numpy() for name in ("topic", "partition", "time_us")}
     for inbound in state.inbound:
-        own = (columns["topic"] == inbound.topic_index) & (columns["partition"] == inbound.partition.number)
+        own = (columns["topic"] == inbound.facts.topic_index) & (columns["partition"] == inbound.facts.number)
         if own.any():
-            inbound.arrived_ms = now_ms
+            inbound.facts = replace(inbound.facts, arrived_ms=now_ms)
             if next_input is NextInput.AWAITED:
                 inbound.skew.note(now_ms, read_us, int(columns["time_us"][own][-1]))
 
 
 def _bound_waiting(state: GroupState, ports: Ports) -> None:
     """While too many rows wait in the core, only what they wait for is read; then all again, as soon as half of them are gone."""
-    core, settings, part = state.core, state.settings, 1 if state.reads_only is None else 2
-    is_too_much = part * core.waiting > settings.waiting_rows_max or part * core.waiting_bytes > settings.waiting_bytes_max
-    state.reads_only = state.core.last_partition if is_too_much else None
-    ports.read_only(state.reads_only)
+    now = intake.reads_only(state.settings, state.intake.reads_only, state.core)
+    state.intake = replace(state.intake, reads_only=now)
+    ports.read_only(now)

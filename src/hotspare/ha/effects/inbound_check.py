@@ -6,6 +6,7 @@ The call to the bus may take long, so it is made in the background; what it foun
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from hotspare.errors import HotspareError
 from hotspare.ha.group_state import GroupState
@@ -26,7 +27,7 @@ def other_partitions(found: Mapping[str, int], topics: GroupTopics) -> str:
 
 def begin(state: GroupState, ports: Ports) -> None:
     """Look, beside the engine; never twice at once."""
-    state.inbound_checked_ms = ports.clock_ms()
+    state.rounds = replace(state.rounds, inbound_checked_ms=ports.clock_ms())
     if state.is_inbound_check_running:
         return
     state.is_inbound_check_running = True
@@ -47,5 +48,5 @@ def take_note(state: GroupState) -> None:
     """What a look found stops this engine, with the reason; called at the start of a cycle."""
     while state.inbound_findings:
         found = state.inbound_findings.popleft()
-        if found and not state.refusal:
-            state.refusal = f"{found}; {WAY_ON}"
+        if found and not state.standing.refusal:
+            state.standing = replace(state.standing, refusal=f"{found}; {WAY_ON}")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from hotspare.errors import BusError, CoordinationError
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules import decide
+from hotspare.ha.rules import lease as rules
 
 _LONG_STEPS = (do.Fence, do.ReadCommitted)
 _COMMITS = (do.Publish, do.AwaitCommit)
@@ -19,13 +20,13 @@ _COMMITS = (do.Publish, do.AwaitCommit)
 def kept(action: do.Action, state: GroupState, ports: Ports) -> AbstractContextManager[None]:
     """Where an action may take longer than the lease, it is renewed meanwhile."""
     if isinstance(action, _LONG_STEPS):
-        return _renewing(state, ports, lambda: decide.comes_on(ports.clock_ms(), state.step_ms, state.settings))
+        return _renewing(state, ports, lambda: rules.comes_on(ports.clock_ms(), state.standing.step_ms, state.settings))
     if not isinstance(action, _COMMITS):
         return contextlib.nullcontext()
-    since_ms = ports.clock_ms() if state.committing_since_ms is None else state.committing_since_ms
-    state.committing_since_ms = since_ms
+    since_ms = ports.clock_ms() if state.lease.committing_since_ms is None else state.lease.committing_since_ms
+    state.lease = replace(state.lease, committing_since_ms=since_ms)
     settings = state.settings
-    return _renewing(state, ports, lambda: decide.comes_on(ports.clock_ms(), since_ms, settings) and _is_answered(state, ports))
+    return _renewing(state, ports, lambda: rules.comes_on(ports.clock_ms(), since_ms, settings) and _is_answered(state, ports))
 
 
 def _is_answered(state: GroupState, ports: Ports) -> bool:
@@ -40,10 +41,10 @@ def _is_answered(state: GroupState, ports: Ports) -> bool:
 @contextlib.contextmanager
 def _renewing(state: GroupState, ports: Ports, may_go_on: Callable[[], bool]) -> Iterator[None]:
     """Renew the lease from another thread while something is under way that may go on."""
-    settings, epoch, renewed_ms = state.settings, state.epoch, [state.renewed_ms]
+    settings, epoch, renewed_ms = state.settings, state.standing.epoch, [state.lease.renewed_ms]
 
     def renew() -> bool:
-        if not decide.bears_fruit(ports.clock_ms(), state.fruitless_since_ms, settings) or not may_go_on():
+        if not rules.bears_fruit(ports.clock_ms(), state.lease.fruitless_since_ms, settings) or not may_go_on():
             return False
         asked_ms = ports.clock_ms()
         try:
@@ -58,4 +59,4 @@ def _renewing(state: GroupState, ports: Ports, may_go_on: Callable[[], bool]) ->
         with ports.meanwhile(renew, settings.renew_interval_ms):
             yield
     finally:
-        state.renewed_ms = max(state.renewed_ms, *renewed_ms)
+        state.lease = replace(state.lease, renewed_ms=max(state.lease.renewed_ms, *renewed_ms))

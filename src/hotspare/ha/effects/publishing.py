@@ -2,52 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from hotspare.bus.contract import Bus, Commit, Outgoing, Partition, Progress
 from hotspare.errors import HotspareError, StateError
-from hotspare.ha.group_state import GroupState, committed_sequence, held_through, progress_due_of_ms, sent_sequence
+from hotspare.ha.group_state import GroupState
 from hotspare.ha.outputs.blocks import Block
 from hotspare.ha.outputs.held import mark_of
 from hotspare.ha.outputs.message import progress_of
 from hotspare.ha.outputs.transaction import NextCommit
 from hotspare.ha.ports import BlockCodec
-from hotspare.ha.rules.settings import OutputStream
-from hotspare.model.quality import QualityKind
+from hotspare.ha.rules import publishing as rules
+from hotspare.ha.rules.view import View
 
 _TAIL_MESSAGES = 16
 _TAIL_BYTES_MAX = 64 << 20
 _NOTHING = Progress(0, None, 0, 0)
 
 
-def next_commit(state: GroupState, codec: BlockCodec, now_ms: int) -> NextCommit:
+def next_commit(state: GroupState, view: View, codec: BlockCodec) -> NextCommit:
     """All streams' outputs after what is committed, within the budget of one transaction, with the progress that they bring.
 
-    A stream one of whose outputs is larger than the bus takes ends before it until that is tried again. The stream that was cut
-    last time comes last, so that a long backlog of one keeps none waiting for ever. The progress of a trimmed stream is written
-    when it is due; with it, or alone. Records that are missing are written first, and alone: a transaction that is aborted leaves
-    offsets in the topics, and without a record they cannot be told from outputs that retention has ended.
+    A stream one of whose outputs is larger than the bus takes ends before it until that is tried again. The progress of a trimmed
+    stream is written when it is due; with it, or alone. Records that are missing are written first, and alone: a transaction that
+    is aborted leaves offsets in the topics, and without a record they cannot be told from outputs that retention has ended.
     """
-    if state.unrecorded:
-        records = {stream: replace(found, epoch=state.epoch) for stream, found in state.unrecorded.items()}
+    epoch = view.standing.epoch
+    missing = {name: each.facts.unrecorded for name, each in view.streams.items() if each.facts.unrecorded is not None}
+    if missing:
+        records = {stream: replace(found, epoch=epoch) for stream, found in missing.items()}
         return NextCommit(Commit({}, records), {}, 0, 0, "", [])
     blocks: list[Block] = []
     messages: dict[str, list[Outgoing]] = {}
     progress: dict[str, Progress] = {}
     sent: dict[str, int] = {}
-    rows_left, bytes_left, cut = state.budget.rows, state.budget.bytes, ""
-    for output in _in_turn(state):
-        held = state.held.streams[output.stream]
-        before = sent_sequence(state, output.stream)
+    rows_left, bytes_left, cut = view.commit_rows, view.commit_bytes, ""
+    for output in rules.in_turn(state.topics.outbound, view.publishing.cut):
+        held, stream = state.held.streams[output.stream], view.streams[output.stream]
+        before, through = rules.sent_sequence(stream), rules.tried_through(stream, view.now_ms)
         last = held.mark_at(before)
-        through = _through(state, output.stream, now_ms)
         if through > before and min(rows_left, bytes_left) > 0:
             batches = list(held.after(before, min(rows_left, through - before), bytes_left))
             last = mark_of(batches[-1], batches[-1].num_rows - 1)
-            found = state.message_sizes.cut(batches, output, state.epoch, codec)
+            found = state.message_sizes.cut(batches, output, epoch, codec)
             messages[output.topic] = [block.message for block in found]
             blocks += found
             sent[output.stream] = last.sequence
@@ -55,36 +54,10 @@ def next_commit(state: GroupState, codec: BlockCodec, now_ms: int) -> NextCommit
             bytes_left -= sum(batch.nbytes for batch in batches)
         if through > max(before, sent.get(output.stream, 0)):
             cut = cut or output.stream
-        if last is not None and _is_progress_due(state, output.stream, last.sequence, now_ms):
-            progress[output.stream] = Progress(last.sequence, last.output_id, last.digest, state.epoch)
-    rows, bytes_ = state.budget.rows - rows_left, state.budget.bytes - bytes_left
+        if last is not None and rules.is_progress_due(view, stream, last.sequence):
+            progress[output.stream] = Progress(last.sequence, last.output_id, last.digest, epoch)
+    rows, bytes_ = view.commit_rows - rows_left, view.commit_bytes - bytes_left
     return NextCommit(Commit(messages, progress), sent, rows, bytes_, cut, blocks)
-
-
-def _through(state: GroupState, stream: str, now_ms: int) -> int:
-    waiting = state.oversized.get(stream)
-    return held_through(state, stream) if waiting is None or waiting.retry_ms > now_ms else state.held.streams[stream].last_sequence
-
-
-def _in_turn(state: GroupState) -> Sequence[OutputStream]:
-    """The streams, from the one on that follows the one that was cut last."""
-    streams = state.topics.outbound
-    first = next((i + 1 for i, output in enumerate(streams) if output.stream == state.cut), 0)
-    return (*streams[first:], *streams[:first])
-
-
-def _is_progress_due(state: GroupState, stream: str, sequence: int, now_ms: int) -> bool:
-    """Of a trimmed stream after so many outputs or so long a time (SPEC D9), of any other with every output.
-
-    The first outputs after a promotion may have come before, so their progress is written with them: otherwise engines that
-    lose the role one after the other bring the same ones again and again.
-    """
-    quality, unrecorded = state.qualities.of(stream), sequence - committed_sequence(state, stream)
-    if sequence <= max(committed_sequence(state, stream), state.held.streams[stream].base.sequence):
-        return False
-    if quality.kind is not QualityKind.TRIMMED or unrecorded >= quality.progress_events or stream in state.may_repeat:
-        return True
-    return stream in state.unrecorded_since_ms and progress_due_of_ms(state, stream) <= now_ms
 
 
 def progress_from_tail(bus: Bus, codec: BlockCodec, stream: str, partition: Partition) -> Progress:

@@ -7,6 +7,7 @@ the background: one that hangs must not keep the engine from its lease.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from hotspare.bus.contract import Bus
 from hotspare.errors import HotspareError
@@ -14,8 +15,9 @@ from hotspare.ha.calls.store_jobs import Candidate, StoreDone, StoreJob, StoreWo
 from hotspare.ha.effects import trimming
 from hotspare.ha.effects.store_agreement import check_same
 from hotspare.ha.events import HaEvent, HaEventKind
-from hotspare.ha.group_state import GroupState, MemberNews, NewestSnapshot
+from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
+from hotspare.ha.rules.facts import NewestSnapshot, OtherMember
 from hotspare.stores.contract import SnapshotStatus, Store
 
 
@@ -26,7 +28,7 @@ def take(state: GroupState, ports: Ports) -> None:
     sequences = {name: stream.last_sequence for name, stream in state.held.streams.items()}
     name = f"{order:016d}-{state.engine}-{state.identity.process_start:x}"
     now_ms = ports.clock_ms()
-    state.snapshot_ms, state.snapshot_order = now_ms, order
+    state.snapshots = replace(state.snapshots, snapshot_ms=now_ms, snapshot_order=order)
     group, engine, store, store_id = state.group, state.engine, ports.store, state.store_id
 
     def write() -> None:
@@ -51,7 +53,7 @@ def give_up(state: GroupState, ports: Ports) -> None:
     """No longer wait for work on the store that takes too long. What it comes to still counts if it ends after all."""
     for job in state.store_jobs.give_up(ports.clock_ms() - state.settings.store_wait_ms):
         if job.work is StoreWork.WRITE:
-            state.snapshot_order = -1
+            state.snapshots = replace(state.snapshots, snapshot_order=-1)
         sentence = (
             f"the store gives no answer for {state.settings.store_wait_ms} ms: {job.work.value} snapshot {job.candidate.name}"
         )
@@ -64,32 +66,38 @@ def take_note_of_written(state: GroupState, ports: Ports) -> None:
         if done.failure:
             _note_failed(state, ports, done)
         elif done.job.work is StoreWork.WRITE:
-            state.candidates.append(done.job.candidate)
+            candidates = (*state.snapshots.candidates, done.job.candidate)
+            state.snapshots = replace(state.snapshots, candidates=candidates)
             _report(state, ports, HaEventKind.SNAPSHOT_WRITTEN, f"snapshot {done.job.candidate.name} is a candidate")
         elif done.job.work is StoreWork.CONFIRM:
             _note_confirmed(state, ports, done.job.candidate)
 
 
-def note_others(state: GroupState, news: Sequence[MemberNews], now_ms: int) -> None:
+def note_others(state: GroupState, news: Sequence[OtherMember], now_ms: int) -> None:
     """The newest snapshot that any engine tells to have confirmed, and since when this is known here."""
     for other in news:
-        if other.confirmed_order > state.newest_snapshot.order:
-            state.newest_snapshot = NewestSnapshot(other.confirmed_order, other.engine, now_ms)
+        if other.confirmed_order > state.snapshots.newest.order:
+            newest = NewestSnapshot(other.confirmed_order, other.engine, now_ms)
+            state.snapshots = replace(state.snapshots, newest=newest)
 
 
 def _note_failed(state: GroupState, ports: Ports, done: StoreDone) -> None:
     work, name = done.job.work, done.job.candidate.name
     if work is StoreWork.WRITE:
-        state.snapshot_order = -1
+        state.snapshots = replace(state.snapshots, snapshot_order=-1)
     _report(state, ports, HaEventKind.SNAPSHOT_FAILED, f"cannot {work.value} snapshot {name}: {done.failure}")
 
 
 def _note_confirmed(state: GroupState, ports: Ports, candidate: Candidate) -> None:
     """Older candidates, whoever wrote them, are of no use any more."""
-    state.snapshots_confirmed += 1
-    state.confirmed_order = max(state.confirmed_order, candidate.order)
-    if candidate.order > state.newest_snapshot.order:
-        state.newest_snapshot = NewestSnapshot(candidate.order, state.engine, ports.clock_ms())
+    known = state.snapshots
+    is_newest = candidate.order > known.newest.order
+    state.snapshots = replace(
+        known,
+        snapshots_confirmed=known.snapshots_confirmed + 1,
+        confirmed_order=max(known.confirmed_order, candidate.order),
+        newest=NewestSnapshot(candidate.order, state.engine, ports.clock_ms()) if is_newest else known.newest,
+    )
     _report(state, ports, HaEventKind.SNAPSHOT_CONFIRMED, f"snapshot {candidate.name} may be restored")
     group, store, confirmed_max = state.group, ports.store, state.settings.confirmed_snapshots_max
     _begin(state, ports, StoreWork.TIDY, candidate, lambda: _tidy(store, ports.bus, group, candidate, confirmed_max))
@@ -127,8 +135,8 @@ def _begin(state: GroupState, ports: Ports, work: StoreWork, candidate: Candidat
 
 
 def _take_out(state: GroupState, name: str) -> Candidate:
-    candidate = next(c for c in state.candidates if c.name == name)
-    state.candidates.remove(candidate)
+    candidate = next(c for c in state.snapshots.candidates if c.name == name)
+    state.snapshots = replace(state.snapshots, candidates=tuple(c for c in state.snapshots.candidates if c is not candidate))
     return candidate
 
 

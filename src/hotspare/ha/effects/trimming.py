@@ -8,6 +8,7 @@ the bus. A bus with a retention of its own passes all this over.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.naming import snapshot_readers
@@ -37,7 +38,7 @@ def note_confirmed(bus: Bus, group: str, needed: Mapping[Partition, int]) -> Non
 
 def begin(state: GroupState, ports: Ports) -> None:
     """Forget what is old, beside the engine; never twice at once."""
-    state.trimmed_ms = ports.clock_ms()
+    state.rounds = replace(state.rounds, trimmed_ms=ports.clock_ms())
     if state.is_trim_running:
         return
     state.is_trim_running = True

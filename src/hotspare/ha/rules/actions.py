@@ -312,3 +312,11 @@ Action: TypeAlias = (
     | Diverge
     | Leave
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """An action and when it falls due."""
+
+    due_ms: int
+    action: Action

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
 from hotspare.coordination.contract import Leader
-from hotspare.ha.rules.roles import Reason, Role, Step
+from hotspare.ha.calls.store_jobs import StoreLoad
+from hotspare.ha.rules.facts import (
+    Contacts,
+    Difference,
+    InboundFacts,
+    Intake,
+    Leadership,
+    Lease,
+    Membership,
+    Publishing,
+    Rounds,
+    Snapshots,
+    Standing,
+    StreamFacts,
+)
 from hotspare.ha.rules.settings import GroupSettings
+from hotspare.model.quality import PRECISE, Quality
 
 
 class PeerStatus(Enum):
@@ -31,143 +47,69 @@ class PeerPort(Protocol):
     def status(self) -> PeerStatus: ...
 
 
-class Contact(Enum):
-    """How coordination last answered."""
+@dataclass(frozen=True, slots=True)
+class StreamView:
+    """One output stream: what is known of it, its quality, and which outputs are held: those after `base_sequence`, up to and
+    including `last_sequence`, in `bytes` of memory and disk."""
 
-    CONNECTED = "connected"
-    SUSPENDED = "suspended"
-    LOST = "lost"
+    facts: StreamFacts = field(default_factory=StreamFacts)
+    quality: Quality = PRECISE
+    was_changed: bool = False
+    """Its quality was changed while the group ran."""
+    base_sequence: int = 0
+    last_sequence: int = 0
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """Evidence that this engine's outputs are not those committed under `epoch`: its own digest at a committed sequence.
+class CommitUnderWay:
+    """The transaction that is being committed since `begun_ms`, and the newest output of each stream in it."""
 
-    Two engines that have the same digest at the same sequence computed the same outputs.
-    """
-
-    stream: str
-    sequence: int
-    digest: int
-    epoch: int
-    seen_ms: int
+    begun_ms: int
+    is_over: bool
+    sent: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class OtherMember:
-    """Another engine by its newest description. `differs`: its outputs are not those committed; `agrees`: just as this engine's."""
+class CoreView:
+    """How far the core is. `holding_up`: the partitions that an event elsewhere waits for. `order` rises with the input positions.
+    `is_whole`: it stands between two batches."""
 
-    engine: str
-    role: str
-    rank: int
-    agrees: bool
-    differs: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Vacancy:
-    """Since when the role, last held under `epoch`, is free for this engine to campaign for."""
-
-    epoch: int
-    reason: Reason
-    since_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class InboundView:
-    """One inbound partition. `held_up`: an event elsewhere waits for a later head here."""
-
-    index: int
-    arrived_ms: int
-    ticked_ms: int
-    held_up: bool
-
-
-@dataclass(frozen=True, slots=True)
-class CandidateView:
-    """A snapshot of this engine's that waits: `settled` once committed progress has reached it and agrees, of every stream that may
-    lose nothing; `due_ms`, when it has waited for the others long enough."""
-
-    name: str
-    settled: bool
-    due_ms: int = 0
+    order: int = 0
+    is_whole: bool = True
+    holding_up: Collection[tuple[int, int]] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Times are the engine's own monotonic milliseconds. `leader` is None when it must be read before anything follows from it.
-
-    `step_ms`: when a promotion began, or came on by a step. `leader_since_ms`: when this engine first read of the newest epoch,
-    or since when its holder says that it is active.
-    `rank` and `others` are from the same reading of descriptions. `retry`: earliest next call after a failure, 0 for at once.
-    `publish_due_ms`: when held outputs that are not known to be committed have to be published; None if there are none.
-    `fruitless_since_ms`: since when commits of this epoch fail one after the other; None after one that succeeded.
-    `oversized_retry_ms`: when outputs that are too large for the bus are tried again; None if there are none.
-    `await_due_ms`: when what came of the transaction under way is taken note of; None if none is under way.
-    `progress_due_ms`: when progress of outputs that are on the topic already has to be written; None if none is owed.
-    `store_begun_ms`: when the oldest work on the store under way began; `store_stuck`: how much was given up and has not ended.
-    `newest_snapshot_ms`: when this engine learned of the newest confirmed snapshot, which `newest_snapshot_by` confirmed.
-    `stalled_ms`: for how long the runner has not brought input that is known to be there.
-    `lock_holder`: process id and start of who held the bus's lock when it was in the way last, if that is known.
-    `locked_since_ms`: when it came into the way; it was all the time since.
-    `awaited_ms`: when another spare had yet to compute an output at which this engine differs from what is committed.
-    `committed_ahead`: this engine's state begins after what is committed, so it can never bring out what lies between.
-    """
+    """`commit_rows`, `commit_bytes`: how much the next transaction takes. `own_digests`: by other engines that differ from what is
+    committed, this engine's digest at the very output, as far as it knows it."""
 
     now_ms: int
     settings: GroupSettings
     engine: str
-    role: Role
-    step: Step = Step.NONE
-    step_ms: int = 0
-    epoch: int = 0
-    stop_asked: bool = False
-    refusal: str = ""
-    # coordination
-    coordination_retry_ms: int = 0
-    leader: Leader | None = None
-    leader_read_ms: int = 0
-    leader_since_ms: int = 0
-    free_since_ms: int = 0
-    gave_up_epoch: int = 0
+    standing: Standing
+    leadership: Leadership = field(default_factory=Leadership)
+    lease: Lease = field(default_factory=Lease)
+    contacts: Contacts = field(default_factory=Contacts)
+    membership: Membership = field(default_factory=Membership)
+    rounds: Rounds = field(default_factory=Rounds)
+    intake: Intake = field(default_factory=Intake)
+    inbound: tuple[InboundFacts, ...] = ()
+    publishing: Publishing = field(default_factory=Publishing)
+    streams: Mapping[str, StreamView] = field(default_factory=dict)
+    snapshots: Snapshots = field(default_factory=Snapshots)
+    # read beside the records
     peer: PeerStatus = PeerStatus.UNKNOWN
-    vacancy: Vacancy | None = None
-    rank: int = 0
-    others: tuple[OtherMember, ...] = ()
-    switchover: str | None = None
-    switchover_read_ms: int = 0
-    renewed_ms: int = 0
-    has_moved: bool = False
-    member_refreshed_ms: int = 0
-    qualities_read_ms: int = 0
-    # bus
-    bus_retry_ms: int = 0
-    lock_holder: tuple[int, int] | None = None
-    locked_since_ms: int = 0
-    predecessor: Leader | None = None
-    predecessor_lease_end_ms: int = 0
-    publish_due_ms: int | None = None
-    progress_due_ms: int | None = None
-    await_due_ms: int | None = None
-    fruitless_since_ms: int | None = None
-    oversized_retry_ms: int | None = None
-    progress_read_ms: int = 0
-    inbound: tuple[InboundView, ...] = ()
-    inbound_checked_ms: int = 0
-    trimmed_ms: int = 0
-    # outputs and snapshots
-    difference: Difference | None = None
-    awaited_ms: int = 0
-    overrules: bool = False
-    committed_ahead: str = ""
-    candidates: tuple[CandidateView, ...] = ()
-    snapshot_ms: int = 0
-    is_snapshot_running: bool = False
-    is_store_marking: bool = False
-    store_begun_ms: int | None = None
-    store_stuck: int = 0
-    newest_snapshot_ms: int = 0
-    newest_snapshot_by: str = ""
-    has_new_state: bool = False
-    # the runner
-    stalled_ms: int = 0
+    core: CoreView = field(default_factory=CoreView)
+    under_way: CommitUnderWay | None = None
+    commit_rows: int = 1
+    commit_bytes: int = 1
+    store: StoreLoad = field(default_factory=StoreLoad)
+    own_digests: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def difference(self) -> Difference | None:
+        """The evidence of the first stream by name that differs from what is committed."""
+        found = [name for name, stream in self.streams.items() if stream.facts.difference is not None]
+        return self.streams[min(found)].facts.difference if found else None

@@ -1,0 +1,78 @@
+"""Taking note of what came of an action: what more than one of them changes in the state (DESIGN section 5)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hotspare.coordination.contract import Leader
+from hotspare.ha.events import HaEvent, HaEventKind
+from hotspare.ha.group_state import GroupState
+from hotspare.ha.ports import Ports
+from hotspare.ha.rules.facts import LONG_AGO_MS, Contact
+from hotspare.ha.rules.roles import Reason, Role, Step, moved
+
+
+def report(state: GroupState, ports: Ports, kind: HaEventKind, sentence: str, **numbers: int) -> None:
+    ports.report(HaEvent(kind, state.group, state.engine, sentence, numbers))
+
+
+def forget_leader(state: GroupState) -> None:
+    """Nothing follows before it is read again."""
+    state.leadership = replace(state.leadership, leader=None)
+
+
+def wait_for_bus(state: GroupState, ports: Ports) -> None:
+    state.contacts = replace(state.contacts, bus_retry_ms=ports.clock_ms() + state.settings.retry_ms)
+
+
+def tell_others_soon(state: GroupState) -> None:
+    state.rounds = replace(state.rounds, member_refreshed_ms=LONG_AGO_MS)
+
+
+def move(state: GroupState, ports: Ports, to: Role, reason: Reason, step: Step = Step.NONE) -> None:
+    """Change the role by the table of moves."""
+    before, now_ms = state.standing.role, ports.clock_ms()
+    role = moved(before, to, reason)
+    state.standing = replace(state.standing, role=role, role_since_ms=now_ms, step=step, step_ms=now_ms)
+    state.lease = replace(state.lease, committing_since_ms=None)
+    for stream, known in state.streams.items():
+        state.streams[stream] = replace(known, oversized=None)
+    tell_others_soon(state)
+    report(state, ports, HaEventKind.ROLE_CHANGED, f"{before.value} becomes {to.value}: {reason.value}", epoch=state.standing.epoch)
+
+
+def come_on(state: GroupState, ports: Ports, step: Step) -> None:
+    """A step of the promotion is done."""
+    state.standing = replace(state.standing, step=step, step_ms=ports.clock_ms())
+
+
+def note_contact(state: GroupState, ports: Ports, contact: Contact) -> None:
+    if state.contacts.contact is not contact:
+        state.contacts = replace(state.contacts, contact=contact)
+        report(state, ports, HaEventKind.COORDINATION_CHANGED, f"coordination is {contact.value}")
+
+
+def note_leader(state: GroupState, ports: Ports, leader: Leader) -> None:
+    before, now_ms = state.leadership, ports.clock_ms()
+    known = replace(before, leader=leader, leader_read_ms=now_ms)
+    if before.leader_epoch != leader.epoch:
+        known = replace(known, leader_epoch=leader.epoch, leader_since_ms=now_ms)
+    if leader.holder == "" and before.free_epoch != leader.epoch:
+        known = replace(known, free_epoch=leader.epoch, free_since_ms=now_ms)
+    state.leadership = known
+    note_contact(state, ports, Contact.CONNECTED)
+    if before.leader is None or (before.leader.epoch, before.leader.holder) != (leader.epoch, leader.holder):
+        ports.peers.watch(leader)
+
+
+def close_producer(state: GroupState) -> None:
+    """A transaction that is under way ends as it may: who publishes next reads what is committed first."""
+    state.transaction = None
+    if state.producer is not None:
+        state.producer.close()
+        state.producer = None
+
+
+def note_unlocked(state: GroupState) -> None:
+    if state.contacts.locked_since_ms is not None:
+        state.contacts = replace(state.contacts, lock_holder=None, locked_since_ms=None)

@@ -1,0 +1,68 @@
+"""What follows where outputs differ: who is believed, who takes over, who ends (DESIGN section 5, SPEC Z9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hotspare.ha.rules import actions as do
+from hotspare.ha.rules.actions import Duty
+from hotspare.ha.rules.facts import Difference, OtherMember
+from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.settings import OnDivergence
+from hotspare.ha.rules.view import View
+
+
+def agrees(view: View, other: OtherMember) -> bool:
+    """Whether another engine's evidence against what is committed is this engine's own output too."""
+    evidence = other.evidence
+    stream = None if evidence is None else view.streams.get(evidence.stream)
+    if evidence is None or stream is None or stream.facts.difference is None:
+        return False
+    return view.own_digests.get(other.engine) == evidence.digest
+
+
+def spares_agree(view: View) -> bool:
+    """Whether another spare has the very outputs of this one, against those that the present holder committed."""
+    leader, difference = view.leadership.leader, view.difference
+    if leader is None or difference is None or difference.epoch != leader.epoch or leader.holder in ("", view.engine):
+        return False
+    others = view.membership.others
+    return any(agrees(view, o) and o.role == Role.STANDBY.value and o.engine != leader.holder for o in others)
+
+
+def nobody_else_can(view: View) -> bool:
+    """Whether a spare that differs is the last that is left: the role is free beyond doubt, and no spare is there that agrees with
+    what is committed. A closed connection is no proof of that."""
+    leader = view.leadership.leader
+    if leader is None or view.settings.on_divergence is not OnDivergence.CONTINUE:
+        return False
+    is_free = leader.epoch == 0 or leader.holder in ("", view.engine) or leader.lease_left_ms <= 0
+    able = (Role.STANDBY.value, Role.PROMOTING.value)
+    return is_free and not any(o.role in able and not o.differs for o in view.membership.others)
+
+
+def lone_difference(view: View) -> Iterator[Duty]:
+    """A spare that differs waits a while for another one that agrees with it, then `on_divergence` decides. One that has yet to
+    come to where they differ may agree: until then two right spares behind a wrong active would end one after the other."""
+    difference, leader = view.difference, view.leadership.leader
+    if difference is None or leader is None or difference.epoch != leader.epoch or spares_agree(view):
+        return
+    if view.settings.on_divergence is OnDivergence.STOP:
+        since_ms = max(difference.seen_ms, view.membership.awaited_ms)
+        yield Duty(since_ms + view.settings.divergence_wait_ms, do.Diverge())
+
+
+def is_awaited(differences: Sequence[Difference], others: Sequence[OtherMember]) -> bool:
+    """Whether another spare may agree with this engine once it comes to where this one differs from what is committed."""
+    able = [o for o in others if o.role == Role.STANDBY.value and not o.differs]
+    return any(other.sequences.get(each.stream, 0) < each.sequence for each in differences for other in able)
+
+
+def begins_ahead(view: View) -> str:
+    """Why this engine may not publish: its state begins after what is committed, so it can never bring out what lies between.
+    "" where it may. Of a stream that may have lost outputs, or might have once, they are lost (SPEC D15)."""
+    for name, stream in view.streams.items():
+        base, committed = stream.base_sequence, stream.facts.committed_sequence
+        if base > committed and stream.quality.holds_all and not stream.was_changed:
+            return f"state begins after output {base} of stream {name}, but only {committed} are committed"
+    return ""

@@ -1,0 +1,54 @@
+"""What is read, and when a runner is taken to hang: rules about the input of one engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from hotspare.ha.rules.facts import InboundFacts, OtherMember
+from hotspare.ha.rules.settings import GroupSettings
+
+
+class Waiting(Protocol):
+    """The rows that wait in a core (`ha.core.Core`)."""
+
+    @property
+    def waiting(self) -> int: ...
+
+    @property
+    def waiting_bytes(self) -> int: ...
+
+    @property
+    def last_partition(self) -> tuple[int, int]: ...
+
+
+def reads_only(settings: GroupSettings, known: tuple[int, int] | None, core: Waiting) -> tuple[int, int] | None:
+    """While too many rows wait, the partition that they wait for: nothing else is read. All are again (None) when half are gone."""
+    part = 1 if known is None else 2
+    is_too_much = part * core.waiting > settings.waiting_rows_max or part * core.waiting_bytes > settings.waiting_bytes_max
+    return core.last_partition if is_too_much else None
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What tells of input: how far this engine has read, what it ticked, and the others' descriptions."""
+
+    next_offsets: Mapping[tuple[int, int], int]
+    inbound: Sequence[InboundFacts]
+    others: Sequence[OtherMember]
+
+    @property
+    def shows_input(self) -> bool:
+        """Whether input is known to be there, as others have read it or this engine wrote ticks. Without such a sign nothing is
+        wrong: where nobody publishes and no active ticks, no batch comes either."""
+        order = sum(self.next_offsets.values())
+        ticked = (each for each in self.inbound if each.ticked_offset >= 0)
+        is_ahead = any(other.order > order for other in self.others)
+        return is_ahead or any(each.ticked_offset >= self.next_offsets.get((each.topic_index, each.number), 0) for each in ticked)
+
+
+def stalled_ms(known_ms: int, watched_ms: int, sight: Sight, settings: GroupSettings) -> int:
+    """For how long input is known to be there that no batch brings, `watched_ms` after it was `known_ms`. Only time in which the
+    engine itself was awake counts, so that one that was stopped for an hour goes on when it wakes."""
+    return known_ms + max(0, min(watched_ms, 2 * settings.member_refresh_ms)) if sight.shows_input else 0
