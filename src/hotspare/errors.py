@@ -87,6 +87,10 @@ class HotspareError(Exception):
         return "\n".join(lines)
 
 
+def is_retryable(error: Exception) -> bool:
+    return isinstance(error, HotspareError) and error.retryable
+
+
 class UsageError(HotspareError):
     code = "HS-0100"
 

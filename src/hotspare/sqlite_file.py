@@ -14,7 +14,6 @@ import contextlib
 import os
 import sqlite3
 import threading
-import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from typing import Any, TypeVar
 
 from hotspare.errors import BusLocked, HotspareError, UsageError
 from hotspare.file_locks import lock_holder
+from hotspare.retry import Retry
 
 _PAUSE_FIRST_S = 0.0002
 _PAUSE_MAX_S = 0.002
@@ -119,6 +119,7 @@ class SqliteFile:
         self._errors = errors
         self._sync = sync
         self._busy_timeout_s = busy_timeout_ms / 1000
+        self._while_busy = Retry(lasting_s=self._busy_timeout_s, pause_s=_PAUSE_FIRST_S, pause_max_s=_PAUSE_MAX_S)
         self._local = threading.local()
         self._sessions: weakref.WeakSet[_Session] = weakref.WeakSet()
         self._sessions_lock = threading.Lock()
@@ -133,18 +134,12 @@ class SqliteFile:
 
     def reading(self, read: Callable[[sqlite3.Connection], T]) -> T:
         """What `read` returns; it is called again while the file is busy, so it must only read."""
-        deadline = time.monotonic() + self._busy_timeout_s
-        pause = _PAUSE_FIRST_S
-        while True:
-            try:
-                return read(self._connection())
-            except sqlite3.Error as error:
-                if not _is_busy(error):
-                    raise self._failure(error) from error
-                if time.monotonic() >= deadline:
-                    raise self._locked() from error
-            time.sleep(pause)
-            pause = min(pause * 2, _PAUSE_MAX_S)
+        try:
+            return self._while_busy.call(
+                lambda: read(self._connection()), lambda error: isinstance(error, sqlite3.Error) and _is_busy(error)
+            )
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
 
     @contextlib.contextmanager
     def writing(self, sync: Sync | None = None) -> Iterator[sqlite3.Connection]:

@@ -17,7 +17,19 @@ from graphlib import CycleError, TopologicalSorter
 from tests.repo.tree import Source, Violation, dotted, nodes
 
 _PLAIN = frozenset(
-    {"addresses", "choices", "errors", "file_locks", "positions", "processes", "scratch", "shard", "step_size", "stop_signals"}
+    {
+        "addresses",
+        "choices",
+        "errors",
+        "file_locks",
+        "positions",
+        "processes",
+        "retry",
+        "scratch",
+        "shard",
+        "step_size",
+        "stop_signals",
+    }
 )
 _LEAVES = _PLAIN | {"bus", "coordination", "stores", "telemetry"}
 _BELOW_HOST = _LEAVES | {"model", "engine", "ha", "runners", "adapters"}
@@ -29,14 +41,15 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "positions": frozenset(),
     "processes": frozenset(),
     "file_locks": frozenset({"processes"}),
+    "retry": frozenset(),
     "scratch": frozenset({"processes"}),
     "shard": frozenset(),
     "step_size": frozenset(),
     "stop_signals": frozenset(),
-    "sqlite_file": frozenset({"errors", "file_locks"}),
-    "bus": frozenset({"addresses", "errors", "positions", "processes", "shard", "sqlite_file"}),
-    "coordination": frozenset({"addresses", "errors", "processes", "sqlite_file"}),
-    "stores": frozenset({"errors"}),
+    "sqlite_file": frozenset({"errors", "file_locks", "retry"}),
+    "bus": frozenset({"addresses", "errors", "positions", "processes", "retry", "shard", "sqlite_file"}),
+    "coordination": frozenset({"addresses", "errors", "processes", "retry", "sqlite_file"}),
+    "stores": frozenset({"errors", "retry"}),
     "telemetry": frozenset({"choices", "errors"}),
     "model": frozenset({"errors", "shard"}),
     "engine": frozenset({"errors", "positions", "shard", "step_size", "model"}),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from hotspare.retry import Retry
 
 if TYPE_CHECKING:
     from hotspare.coordination.contract import Coordination, Leader
@@ -70,11 +71,8 @@ def _switched(service: Coordination, group: str, before: Leader, to: str, timeou
 
 def _next_leader(service: Coordination, group: str, epoch: int, timeout_s: float) -> Leader | None:
     """Who holds a newer epoch than `epoch`; None if nobody does until `timeout_s` has passed."""
-    deadline = time.monotonic() + timeout_s
-    while True:
+    for _ in Retry(lasting_s=timeout_s, pause_s=_POLL_S).tries():
         leader = service.leader(group)
         if leader.epoch > epoch and leader.holder:
             return leader
-        if time.monotonic() >= deadline:
-            return None
-        time.sleep(_POLL_S)
+    return None

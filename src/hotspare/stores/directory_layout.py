@@ -24,7 +24,6 @@ import contextlib
 import fcntl
 import json
 import os
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from urllib.parse import quote, unquote
 import xxhash
 
 from hotspare.errors import SnapshotFormat, StoreError, UsageError
+from hotspare.retry import Retry
 from hotspare.stores import limits
 from hotspare.stores.directory_claims import Claim, claiming, claims
 
@@ -192,15 +192,11 @@ def _locked(path: Path, mode: int, wait_s: float, what: str) -> Iterator[int]:
     """The lock of a file, which is made if need be; gives its handle. StoreError where it is not to be had within `wait_s`."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        deadline = time.monotonic() + wait_s
-        while True:
-            try:
-                fcntl.flock(handle, mode | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise StoreError(f"{what} are locked by another process") from None
-            time.sleep(_LOCK_PAUSE_S)
+        lock = Retry(lasting_s=wait_s, pause_s=_LOCK_PAUSE_S)
+        try:
+            lock.call(lambda: fcntl.flock(handle, mode | fcntl.LOCK_NB), lambda error: isinstance(error, BlockingIOError))
+        except BlockingIOError:
+            raise StoreError(f"{what} are locked by another process") from None
         yield handle
     finally:
         os.close(handle)

@@ -9,12 +9,12 @@ from typing import TypeVar
 
 from hotspare.adapters.failover.turn import Turn
 from hotspare.errors import BusError, BusLocked
+from hotspare.retry import Retry
 
 _T = TypeVar("_T")
 
-RETRY_S = 0.05
-RETRIES_MAX = 1200
-"""How often a bus that cannot be reached is asked again (about a minute) before an adapter gives up."""
+OUT_OF_REACH = Retry(tries_max=1200, pause_s=0.05)
+"""How often a bus that cannot be reached is asked (about a minute) before an adapter gives up."""
 SILENT_S = 2.0
 """How long a trouble lasts before it is told, and then how often."""
 
@@ -34,30 +34,34 @@ class Patience:
         self._tell_at_s = 0.0
 
     def __call__(self, call: Callable[[], _T]) -> _T:
-        """The call's result. StopAsked; the call's own error where it will not pass, or has not for RETRIES_MAX times."""
-        for _ in range(RETRIES_MAX):
-            try:
-                result = call()
-            except BusError as error:
-                if not error.retryable:
-                    raise
-                self._hindered(error)
-                self.pause(error)
-            else:
-                if isinstance(self._stop, Turn):
-                    self._stop.unhindered()
-                return result
-        return call()
+        """The call's result. StopAsked; the call's own error where it does not pass, or has not in all tries of OUT_OF_REACH."""
+        result = OUT_OF_REACH.call(call, self._passes, self._wait)
+        if isinstance(self._stop, Turn):
+            self._stop.unhindered()
+        return result
 
     def pause(self, trouble: BusError) -> None:
         """Wait a moment after a failure, and tell it once it has lasted. StopAsked."""
+        self._tell(trouble)
+        self._wait(OUT_OF_REACH.pause_s)
+
+    def _passes(self, error: Exception) -> bool:
+        if not isinstance(error, BusError) or not error.retryable:
+            return False
+        self._hindered(error)
+        self._tell(error)
+        return True
+
+    def _wait(self, pause_s: float) -> None:
+        if self._stop.wait(pause_s):
+            raise StopAsked
+
+    def _tell(self, trouble: BusError) -> None:
         now_s = time.monotonic()
         self._since_s = now_s if self._since_s is None else self._since_s
         if now_s - self._since_s >= SILENT_S and now_s >= self._tell_at_s:
             self._told(trouble)
             self._tell_at_s = now_s + 10 * SILENT_S
-        if self._stop.wait(RETRY_S):
-            raise StopAsked
 
     def passed(self) -> None:
         """The work goes on."""

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import TypeVar
 
 from hotspare.errors import BusError, UsageError
+from hotspare.retry import Retry
 
 _T = TypeVar("_T")
 
@@ -22,7 +23,7 @@ LINE_BYTES_MAX = 1 << 20
 CLIENTS_MAX = 64
 _RECEIVE_BYTES = 1 << 16
 _POLL_S = 0.1
-_RETRY_S = 0.05
+_RETRY = Retry(pause_s=0.05)
 SEND_TIMEOUT_S = 30.0
 """How long a client may leave what is sent to it unread before it is left."""
 CONNECT_TIMEOUT_S = 5.0
@@ -122,14 +123,12 @@ class LineClient:
 
 def retried(call: Callable[[], _T], stop: threading.Event, passes: Callable[[BusError], bool]) -> _T:
     """The call's result; tried again as long as what is wrong with the bus passes, while the client waits. BadLine at `stop`."""
-    while True:
-        try:
-            return call()
-        except BusError as error:
-            if not passes(error):
-                raise
-        if stop.wait(_RETRY_S):
+
+    def wait(pause_s: float) -> None:
+        if stop.wait(pause_s):
             raise BadLine("this instance stops: connect again")
+
+    return _RETRY.call(call, lambda error: isinstance(error, BusError) and passes(error), wait)
 
 
 def serve_lines(

@@ -8,10 +8,9 @@ from __future__ import annotations
 import hashlib
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -31,10 +30,9 @@ from hotspare.bus.kafka.client import (
 from hotspare.bus.kafka.read import KafkaReader
 from hotspare.bus.kafka.records import KafkaRecords, OpenTransactions
 from hotspare.bus.kafka.topics import KafkaTopics
-from hotspare.bus.kafka.writer import Writer, Writers, give_way, records_of
+from hotspare.bus.kafka.writer import TURNS, Writer, Writers, records_of
 from hotspare.errors import BusUnavailable, Fenced, HotspareError, UnknownResult
 
-_GUARD_ATTEMPTS = 20
 GUARDS_MAX = 32
 """Guards whose turn is kept, each with a client of its own; one that is let go takes its turn anew when it is used again."""
 _SCAN_MESSAGES = 5_000
@@ -158,8 +156,7 @@ class KafkaAppender:
         guard: HeaderGuard,
         record: bytes | None,
     ) -> int | None:
-        deadline = time.monotonic() + self._settings.timeout_s
-        for attempt in range(_GUARD_ATTEMPTS):
+        for _ in replace(TURNS, lasting_s=self._settings.timeout_s).tries():
             # first without a turn: whoever comes too late need not take it from the one who was in time
             if guarded.newest >= guard.since_offset or self._stands_against(partition, guard):
                 return None
@@ -181,9 +178,6 @@ class KafkaAppender:
                 # The commit may have come to the broker before whoever took the turn. Then it stands against the next attempt ...
                 if record is None and not any(_has(message, guard) for message in messages):
                     raise append_unknown(partition, error.detail) from error  # ... unless nothing of it does
-                if time.monotonic() > deadline:
-                    break
-                give_way(attempt)
                 continue
             guarded.writer, guarded.record = writer, guard.record if record is None else record
             if any(_has(message, guard) for message in messages):

@@ -24,11 +24,13 @@ from hotspare.bus.kafka.topics import KafkaTopics, TopicKind
 from hotspare.bus.kafka.writer import Writers, keyed_record
 from hotspare.bus.naming import own_partition, records_topic, whole_group
 from hotspare.errors import BusUnavailable, Fenced
+from hotspare.retry import Retry
 
 _SCAN_FIRST = 256
 _SCAN_MAX = 16_384
 _SCAN_BYTES = 16 << 20
-_FORGET_ATTEMPTS = 4
+_FORGETTING = Retry(tries_max=4)
+"""Who is fenced out of it each time has engines beside it that publish."""
 _HEADERS = 8
 """A message of ours has fewer."""
 
@@ -179,7 +181,7 @@ class KafkaBus:
         self._owners.release(group)
 
     def _forget_outputs(self, group: str) -> None:
-        for _ in range(_FORGET_ATTEMPTS):
+        for _ in _FORGETTING.tries():
             writer = self._writers_of(group).open()  # what was committed before can be read now
             for partition in (partition for partition, owner in self._owners.all().items() if owner == group):
                 if self._topics.partitions(partition.topic) is not None:

@@ -15,6 +15,8 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from hotspare.bus import limits
 from hotspare.bus.contract import Partition
 from hotspare.bus.kafka.client import LOOK_S, MISSING, QUIET, KafkaSettings, bus_error, client_settings, error_of, refused_options
+from hotspare.errors import is_retryable
+from hotspare.retry import Retry
 
 _UNKNOWN_S = 1.0
 """How long a topic may be unknown to a broker that leads it, after another broker told of it."""
@@ -37,23 +39,22 @@ class KafkaOffsets:
 
     def of(self, partition: Partition) -> tuple[int, int]:
         """The oldest offset kept, and the one behind the last. TopicMissing, BusUnavailable."""
-        place = TopicPartition(partition.topic, partition.number)
         start_s = time.monotonic()
-        while True:
-            left_s = self._settings.timeout_s - (time.monotonic() - start_s)
-            try:
-                begin, end = self._client.get_watermark_offsets(place, timeout=max(0.1, min(LOOK_S, left_s)))
-            except KafkaException as raised:
-                waited_s = time.monotonic() - start_s
-                knows = self._has_topic(partition.topic)  # who leads it may have changed: the client asks only if it is told to
-                if error_of(raised).code() in MISSING and waited_s > _UNKNOWN_S and not knows:
-                    raise limits.topic_missing(partition.topic) from raised
-                failure = bus_error(raised, f"look at topic {partition.topic}")
-                if not failure.retryable or waited_s > self._settings.timeout_s:
-                    raise failure from raised
-                time.sleep(_RETRY_PAUSE_S)
-            else:
-                return int(begin), int(end)
+        look = Retry(lasting_s=self._settings.timeout_s, pause_s=_RETRY_PAUSE_S)
+        return look.call(lambda: self._looked(partition, start_s), is_retryable)
+
+    def _looked(self, partition: Partition, start_s: float) -> tuple[int, int]:
+        left_s = self._settings.timeout_s - (time.monotonic() - start_s)
+        place = TopicPartition(partition.topic, partition.number)
+        try:
+            begin, end = self._client.get_watermark_offsets(place, timeout=max(0.1, min(LOOK_S, left_s)))
+        except KafkaException as raised:
+            waited_s = time.monotonic() - start_s
+            knows = self._has_topic(partition.topic)  # who leads it may have changed: the client asks only if it is told to
+            if error_of(raised).code() in MISSING and waited_s > _UNKNOWN_S and not knows:
+                raise limits.topic_missing(partition.topic) from raised
+            raise bus_error(raised, f"look at topic {partition.topic}") from raised
+        return int(begin), int(end)
 
     def _has_topic(self, topic: str) -> bool:
         """Whether the brokers know it; True where they do not say. One without a leader, because a broker died, looks unknown."""

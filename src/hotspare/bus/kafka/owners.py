@@ -9,7 +9,7 @@ it, and what is claimed then tells whether it took place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from hotspare.bus import limits
 from hotspare.bus.contract import Partition
@@ -17,11 +17,10 @@ from hotspare.bus.kafka.client import KafkaSettings
 from hotspare.bus.kafka.progress import TopicFollower, foreign_record
 from hotspare.bus.kafka.read import KafkaReader
 from hotspare.bus.kafka.topics import KafkaTopics, TopicKind
-from hotspare.bus.kafka.writer import Record, Writers, give_way
+from hotspare.bus.kafka.writer import TURNS, Record, Writers
 from hotspare.errors import BusUnavailable, Fenced, UnknownResult
 
 OWNERS_TOPIC = "hotspare.owners"
-_ATTEMPTS = 20
 
 
 class KafkaOwners:
@@ -44,33 +43,24 @@ class KafkaOwners:
     def claim(self, group: str, partitions: Sequence[Partition]) -> None:
         """All or none. TopicOwned where another group has one."""
         self._topics.create(OWNERS_TOPIC, 1, TopicKind.STATE)
-        if not self._unclaimed(group, partitions):
-            return
-        for attempt in range(_ATTEMPTS):
-            writer = self._writers.open()
-            missing = self._unclaimed(group, partitions)
-            try:
-                writer.commit([Record(OWNERS_TOPIC, group.encode(), _key(partition)) for partition in missing])
-            except (Fenced, UnknownResult):
-                give_way(attempt)
-                continue
-            return
-        raise BusUnavailable("many groups claim topics at the same time")
+        self._write(lambda: [Record(OWNERS_TOPIC, group.encode(), _key(each)) for each in self._unclaimed(group, partitions)])
 
     def release(self, group: str) -> None:
         """Give all of the group's partitions up."""
-        for attempt in range(_ATTEMPTS):
-            owned = [partition for partition, owner in self.all().items() if owner == group]
-            if not owned:
+        self._write(lambda: [Record(OWNERS_TOPIC, None, _key(each)) for each, owner in self.all().items() if owner == group])
+
+    def _write(self, missing: Callable[[], list[Record]]) -> None:
+        """Write the records that are missing, which is found anew with every turn: as whoever had the turn before left it."""
+        for _ in TURNS.tries():
+            if not missing():
                 return
             writer = self._writers.open()
-            owned = [partition for partition, owner in self.all().items() if owner == group]
             try:
-                writer.commit([Record(OWNERS_TOPIC, None, _key(partition)) for partition in owned])
+                writer.commit(missing())
             except (Fenced, UnknownResult):
-                give_way(attempt)
                 continue
-        if any(owner == group for owner in self.all().values()):
+            return
+        if missing():
             raise BusUnavailable("many groups claim topics at the same time")
 
     def close(self) -> None:

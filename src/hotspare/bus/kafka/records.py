@@ -7,7 +7,6 @@ of the partition, so the records of a topic that was deleted and made anew are n
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -20,6 +19,7 @@ from hotspare.bus.kafka.topics import KafkaTopics, TopicKind
 from hotspare.bus.kafka.writer import Record
 from hotspare.bus.naming import records_topic
 from hotspare.errors import BusUnavailable
+from hotspare.retry import Retry
 
 _POLL_S = 0.01
 
@@ -91,12 +91,11 @@ class OpenTransactions:
 
     def wait(self, partition: Partition) -> None:
         """Until all that is on the partition now can be read, or was aborted. BusUnavailable where that takes too long."""
-        deadline = time.monotonic() + self._settings.timeout_s
         high = self._high(partition)
-        while self._reader.offsets(partition)[1] < high:
-            if time.monotonic() > deadline:
-                raise BusUnavailable(f"a transaction on topic {partition.topic} stays open", hint="the broker ends it in a while")
-            time.sleep(_POLL_S)
+        for _ in Retry(lasting_s=self._settings.timeout_s, pause_s=_POLL_S).tries():
+            if self._reader.offsets(partition)[1] >= high:
+                return
+        raise BusUnavailable(f"a transaction on topic {partition.topic} stays open", hint="the broker ends it in a while")
 
     def close(self) -> None:
         with self._lock:

@@ -27,6 +27,7 @@ from hotspare.bus.kafka.client import (
     refused_options,
 )
 from hotspare.errors import BusError, BusUnavailable, UsageError
+from hotspare.retry import Retry
 
 REPLICAS_WANTED = 3
 IN_SYNC_WANTED = 2
@@ -205,10 +206,10 @@ class KafkaTopics:
 
     def _awaited(self, topic: str, timeout_s: float) -> int | None:
         """Its partitions, as soon as the broker that is asked knows it."""
-        deadline = time.monotonic() + timeout_s
-        while (count := self.partitions(topic)) is None and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
-        return count
+        for _ in Retry(lasting_s=timeout_s, pause_s=_POLL_S).tries():
+            if (count := self.partitions(topic)) is not None:
+                return count
+        return None
 
     def delete_records(self, offsets: Mapping[Partition, int]) -> None:
         """Forget what stands before the offsets; an offset past the end means all that is committed."""

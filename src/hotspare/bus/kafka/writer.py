@@ -7,7 +7,6 @@ client that is left alone with this answer asks again after half a second; one t
 from __future__ import annotations
 
 import contextlib
-import random
 import threading
 import time
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.kafka.client import FENCED, QUIET, KafkaSettings, bus_error, error_of, producer_settings, refused_options
 from hotspare.errors import BusUnavailable, Fenced, HotspareError, UnknownResult
+from hotspare.retry import Pauses, Retry
 
 _PATIENCE_S = (0.06, 0.06, 0.15, 0.3)
 """How long each client that gets no answer is waited for; the last one gets as long as a call may take."""
@@ -32,8 +32,8 @@ _RETRY_MS = 5
 _TRANSACTION_TIMEOUT_MS = 10_000
 _ANY_TOPIC = "hotspare.owners"
 """Asking about it makes a client connect; it need not exist."""
-_GIVE_WAY_S = 0.01
-_GIVE_WAY_S_MAX = 0.5
+TURNS = Retry(tries_max=20, pause_s=0.01, pause_max_s=0.5, pauses=Pauses.RANDOM)
+"""How often who lost its turn takes it again: two that only take it from each other would both write nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +160,6 @@ def _is_granted(client: Any, patience_s: float, deadline: float) -> bool:
                 return False
         else:
             return True
-
-
-def give_way(attempt: int) -> None:
-    """For who lost its turn, before it takes it again: two that only take it from each other would both write nothing."""
-    time.sleep(random.uniform(0, min(_GIVE_WAY_S_MAX, _GIVE_WAY_S * 2**attempt)))  # noqa: S311
 
 
 class Writer:

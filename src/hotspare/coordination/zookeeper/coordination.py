@@ -45,9 +45,10 @@ from hotspare.coordination.zookeeper.nodes import (
 from hotspare.coordination.zookeeper.session import NODE_STATES, ZooKeeperSession, monotonic_ms
 from hotspare.coordination.zookeeper.url import ZooKeeperTarget
 from hotspare.errors import CoordinationError, CoordinationSuspended
+from hotspare.retry import Retry
 
-ATTEMPTS_MAX = 20
-"""How often one call tries again because others changed the same node meanwhile."""
+CONTENDED = Retry(tries_max=20)
+"""How often one call is tried because others change the same node meanwhile. Whoever was in the way has come on: no pause."""
 FIRST_CONTACT = 1
 NO_NODE = -1
 """The version of a node that is not there."""
@@ -95,7 +96,7 @@ class ZooKeeperCoordination:
         """Make, or refresh, the one node of this engine and this session; those of its earlier sessions are removed. The session is
         announced, too: a campaign need not wait for it."""
         own_session = self._session.client_id[0]
-        for _ in range(ATTEMPTS_MAX):
+        for _ in CONTENDED.tries():
             self._ensure(paths)
             names = self._session.children(paths.members)
             own = sorted((name for name in names if engine_of(name) == engine), key=joining_order)
@@ -233,7 +234,7 @@ class ZooKeeperCoordination:
         rules.check_group(group)
         rules.check_fact(name, value)
         paths, data = GroupPaths(self._root, group), encode_fact(name, value)
-        for _ in range(ATTEMPTS_MAX):
+        for _ in CONTENDED.tries():
             try:
                 self._ensure(paths)
                 self._session.create(paths.fact(name), data)
@@ -249,7 +250,7 @@ class ZooKeeperCoordination:
 
     def forget(self, group: str) -> None:
         paths = GroupPaths(self._root, group)
-        for _ in range(ATTEMPTS_MAX):
+        for _ in CONTENDED.tries():
             present = self._session.children(paths.base)
             if not present and self._session.get_or_none(paths.base) is None:
                 return
@@ -290,7 +291,7 @@ class ZooKeeperCoordination:
         campaign of a spare that has just read who leads.
         """
         paths, guess = GroupPaths(self._root, group), self._known.pop(group, None)
-        for _ in range(ATTEMPTS_MAX):
+        for _ in CONTENDED.tries():
             before, version = guess or self._role(paths)
             after = change(before)
             if after is not None:

@@ -1,0 +1,67 @@
+"""How a call is tried again: how often, for how long, with which pauses between. Every part that tries again does it by this.
+
+CONTENDED = Retry(tries_max=20, pause_s=0.01, pause_max_s=0.5)
+
+for _ in CONTENDED.tries():          # the first try counts
+    if made := attempt():
+        return made
+raise BusUnavailable(...)            # all tries are used up
+
+BUSY = Retry(lasting_s=2, pause_s=0.001)
+BUSY.call(read, is_busy)             # raises the last try's error
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+_T = TypeVar("_T")
+
+
+class Pauses(Enum):
+    EVEN = "even"
+    RANDOM = "random"
+    """Each lasts anything from 0 to its full length: two that stand in each other's way do not do so in step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """`tries_max` bounds the tries, the first one included; `lasting_s` the seconds after the first one began, past which no other
+    begins. None is no bound. Pauses begin with `pause_s` and double up to `pause_max_s`; where that is less they stay the same."""
+
+    tries_max: int | None = None
+    lasting_s: float | None = None
+    pause_s: float = 0.0
+    pause_max_s: float = 0.0
+    pauses: Pauses = Pauses.EVEN
+
+    def tries(self, wait: Callable[[float], object] = time.sleep) -> Iterator[int]:
+        """0, 1, 2 ... for each try that may begin; pauses before each but the first. `wait` lets so many seconds pass; what it
+        raises ends the tries, and is raised here."""
+        begun_s, pause_s, tried = time.monotonic(), self.pause_s, 0
+        while True:
+            yield tried
+            tried += 1
+            if tried == self.tries_max or (self.lasting_s is not None and time.monotonic() - begun_s >= self.lasting_s):
+                return
+            if pause_s > 0:
+                wait(pause_s if self.pauses is Pauses.EVEN else random.uniform(0, pause_s))  # noqa: S311
+            pause_s = max(pause_s, min(2 * pause_s, self.pause_max_s))
+
+    def call(self, call: Callable[[], _T], passes: Callable[[Exception], bool], wait: Callable[[float], object] = time.sleep) -> _T:
+        """The call's result. Raises its error at once where that does not pass by itself, else that of the last try."""
+        failure: Exception | None = None
+        for _ in self.tries(wait):
+            try:
+                return call()
+            except Exception as error:
+                if not passes(error):
+                    raise
+                failure = error
+        assert failure is not None
+        raise failure
