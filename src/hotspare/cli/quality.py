@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from hotspare.retry import Retry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from hotspare.ha.outputs.qualities import Qualities
 
 _POLL_S = 0.05
-_SILENT_MS_MAX = 2_000
 
 
 def command(
@@ -86,14 +86,13 @@ def _group(service: Coordination, name: str) -> str:
 
 def _members(service: Coordination, group: str) -> list[Member]:
     """The engines that gave word lately."""
+    from hotspare.cli.shared.group_report import SILENT_MS_MAX
     from hotspare.ha.member_record import present
 
-    return present(service.members(group), _SILENT_MS_MAX)
+    return present(service.members(group), SILENT_MS_MAX)
 
 
 def _wait(service: Coordination, group: str, version: int, timeout_s: float) -> None:
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
+    for _ in Retry(lasting_s=timeout_s, pause_s=_POLL_S).tries():
         if all(int(m.detail.get("quality_version", "0")) >= version for m in _members(service, group)):
             return
-        time.sleep(_POLL_S)

@@ -108,7 +108,7 @@ def _engines(group: Document) -> list[tuple[Any, ...]]:
         rows.append(
             (
                 engine["engine"],
-                engine["role"],
+                engine["role"] or f"not heard of since {_time(engine['heard_us'])}",
                 "" if engine["role_since_us"] is None else _time(engine["role_since_us"]),
                 *_values(engine, "epoch"),
                 process,
@@ -125,8 +125,9 @@ def _engines(group: Document) -> list[tuple[Any, ...]]:
 
 def _trouble(engine: Document) -> str:
     stalled_ms = engine["stalled_ms"]
+    was = [] if engine["role"] else [f"was {engine['last_role']}"]
     stall = [f"no input for {stalled_ms / 1000:.1f} s, though some is there"] if stalled_ms else []
-    return "; ".join([*stall, *(f"{stream} waits: {why}" for stream, why in engine["oversized"].items())])
+    return "; ".join([*was, *stall, *(f"{stream} waits: {why}" for stream, why in engine["oversized"].items())])
 
 
 def _streams(group: Document) -> list[tuple[Any, ...]]:

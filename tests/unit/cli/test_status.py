@@ -16,6 +16,7 @@ from hotspare.bus.open import open_bus
 from hotspare.cli.shared.group_report import GroupSources, report
 from hotspare.cli.status import open_sources
 from hotspare.coordination.contract import Member
+from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.errors import UsageError
 from hotspare.processes import process_space, process_start
@@ -121,6 +122,7 @@ def test_the_document_has_every_fact_under_its_key(sources: GroupSources) -> Non
     assert first["address"] == "127.0.0.1:1"
     assert first["streams"] == [{"stream": STREAM, "sequence": 9, "committed": 7, "held": 2, "digest": "00000000000000ff"}]
     assert (first["role"], first["is_running"], second["is_running"]) == ("active", True, False)
+    assert (second["role"], second["last_role"]) == (None, "standby"), "its process has ended"
     assert (first["held_bytes"], first["ended_because"], first["epoch"]) == (640, None, 3)
     assert group["progress"] == [{"stream": STREAM, "sequence": 7, "digest": "00000000000000ff", "epoch": 3}]
     (snapshot,) = group["snapshots"]
@@ -130,6 +132,34 @@ def test_the_document_has_every_fact_under_its_key(sources: GroupSources) -> Non
     assert 0 <= newest["age_ms"] <= (time.time_ns() - begun_ns) // 1_000_000 + 60_000
     assert (first["stalled_ms"], second["stalled_ms"]) == (2_500, 0)
     json.dumps(group)
+
+
+@pytest.mark.parametrize(
+    ("role", "later_ms", "lease_ms", "successor", "is_heard"),
+    [
+        ("active", 500, 1_000, "", True),
+        ("active", 1_000, 1_000, "", False),
+        ("active", 500, 1_000, "e2", False),
+        ("standby", 1_999, 1_000, "", True),
+        ("standby", 2_000, 1_000, "", False),
+        ("diverged", 60_000, 1_000, "", True),
+    ],
+)
+def test_who_gives_no_sign_of_life_has_no_role(role: str, later_ms: int, lease_ms: int, successor: str, is_heard: bool) -> None:
+    """SPEC M5: of an active engine the lease is the sign, of any other its word. It is elsewhere, so nothing is seen of its process."""
+    now_ms = [0]
+    service = MemoryCoordination(clock=lambda: now_ms[0]).client()
+    own, other = member("e1", role, 7, space="far"), member("e2", "standby", os.getpid())
+    service.join(GROUP, own)
+    assert service.campaign(GROUP, 0, own, lease_ms) == 1
+    if successor:
+        service.release(GROUP, 1, "e1", successor)
+    now_ms[0] = later_ms
+    service.join(GROUP, other)
+    (engine, _) = report(GroupSources(service))["groups"][0]["engines"]
+    assert (engine["role"], engine["last_role"]) == (role if is_heard else None, role)
+    assert engine["silent_ms"] == later_ms
+    assert abs(time.time() - later_ms / 1_000 - engine["heard_us"] / 1_000_000) < 60
 
 
 def test_an_engines_words_that_cannot_be_read_are_left_out(sources: GroupSources) -> None:
@@ -152,7 +182,8 @@ def test_status_and_topics_as_commands(bus_url: str) -> None:
         INBOUND.topic,
         "00000000000000ff",
         "confirmed",
-        "standby",
+        "not heard of since",
+        "was standby",
         "127.0.0.1:1",
         "-30",
     ):

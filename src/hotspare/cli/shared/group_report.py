@@ -1,9 +1,9 @@
 """What coordination, bus and store know of a group, as one document with stable keys: what `hotspare status --json` prints.
 
     {"groups": [{"group", "epoch", "active", "successor", "switchover_asked", "lease_left_ms",
-                 "engines": [{"engine", "role", "role_since_us", "step", "epoch", "host", "process_id", "address", "is_running",
-                              "silent_ms", "project_hash", "versions", "cpu", "coordination", "ended_because", "held_bytes",
-                              "spilled_bytes", "stalled_ms", "oversized": {STREAM: WHY},
+                 "engines": [{"engine", "role", "last_role", "role_since_us", "heard_us", "step", "epoch", "host", "process_id",
+                              "address", "is_running", "silent_ms", "project_hash", "versions", "cpu", "coordination",
+                              "ended_because", "held_bytes", "spilled_bytes", "stalled_ms", "oversized": {STREAM: WHY},
                               "positions": [{"topic", "partition", "next_offset", "end_offset", "lag", "skew_ms"}],
                               "streams": [{"stream", "sequence", "committed", "held", "digest"}]}],
                  "progress": [{"stream", "sequence", "digest", "epoch"}],
@@ -12,11 +12,12 @@
 
 Numbers are numbers; digests are 16 hexadecimal digits; what is not known is null. `lag` counts messages still to be read, `held`
 outputs computed but not known to be committed. `skew_ms` is how far the engine's clock is ahead of the bus's in this partition at
-most, negative where it is behind. `role_since_us` is since when it has its role, by this machine's clock; `silent_ms` the time
-since its last word, seen from the group's newest; `stalled_ms` for how long its runner has not brought input that is known to be
-there; `oversized` why a stream waits whose next output is larger than its topic takes. `newest_snapshot` is the newest that may be
-restored, with the engine that took it. `switchover_asked` is the engine that a standing request names, "" for any. `is_running` is
-known for engines of this machine only.
+most, negative where it is behind. `role` is null of an engine that gives no sign of life any more: its process has ended, the lease
+of its epoch is over, or it said nothing for 2 s; `last_role` is what it said. `role_since_us` is since when it has its role,
+`heard_us` the time of its last word, both by this machine's clock; `silent_ms` the time since, seen from the group's newest;
+`stalled_ms` for how long its runner has not brought input that is known to be there; `oversized` why a stream waits whose next
+output is larger than its topic takes. `newest_snapshot` is the newest that may be restored, with the engine that took it.
+`switchover_asked` is the engine that a standing request names, "" for any. `is_running` is known for engines of this machine only.
 """
 
 from __future__ import annotations
@@ -29,12 +30,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from hotspare.bus.contract import Bus, Partition
-from hotspare.coordination.contract import Coordination, Member
+from hotspare.coordination.contract import Coordination, Leader, Member
 from hotspare.errors import BusError
+from hotspare.ha.rules.roles import Role
 from hotspare.processes import is_process_gone, process_space
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus, Store
 
 Document = dict[str, Any]
+SILENT_MS_MAX = 2_000
+"""Who said nothing for so long gives no sign of life: an engine describes itself twice a second."""
 _ORIGIN = "origin"
 _DAMAGED = "damaged"
 
@@ -68,7 +72,7 @@ def group_document(sources: GroupSources, group: str) -> Document:
         "successor": leader.successor or None,
         "switchover_asked": sources.coordination.switchover_asked(group),
         "lease_left_ms": leader.lease_left_ms if leader.holder else None,
-        "engines": [{**_engine(member, topics, ends), **_ages(member, newest_ms)} for member in members],
+        "engines": [_engine(member, topics, ends) | _life(member, leader, newest_ms) for member in members],
         "progress": _progress(sources.bus, group),
         "newest_snapshot": _newest(snapshots),
         "snapshots": [_snapshot(info) for info in snapshots],
@@ -105,7 +109,6 @@ def _engine(member: Member, topics: Sequence[str], ends: Mapping[tuple[str, int]
     detail = member.detail
     return {
         "engine": member.engine,
-        "role": member.role,
         "step": detail.get("step"),
         "epoch": _number(detail.get("epoch")),
         "host": member.host,
@@ -126,11 +129,27 @@ def _engine(member: Member, topics: Sequence[str], ends: Mapping[tuple[str, int]
     }
 
 
-def _ages(member: Member, newest_ms: int) -> Document:
+def is_heard(member: Member, leader: Leader, newest_ms: int) -> bool:
+    """Whether an engine gives signs of life. Of one that has ended its last word stands; an active one's sign is its lease."""
+    if member.role in (Role.DIVERGED.value, Role.STOPPED.value):
+        return True
+    holds = leader.holder == member.engine and leader.lease_left_ms > 0
+    if is_running(member) is False or (member.role == Role.ACTIVE.value and not holds):
+        return False
+    return newest_ms - member.seen_ms < SILENT_MS_MAX
+
+
+def _life(member: Member, leader: Leader, newest_ms: int) -> Document:
     """What is reckoned from the group's newest word on, which is taken for now."""
     silent_ms, age_ms = newest_ms - member.seen_ms, _number(member.detail.get("role_age_ms"))
-    since_us = None if age_ms is None else time.time_ns() // 1000 - (silent_ms + age_ms) * 1000
-    return {"silent_ms": silent_ms, "role_since_us": since_us}
+    heard_us = time.time_ns() // 1000 - silent_ms * 1000
+    return {
+        "role": member.role if is_heard(member, leader, newest_ms) else None,
+        "last_role": member.role,
+        "role_since_us": None if age_ms is None else heard_us - age_ms * 1000,
+        "heard_us": heard_us,
+        "silent_ms": silent_ms,
+    }
 
 
 def _positions(member: Member, topics: Sequence[str], ends: Mapping[tuple[str, int], int]) -> list[Document]:
