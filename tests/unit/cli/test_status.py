@@ -146,7 +146,7 @@ def test_the_document_has_every_fact_under_its_key(sources: GroupSources) -> Non
     ],
 )
 def test_who_gives_no_sign_of_life_has_no_role(role: str, later_ms: int, lease_ms: int, successor: str, is_heard: bool) -> None:
-    """SPEC M5: of an active engine the lease is the sign, of any other its word. It is elsewhere, so nothing is seen of its process."""
+    """SPEC M5: of an active engine the lease is the sign, of any other its word. Its process is elsewhere and not seen."""
     now_ms = [0]
     service = MemoryCoordination(clock=lambda: now_ms[0]).client()
     own, other = member("e1", role, 7, space="far"), member("e2", "standby", os.getpid())

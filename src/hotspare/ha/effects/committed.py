@@ -13,9 +13,8 @@ from hotspare.ha.group_state import GroupState
 from hotspare.ha.outputs.held import HeldStream
 from hotspare.ha.outputs.progress_points import ProgressPoints
 from hotspare.ha.ports import Ports
+from hotspare.ha.rules import holding
 from hotspare.ha.rules.facts import Difference
-from hotspare.ha.rules.roles import Role
-from hotspare.model.quality import QualityKind
 
 
 def note_progress(state: GroupState, ports: Ports, progress: Mapping[str, Progress]) -> None:
@@ -112,29 +111,26 @@ def forget_sent(state: GroupState) -> None:
 
 
 def let_go_by_quality(state: GroupState, now_ms: int) -> None:
-    """A spare keeps of each stream what its quality asks for: all, a window, or nothing. Called after outputs were held.
-    Digests of the rest stay, to be compared with what is committed.
-
-    Whoever is promoting or active keeps everything until it is committed.
-    """
-    if state.standing.role is not Role.STANDBY:
+    """A spare keeps of each stream what its quality asks for. Called after outputs were held. Digests of the rest stay, to be
+    compared with what is committed."""
+    if holding.keeps_all(state.standing.role):
         state.arrivals.clear()
         return
     for stream, held in state.held.streams.items():
         quality = state.qualities.of(stream)
-        if quality.kind is QualityKind.SIMPLE:
-            held.let_go(held.last_sequence)
-        elif quality.window_events:
-            held.let_go(held.last_sequence - quality.window_events)
-        elif quality.window_ms:
-            _let_go_older(state.arrivals.setdefault(stream, deque()), held, now_ms, quality.window_ms)
+        arrivals = _noted(state, stream, held, now_ms) if quality.window_ms else deque[tuple[int, int]]()
+        through = holding.let_go_through(quality, held.last_sequence, arrivals, now_ms)
+        while arrivals and arrivals[0][0] <= through:
+            arrivals.popleft()
+        held.let_go(through)
 
 
-def _let_go_older(arrivals: deque[tuple[int, int]], held: HeldStream, now_ms: int, window_ms: int) -> None:
+def _noted(state: GroupState, stream: str, held: HeldStream, now_ms: int) -> deque[tuple[int, int]]:
+    """When the stream's outputs were computed, the newest ones included."""
+    arrivals = state.arrivals.setdefault(stream, deque())
     if held.last_sequence > (arrivals[-1][0] if arrivals else held.base.sequence):
         arrivals.append((held.last_sequence, now_ms))
-    while arrivals and arrivals[0][1] <= now_ms - window_ms:
-        held.let_go(arrivals.popleft()[0])
+    return arrivals
 
 
 def note_lost(state: GroupState, ports: Ports) -> None:

@@ -13,20 +13,20 @@ from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import lease as rules
 
-_LONG_STEPS = (do.Fence, do.ReadCommitted)
-_COMMITS = (do.Publish, do.AwaitCommit)
-
 
 def kept(action: do.Action, state: GroupState, ports: Ports) -> AbstractContextManager[None]:
     """Where an action may take longer than the lease, it is renewed meanwhile."""
-    if isinstance(action, _LONG_STEPS):
-        return _renewing(state, ports, lambda: rules.comes_on(ports.clock_ms(), state.standing.step_ms, state.settings))
-    if not isinstance(action, _COMMITS):
+    if not rules.may_outlast(action):
         return contextlib.nullcontext()
+    if not isinstance(action, rules.COMMITS):
+        return _renewing(state, ports, lambda: _keeps(state, ports, state.standing.step_ms))
     since_ms = ports.clock_ms() if state.lease.committing_since_ms is None else state.lease.committing_since_ms
     state.lease = replace(state.lease, committing_since_ms=since_ms)
-    settings = state.settings
-    return _renewing(state, ports, lambda: rules.comes_on(ports.clock_ms(), since_ms, settings) and _is_answered(state, ports))
+    return _renewing(state, ports, lambda: _keeps(state, ports, since_ms) and _is_answered(state, ports))
+
+
+def _keeps(state: GroupState, ports: Ports, since_ms: int) -> bool:
+    return rules.keeps_meanwhile(ports.clock_ms(), since_ms, state.lease.fruitless_since_ms, state.settings)
 
 
 def _is_answered(state: GroupState, ports: Ports) -> bool:
@@ -44,7 +44,7 @@ def _renewing(state: GroupState, ports: Ports, may_go_on: Callable[[], bool]) ->
     settings, epoch, renewed_ms = state.settings, state.standing.epoch, [state.lease.renewed_ms]
 
     def renew() -> bool:
-        if not rules.bears_fruit(ports.clock_ms(), state.lease.fruitless_since_ms, settings) or not may_go_on():
+        if not may_go_on():
             return False
         asked_ms = ports.clock_ms()
         try:

@@ -11,6 +11,8 @@ from hotspare.ha.rules.roles import Reason
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.ha.rules.view import View
 
+LONG_STEPS = (do.Fence, do.ReadCommitted)
+COMMITS = (do.Publish, do.AwaitCommit)
 FRUITLESS_STEPS = 2
 """Whose commits fail for as long as so many steps of a promotion may take, keeps the lease no longer."""
 
@@ -27,9 +29,20 @@ def bears_fruit(now_ms: int, fruitless_since_ms: int | None, settings: GroupSett
     return fruitless_since_ms is None or now_ms < fruitless_since_ms + FRUITLESS_STEPS * settings.promotion_step_ms
 
 
+def may_outlast(action: do.Action) -> bool:
+    """Whether an action may take longer than the lease, which is renewed meanwhile then."""
+    return isinstance(action, LONG_STEPS + COMMITS)
+
+
+def keeps_meanwhile(now_ms: int, since_ms: int, fruitless_since_ms: int | None, settings: GroupSettings) -> bool:
+    """Whether the lease is still renewed while such an action is under way. A commit needs an answer of the bus besides: then one
+    without an answer is slow, and would be elsewhere."""
+    return comes_on(now_ms, since_ms, settings) and bears_fruit(now_ms, fruitless_since_ms, settings)
+
+
 def keep_while_promoting(view: View) -> Iterator[Duty]:
     settings, lease = view.settings, view.lease
-    if comes_on(view.now_ms, view.standing.step_ms, settings) and bears_fruit(view.now_ms, lease.fruitless_since_ms, settings):
+    if keeps_meanwhile(view.now_ms, view.standing.step_ms, lease.fruitless_since_ms, settings):
         yield Duty(max(lease.renewed_ms + settings.renew_interval_ms, view.contacts.coordination_retry_ms), do.Renew())
 
 
