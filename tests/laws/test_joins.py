@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotspare.engine.head.head import Head
+from hotspare.engine.kernels.multi_index import MOVES
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.state.multi_index import MultiIndex
 from hotspare.model.load import load_text
 from tests.cases.case import Case, Message, raw_batches
 from tests.laws.plain_windows import OPCODES, SECOND, Event, Index, Refused, Row
@@ -244,6 +246,25 @@ def test_page_sizes(join: Join, script: Script, places: list[int], page_slots: i
     """However large pages are, and wherever rows were moved to, the outputs are the same."""
     case = case_of(join.plan, script)
     check_page_sizes(case, decoded(case), places, page_slots)
+
+
+@pytest.mark.parametrize(("kind", "left", "right"), [("inner", "x", "x"), ("leftouter", "x", "id"), ("fullouter", "id", "id")])
+def test_rows_that_are_moved_while_others_meet_them(kind: str, left: str, right: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages are cleared in the middle of a batch, of which later events meet the rows that were in them."""
+    moved, settle, random = [], MultiIndex.settle, np.random.default_rng(3)
+
+    def counted(index: MultiIndex) -> None:
+        moved.append(int(index.lists.counts[MOVES]))
+        settle(index)
+
+    monkeypatch.setattr(MultiIndex, "settle", counted)
+    messages = [
+        Message(SECOND, side, " | ".join(f"P,N,{key},{x},a," for key, x in random.integers((0, 1), (40, 9), (40, 2)).tolist()))
+        for side in ["left", "right"] * 6
+    ]
+    case = Case(Join(kind, left, right).plan, (*messages, Message(9 * SECOND, "", "")), ())
+    check_page_sizes(case, decoded(case), [50, 130, 333], 2)
+    assert sum(moved) > 100
 
 
 def check_restart(case: Case, place: int) -> None:

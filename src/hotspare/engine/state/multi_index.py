@@ -51,7 +51,8 @@ class MultiIndex:
 
     def settle(self) -> None:
         """All events are followed, and outputs taken away."""
-        k.follow_moves(self._lists, np.int64(2**62))
+        if self._lists.counts[k.MOVES]:
+            k.follow_moves(self._lists, np.int64(2**62))
         self.rows.forget_outputs()
         self._lists = self._lists._replace(moved=self.rows.pages.rows.moved)
         self._lists.counts[:] = 0
