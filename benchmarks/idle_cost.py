@@ -23,13 +23,13 @@ from hotspare.bus.contract import Partition
 from hotspare.bus.naming import group_name
 from hotspare.bus.open import open_bus
 from hotspare.demo.site import Site
-from hotspare.testing.cluster import Cluster, EngineProcess, wait_until
+from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
 
 KINDS = ("python", "jvm", "workers")
 TIMEOUT_S = 300.0
 
 
-def seconds_of(engine: EngineProcess) -> dict[str, float]:
+def seconds_of(engine: SpawnedEngine) -> dict[str, float]:
     """Processor seconds so far of the engine's own process, its JVM, and what else runs below it."""
     own = psutil.Process(engine.process.pid)
     found = dict.fromkeys(KINDS, 0.0)

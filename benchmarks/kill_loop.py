@@ -21,7 +21,7 @@ from pathlib import Path
 
 from benchmarks._site import opened
 
-from hotspare.choices import KafkaReader
+from hotspare.choices import KafkaReaderKind
 from hotspare.demo.faults import Fault, Gap, quantile
 from hotspare.demo.scenario import Demo, DemoOptions, DemoReport, EndOfInput
 
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--freezes", type=int, default=5)
     parser.add_argument("--spares", type=int, default=1)
     parser.add_argument("--pause", type=float, nargs=2, default=(0.0, 2.0), metavar=("MIN", "MAX"), help="seconds before a fault")
-    parser.add_argument("--kafka-reader", choices=[r.value for r in KafkaReader], default=KafkaReader.SPAN.value)
+    parser.add_argument("--kafka-reader", choices=[r.value for r in KafkaReaderKind], default=KafkaReaderKind.SPAN.value)
     parser.add_argument("--rate", type=float, default=500.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true")

@@ -29,7 +29,7 @@ from hotspare.engine.plan import compile_plan
 from hotspare.engine.rows.batch import NextInput
 from hotspare.model.load import load_text
 from hotspare.model.resolve import resolve
-from hotspare.runners.contract import EndCause, HeadPlace, InboundTopic, KafkaReader, RunnerEnd, RunnerInput
+from hotspare.runners.contract import EndCause, HeadPlace, KafkaReaderKind, RunnerEnd, RunnerInput, SourceTopic
 
 PROJECT = f"""
 project: latency
@@ -69,8 +69,8 @@ class Engine:
         self._producer = self._bus.producer("bench", [OUT]) if self._publishes else None
         if self._producer is not None:
             self._producer.fence(1)
-        reader = KafkaReader(options.kafka_reader)
-        self._source = RunnerInput(url, (InboundTopic(TOPIC),), head, HeadPlace(options.head), kafka_reader=reader)
+        reader = KafkaReaderKind(options.kafka_reader)
+        self._source = RunnerInput(url, (SourceTopic(TOPIC),), head, HeadPlace(options.head), kafka_reader=reader)
         self._times = (options.warm, options.seconds)
         self._latencies: Latencies | None = None
         self._over = threading.Event()
@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--head", choices=[p.value for p in HeadPlace])
     parser.add_argument("--bus", choices=["sqlite", "kafka"], default="sqlite")
-    parser.add_argument("--kafka-reader", choices=[r.value for r in KafkaReader], default=KafkaReader.SPAN.value)
+    parser.add_argument("--kafka-reader", choices=[r.value for r in KafkaReaderKind], default=KafkaReaderKind.SPAN.value)
     parser.add_argument("--engine", help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -30,8 +30,8 @@ from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.rows.batch import MessageFormat, NextInput
 from hotspare.model.load import load_text
-from hotspare.runners.contract import EndCause, HeadPlace, InboundTopic, KafkaReader, RunnerEnd, RunnerInput
-from hotspare.runners.reading import Part, raw_batch
+from hotspare.runners.contract import EndCause, HeadPlace, KafkaReaderKind, RunnerEnd, RunnerInput, SourceTopic
+from hotspare.runners.reading import MessageRun, raw_batch
 from hotspare.runners.spark.jars import cached_kafka_source
 from hotspare.testing.kafka_server import KafkaServers
 
@@ -91,14 +91,14 @@ def fill(bootstrap: str, topic: str, messages: Iterator[bytes]) -> None:
 
 def _warm(plan: Plan) -> None:
     """Load the core's kernels, as the peer is warmed on a topic of its own."""
-    raw = raw_batch(Part(0, 0, [Message(0, 1, message) for message in json_messages(0, 1)]), MessageFormat.JSON)
+    raw = raw_batch(MessageRun(0, 0, [Message(0, 1, message) for message in json_messages(0, 1)]), MessageFormat.JSON)
     Pipeline.fresh(plan).feed(pa.Table.from_batches([Head.of(plan).decode(raw)]))
 
 
 class Ours:
     """Reads a topic to its end, exactly; `seconds` is from the start of the warm runner to the last commit."""
 
-    def __init__(self, url: str, topic: str, format_: MessageFormat, events: int, reader: KafkaReader) -> None:
+    def __init__(self, url: str, topic: str, format_: MessageFormat, events: int, reader: KafkaReaderKind) -> None:
         self._bus = open_bus(url)
         plan = compile_plan(load_text(PROJECT).resolved)
         _warm(plan)
@@ -109,7 +109,7 @@ class Ours:
         self._producer.fence(1)
         self._left = events
         self._ended = threading.Event()
-        topics = (InboundTopic(topic, 1, format_),)
+        topics = (SourceTopic(topic, 1, format_),)
         # a block is decoded in no time, and its rows take more room than it does: better not sent through Spark
         place = HeadPlace.DRIVER if format_ is MessageFormat.ARROW else HeadPlace.WORKERS
         self._source = RunnerInput(url, topics, Head.of(plan), place, kafka_reader=reader)
@@ -170,7 +170,7 @@ def plain_seconds(bootstrap: str, folder: Path) -> float:
     return seconds
 
 
-def inside(arm: str, bootstrap: str, events: int, folder: Path, reader: KafkaReader) -> None:
+def inside(arm: str, bootstrap: str, events: int, folder: Path, reader: KafkaReaderKind) -> None:
     if arm == "plain":
         print(plain_seconds(bootstrap, folder))
         return
@@ -190,12 +190,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=5_000_000)
     parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument("--kafka-reader", choices=[r.value for r in KafkaReader], default=KafkaReader.SPAN.value)
+    parser.add_argument("--kafka-reader", choices=[r.value for r in KafkaReaderKind], default=KafkaReaderKind.SPAN.value)
     for hidden in ("--inside", "--bootstrap", "--folder"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
-        reader = KafkaReader(options.kafka_reader)
+        reader = KafkaReaderKind(options.kafka_reader)
         inside(options.inside, options.bootstrap, options.events, Path(options.folder), reader)
         return
     with tempfile.TemporaryDirectory() as name, KafkaServers.start(Path(name)) as kafka:

@@ -38,7 +38,7 @@ from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
 from hotspare.engine.rows.batch import NextInput
 from hotspare.model.load import load_text
-from hotspare.runners.contract import EndCause, HeadPlace, InboundTopic, RunnerEnd, RunnerInput
+from hotspare.runners.contract import EndCause, HeadPlace, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.testing.cluster import command, wait_until
 
 ARMS = {
@@ -92,7 +92,7 @@ class WithoutHa:
         plan = compile_plan(load_text(project("precise")).resolved)
         self._pipeline = Pipeline.fresh(plan)
         self._collected = Collected()
-        self._source = RunnerInput(url, (InboundTopic(IN),), Head.of(plan), HeadPlace.DRIVER)
+        self._source = RunnerInput(url, (SourceTopic(IN),), Head.of(plan), HeadPlace.DRIVER)
 
     def run(self) -> None:
         from hotspare.runners.spark.ordered import OrderedRunner

@@ -30,12 +30,12 @@ from benchmarks._site import opened
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.kafka.progress import progress_topic
 from hotspare.demo.scenario import Demo, DemoOptions
-from hotspare.testing.cluster import EngineProcess
+from hotspare.testing.cluster import SpawnedEngine
 
 Figures = Mapping[str, float]
 
 
-def of_engine(engine: EngineProcess) -> Figures:
+def of_engine(engine: SpawnedEngine) -> Figures:
     """What one engine's processes hold."""
     own = psutil.Process(engine.process.pid)
     children = own.children(recursive=True)

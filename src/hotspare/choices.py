@@ -21,7 +21,7 @@ class HeadPlace(Enum):
     """In Spark's Python workers, beside the core."""
 
 
-class KafkaReader(Enum):
+class KafkaReaderKind(Enum):
     """How Spark reads a Kafka bus; the outputs are the same."""
 
     SPAN = "span"
@@ -66,3 +66,12 @@ class OnPoison(Enum):
 class LogFormat(Enum):
     HUMAN = "human"
     JSON = "json"
+
+
+class Doubles(Enum):
+    """How a number with a fraction is written."""
+
+    FIXED = "fixed"
+    """Six decimals."""
+    EXACT = "exact"
+    """The shortest text that reads back."""

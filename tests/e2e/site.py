@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hotspare.bus.naming import group_name
-from hotspare.testing.cluster import Cluster, EngineProcess, command, wait_until
+from hotspare.testing.cluster import Cluster, SpawnedEngine, command, wait_until
 
 PREFIX = "e2e"
 PROJECT = """\
@@ -74,7 +74,7 @@ class Site:
         assert done.returncode == 0, done.stderr
         return file.read_text().splitlines() if file.exists() else []
 
-    def start(self, name: str = "one") -> EngineProcess:
+    def start(self, name: str = "one") -> SpawnedEngine:
         engine = self.cluster.start_engine(name)
         self.cluster.wait_ready(60)
         return engine

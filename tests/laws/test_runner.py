@@ -16,7 +16,7 @@ from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.rows.batch import NextInput
 from hotspare.model.load import load_text
 from hotspare.model.resolve import resolve
-from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, InboundTopic, RunnerEnd, RunnerInput
+from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.local import LocalRunner, read_recorded
 from hotspare.runners.reading import all_partitions
 
@@ -58,7 +58,7 @@ queries:
         publish: true
     edges: [plain -> big -> recent -> numbered -> summed]
 """
-TOPICS = (InboundTopic("keyed", 2), InboundTopic("plain"))
+TOPICS = (SourceTopic("keyed", 2), SourceTopic("plain"))
 MESSAGES = 150
 LAST_OFFSETS = dict.fromkeys(all_partitions(TOPICS), MESSAGES // 3)
 """Of the tick that ends each partition."""

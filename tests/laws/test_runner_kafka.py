@@ -13,7 +13,7 @@ from hotspare.engine.plan import Plan, compile_plan
 from hotspare.errors import UnknownResult
 from hotspare.model.load import load_text
 from hotspare.model.resolve import resolve
-from hotspare.runners.contract import BatchLimits, HeadPlace, InboundTopic, KafkaReader, RunnerInput
+from hotspare.runners.contract import BatchLimits, HeadPlace, KafkaReaderKind, RunnerInput, SourceTopic
 from hotspare.runners.local import LocalRunner, read_recorded
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
@@ -21,7 +21,7 @@ from tests.laws.test_runner import MESSAGES, PROJECT, Collected, check, message,
 
 pytestmark = [pytest.mark.law, pytest.mark.spark]
 
-TOPICS = (InboundTopic("law.keyed", 2), InboundTopic("law.plain"))
+TOPICS = (SourceTopic("law.keyed", 2), SourceTopic("law.plain"))
 KEYS = ((0, 0), (1, 0), (0, 1))
 GUARD = HeaderGuard("hotspare-source", b"nobody", 0)
 
@@ -89,9 +89,9 @@ def test_local(plan: Plan, url: str, reference: Collected, last_offsets: dict[tu
 @pytest.mark.parametrize(
     ("place", "reader"),
     [
-        (HeadPlace.DRIVER, KafkaReader.SOURCE),
-        (HeadPlace.WORKERS, KafkaReader.SOURCE),
-        (HeadPlace.WORKERS, KafkaReader.SPAN),
+        (HeadPlace.DRIVER, KafkaReaderKind.SOURCE),
+        (HeadPlace.WORKERS, KafkaReaderKind.SOURCE),
+        (HeadPlace.WORKERS, KafkaReaderKind.SPAN),
     ],
 )
 def test_ordered(
@@ -100,7 +100,7 @@ def test_ordered(
     reference: Collected,
     last_offsets: dict[tuple[int, int], int],
     place: HeadPlace,
-    reader: KafkaReader,
+    reader: KafkaReaderKind,
 ) -> None:
     from hotspare.runners.spark.ordered import OrderedRunner
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.bus.memory_log import Log
+from hotspare.bus.memory_log import PartitionLog
 from hotspare.errors import HotspareError, UsageError
 from hotspare.ha.rules.settings import GroupSettings
 from tests.simulation.script import Script
@@ -18,7 +18,7 @@ def test_engines_stop_with_the_reason_and_none_can_join(tmp_path: Path) -> None:
     script.start("e0", "e1")
     script.until_active("e0")
     script.publish(1, 2)
-    script.world.bus.logs["in0"].append(Log())
+    script.world.bus.logs["in0"].append(PartitionLog())
     for _ in range(600):
         script.turn(clock_ms=20)
     assert not script.world.processes

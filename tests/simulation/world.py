@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import Fencing, Landed, MemoryBus
-from hotspare.bus.memory_log import Log
+from hotspare.bus.memory_log import PartitionLog
 from hotspare.coordination.contract import Member
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.ha.core import CoreFactory
@@ -159,7 +159,7 @@ class World:
     def add_partition(self, topic: int) -> None:
         """An inbound topic gets one more."""
         self.has_added_partitions = True
-        self.bus.logs[self.kit.topics.inbound[topic].name].append(Log())
+        self.bus.logs[self.kit.topics.inbound[topic].name].append(PartitionLog())
         self.trace(f"{self.now_ms} inbound topic {topic} gets another partition")
 
     def bus_ms(self) -> int:

@@ -9,7 +9,7 @@ _GROUP_S = 0.005
 """Events due within this time go out together, so that a high rate does not become as many transactions."""
 
 
-class Pace:
+class EventPace:
     """Event k is due at k / rate seconds after the first. `rate` 0 means as fast as possible. `clock` gives seconds."""
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:

@@ -97,7 +97,7 @@ def _collapsed(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.set_column(place, batch.schema.field(place), pa.array(opcodes))
 
 
-class Content:
+class WindowContent:
     """Folds a changelog into the rows that its window holds.
 
     A delete carries the values that were stored (SPEC A12), so equal values find the row: no keys need be known. Rows come out in

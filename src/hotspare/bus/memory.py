@@ -18,7 +18,7 @@ from typing import Protocol
 
 from hotspare.bus import limits
 from hotspare.bus.contract import Commit, Deviation, HeaderGuard, Message, Outgoing, Partition, Progress
-from hotspare.bus.memory_log import Log
+from hotspare.bus.memory_log import PartitionLog
 from hotspare.bus.naming import own_partition, snapshot_readers
 from hotspare.errors import BusLocked, BusUnavailable, Fenced, UnknownResult
 
@@ -70,7 +70,7 @@ class BusFaults(Protocol):
         """Asked once per call, before anything happens."""
 
 
-class NoFaults:
+class NoBusFaults:
     def at(self, client: str, operation: BusOperation) -> BusFault:
         return BusFault.NONE
 
@@ -108,13 +108,13 @@ class MemoryBus:
         landed: Callable[[Landed], None] = lambda _: None,
     ) -> None:
         self.clock = clock
-        self.faults: BusFaults = faults or NoFaults()
+        self.faults: BusFaults = faults or NoBusFaults()
         self.changed = threading.Condition(threading.Lock())
         self.fencing = fencing
         self.landed = landed
         self.lock_holder: Callable[[], tuple[int, int] | None] = lambda: None
         """Which process the error of a locked bus names."""
-        self.logs: dict[str, list[Log]] = {}
+        self.logs: dict[str, list[PartitionLog]] = {}
         self.owners: dict[Partition, str] = {}
         self.epochs: dict[str, int] = {}
         self.generations: dict[str, int] = {}
@@ -148,7 +148,7 @@ class MemoryBus:
     def message_bytes_max(self, topic: str) -> int:
         return self.message_bytes.get(topic, limits.MESSAGE_BYTES_MAX)
 
-    def log(self, partition: Partition) -> Log:
+    def log(self, partition: Partition) -> PartitionLog:
         logs = self.logs.get(partition.topic)
         if logs is None:
             raise limits.topic_missing(partition.topic)
@@ -190,7 +190,7 @@ class MemoryBusClient:
         limits.check_topic(topic, partitions)
         _strike(self._bus, self._name, BusOperation.CREATE_TOPIC)
         with self._bus.changed:
-            logs = self._bus.logs.setdefault(topic, [Log() for _ in range(partitions)])
+            logs = self._bus.logs.setdefault(topic, [PartitionLog() for _ in range(partitions)])
             limits.check_same_partitions(topic, len(logs), partitions)
 
     def topics(self) -> Mapping[str, int]:

@@ -10,7 +10,7 @@ from hotspare.bus.contract import Message, Outgoing
 
 
 @dataclass(slots=True)
-class Log:
+class PartitionLog:
     """`begin` is the oldest offset kept, `end` the next one to be given; `messages` rise in offset between them."""
 
     begin: int = 0

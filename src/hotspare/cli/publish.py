@@ -70,7 +70,7 @@ def command(
     transport_config: Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.")] = None,
 ) -> None:
     """Publish a CSV file. Start the same command again after a crash: it goes on with the next row."""
-    from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyColumn, OpcodeColumn, RowForm
+    from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
     from hotspare.adapters.files.csv_file import Growth
     from hotspare.adapters.files.publisher import PublishOptions
     from hotspare.bus.open import open_bus
@@ -83,7 +83,7 @@ def command(
             opcode=OpcodeColumn.ABSENT if addcsvopcode else OpcodeColumn.PRESENT,
             flag={None: FlagColumn.PRESENT, "normal": FlagColumn.NORMAL, "partialupdate": FlagColumn.PARTIAL}[addcsvflags],
             insert=InsertOpcode.UPSERT if publishwithupsert else InsertOpcode.INSERT,
-            key=KeyColumn.ABSENT if noautogenfield else KeyColumn.PRESENT,
+            key=KeyPresence.ABSENT if noautogenfield else KeyPresence.PRESENT,
             delimiter=delimiter,
             date_format=dateformat or chosen.date_format,
             schema=window_schema(opened, target.prefix, project, set_, window, Side.SOURCE),

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.choices import HeadPlace, RunnerKind
+from hotspare.choices import Doubles, HeadPlace, RunnerKind
 from hotspare.cli.shared.values import ProjectNameOption
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from hotspare.cli.replaying.run import Replay, ReplayCounts
-
-
-class _Doubles(StrEnum):
-    fixed = "fixed"
-    exact = "exact"
 
 
 def command(
@@ -43,7 +37,7 @@ def command(
     header: Annotated[
         int | None, typer.Option(min=0, help="Rows to leave out of each --in; by default as the connector says.")
     ] = None,
-    doubles: Annotated[_Doubles, typer.Option(help="Six decimals, or the shortest text that reads back.")] = _Doubles.fixed,
+    doubles: Annotated[Doubles, typer.Option(help="Six decimals, or the shortest text that reads back.")] = Doubles.FIXED,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
     project_name: ProjectNameOption = "",
     home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.")] = None,
@@ -65,7 +59,7 @@ def command(
         times=assigned(time or (), "--time", "FIELD"),
         header_rows=header,
         messages_max=batch,
-        rows=OutputRows(FileStyle(columns=CsvStyle.EXACT if doubles is _Doubles.exact else CsvStyle.FILE)),
+        rows=OutputRows(FileStyle(columns=CsvStyle.EXACT if doubles is Doubles.EXACT else CsvStyle.FILE)),
     )
     replay = prepare(request)
     for warning in replay.warnings:

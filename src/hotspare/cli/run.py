@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.choices import CreateTime, HeadPlace, KafkaReader, LogFormat, OnDivergence, OnPoison, OtherStore, RunnerKind
+from hotspare.choices import CreateTime, HeadPlace, KafkaReaderKind, LogFormat, OnDivergence, OnPoison, OtherStore, RunnerKind
 from hotspare.cli.shared.values import ProjectNameOption, bindings, properties
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ ListenOption = Annotated[str, typer.Option(metavar="HOST[:PORT]", help="What to 
 
 HeadOption = Annotated[HeadPlace, typer.Option(help="Where events are decoded: the engine's process, or Spark's Python workers.")]
 KafkaReaderOption = Annotated[
-    KafkaReader,
+    KafkaReaderKind,
     typer.Option(help="How Spark reads Kafka: by a task that follows the topics, or by its own source, in micro-batches."),
 ]
 CreateTimeOption = Annotated[
@@ -61,7 +61,7 @@ def command(
     listen: ListenOption = "",
     runner: Annotated[RunnerKind, typer.Option(help="What moves the batches; local does without Spark.")] = RunnerKind.ORDERED,
     head: HeadOption = HeadPlace.DRIVER,
-    kafka_reader: KafkaReaderOption = KafkaReader.SPAN,
+    kafka_reader: KafkaReaderOption = KafkaReaderKind.SPAN,
     create_time: CreateTimeOption = CreateTime.REFUSE,
     lease_ms: Annotated[int, typer.Option(help="How long the active engine may show no progress.")] = 1000,
     snapshot_interval_ms: Annotated[int, typer.Option(help="Time between snapshots; 0 takes none.")] = 5000,

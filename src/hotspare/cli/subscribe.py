@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.choices import Doubles
 from hotspare.cli.shared.turns import (
     CoordinationOption,
     GroupOption,
@@ -37,11 +38,6 @@ class _Header(StrEnum):
     full = "full"
 
 
-class _Doubles(StrEnum):
-    fixed = "fixed"
-    exact = "exact"
-
-
 def command(
     file: Annotated[str, typer.Argument(help="CSV file to write, its position beside it; or tcp://:PORT to serve clients.")],
     *,
@@ -55,7 +51,7 @@ def command(
     collapse: Annotated[bool, typer.Option("--collapse", help="An update is one row with the new values.")] = False,
     rmretdel: Annotated[bool, typer.Option("--rmretdel", help="Leave out deletes that retention made.")] = False,
     snapshot: Annotated[bool, typer.Option("--snapshot", help="Begin with the window's content as inserts.")] = False,
-    doubles: Annotated[_Doubles, typer.Option(help="Six decimals, or the shortest text that reads back.")] = _Doubles.fixed,
+    doubles: Annotated[Doubles, typer.Option(help="Six decimals, or the shortest text that reads back.")] = Doubles.FIXED,
     dateformat: Annotated[str, typer.Option(help="How to write dates and stamps (strftime); by default numbers.")] = "",
     to_end: Annotated[bool, typer.Option("--to-end", help="Stop at what is the end of the topic now.")] = False,
     maxfilesize: Annotated[int, typer.Option(min=0, help="Begin a new file after so many bytes; 0 never.")] = 0,
@@ -86,7 +82,7 @@ def command(
         rotation=Rotation(maxfilesize, periodicity),
     )
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
-    doubles_style = CsvStyle.EXACT if doubles is _Doubles.exact else CsvStyle.FILE
+    doubles_style = CsvStyle.EXACT if doubles is Doubles.EXACT else CsvStyle.FILE
     style = FileStyle(HeaderLine(header.value), doubles_style, dateformat or chosen.date_format)
     stream = Stream(prefix_of(window, prefix), window, bad, project, tuple(set_ or ()), format_)
     subscribe_rows(chosen, stream, file, style, options)
@@ -106,7 +102,7 @@ class Stream:
 
 def subscribe_rows(chosen: Transport, stream: Stream, file: str, style: FileStyle, options: SubscribeOptions) -> None:
     """Write the outputs to `file`, or serve those who come by the socket that it is the address of, alone or in turns."""
-    from hotspare.adapters.files.output_rows import BadRows, OutputRows
+    from hotspare.adapters.files.output_rows import BadRowFormat, OutputRows
     from hotspare.adapters.sockets.line_socket import parse_address
     from hotspare.bus.naming import bad_topic, checked_name, checked_prefix, outbound_topic
     from hotspare.cli.shared.existing import existing_bus
@@ -116,7 +112,7 @@ def subscribe_rows(chosen: Transport, stream: Stream, file: str, style: FileStyl
     with contextlib.ExitStack() as stack:
         bus = existing_bus(stack, chosen.bus_url)
         if stream.bad:
-            _subscribe(bus, chosen, bad_topic(prefix, checked_name(stream.bad)), Path(file), BadRows(), options)
+            _subscribe(bus, chosen, bad_topic(prefix, checked_name(stream.bad)), Path(file), BadRowFormat(), options)
             return
         path = window_path(stream.window)
         topic = outbound_topic(prefix, path.project, path.query, path.window)

@@ -36,7 +36,7 @@ class CoordinationFaults(Protocol):
         """Asked once per call, with the name of the method, before anything happens."""
 
 
-class NoFaults:
+class NoCoordinationFaults:
     def at(self, client: str, operation: str) -> CoordinationFault:
         return CoordinationFault.NONE
 
@@ -61,7 +61,7 @@ class MemoryCoordination:
 
     def __init__(self, clock: Callable[[], int] = clock_ms, faults: CoordinationFaults | None = None) -> None:
         self.clock = clock
-        self.faults: CoordinationFaults = faults or NoFaults()
+        self.faults: CoordinationFaults = faults or NoCoordinationFaults()
         self.lock = threading.Lock()
         self.groups: dict[str, _Group] = {}
 
@@ -83,7 +83,7 @@ class MemoryCoordination:
                     group.role = replace(group.role, lease_end_ms=self.clock())
 
 
-class _Call:
+class _FaultyCall:
     """One call of a client: the fault strikes before it, or after it when the answer is what gets lost."""
 
     def __init__(self, shared: MemoryCoordination, client: str, operation: str) -> None:
@@ -113,8 +113,8 @@ class MemoryCoordinationClient:
         self._shared = shared
         self._name = name
 
-    def _call(self, operation: str) -> _Call:
-        return _Call(self._shared, self._name, operation)
+    def _call(self, operation: str) -> _FaultyCall:
+        return _FaultyCall(self._shared, self._name, operation)
 
     def join(self, group: str, member: Member) -> None:
         rules.check_group(group)

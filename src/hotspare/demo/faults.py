@@ -9,7 +9,7 @@ from enum import Enum
 from functools import partial
 from itertools import cycle, islice
 
-from hotspare.testing.cluster import Cluster, EngineProcess, wait_until
+from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
 
 _RECOVERY_TIMEOUT_S = 60.0
 _LOOK_S = 0.1
@@ -51,7 +51,7 @@ class Gap:
         return (self.first_output_time_us - self.fault_time_us) / 1000
 
 
-def _strike(fault: Fault, victim: EngineProcess) -> None:
+def _strike(fault: Fault, victim: SpawnedEngine) -> None:
     if fault is Fault.KILL:
         victim.kill()
     elif fault is Fault.KILL_JVM:
@@ -61,8 +61,8 @@ def _strike(fault: Fault, victim: EngineProcess) -> None:
 
 
 def gap_after(
-    cluster: Cluster, fault: Fault, strike: Callable[[EngineProcess], None], first_output_after: Callable[[int], int | None]
-) -> tuple[EngineProcess, Gap]:
+    cluster: Cluster, fault: Fault, strike: Callable[[SpawnedEngine], None], first_output_after: Callable[[int], int | None]
+) -> tuple[SpawnedEngine, Gap]:
     """Strike the active engine and wait for the first output under a newer epoch: (the victim, the pause in the output).
 
     `first_output_after(epoch)` gives the append time of the first output message of an epoch newer than `epoch`, or None.

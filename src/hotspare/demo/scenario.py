@@ -21,10 +21,10 @@ from hotspare.engine.rows.batch import BAD_STREAM, output_schema
 from hotspare.errors import BusLocked, BusUnavailable, ClusterError, HotspareError
 from hotspare.model.load import load_project
 from hotspare.model.resolve import Resolved
-from hotspare.runners.contract import InboundTopic
-from hotspare.testing.cluster import Cluster, EngineProcess, wait_until
+from hotspare.runners.contract import SourceTopic
+from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
 from hotspare.testing.recorder import OutputReader, ReferenceRun
-from hotspare.testing.verify import Verdict, compare
+from hotspare.testing.verify import DeliveryVerdict, compare
 
 PREFIX = "demo"
 SOURCE = ("memory", "readings")
@@ -64,7 +64,7 @@ class DemoReport:
 
     published: int = 0
     delivered: int = 0
-    verdict: Verdict = field(default_factory=Verdict)
+    verdict: DeliveryVerdict = field(default_factory=DeliveryVerdict)
     input_lost: int = 0
     input_doubled: int = 0
     file_wrong: int = 0
@@ -156,23 +156,23 @@ class Demo:
         self.start_publisher()
         self.start_subscriber()
         plan = compile_plan(self.resolved)
-        topics = tuple(InboundTopic(inbound_topic(PREFIX, name, w.query, w.window)) for w in self.resolved.sources)
+        topics = tuple(SourceTopic(inbound_topic(PREFIX, name, w.query, w.window)) for w in self.resolved.sources)
         self.reference = ReferenceRun(self.bus, plan, Head.of(plan), topics)
         for stream, schema in plan.stream_schemas.items():
             topic = bad_topic(PREFIX, name) if stream == BAD_STREAM else outbound_topic(PREFIX, name, *stream.split("/"))
             self.readers[stream] = OutputReader(self.bus, topic, output_schema(schema))
         self.say(f"publishing {self.options.events} readings of this machine's memory at {self.options.rate:g} a second")
 
-    def start_publisher(self) -> EngineProcess:
+    def start_publisher(self) -> SpawnedEngine:
         """Start the adapter that follows the file of readings; it resumes where the topic ends."""
         return self._start_adapter("publisher", "publish", SOURCE, "--header", "1", "--growing", str(self.readings))
 
-    def start_subscriber(self) -> EngineProcess:
+    def start_subscriber(self) -> SpawnedEngine:
         """Start the adapter that writes the result to a file; it resumes where the file ends."""
         project = str(self.project_file)
         return self._start_adapter("subscriber", "subscribe", RESULT, "--header", "full", "--project", project, str(self.results))
 
-    def _start_adapter(self, name: str, command: str, window: tuple[str, str], *options: str) -> EngineProcess:
+    def _start_adapter(self, name: str, command: str, window: tuple[str, str], *options: str) -> SpawnedEngine:
         path = "/".join((self.resolved.project.name, *window))
         bus = ("--bus", self.options.site.bus_url, "--prefix", PREFIX)
         return self.cluster.start_other(name, command, *bus, "--window", path, *options)
@@ -217,7 +217,7 @@ class Demo:
         )
         return gap
 
-    def strike_by(self, fault: Fault, strike: Callable[[EngineProcess], None]) -> Gap:
+    def strike_by(self, fault: Fault, strike: Callable[[SpawnedEngine], None]) -> Gap:
         """Strike the active engine of a whole group in a way of the caller's, who brings it back, too."""
         self._wait_whole()
         victim, gap = gap_after(self.cluster, fault, strike, self.first_output_after)

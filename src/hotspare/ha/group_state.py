@@ -15,7 +15,7 @@ from hotspare.bus.contract import Partition, Producer
 from hotspare.coordination.contract import Member
 from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX
 from hotspare.ha.calls.store_jobs import StoreJobs
-from hotspare.ha.calls.underway import Recheck
+from hotspare.ha.calls.underway import AskedEpoch
 from hotspare.ha.clock_skew import ClockSkew
 from hotspare.ha.core import Core
 from hotspare.ha.outputs.blocks import MessageSizes
@@ -91,7 +91,7 @@ class GroupState:
     """How many rows a single one may cause at a time."""
     transaction: Transaction | None = None
     """The one that is under way; there is never another."""
-    recheck: Recheck | None = None
+    recheck: AskedEpoch | None = None
     """The newest epoch, asked for after the last fence."""
     budget: CommitBudget = field(init=False)
     message_sizes: MessageSizes = field(init=False)

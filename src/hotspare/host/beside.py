@@ -8,10 +8,10 @@ from queue import SimpleQueue
 
 from hotspare.host.background import CLOSE_WAIT_S
 
-_Calls = SimpleQueue["_Call"]
+_Calls = SimpleQueue["_CallBeside"]
 
 
-class _Call:
+class _CallBeside:
     """One that was begun (`ha.calls.underway.Underway`)."""
 
     def __init__(self, call: Callable[[], None]) -> None:
@@ -45,11 +45,11 @@ class Beside:
         self._on_end = on_end
         self._lock = threading.Lock()
         self._idle: list[_Calls] = []
-        self._newest: _Call | None = None
+        self._newest: _CallBeside | None = None
 
-    def begin(self, call: Callable[[], None]) -> _Call:
+    def begin(self, call: Callable[[], None]) -> _CallBeside:
         """Make the call in another thread. RuntimeError where none can be had."""
-        made = _Call(call)
+        made = _CallBeside(call)
         with self._lock:
             calls = self._idle.pop() if self._idle else self._started()
             self._newest = made

@@ -37,7 +37,7 @@ from hotspare.stores.contract import SnapshotStatus, Store
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CorePlace:
     """Where a core stands: the offsets to read next, and the newest output of every stream."""
 
     next_offsets: Positions
@@ -114,7 +114,7 @@ class CarefulCores:
     def restore(self, header: bytes, pages: Mapping[str, bytes]) -> CarefulCore:
         return CarefulCore(self._cores.restore(header, pages), self)
 
-    def before(self, place: Place) -> Pipeline:
+    def before(self, place: CorePlace) -> Pipeline:
         """The core of the newest snapshot that is not after `place`, else a fresh one. StoreError."""
         store, group = self.recovery.store, self.recovery.group
         for info in store.list(group):
@@ -140,7 +140,7 @@ class CarefulCore:
         """The newest outputs of this batch that were given out."""
 
     def parts(self, decoded: pa.RecordBatch | pa.Table, take: TakeRows = take_many) -> Iterator[dict[str, pa.RecordBatch]]:
-        place = Place(self._pipeline.next_offsets, self._pipeline.sequences, self._pipeline.digests)
+        place = CorePlace(self._pipeline.next_offsets, self._pipeline.sequences, self._pipeline.digests)
         self._ends.update(ends_of(decoded))
         self._newest = {}
         self._cores.recovery.look_for_poison(decoded)
@@ -153,7 +153,7 @@ class CarefulCore:
                 raise
             yield from self._recovered(place, error)
 
-    def _recovered(self, place: Place, error: Exception) -> Iterator[dict[str, pa.RecordBatch]]:
+    def _recovered(self, place: CorePlace, error: Exception) -> Iterator[dict[str, pa.RecordBatch]]:
         """What the failed batch puts out beyond what it has already, from a state made anew."""
         recovery = self._cores.recovery
         recovery.told(f"a step failed, and is tried again from the state before it: {type(error).__name__}: {error}")
@@ -177,7 +177,7 @@ class CarefulCore:
             raise StateError(message, detail=f"{type(error).__name__}: {error}") from error
         self._pipeline = pipeline
 
-    def _unseen(self, part: Mapping[str, pa.RecordBatch], place: Place) -> dict[str, pa.RecordBatch]:
+    def _unseen(self, part: Mapping[str, pa.RecordBatch], place: CorePlace) -> dict[str, pa.RecordBatch]:
         """The outputs that were not given out before. StateError where the state is another one than it was."""
         new: dict[str, pa.RecordBatch] = {}
         for stream, rows in part.items():

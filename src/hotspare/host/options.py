@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hotspare.addresses import checked_host_port
-from hotspare.choices import CreateTime, HeadPlace, KafkaReader, RunnerKind
+from hotspare.choices import CreateTime, HeadPlace, KafkaReaderKind, RunnerKind
 from hotspare.errors import UsageError
 from hotspare.ha.rules.settings import GroupSettings as GroupSettings
 from hotspare.runners.contract import BatchLimits as BatchLimits
@@ -44,7 +44,7 @@ class EngineOptions:
     listen: str = ""
     runner: RunnerKind = RunnerKind.ORDERED
     head_place: HeadPlace = HeadPlace.DRIVER
-    kafka_reader: KafkaReader = KafkaReader.SPAN
+    kafka_reader: KafkaReaderKind = KafkaReaderKind.SPAN
     create_time: CreateTime = CreateTime.REFUSE
     limits: BatchLimits = field(default_factory=BatchLimits)
     settings: GroupSettings = field(default_factory=GroupSettings)

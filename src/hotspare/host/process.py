@@ -284,9 +284,7 @@ class EngineProcess:
         return RunnerInput(
             bus_url=options.bus_url,
             topics=tuple(
-                runner_contract.InboundTopic(
-                    topic.name, topic.partitions, inbound_format(self._plan.resolved.window(source).window)
-                )
+                runner_contract.SourceTopic(topic.name, topic.partitions, inbound_format(self._plan.resolved.window(source).window))
                 for topic, source in zip(self.topics.inbound, self._plan.resolved.sources, strict=True)
             ),
             head=Head.of(self._plan),

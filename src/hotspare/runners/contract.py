@@ -17,14 +17,14 @@ from typing import Protocol
 import pyarrow as pa
 
 from hotspare.choices import HeadPlace as HeadPlace
-from hotspare.choices import KafkaReader as KafkaReader
+from hotspare.choices import KafkaReaderKind as KafkaReaderKind
 from hotspare.engine.rows.batch import MessageFormat, NextInput
 
 Positions = Mapping[tuple[int, int], int]
 """(topic index, partition) to the offset to read next. A partition that is absent is read from its oldest message."""
 
 
-class Head(Protocol):
+class HeadLike(Protocol):
     """Decoding and the stateless windows ahead of the first stateful one. Picklable; equal input gives equal output."""
 
     def __call__(self, raw: pa.RecordBatch, /) -> Sequence[pa.RecordBatch]:
@@ -34,7 +34,7 @@ class Head(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class InboundTopic:
+class SourceTopic:
     """A topic to read. `format` is how a message without a format header is written."""
 
     name: str
@@ -97,11 +97,11 @@ class RunnerInput:
     every process of this machine (no relative path). `pace` may change while the runner runs."""
 
     bus_url: str
-    topics: tuple[InboundTopic, ...]
-    head: Head
+    topics: tuple[SourceTopic, ...]
+    head: HeadLike
     head_place: HeadPlace = HeadPlace.DRIVER
     limits: BatchLimits = field(default_factory=BatchLimits)
-    kafka_reader: KafkaReader = KafkaReader.SPAN
+    kafka_reader: KafkaReaderKind = KafkaReaderKind.SPAN
     pace: ReadPace = field(default_factory=ReadPace, compare=False)
 
 

@@ -11,9 +11,19 @@ import pyarrow as pa
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.open import open_bus
 from hotspare.engine.rows.batch import NextInput
-from hotspare.runners.contract import BatchLimits, EndCause, Head, InboundTopic, OnBatch, OnEnd, Positions, RunnerEnd, RunnerInput
+from hotspare.runners.contract import (
+    BatchLimits,
+    EndCause,
+    HeadLike,
+    OnBatch,
+    OnEnd,
+    Positions,
+    RunnerEnd,
+    RunnerInput,
+    SourceTopic,
+)
 from hotspare.runners.reading import (
-    Part,
+    MessageRun,
     all_partitions,
     complete_positions,
     decoding_size,
@@ -81,8 +91,8 @@ class LocalRunner:
 
 def read_recorded(
     bus: Bus,
-    topics: tuple[InboundTopic, ...],
-    head: Head,
+    topics: tuple[SourceTopic, ...],
+    head: HeadLike,
     limits: BatchLimits,
     start_offsets: Positions | None = None,
     end_offsets: Positions | None = None,
@@ -102,18 +112,18 @@ def read_recorded(
         yield from (table for table, _ in steps(_raw(topics, parts), head, limits, decoding))
 
 
-def _before(part: Part, end: int) -> Part:
+def _before(part: MessageRun, end: int) -> MessageRun:
     if part.next_offset <= end:
         return part
-    return Part(part.topic, part.partition, [m for m in part.messages if m.offset < end])
+    return MessageRun(part.topic, part.partition, [m for m in part.messages if m.offset < end])
 
 
-def decode_iterable(raw: Iterable[pa.RecordBatch], head: Head, messages_max: int) -> Iterator[pa.Table]:
+def decode_iterable(raw: Iterable[pa.RecordBatch], head: HeadLike, messages_max: int) -> Iterator[pa.Table]:
     """Decoded batches of at most `messages_max` messages each from raw batches in memory."""
     for batch in raw:
         for first in range(0, batch.num_rows, messages_max):
             yield from (pa.Table.from_batches([part]) for part in head(batch.slice(first, messages_max)) if part.num_rows)
 
 
-def _raw(topics: tuple[InboundTopic, ...], parts: list[Part]) -> list[pa.RecordBatch]:
+def _raw(topics: tuple[SourceTopic, ...], parts: list[MessageRun]) -> list[pa.RecordBatch]:
     return [raw_batch(part, topics[part.topic].format) for part in parts]

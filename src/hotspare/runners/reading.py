@@ -14,12 +14,12 @@ from hotspare.bus.contract import FORMAT_HEADER, Bus, Message, Partition
 from hotspare.bus.limits import position_lost
 from hotspare.engine.rows.batch import FORMAT_OF_HEADER, RAW_SCHEMA, MessageFormat, NextInput
 from hotspare.errors import PositionLost
-from hotspare.runners.contract import BatchLimits, Head, InboundTopic, Positions
+from hotspare.runners.contract import BatchLimits, HeadLike, Positions, SourceTopic
 from hotspare.step_size import STEP_BYTES_MAX, STEP_BYTES_MIN, STEP_ROWS_MAX, StepSize
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MessageRun:
     """Consecutive messages of one partition."""
 
     topic: int
@@ -35,11 +35,11 @@ class Part:
         return self.messages[-1].offset + 1
 
 
-def all_partitions(topics: Sequence[InboundTopic]) -> list[tuple[int, int]]:
+def all_partitions(topics: Sequence[SourceTopic]) -> list[tuple[int, int]]:
     return [(i, p) for i, topic in enumerate(topics) for p in range(topic.partitions)]
 
 
-def complete_positions(bus: Bus, topics: Sequence[InboundTopic], start: Positions) -> dict[tuple[int, int], int]:
+def complete_positions(bus: Bus, topics: Sequence[SourceTopic], start: Positions) -> dict[tuple[int, int], int]:
     """Every partition with the offset to begin at: the one given, else the oldest kept."""
     positions = dict(start)
     for topic, partition in all_partitions(topics):
@@ -48,7 +48,7 @@ def complete_positions(bus: Bus, topics: Sequence[InboundTopic], start: Position
     return positions
 
 
-def check_positions(bus: Bus, topics: Sequence[InboundTopic], positions: Positions) -> None:
+def check_positions(bus: Bus, topics: Sequence[SourceTopic], positions: Positions) -> None:
     """PositionLost unless the topics hold `positions`; BusUnavailable where that cannot be found out."""
     for (topic, number), offset in sorted(positions.items()):
         where = Partition(topics[topic].name, number)
@@ -64,8 +64,8 @@ def check_positions(bus: Bus, topics: Sequence[InboundTopic], positions: Positio
 
 
 def read_parts(
-    bus: Bus, topics: Sequence[InboundTopic], positions: Positions, limits: BatchLimits, only: tuple[int, int] | None = None
-) -> list[Part]:
+    bus: Bus, topics: Sequence[SourceTopic], positions: Positions, limits: BatchLimits, only: tuple[int, int] | None = None
+) -> list[MessageRun]:
     """The next messages of all partitions, or of `only` one, in order of (topic, partition), within `limits`; empty when there is
     nothing new.
 
@@ -83,23 +83,23 @@ def read_parts(
 
 def _read_once(
     bus: Bus,
-    topics: Sequence[InboundTopic],
+    topics: Sequence[SourceTopic],
     positions: Positions,
     keys: Sequence[tuple[int, int]],
     share: tuple[int, int],
     wait_ms: int,
-) -> list[Part]:
-    parts: list[Part] = []
+) -> list[MessageRun]:
+    parts: list[MessageRun] = []
     for topic, partition in keys:
         where = Partition(topics[topic].name, partition)
         wait = 0 if parts else wait_ms
         messages = bus.read(where, positions[topic, partition], messages_max=share[0], bytes_max=share[1], wait_ms=wait)
         if messages:
-            parts.append(Part(topic, partition, messages))
+            parts.append(MessageRun(topic, partition, messages))
     return parts
 
 
-def _even(bus: Bus, topics: Sequence[InboundTopic], parts: list[Part]) -> list[Part]:
+def _even(bus: Bus, topics: Sequence[SourceTopic], parts: list[MessageRun]) -> list[MessageRun]:
     """Hold back what lies later than the partition that is furthest behind: the merge by time could only store it.
 
     The one that is furthest behind is kept whole, so that every batch advances. Of each other one the first message that lies
@@ -114,19 +114,19 @@ def _even(bus: Bus, topics: Sequence[InboundTopic], parts: list[Part]) -> list[P
     kept = []
     for part in parts:
         late = (i for i, message in enumerate(part.messages) if message.append_time_us > horizon_us)
-        kept.append(Part(part.topic, part.partition, part.messages[: next(late, len(part.messages)) + 1]))
+        kept.append(MessageRun(part.topic, part.partition, part.messages[: next(late, len(part.messages)) + 1]))
     return kept
 
 
-def _newest_us(part: Part) -> int:
+def _newest_us(part: MessageRun) -> int:
     return max(message.append_time_us for message in part.messages)
 
 
-def next_positions(positions: Positions, parts: Sequence[Part]) -> dict[tuple[int, int], int]:
+def next_positions(positions: Positions, parts: Sequence[MessageRun]) -> dict[tuple[int, int], int]:
     return {**positions, **{part.key: part.next_offset for part in parts}}
 
 
-def raw_batch(part: Part, default_format: MessageFormat) -> pa.RecordBatch:
+def raw_batch(part: MessageRun, default_format: MessageFormat) -> pa.RecordBatch:
     """The messages of `part` as a batch of RAW_SCHEMA."""
     offsets, times_us, values, headers = tuple(zip(*part.messages, strict=True)) or ((), (), (), ())
     count = len(offsets)
@@ -165,7 +165,7 @@ def decoding_size() -> StepSize:
 
 
 def steps(
-    read: Sequence[pa.RecordBatch], head: Head | None, limits: BatchLimits, decoding: StepSize
+    read: Sequence[pa.RecordBatch], head: HeadLike | None, limits: BatchLimits, decoding: StepSize
 ) -> Iterator[tuple[pa.Table, NextInput]]:
     """What one read brought, decoded, in order, in steps that are short beside a lease: an engine counts as alive by the batches
     that it has worked on. `read` is raw, or decoded where `head` is None. A step is of whole messages, and not empty."""
@@ -179,7 +179,7 @@ def steps(
                 yield piece, NextInput.AWAITED if is_last else NextInput.AT_HAND
 
 
-def _decoded(batches: Sequence[pa.RecordBatch], head: Head, decoding: StepSize) -> list[pa.RecordBatch]:
+def _decoded(batches: Sequence[pa.RecordBatch], head: HeadLike, decoding: StepSize) -> list[pa.RecordBatch]:
     """Decode, and note how long it took."""
     begun_ns = time.monotonic_ns()
     decoded = [part for batch in batches for part in head(batch)]

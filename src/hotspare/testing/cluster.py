@@ -21,7 +21,7 @@ from hotspare.coordination.contract import Leader, Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.errors import ClusterError
 from hotspare.ha.member_record import news_of
-from hotspare.testing.server_process import LOOPBACK, Place
+from hotspare.testing.server_process import LOOPBACK, Machine
 
 _POLL_S = 0.01
 _STOP_TIMEOUT_S = 20.0
@@ -43,7 +43,7 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float, poll_
 
 
 @dataclass
-class EngineProcess:
+class SpawnedEngine:
     """One engine process. `jvm_ids` are the Java processes below it."""
 
     name: str
@@ -107,41 +107,41 @@ class Cluster:
     folder: Path
     run_options: Sequence[str] = ()
     coordination_url: str = ""
-    places: Mapping[str, Place] = field(default_factory=dict)
+    places: Mapping[str, Machine] = field(default_factory=dict)
     """Where engines run that do not run on this machine itself, by their names."""
-    engines: dict[str, EngineProcess] = field(default_factory=dict)
-    others: list[EngineProcess] = field(default_factory=list)
+    engines: dict[str, SpawnedEngine] = field(default_factory=dict)
+    others: list[SpawnedEngine] = field(default_factory=list)
     session_ids: list[int] = field(default_factory=list)
     """Of every process ever started here; what it starts shares its session, also when it is gone."""
 
     def __post_init__(self) -> None:
         self.coordination = open_coordination(self.coordination_url or default_coordination_url(self.bus_url))
 
-    def start_engine(self, name: str, *options: str) -> EngineProcess:
+    def start_engine(self, name: str, *options: str) -> SpawnedEngine:
         """Start `hotspare run` at its place; `options` come after the cluster's own, so they win."""
         engine = self._spawn_engine(name, options, self.places.get(name, LOOPBACK))
         self.engines[name] = engine
         return engine
 
-    def start_twin(self, name: str, place: Place) -> EngineProcess:
+    def start_twin(self, name: str, place: Machine) -> SpawnedEngine:
         """Start an engine of a name that is taken, somewhere else; it does not count as the engine of that name."""
         twin = self._spawn_engine(name, (), place)
         self.others.append(twin)
         return twin
 
-    def _spawn_engine(self, name: str, options: Sequence[str], place: Place) -> EngineProcess:
+    def _spawn_engine(self, name: str, options: Sequence[str], place: Machine) -> SpawnedEngine:
         arguments = ["run", str(self.project), "--bus", self.bus_url, "--prefix", self.prefix, "--engine", name]
         if self.coordination_url:
             arguments += ["--coordination", self.coordination_url]
         return self._spawn(name, command(*arguments, *self.run_options, *options), place)
 
-    def start_other(self, name: str, *arguments: str, place: Place = LOOPBACK) -> EngineProcess:
+    def start_other(self, name: str, *arguments: str, place: Machine = LOOPBACK) -> SpawnedEngine:
         """Start another hotspare command (an adapter) beside the engines."""
         other = self._spawn(name, command(*arguments), place)
         self.others.append(other)
         return other
 
-    def _spawn(self, name: str, arguments: Sequence[str], place: Place) -> EngineProcess:
+    def _spawn(self, name: str, arguments: Sequence[str], place: Machine) -> SpawnedEngine:
         log = self.folder / f"{len(self.session_ids) + 1:03d}-{name}.log"
         with log.open("wb") as out:
             process = subprocess.Popen(  # noqa: S603 - our own command
@@ -153,7 +153,7 @@ class Cluster:
                 cwd=self.folder,
             )
         self.session_ids.append(process.pid)
-        return EngineProcess(name, process, log)
+        return SpawnedEngine(name, process, log)
 
     def leader(self) -> Leader:
         return self.coordination.leader(self.group)
@@ -161,7 +161,7 @@ class Cluster:
     def members(self) -> dict[str, Member]:
         return {m.engine: m for m in self.coordination.members(self.group)}
 
-    def active(self) -> EngineProcess | None:
+    def active(self) -> SpawnedEngine | None:
         """The running engine that says of itself that it is active under the newest epoch."""
         leader = self.leader()
         member = self.members().get(leader.holder)

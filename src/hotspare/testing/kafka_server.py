@@ -20,7 +20,7 @@ from hotspare.errors import ClusterError
 from hotspare.runners.spark.jre import find_java
 from hotspare.testing.kafka_jars import class_path
 from hotspare.testing.kafka_secured import Secured
-from hotspare.testing.server_process import LOOPBACK, Place, ServerProcess, free_ports
+from hotspare.testing.server_process import LOOPBACK, Machine, ServerProcess, free_ports
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata  # type: ignore[attr-defined]
@@ -44,7 +44,7 @@ _SILENT.propagate = False
 class KafkaBroker(ServerProcess):
     """One node, broker and controller at once. `number` counts from 1."""
 
-    def __init__(self, number: int, place: Place, ports: tuple[int, int], folder: Path, secured: Secured | None = None) -> None:
+    def __init__(self, number: int, place: Machine, ports: tuple[int, int], folder: Path, secured: Secured | None = None) -> None:
         super().__init__("broker", (), folder)
         self.place = place
         self.number = number
@@ -66,7 +66,7 @@ class KafkaServers:
         self.bootstrap = ",".join(broker.address for broker in brokers)
 
     @classmethod
-    def start(cls, folder: Path, brokers: int = 1, secured: Secured | None = None, places: Sequence[Place] = ()) -> KafkaServers:
+    def start(cls, folder: Path, brokers: int = 1, secured: Secured | None = None, places: Sequence[Machine] = ()) -> KafkaServers:
         """Start fresh brokers that keep their data in `folder`, and return when all of them answer. ClusterError otherwise.
 
         If `secured`, they are reached by TLS and its password only. `places` says where each runs; on this machine by default.
@@ -181,7 +181,7 @@ def _listens(broker: KafkaBroker) -> bool:
         return probe.connect_ex((broker.place.address, broker.port)) == 0
 
 
-def _layout(folder: Path, places: Sequence[Place], secured: Secured | None) -> tuple[KafkaBroker, ...]:
+def _layout(folder: Path, places: Sequence[Machine], secured: Secured | None) -> tuple[KafkaBroker, ...]:
     """Settings and formatted data folders of a new cluster."""
     if folder.exists():
         raise ClusterError(f"{folder} exists already", hint="give a folder of its own to each cluster")

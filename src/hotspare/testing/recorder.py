@@ -12,7 +12,7 @@ from hotspare.engine.codec.arrow_block import decode as decode_block
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan
 from hotspare.engine.rows.batch import RowKind
-from hotspare.runners.contract import BatchLimits, Head, InboundTopic
+from hotspare.runners.contract import BatchLimits, HeadLike, SourceTopic
 from hotspare.runners.reading import all_partitions, complete_positions, next_positions, raw_batch, read_parts
 
 _LIMITS = BatchLimits(messages_max=5_000, bytes_max=32 << 20, wait_ms=0)
@@ -73,7 +73,7 @@ class ReferenceRun:
     `poll` goes on from where it stands up to what stands on the topics now.
     """
 
-    def __init__(self, bus: Bus, plan: Plan, head: Head, topics: tuple[InboundTopic, ...]) -> None:
+    def __init__(self, bus: Bus, plan: Plan, head: HeadLike, topics: tuple[SourceTopic, ...]) -> None:
         self._bus, self._head, self._topics = bus, head, topics
         self._pipeline = Pipeline.fresh(plan)
         self._pipeline.set_partitions(set(all_partitions(topics)))

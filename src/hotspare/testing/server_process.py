@@ -30,7 +30,7 @@ exec "$@" </dev/null 3<&-
 """Becomes the command; a child of it reads the pipe from the parent, and kills it when the pipe closes without a word."""
 
 
-class Place(Protocol):
+class Machine(Protocol):
     """Where a process runs: this machine, or a host of a test network (`hosts.Host`)."""
 
     @property
@@ -48,7 +48,7 @@ class _Loopback:
         return list(arguments)
 
 
-LOOPBACK: Place = _Loopback()
+LOOPBACK: Machine = _Loopback()
 """This machine, reached by itself only."""
 
 

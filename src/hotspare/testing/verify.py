@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DeliveryVerdict:
     """Counts of output events. All three 0 means that the delivered stream is the reference, in its order."""
 
     reference: int = 0
@@ -24,8 +24,8 @@ class Verdict:
     doubled: int = 0
     wrong: int = 0
 
-    def __add__(self, other: Verdict) -> Verdict:
-        return Verdict(
+    def __add__(self, other: DeliveryVerdict) -> DeliveryVerdict:
+        return DeliveryVerdict(
             self.reference + other.reference,
             self.delivered + other.delivered,
             self.lost + other.lost,
@@ -51,7 +51,7 @@ def _same_cells(left: pa.ChunkedArray, right: pa.ChunkedArray) -> npt.NDArray[np
     return pc.or_(both_null, equal).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
-def compare_stream(reference: pa.Table, delivered: pa.Table) -> Verdict:
+def compare_stream(reference: pa.Table, delivered: pa.Table) -> DeliveryVerdict:
     """Compare two tables of one stream (columns of `engine.rows.batch.output_schema`), delivered in the order of the bus.
 
     lost: sequences of the reference that never came. doubled: rows whose sequence came before. wrong: rows that differ from the
@@ -75,7 +75,7 @@ def compare_stream(reference: pa.Table, delivered: pa.Table) -> Verdict:
     for name in reference.column_names:
         same &= _same_cells(expected.column(name), got.column(name))
     differs[np.flatnonzero(known)[~same]] = True
-    return Verdict(
+    return DeliveryVerdict(
         reference=len(wanted),
         delivered=len(seen),
         lost=int(len(wanted) - np.isin(wanted, sequences).sum()),
@@ -84,9 +84,9 @@ def compare_stream(reference: pa.Table, delivered: pa.Table) -> Verdict:
     )
 
 
-def compare(reference: Mapping[str, pa.Table], delivered: Mapping[str, pa.Table]) -> Verdict:
+def compare(reference: Mapping[str, pa.Table], delivered: Mapping[str, pa.Table]) -> DeliveryVerdict:
     """The sum over all streams; a stream that one side lacks counts as empty there."""
-    verdict = Verdict()
+    verdict = DeliveryVerdict()
     for stream in sorted({*reference, *delivered}):
         some = reference.get(stream, delivered.get(stream))
         assert some is not None

@@ -18,7 +18,7 @@ import psutil
 
 from hotspare.errors import ClusterError
 from hotspare.runners.spark.jre import find_java
-from hotspare.testing.server_process import LOOPBACK, Place, ServerProcess, free_ports
+from hotspare.testing.server_process import LOOPBACK, Machine, ServerProcess, free_ports
 
 START_TIMEOUT_S = 60.0
 _START_ATTEMPTS = 3
@@ -59,14 +59,14 @@ SESSION_TIMEOUT_MS_MIN = 500
 class ZooKeeperServer:
     """One server. `address` (`host:port`) stays the same while it is killed, stopped and started again."""
 
-    def __init__(self, process: ServerProcess, place: Place, port: int) -> None:
+    def __init__(self, process: ServerProcess, place: Machine, port: int) -> None:
         self.process = process
         self.port = port
         self.address = f"{place.address}:{port}"
         self._place = place
 
     @classmethod
-    def start(cls, folder: Path, place: Place = LOOPBACK) -> ZooKeeperServer:
+    def start(cls, folder: Path, place: Machine = LOOPBACK) -> ZooKeeperServer:
         """A server that keeps its data in `folder`, once it answers: fresh where there is none yet. ClusterError otherwise."""
         folder.mkdir(parents=True, exist_ok=True)
         for attempt in range(_START_ATTEMPTS):
@@ -81,7 +81,7 @@ class ZooKeeperServer:
         raise AssertionError
 
     @classmethod
-    def _with_settings(cls, folder: Path, place: Place, port: int) -> ZooKeeperServer:
+    def _with_settings(cls, folder: Path, place: Machine, port: int) -> ZooKeeperServer:
         settings = folder / "zoo.cfg"
         data, least = folder / "data", SESSION_TIMEOUT_MS_MIN
         text = _SETTINGS.format(tick_ms=TICK_MS, data=data, address=place.address, port=port, session_timeout_ms_min=least)

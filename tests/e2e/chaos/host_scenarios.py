@@ -11,7 +11,7 @@ from random import Random
 from hotspare.demo.faults import Fault
 from hotspare.demo.scenario import Demo
 from hotspare.demo.servers import BUS_HOST, COORDINATION_HOST
-from hotspare.testing.cluster import EngineProcess, wait_until
+from hotspare.testing.cluster import SpawnedEngine, wait_until
 from hotspare.testing.hosts import Host, Network
 from tests.e2e.chaos.scenarios import TIMEOUT_S, Needs, Scenario, active_of, pass_time, restart, spare_of, wait_for_output
 
@@ -24,7 +24,7 @@ def network_of(demo: Demo) -> Network:
     return network
 
 
-def host_of(demo: Demo, engine: EngineProcess) -> Host:
+def host_of(demo: Demo, engine: SpawnedEngine) -> Host:
     return demo.options.site.places[engine.name]
 
 
@@ -32,18 +32,18 @@ def epoch_of(demo: Demo) -> int:
     return demo.cluster.leader().epoch
 
 
-def _is_spare(demo: Demo, engine: EngineProcess) -> bool:
+def _is_spare(demo: Demo, engine: SpawnedEngine) -> bool:
     member = demo.cluster.members().get(engine.name)
     return member is not None and member.role == "standby" and member.process_id == engine.process.pid
 
 
-def _taken_over(demo: Demo, engine: EngineProcess, epoch: int) -> None:
+def _taken_over(demo: Demo, engine: SpawnedEngine, epoch: int) -> None:
     """Wait for output of another engine than that one."""
     wait_until(lambda: demo.first_output_after(epoch) is not None, f"output of another engine than {engine.name}", TIMEOUT_S)
     assert active_of(demo).name != engine.name
 
 
-def _is_spare_again(demo: Demo, engine: EngineProcess) -> None:
+def _is_spare_again(demo: Demo, engine: SpawnedEngine) -> None:
     wait_until(lambda: _is_spare(demo, engine), f"{engine.name} is a spare", TIMEOUT_S)
     assert engine.is_running
 
@@ -149,7 +149,7 @@ def a_host_is_gone_without_a_sign(demo: Demo, random: Random) -> None:
     """No packet leaves it any more, and its process is gone before anybody hears of it."""
     network = network_of(demo)
 
-    def vanish(engine: EngineProcess) -> None:
+    def vanish(engine: SpawnedEngine) -> None:
         network.cut(host_of(demo, engine))
         engine.kill()
 

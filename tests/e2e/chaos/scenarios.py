@@ -22,7 +22,7 @@ from hotspare.demo.faults import Fault
 from hotspare.demo.scenario import PREFIX, SOURCE, Demo
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 from hotspare.stores.open import open_store
-from hotspare.testing.cluster import EngineProcess, wait_until
+from hotspare.testing.cluster import SpawnedEngine, wait_until
 
 TIMEOUT_S = 90.0
 
@@ -55,14 +55,14 @@ def pass_time(seconds: float) -> None:
     wait_until(lambda: time.monotonic() > until, "the next instant", seconds + TIMEOUT_S)
 
 
-def active_of(demo: Demo) -> EngineProcess:
+def active_of(demo: Demo) -> SpawnedEngine:
     wait_until(lambda: demo.cluster.active() is not None, "an active engine", TIMEOUT_S)
     active = demo.cluster.active()
     assert active is not None
     return active
 
 
-def spare_of(demo: Demo) -> EngineProcess:
+def spare_of(demo: Demo) -> SpawnedEngine:
     active = active_of(demo)
     return next(e for e in demo.cluster.engines.values() if e.name != active.name and e.is_running)
 
@@ -78,7 +78,7 @@ def wait_for_output(demo: Demo, more: int = 50) -> None:
     wait_until(lambda: rows_now(demo) >= wanted, f"{more} more outputs", TIMEOUT_S)
 
 
-def restart(demo: Demo, *engines: EngineProcess, store: Path | None = None) -> None:
+def restart(demo: Demo, *engines: SpawnedEngine, store: Path | None = None) -> None:
     for engine in engines:
         engine.wait_stopped()
         demo.cluster.start_engine(engine.name, *_with_store(store))
@@ -199,7 +199,7 @@ def the_subscriber_dies(demo: Demo, random: Random) -> None:
     wait_for_output(demo)
 
 
-def _adapter(demo: Demo, name: str) -> EngineProcess:
+def _adapter(demo: Demo, name: str) -> SpawnedEngine:
     return next(other for other in reversed(demo.cluster.others) if other.name == name)
 
 

@@ -13,7 +13,7 @@ from hotspare.bus.contract import Commit, Outgoing, Partition
 from hotspare.bus.kafka.bus import open_kafka_bus
 from hotspare.engine.rows.batch import MessageFormat, NextInput
 from hotspare.errors import BusError
-from hotspare.runners.contract import InboundTopic, KafkaReader, RunnerEnd, RunnerInput
+from hotspare.runners.contract import KafkaReaderKind, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.testing.kafka_secured import Secured
 from hotspare.testing.kafka_server import KafkaServers
 from tests.contract.material import outgoing, progress
@@ -82,8 +82,8 @@ def test_sparks_own_source_gets_in_too(servers: KafkaServers) -> None:
             whole.set()
 
     ends: list[RunnerEnd] = []
-    topics = (InboundTopic("in", 1, MessageFormat.CSV),)
-    source = RunnerInput(servers.url, topics, head(), kafka_reader=KafkaReader.SOURCE)
+    topics = (SourceTopic("in", 1, MessageFormat.CSV),)
+    source = RunnerInput(servers.url, topics, head(), kafka_reader=KafkaReaderKind.SOURCE)
     runner = OrderedRunner(source, take, ends.append)
     runner.start({})
     assert whole.wait(TIMEOUT_S), ends

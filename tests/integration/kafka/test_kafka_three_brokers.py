@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from hotspare.bus.contract import Commit, Partition, Producer
 from hotspare.bus.kafka.bus import KafkaBus, open_kafka_bus
 from hotspare.bus.kafka.client import parse_kafka_url
-from hotspare.bus.kafka.read import KafkaReader, Reading
+from hotspare.bus.kafka.read import FetchWait, KafkaReader
 from hotspare.bus.kafka.records import OpenTransactions
 from hotspare.bus.kafka.topics import KafkaTopics
 from hotspare.errors import BusUnavailable, Fenced, UnknownResult
@@ -168,7 +168,7 @@ def test_topics_are_looked_up_although_the_controller_that_a_client_knows_has_di
 def test_what_is_open_on_a_partition_is_looked_up_although_the_leader_that_a_client_knows_has_died(three: KafkaServers) -> None:
     """The client asks that broker again and again, and of itself nobody who came after it."""
     settings, place = parse_kafka_url(three.url), Partition("looked-at")
-    topics, reader = KafkaTopics(settings), KafkaReader(settings, Reading.LOOK)
+    topics, reader = KafkaTopics(settings), KafkaReader(settings, FetchWait.LOOK)
     topics.create(place.topic, 1)
     dead = topics._admin.list_topics(place.topic, timeout=5).topics[place.topic].partitions[0].leader
     lookers = [OpenTransactions(settings, reader) for _ in range(3)]

@@ -21,7 +21,7 @@ from hotspare.engine.plan import compile_plan
 from hotspare.engine.rows.batch import NextInput
 from hotspare.model.load import load_text
 from hotspare.model.resolve import resolve
-from hotspare.runners.contract import HeadPlace, InboundTopic, RunnerEnd, RunnerInput
+from hotspare.runners.contract import HeadPlace, RunnerEnd, RunnerInput, SourceTopic
 
 PROJECT = """
 project: subject
@@ -36,7 +36,7 @@ queries:
         index: empty
         publish: true
 """
-TOPICS = (InboundTopic("rows"),)
+TOPICS = (SourceTopic("rows"),)
 
 
 def head() -> Head:

@@ -12,12 +12,12 @@ from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.open import open_bus
 from hotspare.engine.rows.batch import NextInput
 from hotspare.errors import HotspareError, PositionLost, TopicMissing
-from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, InboundTopic, OnBatch, RunnerEnd, RunnerInput
+from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, OnBatch, RunnerEnd, RunnerInput, SourceTopic
 from tests.integration.spark.subject import head
 
 pytestmark = pytest.mark.spark
 
-TOPICS = (InboundTopic("rows"),)
+TOPICS = (SourceTopic("rows"),)
 
 
 def run_to_its_end(url: str, place: HeadPlace, on_batch: OnBatch, start: dict[tuple[int, int], int]) -> RunnerEnd:

@@ -13,7 +13,7 @@ from hotspare.bus.contract import Bus, Outgoing, Partition
 from hotspare.bus.open import open_bus
 from hotspare.engine.rows.batch import NextInput
 from hotspare.errors import BusUnavailable, PositionLost, RunnerError
-from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, InboundTopic, KafkaReader, RunnerEnd, RunnerInput
+from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, KafkaReaderKind, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.spark.kafka.source import FAILURES_MAX, KafkaReading
 from hotspare.runners.spark.ordered import OrderedRunner
 from hotspare.testing.cluster import wait_until
@@ -32,13 +32,13 @@ PEAK_GROWTH_KIB_MAX = 512 * 1024
 class Seen:
     """What a runner brought, and how it ended."""
 
-    def __init__(self, url: str, topic: str, reader: KafkaReader) -> None:
+    def __init__(self, url: str, topic: str, reader: KafkaReaderKind) -> None:
         self.offsets: list[int] = []
         self.sizes: list[int] = []
         self.ends: list[RunnerEnd] = []
         self.over = threading.Event()
         limits = BatchLimits(messages_max=300, bytes_max=LIMIT_BYTES)
-        source = RunnerInput(url, (InboundTopic(topic),), head(), limits=limits, kafka_reader=reader)
+        source = RunnerInput(url, (SourceTopic(topic),), head(), limits=limits, kafka_reader=reader)
         self.runner = OrderedRunner(source, self._take, self._ended)
 
     def _take(self, table: pa.Table, _: NextInput) -> None:
@@ -70,11 +70,11 @@ def break_down(servers: KafkaServers) -> None:
 
 
 def reading(url: str, topic: str) -> KafkaReading:
-    return KafkaReading(RunnerInput(url, (InboundTopic(topic),), head()), tasks_max=2)
+    return KafkaReading(RunnerInput(url, (SourceTopic(topic),), head()), tasks_max=2)
 
 
-@pytest.mark.parametrize("reader", list(KafkaReader))
-def test_a_lost_position_is_refused_before_spark_starts(kafka: KafkaServers, bus: Bus, reader: KafkaReader) -> None:
+@pytest.mark.parametrize("reader", list(KafkaReaderKind))
+def test_a_lost_position_is_refused_before_spark_starts(kafka: KafkaServers, bus: Bus, reader: KafkaReaderKind) -> None:
     topic = f"lost.start.{reader.value}"
     bus.create_topic(topic)
     fill(bus, topic, 0, 20)
@@ -114,7 +114,7 @@ def test_an_outage_of_the_broker_only_takes_time_for_a_span(tmp_path: Path) -> N
         bus = open_bus(f"{servers.url}?timeout_ms=20000")
         bus.create_topic("rows")
         fill(bus, "rows", 0, 500)
-        seen = Seen(servers.url, "rows", KafkaReader.SPAN)
+        seen = Seen(servers.url, "rows", KafkaReaderKind.SPAN)
         seen.runner.start({(0, 0): 100})
         try:
             wait_until(lambda: len(seen.offsets) == 400, "what waited", WAIT_S)
@@ -136,7 +136,7 @@ def test_an_outage_of_the_broker_only_takes_time_and_a_start_is_where_it_is_told
         fill(bus, "rows", 0, 500)
         bus.append(Partition("rows"), [Outgoing(b"i,n,%d,1.5," % i + b"x" * 20_000) for i in range(500, 700)])
         fill(bus, "rows", 700, 300)
-        seen = Seen(servers.url, "rows", KafkaReader.SOURCE)
+        seen = Seen(servers.url, "rows", KafkaReaderKind.SOURCE)
         seen.runner.start({(0, 0): 100})
         try:
             wait_until(lambda: len(seen.offsets) == 900, "what waited", WAIT_S)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyColumn, OpcodeColumn, RowForm
+from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
 from hotspare.errors import UsageError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 
@@ -34,7 +34,7 @@ SCHEMA = Schema(
         ({"insert": InsertOpcode.UPSERT}, b"d,n,1", b"d,n,1"),
         ({"delimiter": ";"}, b"i;n;1,5;x", b'i,n,"1,5",x'),
         ({"delimiter": ";"}, b'i;n;"a;b";x', b'i,n,"a;b",x'),
-        ({"key": KeyColumn.ABSENT, "schema": SCHEMA}, b"i,n,2,3,x", b"i,n,,2,3,x"),
+        ({"key": KeyPresence.ABSENT, "schema": SCHEMA}, b"i,n,2,3,x", b"i,n,,2,3,x"),
         (
             {"date_format": "%Y-%m-%d %H:%M:%S", "schema": SCHEMA},
             b"i,n,7,1970-01-02 00:00:00,1970-01-01 00:00:01.5,x",
@@ -78,5 +78,5 @@ def test_a_date_format_that_cannot_be_read_is_refused() -> None:
 
 def test_the_number_of_columns_follows_from_the_form() -> None:
     assert RowForm(schema=SCHEMA).columns == 6
-    assert RowForm(schema=SCHEMA, opcode=OpcodeColumn.ABSENT, flag=FlagColumn.NORMAL, key=KeyColumn.ABSENT).columns == 3
+    assert RowForm(schema=SCHEMA, opcode=OpcodeColumn.ABSENT, flag=FlagColumn.NORMAL, key=KeyPresence.ABSENT).columns == 3
     assert RowForm().columns is None

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.adapters import received as changelog
-from hotspare.adapters.received import Content, RetentionDeletes, RowChoice, SequenceBreak, UpdateBlocks, sequence_breaks
+from hotspare.adapters.received import RetentionDeletes, RowChoice, SequenceBreak, UpdateBlocks, WindowContent, sequence_breaks
 from hotspare.errors import StateError
 from hotspare.model.events import Opcode
 from tests.unit.adapters.outputs import UB, D, I, N, R, Row, block
@@ -76,7 +76,7 @@ def test_i16_folding_gives_the_content(steps: list[tuple[int, float | None, bool
         else:
             rows.append((I, N, key, value))
             held[key] = value
-    content = Content()
+    content = WindowContent()
     for begin in range(0, len(rows), size):
         content.add(block(rows[begin : begin + size], begin + 1))
     found = [row for batch in content.inserts() for row in batch.select(["hs:opcode", "id", "value"]).to_pylist()]
@@ -87,7 +87,7 @@ def test_i16_folding_gives_the_content(steps: list[tuple[int, float | None, bool
 
 def test_i16_memory_follows_the_content_not_the_changelog(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changelog, "_COMPACT_ROWS", 10)
-    content = Content()
+    content = WindowContent()
     for number in range(1000):
         content.add(block([(I, N, number, 1.0), (I, N, -number - 1, 1.0), (D, N, number, 1.0)], 1))
         assert content._rows_kept <= 2 * len(content) + 10
@@ -96,13 +96,13 @@ def test_i16_memory_follows_the_content_not_the_changelog(monkeypatch: pytest.Mo
 
 def test_i16_memory_follows_the_content_also_where_rows_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changelog, "_COMPACT_BYTES", 1_000, raising=False)
-    content = Content()
+    content = WindowContent()
     for number in range(1000):
         content.add(block([(I, N, number, 1.0), (I, N, -number - 1, 1.0), (D, N, number, 1.0)], 1))
     assert content._rows_kept <= 2 * len(content) + 100
 
 
 def test_i16_a_content_over_the_limit_is_refused() -> None:
-    content = Content(rows_max=2)
+    content = WindowContent(rows_max=2)
     with pytest.raises(StateError, match="more than 2 rows"):
         content.add(block([(I, N, n, 1.0) for n in range(3)], 1))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hotspare.adapters.failover.subscriber_position import load_position, position_path
 from hotspare.adapters.files import subscriber as file_subscriber
-from hotspare.adapters.files.output_rows import BadRows, FileStyle, HeaderLine, OutputRows
+from hotspare.adapters.files.output_rows import BadRowFormat, FileStyle, HeaderLine, OutputRows
 from hotspare.adapters.files.subscriber import (
     Opening,
     SubscribeOptions,
@@ -289,5 +289,5 @@ def test_f15_bad_events_become_a_file(tmp_path: Path) -> None:
     columns += [pa.array([text]) for text in ("field-type", 'field "id"', "i,n,x,1", "cq/window")]
     rows = pa.RecordBatch.from_arrays(columns, schema=output_schema(BAD_SCHEMA))
     bus.append(Partition(TOPIC), [Outgoing(arrow_block.encode(rows))])
-    subscribe_file(bus, TOPIC, path, BadRows(), TO_END, threading.Event())
+    subscribe_file(bus, TOPIC, path, BadRowFormat(), TO_END, threading.Event())
     assert path.read_text() == ('reason,window,position,message,text\nfield-type,cq/window,0:2:17:3,"field ""id""","i,n,x,1"\n')

@@ -13,7 +13,7 @@ import pytest
 
 from hotspare.adapters.files.canonical import RowForm
 from hotspare.adapters.files.output_rows import FileStyle, OutputRows
-from hotspare.adapters.sockets.line_socket import CLIENTS_MAX, LINE_BYTES_MAX, Address, Opening, parse_address
+from hotspare.adapters.sockets.line_socket import CLIENTS_MAX, LINE_BYTES_MAX, Address, SocketSide, parse_address
 from hotspare.adapters.sockets.publisher import LineOptions, publish_lines
 from hotspare.adapters.sockets.subscriber import subscribe_lines
 from hotspare.bus.contract import FORMAT_HEADER, Bus, Outgoing, Partition
@@ -193,7 +193,7 @@ def test_addresses() -> None:
     assert parse_address("tcp://:7000") == Address("", 7000)
     assert parse_address("tcp://0.0.0.0:7000") == Address("0.0.0.0", 7000)
     assert parse_address("tcp://[::1]:7000") == Address("::1", 7000)
-    assert parse_address("tcp-connect://far:7000") == Address("far", 7000, Opening.CONNECT)
+    assert parse_address("tcp-connect://far:7000") == Address("far", 7000, SocketSide.CONNECT)
     assert parse_address("a.csv") is None
     for text in ("tcp-connect://:7000", "tcp-connect://far:0"):
         with pytest.raises(UsageError):
@@ -213,7 +213,7 @@ def accepting() -> Iterator[socket.socket]:
 def connecting(work: Callable[[Address, threading.Event], None], listener: socket.socket) -> Iterator[None]:
     """An adapter that connects to `listener`, in a thread."""
     stop = threading.Event()
-    thread = threading.Thread(target=work, args=(Address("127.0.0.1", listener.getsockname()[1], Opening.CONNECT), stop))
+    thread = threading.Thread(target=work, args=(Address("127.0.0.1", listener.getsockname()[1], SocketSide.CONNECT), stop))
     thread.start()
     try:
         yield
@@ -257,13 +257,13 @@ def test_an_adapter_that_connects_to_nobody_stops_when_it_is_asked_to(bus: Bus) 
         port = listener.getsockname()[1]
     stop = threading.Event()
     stop.set()
-    publish_lines(bus, IN, Address("127.0.0.1", port, Opening.CONNECT), LineOptions(), stop)
+    publish_lines(bus, IN, Address("127.0.0.1", port, SocketSide.CONNECT), LineOptions(), stop)
 
 
 def test_what_is_wrong_with_the_bus_ends_an_adapter_that_connects() -> None:
     nothing = MemoryBus().client("c")
     with accepting() as listener:
-        address = Address("127.0.0.1", listener.getsockname()[1], Opening.CONNECT)
+        address = Address("127.0.0.1", listener.getsockname()[1], SocketSide.CONNECT)
 
         def talk() -> None:
             connection, _ = listener.accept()

@@ -82,7 +82,7 @@ class Rig:
         self.runner.start(self.engine.start().next_offsets)
 
     def _source(self, plan: Plan, pace: ReadPace) -> RunnerInput:
-        topics = tuple(contract.InboundTopic(name) for name in self.names)
+        topics = tuple(contract.SourceTopic(name) for name in self.names)
         return RunnerInput(self.url, topics, Head.of(plan), limits=BatchLimits(2, wait_ms=5), pace=pace)
 
     def _ended(self, end: RunnerEnd) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hotspare.bus.contract import FORMAT_HEADER, TICK_HEADER, Message
 from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
 from hotspare.runners import reading
-from hotspare.runners.reading import Part
+from hotspare.runners.reading import MessageRun
 from hotspare.runners.spark.kafka.rows import NOT_A_MESSAGE, in_order, raw_batch
 
 FORMATS = (MessageFormat.CSV, MessageFormat.JSON)
@@ -31,7 +31,7 @@ HEADERS = st.lists(st.tuples(NAMES, VALUES), max_size=3).map(tuple)
 MESSAGES = st.lists(st.builds(Message, st.just(0), st.integers(0, 2**50), st.binary(max_size=5), HEADERS), max_size=12)
 
 
-def rows_of(part: Part) -> pa.RecordBatch:
+def rows_of(part: MessageRun) -> pa.RecordBatch:
     """As Spark gives them: no headers are null, and so is an empty value."""
     return pa.RecordBatch.from_pylist(
         [
@@ -55,14 +55,14 @@ def numbered(messages: list[Message]) -> list[Message]:
 
 @given(MESSAGES, st.integers(0, 1))
 def test_columns_say_what_the_messages_said(messages: list[Message], topic: int) -> None:
-    part = Part(topic, 3, numbered(messages))
+    part = MessageRun(topic, 3, numbered(messages))
     assert raw_batch(rows_of(part), FORMATS) == reading.raw_batch(part, FORMATS[topic])
 
 
 @given(MESSAGES, st.integers(0, 12))
 def test_a_part_of_a_batch_reads_the_same(messages: list[Message], first: int) -> None:
     """A slice shares the buffers of the whole, whose headers begin elsewhere."""
-    part = Part(0, 0, numbered(messages))
+    part = MessageRun(0, 0, numbered(messages))
     expected = reading.raw_batch(part, FORMATS[0]).slice(first)
     assert raw_batch(rows_of(part).slice(first), FORMATS).to_pylist() == expected.to_pylist()
 
@@ -75,7 +75,7 @@ def test_rows_that_are_no_messages_vanish() -> None:
 
 @given(st.sets(st.tuples(st.integers(0, 1), st.integers(0, 2), st.integers(0, 50))), st.integers(1, 9), st.randoms())
 def test_batches_come_into_order(keys: set[tuple[int, int, int]], size: int, order: random.Random) -> None:
-    ordered = [Part(t, p, [Message(o, 1, b"")]) for t, p, o in sorted(keys)]
+    ordered = [MessageRun(t, p, [Message(o, 1, b"")]) for t, p, o in sorted(keys)]
     table = pa.Table.from_batches([raw_batch(rows_of(part), FORMATS) for part in ordered], RAW_SCHEMA).combine_chunks()
     batches = table.to_batches(max_chunksize=size)
     order.shuffle(batches)

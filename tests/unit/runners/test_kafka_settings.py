@@ -7,10 +7,10 @@ import json
 import pytest
 
 from hotspare.errors import UsageError
-from hotspare.runners.contract import InboundTopic
+from hotspare.runners.contract import SourceTopic
 from hotspare.runners.spark.kafka.settings import java_options, source_options
 
-TOPICS = (InboundTopic("a", 2), InboundTopic("b"))
+TOPICS = (SourceTopic("a", 2), SourceTopic("b"))
 
 
 def test_every_partition_is_read_from_its_position_and_nothing_is_skipped() -> None:

@@ -14,10 +14,10 @@ from hotspare.bus.contract import Bus, Outgoing, Partition
 from hotspare.bus.open import open_bus
 from hotspare.engine.rows.batch import NextInput
 from hotspare.errors import PositionLost
-from hotspare.runners.contract import BatchLimits, EndCause, InboundTopic, RunnerEnd, RunnerInput
+from hotspare.runners.contract import BatchLimits, EndCause, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.local import LocalRunner, decode_iterable, read_recorded
 
-TOPICS = (InboundTopic("a", 2),)
+TOPICS = (SourceTopic("a", 2),)
 
 
 def same(raw: pa.RecordBatch) -> list[pa.RecordBatch]:

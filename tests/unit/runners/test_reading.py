@@ -15,9 +15,9 @@ from hotspare.bus.memory import MemoryBus
 from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat, NextInput
 from hotspare.errors import PositionLost
 from hotspare.runners import reading
-from hotspare.runners.contract import BatchLimits, HeadPlace, InboundTopic
+from hotspare.runners.contract import BatchLimits, HeadPlace, SourceTopic
 from hotspare.runners.reading import (
-    Part,
+    MessageRun,
     complete_positions,
     decoding_size,
     next_positions,
@@ -30,7 +30,7 @@ from hotspare.runners.reading import (
 )
 from hotspare.step_size import STEP_BYTES_MAX, STEP_ROWS_MAX
 
-TOPICS = (InboundTopic("a", 2), InboundTopic("b", 1))
+TOPICS = (SourceTopic("a", 2), SourceTopic("b", 1))
 KEYS = [(0, 0), (0, 1), (1, 0)]
 Appends = list[tuple[tuple[int, int], int, int]]  # (partition, value length, microseconds later than the one before)
 
@@ -110,7 +110,7 @@ def test_a_raw_batch_says_what_each_message_is() -> None:
         Message(7, 12, b"...", ((FORMAT_HEADER, b"arrow"),)),
         Message(8, 13, b"i,n,2", ((FORMAT_HEADER, b"what"),)),
     ]
-    batch = raw_batch(Part(1, 2, messages), MessageFormat.CSV)
+    batch = raw_batch(MessageRun(1, 2, messages), MessageFormat.CSV)
     assert batch.schema == RAW_SCHEMA
     csv, arrow = int(MessageFormat.CSV), int(MessageFormat.ARROW)
     assert batch.to_pydict() == {
@@ -176,7 +176,7 @@ def test_steps_hold_every_row_in_order(plan: Appends, messages_max: int) -> None
 def test_a_step_is_short_however_much_one_read_brings(place: HeadPlace) -> None:
     """Blocks of 1,000 rows, 16 MiB of them: an engine that worked on them in one go would lose its lease."""
     message = Message(0, 0, b"x" * 16_384)
-    raw = raw_batch(Part(0, 0, [message._replace(offset=offset) for offset in range(1_024)]), MessageFormat.ARROW)
+    raw = raw_batch(MessageRun(0, 0, [message._replace(offset=offset) for offset in range(1_024)]), MessageFormat.ARROW)
     decoded_at_once = []
 
     def blocks(some: pa.RecordBatch) -> list[pa.RecordBatch]:
@@ -204,7 +204,7 @@ class _Clock:
 def test_decoding_that_is_slow_is_done_in_smaller_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """An expression of the head may take a thousand times as long as another: its steps are cut by time."""
     message = Message(0, 0, b"x" * 16_384)
-    raw = raw_batch(Part(0, 0, [message._replace(offset=offset) for offset in range(64)]), MessageFormat.ARROW)
+    raw = raw_batch(MessageRun(0, 0, [message._replace(offset=offset) for offset in range(64)]), MessageFormat.ARROW)
     decoding, clock = decoding_size(), _Clock()
     monkeypatch.setattr(reading, "time", clock)
     for message_ms, rows_max in ((0.1, 64), (40, 1), (0.1, 64)):

@@ -14,11 +14,11 @@ import pytest
 from hotspare.bus.contract import Bus, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
 from hotspare.errors import PositionLost
-from hotspare.runners.contract import BatchLimits, InboundTopic, ReadPace
+from hotspare.runners.contract import BatchLimits, ReadPace, SourceTopic
 from hotspare.runners.spark import span
 from hotspare.runners.spark.span import OnSpanBatch, SpanServer, follow
 
-TOPICS = (InboundTopic("a", 2), InboundTopic("b"))
+TOPICS = (SourceTopic("a", 2), SourceTopic("b"))
 START = {(0, 0): 0, (0, 1): 0, (1, 0): 0}
 LIMITS = BatchLimits(messages_max=6, wait_ms=20)
 MESSAGES = 40

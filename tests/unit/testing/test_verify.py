@@ -5,7 +5,7 @@ import pytest
 
 from hotspare.engine.rows.batch import output_schema
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
-from hotspare.testing.verify import Verdict, compare, compare_stream
+from hotspare.testing.verify import DeliveryVerdict, compare, compare_stream
 
 SCHEMA = output_schema(
     Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("x", FieldType.DOUBLE), Field("s", FieldType.STRING)))
@@ -37,20 +37,20 @@ REFERENCE = stream((1, 1.0, "a"), (2, None, None), (3, float("nan"), "c"), (4, 0
 @pytest.mark.parametrize(
     ("delivered", "expected"),
     [
-        (REFERENCE, Verdict(4, 4, 0, 0, 0)),
-        (REFERENCE.slice(0, 3), Verdict(4, 3, 1, 0, 0)),
-        (pa.concat_tables([REFERENCE, REFERENCE.slice(3)]), Verdict(4, 5, 0, 1, 0)),
-        (REFERENCE.take([0, 2, 1, 3]), Verdict(4, 4, 0, 0, 1)),
-        (pa.concat_tables([REFERENCE, stream((5, 1.0, "e"))]), Verdict(4, 5, 0, 0, 1)),
-        (pa.concat_tables([REFERENCE.slice(0, 3), stream((4, -0.0, "d"))]), Verdict(4, 4, 0, 0, 1)),
-        (pa.concat_tables([stream((1, 1.0, None)), REFERENCE.slice(1)]), Verdict(4, 4, 0, 0, 1)),
-        (REFERENCE.slice(0, 0), Verdict(4, 0, 4, 0, 0)),
+        (REFERENCE, DeliveryVerdict(4, 4, 0, 0, 0)),
+        (REFERENCE.slice(0, 3), DeliveryVerdict(4, 3, 1, 0, 0)),
+        (pa.concat_tables([REFERENCE, REFERENCE.slice(3)]), DeliveryVerdict(4, 5, 0, 1, 0)),
+        (REFERENCE.take([0, 2, 1, 3]), DeliveryVerdict(4, 4, 0, 0, 1)),
+        (pa.concat_tables([REFERENCE, stream((5, 1.0, "e"))]), DeliveryVerdict(4, 5, 0, 0, 1)),
+        (pa.concat_tables([REFERENCE.slice(0, 3), stream((4, -0.0, "d"))]), DeliveryVerdict(4, 4, 0, 0, 1)),
+        (pa.concat_tables([stream((1, 1.0, None)), REFERENCE.slice(1)]), DeliveryVerdict(4, 4, 0, 0, 1)),
+        (REFERENCE.slice(0, 0), DeliveryVerdict(4, 0, 4, 0, 0)),
     ],
 )
-def test_each_inaccuracy_is_counted_once_e11(delivered: pa.Table, expected: Verdict) -> None:
+def test_each_inaccuracy_is_counted_once_e11(delivered: pa.Table, expected: DeliveryVerdict) -> None:
     """SPEC E11."""
     assert compare_stream(REFERENCE, delivered) == expected
 
 
 def test_a_stream_that_one_side_lacks_counts_as_empty() -> None:
-    assert compare({"a": REFERENCE}, {"b": REFERENCE}) == Verdict(4, 4, 4, 0, 4)
+    assert compare({"a": REFERENCE}, {"b": REFERENCE}) == DeliveryVerdict(4, 4, 4, 0, 4)

@@ -8,7 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
-from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyColumn, OpcodeColumn, RowForm
+from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
 from hotspare.adapters.files.csv_file import Growth
 from hotspare.adapters.files.output_file import Rotation
 from hotspare.adapters.files.output_rows import FileStyle, HeaderLine
@@ -56,7 +56,7 @@ def publish_options(connector: Connector, schema: Schema | None, source_name: st
             {"": FlagColumn.PRESENT, "none": FlagColumn.PRESENT, "normal": FlagColumn.NORMAL, "partialupdate": FlagColumn.PARTIAL},
         ),
         insert=_switch(connector, "publishwithupsert", InsertOpcode.INSERT, InsertOpcode.UPSERT),
-        key=_switch(connector, "noautogenfield", KeyColumn.PRESENT, KeyColumn.ABSENT),
+        key=_switch(connector, "noautogenfield", KeyPresence.PRESENT, KeyPresence.ABSENT),
         delimiter=connector.get("csvfielddelimiter", ",") or ",",
         date_format=connector.get("dateformat"),
         schema=schema,

@@ -105,7 +105,7 @@ def _on_bus(topic: int, partition: int, offset: int, index: int) -> str:
     return f"{topic}:{partition}:{offset}:{index}"
 
 
-class BadRows:
+class BadRowFormat:
     """A `RowFormat` (file_subscriber) for the stream of bad events, always with a title line. `position` writes where an event
     stands, by default as `topic index:partition:offset:index in the message`."""
 

@@ -17,7 +17,7 @@ from hotspare.adapters.failover.source_position import PublishedSource, SourcePo
 from hotspare.adapters.files.canonical import RowForm
 from hotspare.adapters.files.csv_file import CsvFile, Growth
 from hotspare.adapters.files.row_cutter import Row
-from hotspare.adapters.pace import Pace
+from hotspare.adapters.pace import EventPace
 from hotspare.bus.contract import Bus, Partition
 from hotspare.engine.codec.csv.grammar import Verdict, grammar
 from hotspare.errors import BusError, UnknownResult, UsageError
@@ -139,7 +139,7 @@ class _Publication:
         self._file.close()
 
     def _publish(self) -> None:
-        pace = Pace(self._options.rate)
+        pace = EventPace(self._options.rate)
         while not self._stop.is_set() and self._wanted():
             due = pace.due(self._wanted())
             if due <= 0:

@@ -21,7 +21,7 @@ from hotspare.adapters.failover.patience import Patience, StopAsked
 from hotspare.adapters.failover.subscriber_position import SubscriberPosition, load_position, position_path
 from hotspare.adapters.failover.turn import Turn
 from hotspare.adapters.files.output_file import OutputFile, Rotation, TurnOver
-from hotspare.adapters.received import Content, RowChoice, SequenceBreak, ends_in_update, last_sequence, sequence_breaks
+from hotspare.adapters.received import RowChoice, SequenceBreak, WindowContent, ends_in_update, last_sequence, sequence_breaks
 from hotspare.bus.contract import Bus, Message, Partition
 from hotspare.errors import BusError, PositionLost, TopicMissing, UsageError
 
@@ -191,7 +191,7 @@ class _Subscription:
         return self._note(position)
 
     def _write_snapshot(self, position: SubscriberPosition) -> SubscriberPosition:
-        content = Content()
+        content = WindowContent()
         end = self._with_topic(lambda: self._bus.end_offset(self._partition))
         sequence, offset = 0, position.offset
         while offset < end and (messages := self._read(offset, end)):

@@ -32,7 +32,7 @@ RECONNECT_S = 0.5
 _ADDRESS = re.compile(r"(tcp|tcp-connect):/{1,2}(\[[0-9a-fA-F:.]+\]|[^/:]*):([0-9]{1,5})")
 
 
-class Opening(Enum):
+class SocketSide(Enum):
     """How a connection comes about."""
 
     LISTEN = "tcp"
@@ -45,7 +45,7 @@ class Address:
 
     host: str
     port: int
-    opening: Opening = Opening.LISTEN
+    opening: SocketSide = SocketSide.LISTEN
 
 
 def parse_address(text: str) -> Address | None:
@@ -53,10 +53,10 @@ def parse_address(text: str) -> Address | None:
     match = _ADDRESS.fullmatch(text)
     if match is None:
         return None
-    opening, host, port = Opening(match.group(1)), match.group(2).strip("[]"), int(match.group(3))
-    if port > 65_535 or (port == 0 and opening is Opening.CONNECT):
+    opening, host, port = SocketSide(match.group(1)), match.group(2).strip("[]"), int(match.group(3))
+    if port > 65_535 or (port == 0 and opening is SocketSide.CONNECT):
         raise UsageError(f"port {port} of {text} is none", hint="use 1 to 65535")
-    if not host and opening is Opening.CONNECT:
+    if not host and opening is SocketSide.CONNECT:
         raise UsageError(f"{text} names no host", hint="write tcp-connect://HOST:PORT, or tcp://:PORT to listen")
     return Address(host, port, opening)
 
@@ -139,7 +139,7 @@ def serve_lines(
     Where it listens, each client has a thread of its own, and `bound` is told the port; UsageError where it cannot. Where it
     connects, there is one client at a time; a connection that breaks, or does not come about, is made again.
     """
-    if address.opening is Opening.LISTEN:
+    if address.opening is SocketSide.LISTEN:
         _serve_all(address, serve, stop, bound)
         return
     while not stop.is_set():

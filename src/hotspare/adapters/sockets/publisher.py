@@ -50,10 +50,10 @@ def publish_lines(
     bound: Callable[[int], None] = lambda port: None,
 ) -> None:
     """Listen and publish until `stop`. UsageError where it cannot listen, BusError where the bus refuses."""
-    serve_lines(address, lambda client: _Lines(bus, partition, options, stop, client).run(), stop, bound)
+    serve_lines(address, lambda client: _ClientLines(bus, partition, options, stop, client).run(), stop, bound)
 
 
-class _Lines:
+class _ClientLines:
     """One client's lines."""
 
     def __init__(self, bus: Bus, partition: Partition, options: LineOptions, stop: threading.Event, client: LineClient) -> None:

@@ -17,7 +17,7 @@ from hotspare.bus.kafka.client import HEADER_OVERHEAD_BYTES, MESSAGE_OVERHEAD_BY
 from hotspare.bus.kafka.owners import OWNERS_TOPIC, KafkaOwners
 from hotspare.bus.kafka.producer import KafkaProducer
 from hotspare.bus.kafka.progress import ProgressReader, encode_progress, progress_partition, progress_topic, stream_key
-from hotspare.bus.kafka.read import KafkaReader, Reading
+from hotspare.bus.kafka.read import FetchWait, KafkaReader
 from hotspare.bus.kafka.records import KafkaRecords
 from hotspare.bus.kafka.ticks import KafkaTicker, are_ticks
 from hotspare.bus.kafka.topics import KafkaTopics, TopicKind
@@ -41,8 +41,8 @@ class KafkaBus:
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._topics = KafkaTopics(settings)
-        self._reader = KafkaReader(settings, Reading.FOLLOW)
-        self._looker = KafkaReader(settings, Reading.LOOK)
+        self._reader = KafkaReader(settings, FetchWait.FOLLOW)
+        self._looker = KafkaReader(settings, FetchWait.LOOK)
         self._publisher_records = KafkaRecords(self._topics, self._looker)
         self._appender = KafkaAppender(settings, self._topics, self._looker, self._publisher_records)
         self._ticker = KafkaTicker(settings, self._topics)

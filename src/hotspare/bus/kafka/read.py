@@ -29,7 +29,7 @@ _REST_S = 0.1
 _OUT_OF_RANGE_PAUSE_S = 0.01
 
 
-class Reading(Enum):
+class FetchWait(Enum):
     """How long the broker holds a request for more when there is none, in ms.
 
     FOLLOW: for who reads on and on; messages are fetched ahead. LOOK: for who wants to know what is there now; nothing is asked for
@@ -73,7 +73,7 @@ class Cursor:
 class KafkaReader:
     """Thread-safe: a cursor is used by one call at a time."""
 
-    def __init__(self, settings: KafkaSettings, reading: Reading) -> None:
+    def __init__(self, settings: KafkaSettings, reading: FetchWait) -> None:
         self._settings = settings
         self._reading = reading
         self._lock = threading.Lock()
@@ -101,7 +101,7 @@ class KafkaReader:
             if not cursor.ahead and not self._fetch(cursor, 0.0, messages_max):
                 self._wait(cursor, offset, wait_ms, messages_max, known)
             given = _given(cursor, messages_max, bytes_max)
-            if self._reading is Reading.LOOK:
+            if self._reading is FetchWait.LOOK:
                 cursor.rest()
         except BaseException:
             cursor.next_offset = -1  # wherever it stands: the next reader moves it

@@ -20,7 +20,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from hotspare.adapters.file_places import FilePlaces
-from hotspare.adapters.files.output_rows import BadRows, OutputRows
+from hotspare.adapters.files.output_rows import BadRowFormat, OutputRows
 from hotspare.adapters.recording import RecordingProgress, ReplayFile, record
 from hotspare.bus.contract import TICK, Outgoing, Partition
 from hotspare.bus.sqlite import SqliteBus
@@ -31,7 +31,7 @@ from hotspare.engine.plan import Plan
 from hotspare.engine.rows.batch import BAD_STREAM, NextInput
 from hotspare.errors import FileUnwritable, Mistake, RunnerError, UsageError
 from hotspare.host.careful_core import CarefulCore
-from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, InboundTopic, RunnerEnd, RunnerInput
+from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.local import decode_iterable
 
 MICRO_BATCH_MESSAGES_MIN = 1_000
@@ -78,7 +78,7 @@ class _Writers:
             _emptied(file)
         self._titled: set[str] = set()
         self._rows = replay.rows
-        self._bad_rows = BadRows(lambda topic, _partition, offset, _index: places.text(topic, offset))
+        self._bad_rows = BadRowFormat(lambda topic, _partition, offset, _index: places.text(topic, offset))
         self._gathered: dict[str, list[pa.RecordBatch]] = {}
         self._gathered_rows = 0
         self.counts = ReplayCounts()
@@ -216,12 +216,12 @@ def _recorded(replay: Replay, progress: RecordingProgress, places: FilePlaces | 
 
 def _fill(
     replay: Replay, path: Path, progress: RecordingProgress, places: FilePlaces
-) -> tuple[tuple[InboundTopic, ...], dict[int, int]]:
+) -> tuple[tuple[SourceTopic, ...], dict[int, int]]:
     """Append the recorded messages with their times; the topics, and the end offset of each by its index."""
     now_us = 0
     bus = SqliteBus(path, clock=lambda: now_us)
     sources = replay.plan.resolved.sources
-    topics = tuple(InboundTopic(f"replay.{source.query}.{source.window}.I") for source in sources)
+    topics = tuple(SourceTopic(f"replay.{source.query}.{source.window}.I") for source in sources)
     ends = dict.fromkeys(range(len(topics)), 0)
     try:
         for topic in topics:

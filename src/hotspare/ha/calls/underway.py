@@ -34,7 +34,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Recheck:
+class AskedEpoch:
     """The newest epoch was asked for after the last fence; when `call` has ended well, `answers` holds it."""
 
     call: Underway

@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import partial
 
 from hotspare.coordination.contract import Leader
-from hotspare.ha.calls.underway import Recheck
+from hotspare.ha.calls.underway import AskedEpoch
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
 
@@ -15,7 +15,7 @@ def begin(state: GroupState, ports: Ports) -> None:
     """Ask for the newest epoch. To be called after the fence only; what an earlier promotion asked is forgotten."""
     answers: list[Leader] = []
     call = ports.begin(partial(_ask, state, ports, answers))
-    state.recheck = Recheck(call, answers)
+    state.recheck = AskedEpoch(call, answers)
 
 
 def _ask(state: GroupState, ports: Ports, answers: list[Leader]) -> None:

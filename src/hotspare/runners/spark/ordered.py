@@ -3,8 +3,8 @@
     source --rows--> foreachBatch --toArrow--> relay --> [head, if it is the driver's] --> on_batch
        `--- batches of a span --------------------------^
 
-What the source is, and whether it has spans (span.py), depends on the bus (`Reading`). Two watchers, of the query and of the JVM,
-each with a thread that waits, report an end at once.
+What the source is, and whether it has spans (span.py), depends on the bus (`SparkReading`). Two watchers, of the query and of the
+JVM, each with a thread that waits, report an end at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyspark.sql.streaming import StreamingQuery
 from hotspare.bus.contract import Bus
 from hotspare.bus.open import open_bus
 from hotspare.errors import HotspareError, RunnerError
-from hotspare.runners.contract import EndCause, HeadPlace, KafkaReader, OnBatch, OnEnd, Positions, RunnerEnd, RunnerInput
+from hotspare.runners.contract import EndCause, HeadPlace, KafkaReaderKind, OnBatch, OnEnd, Positions, RunnerEnd, RunnerInput
 from hotspare.runners.reading import complete_positions, decoding_size, is_much, steps
 from hotspare.runners.spark.archive import existing_archive
 from hotspare.runners.spark.failure import unpack
@@ -40,7 +40,7 @@ DEATH_WAIT_S = 0.5
 """A JVM that is being killed breaks its connections first: how long a failed query waits to learn which of the two it was."""
 
 
-class Reading(Protocol):
+class SparkReading(Protocol):
     """How one kind of bus is read: `source.BusReading`, `runners.spark.kafka.source.KafkaReading`."""
 
     greetings: int
@@ -60,7 +60,7 @@ class Reading(Protocol):
     def ends(self, failure: str, positions: Positions, waits: Callable[[float], bool]) -> HotspareError | None: ...
 
 
-def _reading(source: RunnerInput, tasks_max: int, on_span_batch: OnSpanBatch) -> Reading:
+def _reading(source: RunnerInput, tasks_max: int, on_span_batch: OnSpanBatch) -> SparkReading:
     if _is_sparks_own(source):
         from hotspare.runners.spark.kafka.source import KafkaReading
 
@@ -70,7 +70,7 @@ def _reading(source: RunnerInput, tasks_max: int, on_span_batch: OnSpanBatch) ->
 
 def _is_sparks_own(source: RunnerInput) -> bool:
     """Whether Spark reads through its own Kafka source."""
-    return source.bus_url.startswith("kafka://") and source.kafka_reader is KafkaReader.SOURCE
+    return source.bus_url.startswith("kafka://") and source.kafka_reader is KafkaReaderKind.SOURCE
 
 
 class _QueryOverError(Exception):

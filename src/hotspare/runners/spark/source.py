@@ -22,7 +22,7 @@ from hotspare.bus.contract import Bus
 from hotspare.bus.open import open_bus
 from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
 from hotspare.errors import HotspareError, RunnerError
-from hotspare.runners.contract import BatchLimits, Head, HeadPlace, InboundTopic, Positions, RunnerInput
+from hotspare.runners.contract import BatchLimits, HeadLike, HeadPlace, Positions, RunnerInput, SourceTopic
 from hotspare.runners.reading import check_positions
 from hotspare.runners.spark.failure import WorkerFailure, unpack
 from hotspare.runners.spark.frames import FRAME_SCHEMA_DDL, frame
@@ -41,7 +41,7 @@ class SourceOptions:
     """What the source's processes need, as text in Spark's options. `span_address` is the socket of the driver's SpanServer."""
 
     bus_url: str
-    topics: tuple[InboundTopic, ...]
+    topics: tuple[SourceTopic, ...]
     limits: BatchLimits
     head_place: HeadPlace
     span_address: str
@@ -62,14 +62,14 @@ class SourceOptions:
         document = json.loads(text)
         return cls(
             document["bus_url"],
-            tuple(InboundTopic(name, partitions, MessageFormat(format_)) for name, partitions, format_ in document["topics"]),
+            tuple(SourceTopic(name, partitions, MessageFormat(format_)) for name, partitions, format_ in document["topics"]),
             BatchLimits(**document["limits"]),
             HeadPlace(document["head_place"]),
             document["span_address"],
         )
 
 
-def bus_source(head: Head) -> type[DataSource]:
+def bus_source(head: HeadLike) -> type[DataSource]:
     """The data source class to register with a session. `head` is unpickled once per worker process, not once per task."""
     packed_head = cloudpickle.dumps(head)
 
@@ -143,9 +143,9 @@ def _bus(url: str) -> Bus:
 
 
 @functools.cache
-def head_of(packed: bytes) -> Head:
+def head_of(packed: bytes) -> HeadLike:
     """Unpickled once per process."""
-    head: Head = cloudpickle.loads(packed)
+    head: HeadLike = cloudpickle.loads(packed)
     return head
 
 

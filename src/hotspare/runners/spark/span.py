@@ -29,8 +29,16 @@ import pyarrow as pa
 
 from hotspare.bus.contract import Bus
 from hotspare.errors import BusLocked, BusUnavailable
-from hotspare.runners.contract import BatchLimits, Head, InboundTopic, Positions, ReadPace
-from hotspare.runners.reading import Part, is_much, next_positions, positions_from_json, positions_to_json, raw_batch, read_parts
+from hotspare.runners.contract import BatchLimits, HeadLike, Positions, ReadPace, SourceTopic
+from hotspare.runners.reading import (
+    MessageRun,
+    is_much,
+    next_positions,
+    positions_from_json,
+    positions_to_json,
+    raw_batch,
+    read_parts,
+)
 from hotspare.runners.spark.frames import packed
 
 SPAN_S = 30.0
@@ -95,7 +103,7 @@ class SpanServer:
         self._listener.close()
 
 
-def follow(bus: Bus, topics: tuple[InboundTopic, ...], limits: BatchLimits, head: Head | None, address: str) -> None:
+def follow(bus: Bus, topics: tuple[SourceTopic, ...], limits: BatchLimits, head: HeadLike | None, address: str) -> None:
     """A task's side: until the span is over or the driver is gone. Without `head` the batches stay raw.
 
     While the bus is away nothing comes. PositionLost, TopicMissing.
@@ -122,8 +130,8 @@ def _only(word: bytes) -> tuple[int, int] | None:
 
 
 def _read(
-    bus: Bus, topics: tuple[InboundTopic, ...], positions: Positions, limits: BatchLimits, only: tuple[int, int] | None
-) -> list[Part]:
+    bus: Bus, topics: tuple[SourceTopic, ...], positions: Positions, limits: BatchLimits, only: tuple[int, int] | None
+) -> list[MessageRun]:
     try:
         return read_parts(bus, topics, positions, limits, only)
     except (BusUnavailable, BusLocked):

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.open import open_bus
 from hotspare.errors import RunnerError
-from hotspare.runners.contract import BatchLimits, InboundTopic, RunnerEnd, RunnerInput
+from hotspare.runners.contract import BatchLimits, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.spark.archive import archive_path
 from hotspare.runners.spark.ordered import OrderedRunner
 from hotspare.runners.spark.session import Session, SessionOptions
@@ -69,7 +69,7 @@ def _train(folder: Path, written: Path, bare_file_system: Path | None, kafka_sou
     options = SessionOptions(
         cores=os.cpu_count() or 1, bare_file_system=bare_file_system, kafka_source=kafka_source, archive_to_write=written
     )
-    source = RunnerInput(url, (InboundTopic("in"),), same, limits=_LIMITS)
+    source = RunnerInput(url, (SourceTopic("in"),), same, limits=_LIMITS)
     runner = OrderedRunner(source, lambda _table, _next: seen.release(), on_end, options)
     try:
         runner.start({})

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from hotspare.bus.contract import FORMAT_HEADER, TICK_HEADER
 from hotspare.engine.rows.batch import FORMAT_OF_HEADER, RAW_SCHEMA, MessageFormat
-from hotspare.runners.contract import InboundTopic
+from hotspare.runners.contract import SourceTopic
 
 NOT_A_MESSAGE = -1
 """Offset of a row that only keeps a query busy while it warms up."""
@@ -80,5 +80,5 @@ def _of_one_partition(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(first, end - first)
 
 
-def default_formats(topics: Sequence[InboundTopic]) -> tuple[MessageFormat, ...]:
+def default_formats(topics: Sequence[SourceTopic]) -> tuple[MessageFormat, ...]:
     return tuple(topic.format for topic in topics)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from hotspare.errors import UsageError
-from hotspare.runners.contract import InboundTopic, Positions
+from hotspare.runners.contract import Positions, SourceTopic
 
 _SAME_NAME = (
     *("security.protocol", "client.id", "client.dns.lookup", "client.rack", "reconnect.backoff.ms", "reconnect.backoff.max.ms"),
@@ -81,7 +81,7 @@ def _certificates(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def source_options(
-    bootstrap: str, client: Mapping[str, str], topics: Sequence[InboundTopic], start: Positions, messages_max: int, per_task: int
+    bootstrap: str, client: Mapping[str, str], topics: Sequence[SourceTopic], start: Positions, messages_max: int, per_task: int
 ) -> dict[str, str]:
     """Options of `spark.readStream.format("kafka")`: the partitions that `start` names, from its offsets on.
 
@@ -116,7 +116,7 @@ def source_options(
     }
 
 
-def _by_topic(topics: Sequence[InboundTopic], entries: Iterable[tuple[tuple[int, int], object]], kind: type) -> dict[str, object]:
+def _by_topic(topics: Sequence[SourceTopic], entries: Iterable[tuple[tuple[int, int], object]], kind: type) -> dict[str, object]:
     grouped: dict[str, list[object]] = {}
     for (topic, _), entry in entries:
         grouped.setdefault(topics[topic].name, []).append(entry)

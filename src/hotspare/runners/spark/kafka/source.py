@@ -28,7 +28,7 @@ from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.open import open_bus
 from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import BusUnavailable, HotspareError, RunnerError
-from hotspare.runners.contract import HeadPlace, InboundTopic, Positions, RunnerInput
+from hotspare.runners.contract import HeadPlace, Positions, RunnerInput, SourceTopic
 from hotspare.runners.reading import check_positions
 from hotspare.runners.spark.failure import unpack
 from hotspare.runners.spark.frames import FRAME_SCHEMA_DDL, frame, unframe
@@ -170,7 +170,7 @@ def _map_in_arrow(rows: DataFrame, function: Callable[..., Iterator[pa.RecordBat
     return DataFrame(rows._jdf.mapInArrow(column._jc, False, None), rows.sparkSession)  # noqa: FBT003 - Spark's own signature
 
 
-def _index_of_topic(topics: Sequence[InboundTopic]) -> str:
+def _index_of_topic(topics: Sequence[SourceTopic]) -> str:
     """An SQL expression; names of topics have no quotes (bus/naming.py)."""
     if len(topics) == 1:
         return "0"
