@@ -252,7 +252,7 @@ def queue_take() -> Iterator[Args]:
             valid[2::9] = False
             beats = np.array([[3, 6], [6, 9], [40, 90]])
             flags = random.choice([1, 2, 3], count).astype(np.uint8)
-            given = queue.Given(rank, opcode, flags, lanes, valid, rank + 7, beats)
+            given = queue.QueueArrays(rank, opcode, flags, lanes, valid, rank + 7, beats)
             for room, leaving in ((100, 0), (3, 1), (6, 2)):
                 counts = np.zeros(queue.COUNTS_WIDTH, np.int64)
                 counts[[queue.ROOM, queue.LEAVING, queue.CAUSE]] = room, leaving, 0

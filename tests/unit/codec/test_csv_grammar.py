@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hotspare.adapters.files.canonical import RowForm
 from hotspare.adapters.files.row_cutter import RowCutter
 from hotspare.engine.codec.csv.grammar import Verdict, grammar, is_blank, quoted
-from hotspare.engine.codec.csv.split import Layout, split
+from hotspare.engine.codec.csv.split import TextLayout, split
 from hotspare.engine.rows.bad_reasons import RowReason
 from tests.unit.codec.bad_rows import listed
 
@@ -25,7 +25,7 @@ def cut(data: bytes) -> list[bytes]:
 
 def decoded(messages: list[bytes], columns: int) -> list[tuple[int, int, object]]:
     """(message, row, its columns or why it is none), in order."""
-    parts, bad = split(pa.array(messages, pa.binary()), Layout(columns))
+    parts, bad = split(pa.array(messages, pa.binary()), TextLayout(columns))
     found: list[tuple[int, int, object]] = [(row.message, row.row, row.reason) for row in listed(bad)]
     for rows in parts:
         values = zip(*(column.to_pylist() for column in rows.columns), strict=True)

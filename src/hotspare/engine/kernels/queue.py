@@ -54,7 +54,7 @@ class Ring(NamedTuple):
     capacity: int
 
 
-class Given(NamedTuple):
+class QueueArrays(NamedTuple):
     """A chunk, `lanes` and `valid` row after row, and int64[., 2] rank and time of its batch's heartbeats."""
 
     rank: Int64s
@@ -81,7 +81,7 @@ def copy_valid(source: Bools, begin: Whole, target: Bools, at: Whole, size: Whol
 
 
 @kernel
-def keys_valid(ring: Ring, given: Given, row: Whole) -> bool:
+def keys_valid(ring: Ring, given: QueueArrays, row: Whole) -> bool:
     begin = np.uint64(row * ring.width)
     every = True
     for k in range(len(ring.keys)):
@@ -90,7 +90,7 @@ def keys_valid(ring: Ring, given: Given, row: Whole) -> bool:
 
 
 @kernel
-def is_key_in(ring: Ring, slot: Whole, given: Given, row: Whole) -> bool:
+def is_key_in(ring: Ring, slot: Whole, given: QueueArrays, row: Whole) -> bool:
     """Whether the row in a slot has the key of an input row."""
     stored = np.uint64(slot * ring.width)
     begin = np.uint64(row * ring.width)
@@ -102,7 +102,7 @@ def is_key_in(ring: Ring, slot: Whole, given: Given, row: Whole) -> bool:
 
 
 @kernel
-def inserts_from(ring: Ring, given: Given, row: Whole, rank_max: Whole, most: Whole) -> Whole:
+def inserts_from(ring: Ring, given: QueueArrays, row: Whole, rank_max: Whole, most: Whole) -> Whole:
     """How many input rows from `row` on, with ranks up to `rank_max`, are inserts with keys; not more than `most`."""
     at, end = row, min(np.int64(len(given.rank)), row + most)
     while at < end and given.rank[at] <= rank_max and given.opcode[at] == INSERT and keys_valid(ring, given, at):
@@ -111,7 +111,7 @@ def inserts_from(ring: Ring, given: Given, row: Whole, rank_max: Whole, most: Wh
 
 
 @kernel
-def deletes_from(ring: Ring, given: Given, row: Whole, rank_max: Whole) -> Whole:
+def deletes_from(ring: Ring, given: QueueArrays, row: Whole, rank_max: Whole) -> Whole:
     """How many input rows from `row` on, with ranks up to `rank_max`, delete the oldest rows one after the other."""
     at, left = row, ring.state[LAST] - ring.state[FIRST]
     slot = ring.state[FIRST] % ring.capacity
@@ -125,7 +125,7 @@ def deletes_from(ring: Ring, given: Given, row: Whole, rank_max: Whole) -> Whole
 
 
 @kernel
-def append(ring: Ring, given: Given, row: Whole, count: Whole) -> None:
+def append(ring: Ring, given: QueueArrays, row: Whole, count: Whole) -> None:
     """Put input rows behind the newest."""
     slot = ring.state[LAST] % ring.capacity
     first = min(count, ring.capacity - slot)
@@ -193,7 +193,7 @@ def expel(ring: Ring, runs: Int64s, counts: Int64s) -> None:
 
 
 @kernel
-def take(ring: Ring, policy: Policy, given: Given, runs: Int64s, counts: Int64s) -> None:
+def take(ring: Ring, policy: Policy, given: QueueArrays, runs: Int64s, counts: Int64s) -> None:
     """Take a chunk and the heartbeats of its batch, in order of rank, as far as rows leave in order and there is room for outputs;
     the ring has room for all."""
     row, beat = np.int64(counts[TAKEN]), np.int64(counts[BEAT])
@@ -226,7 +226,7 @@ def take(ring: Ring, policy: Policy, given: Given, runs: Int64s, counts: Int64s)
 @kernel
 def write_out(
     ring: Ring,
-    given: Given,
+    given: QueueArrays,
     runs: Int64s,
     count: Whole,
     rank: Int64s,

@@ -63,9 +63,9 @@ NORMAL, PARTIAL, RETENTION, NOT_PARTIAL = (np.int64(flag) for flag in (1, 2, 4, 
 """Opcodes and flags as in model.events. They are not plain numbers, for which numba would compile each call anew."""
 
 RANK, OPCODE, FLAGS, SLOT, SOURCE = 0, 1, 2, 3, 4
-"""Columns of `Output.made`."""
+"""Columns of `OutputArrays.made`."""
 MADE, REFUSED, ROW, BEAT, ROOM, LEAVING, EDGE, CAME, CAUSE = 0, 1, 2, 3, 4, 5, 6, 7, 8
-"""Entries of `Output.counts`."""
+"""Entries of `OutputArrays.counts`."""
 COUNTS_WIDTH = 9
 DONE, NEEDS_INDEX, NEEDS_ROOM, IS_FULL = (np.int64(state) for state in (0, 1, 2, 3))
 """What `relate` says: everything is taken; the index is needed from here on; pages or the index have no room for the next event;
@@ -89,7 +89,7 @@ class Policy(NamedTuple):
     new_keys: int
 
 
-class Input(NamedTuple):
+class InputArrays(NamedTuple):
     """A chunk, with the time of each row (`time_valid` False: null), and int64[., 2] rank and time of its batch's heartbeats."""
 
     rank: Int64s
@@ -102,7 +102,7 @@ class Input(NamedTuple):
     beats: Int64s
 
 
-class Output(NamedTuple):
+class OutputArrays(NamedTuple):
     """What came of it, as far as `counts` says: MADE outputs, REFUSED rows; ROW and BEAT are where to go on.
 
     ROOM: with so many outputs made, nothing more is begun. LEAVING, a LEAVE_ number, EDGE and CAME as `what_leaves` has them, and
@@ -119,7 +119,7 @@ class Output(NamedTuple):
 
 
 @kernel
-def emit(out: Output, rank: Whole, opcode: Whole, flags: Whole, slot: Whole, source: Whole) -> None:
+def emit(out: OutputArrays, rank: Whole, opcode: Whole, flags: Whole, slot: Whole, source: Whole) -> None:
     at = np.uint64(out.counts[MADE])
     out.made[at, RANK] = rank
     out.made[at, OPCODE] = opcode
@@ -130,7 +130,7 @@ def emit(out: Output, rank: Whole, opcode: Whole, flags: Whole, slot: Whole, sou
 
 
 @kernel
-def refuse(out: Output, row: Whole, why: Whole) -> None:
+def refuse(out: OutputArrays, row: Whole, why: Whole) -> None:
     at = out.counts[REFUSED]
     out.refused[at, 0] = row
     out.refused[at, 1] = why
@@ -151,7 +151,7 @@ def give_up(rows: Rows, policy: Policy, slot: Whole, place: np.uint64) -> None:
 
 
 @kernel
-def write_row(rows: Rows, slot: Whole, chunk: Input, i: Whole) -> None:
+def write_row(rows: Rows, slot: Whole, chunk: InputArrays, i: Whole) -> None:
     to, row = np.uint64(slot), np.uint64(i)
     for j in range(rows.lanes.shape[1]):
         rows.lanes[to, j] = chunk.lanes[row, j]
@@ -234,7 +234,7 @@ def replace_row(rows: Rows, policy: Policy, new: Whole, old: Whole) -> None:
 
 
 @kernel
-def why_refused(rows: Rows, policy: Policy, chunk: Input, i: Whole, slot: Whole) -> Whole:
+def why_refused(rows: Rows, policy: Policy, chunk: InputArrays, i: Whole, slot: Whole) -> Whole:
     """A REFUSED_ number, or NONE where the event can be done; `slot` holds its key, NONE if nothing does."""
     opcode = chunk.opcode[i]
     if DELETE <= opcode <= SAFE_DELETE:
@@ -249,7 +249,7 @@ def why_refused(rows: Rows, policy: Policy, chunk: Input, i: Whole, slot: Whole)
 
 
 @kernel
-def resolve_row(rows: Rows, out: Output, policy: Policy, chunk: Input, i: Whole, h: np.uint64) -> Whole:
+def resolve_row(rows: Rows, out: OutputArrays, policy: Policy, chunk: InputArrays, i: Whole, h: np.uint64) -> Whole:
     """Do what one event, whose key has the hash `h`, asks for; the slot of the row that came or changed, or NONE."""
     if not has_all(chunk.valid, i, rows.keys):
         refuse(out, i, REFUSED_NULL_KEY)
@@ -332,7 +332,7 @@ def what_leaves(rows: Rows, policy: Policy, now: Whole, came: Whole) -> tuple[Wh
 
 
 @kernel
-def retain(rows: Rows, out: Output, policy: Policy) -> bool:
+def retain(rows: Rows, out: OutputArrays, policy: Policy) -> bool:
     """Go on with the expulsion that is under way, oldest first: in order of arrival, or of (event time, arrival). False: there is
     no room for all of it."""
     which, edge, came = out.counts[LEAVING], out.counts[EDGE], out.counts[CAME]
@@ -359,7 +359,7 @@ def retain(rows: Rows, out: Output, policy: Policy) -> bool:
 
 
 @kernel
-def needs_index(rows: Rows, chunk: Input, i: Whole) -> bool:
+def needs_index(rows: Rows, chunk: InputArrays, i: Whole) -> bool:
     """Whether the event can only be done with the index: it is neither an insert nor the delete of the first row of the list."""
     if rows.state[INDEXED] == 1 or chunk.opcode[i] == INSERT:
         return False
@@ -369,7 +369,7 @@ def needs_index(rows: Rows, chunk: Input, i: Whole) -> bool:
 
 
 @kernel
-def rows_of_event(chunk: Input, i: Whole, keys: Int64s) -> Whole:
+def rows_of_event(chunk: InputArrays, i: Whole, keys: Int64s) -> Whole:
     """2 for an update block: its second row has the old values, which are stored here already, unless under another key."""
     if chunk.opcode[i] == UPDATE_BLOCK and agree(chunk.lanes, i, keys, chunk.lanes, i + 1, keys):
         return np.int64(2)
@@ -377,7 +377,7 @@ def rows_of_event(chunk: Input, i: Whole, keys: Int64s) -> Whole:
 
 
 @kernel
-def relate(rows: Rows, out: Output, policy: Policy, chunk: Input) -> Whole:
+def relate(rows: Rows, out: OutputArrays, policy: Policy, chunk: InputArrays) -> Whole:
     """Take a chunk and the heartbeats of its batch, in order of rank.
 
     DONE, or why not yet: to be called again when there is what it needs, or when the outputs are taken away.

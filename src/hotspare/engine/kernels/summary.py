@@ -41,7 +41,7 @@ class Ends(NamedTuple):
     greatest: Float64s
 
 
-class Window(NamedTuple):
+class SlidingWindow(NamedTuple):
     """values, valid  the present block up to `place[NEXT]`, behind it what is left of the block before
     place          int64[2]
     ends           of the block before
@@ -73,7 +73,7 @@ def observe(value: np.float64, is_valid: np.bool_, state: Float64s, counts: Int6
 
 
 @kernel
-def begin_block(window: Window) -> None:
+def begin_block(window: SlidingWindow) -> None:
     window.place[NEXT] = 0
     window.counts[:] = 0
     window.state[:] = 0.0
@@ -81,7 +81,7 @@ def begin_block(window: Window) -> None:
 
 
 @kernel
-def complete_block(window: Window) -> None:
+def complete_block(window: SlidingWindow) -> None:
     """The present block, from its newest observation to its oldest, becomes the block before."""
     ends, count, mean, differences = window.ends, np.int64(0), np.float64(0.0), np.float64(0.0)
     for i in range(len(window.values) - 1, -1, -1):
@@ -107,7 +107,7 @@ def complete_block(window: Window) -> None:
 
 
 @kernel
-def slide(values: Float64s, valid: Bools, window: Window, out: Ends, missed: Int64s) -> None:
+def slide(values: Float64s, valid: Bools, window: SlidingWindow, out: Ends, missed: Int64s) -> None:
     """Take observations. Entry i of `out`, where it has entries, and of `missed` is of the window that ends with observation i;
     `out.means` is not written."""
     length, ends, state, counts = len(window.values), window.ends, window.state, window.counts

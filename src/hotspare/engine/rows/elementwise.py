@@ -82,7 +82,7 @@ def whole_seconds(stamps: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Part(Generic[_Result]):
+class RowsResult(Generic[_Result]):
     """What came of the rows from `begin` on: a result of them all, or the error that the one row meets alone."""
 
     begin: int
@@ -97,19 +97,19 @@ def comes_of_rows(error: Exception) -> bool:
 
 def halved(
     attempt: Callable[[int, int], _Result], count: int, is_tried_again: Callable[[Exception], bool] = comes_of_rows
-) -> Iterator[Part[_Result]]:
+) -> Iterator[RowsResult[_Result]]:
     """`attempt(begin, end)` over the rows from 0 to `count`, in order; where it raises, the rows are halved. A batch in which
     nothing is wrong costs one call."""
     waiting = [(0, count)] if count else []
     while waiting:
         begin, end = waiting.pop()
         try:
-            yield Part(begin, attempt(begin, end))
+            yield RowsResult(begin, attempt(begin, end))
         except Exception as error:
             if not is_tried_again(error):
                 raise
             if end - begin == 1:
-                yield Part(begin, None, error)
+                yield RowsResult(begin, None, error)
             else:
                 middle = (begin + end) // 2
                 waiting += [(middle, end), (begin, middle)]

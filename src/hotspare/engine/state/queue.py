@@ -72,7 +72,9 @@ class RowQueue:
         Makes at most `rows_max` outputs; `counts`, zeros at first, keeps how far it came, to be called again with the rest.
         """
         ring, count = self._ring, len(chunk)
-        given = k.Given(chunk.rank, chunk.opcode, chunk.flags, chunk.lanes.reshape(-1), chunk.valid.reshape(-1), time_us, beats)
+        given = k.QueueArrays(
+            chunk.rank, chunk.opcode, chunk.flags, chunk.lanes.reshape(-1), chunk.valid.reshape(-1), time_us, beats
+        )
         if len(self._runs) <= 2 * count + len(beats):
             self._runs = np.empty((2 * (2 * count + len(beats)) + 1, k.RUN_WIDTH), np.int64)
         counts[k.RUNS] = counts[k.MADE] = 0

@@ -57,7 +57,7 @@ class RowTime:
 class Resolution:
     """What a chunk does to a relation; good until the relation's next `apply`. Values come with `Relation.settle`.
 
-    `made`: one row per output, see `kernels.relation.Output`. `refused_row`, `refused_why`: input rows that cannot be, with a
+    `made`: one row per output, see `kernels.relation.OutputArrays`. `refused_row`, `refused_why`: input rows that cannot be, with a
     REFUSED_ number.
     """
 
@@ -207,7 +207,7 @@ class Relation:
     def _resolve(self, work: _Work, rows_max: int) -> tuple[Resolution, int | None]:
         """Go on with work that rows in a queue cannot do; `until` as in `Change`."""
         chunk = work.chunk
-        given = k.Input(
+        given = k.InputArrays(
             chunk.rank, chunk.opcode, chunk.flags, chunk.lanes, chunk.valid, work.time.time_us, work.time.valid, work.beats
         )
         out = self._room(rows_max, len(chunk), work.counts)
@@ -381,7 +381,7 @@ class Relation:
         if self._rows.state[slots.BOUNDARY] == slots.UNSET:
             k.boundary_passed(self._rows.state, self.policy, np.int64(timeline.time_us[0]))
 
-    def _room(self, outputs: int, count: int, counts: Int64s) -> k.Output:
+    def _room(self, outputs: int, count: int, counts: Int64s) -> k.OutputArrays:
         """Where the kernel writes; kept from call to call, because fresh memory is slow to touch."""
         out = self._scratch
         if len(out.made) <= outputs or len(out.refused) < count:
@@ -402,22 +402,22 @@ def _received(shape: Shape, policy: k.Policy, columns: Columns, pages: Mapping[i
     return relation
 
 
-def _output(outputs: int, count: int) -> k.Output:
-    return k.Output(
+def _output(outputs: int, count: int) -> k.OutputArrays:
+    return k.OutputArrays(
         made=np.empty((outputs, 5), np.int64),
         refused=np.empty((count, 2), np.int64),
         counts=np.zeros(k.COUNTS_WIDTH, np.int64),
     )
 
 
-def _next_rank(given: k.Input, counts: Int64s) -> int:
+def _next_rank(given: k.InputArrays, counts: Int64s) -> int:
     """The rank at which `relate` goes on: all that lower ones cause is made."""
     if counts[k.LEAVING] != k.LEAVE_NONE:
         return int(counts[k.CAUSE])
     return next_rank(given.rank, given.beats, int(counts[k.ROW]), int(counts[k.BEAT]))
 
 
-def _resolution(out: k.Output) -> Resolution:
+def _resolution(out: k.OutputArrays) -> Resolution:
     outputs, refused = out.counts[: k.REFUSED + 1].tolist()
     return Resolution(
         made=out.made[:outputs],

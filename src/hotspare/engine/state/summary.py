@@ -106,7 +106,7 @@ class Newest:
         ends = self._room(length + 1, Before.KEPT)
         ends.least[:], ends.greatest[:] = np.inf, -np.inf
         values, valid, place = np.zeros(length), np.zeros(length, np.bool_), np.zeros(2, np.int64)
-        self._window = k.Window(values, valid, place, ends, np.empty(k.RUNNING_WIDTH), np.empty(2, np.int64))
+        self._window = k.SlidingWindow(values, valid, place, ends, np.empty(k.RUNNING_WIDTH), np.empty(2, np.int64))
         k.begin_block(self._window)
 
     def _room(self, count: int, before: Before) -> k.Ends:

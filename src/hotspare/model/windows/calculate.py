@@ -16,7 +16,7 @@ from hotspare.model.algorithms import (
     SUMMARY_WINDOW_LENGTH,
     WINDOW_LENGTH_MAX,
 )
-from hotspare.model.frontends.esp_xml.elements import Shape, shape, window_shape
+from hotspare.model.frontends.esp_xml.elements import ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.esp_xml.written import Xml, properties
 from hotspare.model.frontends.yaml.tree import Entries
@@ -52,7 +52,7 @@ class CalculateType(WindowType[CalculateWindow]):
     declared = CalculateWindow
     yaml_keys = ("algorithm", "parameters", "inputs", "outputs")
     xml = window_shape("algorithm", "parameters input-map output-map")
-    xml_elements: ClassVar[Mapping[str, Shape]] = {tag: shape(children="properties") for _, tag in _MAPS}
+    xml_elements: ClassVar[Mapping[str, ElementShape]] = {tag: shape(children="properties") for _, tag in _MAPS}
     example = """
 windows:
   given: {type: source, schema: "id*:string,x:double"}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from hotspare.model.frontends.esp_xml.elements import DIALECT, Shape, shape, window_shape
+from hotspare.model.frontends.esp_xml.elements import DIALECT, ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.esp_xml.written import Xml, expression
 from hotspare.model.frontends.yaml.tree import Entries
@@ -33,7 +33,7 @@ class ComputeType(WindowType[ComputeWindow]):
     declared = ComputeWindow
     yaml_keys = ("outputs",)
     xml = window_shape("", "output expr-initialize")
-    xml_elements: ClassVar[Mapping[str, Shape]] = {"output": shape(children="field-expr"), "field-expr": shape(DIALECT)}
+    xml_elements: ClassVar[Mapping[str, ElementShape]] = {"output": shape(children="field-expr"), "field-expr": shape(DIALECT)}
     xml_texts = frozenset({"field-expr"})
     example = """
 windows:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Generic, TypeVar
 
-from hotspare.model.frontends.esp_xml.elements import Shape
+from hotspare.model.frontends.esp_xml.elements import ElementShape
 from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.esp_xml.written import Xml
 from hotspare.model.frontends.yaml.tree import Entries
@@ -120,8 +120,8 @@ class WindowType(ABC, Generic[W]):
     """What connectors of the window may do."""
     yaml_keys: ClassVar[tuple[str, ...]] = ()
     """Its own keys, beside those that all windows have."""
-    xml: ClassVar[Shape]
-    xml_elements: ClassVar[Mapping[str, Shape]] = {}
+    xml: ClassVar[ElementShape]
+    xml_elements: ClassVar[Mapping[str, ElementShape]] = {}
     """Elements that mean something in windows of this type, beside those that all have."""
     xml_texts: ClassVar[frozenset[str]] = frozenset()
     """Elements whose text is read."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from hotspare.model.frontends.esp_xml.elements import DIALECT, Shape, shape, window_shape
+from hotspare.model.frontends.esp_xml.elements import DIALECT, ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.esp_xml.written import Xml, expression
 from hotspare.model.frontends.yaml.tree import Entries
@@ -36,7 +36,7 @@ class FunctionalType(WindowType[FunctionalWindow]):
     declared = FunctionalWindow
     yaml_keys = ("functions",)
     xml = window_shape("", "function-context")
-    xml_elements: ClassVar[Mapping[str, Shape]] = {
+    xml_elements: ClassVar[Mapping[str, ElementShape]] = {
         "function-context": shape(children="functions", label_children="description"),
         "functions": shape(children="function"),
         "function": shape(f"name {DIALECT}"),

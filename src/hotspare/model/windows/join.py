@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
-from hotspare.model.frontends.esp_xml.elements import DIALECT, FALSE, Shape, shape, window_shape
+from hotspare.model.frontends.esp_xml.elements import DIALECT, FALSE, ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.esp_xml.written import Xml, expression
 from hotspare.model.frontends.values import INDEX_TYPES, chosen, field_type
@@ -154,7 +154,7 @@ class JoinType(WindowType[JoinWindow]):
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.INPUTS
     yaml_keys = ("kind", "conditions", "outputs", "regenerates", "streaming")
     xml = window_shape("", "join output")
-    xml_elements: ClassVar[Mapping[str, Shape]] = {
+    xml_elements: ClassVar[Mapping[str, ElementShape]] = {
         "join": shape(
             "type no-regenerates left-index right-index",
             "conditions",

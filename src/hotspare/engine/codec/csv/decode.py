@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.codec.csv.split import Layout, TextRows, split
+from hotspare.engine.codec.csv.split import TextLayout, TextRows, split
 from hotspare.engine.rows.bad_reasons import RowReason
 from hotspare.engine.rows.elementwise import Rows, chosen, true_rows
 from hotspare.engine.rows.refusals import NO_BAD_ROWS, BadRows, Refusals, clipped
@@ -88,9 +88,9 @@ class CsvOptions:
     def _dates(self) -> DateFormat | None:
         return DateFormat.of(self.dateformat) if self.dateformat else None
 
-    def layout(self, schema: Schema) -> Layout:
+    def layout(self, schema: Schema) -> TextLayout:
         before = (self.opcode is None) + (self.flags is None)
-        return Layout(len(self._present(schema)) + before, self.delimiter, before if self.flags is None else -1)
+        return TextLayout(len(self._present(schema)) + before, self.delimiter, before if self.flags is None else -1)
 
     def _present(self, schema: Schema) -> list[int]:
         """Fields that rows have a column for."""

@@ -43,7 +43,7 @@ class TextRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TextLayout:
     """How many columns a row has, what stands between them, and in which column a blank before the text is not part of it: files
     have one between the flag and the first field (-1: in none)."""
 
@@ -52,7 +52,7 @@ class Layout:
     blank_before: int = -1
 
 
-def split(values: pa.Array, layout: Layout) -> tuple[list[TextRows], BadRows]:
+def split(values: pa.Array, layout: TextLayout) -> tuple[list[TextRows], BadRows]:
     """Rows of an Arrow binary array of messages, in order, at most one result; and those that are none."""
     if len(values) == 0:
         return [], NO_BAD_ROWS
@@ -103,7 +103,7 @@ def _merged(plain: TextRows, others: TextRows) -> TextRows:
     return TextRows(message[order], index[order], columns, whole)
 
 
-def _count_sentences(found: Rows, layout: Layout) -> pa.Array:
+def _count_sentences(found: Rows, layout: TextLayout) -> pa.Array:
     what = f" columns, {layout.columns} are expected"
     return pc.binary_join_element_wise("the row has ", pa.array(found).cast(pa.string()), what, "")
 
@@ -117,7 +117,7 @@ class _Marks:
     has_escapes: bool
 
 
-def _marks(data: npt.NDArray[np.uint8], layout: Layout) -> _Marks:
+def _marks(data: npt.NDArray[np.uint8], layout: TextLayout) -> _Marks:
     delimiters, quotes = (np.flatnonzero(data == byte) for byte in (ord(layout.delimiter), _QUOTE))
     escapes = np.flatnonzero(data == _ESCAPE)
     if not len(escapes):
@@ -208,7 +208,7 @@ def _blank_lines(lines: _Lines) -> npt.NDArray[np.bool_]:
     return blank
 
 
-def _scanned(lines: _Lines, special: Rows, layout: Layout) -> dict[int, RowSpan]:
+def _scanned(lines: _Lines, special: Rows, layout: TextLayout) -> dict[int, RowSpan]:
     """The rows that begin with these lines, by line. One in quotes may go on over lines that follow."""
     found: dict[int, RowSpan] = {}
     rules, data, behind = grammar(layout.delimiter.encode()), lines.data.tobytes() if len(special) else b"", 0
@@ -249,7 +249,7 @@ class _Lines:
         return strings_of(self.data, self.begin[lines], self.end[lines])
 
 
-def _split_plain(lines: _Lines, index: npt.NDArray[np.int32], marks: _Marks, layout: Layout) -> tuple[TextRows, BadRows]:
+def _split_plain(lines: _Lines, index: npt.NDArray[np.int32], marks: _Marks, layout: TextLayout) -> tuple[TextRows, BadRows]:
     """Rows that are lines of UTF-8, whose quotes stand around whole fields."""
     places, quotes = marks.delimiters, marks.quotes
     if len(quotes):
@@ -357,7 +357,7 @@ def numbered(parents: Rows) -> npt.NDArray[np.int32]:
 
 
 def _written_out(
-    lines: _Lines, scanned: dict[int, RowSpan], index: npt.NDArray[np.int32], layout: Layout
+    lines: _Lines, scanned: dict[int, RowSpan], index: npt.NDArray[np.int32], layout: TextLayout
 ) -> tuple[TextRows, BadRows]:
     """Rows that were read one by one."""
     rules, data = grammar(layout.delimiter.encode()), lines.data.tobytes()
@@ -383,7 +383,7 @@ def _written_out(
     return TextRows(lines.parent[good], index[good], arrays, lambda rows: every.take(pa.array(rows))), BadRows.of(bad)
 
 
-def _why_bad(text: bytes, row: RowSpan, layout: Layout) -> tuple[RowReason, str] | None:
+def _why_bad(text: bytes, row: RowSpan, layout: TextLayout) -> tuple[RowReason, str] | None:
     if not is_utf8(text):
         return RowReason.UTF8, _NOT_UTF8
     if row.verdict is not Verdict.CLOSED:

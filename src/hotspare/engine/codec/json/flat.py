@@ -28,7 +28,7 @@ from hotspare.engine.codec.json.plain import (
     why_no_json,
     wrong_kind,
 )
-from hotspare.engine.codec.json.tokens import BLANKS, Bools, Texts, Token, Tokens, Verdict, tokens_of
+from hotspare.engine.codec.json.tokens import BLANKS, Bools, Texts, Token, Tokens, TokenVerdict, tokens_of
 from hotspare.engine.rows.bad_reasons import RowReason
 from hotspare.engine.rows.elementwise import Rows, true_rows
 from hotspare.engine.rows.refusals import NOTHING_REFUSED, BadRows, Refusals, clipped
@@ -60,11 +60,11 @@ def read_flat(texts: Texts, parents: Rows, schema: Schema) -> FlatRows:
     """Events of texts, `parents` says of which message each is; it never falls."""
     tokens = tokens_of(texts)
     verdict = tokens.verdict.copy()
-    verdict[_unsure(texts, verdict)] = Verdict.UNKNOWN
+    verdict[_unsure(texts, verdict)] = TokenVerdict.UNKNOWN
     found = _Objects.of(texts, tokens, verdict, schema)
-    is_left = np.isin(parents, parents[np.concatenate([np.flatnonzero(verdict == Verdict.UNKNOWN), found.odd_texts()])])
+    is_left = np.isin(parents, parents[np.concatenate([np.flatnonzero(verdict == TokenVerdict.UNKNOWN), found.odd_texts()])])
     left = np.unique(parents[is_left])
-    is_broken = (verdict != Verdict.FLAT) & ~is_left
+    is_broken = (verdict != TokenVerdict.FLAT) & ~is_left
     row_text = np.sort(np.concatenate([found.text, np.flatnonzero(is_broken)]))
     index, of_object = numbered(parents[row_text]), ~is_broken[row_text]
     kept = ~is_left[found.text]
@@ -78,7 +78,7 @@ def read_flat(texts: Texts, parents: Rows, schema: Schema) -> FlatRows:
 def _unsure(texts: Texts, verdict: npt.NDArray[np.uint8]) -> Rows:
     """Of texts that are no JSON, those with so many brackets that something else may be wrong with them first; and those that would
     be shown with blanks at their end."""
-    broken = np.flatnonzero(verdict != Verdict.FLAT)
+    broken = np.flatnonzero(verdict != TokenVerdict.FLAT)
     if not len(broken):
         return broken
     brackets = np.flatnonzero((texts.data == ord("{")) | (texts.data == ord("[")))
@@ -94,14 +94,14 @@ def _broken(texts: Texts, at: Rows, parents: Rows, index: npt.NDArray[np.int32],
 
 
 _EXAMPLES = {
-    Verdict.NAME: "{1}",
-    Verdict.NO_COMMA: '{"a":1,}',
-    Verdict.COLON: '{"a" 1}',
-    Verdict.VALUE: '{"a":}',
-    Verdict.COMMA: '{"a":1 1}',
-    Verdict.CLOSED: '{"a":"',
+    TokenVerdict.NAME: "{1}",
+    TokenVerdict.NO_COMMA: '{"a":1,}',
+    TokenVerdict.COLON: '{"a" 1}',
+    TokenVerdict.VALUE: '{"a":}',
+    TokenVerdict.COMMA: '{"a":1 1}',
+    TokenVerdict.CLOSED: '{"a":"',
 }
-_SENTENCES = [why_no_json(_EXAMPLES[verdict]) if verdict in _EXAMPLES else "" for verdict in Verdict]
+_SENTENCES = [why_no_json(_EXAMPLES[verdict]) if verdict in _EXAMPLES else "" for verdict in TokenVerdict]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class _Objects:
     @classmethod
     def of(cls, texts: Texts, tokens: Tokens, verdict: npt.NDArray[np.uint8], schema: Schema) -> _Objects:
         """All objects of the texts that are flat."""
-        is_flat = verdict == Verdict.FLAT
+        is_flat = verdict == TokenVerdict.FLAT
         names = np.flatnonzero(tokens.is_name)
         opens, closes = (np.flatnonzero(tokens.kind == kind) for kind in (Token.OPEN, Token.CLOSE))
         if not is_flat.any():

@@ -21,7 +21,7 @@ Bytes = npt.NDArray[np.uint8]
 Bools = npt.NDArray[np.bool_]
 
 
-class Verdict(IntEnum):
+class TokenVerdict(IntEnum):
     """What a text is: as said above, or no JSON, by what is expected where it goes wrong first."""
 
     FLAT = 0
@@ -71,25 +71,25 @@ def _classes() -> Bytes:
 
 def _follow() -> Bytes:
     """The verdict on a token behind one, by the one (seen together with the one before it) * _KINDS + the token."""
-    table = np.full((_KINDS, _KINDS), Verdict.UNKNOWN, np.uint8)
+    table = np.full((_KINDS, _KINDS), TokenVerdict.UNKNOWN, np.uint8)
     expected = {
-        Token.OPEN: (Verdict.NAME, (Token.STRING, Token.CLOSE)),
-        Token.STRING: (Verdict.COLON, (Token.COLON,)),
-        Token.COLON: (Verdict.VALUE, (Token.STRING, Token.SCALAR)),
-        _VALUE_STRING: (Verdict.COMMA, (Token.COMMA, Token.CLOSE)),
-        Token.SCALAR: (Verdict.COMMA, (Token.COMMA, Token.CLOSE)),
-        Token.COMMA: (Verdict.NAME, (Token.STRING,)),
-        Token.CLOSE: (Verdict.UNKNOWN, (Token.END, Token.COMMA, Token.CLOSE_ARRAY)),
-        _COMMA_OF_ARRAY: (Verdict.UNKNOWN, (Token.OPEN,)),
-        Token.OPEN_ARRAY: (Verdict.UNKNOWN, (Token.OPEN, Token.CLOSE_ARRAY)),
-        Token.CLOSE_ARRAY: (Verdict.UNKNOWN, (Token.END,)),
-        Token.END: (Verdict.UNKNOWN, (Token.OPEN, Token.OPEN_ARRAY)),
+        Token.OPEN: (TokenVerdict.NAME, (Token.STRING, Token.CLOSE)),
+        Token.STRING: (TokenVerdict.COLON, (Token.COLON,)),
+        Token.COLON: (TokenVerdict.VALUE, (Token.STRING, Token.SCALAR)),
+        _VALUE_STRING: (TokenVerdict.COMMA, (Token.COMMA, Token.CLOSE)),
+        Token.SCALAR: (TokenVerdict.COMMA, (Token.COMMA, Token.CLOSE)),
+        Token.COMMA: (TokenVerdict.NAME, (Token.STRING,)),
+        Token.CLOSE: (TokenVerdict.UNKNOWN, (Token.END, Token.COMMA, Token.CLOSE_ARRAY)),
+        _COMMA_OF_ARRAY: (TokenVerdict.UNKNOWN, (Token.OPEN,)),
+        Token.OPEN_ARRAY: (TokenVerdict.UNKNOWN, (Token.OPEN, Token.CLOSE_ARRAY)),
+        Token.CLOSE_ARRAY: (TokenVerdict.UNKNOWN, (Token.END,)),
+        Token.END: (TokenVerdict.UNKNOWN, (Token.OPEN, Token.OPEN_ARRAY)),
     }
     for token, (otherwise, allowed) in expected.items():
         table[token] = otherwise
-        table[token, list(allowed)] = Verdict.FLAT
-    table[Token.COLON, [Token.OPEN, Token.OPEN_ARRAY]] = Verdict.UNKNOWN
-    table[Token.COMMA, Token.CLOSE] = Verdict.NO_COMMA
+        table[token, list(allowed)] = TokenVerdict.FLAT
+    table[Token.COLON, [Token.OPEN, Token.OPEN_ARRAY]] = TokenVerdict.UNKNOWN
+    table[Token.COMMA, Token.CLOSE] = TokenVerdict.NO_COMMA
     return table.reshape(-1)
 
 
@@ -224,20 +224,20 @@ def _judge_scalars(data: Bytes, begin: Rows, end: Rows, letters: Rows, tokens: R
     """Sets the verdict on scalars that stand where one may but are none. `letters`: bytes of scalars that are no digits."""
     unsure = (data[begin] == ord("0")) & (end - begin > 1)
     unsure[np.searchsorted(begin, letters, side="right") - 1] = True
-    unsure &= verdicts[tokens] == Verdict.FLAT
+    unsure &= verdicts[tokens] == TokenVerdict.FLAT
     at = np.flatnonzero(unsure)
     texts = strings_of(data, begin[at], end[at])
     wrong = np.flatnonzero(~pc.match_substring_regex(texts, _SCALAR).to_numpy(zero_copy_only=False))
     if len(wrong):
         begins = pc.match_substring_regex(texts.take(wrong), _BEGINS_AS_SCALAR).to_numpy(zero_copy_only=False)
-        verdicts[tokens[at[wrong]]] = np.where(begins, Verdict.COMMA, Verdict.VALUE)
+        verdicts[tokens[at[wrong]]] = np.where(begins, TokenVerdict.COMMA, TokenVerdict.VALUE)
 
 
 def _judged(kind: Bytes, seen: Bytes, verdicts: Bytes, ends: Rows, strings: _Strings) -> Bytes:
     """The verdict on each text: the first one on its tokens that is not good. Of an array, only that it is none."""
     is_array = kind[np.concatenate([np.zeros(1, np.int64), ends[:-1] + 1])] == Token.OPEN_ARRAY
     of_array = np.flatnonzero((seen == _COMMA_OF_ARRAY) | (seen == Token.CLOSE_ARRAY))
-    verdicts[of_array[~is_array[np.searchsorted(ends, of_array)]]] = Verdict.UNKNOWN
+    verdicts[of_array[~is_array[np.searchsorted(ends, of_array)]]] = TokenVerdict.UNKNOWN
     found = np.zeros(len(ends), np.uint8)
     wrong = np.flatnonzero(verdicts)
     text = np.searchsorted(ends, wrong)
@@ -246,8 +246,8 @@ def _judged(kind: Bytes, seen: Bytes, verdicts: Bytes, ends: Rows, strings: _Str
     found[text] = verdicts[wrong]
     unclosed = np.zeros(len(ends), np.bool_)
     unclosed[strings.unclosed] = True
-    found[text[unclosed[text] & (wrong == ends[text])]] = Verdict.CLOSED
-    is_wrong = is_array & ((found != Verdict.FLAT) | (kind[ends - 1] != Token.CLOSE_ARRAY))
+    found[text[unclosed[text] & (wrong == ends[text])]] = TokenVerdict.CLOSED
+    is_wrong = is_array & ((found != TokenVerdict.FLAT) | (kind[ends - 1] != Token.CLOSE_ARRAY))
     is_wrong[strings.odd] = True
-    found[is_wrong] = Verdict.UNKNOWN
+    found[is_wrong] = TokenVerdict.UNKNOWN
     return found

@@ -25,7 +25,7 @@ FALSE = frozenset({"", "false", "0"})
 
 
 @dataclass(frozen=True)
-class Shape:
+class ElementShape:
     """`idle` attributes have no effect, for the reason that is told. `neutral` ones, idle or not, may stand with these values
     without a word. `labels`, and children that only describe or lay out, mean nothing to a machine."""
 
@@ -50,8 +50,8 @@ def shape(
     label_children: str = "",
     idle: Mapping[str, str] | None = None,
     neutral: Mapping[str, frozenset[str]] | None = None,
-) -> Shape:
-    return Shape(
+) -> ElementShape:
+    return ElementShape(
         read=frozenset(read.split()),
         children=frozenset(children.split()),
         labels=frozenset(labels.split()),
@@ -61,7 +61,7 @@ def shape(
     )
 
 
-def window_shape(read: str = "", children: str = "") -> Shape:
+def window_shape(read: str = "", children: str = "") -> ElementShape:
     """The element of a window type that reads these attributes and children beside those that all have."""
     return shape(
         f"name index {PUBLISH} {QUALITY} {read}",
@@ -86,7 +86,7 @@ def window_shape(read: str = "", children: str = "") -> Shape:
 TEXTS: frozenset[str] = frozenset({"property", "meta", "description", "schema-string", "retention", "initializer"})
 """Elements whose text is read. In all others it has no effect."""
 
-COMMON: dict[str, Shape] = {
+COMMON: dict[str, ElementShape] = {
     "engine": shape(
         children="projects",
         label_children="description metadata",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hotspare.model.frontends.esp_xml.elements import COMMON, TEXTS, Shape, shape
+from hotspare.model.frontends.esp_xml.elements import COMMON, TEXTS, ElementShape, shape
 from hotspare.model.frontends.esp_xml.tree import Shapes
 from hotspare.model.windows.registry import WINDOW_TYPES
 
-WINDOWS: dict[str, Shape] = {f"window-{name}": each.xml for name, each in WINDOW_TYPES.items()}
+WINDOWS: dict[str, ElementShape] = {f"window-{name}": each.xml for name, each in WINDOW_TYPES.items()}
 
 SHAPES = Shapes(
     common={**COMMON, "windows": shape(children=" ".join(WINDOWS))},

@@ -8,7 +8,7 @@ from typing import Any
 
 from hotspare.errors import Place
 from hotspare.model.durations import parse_seconds
-from hotspare.model.frontends.esp_xml.elements import Shape
+from hotspare.model.frontends.esp_xml.elements import ElementShape
 from hotspare.model.frontends.properties import Substitution
 from hotspare.model.frontends.values import INDEX_TYPES, chosen, property_value
 from hotspare.model.mistakes import Mistakes
@@ -26,14 +26,14 @@ class Shapes:
     only in that parent.
     """
 
-    common: Mapping[str, Shape]
-    windows: Mapping[str, Mapping[str, Shape]]
+    common: Mapping[str, ElementShape]
+    windows: Mapping[str, Mapping[str, ElementShape]]
     texts: frozenset[str]
 
-    def of(self, element: Any) -> Shape:
+    def of(self, element: Any) -> ElementShape:
         """An element that its parent knows."""
         around = (each.tag for each in (element, *element.iterancestors()) if each.tag in self.windows)
-        own: Mapping[str, Shape] = self.windows.get(next(around, ""), {})
+        own: Mapping[str, ElementShape] = self.windows.get(next(around, ""), {})
         parent = element.getparent()
         inside = own.get(f"{parent.tag}/{element.tag}") if parent is not None else None
         return inside or own.get(element.tag) or self.common[element.tag]
