@@ -130,7 +130,9 @@ def _source(draw: st.DrawFn, name: str) -> tuple[Window, Schema]:
     may_generate = len(keys) == 1 and keys[0].type in (FieldType.INT64, FieldType.STRING) and accepts is AcceptedOpcodes.INSERT_ONLY
     retention = draw(st.none() | retentions(schema)) if common["index"] is not IndexType.EMPTY else None
     origin = draw(st.sampled_from(KeyOrigin)) if may_generate else KeyOrigin.GIVEN
-    return SourceWindow(**common, schema=schema, accepts=accepts, key_origin=origin, retention=retention), schema  # type: ignore[arg-type]
+    by = draw(st.sampled_from(["", *schema.names]))
+    own = {"accepts": accepts, "key_origin": origin, "retention": retention, "partition_by": by}
+    return SourceWindow(**common, **own, schema=schema), schema  # type: ignore[arg-type]
 
 
 def _passing(draw: st.DrawFn, schema: Schema, more: list[Field]) -> Schema:

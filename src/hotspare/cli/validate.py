@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.cli.shared.values import ProjectNameOption
+from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
 
 if TYPE_CHECKING:
     from hotspare.engine.plan import Plan
@@ -28,20 +28,26 @@ def command(
     bus: Annotated[str, typer.Option(help="Ask this bus how long its topics keep messages.")] = "",
     store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.")] = "",
     snapshot_interval_ms: Annotated[int, typer.Option(min=0, help="Time between snapshots; 0 takes none.")] = 5000,
+    shards: ShardsOption = 1,
 ) -> None:
     """Check a project. Exit status 2 if it has mistakes, which are all shown, each with its place."""
     from hotspare.bus.naming import checked_prefix
     from hotspare.cli.shared.project_file import loaded_project
     from hotspare.engine.plan import compile_plan
+    from hotspare.model.partitioning import refused_shards
 
     checked_prefix(prefix)
     loaded = loaded_project(project, set_, home, project_name)
     plan = compile_plan(loaded.resolved)
+    if (refusal := refused_shards(loaded.resolved, shards)) is not None:
+        raise refusal
     findings = _retention(plan, prefix, topic_retention_ms, bus, store, snapshot_interval_ms)
     for warning in loaded.warnings:
         typer.echo(f"warning: {warning}", err=True)
     count = len(loaded.warnings) + _told(findings)
     _show(loaded.resolved, prefix)
+    if shards > 1:
+        _show_shards(plan, prefix, shards)
     typer.echo(f"project {loaded.project.name} has no mistakes and {count} warning{'' if count == 1 else 's'}")
 
 
@@ -107,3 +113,20 @@ def _show(resolved: Resolved, prefix: str) -> None:
     topics += [("output", str(w), outbound_topic(prefix, name, w.query, w.window)) for w in resolved.streams]
     topics.append(("bad events", BAD_STREAM, bad_topic(prefix, name)))
     print_table(f"Topics of group {group_name(prefix, name)}", ("kind", "window", "topic"), topics)
+
+
+def _show_shards(plan: Plan, prefix: str, shards: int) -> None:
+    """How the project is divided, and what of its results depends on that."""
+    from hotspare.bus.naming import group_name
+    from hotspare.engine.operators.contract import Clock
+    from hotspare.model.partitioning import partition_fields
+    from hotspare.shard import Shard
+
+    by = partition_fields(plan.resolved)
+    first, last = (group_name(prefix, plan.resolved.project.name, Shard(number, shards)) for number in (0, shards - 1))
+    typer.echo(f"in {shards} shards it is the groups {first} to {last}; each topic has {shards} partitions")
+    for source, field in by.items():
+        typer.echo(f"rows of {source} go into partition murmur2({field}) mod {shards}")
+    for node in plan.nodes:
+        if node.operator.clock is Clock.EVENT_TIME:
+            typer.echo(f"note: what {node.operator.id} forgets follows the newest row of any key in its shard", err=True)

@@ -50,9 +50,9 @@ class Pipeline:
         self._merge = self._new_merge([(topic, 0) for topic in range(len(plan.entries))])
 
     @classmethod
-    def fresh(cls, plan: Plan, on_trace: OnTrace | None = None, extra_rows_max: int = EXTRA_ROWS_MAX) -> Pipeline:
-        """The state before the first event."""
-        return cls(plan, fresh_state(plan), on_trace, extra_rows_max)
+    def fresh(cls, plan: Plan, on_trace: OnTrace | None = None, extra_rows_max: int = EXTRA_ROWS_MAX, shard: int = 0) -> Pipeline:
+        """The state before the first event, of this shard of the project."""
+        return cls(plan, fresh_state(plan, shard), on_trace, extra_rows_max)
 
     @classmethod
     def restore(

@@ -25,9 +25,12 @@ from hotspare.engine.state.project_state import NO_TIME, PartitionKey, Passed, S
 from hotspare.errors import PositionOrder
 
 
-def fresh_state(plan: Plan) -> State:
-    """The state before the first event."""
+def fresh_state(plan: Plan, shard: int = 0) -> State:
+    """The state before the first event, of this shard of the project."""
     pages = {node.page: node.operator.open() for node in plan.nodes if not node.in_head}
+    for node in plan.nodes:
+        if not node.in_head:
+            node.operator.divide(pages[node.page], shard)
     return State(pages, {name: StreamState() for name in plan.stream_schemas})
 
 

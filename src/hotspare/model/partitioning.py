@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hotspare.errors import Mistake, ProjectError
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
+from hotspare.model.types import FieldType, Schema
 from hotspare.model.windows.contract import Given
 from hotspare.model.windows.registry import type_of
 
+KEY_TYPES = frozenset({FieldType.INT32, FieldType.INT64, FieldType.STRING, FieldType.DATE, FieldType.STAMP})
+"""Of the fields by which a project may be partitioned: equal values have one text, which every client can write."""
 _HINT = "run the project unpartitioned, or do this in a second project whose source is this one's output"
 
 
@@ -25,8 +29,30 @@ class Obstacle:
     reason: str
     hint: str = _HINT
 
+    @property
+    def sentence(self) -> str:
+        return f"window {self.window} cannot be partitioned: {self.reason}"
+
     def __str__(self) -> str:
-        return f"window {self.window} cannot be partitioned: {self.reason} (hint: {self.hint})"
+        return f"{self.sentence} (hint: {self.hint})"
+
+
+def partition_fields(resolved: Resolved) -> dict[WindowId, str]:
+    """By which field each source window is partitioned, as the project says it; where it says nothing, by its key, if that is one
+    field, and else by none ("")."""
+    fields: dict[WindowId, str] = {}
+    for source in resolved.sources:
+        window, schema = resolved.window(source).window, resolved.schema(source)
+        keys = [schema.names[i] for i in schema.key_indexes]
+        fields[source] = type_of(window).partition_by(window) or (keys[0] if len(keys) == 1 else "")
+    return fields
+
+
+def refused_shards(resolved: Resolved, count: int) -> ProjectError | None:
+    """The error of a project that cannot run in so many shards, with every window that stands in the way."""
+    found = obstacles(resolved, partition_fields(resolved)) if count > 1 else ()
+    mistakes = [Mistake(resolved.window(each.window).window.place, each.sentence, each.hint) for each in found]
+    return ProjectError(resolved.project.name, mistakes) if mistakes else None
 
 
 def carried_keys(resolved: Resolved, partition_by: Mapping[WindowId, str]) -> dict[WindowId, frozenset[str]]:
@@ -51,10 +77,18 @@ def _followed(resolved: Resolved, partition_by: Mapping[WindowId, str]) -> tuple
             field = partition_by.get(window.id, "")
             if field not in window.schema.index:
                 reason = f"it has no field {field!r}" if field else "it is not said by which field"
-                found.append(Obstacle(window.id, reason, f"partition it by one of {', '.join(window.schema.names)}"))
+                found.append(Obstacle(window.id, reason, _choices(window.schema)))
+            elif (type_ := window.schema.fields[window.schema.index[field]].type) not in KEY_TYPES:
+                reason = f"its field {field} is a {type_.value}, of which equal values may have several texts"
+                found.append(Obstacle(window.id, reason, _choices(window.schema)))
             held = [frozenset({field} & set(window.schema.names))]
         carried = type_of(window.window).carried(window.window, given, held)
         keys[window.id] = carried.fields & set(window.schema.names)
         if carried.refusal and all(held):  # where an input stands in the way, that is told there
             found.append(Obstacle(window.id, carried.refusal))
     return keys, found
+
+
+def _choices(schema: Schema) -> str:
+    names = [each.name for each in schema.fields if each.type in KEY_TYPES]
+    return f"say `partition_by:` one of {', '.join(names)}" if names else "give it a field of integers or text to partition it by"

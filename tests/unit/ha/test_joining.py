@@ -24,7 +24,7 @@ from hotspare.ha.effects.perform import perform
 from hotspare.ha.effects.shard_agreement import agree_on_shards
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules.settings import GroupTopics, InboundTopic, OutputStream
-from hotspare.shard import WHOLE, Shard
+from hotspare.shard import Shard
 from tests.simulation.script import Script
 from tests.simulation.world import GROUP, SETTINGS
 
@@ -294,23 +294,30 @@ def test_topics_of_a_shard_have_a_partition_for_each_shard() -> None:
         GroupTopics((InboundTopic("in", 2),), (), Shard(1, 3))
 
 
+def divided(number: int, count: int, by: str = "id") -> GroupTopics:
+    return GroupTopics((InboundTopic("in", count, by),), (), Shard(number, count))
+
+
 def test_engines_that_divide_a_project_otherwise_are_refused() -> None:
     coordination = MemoryCoordination().client()
-    agree_on_shards(coordination, "p.shop/0", Shard(0, 4))
-    agree_on_shards(coordination, "p.shop/0", Shard(0, 4))
+    agree_on_shards(coordination, "p.shop/0", divided(0, 4))
+    agree_on_shards(coordination, "p.shop/0", divided(0, 4))
     with pytest.raises(UsageError, match=r"the engines of p\.shop run it in 4 shards, this one in 8"):
-        agree_on_shards(coordination, "p.shop/0", Shard(0, 8))
+        agree_on_shards(coordination, "p.shop/0", divided(0, 8))
     with pytest.raises(UsageError, match="in 4 shards, this one in 1"):
-        agree_on_shards(coordination, "p.shop", WHOLE)
-    agree_on_shards(coordination, "other.shop", WHOLE)
+        agree_on_shards(coordination, "p.shop", TOPICS)
+    agree_on_shards(coordination, "other.shop", TOPICS)
+    with pytest.raises(UsageError, match="by other fields than this one") as refused:
+        agree_on_shards(coordination, "p.shop/0", divided(0, 4, by="customer"))
+    assert refused.value.detail == "in by customer"
 
 
 def test_a_project_that_an_engine_of_before_runs_is_not_divided() -> None:
     """That engine knew of no shards, and noted the project alone."""
     coordination = MemoryCoordination().client()
     agree_on_project(coordination, "p.shop", project("30 minutes"))
-    agree_on_shards(coordination, "p.shop", WHOLE)
+    agree_on_shards(coordination, "p.shop", TOPICS)
     with pytest.raises(UsageError, match="in 1 shards, this one in 2") as refused:
-        agree_on_shards(coordination, "p.shop/1", Shard(1, 2))
+        agree_on_shards(coordination, "p.shop/1", divided(1, 2))
     assert "--prefix" in refused.value.hint
     assert list(coordination.groups()) == ["p.shop"]

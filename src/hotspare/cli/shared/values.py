@@ -9,9 +9,13 @@ from typing import Annotated
 
 import typer
 
+from hotspare.bus.limits import PARTITIONS_MAX
 from hotspare.bus.naming import checked_name
 from hotspare.errors import UsageError
 
+ShardsOption = Annotated[
+    int, typer.Option(min=1, max=PARTITIONS_MAX, help="Into how many shards the project is divided; 1: it is not divided.")
+]
 ProjectNameOption = Annotated[str, typer.Option(metavar="NAME", help="Which project, where the file has several.")]
 
 

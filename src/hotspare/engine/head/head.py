@@ -23,11 +23,12 @@ import pyarrow.compute as pc
 from hotspare.engine.codec import arrow_block, avro_block
 from hotspare.engine.codec.csv.decode import CsvOptions, DecodedRows, decode_rows, renumbered
 from hotspare.engine.codec.json.decode import decode_json
-from hotspare.engine.head.stateless import Chain
+from hotspare.engine.head.stateless import Chain, passed_rows, refused_rows
+from hotspare.engine.routing import Routing, routing_of
 from hotspare.engine.rows.bad_reasons import BadReason, RowReason
 from hotspare.engine.rows.batch import BAD_TYPE, HEAD_COLUMNS, MessageFormat, RowKind, arrow_fields, decoded_schema
 from hotspare.engine.rows.elementwise import Rows, comes_of_rows, halved, nothing
-from hotspare.engine.rows.refusals import BAD_TEXT_LENGTH_MAX, BadRows
+from hotspare.engine.rows.refusals import BAD_TEXT_LENGTH_MAX, BadRows, Refusals
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
 from hotspare.model.types import FieldType, Schema
@@ -48,6 +49,8 @@ class TopicHead:
     schema: Schema
     options: CsvOptions
     chain: Chain | None
+    routing: Routing | None = None
+    """Where its events belong; None where any partition will do."""
 
     @property
     def entry_schema(self) -> Schema:
@@ -81,20 +84,25 @@ class Head:
 
     @classmethod
     def build(
-        cls, resolved: Resolved, options: Mapping[WindowId, CsvOptions] | None = None, chains: Sequence[Chain | None] = ()
+        cls,
+        resolved: Resolved,
+        options: Mapping[WindowId, CsvOptions] | None = None,
+        chains: Sequence[Chain | None] = (),
+        shards: int = 1,
     ) -> Head:
         """`options`: per source window whose rows have another form than the default. `chains[i]`: what is done to the events of
-        topic i (`Plan.head_chain`); without chains they are decoded."""
+        topic i (`Plan.head_chain`); without chains they are decoded. `shards`: into how many the project is divided."""
         topics = []
         for i, source in enumerate(resolved.sources):
             chain = chains[i] if chains else None
-            topics.append(TopicHead(str(source), resolved.schema(source), (options or {}).get(source, CsvOptions()), chain))
+            form = (options or {}).get(source, CsvOptions())
+            topics.append(TopicHead(str(source), resolved.schema(source), form, chain, routing_of(resolved, source, shards)))
         return cls(tuple(topics))
 
     @classmethod
-    def of(cls, plan: Plan, options: Mapping[WindowId, CsvOptions] | None = None) -> Head:
+    def of(cls, plan: Plan, options: Mapping[WindowId, CsvOptions] | None = None, shards: int = 1) -> Head:
         """The head that belongs to a plan."""
-        return cls.build(plan.resolved, options, [plan.head_chain(topic) for topic in range(len(plan.resolved.sources))])
+        return cls.build(plan.resolved, options, [plan.head_chain(topic) for topic in range(len(plan.resolved.sources))], shards)
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -135,7 +143,7 @@ class Head:
         for i, head in enumerate(self.topics):
             mine = (topic == i) & ~tick
             if mine.any():
-                pieces += _decoded(head, i, raw.column("value"), format_, mine)
+                pieces += _decoded(head, i, raw, format_, mine)
         made = self._assembled(raw, pieces)
         if raw.num_rows > 1 and made.nbytes > self.batch_bytes_max:
             raise OverflowError("the messages of a batch are too large together")
@@ -191,9 +199,10 @@ def _ordered(arrays: list[pa.Array], type_: pa.DataType, order: Rows | None) -> 
 
 
 def _decoded(
-    head: TopicHead, topic: int, values: pa.Array, format_: npt.NDArray[np.int8], mine: npt.NDArray[np.bool_]
+    head: TopicHead, topic: int, raw: pa.RecordBatch, format_: npt.NDArray[np.int8], mine: npt.NDArray[np.bool_]
 ) -> list[_Piece]:
     """Pieces of the messages `mine`, which are of one topic."""
+    values = raw.column("value")
     events: list[DecodedRows] = []
     bad: list[BadRows] = []
     for number in np.unique(format_[mine]).tolist():
@@ -204,6 +213,9 @@ def _decoded(
         bad.append(refused.renumbered(rows))
     unread = BadRows.joined(bad)
     told = [unread.refused_by(head.window, _is_alone(unread, events))] if len(unread) else []
+    if head.routing is not None:
+        partition = raw.column("partition").to_numpy()
+        events = [_in_place(rows, head, head.routing, partition, told) for rows in events]
     if head.chain is None:
         return [*(_event_piece(head, topic, rows) for rows in events), *map(_bad_piece, told)]
     pieces = []
@@ -214,6 +226,20 @@ def _decoded(
             pieces.append(_event_piece(head, topic, passed))
         pieces += _dropped(decoded, passed, refused_by)
     return [*pieces, *map(_bad_piece, told)]
+
+
+def _in_place(
+    rows: DecodedRows, head: TopicHead, routing: Routing, partition: npt.NDArray[np.int32], bad: list[BadRows]
+) -> DecodedRows:
+    """The events that stand in the partition that they belong in; the others are added to `bad`."""
+    is_right = routing.partitions(rows.columns[routing.field]) == partition[rows.message]
+    wrong = np.flatnonzero(~is_right)
+    if not len(wrong):
+        return rows
+    reason = BadReason.MISROUTED
+    refused = Refusals.of(wrong, np.zeros(len(wrong), np.int64), [(reason, reason.sentence)])
+    bad.append(refused_rows(rows, refused, head.schema, head.window))
+    return passed_rows(rows, is_right, rows.columns)
 
 
 def _dropped(given: DecodedRows, passed: DecodedRows, bad: list[BadRows]) -> list[_Piece]:

@@ -195,11 +195,8 @@ class HeadWindow:
             refused, passes = done.refused, done.passes
             columns = [rows.columns[at] if at >= 0 else done.computed[i] for i, at in enumerate(self.work.picks)]
         if len(refused):
-            bad.append(self._bad_rows(rows, refused))
-        if passes.all():
-            return DecodedRows(rows.message, rows.index, rows.opcode, rows.flags, columns)
-        kept = [column.filter(pa.array(passes)) for column in columns]
-        return DecodedRows(rows.message[passes], rows.index[passes], rows.opcode[passes], rows.flags[passes], kept)
+            bad.append(refused_rows(rows, refused, self.given, self.window))
+        return passed_rows(rows, passes, columns)
 
     def _keyless(self, rows: DecodedRows) -> Bools:
         keyless = np.zeros(len(rows.opcode), np.bool_)
@@ -212,10 +209,20 @@ class HeadWindow:
         columns = {name: rows.columns[self.given.index[name]] for name in names if name in self.given.index}
         return columns | event_columns(names, self.given, rows.opcode, rows.flags)
 
-    def _bad_rows(self, rows: DecodedRows, refused: Refusals) -> BadRows:
-        at = refused.rows
-        texts = event_texts(self.given, rows.opcode[at], [chosen(column, at) for column in rows.columns])
-        return BadRows(rows.message[at], rows.index[at].astype(np.int64), refused.reason, refused.message, texts, self.window)
+
+def refused_rows(rows: DecodedRows, refused: Refusals, given: Schema, window: str) -> BadRows:
+    """Those of `rows`, which are of the schema `given`, that `window` refuses."""
+    at = refused.rows
+    texts = event_texts(given, rows.opcode[at], [chosen(column, at) for column in rows.columns])
+    return BadRows(rows.message[at], rows.index[at].astype(np.int64), refused.reason, refused.message, texts, window)
+
+
+def passed_rows(rows: DecodedRows, passes: Bools, columns: Sequence[pa.Array]) -> DecodedRows:
+    """Those that pass, with `columns` for theirs."""
+    if passes.all():
+        return DecodedRows(rows.message, rows.index, rows.opcode, rows.flags, list(columns))
+    kept = [column.filter(pa.array(passes)) for column in columns]
+    return DecodedRows(rows.message[passes], rows.index[passes], rows.opcode[passes], rows.flags[passes], kept)
 
 
 def event_columns(names: Sequence[str], given: Schema, opcode: UInt8s, flags: UInt8s) -> dict[str, pa.Array]:

@@ -87,6 +87,11 @@ class Operator(ABC):
         """A fresh page. Override where the window has state; `load` of a part of it restores."""
         return Page()
 
+    def divide(self, page: Page, shard: int) -> None:
+        """Make a fresh page that of a shard: where the window makes keys, those of no two shards are equal. Of shard 0 it stays
+        as `open` made it."""
+        return
+
     @abstractmethod
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
         """Take one chunk per input (for a source window: the events of its topic), in the order of the resolved inputs, and the

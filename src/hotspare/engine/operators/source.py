@@ -2,6 +2,7 @@
 
 A generated int64 key counts the accepted events 0, 1, 2 ... and replaces what was published. A generated string key has the look of
 a GUID and is computed from the window's name and the same counter, so it is the same in every engine and after a restore (SPEC Z8).
+Shard k of a project counts from k * 2**48, so no two shards generate the same key.
 With index pi_EMPTY opcodes pass as they came: there is nothing to resolve them against.
 """
 
@@ -29,6 +30,8 @@ from hotspare.model.types import FieldType
 from hotspare.model.windows.source import SourceWindow
 
 IDENTIFIER_LENGTH = 36
+SHARD_BITS = 48
+"""A shard numbers so many events with as many bits; above them stands its own number."""
 
 
 class SourceOperator(Operator):
@@ -60,6 +63,10 @@ class SourceOperator(Operator):
         if self._generates_key:
             page.parts["keys"] = Counters(1)
         return page
+
+    def divide(self, page: Page, shard: int) -> None:
+        if self._generates_key:
+            cast(Counters, page.parts["keys"]).values[0] = shard << SHARD_BITS
 
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
         (chunk,) = inputs

@@ -36,6 +36,8 @@ class BadReason(StrEnum):
     """A computed number does not fit its field."""
     EXPRESSION = "expression"
     """An expression failed on this event, as ANSI semantics want."""
+    MISROUTED = "misrouted"
+    """Of a project that is divided: the event stands in another partition than its key belongs in."""
     POISON = "poison"
     """The engine itself fails on the event: a mistake of hotspare."""
 
@@ -51,5 +53,6 @@ _SENTENCE: dict[BadReason, str] = {
     BadReason.NULL_KEY: "a key field is null",
     BadReason.NULL_TIME: "the field that retention takes its time from is null",
     BadReason.KEY_EXISTS: "the key to insert exists",
+    BadReason.MISROUTED: "the event belongs in another partition of its topic",
     BadReason.KEY_UNKNOWN: "the key to update or delete does not exist",
 }

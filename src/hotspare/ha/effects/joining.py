@@ -90,7 +90,7 @@ class Joining:
         refuse_namesake(self.ports, self.group, self.engine)
         yield from self._outwait_namesake()
         yield "agree on the shards"
-        agree_on_shards(self.ports.coordination, self.group, self.topics.shard)
+        agree_on_shards(self.ports.coordination, self.group, self.topics)
         yield "create topics"
         create_topics(self.ports.bus, self.topics)
         yield "look at what output topics take"

@@ -19,10 +19,12 @@ from hotspare.shard import WHOLE, Shard
 class InboundTopic:
     """A topic of input events; its place in `GroupTopics.inbound` is its index in positions (`Resolved.sources`).
 
-    `partitions`: how many it has, whether the group reads all of them or its shard's alone."""
+    `partitions`: how many it has, whether the group reads all of them or its shard's alone. `partition_by`: the field that says in
+    which a row belongs, where the project is divided."""
 
     name: str
     partitions: int = 1
+    partition_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,6 +172,10 @@ class WindowType(ABC, Generic[W]):
         """How far back its rows go, where they do not stay as long as those of its inputs: the first tells the bound."""
         return iter(())
 
+    def partition_by(self, window: W) -> str:
+        """Of events that enter here, the field by which the project says that they are partitioned; "" where it says nothing."""
+        return ""
+
     @abstractmethod
     def carried(self, window: W, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
         """`keys[i]`: the fields of input i that hold the value by which it is partitioned."""

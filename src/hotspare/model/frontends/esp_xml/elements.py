@@ -12,11 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 EXTENSION = "urn:hotspare"
-"""Namespace of what ESP XML cannot say: `publish` and `quality` of a window, `dialect` of an expression."""
+"""Namespace of what ESP XML cannot say: `publish` and `quality` of a window, `partition-by` of a source window, `dialect` of an
+expression."""
 
 PUBLISH = f"{{{EXTENSION}}}publish"
 QUALITY = f"{{{EXTENSION}}}quality"
 DIALECT = f"{{{EXTENSION}}}dialect"
+PARTITION_BY = f"{{{EXTENSION}}}partition-by"
 
 _STREAMS = "which windows have an output topic follows from the edges and from hs:publish"
 _SERVER = "clients talk to the bus, not to the engine"

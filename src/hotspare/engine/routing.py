@@ -1,0 +1,91 @@
+"""In which partition of its topic an event belongs, where a project is divided (DESIGN section 10).
+
+Murmur2 over one canonical text of a field, as Java clients of Kafka choose the partition of a record by its key: so any of them can
+publish, who writes that text as the key. Publishers ask this, and the head asks it again. Plain numpy: the head loads no numba.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hotspare.model.partitioning import partition_fields
+from hotspare.model.project import WindowId
+from hotspare.model.resolve import Resolved
+from hotspare.model.types import FieldType, Schema
+
+_SEED = 0x9747B28C
+_M = np.uint32(0x5BD1E995)
+_POSITIVE = np.uint32(0x7FFFFFFF)
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """By which field (its place in the schema, and its type) the events of a topic of `count` partitions are put there."""
+
+    field: int
+    type: FieldType
+    count: int
+
+    def partitions(self, column: pa.Array) -> npt.NDArray[np.int64]:
+        """Of each value of the field the partition that it belongs in."""
+        return (murmur2(canonical(column, self.type)) & _POSITIVE).astype(np.int64) % self.count
+
+
+def routing_of(resolved: Resolved, source: WindowId, count: int) -> Routing | None:
+    """Of the topic of a source window. None where the project is not divided, or does not say by which field."""
+    field = partition_fields(resolved)[source] if count > 1 else ""
+    return routing_by(resolved.schema(source), field, count)
+
+
+def routing_by(schema: Schema, field: str, count: int) -> Routing | None:
+    """None where there is one partition, or no such field."""
+    if count < 2 or field not in schema.index:
+        return None
+    place = schema.index[field]
+    return Routing(place, schema.fields[place].type, count)
+
+
+def canonical(column: pa.Array, type_: FieldType) -> pa.Array:
+    """The values' texts, as UTF-8: text as it is; numbers in decimal, dates and stamps as their numbers; null is the empty text."""
+    if type_ in (FieldType.DATE, FieldType.STAMP):
+        column = column.cast(pa.int64())
+    return column.cast(pa.string()).fill_null("").cast(pa.binary())
+
+
+def murmur2(values: pa.Array) -> npt.NDArray[np.uint32]:
+    """The 32-bit murmur2 of each value of a binary array without nulls, with the seed of Kafka's clients."""
+    count = len(values)
+    _, offsets_buffer, data_buffer = values.buffers()
+    if not count:
+        return np.zeros(0, np.uint32)
+    offsets = np.frombuffer(offsets_buffer, np.int32)[values.offset : values.offset + count + 1].astype(np.int64)
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
+    begin, length = offsets[:-1], np.diff(offsets)
+    h = np.uint32(_SEED) ^ length.astype(np.uint32)
+    for at in range(0, int(length.max()) // 4 * 4, 4):
+        rows = np.flatnonzero(length >= at + 4)
+        h[rows] = (h[rows] * _M) ^ _mixed(_word(data, begin[rows] + at, 4))
+    tail, rest = begin + length // 4 * 4, length % 4
+    for size in (1, 2, 3):
+        rows = np.flatnonzero(rest == size)
+        h[rows] = (h[rows] ^ _word(data, tail[rows], size)) * _M
+    h ^= h >> np.uint32(13)
+    h *= _M
+    return h ^ (h >> np.uint32(15))
+
+
+def _word(data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.uint32]:
+    """`size` bytes from each place as a little-endian number."""
+    value = np.zeros(len(at), np.uint32)
+    for i in range(size):
+        value |= data[at + i].astype(np.uint32) << np.uint32(8 * i)
+    return value
+
+
+def _mixed(k: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    k = k * _M
+    return (k ^ (k >> np.uint32(24))) * _M
