@@ -19,13 +19,16 @@ from hotspare.adapters.esp.connector_options import FILE_KIND, connector_file, f
 from hotspare.adapters.failover.turn import Turn
 from hotspare.adapters.files.output_rows import OutputRows
 from hotspare.adapters.files.publisher import publish_file
+from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.files.subscriber import SubscribeReport, subscribe_file
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.naming import inbound_topic, outbound_topic
+from hotspare.engine.routing import routing_of
 from hotspare.errors import HotspareError
 from hotspare.ha.rules.roles import Role
 from hotspare.model.project import Connector, ConnectorDirection, WindowId
 from hotspare.model.resolve import Resolved
+from hotspare.shard import WHOLE, Shard
 from hotspare.telemetry.log import Log, LogEvent
 
 _RETRY_S = 0.5
@@ -61,6 +64,9 @@ class ConnectorSet:
     `follow`, `start`, `end` and `stop` are called from one thread, again and again; only `stop` waits. A connector that fails is
     logged and stays failed until the next start; it never ends the engine. Connectors of other kinds name the bus itself, which is
     given by URL: they are not run. `ended` is told from its thread when one has ended.
+
+    Where the project is divided, those of the first shard publish, to all partitions; each shard's subscribers write its outputs,
+    to files of their own (`shard_file`).
     """
 
     def __init__(
@@ -71,6 +77,7 @@ class ConnectorSet:
         home: Path | None = None,
         log: Log | None = None,
         ended: Callable[[], None] = lambda: None,
+        shard: Shard = WHOLE,
     ) -> None:
         self._resolved = resolved
         self._bus = bus
@@ -83,6 +90,7 @@ class ConnectorSet:
         self._states: dict[str, ConnectorState] = {}
         self._is_over = False
         self._tell_ended = ended
+        self._shard = shard
         self._lock = threading.Lock()
         self._busy = 0
 
@@ -137,6 +145,8 @@ class ConnectorSet:
         tasks = []
         for window in self._resolved.windows:
             for connector in window.window.connectors:
+                if connector.direction is ConnectorDirection.PUBLISH and self._shard.number:
+                    continue
                 if connector.kind == FILE_KIND:
                     tasks.append(_Task(window.id, connector, self._work(window.id, connector)))
                 else:
@@ -157,7 +167,9 @@ class ConnectorSet:
         topic = inbound_topic(self._prefix, project, window.query, window.window)
         log = self._log.bind(connector=f"{window}/{connector.name}")
         file = connector_file(connector, self._home)
-        publish_file(self._bus, Partition(topic), file, options, stop, troubled=lambda error: _waits(log, error))
+        way = routing_of(self._resolved, window, self._shard.count)
+        routing = None if way is None else RowRouting(self._resolved.schema(window), way)
+        publish_file(self._bus, Partition(topic), file, options, stop, troubled=lambda error: _waits(log, error), routing=routing)
 
     def _subscribe(self, window: WindowId, connector: Connector, stop: threading.Event) -> None:
         topic = outbound_topic(self._prefix, self._resolved.project.name, window.query, window.window)
@@ -168,7 +180,8 @@ class ConnectorSet:
             troubled=lambda error: _waits(log, error),
         )
         rows = OutputRows(file_style(connector), self._resolved.schema(window))
-        subscribe_file(self._bus, topic, connector_file(connector, self._home), rows, subscribe_options(connector), stop, report)
+        file = shard_file(connector_file(connector, self._home), self._shard)
+        subscribe_file(self._bus, topic, file, rows, subscribe_options(connector), stop, report, self._shard.number)
 
     def _worked(self, task: _Task, run: _Run, before: threading.Thread | None) -> None:
         log = self._log.bind(connector=task.name)
@@ -216,6 +229,11 @@ class ConnectorSet:
     def _end(self, task: _Task, run: _Run, state: ConnectorState) -> None:
         if self._run in (run, None):  # a later start has states of its own
             self._states[task.name] = state
+
+
+def shard_file(file: Path, shard: Shard) -> Path:
+    """Of a project that is divided: `out.csv` is `out-3.csv` for shard 3."""
+    return file if shard.is_whole else file.with_name(f"{file.stem}-{shard.number}{file.suffix}")
 
 
 def _waits(log: Log, error: HotspareError) -> None:

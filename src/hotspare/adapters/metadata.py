@@ -18,6 +18,7 @@ from hotspare.bus.naming import bad_topic, inbound_topic, metadata_topic, outbou
 from hotspare.engine.codec.topic_format import inbound_format, outbound_format
 from hotspare.errors import BusError
 from hotspare.model.fingerprint import resolved_hash
+from hotspare.model.partitioning import partition_fields
 from hotspare.model.resolve import Resolved
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 
@@ -27,13 +28,17 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class WindowMetadata:
-    """`inbound` and `outbound` are topic names, "" where events neither come in nor go out; formats as in message headers."""
+    """`inbound` and `outbound` are topic names, "" where events neither come in nor go out; formats as in message headers.
+
+    `partition_by`: the field that says in which of its topic's partitions a row belongs, "" where the project is not divided.
+    """
 
     schema: Schema
     inbound: str = ""
     inbound_format: str = ""
     outbound: str = ""
     outbound_format: str = ""
+    partition_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +51,9 @@ class ProjectMetadata:
     windows: Mapping[str, WindowMetadata]
 
 
-def describe(resolved: Resolved, prefix: str) -> ProjectMetadata:
-    name = resolved.project.name
+def describe(resolved: Resolved, prefix: str, shards: int = 1) -> ProjectMetadata:
+    """Of a project that is divided into so many shards."""
+    name, by = resolved.project.name, partition_fields(resolved) if shards > 1 else {}
     windows = {}
     for each in resolved.windows:
         query, window = each.id.query, each.id.window
@@ -58,6 +64,7 @@ def describe(resolved: Resolved, prefix: str) -> ProjectMetadata:
             inbound_format=inbound_format(each.window).header.decode() if is_source else "",
             outbound=outbound_topic(prefix, name, query, window) if is_stream else "",
             outbound_format=outbound_format(each.window).header.decode() if is_stream else "",
+            partition_by=by.get(each.id, ""),
         )
     return ProjectMetadata(name, resolved_hash(resolved), bad_topic(prefix, name), windows)
 
@@ -106,6 +113,7 @@ def _text(metadata: ProjectMetadata) -> bytes:
             "inbound_format": window.inbound_format,
             "outbound": window.outbound,
             "outbound_format": window.outbound_format,
+            **({"partition_by": window.partition_by} if window.partition_by else {}),
         }
         for name, window in metadata.windows.items()
     ]
@@ -132,7 +140,9 @@ def _metadata(text: bytes, place: str) -> ProjectMetadata:
 
 def _window(document: Mapping[str, Any]) -> WindowMetadata:
     names = ("inbound", "inbound_format", "outbound", "outbound_format")
-    return WindowMetadata(_schema(document["schema"]), *(str(document[name]) for name in names))
+    inbound, inbound_format, outbound, outbound_format = (str(document[name]) for name in names)
+    by = str(document.get("partition_by", ""))
+    return WindowMetadata(_schema(document["schema"]), inbound, inbound_format, outbound, outbound_format, by)
 
 
 def _schema(text: str) -> Schema:

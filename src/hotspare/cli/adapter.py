@@ -49,7 +49,7 @@ def _publish(line: AdapterLine, chosen: Transport, project: Path | None) -> None
     from hotspare.bus.open import open_bus
     from hotspare.cli.shared.project_file import Side, window_schema
 
-    target = publish.Target(chosen.bus_url, prefix_of(line.url, ""), line.url, chosen.partition)
+    target = publish.Target(chosen.bus_url, prefix_of(line.url, ""), line.url, chosen.partition or None)
     with contextlib.closing(open_bus(chosen.bus_url)) as bus:
         schema = window_schema(bus, target.prefix, project, None, line.url, Side.SOURCE)
         publish.publish_rows(bus, target, line.file, publish_options(line.connector, schema), chosen.turns)

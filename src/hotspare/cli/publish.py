@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,16 +22,23 @@ from hotspare.cli.shared.turns import (
     say_trouble,
     transport,
 )
-from hotspare.cli.shared.values import prefix_of, window_path
+from hotspare.cli.shared.values import ShardsOption, prefix_of, window_path
 
 if TYPE_CHECKING:
     from hotspare.adapters.files.publisher import PublishOptions
+    from hotspare.adapters.files.row_routing import RowRouting
     from hotspare.adapters.sockets.line_socket import Address
     from hotspare.bus.contract import Bus, Partition
 
 
 _BeginOption = Annotated[
     int | None, typer.Option(min=0, help="Byte (of a socket: line) behind which to begin where nothing is known of the source.")
+]
+
+
+_PartitionOption = Annotated[
+    int | None,
+    typer.Option(min=0, help="Partition of the topic for all rows; by default, of several, that in which each row belongs."),
 ]
 
 
@@ -62,7 +69,8 @@ def command(
     dateformat: Annotated[str, typer.Option(help="How dates and stamps are written (strptime); needs the schema.")] = "",
     source: Annotated[str, typer.Option(help="Name under which the position is kept; by default the file's path.")] = "",
     begin: _BeginOption = None,
-    partition: Annotated[int, typer.Option(min=0, help="Partition of the topic.")] = 0,
+    partition: _PartitionOption = None,
+    shards: ShardsOption = 1,
     group: GroupOption = "",
     coordination: CoordinationOption = "",
     lease_ms: LeaseOption = 1000,
@@ -74,10 +82,11 @@ def command(
     from hotspare.adapters.files.csv_file import Growth
     from hotspare.adapters.files.publisher import PublishOptions
     from hotspare.bus.open import open_bus
-    from hotspare.cli.shared.project_file import Side, window_schema
+    from hotspare.cli.shared.project_file import Side, partition_field, window_schema
 
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
-    target = Target(chosen.bus_url, prefix_of(window, prefix), window, partition or chosen.partition, format_)
+    number = chosen.partition or None if partition is None else partition
+    target = Target(chosen.bus_url, prefix_of(window, prefix), window, number, format_, shards)
     with contextlib.closing(open_bus(target.bus_url)) as opened:
         form = RowForm(
             opcode=OpcodeColumn.ABSENT if addcsvopcode else OpcodeColumn.PRESENT,
@@ -88,6 +97,7 @@ def command(
             date_format=dateformat or chosen.date_format,
             schema=window_schema(opened, target.prefix, project, set_, window, Side.SOURCE),
         )
+        target = replace(target, partition_by=partition_field(opened, target.prefix, project, set_, window))
         options = PublishOptions(
             form=form,
             growth=Growth.GROWING if growing else Growth.FIXED,
@@ -104,13 +114,19 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`window` is `PROJECT/CQ/WINDOW` or an adapter URL; `format` that of a socket's lines."""
+    """`window` is `PROJECT/CQ/WINDOW` or an adapter URL; `format` that of a socket's lines.
+
+    `partition`: to which all rows go; None: each to where it belongs by the field `partition_by`. `shards`: how many partitions a
+    topic gets that does not exist yet.
+    """
 
     bus_url: str
     prefix: str
     window: str
-    partition: int
+    partition: int | None = None
     format: Lines = Lines.csv
+    shards: int = 1
+    partition_by: str = ""
 
 
 def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, turns: TurnOptions) -> None:
@@ -122,40 +138,63 @@ def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, t
     from hotspare.bus.naming import checked_prefix, inbound_topic
     from hotspare.cli.shared.display import progress_bar
     from hotspare.cli.shared.interrupt import stop_on_signal
+    from hotspare.errors import UsageError
 
     path = window_path(target.window)
     topic = inbound_topic(checked_prefix(target.prefix), path.project, path.query, path.window)
     address = parse_address(file)
     if address is None:
         check_readable(Path(file))
-    _make_topic(bus, topic, target.partition)
+    count = _make_topic(bus, topic, target)
+    where, routing = Partition(topic, target.partition or 0), _routing(target, options, topic, count)
     if address is not None:
-        _listen(bus, target, Partition(topic, target.partition), address, options, turns)
+        if routing is not None:
+            hint = "say which --partition, or publish a file"
+            raise UsageError(f"topic {topic} has {count} partitions, and lines of a socket go to one", hint=hint)
+        _listen(bus, target, where, address, options, turns)
         return
     with stop_on_signal() as stop, progress_bar(f"publish to {topic}") as show:
 
         def report(now: PublishProgress) -> None:
             show(now.bytes_published, now.bytes_total, f"{now.events} events")
 
-        where = Partition(topic, target.partition)
-
         def work(turn: threading.Event) -> PublishProgress:
-            return publish_file(bus, where, Path(file), options, turn, report, say_trouble)
+            return publish_file(bus, where, Path(file), options, turn, report, say_trouble, routing)
 
         done = in_turns(turns, bus, target.bus_url, work, stop)
     typer.echo(f"published {0 if done is None else done.events} events to {topic}", err=True)
 
 
-def _make_topic(bus: Bus, topic: str, partition: int) -> None:
-    """As an engine would, where it does not exist: more partitions than a group reads could not be taken away again."""
+def _make_topic(bus: Bus, topic: str, target: Target) -> int:
+    """As an engine would, where it does not exist: more partitions than a group reads could not be taken away again. How many it
+    has."""
     from hotspare.errors import TopicMissing
 
-    if topic in bus.topics():
-        return
-    if partition:
-        raise TopicMissing(f"topic {topic} does not exist, so it has no partition {partition}", hint="publish to partition 0")
-    bus.create_topic(topic)
+    existing = bus.topics().get(topic)
+    if existing is not None:
+        return existing
+    if (target.partition or 0) >= target.shards:
+        hint = "publish to partition 0" if target.shards == 1 else ""
+        raise TopicMissing(f"topic {topic} does not exist, so it has no partition {target.partition}", hint=hint)
+    bus.create_topic(topic, target.shards)
     typer.echo(f"topic {topic} is new: no engine reads it yet", err=True)
+    return target.shards
+
+
+def _routing(target: Target, options: PublishOptions, topic: str, count: int) -> RowRouting | None:
+    """Where rows go; None where all go to one partition. UsageError where nobody says by which field."""
+    from hotspare.adapters.files.row_routing import RowRouting
+    from hotspare.engine.routing import routing_by
+    from hotspare.errors import UsageError
+
+    if count == 1 or target.partition is not None:
+        return None
+    schema = options.form.schema
+    found = None if schema is None else routing_by(schema, target.partition_by, count)
+    if schema is None or found is None:
+        what = f"topic {topic} has {count} partitions, and nothing says in which a row belongs"
+        raise UsageError(what, hint="give the project's file with --project, or a --partition for all rows")
+    return RowRouting(schema, found)
 
 
 def _listen(bus: Bus, target: Target, where: Partition, address: Address, options: PublishOptions, turns: TurnOptions) -> None:

@@ -25,7 +25,7 @@ class _Others(Enum):
 def command(
     project: Annotated[Path | None, typer.Argument(help="Project file whose group is meant.")] = None,
     *,
-    group: Annotated[str, typer.Option(help="Instead of a project's file: the group, PREFIX.PROJECT")] = "",
+    group: Annotated[str, typer.Option(help="Instead of a project's file: the group, PREFIX.PROJECT, with all its shards")] = "",
     bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db")],
     coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")] = "",
     store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.")] = "",
@@ -38,7 +38,7 @@ def command(
     """Forget a group's state: it begins anew with the input that is kept. Its output topics are emptied; the epoch stays."""
     from hotspare.bus.naming import checked_prefix, group_name
     from hotspare.cli.shared.project_file import loaded_project
-    from hotspare.cli.status import known_group, open_sources
+    from hotspare.cli.status import known_groups, open_sources
     from hotspare.errors import UsageError
 
     if (project is None) == (not group):
@@ -47,17 +47,19 @@ def command(
         group = group_name(checked_prefix(prefix), loaded_project(project, set_, name=project_name).project.name)
     with ExitStack() as stack:
         sources = open_sources(stack, bus, coordination, store)
-        known_group(sources.coordination, group)
-        _refuse_if_alive(sources.coordination, group, _Others.GONE if force else _Others.UNKNOWN)
-        count = len(sources.store.list(group)) if sources.store is not None else 0
+        groups = known_groups(sources.coordination, group)
+        for each in groups:
+            _refuse_if_alive(sources.coordination, each, _Others.GONE if force else _Others.UNKNOWN)
+        count = sum(len(sources.store.list(each)) for each in groups) if sources.store is not None else 0
         if not yes:
             typer.confirm(f"forget group {group} with {count} snapshots, and empty its output topics?", abort=True)
         # in this order, so that a reset that was cut short leaves nothing that stands ahead of what is published
-        if sources.store is not None:
-            sources.store.forget(group)
-        sources.coordination.forget(group)
         assert sources.bus is not None
-        sources.bus.forget(group)
+        for each in groups:
+            if sources.store is not None:
+                sources.store.forget(each)
+            sources.coordination.forget(each)
+            sources.bus.forget(each)
     typer.echo(f"group {group} is forgotten, with {count} snapshots")
     typer.echo("its output topics begin anew: files that subscribers wrote, and FILE.position beside each, are to be removed")
 

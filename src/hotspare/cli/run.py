@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.choices import CreateTime, HeadPlace, KafkaReaderKind, LogFormat, OnDivergence, OnPoison, OtherStore, RunnerKind
-from hotspare.cli.shared.values import ProjectNameOption, bindings, properties
+from hotspare.cli.shared.values import ProjectNameOption, ShardsOption, bindings, properties
 
 if TYPE_CHECKING:
     from hotspare.host.options import EngineOptions
@@ -75,6 +75,7 @@ def command(
     on_poison: PoisonOption = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
     project_name: ProjectNameOption = "",
+    shards: ShardsOption = 1,
     bind: BindOption = None,
     home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.")] = None,
     log_format: Annotated[LogFormat, typer.Option(help="Form of the log on standard error.")] = LogFormat.HUMAN,
@@ -87,6 +88,7 @@ def command(
     options = EngineOptions(
         project=project,
         project_name=project_name,
+        shards=shards,
         bus_url=bus,
         prefix=prefix,
         coordination_url=coordination,

@@ -18,7 +18,7 @@ def command(
     bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db; tells where coordination and snapshots are.")] = "",
     coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")] = "",
     store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.")] = "",
-    group: Annotated[str, typer.Option(help="Only this group: PREFIX.PROJECT")] = "",
+    group: Annotated[str, typer.Option(help="Only this group, PREFIX.PROJECT or PREFIX.PROJECT/SHARD")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of tables.")] = False,
 ) -> None:
     """Show what every engine of every group is doing."""
@@ -26,7 +26,7 @@ def command(
 
     with ExitStack() as stack:
         sources = open_sources(stack, bus, coordination, store)
-        document = report(sources, [known_group(sources.coordination, group)] if group else None)
+        document = report(sources, known_groups(sources.coordination, group) if group else None)
     if as_json:
         typer.echo(json.dumps(document, indent=2, sort_keys=True))
     else:
@@ -45,6 +45,14 @@ def open_sources(stack: ExitStack, bus: str, coordination: str, store: str) -> G
     opened_bus = existing_bus(stack, bus) if bus else None
     service = existing_coordination(stack, coordination, bus)
     return GroupSources(service, opened_bus, existing_store(stack, store, bus))
+
+
+def known_groups(service: Coordination, group: str) -> list[str]:
+    """The group, or, of a project that is divided, the groups of all its shards; UsageError where there is none."""
+    from hotspare.bus.naming import own_partition, whole_group
+
+    shards = [each for each in service.groups() if whole_group(each) == group != each]
+    return sorted(shards, key=own_partition) or [known_group(service, group)]
 
 
 def known_group(service: Coordination, group: str) -> str:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hotspare.adapters.files.output_rows import FileStyle, OutputRows
     from hotspare.adapters.files.subscriber import RowFormat, SubscribeOptions
     from hotspare.adapters.sockets.line_socket import Address
-    from hotspare.bus.contract import Bus
+    from hotspare.bus.contract import Bus, Partition
 
 
 class _Header(StrEnum):
@@ -60,6 +60,7 @@ def command(
     coordination: CoordinationOption = "",
     lease_ms: LeaseOption = 1000,
     format_: Annotated[Lines, typer.Option("--format", help="What the clients of a socket get.")] = Lines.csv,
+    partition: Annotated[int, typer.Option(min=0, help="Partition of the topic: the outputs of one shard.")] = 0,
     transport_config: Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.")] = None,
 ) -> None:
     """Write an output stream to a CSV file. Start the same command again after a crash: it goes on where it was."""
@@ -84,7 +85,7 @@ def command(
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
     doubles_style = CsvStyle.EXACT if doubles is Doubles.EXACT else CsvStyle.FILE
     style = FileStyle(HeaderLine(header.value), doubles_style, dateformat or chosen.date_format)
-    stream = Stream(prefix_of(window, prefix), window, bad, project, tuple(set_ or ()), format_)
+    stream = Stream(prefix_of(window, prefix), window, bad, project, tuple(set_ or ()), format_, partition)
     subscribe_rows(chosen, stream, file, style, options)
 
 
@@ -98,12 +99,14 @@ class Stream:
     project: Path | None = None
     properties: tuple[str, ...] = ()
     format: Lines = Lines.csv
+    partition: int = 0
 
 
 def subscribe_rows(chosen: Transport, stream: Stream, file: str, style: FileStyle, options: SubscribeOptions) -> None:
     """Write the outputs to `file`, or serve those who come by the socket that it is the address of, alone or in turns."""
     from hotspare.adapters.files.output_rows import BadRowFormat, OutputRows
     from hotspare.adapters.sockets.line_socket import parse_address
+    from hotspare.bus.contract import Partition
     from hotspare.bus.naming import bad_topic, checked_name, checked_prefix, outbound_topic
     from hotspare.cli.shared.existing import existing_bus
     from hotspare.cli.shared.project_file import Side, window_schema
@@ -112,14 +115,15 @@ def subscribe_rows(chosen: Transport, stream: Stream, file: str, style: FileStyl
     with contextlib.ExitStack() as stack:
         bus = existing_bus(stack, chosen.bus_url)
         if stream.bad:
-            _subscribe(bus, chosen, bad_topic(prefix, checked_name(stream.bad)), Path(file), BadRowFormat(), options)
+            place = Partition(bad_topic(prefix, checked_name(stream.bad)), stream.partition)
+            _subscribe(bus, chosen, place, Path(file), BadRowFormat(), options)
             return
         path = window_path(stream.window)
         topic = outbound_topic(prefix, path.project, path.query, path.window)
         rows = OutputRows(style, window_schema(bus, prefix, stream.project, stream.properties, stream.window, Side.STREAM))
         address = parse_address(file)
         if address is None:
-            _subscribe(bus, chosen, topic, Path(file), rows, options)
+            _subscribe(bus, chosen, Partition(topic, stream.partition), Path(file), rows, options)
         else:
             _serve(bus, chosen, topic, address, rows, stream.format)
 
@@ -136,7 +140,7 @@ def _serve(bus: Bus, chosen: Transport, topic: str, address: Address, rows: Outp
         )
 
 
-def _subscribe(bus: Bus, chosen: Transport, topic: str, file: Path, rows: RowFormat, options: SubscribeOptions) -> None:
+def _subscribe(bus: Bus, chosen: Transport, place: Partition, file: Path, rows: RowFormat, options: SubscribeOptions) -> None:
     from hotspare.adapters.files.subscriber import SubscribeProgress, SubscribeReport, Until, subscribe_file
     from hotspare.adapters.received import SequenceBreak
     from hotspare.cli.shared.display import progress_bar
@@ -145,6 +149,7 @@ def _subscribe(bus: Bus, chosen: Transport, topic: str, file: Path, rows: RowFor
     from hotspare.telemetry.log import Log, LogEvent, configure_logging
 
     configure_logging()
+    topic = place.topic
     log = Log().bind(topic=topic)
     with contextlib.suppress(BusError):  # a bus that is out of reach is waited for later
         if options.until is Until.STOPPED and topic not in bus.topics():
@@ -162,7 +167,11 @@ def _subscribe(bus: Bus, chosen: Transport, topic: str, file: Path, rows: RowFor
 
         report = SubscribeReport(progress, broken, incomplete, say_trouble)
         done = in_turns(
-            chosen.turns, bus, chosen.bus_url, lambda turn: subscribe_file(bus, topic, file, rows, options, turn, report), stop
+            chosen.turns,
+            bus,
+            chosen.bus_url,
+            lambda turn: subscribe_file(bus, topic, file, rows, options, turn, report, place.number),
+            stop,
         )
     done = done or SubscribeProgress()
     typer.echo(f"wrote {done.rows} rows of {topic} up to sequence {done.sequence}", err=True)

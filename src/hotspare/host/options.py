@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hotspare.addresses import checked_host_port
+from hotspare.bus.limits import PARTITIONS_MAX
 from hotspare.choices import CreateTime, HeadPlace, KafkaReaderKind, RunnerKind
 from hotspare.errors import UsageError
 from hotspare.ha.rules.settings import GroupSettings as GroupSettings
@@ -24,7 +25,7 @@ def default_engine_name() -> str:
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """One engine process that runs one group.
+    """One engine process that runs one group, or those of all `shards` of a project that is divided.
 
     `coordination_url` and `store_url` default to places beside an embedded bus. `properties` are those of the project (SPEC A4),
     `bindings` override connector properties from outside. `home` is where `@ESP_PROJECT_HOME@` points to.
@@ -52,10 +53,13 @@ class EngineOptions:
     bindings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     home: Path | None = None
     project_name: str = ""
+    shards: int = 1
 
     def __post_init__(self) -> None:
         if not _ENGINE_NAME.fullmatch(self.engine):
             raise UsageError(f"engine name {self.engine!r} cannot be used", hint="use up to 64 letters, digits, '_', '-' and '.'")
+        if not 1 <= self.shards <= PARTITIONS_MAX:
+            raise UsageError(f"a project cannot run in {self.shards} shards", hint=f"use 1 to {PARTITIONS_MAX}")
         for text, option in ((self.address, "--address"), (self.listen, "--listen")):
             if text:
                 checked_host_port(text, option)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hotspare.bus.contract import Bus
-from hotspare.bus.naming import group_name, inbound_topic
+from hotspare.bus.naming import inbound_topic
 from hotspare.engine.plan import Plan
 from hotspare.errors import BusError, StoreError, TopicMissing
 from hotspare.ha.rules.settings import GroupSettings
@@ -46,15 +46,20 @@ def check_newest_snapshot(store: Store, group: str, retention_ms: Mapping[Window
     return tuple(finding for finding in findings if finding is not None)
 
 
-def check_at_start(bus: Bus, store: Store, prefix: str, plan: Plan, settings: GroupSettings, log: Log) -> None:
-    """Log what an operator should know. BusError where a topic keeps its messages so short that no engine could join again.
+def check_at_start(
+    bus: Bus, store: Store, prefix: str, plan: Plan, settings: GroupSettings, log: Log, groups: Sequence[str]
+) -> None:
+    """Log what an operator should know of the topics, and of the snapshots of these groups.
+
+    BusError where a topic keeps its messages so short that no engine could join again.
 
     A bus or a store that does not answer stops nobody: whether the messages that this engine needs are there is checked apart.
     """
     resolved = plan.resolved
     try:
         retentions = topic_retentions(bus, prefix, resolved)
-        age = check_newest_snapshot(store, group_name(prefix, resolved.project.name), retentions, time.time_ns() // 1000)
+        now_us = time.time_ns() // 1000
+        age = [finding for group in groups for finding in check_newest_snapshot(store, group, retentions, now_us)]
     except (BusError, StoreError) as error:
         log.event(LogEvent.RETENTION_WARNING, f"the retention of the topics was not compared with anything: {error.message}")
         return

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -22,6 +22,8 @@ from hotspare.engine.rows.batch import MessageFormat, NextInput
 
 Positions = Mapping[tuple[int, int], int]
 """(topic index, partition) to the offset to read next. A partition that is absent is read from its oldest message."""
+Only: TypeAlias = frozenset[tuple[int, int]]
+"""(topic index, partition) of those that are read alone among all that are merged with them; where none is, all are read."""
 
 
 class HeadLike(Protocol):
@@ -35,11 +37,18 @@ class HeadLike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
-    """A topic to read. `format` is how a message without a format header is written."""
+    """A topic to read: all of its `partitions`, or that of one shard alone. `format` is how a message without a format header is
+    written."""
 
     name: str
     partitions: int = 1
     format: MessageFormat = MessageFormat.CSV
+    shard: int | None = None
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """Of the partitions that are read."""
+        return range(self.partitions) if self.shard is None else (self.shard,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +70,38 @@ READ_INTERVAL_S = 0.01
 
 
 class ReadPace:
-    """At least how long from one read of the bus to the next, where little comes, and what is read. Its owner may change both at
-    any time. `only`: the one partition that is read, because the engine holds too much that waits for it; None for all.
+    """At least how long from one read of the bus to the next, where little comes, and what is read. Whoever takes what is read may
+    change both at any time: the one group, or each of the `shards` that are read together for itself. Then the shortest interval
+    counts.
 
     Thread-safe. Where a read came near its limits the next one follows at once, whatever the pace.
     """
 
-    def __init__(self, interval_s: float = READ_INTERVAL_S) -> None:
-        self.only: tuple[int, int] | None = None
-        self._interval_s = interval_s
+    def __init__(self, interval_s: float = READ_INTERVAL_S, shards: Iterable[int] = (0,)) -> None:
+        self.only: Only = frozenset()
+        self._intervals_s = dict.fromkeys(shards, interval_s)
+        self._only: dict[int, tuple[int, int]] = {}
         self._changed = threading.Condition()
 
-    def set(self, interval_s: float) -> None:
+    @property
+    def _interval_s(self) -> float:
+        return min(self._intervals_s.values())
+
+    def set(self, interval_s: float, shard: int = 0) -> None:
         """From now on; whoever waits goes on at once if the new interval is over for it."""
         with self._changed:
-            if interval_s != self._interval_s:
-                self._interval_s = interval_s
+            if interval_s != self._intervals_s[shard]:
+                self._intervals_s[shard] = interval_s
                 self._changed.notify_all()
+
+    def read_only(self, partition: tuple[int, int] | None, shard: int = 0) -> None:
+        """Of those that are merged with it this partition alone, because too much waits for it; None for all again."""
+        with self._changed:
+            if partition is None:
+                self._only.pop(shard, None)
+            else:
+                self._only[shard] = partition
+            self.only = frozenset(self._only.values())
 
     def wait(self, read_s: float, is_over: Callable[[], bool]) -> None:
         """Until the interval since `read_s` (`time.monotonic`) is over, or `is_over`, which is looked at after each `wake`."""
@@ -94,7 +118,9 @@ class ReadPace:
 @dataclass(frozen=True, slots=True)
 class RunnerInput:
     """Everything that a runner needs to know. `topics[i]` is the inbound topic with index i. `bus_url` must mean the same in
-    every process of this machine (no relative path). `pace` may change while the runner runs."""
+    every process of this machine (no relative path). `pace` may change while the runner runs.
+
+    `shards`: where it is more than 1, the partitions of one number are merged with each other only, and are one shard's."""
 
     bus_url: str
     topics: tuple[SourceTopic, ...]
@@ -103,6 +129,7 @@ class RunnerInput:
     limits: BatchLimits = field(default_factory=BatchLimits)
     kafka_reader: KafkaReaderKind = KafkaReaderKind.SPAN
     pace: ReadPace = field(default_factory=ReadPace, compare=False)
+    shards: int = 1
 
 
 class EndCause(Enum):

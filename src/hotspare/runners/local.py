@@ -70,7 +70,7 @@ class LocalRunner:
         source = self._source
         positions, decoding = complete_positions(bus, source.topics, start_offsets), decoding_size()
         while not self._stopping.is_set():
-            parts = read_parts(bus, source.topics, positions, source.limits, source.pace.only)
+            parts = read_parts(bus, source.topics, positions, source.limits, source.pace.only, source.shards)
             read_s = time.monotonic()
             positions = next_positions(positions, parts)
             raw = _raw(source.topics, parts)

@@ -14,7 +14,7 @@ from hotspare.bus.contract import FORMAT_HEADER, Bus, Message, Partition
 from hotspare.bus.limits import position_lost
 from hotspare.engine.rows.batch import FORMAT_OF_HEADER, RAW_SCHEMA, MessageFormat, NextInput
 from hotspare.errors import PositionLost
-from hotspare.runners.contract import BatchLimits, HeadLike, Positions, SourceTopic
+from hotspare.runners.contract import BatchLimits, HeadLike, OnBatch, Only, Positions, SourceTopic
 from hotspare.step_size import STEP_BYTES_MAX, STEP_BYTES_MIN, STEP_ROWS_MAX, StepSize
 
 
@@ -36,7 +36,18 @@ class MessageRun:
 
 
 def all_partitions(topics: Sequence[SourceTopic]) -> list[tuple[int, int]]:
-    return [(i, p) for i, topic in enumerate(topics) for p in range(topic.partitions)]
+    return [(i, p) for i, topic in enumerate(topics) for p in topic.numbers]
+
+
+def merged_with(key: tuple[int, int], shards: int) -> int:
+    """Partitions of which this is equal are merged with each other: all, or those of a shard."""
+    return key[1] if shards > 1 else 0
+
+
+def read_now(keys: Sequence[tuple[int, int]], only: Only, shards: int) -> list[tuple[int, int]]:
+    """The partitions to read now."""
+    alone = {merged_with(key, shards) for key in only}
+    return [key for key in keys if key in only or merged_with(key, shards) not in alone]
 
 
 def complete_positions(bus: Bus, topics: Sequence[SourceTopic], start: Positions) -> dict[tuple[int, int], int]:
@@ -64,21 +75,31 @@ def check_positions(bus: Bus, topics: Sequence[SourceTopic], positions: Position
 
 
 def read_parts(
-    bus: Bus, topics: Sequence[SourceTopic], positions: Positions, limits: BatchLimits, only: tuple[int, int] | None = None
+    bus: Bus,
+    topics: Sequence[SourceTopic],
+    positions: Positions,
+    limits: BatchLimits,
+    only: Only = frozenset(),
+    shards: int = 1,
 ) -> list[MessageRun]:
-    """The next messages of all partitions, or of `only` one, in order of (topic, partition), within `limits`; empty when there is
-    nothing new.
+    """The next messages of all partitions, but for `only`, in order of (topic, partition), within `limits`; empty when there is
+    nothing new. `shards` as `RunnerInput` has it.
 
     Waits up to `limits.wait_ms` for a first message. PositionLost where a position is no longer kept.
     """
     keys = all_partitions(topics)
     share = max(1, limits.messages_max // len(keys)), max(1, limits.bytes_max // len(keys))
-    keys = keys if only is None else [only]
+    keys = read_now(keys, only, shards)
     parts = _read_once(bus, topics, positions, keys, share, 0)
     if not parts and limits.wait_ms:
         # One round of waiting, shared out: a message in another partition waits for its turn, a share of the wait at most.
         parts = _read_once(bus, topics, positions, keys, share, max(1, limits.wait_ms // len(keys)))
-    return _even(bus, topics, parts)
+    together: dict[int, list[MessageRun]] = {}
+    for part in parts:
+        together.setdefault(merged_with(part.key, shards), []).append(part)
+    if len(together) < 2:
+        return _even(bus, topics, parts)
+    return sorted((part for each in together.values() for part in _even(bus, topics, each)), key=lambda part: part.key)
 
 
 def _read_once(
@@ -157,6 +178,27 @@ def _format(message: Message, default: MessageFormat) -> int:
     header = message.header(FORMAT_HEADER)
     # An unknown name is left to the decoder as the default: its rows become bad events, which nobody overlooks.
     return int(default if header is None else FORMAT_OF_HEADER.get(header, default))
+
+
+def by_shard(read: Sequence[pa.RecordBatch], shards: int) -> Iterator[Sequence[pa.RecordBatch]]:
+    """What one read brought, each batch of one partition: all of it, or each shard's in turn."""
+    if shards == 1:
+        yield read
+        return
+    found: dict[int, list[pa.RecordBatch]] = {}
+    for batch in filter(len, read):
+        found.setdefault(batch.column("partition")[0].as_py(), []).append(batch)
+    yield from (found[number] for number in sorted(found))
+
+
+class ShardedBatches:
+    """Gives each shard what is read for it (`contract.OnBatch`): batches of one partition number. `takers` by shard."""
+
+    def __init__(self, takers: Sequence[OnBatch]) -> None:
+        self._takers = takers
+
+    def __call__(self, decoded: pa.Table, next_input: NextInput) -> None:
+        self._takers[decoded.column("partition")[0].as_py()](decoded, next_input)
 
 
 def decoding_size() -> StepSize:

@@ -97,3 +97,15 @@ def test_a_document_that_cannot_be_read_is_an_error(value: bytes) -> None:
     bus.append(Partition(metadata_topic("p")), [Outgoing(value, (("hotspare-project", b"shop@"),))])
     with pytest.raises(BusError, match="cannot be read as the metadata"):
         read_metadata(bus, "p", "shop")
+
+
+def test_of_a_divided_project_it_is_told_in_which_partition_rows_belong() -> None:
+    bus = MemoryBus().client("c")
+    text = PROJECT.replace("publish: true", "index: empty, publish: true")
+    publish_metadata(bus, "p", describe(resolved(text), "p", shards=3))
+    found = read_metadata(bus, "p", "shop")
+    assert found is not None
+    assert {name: window.partition_by for name, window in found.windows.items()} == {"sales/orders": "id", "sales/kept": ""}
+    publish_metadata(bus, "p", describe(resolved(text), "p"))
+    newest = bus.read(Partition(metadata_topic("p")), 1, messages_max=1, bytes_max=1 << 20)
+    assert b"partition_by" not in newest[0].value

@@ -1,4 +1,4 @@
-"""Keys that a source window generates: those of no two shards are equal, and shard 0 counts as an undivided project does (A16)."""
+"""Keys that a source window generates: those of no two shards are equal, and shard 0 counts as an undivided project does."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def test_the_first_shard_counts_from_zero_and_the_others_far_above() -> None:
 
 @pytest.mark.parametrize("type_", ["int64", "string"])
 def test_keys_of_two_shards_differ_and_go_on_after_a_restore(type_: str) -> None:
+    """SPEC A16."""
     keys = [keys_of(type_, shard) for shard in range(3)]
     assert len({key for each in keys for key in each}) == 12
     assert [keys_of(type_, shard, is_restored=True) for shard in range(3)] == keys

@@ -51,7 +51,8 @@ def bus() -> MemoryBus:
 
 def started(bus: MemoryBusClient, lines: io.StringIO, store: MemoryStore | None = None, interval_ms: int = 5_000) -> list[str]:
     """What an engine that starts would log."""
-    check_at_start(bus, store or MemoryStore(), "p", PLAN, GroupSettings(snapshot_interval_ms=interval_ms), Log())
+    settings = GroupSettings(snapshot_interval_ms=interval_ms)
+    check_at_start(bus, store or MemoryStore(), "p", PLAN, settings, Log(), ["p.shop"])
     logged = [json.loads(line) for line in lines.getvalue().splitlines()]
     assert {line["event"] for line in logged} <= {LogEvent.RETENTION_WARNING.label}
     return [line["message"] for line in logged]

@@ -11,7 +11,7 @@ from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
 from hotspare.engine.rows.batch import BAD_STREAM
-from hotspare.host.process import PipelineFactory
+from hotspare.host.definition import PipelineFactory
 from hotspare.model.load import load_text
 from hotspare.telemetry.log import Log
 from tests.cases.case import Case, Message, raw_batches

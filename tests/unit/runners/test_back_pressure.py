@@ -23,7 +23,7 @@ from hotspare.ha.ports import Ports
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.ha.rules.view import PeerStatus
 from hotspare.host.clock import monotonic_ms
-from hotspare.host.process import PipelineFactory, group_topics
+from hotspare.host.definition import PipelineFactory, group_topics
 from hotspare.model.load import load_text
 from hotspare.runners import contract
 from hotspare.runners.contract import BatchLimits, ReadPace, RunnerEnd, RunnerInput
@@ -72,7 +72,7 @@ class Rig:
             report=lambda event: None,
             background=lambda job: job(),
             end_process=lambda leader: False,
-            read_only=lambda partition: setattr(pace, "only", partition),
+            read_only=pace.read_only,
         )
         coordination.client("away").campaign("g", 0, replace(own, engine="away"), 3_600_000)
         project = ProjectIdentity("hash", "text", lambda stored: [])
@@ -147,8 +147,8 @@ def test_a_spare_without_ticks_stops_reading_at_its_bound_and_goes_on_when_they_
 
 
 def test_the_word_to_a_span_names_the_partition() -> None:
-    assert _only(_NEXT) is None
-    assert _only(_NEXT + b" 3.14") == (3, 14)
+    assert _only(_NEXT) == frozenset()
+    assert _only(_NEXT + b" 3.14 0.2") == {(3, 14), (0, 2)}
 
 
 def test_a_kafka_query_reads_the_named_partition_alone_and_then_all_again() -> None:

@@ -83,11 +83,11 @@ class PublishedSource:
         return max(found, key=lambda position: position.published_bytes) if found else self._beginning()
 
     def append(self, values: Sequence[bytes], positions: Sequence[SourcePosition], message_format: bytes) -> bool:
-        """Append messages, each with the position behind it; False where the topic holds more of the source than the last look
-        and the appends since have shown, and nothing was written. UnknownResult: look again."""
+        """Append messages, each with the position behind it; without any, note the one position. False where the topic holds more
+        of the source than the last look and the appends since have shown, and nothing was written. UnknownResult: look again."""
         messages = [
             Outgoing(value, (*source_headers(self._prefix, position), (FORMAT_HEADER, message_format)))
-            for value, position in zip(values, positions, strict=True)
+            for value, position in zip(values, positions if values else (), strict=True)
         ]
         guard = HeaderGuard(SOURCE_HEADER, self._prefix, self._since_offset, self._record)
         record = _encoded(positions[-1], self._since_offset)

@@ -2,6 +2,10 @@
 
 Every message says in its header up to which byte of the file it goes, and so does a record that the bus writes in the same
 transaction and keeps for good. A publisher begins by asking for it.
+
+Where a project is divided, rows go to several partitions, each of which has messages and a record of its own: how far of the file
+all rows that belong there are published. A publisher goes on where the partition stands that is furthest behind, and passes over
+what the others have. One that gets no rows for a while has its record moved on.
 """
 
 from __future__ import annotations
@@ -12,11 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from hotspare.adapters.failover.patience import Patience, StopAsked
 from hotspare.adapters.failover.source_position import PublishedSource, SourcePosition
 from hotspare.adapters.files.canonical import RowForm
 from hotspare.adapters.files.csv_file import CsvFile, Growth
 from hotspare.adapters.files.row_cutter import Row
+from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.pace import EventPace
 from hotspare.bus.contract import Bus, Partition
 from hotspare.engine.codec.csv.grammar import Verdict, grammar
@@ -29,6 +36,8 @@ BLOCK_ROWS_MAX = 65_536
 APPEND_BYTES_MAX = 4 << 20
 _APPEND_ROWS_MAX = 4096
 _GROWTH_POLL_S = 0.02
+_LAG_BYTES_MAX = 4 << 20
+"""So much of the file at most is read again, by a publisher that was killed, because a partition got no row of it."""
 
 
 @dataclass(frozen=True)
@@ -81,17 +90,27 @@ def publish_file(
     stop: threading.Event,
     report: Callable[[PublishProgress], None] = lambda progress: None,
     troubled: Callable[[BusError], None] = lambda error: None,
+    routing: RowRouting | None = None,
 ) -> PublishProgress:
-    """Publish until the end of the file, `events_max`, or `stop`; a growing file ends by `stop` only.
+    """Publish until the end of the file, `events_max`, or `stop`; a growing file ends by `stop` only. With `routing` each row
+    goes to the partition of the topic that it belongs in, else all go to `partition`.
 
     UsageError where the file cannot be read, does not fit the schema (SPEC I10), or is not the file that was begun with. BusError
     where the bus stays out of reach, which `troubled` is told before.
     """
-    publication = _Publication(bus, partition, path, options, stop, report, troubled)
+    publication = _Publication(bus, _partitions(partition, routing), path, options, stop, report, troubled, routing)
     try:
         return publication.run()
     finally:
         publication.close()
+
+
+@dataclass(slots=True)
+class _Outlet:
+    """A partition, and how far it has all of the file that belongs there."""
+
+    source: PublishedSource
+    position: SourcePosition = field(default_factory=lambda: SourcePosition(0))
 
 
 class _Overtaken(Exception):
@@ -104,25 +123,32 @@ class _Publication:
     def __init__(
         self,
         bus: Bus,
-        partition: Partition,
+        partitions: Sequence[Partition],
         path: Path,
         options: PublishOptions,
         stop: threading.Event,
         report: Callable[[PublishProgress], None],
         troubled: Callable[[BusError], None],
+        routing: RowRouting | None,
     ) -> None:
         self._path = path
         self._options = options
         self._stop = stop
         self._report = report
         self._retried = Patience(stop, troubled)
-        self._source = PublishedSource(bus, partition, options.source_name or str(path.absolute()), options.begin)
+        name = options.source_name or str(path.absolute())
+        self._routing = routing
+        self._sources = [_Outlet(PublishedSource(bus, partition, name, options.begin)) for partition in partitions]
         self._file = self._open()
         self._pass = 0
         self._published_bytes = 0
         self._events = 0
         self._events_before = 0
+        self._passed_over = 0
+        """Rows that were published before, to a partition that is ahead of others."""
         self._first_row_checked = False
+        self._done: SourcePosition | None = None
+        """Behind the newest rows that are published."""
 
     def run(self) -> PublishProgress:
         with contextlib.suppress(StopAsked):
@@ -155,7 +181,9 @@ class _Publication:
                 self._stop.wait(_GROWTH_POLL_S)
                 pace.restart()
             elif not self._next_pass():
-                return
+                break
+        if not self._stop.is_set():
+            self._move_on(0)
 
     def _open(self) -> CsvFile:
         options = self._options
@@ -167,14 +195,16 @@ class _Publication:
 
     def _resume(self) -> None:
         """Take up the file where the bus says that its publisher stopped."""
-        position = self._retried(self._source.look)
+        for outlet in self._sources:
+            outlet.position = self._retried(outlet.source.look)
+        position = min((outlet.position for outlet in self._sources), key=lambda each: each.published_bytes)
         size = self._file.bytes_total
         self._pass, offset = 0, position.published_bytes
         if self._options.repeats and size and offset:
             self._pass = (offset - 1) // size
             offset -= self._pass * size
         if self._options.events_max and offset:
-            self._events_before = self._count_before(offset) - self._events
+            self._events_before = self._count_before(offset) - self._events - self._passed_over
             self._reopen()
         self._file.seek(offset, position.check)
         self._published_bytes = position.published_bytes
@@ -189,7 +219,7 @@ class _Publication:
 
     def _wanted(self) -> int:
         limit = self._options.events_max
-        left = limit - self._events_before - self._events if limit else _APPEND_ROWS_MAX
+        left = limit - self._events_before - self._events - self._passed_over if limit else _APPEND_ROWS_MAX
         return max(0, min(left, _APPEND_ROWS_MAX))
 
     def _check_first_row(self, row: Row) -> None:
@@ -207,31 +237,55 @@ class _Publication:
 
     def _append(self, rows: Sequence[Row]) -> None:
         begin = self._pass * self._file.bytes_total if self._options.repeats else 0
-        block = self._options.block_rows or BLOCK_ROWS_DEFAULT
         texts = self._options.form.canonical([row.text for row in rows])
-        blocks = list(_blocks(texts, block))
-        positions = [SourcePosition(begin + rows[each.stop - 1].end) for each in blocks]
-        positions[-1] = SourcePosition(begin + rows[-1].end, self._file.check())
-        self._append_once([b"\n".join(texts[each]) for each in blocks], positions)
-        self._published_bytes = positions[-1].published_bytes
-        self._events += len(rows)
+        ends = [begin + row.end for row in rows]
+        done = SourcePosition(ends[-1], self._file.check())
+        belongs = None if self._routing is None else self._routing.partitions(texts)
+        for number, outlet in enumerate(self._sources):
+            of_it = range(len(rows)) if belongs is None else np.flatnonzero(belongs == number).tolist()
+            mine = [i for i in of_it if ends[i] > outlet.position.published_bytes]
+            self._passed_over += len(of_it) - len(mine)
+            if mine:
+                self._append_to(outlet, [texts[i] for i in mine], [ends[i] for i in mine], done)
+        self._published_bytes = done.published_bytes
+        self._done = done
+        self._move_on(_LAG_BYTES_MAX)
 
-    def _append_once(self, values: Sequence[bytes], positions: Sequence[SourcePosition]) -> None:
+    def _append_to(self, outlet: _Outlet, texts: Sequence[bytes], ends: Sequence[int], done: SourcePosition) -> None:
+        """Rows that belong to one partition. With them all that stands before `done` is published there."""
+        blocks = list(_blocks(texts, self._options.block_rows or BLOCK_ROWS_DEFAULT))
+        positions = [SourcePosition(ends[each.stop - 1]) for each in blocks[:-1]]
+        self._append_once(outlet, [b"\n".join(texts[each]) for each in blocks], [*positions, done])
+        self._events += len(texts)
+
+    def _move_on(self, lag_bytes: int) -> None:
+        """Note on partitions that are behind by more than this that no row of theirs came since."""
+        done = self._done
+        for outlet in self._sources if done is not None else ():
+            if done is not None and done.published_bytes - outlet.position.published_bytes > lag_bytes:
+                self._append_once(outlet, [], [done])
+
+    def _append_once(self, outlet: _Outlet, values: Sequence[bytes], positions: Sequence[SourcePosition]) -> None:
         """Append unless the topic holds more of this source than this publisher knows: then _Overtaken, as where no answer came.
 
         Somebody else has the file where an engine that was frozen with its role goes on before it knows that it lost it.
         """
         try:
-            is_written = self._retried(lambda: self._source.append(values, positions, _FORMAT))
+            is_written = self._retried(lambda: outlet.source.append(values, positions, _FORMAT))
         except UnknownResult as error:
             is_written = False  # the bus knows
             self._retried.pause(error)
         if not is_written:
             raise _Overtaken
         self._retried.passed()
+        outlet.position = positions[-1]
 
     def _progress(self) -> PublishProgress:
         return PublishProgress(self._events, self._published_bytes, self._file.bytes_total * (self._options.repeats + 1))
+
+
+def _partitions(partition: Partition, routing: RowRouting | None) -> Sequence[Partition]:
+    return [partition] if routing is None else [Partition(partition.topic, number) for number in range(routing.count)]
 
 
 def _blocks(texts: Sequence[bytes], rows_max: int) -> Iterator[slice]:

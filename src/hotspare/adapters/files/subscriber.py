@@ -115,13 +115,14 @@ def subscribe_file(
     options: SubscribeOptions,
     stop: threading.Event,
     report: SubscribeReport | None = None,
+    partition: int = 0,
 ) -> SubscribeProgress:
-    """Write until `stop`, or with Until.END until the end of the topic as it is now.
+    """Write one partition of the topic until `stop`, or with Until.END until its end as it is now.
 
     Waits for a topic that does not exist yet. UsageError where the file is not the subscriber's, or was begun in another form;
     FileInUse where another process writes it; PositionLost where the topic no longer holds what comes next.
     """
-    subscription = _Subscription(bus, topic, path, row_format, options, stop, report or SubscribeReport())
+    subscription = _Subscription(bus, Partition(topic, partition), path, row_format, options, stop, report or SubscribeReport())
     with contextlib.suppress(StopAsked, TurnOver):
         subscription.run()
     return subscription.progress
@@ -133,7 +134,7 @@ class _Subscription:
     def __init__(
         self,
         bus: Bus,
-        topic: str,
+        partition: Partition,
         path: Path,
         row_format: RowFormat,
         options: SubscribeOptions,
@@ -141,7 +142,9 @@ class _Subscription:
         report: SubscribeReport,
     ) -> None:
         self._bus = bus
-        self._partition = Partition(topic)
+        self._partition = partition
+        number = f"[{partition.number}]" if partition.number else ""
+        self._place = f"{partition.topic}{number}"
         self._path = path
         self._format = row_format
         self._options = options
@@ -172,11 +175,11 @@ class _Subscription:
 
     def _fresh(self) -> SubscriberPosition:
         begin = self._with_topic(lambda: self._bus.begin_offset(self._partition))
-        return SubscriberPosition(self._partition.topic, self._form, offset=begin)
+        return SubscriberPosition(self._place, self._form, offset=begin)
 
     def _check_same(self, position: SubscriberPosition) -> None:
         remembered = f"{position.topic}, {position.form}"
-        asked = f"{self._partition.topic}, {self._form}"
+        asked = f"{self._place}, {self._form}"
         if remembered != asked:
             raise UsageError(
                 f"file {self._path} was begun for another stream or in another form",

@@ -12,6 +12,7 @@ from hotspare.cli.shared.values import properties, window_path
 from hotspare.errors import UsageError
 from hotspare.host.project import checked_project
 from hotspare.model.load import LoadedProject
+from hotspare.model.partitioning import partition_fields
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
 from hotspare.model.types import Schema
@@ -48,6 +49,17 @@ def window_schema(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str]
         hint = f"it has {', '.join(f'{path.project}/{name}' for name in names)}"
         raise UsageError(f"project {path.project} under prefix {prefix} has no {side.value} {window}", hint=hint)
     return found.schema
+
+
+def partition_field(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] | None, window: str) -> str:
+    """The field that says in which partition of its topic a row of a source window belongs, by the project file, else by the
+    metadata on the bus; "" where neither says it."""
+    path = window_path(window)
+    if file is not None:
+        return partition_fields(loaded_project(file, texts, name=path.project).resolved).get(WindowId(path.query, path.window), "")
+    metadata = read_metadata(bus, prefix, path.project)
+    found = None if metadata is None else metadata.windows.get(f"{path.query}/{path.window}")
+    return "" if found is None else found.partition_by
 
 
 def _schema(resolved: Resolved, windows: Sequence[WindowId], file: Path, window: str, what: str) -> Schema:

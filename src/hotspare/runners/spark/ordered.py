@@ -3,8 +3,8 @@
     source --rows--> foreachBatch --toArrow--> relay --> [head, if it is the driver's] --> on_batch
        `--- batches of a span --------------------------^
 
-What the source is, and whether it has spans (span.py), depends on the bus (`SparkReading`). Two watchers, of the query and of the
-JVM, each with a thread that waits, report an end at once.
+What the source is, and whether it has spans (span.py), depends on the bus (`SparkReading`). Two watchers, of the query and of the JVM,
+each with a thread that waits, report an end at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hotspare.bus.contract import Bus
 from hotspare.bus.open import open_bus
 from hotspare.errors import HotspareError, RunnerError
 from hotspare.runners.contract import EndCause, HeadPlace, KafkaReaderKind, OnBatch, OnEnd, Positions, RunnerEnd, RunnerInput
-from hotspare.runners.reading import complete_positions, decoding_size, is_much, steps
+from hotspare.runners.reading import by_shard, complete_positions, decoding_size, is_much, steps
 from hotspare.runners.spark.archive import existing_archive
 from hotspare.runners.spark.failure import unpack
 from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, HINT, available, cache_folder, cached_kafka_source, ensure_kafka_source
@@ -211,10 +211,11 @@ class OrderedRunner:
     def _hand_over(self, batches: list[pa.RecordBatch]) -> None:
         """Call `on_batch` with what has rows, step by step."""
         head = self._source.head if self._source.head_place is HeadPlace.DRIVER else None
-        for step, next_input in steps(batches, head, self._source.limits, self._decoding):
-            if self._is_over():
-                return
-            self._on_batch(step, next_input)
+        for of_shard in by_shard(batches, self._source.shards):
+            for step, next_input in steps(of_shard, head, self._source.limits, self._decoding):
+                if self._is_over():
+                    return
+                self._on_batch(step, next_input)
 
     def _advance(self, batches: list[pa.RecordBatch]) -> None:
         """What the relay was given is not read again, should the query have to be started again."""

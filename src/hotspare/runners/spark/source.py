@@ -45,15 +45,17 @@ class SourceOptions:
     limits: BatchLimits
     head_place: HeadPlace
     span_address: str
+    shards: int = 1
 
     def to_text(self) -> str:
         return json.dumps(
             {
                 "bus_url": self.bus_url,
-                "topics": [[t.name, t.partitions, int(t.format)] for t in self.topics],
+                "topics": [[t.name, t.partitions, int(t.format), t.shard] for t in self.topics],
                 "limits": asdict(self.limits),
                 "head_place": self.head_place.value,
                 "span_address": self.span_address,
+                "shards": self.shards,
             }
         )
 
@@ -62,10 +64,11 @@ class SourceOptions:
         document = json.loads(text)
         return cls(
             document["bus_url"],
-            tuple(SourceTopic(name, partitions, MessageFormat(format_)) for name, partitions, format_ in document["topics"]),
+            tuple(SourceTopic(name, count, MessageFormat(format_), shard) for name, count, format_, shard in document["topics"]),
             BatchLimits(**document["limits"]),
             HeadPlace(document["head_place"]),
             document["span_address"],
+            document["shards"],
         )
 
 
@@ -114,7 +117,8 @@ class BusReading:
         if self._spans is None:
             raise RunnerError("a bus is read after its reading was warmed up")
         source = self._source
-        options = SourceOptions(source.bus_url, source.topics, source.limits, source.head_place, self._spans.address)
+        address = self._spans.address
+        options = SourceOptions(source.bus_url, source.topics, source.limits, source.head_place, address, source.shards)
         session.spark.dataSource.register(bus_source(source.head))
         return session.spark.readStream.format("hotspare").option("input", options.to_text()).load()
 
@@ -187,7 +191,7 @@ class BusReader(DataSourceStreamReader):  # type: ignore[misc, unused-ignore]
             return
         options = self._options
         try:
-            follow(_bus(options.bus_url), options.topics, options.limits, head, options.span_address)
+            follow(_bus(options.bus_url), options.topics, options.limits, head, options.span_address, options.shards)
         except HotspareError as error:
             raise WorkerFailure(error) from error
 

@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from hotspare.bus.contract import Bus
 from hotspare.errors import BusLocked, BusUnavailable
-from hotspare.runners.contract import BatchLimits, HeadLike, Positions, ReadPace, SourceTopic
+from hotspare.runners.contract import BatchLimits, HeadLike, Only, Positions, ReadPace, SourceTopic
 from hotspare.runners.reading import (
     MessageRun,
     is_much,
@@ -87,9 +87,8 @@ class SpanServer:
                 task.send_bytes(self._next())
 
     def _next(self) -> bytes:
-        """The word for the next batch, with the partition that alone is to be read where the engine says so."""
-        only = self._pace.only
-        return _NEXT if only is None else _NEXT + b" %d.%d" % only
+        """The word for the next batch, with the partitions that alone are to be read where the engine says so."""
+        return b" ".join([_NEXT, *(b"%d.%d" % key for key in sorted(self._pace.only))])
 
     def close(self, timeout_s: float) -> None:
         """No batch is taken afterwards; waits for one that is being worked on, but no longer. Harmless when it is closed."""
@@ -103,7 +102,9 @@ class SpanServer:
         self._listener.close()
 
 
-def follow(bus: Bus, topics: tuple[SourceTopic, ...], limits: BatchLimits, head: HeadLike | None, address: str) -> None:
+def follow(
+    bus: Bus, topics: tuple[SourceTopic, ...], limits: BatchLimits, head: HeadLike | None, address: str, shards: int = 1
+) -> None:
     """A task's side: until the span is over or the driver is gone. Without `head` the batches stay raw.
 
     While the bus is away nothing comes. PositionLost, TopicMissing.
@@ -112,7 +113,7 @@ def follow(bus: Bus, topics: tuple[SourceTopic, ...], limits: BatchLimits, head:
     with suppress(*_GONE), Client(address, "AF_UNIX") as driver:
         positions = positions_from_json(json.loads(driver.recv_bytes()))
         while (word := driver.recv_bytes()).startswith(_NEXT) and not is_last:
-            parts = _read(bus, topics, positions, limits, _only(word))
+            parts = _read(bus, topics, positions, limits, _only(word), shards)
             is_last = time.monotonic() >= over_s
             positions = next_positions(positions, parts)
             raw = [raw_batch(part, topics[part.topic].format) for part in parts]
@@ -122,18 +123,17 @@ def follow(bus: Bus, topics: tuple[SourceTopic, ...], limits: BatchLimits, head:
             driver.send_bytes(packed(batches) if batches else b"")
 
 
-def _only(word: bytes) -> tuple[int, int] | None:
-    """The partition that a word for the next batch names."""
-    named = word.removeprefix(_NEXT).strip()
-    topic, _, partition = named.partition(b".")
-    return (int(topic), int(partition)) if named else None
+def _only(word: bytes) -> Only:
+    """The partitions that a word for the next batch names."""
+    named = (key.partition(b".") for key in word.removeprefix(_NEXT).split())
+    return frozenset((int(topic), int(partition)) for topic, _, partition in named)
 
 
 def _read(
-    bus: Bus, topics: tuple[SourceTopic, ...], positions: Positions, limits: BatchLimits, only: tuple[int, int] | None
+    bus: Bus, topics: tuple[SourceTopic, ...], positions: Positions, limits: BatchLimits, only: Only, shards: int
 ) -> list[MessageRun]:
     try:
-        return read_parts(bus, topics, positions, limits, only)
+        return read_parts(bus, topics, positions, limits, only, shards)
     except (BusUnavailable, BusLocked):
         return []
 

@@ -116,7 +116,7 @@ class KafkaReading:
 
     def note(self, batches: list[pa.RecordBatch], before: Positions, size_bytes: int) -> bool:
         """What a micro-batch brought: True where the query is to end, so that the next one goes on at another pace."""
-        self._is_repaced = self._pacer.note(shares_of(batches, before), size_bytes, self._source.pace.only)
+        self._is_repaced = self._pacer.note(shares_of(batches, before), size_bytes, next(iter(self._source.pace.only), None))
         return self._is_repaced
 
     def ends(self, failure: str, positions: Positions, waits: Callable[[float], bool]) -> HotspareError | None:

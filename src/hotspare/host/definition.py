@@ -1,0 +1,78 @@
+"""What the groups of a project are: what they read and write, how they know each other, and how their cores are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+
+from hotspare.bus.naming import bad_topic, inbound_topic, outbound_topic
+from hotspare.bus.open import call_timeout_ms
+from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
+from hotspare.engine.codec.topic_format import outbound_format
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import Plan
+from hotspare.engine.rows.batch import BAD_STREAM
+from hotspare.ha.effects.joining import ProjectIdentity
+from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
+from hotspare.host.options import EngineOptions
+from hotspare.model.fingerprint import differences, from_document, to_document
+from hotspare.model.partitioning import partition_fields
+from hotspare.model.project import Project
+from hotspare.shard import WHOLE, Shard
+from hotspare.telemetry.log import Log, LogEvent
+
+
+def group_topics(project: Project, plan: Plan, prefix: str, shard: Shard = WHOLE) -> GroupTopics:
+    """The names of everything that a group reads and writes (SPEC B1)."""
+    by = {} if shard.is_whole else partition_fields(plan.resolved)
+    inbound = [
+        InboundTopic(inbound_topic(prefix, project.name, w.query, w.window), shard.count, by.get(w, ""))
+        for w in plan.resolved.sources
+    ]
+    outbound = [
+        OutputStream(
+            str(w),
+            outbound_topic(prefix, project.name, w.query, w.window),
+            plan.resolved.quality(w),
+            outbound_format(plan.resolved.window(w).window),
+        )
+        for w in plan.resolved.streams
+    ]
+    bad = OutputStream(BAD_STREAM, bad_topic(prefix, project.name))
+    return GroupTopics(tuple(inbound), (*outbound, bad), shard)
+
+
+def patient_settings(options: EngineOptions) -> GroupSettings:
+    """A promotion keeps its lease for longer than one call of the bus may take: else a slow one could never end."""
+    settings = options.settings
+    least_ms = call_timeout_ms(options.bus_url) + settings.lease_ms
+    return replace(settings, promotion_step_ms=max(settings.promotion_step_ms, least_ms))
+
+
+def project_identity(project: Project, plan: Plan) -> ProjectIdentity:
+    return ProjectIdentity(
+        hash=plan.project_hash,
+        document=to_document(project),
+        differences=lambda stored: differences(from_document(stored), project),
+    )
+
+
+class PipelineFactory:
+    """Makes cores of one shard of a plan (`ha.core.CoreFactory`), whose traced events are logged."""
+
+    def __init__(self, plan: Plan, log: Log, shard: Shard = WHOLE) -> None:
+        self._plan = plan
+        self._log = log
+        self._shard = shard
+
+    def fresh(self) -> Pipeline:
+        return Pipeline.fresh(self._plan, self._trace, shard=self._shard.number)
+
+    def restore(self, header: bytes, pages: Mapping[str, bytes]) -> Pipeline:
+        return Pipeline.restore(self._plan, header, pages, self._trace)
+
+    def _trace(self, window: str, events: pa.RecordBatch) -> None:
+        for row in row_texts(events, CsvStyle.EXACT):
+            self._log.event(LogEvent.TRACE, window=window, row=row)

@@ -1,0 +1,193 @@
+"""One group in an engine process: what it has for itself, and the loop that does what falls due.
+
+A process hosts one group, or that of every shard. They share what `Shared` has. Of a group's own are its role, its connection to
+the active engine, its held outputs, and the thread that commits beside it; so a slow call of one keeps no other waiting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import shutil
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import hotspare
+from hotspare.adapters.connectors import ConnectorSet
+from hotspare.bus.contract import Bus
+from hotspare.bus.naming import group_name
+from hotspare.coordination.contract import Coordination, Member
+from hotspare.engine.codec import arrow_block
+from hotspare.engine.codec.topic_format import inbound_format
+from hotspare.engine.head.head import Head
+from hotspare.engine.plan import Plan
+from hotspare.file_locks import end_if_stopped
+from hotspare.ha.effects.joining import StartPlan
+from hotspare.ha.events import HaEvent, HaEventKind
+from hotspare.ha.group import GroupDefinition, GroupEngine
+from hotspare.ha.peers import PeerLink, PeerServer
+from hotspare.ha.ports import Ports
+from hotspare.ha.rules.roles import ENDS
+from hotspare.host.alive import is_alive
+from hotspare.host.background import Background
+from hotspare.host.beside import Beside
+from hotspare.host.careful_core import CarefulCores, Recovery
+from hotspare.host.clock import monotonic_ms, pause
+from hotspare.host.definition import PipelineFactory, group_topics, patient_settings, project_identity
+from hotspare.host.options import EngineOptions
+from hotspare.model.project import Project
+from hotspare.processes import process_space, process_start
+from hotspare.runners.contract import ReadPace, RunnerInput, SourceTopic
+from hotspare.scratch import make_scratch
+from hotspare.shard import Shard
+from hotspare.stores.contract import Store
+from hotspare.telemetry.log import Log, LogEvent
+
+_BEAT_MS_MAX = 1_000
+_BEAT_MS_MIN = 1
+"""Between two cycles, so that a batch that waits for the group's lock comes in between."""
+_HA_LOG: dict[HaEventKind, LogEvent] = {
+    HaEventKind.STARTED: LogEvent.STATE_RESTORED,
+    HaEventKind.SNAPSHOT_UNUSABLE: LogEvent.SNAPSHOT_REJECTED,
+    HaEventKind.ROLE_CHANGED: LogEvent.ROLE_CHANGED,
+    HaEventKind.DIFFERENCE_SEEN: LogEvent.DIVERGED,
+    HaEventKind.SNAPSHOT_WRITTEN: LogEvent.SNAPSHOT_WRITTEN,
+    HaEventKind.SNAPSHOT_CONFIRMED: LogEvent.SNAPSHOT_CONFIRMED,
+    HaEventKind.SNAPSHOT_FAILED: LogEvent.HA_ALARM,
+    HaEventKind.BUS_TROUBLE: LogEvent.HA_ALARM,
+    HaEventKind.LOCK_HOLDER_ENDED: LogEvent.LOCK_HOLDER_ENDED,
+    HaEventKind.OUTPUTS_LOST: LogEvent.HA_ALARM,
+    HaEventKind.OUTPUT_TOO_LARGE: LogEvent.HA_ALARM,
+    HaEventKind.COORDINATION_CHANGED: LogEvent.HA_ALARM,
+    HaEventKind.RESULT_UNKNOWN: LogEvent.HA_ALARM,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all groups of a process use."""
+
+    options: EngineOptions
+    project: Project
+    plan: Plan
+    head: Head
+    bus: Bus
+    coordination: Coordination
+    store: Store
+    server: PeerServer
+    background: Background
+    log: Log
+
+
+class HostedGroup:
+    """`engine` is the group, `source` what a runner reads for it alone. `pace` is that of whatever runner reads for it; everything
+    that is opened is closed with `stack`."""
+
+    def __init__(self, shared: Shared, shard: Shard, pace: ReadPace, stack: contextlib.ExitStack) -> None:
+        options, number = shared.options, shard.number
+        self._shared = shared
+        self.name = group_name(options.prefix, shared.project.name, shard)
+        self.topics = group_topics(shared.project, shared.plan, options.prefix, shard)
+        self.wake = threading.Event()
+        self.source = runner_input(shared, pace, shard)
+        self._log = shared.log.bind(group=self.name)
+        peers = PeerLink(options.engine, process_space(), self.wake.set)
+        stack.callback(peers.close)
+        spill = make_scratch("held")
+        stack.callback(shutil.rmtree, spill, ignore_errors=True)
+        beside = Beside(self.wake.set)
+        stack.callback(beside.close)
+        ports = Ports(
+            bus=shared.bus,
+            coordination=shared.coordination,
+            store=shared.store,
+            peers=peers,
+            codec=arrow_block,
+            clock_ms=monotonic_ms,
+            report=self._report,
+            background=shared.background.run,
+            end_process=end_if_stopped,
+            is_alive=is_alive,
+            pause=pause,
+            begin=beside.begin,
+            read_every_ms=lambda interval_ms: pace.set(interval_ms / 1_000, number),
+            read_only=lambda partition: pace.read_only(partition, number),
+        )
+        self.recovery = Recovery(
+            self.name, self.topics, shared.bus, shared.store, shared.coordination, self.source, self._tell_of_poison
+        )
+        cores = CarefulCores(PipelineFactory(shared.plan, self._log, shard), self.recovery)
+        identity = project_identity(shared.project, shared.plan)
+        definition = GroupDefinition(self.name, self.topics, identity, cores, patient_settings(options))
+        self.engine = GroupEngine(definition, _member(shared), ports, spill)
+        stack.callback(self.engine.close)
+        home = options.home or options.project.parent
+        self.connectors = ConnectorSet(shared.plan.resolved, shared.bus, options.prefix, home, self._log, self.wake.set, shard)
+        stack.callback(self.connectors.stop)
+
+    def start(self) -> StartPlan:
+        """Join. Raises what `GroupEngine.start` raises."""
+        plan = self.engine.start()
+        self.recovery.on_poison = plan.on_poison
+        return plan
+
+    @property
+    def has_ended(self) -> bool:
+        return self.engine.role in ENDS
+
+    def beat_until(self, is_over: Callable[[], bool]) -> None:
+        """Perform what falls due, until `is_over` or the group's end."""
+        while not is_over() and not self.has_ended:
+            due_ms = self.engine.next_due_ms()
+            wait_ms = _BEAT_MS_MAX if due_ms is None else min(_BEAT_MS_MAX, max(_BEAT_MS_MIN, due_ms - monotonic_ms()))
+            self.wake.wait(wait_ms / 1000)
+            self.wake.clear()
+            self.engine.cycle()
+            self.connectors.follow(self.engine.role, self.engine.epoch)
+
+    def _tell_of_poison(self, sentence: str) -> None:
+        self._log.event(LogEvent.EVENT_POISONOUS, sentence)
+
+    def _report(self, event: HaEvent) -> None:
+        self._log.event(_HA_LOG.get(event.kind, LogEvent.HA_NOTICE), event.sentence, kind=event.kind.value, **event.numbers)
+
+
+def runner_input(shared: Shared, pace: ReadPace, shard: Shard | None = None) -> RunnerInput:
+    """What a runner reads for one shard, or, where none is named, for all of them."""
+    options, resolved = shared.options, shared.plan.resolved
+    topics = group_topics(shared.project, shared.plan, options.prefix, shard or Shard(0, options.shards))
+    only = None if shard is None or shard.is_whole else shard.number
+    return RunnerInput(
+        bus_url=options.bus_url,
+        topics=tuple(
+            SourceTopic(topic.name, topic.partitions, inbound_format(resolved.window(source).window), only)
+            for topic, source in zip(topics.inbound, resolved.sources, strict=True)
+        ),
+        head=shared.head,
+        head_place=options.head_place,
+        kafka_reader=options.kafka_reader,
+        limits=options.limits,
+        pace=pace,
+        shards=1 if shard is not None else options.shards,
+    )
+
+
+def _member(shared: Shared) -> Member:
+    """This process as the record of each of its groups describes it."""
+    return Member(
+        engine=shared.options.engine,
+        address=shared.server.address,
+        process_id=os.getpid(),
+        process_start=process_start(os.getpid()),
+        host=socket.gethostname(),
+        project_hash=shared.plan.project_hash,
+        versions=f"hotspare {hotspare.__version__} python {platform.python_version()}",
+        cpu=platform.processor() or platform.machine(),
+        role="joining",
+        sequences={},
+        detail={},
+        process_space=process_space(),
+    )

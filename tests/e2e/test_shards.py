@@ -1,0 +1,84 @@
+"""A project in three shards, in two engine processes: one is killed, and only the shards for which it was active move (DESIGN
+section 10). What each shard puts out is what the `local` runner makes of its partitions."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hotspare.bus.naming import group_name
+from hotspare.bus.sqlite import SqliteBus
+from hotspare.ha.rules.settings import GroupSettings
+from hotspare.testing.cluster import Cluster, wait_until
+from tests.unit.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, expected, lines, publish, published
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+TIMEOUT_S = 180
+GROUPS = [group_name(PREFIX, PROJECT_NAME, shard) for shard in all_shards()]
+MOVED = 1
+
+
+@pytest.fixture(params=["local", "ordered"])
+def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    project = tmp_path / "shop.yaml"
+    project.write_text(PROJECT)
+    options = ("--runner", request.param, "--shards", str(SHARDS), "--snapshot-interval-ms", "500")
+    made = Cluster(project, f"sqlite:///{tmp_path / 'bus.db'}", GROUPS[MOVED], PREFIX, tmp_path, options)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def test_a_kill_of_one_process_moves_only_its_shards(cluster: Cluster, tmp_path: Path) -> None:
+    """Law Failover, shard by shard. SPEC K3, K9."""
+    service = cluster.coordination
+    with contextlib.closing(SqliteBus(tmp_path / "bus.db")) as bus:
+
+        def holders() -> list[str]:
+            return [service.leader(group).holder for group in GROUPS]
+
+        def notes() -> int:
+            return sum(table["q/kept"].num_rows for shard in all_shards() if "q/kept" in (table := published(bus, shard)))
+
+        cluster.start_engine("e0")
+        wait_until(lambda: holders() == ["e0"] * SHARDS, "the first process is active for all shards", TIMEOUT_S)
+        cluster.start_engine("e1")
+        wait_until(lambda: all(len(service.members(group)) == 2 for group in GROUPS), "the second one joins", TIMEOUT_S)
+        cluster.wait_ready()
+        service.ask_switchover(GROUPS[MOVED], "e1")
+        wait_until(lambda: holders() == ["e0", "e1", "e0"], "one shard moves", TIMEOUT_S)
+        published_notes = publish(bus, tmp_path, "notes", lines("notes", 200))
+        publish(bus, tmp_path, "people", lines("people", 200))
+        wait_until(lambda: notes() == published_notes, "what was published comes out", TIMEOUT_S)
+        epochs = [service.leader(group).epoch for group in GROUPS]
+        publish(bus, tmp_path, "orders", lines("orders", 2_000))
+        cluster.engines["e1"].kill()
+        del cluster.engines["e1"]
+        wait_until(lambda: holders() == ["e0"] * SHARDS, "its shard is taken over", TIMEOUT_S)
+        published_notes += publish(bus, tmp_path, "notes", lines("notes", 400))
+        wait_until(lambda: notes() == published_notes, "all shards go on", TIMEOUT_S)
+        after = [service.leader(group).epoch for group in GROUPS]
+        assert [new - old for new, old in zip(after, epochs, strict=True)] == [int(k == MOVED) for k in range(SHARDS)]
+        cluster.start_engine("e1")
+        wait_until(lambda: all(_is_ready(cluster, group, "e1") for group in GROUPS), "it comes back as a spare of all", TIMEOUT_S)
+        cluster.engines["e0"].kill()
+        del cluster.engines["e0"]
+        wait_until(lambda: holders() == ["e1"] * SHARDS, "all shards move", TIMEOUT_S)
+        published_notes += publish(bus, tmp_path, "notes", lines("notes", 600))
+        wait_until(lambda: notes() == published_notes, "all shards go on", TIMEOUT_S)
+        for shard in all_shards():
+            found = published(bus, shard)
+            wanted = expected(bus, shard, GroupSettings().skew_max_ms * 1000)
+            for stream, table in found.items():
+                assert table.equals(wanted[stream].slice(0, table.num_rows)), f"{shard}, {stream}"
+
+
+def _is_ready(cluster: Cluster, group: str, engine: str) -> bool:
+    """Whether the running process of this name has a complete state of the group."""
+    process_id = cluster.engines[engine].process.pid
+    members = cluster.coordination.members(group)
+    return any((each.engine, each.process_id, each.role) == (engine, process_id, "standby") for each in members)

@@ -1,0 +1,98 @@
+"""Commands on a project that is divided into shards (DESIGN section 10)."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hotspare.bus.contract import Commit, Outgoing, Partition, Progress
+from hotspare.bus.naming import group_name
+from hotspare.bus.sqlite import SqliteBus
+from hotspare.cli.status import known_groups
+from hotspare.coordination.memory import MemoryCoordination
+from hotspare.coordination.open import default_coordination_url, open_coordination
+from hotspare.errors import UsageError
+from hotspare.shard import shards_of
+from tests.unit.cli.running import hotspare_here
+
+PROJECT = """
+project: shop
+queries:
+  q:
+    windows:
+      orders: {type: source, schema: "order*:int64,customer*:string", partition_by: customer}
+      kept: {type: copy, publish: true}
+    edges: [orders -> kept]
+"""
+INBOUND, OUTBOUND = "hotspare.shop.q.orders.I", "hotspare.shop.q.kept.O"
+GROUPS = [group_name("hotspare", "shop", shard) for shard in shards_of(3)]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    file = tmp_path / "shop.yaml"
+    file.write_text(PROJECT)
+    return file
+
+
+def test_validate_tells_how_a_project_is_divided(project: Path) -> None:
+    done = hotspare_here("validate", project, "--shards", "3")
+    assert done.returncode == 0
+    assert "in 3 shards it is the groups hotspare.shop/0 to hotspare.shop/2; each topic has 3 partitions" in done.stdout
+    assert "rows of q/orders go into partition murmur2(customer) mod 3" in done.stdout
+    assert "shards" not in hotspare_here("validate", project).stdout
+
+
+def test_validate_refuses_with_window_reason_and_way_on(project: Path) -> None:
+    project.write_text(PROJECT.replace("type: copy", "type: copy, retention: {bycount_sliding: 3}"))
+    assert hotspare_here("validate", project).returncode == 0
+    done = hotspare_here("validate", project, "--shards", "3")
+    assert done.returncode == 2
+    assert "window q/kept cannot be partitioned: its retention counts the rows of all partitions together" in done.stderr
+    assert "in a second project whose source is this one's output" in done.stderr
+
+
+def test_publish_puts_rows_where_they_belong_and_makes_the_topic(project: Path, tmp_path: Path) -> None:
+    rows, url = tmp_path / "in.csv", f"sqlite:///{tmp_path / 'b.db'}"
+    rows.write_text("".join(f"i,n,{i},c{i}\n" for i in range(30)))
+    where = ("--bus", url, "--window", "shop/q/orders", rows)
+    done = hotspare_here("publish", *where, "--project", project, "--shards", "3")
+    assert (done.returncode, "published 30 events" in done.stderr) == (0, True)
+    with closing(SqliteBus(tmp_path / "b.db")) as bus:
+        assert bus.topics()[INBOUND] == 3
+        found = [bus.read(Partition(INBOUND, number), 0, messages_max=99, bytes_max=9999) for number in range(3)]
+        assert sum(message.value.count(b"i,n") for messages in found for message in messages) == 30
+        assert all(found)
+    refused = hotspare_here("publish", *where)
+    assert refused.returncode == 2
+    assert f"topic {INBOUND} has 3 partitions, and nothing says in which a row belongs" in refused.stderr
+    assert hotspare_here("publish", *where, "--project", project, "--partition", "1", "--source", "other").returncode == 0
+
+
+def test_a_project_stands_for_all_its_shards() -> None:
+    service = MemoryCoordination().client()
+    for group in (*reversed(GROUPS), "hotspare.other"):
+        service.set_fact_once(group, "project", b"p")
+    assert known_groups(service, "hotspare.shop") == GROUPS
+    assert known_groups(service, GROUPS[1]) == [GROUPS[1]]
+    assert known_groups(service, "hotspare.other") == ["hotspare.other"]
+    with pytest.raises(UsageError, match="no group is called"):
+        known_groups(service, "hotspare.sho")
+
+
+def test_reset_forgets_all_shards(project: Path, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'b.db'}"
+    with closing(SqliteBus(tmp_path / "b.db")) as bus, closing(open_coordination(default_coordination_url(url))) as service:
+        bus.create_topic(OUTBOUND, 3)
+        for group in GROUPS:
+            service.set_fact_once(group, "project", b"p")
+            producer = bus.producer(group, [OUTBOUND])
+            producer.fence(1)
+            producer.publish(1, Commit({OUTBOUND: [Outgoing(b"x")]}, {"q/kept": Progress(1, None, 0, 1)}))
+        done = hotspare_here("reset", project, "--bus", url, "--yes")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert [bus.progress(group)["q/kept"].sequence for group in GROUPS] == [0, 0, 0]
+        assert [bus.begin_offset(Partition(OUTBOUND, number)) for number in range(3)] == [1, 1, 1]
+        assert [service.fact(group, "project") for group in GROUPS] == [None] * 3
