@@ -16,6 +16,7 @@ from hotspare.cli.shared.turns import (
     GroupOption,
     LeaseOption,
     Lines,
+    Transport,
     TurnOptions,
     in_turns,
     say_port,
@@ -85,8 +86,7 @@ def command(
     from hotspare.cli.shared.project_file import Side, partition_field, window_schema
 
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
-    number = chosen.partition or None if partition is None else partition
-    target = Target(chosen.bus_url, prefix_of(window, prefix), window, number, format_, shards)
+    target = Target(chosen.bus_url, prefix_of(window, prefix), window, partition, format_, shards)
     with contextlib.closing(open_bus(target.bus_url)) as opened:
         form = RowForm(
             opcode=OpcodeColumn.ABSENT if addcsvopcode else OpcodeColumn.PRESENT,
@@ -97,18 +97,10 @@ def command(
             date_format=dateformat or chosen.date_format,
             schema=window_schema(opened, target.prefix, project, set_, window, Side.SOURCE),
         )
-        target = replace(target, partition_by=partition_field(opened, target.prefix, project, set_, window))
-        options = PublishOptions(
-            form=form,
-            growth=Growth.GROWING if growing else Growth.FIXED,
-            header_rows=header,
-            rate=rate,
-            events_max=maxevents,
-            repeats=repeatcount,
-            block_rows=blocksize,
-            source_name=source,
-            begin=begin,
-        )
+        target = _placed(target, chosen, partition_field(opened, target.prefix, project, set_, window))
+        growth = Growth.GROWING if growing else Growth.FIXED
+        options = PublishOptions(form=form, growth=growth, header_rows=header, rate=rate, events_max=maxevents, begin=begin)
+        options = replace(options, repeats=repeatcount, block_rows=blocksize, source_name=source)
         publish_rows(opened, target, file, options, chosen.turns)
 
 
@@ -127,6 +119,12 @@ class Target:
     format: Lines = Lines.csv
     shards: int = 1
     partition_by: str = ""
+
+
+def _placed(target: Target, chosen: Transport, field: str) -> Target:
+    """With the partition of the transport's configuration, where none was said, and the field by which rows find theirs."""
+    partition = chosen.partition or None if target.partition is None else target.partition
+    return replace(target, partition=partition, partition_by=field)
 
 
 def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, turns: TurnOptions) -> None:

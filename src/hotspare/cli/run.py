@@ -84,7 +84,8 @@ def command(
     from hotspare.host.options import BatchLimits, EngineOptions, GroupSettings, default_engine_name
 
     settings = GroupSettings(skew_max_ms=skew_max_ms, on_divergence=on_divergence, on_poison=on_poison, other_store=other_store)
-    settings = replace(settings, held_bytes_max=held_bytes_max, bus_retention_ms=bus_retention_ms)
+    settings = replace(settings, held_bytes_max=held_bytes_max, bus_retention_ms=bus_retention_ms, lease_ms=lease_ms)
+    settings = replace(settings, snapshot_interval_ms=snapshot_interval_ms, pipeline_stall_ms=pipeline_stall_ms)
     options = EngineOptions(
         project=project,
         project_name=project_name,
@@ -101,12 +102,7 @@ def command(
         kafka_reader=kafka_reader,
         create_time=create_time,
         limits=BatchLimits(messages_max=messages_max),
-        settings=replace(
-            settings,
-            lease_ms=lease_ms,
-            snapshot_interval_ms=snapshot_interval_ms,
-            pipeline_stall_ms=pipeline_stall_ms,
-        ),
+        settings=settings,
         properties=properties(set_ or ()),
         bindings=bindings(bind or ()),
         home=home,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,17 +32,19 @@ def command(
     shards: ShardsOption = 1,
 ) -> None:
     """Check a project. Exit status 2 if it has mistakes, which are all shown, each with its place."""
-    from hotspare.bus.naming import checked_prefix
+    from hotspare.bus.naming import checked_prefix, group_name
     from hotspare.cli.shared.project_file import loaded_project
     from hotspare.engine.plan import compile_plan
     from hotspare.model.partitioning import refused_shards
+    from hotspare.shard import shards_of
 
     checked_prefix(prefix)
     loaded = loaded_project(project, set_, home, project_name)
     plan = compile_plan(loaded.resolved)
     if (refusal := refused_shards(loaded.resolved, shards)) is not None:
         raise refusal
-    findings = _retention(plan, prefix, topic_retention_ms, bus, store, snapshot_interval_ms)
+    groups = [group_name(prefix, loaded.project.name, shard) for shard in shards_of(shards)]
+    findings = _retention(plan, prefix, topic_retention_ms, bus, store, snapshot_interval_ms, groups)
     for warning in loaded.warnings:
         typer.echo(f"warning: {warning}", err=True)
     count = len(loaded.warnings) + _told(findings)
@@ -52,13 +55,18 @@ def command(
 
 
 def _retention(
-    plan: Plan, prefix: str, topic_retention_ms: int | None, bus: str, store: str, snapshot_interval_ms: int
+    plan: Plan,
+    prefix: str,
+    topic_retention_ms: int | None,
+    bus: str,
+    store: str,
+    snapshot_interval_ms: int,
+    groups: Sequence[str],
 ) -> tuple[Finding, ...]:
     """What is to be said of topics that forget: of a retention that was given, of that of a bus, of the newest snapshot there."""
     import time
     from contextlib import ExitStack
 
-    from hotspare.bus.naming import group_name
     from hotspare.cli.shared.existing import existing_bus, existing_store
     from hotspare.ha.rules.settings import GroupSettings
     from hotspare.host.retention import check_newest_snapshot, snapshot_reach, topic_retentions
@@ -76,8 +84,9 @@ def _retention(
         snapshots = existing_store(stack, store, bus)
         if not retentions or snapshots is None:
             return findings
-        group = group_name(prefix, resolved.project.name)
-        return findings + check_newest_snapshot(snapshots, group, retentions, time.time_ns() // 1000)
+        now_us = time.time_ns() // 1000
+        ages = (check_newest_snapshot(snapshots, group, retentions, now_us) for group in groups)
+        return (*findings, *(finding for each in ages for finding in each))
 
 
 def _told(findings: tuple[Finding, ...]) -> int:

@@ -15,16 +15,18 @@ from hotspare.adapters.esp.connector_options import connector_file, home_propert
 from hotspare.adapters.failover.subscriber_position import load_position
 from hotspare.adapters.files.csv_file import Growth
 from hotspare.adapters.files.subscriber import Opening
-from hotspare.bus.contract import Partition
+from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.errors import UsageError
 from hotspare.ha.rules.roles import Role
 from hotspare.model.load import load_text
 from hotspare.model.project import Connector, ConnectorDirection, Project
+from hotspare.shard import shards_of
 from hotspare.telemetry.log import Log, LogEvent
 from hotspare.testing.cluster import wait_until
 from tests.unit.adapters.outputs import ROWS as OUTPUTS
 from tests.unit.adapters.outputs import ROWS_TEXT, SCHEMA, publish
+from tests.unit.engine.test_routing import plain_murmur2
 
 PROJECT = """
 project: project
@@ -226,3 +228,29 @@ def test_a_test_file_may_lie_beside_its_folder(tmp_path: Path) -> None:
 def test_a_connector_without_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="names no file"):
         connector_file(connector(), tmp_path)
+
+
+def test_of_a_divided_project_one_shard_publishes_to_all_and_each_writes_a_file_of_its_own(tmp_path: Path) -> None:
+    """DESIGN section 10."""
+    (tmp_path / "in.csv").write_bytes(b"".join(b"i,n,%d,1\n" % number for number in range(30)))
+    bus = MemoryBus().client("engine")
+    for topic in (INBOUND.topic, "p.project.cq.window.O"):
+        bus.create_topic(topic, 3)
+    publish(bus, OUTPUTS)
+    outputs = bus.read(Partition("p.project.cq.window.O"), 0, messages_max=1000, bytes_max=1 << 20)
+    bus.append(Partition("p.project.cq.window.O", 2), [Outgoing(each.value, each.headers) for each in outputs])
+    resolved = load_text(PROJECT, "project.yaml").resolved
+    engines = [ConnectorSet(resolved, bus, "p", tmp_path, Log(), shard=shard) for shard in shards_of(3)]
+    for engine in reversed(engines):
+        engine.start()
+    wait_until(lambda: engines[0].states()["cq/source/reader"] is ConnectorState.FINISHED, "the reader", 10)
+    assert all("cq/source/reader" not in engine.states() for engine in engines[1:])
+    for number in (0, 2):
+        file = tmp_path / f"out-{number}.csv"
+        wait_until(lambda f=file: f.is_file() and f.read_bytes() == ROWS_TEXT, "the writers", 10)  # type: ignore[misc]
+    for engine in engines:
+        engine.stop()
+    for number in range(3):
+        messages = bus.read(Partition(INBOUND.topic, number), 0, messages_max=1000, bytes_max=1 << 20)
+        keys = [row.split(b",")[2] for message in messages for row in message.value.split(b"\n")]
+        assert keys == [b"%d" % key for key in range(30) if (plain_murmur2(b"%d" % key) & 0x7FFFFFFF) % 3 == number]
