@@ -14,7 +14,8 @@ from hotspare.bus.contract import Commit, HeaderGuard, Outgoing, Partition
 from hotspare.bus.kafka.bus import KafkaBus
 from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.kafka.producer import KafkaProducer
-from hotspare.bus.naming import records_topic
+from hotspare.bus.kafka.progress import progress_partition
+from hotspare.bus.naming import own_partition, records_topic
 from hotspare.testing.cluster import wait_until
 
 TIMEOUT_S = 30
@@ -52,7 +53,8 @@ class KafkaDoor(KafkaBus):
 
         def publish(epoch: int, commit: Commit) -> None:
             inner(epoch, commit)
-            self.settle([Partition(topic) for topic in (*output_topics, f"{group}.progress")])
+            number = own_partition(group)
+            self.settle([*(Partition(topic, number) for topic in output_topics), progress_partition(group)])
 
         made.publish = publish  # type: ignore[method-assign]
         return made
