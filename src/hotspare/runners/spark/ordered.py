@@ -3,8 +3,8 @@
     source --rows--> foreachBatch --toArrow--> relay --> [head, if it is the driver's] --> on_batch
        `--- batches of a span --------------------------^
 
-What the source is, and whether it has spans (span.py), depends on the bus (`SparkReading`). Two watchers, of the query and of the JVM,
-each with a thread that waits, report an end at once.
+What the source is, and whether it has spans (span.py), depends on the bus (`SparkReading`). Two watchers, of the query and of the
+JVM, each with a thread that waits, report an end at once.
 """
 
 from __future__ import annotations
