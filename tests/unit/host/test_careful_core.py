@@ -99,10 +99,10 @@ class Group:
         self.told: list[str] = []
 
     def decoded(self) -> pa.Table:
-        return pa.concat_tables(read_recorded(self.bus, (runner.InboundTopic("in"),), Head.of(plan()), LIMITS))
+        return pa.concat_tables(read_recorded(self.bus, (runner.SourceTopic("in"),), Head.of(plan()), LIMITS))
 
     def core(self) -> CarefulCore:
-        source = runner.RunnerInput("", (runner.InboundTopic("in"),), Head.of(plan()), limits=self.limits)
+        source = runner.RunnerInput("", (runner.SourceTopic("in"),), Head.of(plan()), limits=self.limits)
         topics = GroupTopics((InboundTopic("in"),), ())
         recovery = Recovery("g", topics, self.bus, self.store, self.coordination, source, self.told.append)
         recovery.on_poison = self.on_poison

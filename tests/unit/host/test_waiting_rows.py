@@ -85,7 +85,8 @@ def test_not_all_that_is_on_the_bus_is_taken_into_memory(spare: process.EnginePr
         return 0 if state is None else state.core.waiting
 
     def is_over() -> bool:
-        return waiting() >= ROWS or getattr(spare.group._state, "reads_only", None) is not None
+        state = spare.group._state
+        return waiting() >= ROWS or (state is not None and state.intake.reads_only is not None)
 
     wait_until(is_over, "all is read, or one topic alone", WAIT_S)
     assert 0 < waiting() < ROWS

@@ -68,11 +68,10 @@ class StringTable:
     def intern(self, array: pa.Array) -> tuple[Int64s, Bools]:
         """Codes and validity of an Arrow string or binary array; the code of null is 0."""
         if _repeats_little(array):
-            codes = self.intern_bytes(*_bytes_of(array))
             if array.null_count == 0:
-                return codes, np.ones(len(array), np.bool_)
-            valid = array.is_valid().to_numpy(zero_copy_only=False)
-            codes[~valid] = 0
+                return self.intern_bytes(*_bytes_of(array)), np.ones(len(array), np.bool_)
+            valid, codes = array.is_valid().to_numpy(zero_copy_only=False), np.zeros(len(array), np.int64)
+            codes[valid] = self.intern_bytes(*_bytes_of(array.drop_null()))  # bytes behind a null are no text
             return codes, valid
         encoded = array.dictionary_encode()
         unique = self.intern_bytes(*_bytes_of(encoded.dictionary))
