@@ -69,16 +69,17 @@ class ReplayCounts:
 
 class _Writers:
     """The open output files. Small outputs are gathered: text is made of many rows at once. Bad events are told with their places
-    in the files."""
+    in the files, which whoever reads these notes in `places`."""
 
-    def __init__(self, replay: Replay, places: FilePlaces, stack: contextlib.ExitStack) -> None:
+    def __init__(self, replay: Replay, stack: contextlib.ExitStack) -> None:
         paths = dict(replay.outputs) | ({} if replay.bad is None else {BAD_STREAM: replay.bad})
         self._files: dict[str, BinaryIO] = {name: _opened(path, stack) for name, path in paths.items()}
         for file in self._files.values():
             _emptied(file)
         self._titled: set[str] = set()
         self._rows = replay.rows
-        self._bad_rows = BadRowFormat(lambda topic, _partition, offset, _index: places.text(topic, offset))
+        self.places = FilePlaces([file.path for file in replay.files])
+        self._bad_rows = BadRowFormat(lambda topic, _partition, offset, _index: self.places.text(topic, offset))
         self._gathered: dict[str, list[pa.RecordBatch]] = {}
         self._gathered_rows = 0
         self.counts = ReplayCounts()
@@ -114,10 +115,9 @@ def run_local(replay: Replay) -> ReplayCounts:
     """Without Spark, in this thread. Returns early when `stop` is set."""
     head, core = Head.of(replay.plan), _core(replay)
     with contextlib.ExitStack() as stack:
-        places = _places(replay)
-        writers = _Writers(replay, places, stack)
+        writers = _Writers(replay, stack)
         progress = RecordingProgress()
-        for raw in _recorded(replay, progress, places):
+        for raw in _recorded(replay, progress, writers.places):
             for decoded in decode_iterable([raw], head, replay.messages_max):
                 for outputs in core.parts(decoded):
                     writers.write(outputs)
@@ -132,11 +132,10 @@ def run_ordered(replay: Replay, head_place: HeadPlace) -> ReplayCounts:
     from hotspare.runners.spark.ordered import OrderedRunner
 
     with contextlib.ExitStack() as stack:
-        places = _places(replay)
-        writers = _Writers(replay, places, stack)
+        writers = _Writers(replay, stack)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hotspare-replay-", dir=_folder_for(replay.files))))
         progress = RecordingProgress()
-        topics, ends = _fill(replay, folder / "bus.db", progress, places)
+        topics, ends = _fill(replay, folder / "bus.db", progress, writers.places)
         writers.counts.events = progress.events
         if replay.stop.is_set():
             return writers.counts
@@ -200,10 +199,6 @@ def _pieces(decoded: pa.Table, rows_max: int) -> Iterator[pa.RecordBatch]:
         for begin, end in pairwise(cuts):
             if end > begin:
                 yield batch.slice(begin, end - begin)
-
-
-def _places(replay: Replay) -> FilePlaces:
-    return FilePlaces([file.path for file in replay.files])
 
 
 def _recorded(replay: Replay, progress: RecordingProgress, places: FilePlaces | None = None) -> Iterator[pa.RecordBatch]:
