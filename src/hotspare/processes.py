@@ -2,12 +2,14 @@
 
 Asked by a spare about the active, by whoever finds a folder that a process left, and by whoever is hindered by a lock.
 
-An id together with its start time names a process for good; an id alone may have been given to another one. Both mean something
-only within one process space: one boot of one machine, one namespace of ids. Host names prove nothing: containers choose theirs.
+An id together with its start names a process for good; an id alone may have been given to another one. Both mean something only
+within one process space: one boot of one machine, one namespace of ids. Host names prove nothing: containers choose theirs.
+A start is counted from the machine's, and not from 1970: when the clock is set, every process would seem to be another one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
@@ -22,6 +24,8 @@ _ID_NAMESPACE = Path("/proc/self/ns/pid")
 _FLAGS_FIELD = 6
 """Of /proc/ID/stat, counted behind the name in brackets: the kernel's flags of the main thread."""
 _EXITING = 0x4
+_START_FIELD = 19
+"""There, too: when it started, in ticks since the machine did."""
 _COMMAND_WORDS_MAX = 3
 _COMMAND_LENGTH_MAX = 80
 
@@ -47,7 +51,10 @@ def process_space() -> str:
 
 
 def process_start(process_id: int) -> int:
-    """When a process started, in whole milliseconds since 1970; 0 if there is none."""
+    """When a process started, in whole milliseconds since the machine did; 0 if there is none. Only where the system does not say
+    that, they are since 1970."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(_stat(process_id)[_START_FIELD]) * 1000 // os.sysconf("SC_CLK_TCK")
     try:
         return int(psutil.Process(process_id).create_time() * 1000)
     except psutil.Error:
@@ -57,8 +64,7 @@ def process_start(process_id: int) -> int:
 def is_process_gone(process_id: int, started: int) -> bool:
     """True only if that very process has ended; a zombie has, and so has one whose id was given to another."""
     try:
-        process = psutil.Process(process_id)
-        return int(process.create_time() * 1000) != started or process.status() == psutil.STATUS_ZOMBIE
+        return psutil.Process(process_id).status() == psutil.STATUS_ZOMBIE or process_start(process_id) != started
     except psutil.NoSuchProcess:
         return True
     except psutil.Error:
@@ -72,10 +78,14 @@ def is_process_ending(process_id: int) -> bool:
     small read, so it can be asked every few milliseconds. Says nothing about an id that was given to another process.
     """
     try:
-        fields = Path(f"/proc/{process_id}/stat").read_bytes().rpartition(b")")[2].split()
-        return bool(int(fields[_FLAGS_FIELD]) & _EXITING)
+        return bool(int(_stat(process_id)[_FLAGS_FIELD]) & _EXITING)
     except (OSError, ValueError, IndexError):
         return False
+
+
+def _stat(process_id: int) -> list[bytes]:
+    """The fields of /proc/ID/stat behind the name in brackets, which may have blanks itself."""
+    return Path(f"/proc/{process_id}/stat").read_bytes().rpartition(b")")[2].split()
 
 
 def is_process_stopped(process_id: int) -> bool:

@@ -5,6 +5,9 @@ import signal
 import subprocess
 import sys
 
+import psutil
+import pytest
+
 from hotspare.processes import is_process_ending, is_process_gone, process_start
 
 
@@ -26,6 +29,16 @@ def test_a_killed_process_is_ending_and_gone_before_anyone_waited_for_it() -> No
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert is_process_ending(child.pid)
         assert is_process_gone(child.pid, started), "a zombie has ended"
+
+
+def test_a_process_stays_itself_when_the_clock_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system tells when it was started by the clock of now. An engine that looks dead after that would lose its role to each
+    spare that comes, and its scratch folder to each that starts."""
+    own, started = os.getpid(), process_start(os.getpid())
+    before = psutil.boot_time()
+    monkeypatch.setattr("psutil._pslinux.boot_time", lambda: before + 7)
+    assert process_start(own) == started
+    assert not is_process_gone(own, started)
 
 
 def test_there_is_no_telling_of_no_process() -> None:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
+import psutil
 import pytest
 
 from hotspare.addresses import HostPort, parse_host_port
@@ -272,6 +273,17 @@ def test_what_cannot_be_listened_on_is_refused_with_a_hint() -> None:
     with pytest.raises(UsageError, match=r"192\.0\.2\.77:0 cannot be listened on") as refused:
         PeerServer("other", HostPort("192.0.2.77"))
     assert "--listen" in refused.value.hint
+
+
+def test_a_holder_lives_on_when_the_clock_is_set(
+    watcher: Watcher, other: tuple[subprocess.Popen[str], Leader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It told when it was started before that."""
+    _, holder = other
+    before = psutil.boot_time()
+    monkeypatch.setattr("psutil._pslinux.boot_time", lambda: before + 7)
+    watcher.link.watch(holder)
+    watcher.wait_for(PeerStatus.CONNECTED)
 
 
 def test_somebody_else_on_the_address_is_not_the_holder(watcher: Watcher, other: tuple[subprocess.Popen[str], Leader]) -> None:
