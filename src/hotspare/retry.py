@@ -40,23 +40,29 @@ class Retry:
     pause_max_s: float = 0.0
     pauses: Pauses = Pauses.EVEN
 
-    def tries(self, wait: Callable[[float], object] = time.sleep) -> Iterator[int]:
+    def tries(self, wait: Callable[[float], object] = time.sleep, clock_s: Callable[[], float] = time.monotonic) -> Iterator[int]:
         """0, 1, 2 ... for each try that may begin; pauses before each but the first. `wait` lets so many seconds pass; what it
         raises ends the tries, and is raised here."""
-        begun_s, pause_s, tried = time.monotonic(), self.pause_s, 0
+        begun_s, pause_s, tried = clock_s(), self.pause_s, 0
         while True:
             yield tried
             tried += 1
-            if tried == self.tries_max or (self.lasting_s is not None and time.monotonic() - begun_s >= self.lasting_s):
+            if tried == self.tries_max or (self.lasting_s is not None and clock_s() - begun_s >= self.lasting_s):
                 return
             if pause_s > 0:
                 wait(pause_s if self.pauses is Pauses.EVEN else random.uniform(0, pause_s))  # noqa: S311
             pause_s = max(pause_s, min(2 * pause_s, self.pause_max_s))
 
-    def call(self, call: Callable[[], _T], passes: Callable[[Exception], bool], wait: Callable[[float], object] = time.sleep) -> _T:
+    def call(
+        self,
+        call: Callable[[], _T],
+        passes: Callable[[Exception], bool],
+        wait: Callable[[float], object] = time.sleep,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> _T:
         """The call's result. Raises its error at once where that does not pass by itself, else that of the last try."""
         failure: Exception | None = None
-        for _ in self.tries(wait):
+        for _ in self.tries(wait, clock_s):
             try:
                 return call()
             except Exception as error:

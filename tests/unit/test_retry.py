@@ -65,6 +65,14 @@ def test_no_try_begins_when_the_time_is_up() -> None:
     assert list(Retry(lasting_s=0).tries(pytest.fail)) == [0]
 
 
+@given(lasting_s=st.integers(0, 20), took_s=st.integers(1, 7))
+def test_a_try_begins_as_long_as_the_time_lasts(lasting_s: int, took_s: int) -> None:
+    """By the clock, pauses or not: a call may take its time."""
+    now_s = itertools.count(0, took_s)
+    tries = list(Retry(lasting_s=lasting_s).tries(pytest.fail, lambda: next(now_s)))
+    assert len(tries) == max(1, -(-lasting_s // took_s))
+
+
 def test_what_the_pause_raises_ends_the_tries() -> None:
     class Stopped(Exception):
         pass

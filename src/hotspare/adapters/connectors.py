@@ -28,10 +28,12 @@ from hotspare.errors import HotspareError
 from hotspare.ha.rules.roles import Role
 from hotspare.model.project import Connector, ConnectorDirection, WindowId
 from hotspare.model.resolve import Resolved
+from hotspare.retry import Retry
 from hotspare.shard import WHOLE, Shard
 from hotspare.telemetry.log import Log, LogEvent
 
 _RETRY_S = 0.5
+_WORK = Retry(pause_s=_RETRY_S)
 _STOP_TIMEOUT_S = 10.0
 
 
@@ -210,7 +212,9 @@ class ConnectorSet:
     def _until_done(self, task: _Task, run: _Run, log: Log) -> None:
         """Do the task's work; again while another engine has the file, or the bus is away. Why is told once."""
         told = ""
-        while not run.stopped.is_set():
+        for _ in _WORK.tries(run.stopped.wait):
+            if run.stopped.is_set():
+                return
             turn, reason = run.turn(), "a newer epoch of the group has written the file"
             try:
                 task.work(turn)
@@ -224,7 +228,6 @@ class ConnectorSet:
             if reason != told and not run.stopped.is_set():
                 log.event(LogEvent.CONNECTOR_WAITS, reason)
                 told = reason
-            run.stopped.wait(_RETRY_S)
 
     def _end(self, task: _Task, run: _Run, state: ConnectorState) -> None:
         if self._run in (run, None):  # a later start has states of its own

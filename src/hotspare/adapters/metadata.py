@@ -16,13 +16,15 @@ from hotspare.bus.contract import Bus, HeaderGuard, Outgoing, Partition
 from hotspare.bus.limits import RECORD_BYTES_MAX
 from hotspare.bus.naming import bad_topic, inbound_topic, metadata_topic, outbound_topic
 from hotspare.engine.codec.topic_format import inbound_format, outbound_format
-from hotspare.errors import BusError
+from hotspare.errors import BusError, BusUnavailable
 from hotspare.model.fingerprint import resolved_hash
 from hotspare.model.partitioning import partition_fields
 from hotspare.model.resolve import Resolved
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.retry import Pauses, Retry
 
 PROJECT_HEADER = "hotspare-project"
+_CONTENDED = Retry(tries_max=50, pause_s=0.01, pause_max_s=0.5, pauses=Pauses.RANDOM)
 _VERSION = 1
 
 
@@ -77,7 +79,7 @@ def publish_metadata(bus: Bus, prefix: str, metadata: ProjectMetadata) -> bool:
     name = _prefix(metadata.project)
     text = _text(metadata)
     kept = text if len(text) <= RECORD_BYTES_MAX else None
-    while True:
+    for _ in _CONTENDED.tries():
         end = bus.end_offset(partition)
         record, newest = bus.record(partition, name), bus.newest_with_header(partition, PROJECT_HEADER, name)
         if record == kept and (newest is None or newest.value == text) and (newest or record):
@@ -85,6 +87,7 @@ def publish_metadata(bus: Bus, prefix: str, metadata: ProjectMetadata) -> bool:
         guard = HeaderGuard(PROJECT_HEADER, name, end, record)  # another engine may be about to write the same
         if bus.append_guarded(partition, [Outgoing(text, ((PROJECT_HEADER, name),))], guard, kept) is not None:
             return True
+    raise BusUnavailable(f"topic {partition.topic} is written to without end", detail=f"the document of {metadata.project}")
 
 
 def read_metadata(bus: Bus, prefix: str, project: str) -> ProjectMetadata | None:

@@ -7,19 +7,16 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from hotspare.errors import BusLocked
+from hotspare.retry import Retry
 
 _T = TypeVar("_T")
 
 WAIT_S = 30.0
 """Longer than a publisher at work keeps a bus from one caller, also on a machine that is short of processors."""
+_LOCKED = Retry(lasting_s=WAIT_S)
+"""Without a pause: the bus itself waits for its lock, for a while, before it says that it is locked."""
 
 
 def outwait_lock(call: Callable[[], _T], clock_s: Callable[[], float] = time.monotonic) -> _T:
     """The call's result; it is made again while the bus is locked, so it must be one that can be repeated. BusLocked in the end."""
-    deadline_s = clock_s() + WAIT_S
-    while True:
-        try:
-            return call()
-        except BusLocked:
-            if clock_s() >= deadline_s:
-                raise
+    return _LOCKED.call(call, lambda error: isinstance(error, BusLocked), clock_s=clock_s)

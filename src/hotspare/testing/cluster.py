@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from hotspare.coordination.contract import Leader, Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.errors import ClusterError
 from hotspare.ha.member_record import news_of
+from hotspare.retry import Retry
 from hotspare.testing.server_process import LOOPBACK, Machine
 
 _POLL_S = 0.01
@@ -35,11 +35,8 @@ def command(*arguments: str) -> list[str]:
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float, poll_s: float = _POLL_S) -> None:
     """Poll `condition` until it holds; ClusterError naming `what` otherwise."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise ClusterError(f"waited {timeout_s:.0f} s in vain: {what}")
-        time.sleep(poll_s)
+    if not any(condition() for _ in Retry(lasting_s=timeout_s, pause_s=poll_s).tries()):
+        raise ClusterError(f"waited {timeout_s:.0f} s in vain: {what}")
 
 
 @dataclass

@@ -18,7 +18,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -26,6 +25,7 @@ from pathlib import Path
 
 from hotspare.errors import ClusterError, UsageError
 from hotspare.processes import is_process_gone, process_start
+from hotspare.retry import Retry
 from hotspare.testing.cluster import wait_until
 
 START_TIMEOUT_S = 180.0
@@ -173,16 +173,11 @@ def _alone(folder: Path, kind: DevKind) -> Iterator[Path]:
     except OSError as error:
         raise UsageError(f"folder {place} cannot be used", detail=str(error), hint="give another one by --folder") from error
     with lock:
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise ClusterError(f"another command is busy with {kind.value} in {folder}") from None
-                time.sleep(0.05)
-            else:
-                break
+        busy = Retry(lasting_s=START_TIMEOUT_S, pause_s=0.05)
+        try:
+            busy.call(lambda: fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB), lambda error: isinstance(error, OSError))
+        except OSError:
+            raise ClusterError(f"another command is busy with {kind.value} in {folder}") from None
         yield place
 
 

@@ -28,6 +28,7 @@ from hotspare.adapters.failover.subscriber_position import (
 from hotspare.adapters.failover.turn import Turn
 from hotspare.errors import FileInUse, FileUnwritable, UsageError
 from hotspare.file_locks import lock_holder
+from hotspare.retry import Retry
 
 LOCK_SUFFIX = ".lock"
 LOCK_WAIT_S = 15.0
@@ -202,17 +203,21 @@ class OutputFile:
 
     def _acquire(self) -> None:
         """The file's lock, as long as the turn lasts; whoever is stopped with it for long is ended, if that is possible."""
-        deadline_s = time.monotonic() + LOCK_WAIT_S
-        while True:
-            with contextlib.suppress(OSError):
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self._turn.unhindered()
-                return
+
+        def is_in_the_way(error: Exception) -> bool:
             self._turn.hindered(self._holder)
-            if time.monotonic() > deadline_s:
-                raise self._in_use()
-            if self._turn.wait(_LOCK_POLL_S):
+            return isinstance(error, OSError)
+
+        def wait(pause_s: float) -> None:
+            if self._turn.wait(pause_s):
                 raise TurnOver
+
+        locked = Retry(lasting_s=LOCK_WAIT_S, pause_s=_LOCK_POLL_S)
+        try:
+            locked.call(lambda: fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB), is_in_the_way, wait)
+        except OSError as error:
+            raise self._in_use() from error
+        self._turn.unhindered()
 
     def _lock_at_once(self) -> None:
         try:

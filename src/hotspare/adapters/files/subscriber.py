@@ -24,6 +24,7 @@ from hotspare.adapters.files.output_file import OutputFile, Rotation, TurnOver
 from hotspare.adapters.received import RowChoice, SequenceBreak, WindowContent, ends_in_update, last_sequence, sequence_breaks
 from hotspare.bus.contract import Bus, Message, Partition
 from hotspare.errors import BusError, PositionLost, TopicMissing, UsageError
+from hotspare.retry import Retry
 
 _T = TypeVar("_T")
 
@@ -33,7 +34,7 @@ _READ_WAIT_MS = 100
 _NOTE_S = 0.2
 """How often the position is noted while rows come."""
 _NOTE_BYTES = 16 << 20
-_TOPIC_POLL_S = 0.1
+_TOPIC_MISSING = Retry(pause_s=0.1)
 
 
 class RowFormat(Protocol):
@@ -298,14 +299,15 @@ class _Subscription:
 
     def _with_topic(self, call: Callable[[], _T]) -> _T:
         """The call's result once the topic exists."""
-        while True:
-            try:
-                return self._retried(call)
-            except TopicMissing:
-                if self._options.until is Until.END:
-                    raise
-            if self._stop.wait(_TOPIC_POLL_S):
+
+        def is_awaited(error: Exception) -> bool:
+            return isinstance(error, TopicMissing) and self._options.until is not Until.END
+
+        def wait(pause_s: float) -> None:
+            if self._stop.wait(pause_s):
                 raise StopAsked
+
+        return _TOPIC_MISSING.call(lambda: self._retried(call), is_awaited, wait)
 
 
 def _anew(path: Path) -> str:
