@@ -87,7 +87,7 @@ def _group(service: Coordination, name: str) -> str:
 def _members(service: Coordination, group: str) -> list[Member]:
     """The engines that gave word lately."""
     from hotspare.cli.shared.group_report import SILENT_MS_MAX
-    from hotspare.ha.member_record import present
+    from hotspare.ha.rules.membership import present
 
     return present(service.members(group), SILENT_MS_MAX)
 

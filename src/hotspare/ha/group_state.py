@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from hotspare.bus.contract import Partition, Producer
 from hotspare.coordination.contract import Member
 from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX
+from hotspare.ha.calls.single_job import SingleJob
 from hotspare.ha.calls.store_jobs import StoreJobs
 from hotspare.ha.calls.underway import AskedEpoch
 from hotspare.ha.clock_skew import ClockSkew
@@ -98,8 +99,8 @@ class GroupState:
     store_id: str = ""
     """Of the store that the group agreed on."""
     store_jobs: StoreJobs = field(default_factory=StoreJobs)
-    is_trim_running: bool = False
-    is_inbound_check_running: bool = False
+    trim: SingleJob = field(default_factory=SingleJob)
+    inbound_check: SingleJob = field(default_factory=SingleJob)
     inbound_findings: deque[str] = field(default_factory=deque)
     """Filled by a background job."""
     marks: Marks = field(default_factory=Marks)

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hotspare.coordination.contract import Member
-from hotspare.errors import UsageError
-from hotspare.ha.group_state import GroupState
+from hotspare.ha.group_state import GroupState, stream_views
 from hotspare.ha.outputs.held import HeldStream
+from hotspare.ha.rules import membership
 from hotspare.ha.rules.commit_budget import Lesson
 from hotspare.ha.rules.facts import Difference, OtherMember
+from hotspare.ha.rules.holding import lacks
 from hotspare.ha.rules.roles import Role
 
 _DIFFERS = "differs"
@@ -20,6 +21,7 @@ _CONFIRMED = "snapshot_confirmed"
 _COMMIT = "commit"
 _EPOCH = "epoch"
 _ROLE_AGE = "role_age_ms"
+_DIGITS_MAX = 18
 
 
 def member_of(state: GroupState, now_ms: int) -> Member:
@@ -63,11 +65,7 @@ def _skews_ms(state: GroupState) -> dict[str, int]:
 
 def _pending_qualities(state: GroupState) -> list[str]:
     """Streams of which nothing may be lost, but this engine no longer holds all that is not committed (it was changed lately)."""
-    return [
-        name
-        for name, stream in state.held.streams.items()
-        if state.qualities.of(name).holds_all and stream.base.sequence > state.streams[name].committed_sequence
-    ]
+    return [name for name, stream in stream_views(state).items() if lacks(stream)]
 
 
 def _sequences(state: GroupState) -> dict[str, int]:
@@ -101,36 +99,35 @@ def news_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[
             _held(m),
             m.sequences,
         )
-        for m in present(members, stale_ms)
+        for m in membership.present(members, stale_ms)
         if m.engine != own_engine
     )
-
-
-def present(members: Sequence[Member], stale_ms: int) -> list[Member]:
-    """Those that gave word less than so long before the newest word of any."""
-    newest_ms = max((m.seen_ms for m in members), default=0)
-    return [m for m in members if newest_ms - m.seen_ms < stale_ms]
 
 
 def _order_of(member: Member) -> int:
     """How far another engine's input positions are; -1 where it does not say it in a way that makes sense."""
     try:
-        return sum(json.loads(member.detail.get(_POSITIONS, "")).values())
+        order = sum(json.loads(member.detail.get(_POSITIONS, "")).values())
     except (ValueError, TypeError, AttributeError, RecursionError):
         return -1
+    return order if isinstance(order, int) else -1
 
 
 def _confirmed_by(member: Member) -> int:
     """The order of the newest snapshot that another engine confirmed; -1 for none."""
-    text = member.detail.get(_CONFIRMED, "")
-    return int(text) if text.isdecimal() else -1
+    order = _number(member.detail.get(_CONFIRMED, ""))
+    return -1 if order is None else order
 
 
 def _held(member: Member) -> tuple[int, int] | None:
     """The epoch that another engine is active under, and for how long it is; None where it is not."""
-    epoch, age_ms = (member.detail.get(name, "") for name in (_EPOCH, _ROLE_AGE))
-    is_told = member.role == Role.ACTIVE.value and epoch.isdecimal() and age_ms.isdecimal()
-    return (int(epoch), int(age_ms)) if is_told else None
+    epoch, age_ms = (_number(member.detail.get(name, "")) for name in (_EPOCH, _ROLE_AGE))
+    return None if epoch is None or age_ms is None or member.role != Role.ACTIVE.value else (epoch, age_ms)
+
+
+def _number(text: str) -> int | None:
+    """None for what is no number of a size that makes sense."""
+    return int(text) if text.isdecimal() and len(text) <= _DIGITS_MAX else None
 
 
 def _lesson(member: Member) -> Lesson | None:
@@ -139,43 +136,6 @@ def _lesson(member: Member) -> Lesson | None:
         return Lesson(*(int(number) for number in json.loads(member.detail.get(_COMMIT, ""))))
     except (ValueError, TypeError, OverflowError, RecursionError):
         return None
-
-
-def unlike(members: Sequence[Member], own: Member) -> tuple[str, ...]:
-    """Sentences on engines that run other versions or on another processor than this one: a reason for outputs to differ."""
-    return tuple(
-        f"{m.engine} runs {theirs or 'nothing known'}, this engine {ours or 'nothing known'}"
-        for m in members
-        for theirs, ours in ((m.versions, own.versions), (m.cpu, own.cpu))
-        if m.engine != own.engine and theirs != ours
-    )
-
-
-def namesake(members: Sequence[Member], own: Member) -> Member | None:
-    """Another process, living or dead, that described itself under this engine's name."""
-    return next((m for m in members if m.engine == own.engine and process_of(m) != process_of(own)), None)
-
-
-def started_later(member: Member, other: Member) -> bool:
-    """Of two processes under one name the later one gives way; on two machines this is arbitrary, and the same for both."""
-    return (member.process_start, process_of(member)) > (other.process_start, process_of(other))
-
-
-def name_taken(group: str, other: Member) -> UsageError:
-    return UsageError(
-        f"engine {other.engine} already takes part in group {group}, as process {other.process_id} on {other.host}",
-        hint="give this engine another name, or end that process",
-    )
-
-
-def process_of(member: Member) -> tuple[str, str, int, int]:
-    """Names the process of a record."""
-    return member.host, member.process_space, member.process_id, member.process_start
-
-
-def gave_word(member: Member, before: Member | None) -> bool:
-    """Whether the process of a record wrote it again since `before` was read."""
-    return before is not None and process_of(before) == process_of(member) and member.seen_ms > before.seen_ms
 
 
 def _evidence(text: str) -> Difference | None:

@@ -26,6 +26,7 @@ from os import getpid
 from hotspare.addresses import LOOPBACK, HostPort, parse_host_port
 from hotspare.coordination.contract import Leader, Member
 from hotspare.errors import UsageError
+from hotspare.ha.rules.detection import Attempt, status_after
 from hotspare.ha.rules.view import PeerStatus
 from hotspare.processes import is_process_ending, is_process_gone, process_space, process_start
 
@@ -231,22 +232,27 @@ class PeerLink:
         """Hold a connection, again and again, until the holder has ended or another leader is to be watched."""
         was_connected, tries = False, 0
         while self._is_current(leader):
-            if self._has_ended(leader):
-                self._set(leader, PeerStatus.ENDED)
+            attempt, connection = self._attempted(leader)
+            self._set(leader, status_after(attempt, was_connected=was_connected))
+            if attempt is Attempt.ENDED:
                 return
             tries += 1
-            try:
-                connection = self._connect(leader)
-            except ConnectionError:
-                self._set(leader, PeerStatus.CLOSED if was_connected else PeerStatus.UNKNOWN)
-            except OSError:
-                self._set(leader, PeerStatus.UNKNOWN)
-            else:
+            if connection is not None:
                 was_connected, tries = True, 0
-                self._set(leader, PeerStatus.CONNECTED)
                 self._wait_until_closed(connection, leader)
                 continue
             self._pause(leader, _RETRY_SOON_S if tries <= _RETRIES_AT_ONCE else _RETRY_S)
+
+    def _attempted(self, leader: Leader) -> tuple[Attempt, socket.socket | None]:
+        """What came of looking for the holder, and the connection where there is one."""
+        if self._has_ended(leader):
+            return Attempt.ENDED, None
+        try:
+            return Attempt.ANSWERED, self._connect(leader)
+        except ConnectionError:
+            return Attempt.REFUSED, None
+        except OSError:
+            return Attempt.NO_ANSWER, None
 
     def _has_ended(self, leader: Leader) -> bool:
         return self._sees(leader) and (

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.coordination.contract import Member
-from hotspare.ha.member_record import news_of, unlike
+from hotspare.ha.member_record import news_of
 from hotspare.ha.rules.facts import Difference
+from hotspare.ha.rules.membership import unlike
 from tests.simulation.script import Script
-from tests.simulation.world import SETTINGS
+from tests.simulation.world import GROUP, SETTINGS
 
 OWN = Member("me", "", 1, 1, "host", "hash", "hotspare 1", "x86", "standby", {"a": 3}, {}, seen_ms=1000)
 
@@ -38,6 +39,29 @@ def test_other_versions_and_processors_are_named() -> None:
     other = replace(OWN, engine="other", versions="hotspare 2", cpu="arm")
     assert unlike([OWN, other], OWN) == ("other runs hotspare 2, this engine hotspare 1", "other runs arm, this engine x86")
     assert unlike([OWN, replace(OWN, engine="other")], OWN) == ()
+
+
+@given(text=st.text(st.sampled_from("0123456789\u0663-x."), max_size=30) | st.just("9" * 5_000))
+def test_numbers_that_make_no_sense_are_ignored(text: str) -> None:
+    told = {"snapshot_confirmed": text, "epoch": text, "role_age_ms": text, "positions": f'{{"0/0":{text}}}'}
+    (news,) = news_of([replace(OWN, engine="other", role="active", detail=told)], "me", 100)
+    assert news.confirmed_order < 10**18
+    assert isinstance(news.order, int)
+    assert news.held is None or news.held == (news.confirmed_order, news.confirmed_order)
+
+
+def test_of_an_engine_that_is_gone_no_versions_are_told(tmp_path: Path) -> None:
+    """Its record stays behind when it is killed."""
+    script = Script(tmp_path, "e0", "e1")
+    script.world.coordination.client("other").join(GROUP, replace(OWN, engine="gone", versions="hotspare 0"))
+    script.start("e1")
+    script.until_active("e1")
+    for _ in range(4 * SETTINGS.member_refresh_ms):
+        script.turn()
+    script.start("e0")
+    script.until(lambda: script.told("e0   (members changed: e1 takes part)"))
+    assert not script.told("e0   (member unlike")
+    assert not script.told("e0   (members changed: gone")
 
 
 def test_who_comes_and_goes_is_reported(tmp_path: Path) -> None:

@@ -13,17 +13,17 @@ from hotspare.ha.group_state import GroupState
 from hotspare.ha.outputs.held import HeldStream
 from hotspare.ha.outputs.progress_points import ProgressPoints
 from hotspare.ha.ports import Ports
+from hotspare.ha.rules import committed as rules
 from hotspare.ha.rules import holding
-from hotspare.ha.rules.facts import Difference
 
 
 def note_progress(state: GroupState, ports: Ports, progress: Mapping[str, Progress]) -> None:
     """Take note of what is committed; older news than what is known is ignored."""
     for stream, news in progress.items():
         known = state.streams.get(stream)
-        if known is not None and news.sequence >= known.committed_sequence:
-            if news.sequence > known.committed_sequence and state.lease.fruitless_since_ms is not None:
-                state.lease = replace(state.lease, fruitless_since_ms=None)  # also of a commit without an answer
+        if known is not None and not rules.is_older(known, news):
+            if rules.is_news(known, news):
+                state.lease = rules.after_news(state.lease)
             state.streams[stream] = replace(known, committed=news)
             state.ahead.setdefault(stream, ProgressPoints()).add(news)
     settle(state, ports)
@@ -35,50 +35,40 @@ def settle(state: GroupState, ports: Ports) -> None:
     An engine that has not come as far as what is committed lets go of all it has; it is compared when it gets there.
     """
     for stream, held in state.held.streams.items():
-        progress = state.streams[stream].committed
-        if progress is None:
+        if state.streams[stream].committed is None:
             continue
         for point in state.ahead[stream].take_through(held.last_sequence) if stream in state.ahead else ():
-            if point.sequence > state.streams[stream].verified:
+            if rules.is_compared_at(state.streams[stream], point):
                 _compare(state, ports, stream, point)
-        through = min(progress.sequence, held.last_sequence)
-        if state.streams[stream].difference is not None:
-            held.let_go(through)  # another spare may show that its digests are the same
+        known = state.streams[stream]
+        through = holding.committed_through(known, held.last_sequence)
+        if holding.keeps_digests(known):
+            held.let_go(through)
         else:
             held.drop_through(through)
             held.forget_digests(through)
 
 
-def _compare(state: GroupState, ports: Ports, stream: str, progress: Progress) -> None:
-    """The same sequence with another id or digest: these are not the group's outputs."""
-    held = state.held.streams[stream]
-    mark = held.mark_at(progress.sequence)
-    digest = held.digest_at(progress.sequence) if mark is None else mark.digest
-    if digest is None:
-        return  # the state begins after it, which `decide` refuses where it matters, or too much was let go of since
-    known = state.streams[stream]
-    if digest == progress.digest and (mark is None or mark.output_id == progress.output_id):
-        state.streams[stream] = replace(known, verified=progress.sequence, is_unproven=False, difference=None)
+def _compare(state: GroupState, ports: Ports, stream: str, point: Progress) -> None:
+    """This engine has come to a point at which progress was read."""
+    held, known = state.held.streams[stream], state.streams[stream]
+    mark = held.mark_at(point.sequence)
+    own = rules.OwnOutput(held.digest_at(point.sequence)) if mark is None else rules.OwnOutput(mark.digest, mark.output_id)
+    now = state.streams[stream] = rules.compared(stream, known, point, own, ports.clock_ms())
+    if now.difference is None or now.difference is known.difference:
         return
-    if known.difference is not None and known.difference.epoch == progress.epoch:
-        return
-    difference = Difference(stream, progress.sequence, digest, progress.epoch, ports.clock_ms())
-    state.streams[stream] = replace(known, difference=difference)
     notes.tell_others_soon(state)  # another spare may agree
-    sentence = f"output {progress.sequence} of stream {stream} differs from the one committed under epoch {progress.epoch}"
+    sentence = f"output {point.sequence} of stream {stream} differs from the one committed under epoch {point.epoch}"
     ports.report(HaEvent(HaEventKind.DIFFERENCE_SEEN, state.group, state.engine, sentence))
 
 
 def accept_committed(state: GroupState) -> None:
     """Go on from what is committed although it differs: another spare agrees against the engine that committed it, or nobody else
-    can. What differs, or was not computed yet, is no proof of this engine's state."""
+    can."""
     for stream, known in state.streams.items():
-        state.streams[stream] = replace(known, difference=None)
+        state.streams[stream] = rules.overruled(known)
         if known.committed is not None:
-            sequence = known.committed.sequence
-            is_unproven = known.is_unproven or known.verified < sequence
-            state.streams[stream] = replace(known, difference=None, verified=sequence, is_unproven=is_unproven)
-            state.held.streams[stream].drop_through(sequence)
+            state.held.streams[stream].drop_through(known.committed.sequence)
     state.ahead.clear()
     state.standing = replace(state.standing, overrules=False)
 
@@ -87,27 +77,18 @@ def note_own_commit(state: GroupState, published: Mapping[str, Progress], sent: 
     """This engine committed these itself. Outputs that are on the topic and not in its progress stay held: if this engine dies,
     they come again, and if it only loses the role for a while, it must be able to bring them again itself."""
     for stream, sequence in sent.items():
-        known = state.streams[stream]
-        since_ms = now_ms if known.unrecorded_since_ms is None else known.unrecorded_since_ms
-        state.streams[stream] = replace(known, sent=sequence, unrecorded_since_ms=since_ms, may_repeat=False)
+        state.streams[stream] = rules.sent(state.streams[stream], sequence, now_ms)
     for stream, progress in published.items():
-        known = state.streams[stream] = replace(state.streams[stream], unrecorded=None)
-        if progress.sequence <= known.committed_sequence:
-            continue  # a lost record, written again: it says nothing about this engine's outputs
-        state.streams[stream] = replace(
-            known, committed=progress, verified=progress.sequence, is_unproven=False, unrecorded_since_ms=None
-        )
-        state.held.streams[stream].drop_through(progress.sequence)
+        known = state.streams[stream]
+        state.streams[stream] = rules.recorded(known, progress)
+        if rules.is_news(known, progress):
+            state.held.streams[stream].drop_through(progress.sequence)
 
 
 def forget_sent(state: GroupState) -> None:
-    """A new epoch is won: what this engine committed before says nothing about where the topics end, and progress does.
-
-    Under one epoch nobody else commits. So who fences again, because of a commit whose result it does not know, keeps what it knows
-    of those before it: else a trimmed stream whose commits fail more often than its progress is written would never come on.
-    """
+    """A new epoch is won."""
     for stream, known in state.streams.items():
-        state.streams[stream] = replace(known, sent=0, unrecorded_since_ms=None)
+        state.streams[stream] = rules.under_new_epoch(known)
 
 
 def let_go_by_quality(state: GroupState, now_ms: int) -> None:
@@ -136,11 +117,11 @@ def _noted(state: GroupState, stream: str, held: HeldStream, now_ms: int) -> deq
 def note_lost(state: GroupState, ports: Ports) -> None:
     """Say how much a spare that takes over no longer held, and so nobody will ever publish (SPEC D15: never silently)."""
     for stream, held in state.held.streams.items():
-        known = state.streams[stream]
-        after, through = known.committed_sequence, held.base.sequence
-        if through <= max(after, known.lost_before):
+        known, through = state.streams[stream], held.base.sequence
+        now = state.streams[stream] = rules.with_lost(known, through)
+        lost = now.lost - known.lost
+        if not lost:
             continue
-        state.streams[stream] = replace(known, lost=known.lost + through - after, lost_before=through)
-        sentence = f"outputs {after + 1} to {through} of stream {stream} were no longer held and are lost"
-        numbers = {"outputs": through - after}
+        sentence = f"outputs {through - lost + 1} to {through} of stream {stream} were no longer held and are lost"
+        numbers = {"outputs": lost}
         ports.report(HaEvent(HaEventKind.OUTPUTS_LOST, state.group, state.engine, sentence, numbers))

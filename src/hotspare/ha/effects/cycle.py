@@ -76,8 +76,7 @@ def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Tab
         taken = 0
         _hold(state, ports, outputs)
         state.lease = replace(state.lease, has_moved=True)
-        comes_next = next_input if state.core.is_whole else NextInput.AT_HAND
-        state.intake = replace(state.intake, next_input=comes_next, stalled_ms=0)
+        state.intake = intake.after_part(state.intake, next_input, is_whole=state.core.is_whole)
         yield
         if state.standing.role in ENDS:
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hotspare.bus.contract import Bus, Partition, Producer
 from hotspare.choices import OnPoison
@@ -16,17 +17,18 @@ from hotspare.coordination.contract import Coordination, Member
 from hotspare.engine.semantics import BEFORE_VERSIONS, SEMANTICS, refuse_other_semantics
 from hotspare.errors import PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError, UsageError
 from hotspare.ha.core import Core, CoreFactory
-from hotspare.ha.effects.inbound_check import WAY_ON, other_partitions
 from hotspare.ha.effects.poison_agreement import agree_on_poison
 from hotspare.ha.effects.shard_agreement import agree_on_shards
 from hotspare.ha.effects.store_agreement import agree_on_store
 from hotspare.ha.events import HaEvent, HaEventKind
-from hotspare.ha.member_record import name_taken, namesake, process_of
 from hotspare.ha.outputs.qualities import Qualities, agree_on_qualities
 from hotspare.ha.ports import Ports
+from hotspare.ha.rules import intake, membership
+from hotspare.ha.rules import joining as rules
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics
-from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
+from hotspare.stores.contract import SnapshotInfo, Store
 
+_T = TypeVar("_T")
 _ORIGIN = "origin"
 _PROJECT = "project"
 _SEMANTICS = "semantics"
@@ -138,13 +140,11 @@ class Joining:
             yield "look whether an engine of the same name gives a sign"
             self.ports.pause(_NAMESAKE_LOOK_MS)
             found = self._unseen_namesake()
-            if found is not None and (found.seen_ms, process_of(found)) != (known.seen_ms, process_of(known)):
-                raise name_taken(self.group, found)
+            if found is not None and membership.gave_word(found, known):
+                raise membership.name_taken(self.group, found)
 
     def _unseen_namesake(self) -> Member | None:
-        own, other = self.identity, namesake(self.ports.coordination.members(self.group), self.identity)
-        is_seen = other is not None and (other.process_space, other.host) == (own.process_space, own.host)
-        return None if is_seen else other
+        return membership.unseen_namesake(self.ports.coordination.members(self.group), self.identity)
 
     def _report_other_qualities(self, qualities: Qualities) -> None:
         for output in self.topics.outbound:
@@ -160,7 +160,7 @@ class Joining:
             yield "list snapshots"
             for info in self._usable(unusable):
                 yield f"restore {info.name}"
-                core = self._restored(info)
+                core = restored(self.ports.store, self.group, info, self.cores.restore, self._tell_unusable)
                 if core is not None:
                     return core, info.name
                 unusable.add(info.name)
@@ -169,23 +169,26 @@ class Joining:
         return self.cores.fresh(), ""
 
     def _usable(self, unusable: Collection[str]) -> list[SnapshotInfo]:
-        """Confirmed snapshots, newest first. What this engine left unconfirmed in an earlier life is cleared away."""
-        usable = []
-        for info in self.ports.store.list(self.group):
-            if info.status is SnapshotStatus.CONFIRMED and info.name not in unusable:
-                usable.append(info)
-            elif info.status is SnapshotStatus.CANDIDATE and info.engine == self.engine:
-                self.ports.store.discard(self.group, info.name)
-        return usable
+        """What can be restored, the best first. What is left over of an earlier life is cleared away."""
+        listed = self.ports.store.list(self.group)
+        for info in rules.left_over(listed, self.engine):
+            self.ports.store.discard(self.group, info.name)
+        return rules.restorable(listed, unusable)
 
-    def _restored(self, info: SnapshotInfo) -> Core | None:
-        try:
-            stored = self.ports.store.get(self.group, info.name)
-            return self.cores.restore(stored.header, stored.pages)
-        except (StoreError, SnapshotFormat) as error:
-            sentence = f"snapshot {info.name} cannot be used, the next older one is tried: {error.message}"
-            self.ports.report(HaEvent(HaEventKind.SNAPSHOT_UNUSABLE, self.group, self.engine, sentence))
-            return None
+    def _tell_unusable(self, sentence: str) -> None:
+        self.ports.report(HaEvent(HaEventKind.SNAPSHOT_UNUSABLE, self.group, self.engine, sentence))
+
+
+def restored(
+    store: Store, group: str, info: SnapshotInfo, restore: Callable[[bytes, Mapping[str, bytes]], _T], told: Callable[[str], None]
+) -> _T | None:
+    """The core of a snapshot; None, and `told`, where it cannot be used. ProjectChanged and other StateErrors of `restore`."""
+    try:
+        stored = store.get(group, info.name)
+        return restore(stored.header, stored.pages)
+    except (StoreError, SnapshotFormat) as error:
+        told(f"snapshot {info.name} cannot be used, the next older one is tried: {error.message}")
+        return None
 
 
 def refuse_namesake(ports: Ports, group: str, engine: str) -> None:
@@ -195,14 +198,14 @@ def refuse_namesake(ports: Ports, group: str, engine: str) -> None:
     """
     for member in ports.coordination.members(group):
         if member.engine == engine and ports.is_alive(member):
-            raise name_taken(group, member)
+            raise membership.name_taken(group, member)
 
 
 def create_topics(bus: Bus, topics: GroupTopics) -> None:
     """UsageError where an inbound topic has other partitions than the group reads."""
-    found = other_partitions(bus.topics(), topics)
+    found = intake.other_partitions(bus.topics(), topics)
     if found:
-        raise UsageError(found, detail="what is written to the others would never be seen", hint=WAY_ON)
+        raise UsageError(found, detail="what is written to the others would never be seen", hint=intake.OTHER_PARTITIONS_HINT)
     for inbound in topics.inbound:
         bus.create_topic(inbound.name, inbound.partitions)
     for outbound in topics.outbound:
@@ -269,22 +272,20 @@ def agree_on_origin(bus: Bus, coordination: Coordination, group: str, topics: Gr
 
 def check_positions(bus: Bus, topics: GroupTopics, offsets: Mapping[tuple[int, int], int], time_us: int) -> None:
     """PositionLost where the bus no longer holds a message that is still to be read: by how many, and for how long it had to."""
-    for index, partition in topics.partitions:
-        needed, begin = offsets[index, partition.number], bus.begin_offset(partition)
-        if begin > needed:
-            gone = f"{needed} is needed: {begin - needed} messages are gone"
-            raise PositionLost(
-                f"topic {partition.topic} no longer holds what this engine has to read",
-                detail=f"partition {partition.number} begins at offset {begin}, {gone}",
-                hint=_retention_hint(bus, partition, time_us),
-            )
+    begins = {partition: bus.begin_offset(partition) for _, partition in topics.partitions}
+    lost = rules.first_lost(topics, offsets, begins)
+    if lost is not None:
+        raise PositionLost(
+            f"topic {lost.partition.topic} no longer holds what this engine has to read",
+            detail=lost.sentence,
+            hint=_retention_hint(bus, lost.partition, time_us),
+        )
 
 
 def _retention_hint(bus: Bus, partition: Partition, time_us: int) -> str:
-    """The retention that would have been enough: from the state's own time to the topic's newest message."""
     end = bus.end_offset(partition)
     newest = bus.read(partition, max(bus.begin_offset(partition), end - 1), messages_max=1, bytes_max=_NEWEST_BYTES_MAX)
-    if not newest or time_us <= 0:
+    seconds = rules.enough_retention_s(time_us, newest[-1].append_time_us if newest else None)
+    if seconds is None:
         return "keep the topic's messages at least as long as an engine may be down; begin anew with: hotspare reset"
-    seconds = -(-(newest[-1].append_time_us - time_us) // 1_000_000)
     return f"a retention of {seconds} s on this topic would have been enough; begin anew with: hotspare reset"

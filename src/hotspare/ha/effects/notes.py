@@ -8,6 +8,7 @@ from hotspare.coordination.contract import Leader
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
+from hotspare.ha.rules import leadership
 from hotspare.ha.rules.facts import LONG_AGO_MS, Contact
 from hotspare.ha.rules.roles import Reason, Role, Step, moved
 
@@ -53,15 +54,10 @@ def note_contact(state: GroupState, ports: Ports, contact: Contact) -> None:
 
 
 def note_leader(state: GroupState, ports: Ports, leader: Leader) -> None:
-    before, now_ms = state.leadership, ports.clock_ms()
-    known = replace(before, leader=leader, leader_read_ms=now_ms)
-    if before.leader_epoch != leader.epoch:
-        known = replace(known, leader_epoch=leader.epoch, leader_since_ms=now_ms)
-    if leader.holder == "" and before.free_epoch != leader.epoch:
-        known = replace(known, free_epoch=leader.epoch, free_since_ms=now_ms)
-    state.leadership = known
+    before = state.leadership.leader
+    state.leadership = leadership.after_reading(state.leadership, leader, ports.clock_ms())
     note_contact(state, ports, Contact.CONNECTED)
-    if before.leader is None or (before.leader.epoch, before.leader.holder) != (leader.epoch, leader.holder):
+    if leadership.is_another(before, leader):
         ports.peers.watch(leader)
 
 

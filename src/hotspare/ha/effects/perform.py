@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from hotspare.bus.contract import TICK, Progress
+from hotspare.bus.contract import TICK
 from hotspare.coordination.contract import Leader
 from hotspare.errors import (
     BusLocked,
@@ -27,13 +27,15 @@ from hotspare.errors import (
 from hotspare.ha.effects import committed, inbound_check, lease, notes, pipeline_watch, publishing, recheck, snapshots, trimming
 from hotspare.ha.events import HaEventKind
 from hotspare.ha.group_state import GroupState, stream_views, view_of
-from hotspare.ha.member_record import gave_word, member_of, name_taken, namesake, news_of, rank_of, started_later, unlike
+from hotspare.ha.member_record import member_of, news_of, rank_of
 from hotspare.ha.outputs import qualities
 from hotspare.ha.outputs.transaction import NextCommit, Transaction
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules import divergence
+from hotspare.ha.rules import committed as commit_rules
+from hotspare.ha.rules import divergence, leadership, membership
 from hotspare.ha.rules import publishing as rules
+from hotspare.ha.rules import snapshots as snapshot_rules
 from hotspare.ha.rules.facts import Contact, Membership, OtherMember, Oversized, Vacancy
 from hotspare.ha.rules.roles import Reason, Role, Step
 
@@ -78,22 +80,14 @@ def _read_leader(_: do.ReadLeader, state: GroupState, ports: Ports) -> None:
 
 def _campaign(action: do.Campaign, state: GroupState, ports: Ports) -> None:
     settings, asked_ms = state.settings, ports.clock_ms()
-    before, read_ms = state.leadership.leader, state.leadership.leader_read_ms
     member = member_of(state, asked_ms)
     with ports.unlocked():
         epoch = ports.coordination.campaign(state.group, action.expected_epoch, member, settings.lease_ms)
     if epoch is None:
         notes.forget_leader(state)
         return
-    predecessor = before if before is not None and before.holder not in ("", state.engine) else None
-    state.leadership = replace(
-        state.leadership,
-        predecessor=predecessor,
-        predecessor_lease_end_ms=read_ms + (before.lease_left_ms if before is not None else 0),
-        vacancy=None,
-        switchover=None,
-    )
-    state.standing = replace(state.standing, epoch=epoch, overrules=action.reason in (Reason.SPARES_AGREE, Reason.NOBODY_ELSE))
+    state.leadership = leadership.after_winning(state.leadership, state.engine)
+    state.standing = replace(state.standing, epoch=epoch, overrules=leadership.overrules(action.reason))
     state.lease = replace(state.lease, renewed_ms=asked_ms, has_moved=False, fruitless_since_ms=None)
     committed.forget_sent(state)
     state.marks.won_ms = ports.clock_ms()
@@ -322,16 +316,17 @@ def _read_switchover(_: do.ReadSwitchover, state: GroupState, ports: Ports) -> N
 def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> None:
     member = member_of(state, ports.clock_ms())
     members = ports.coordination.members(state.group)
-    twin = namesake(members, member)
+    twin = membership.namesake(members, member)
     before, state.namesake = state.namesake, twin
-    if twin is not None and started_later(member, twin) and (gave_word(twin, before) or ports.is_alive(twin)):
-        state.standing = replace(state.standing, refusal=name_taken(state.group, twin).message)
+    if twin is not None and membership.gives_way(member, twin) and (membership.gave_word(twin, before) or ports.is_alive(twin)):
+        state.standing = replace(state.standing, refusal=membership.name_taken(state.group, twin).message)
         return
     ports.coordination.join(state.group, member)
-    news = news_of(members, state.engine, state.settings.member_stale_ms)
-    _report_members(state, ports, news, unlike(members, state.identity))
+    stale_ms = state.settings.member_stale_ms
+    news = news_of(members, state.engine, stale_ms)
+    _report_members(state, ports, news, membership.unlike(membership.present(members, stale_ms), state.identity))
     now_ms = ports.clock_ms()
-    snapshots.note_others(state, news, now_ms)
+    state.snapshots = snapshot_rules.after_hearing(state.snapshots, news, now_ms)
     pipeline_watch.note_stall(state, news, now_ms)
     is_awaited = divergence.is_awaited(state.differences, news)
     awaited_ms = now_ms if is_awaited else state.membership.awaited_ms
@@ -342,18 +337,12 @@ def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> Non
 
 
 def _follow_active(state: GroupState, ports: Ports) -> None:
-    """What a spare takes over from the active engine's description: what it learned of the bus, and since when it is active, which
-    one that joined later has not seen."""
-    known = state.leadership
-    holder, epoch = (known.leader.holder, known.leader.epoch) if known.leader is not None else ("", 0)
-    for each in state.membership.others:
-        if state.standing.role is not Role.STANDBY or each.engine != holder or each.held is None or each.held[0] != epoch:
-            continue
-        if known.told_epoch != epoch:
-            since_ms = min(known.leader_since_ms, ports.clock_ms() - each.held[1])
-            state.leadership = replace(known, told_epoch=epoch, leader_since_ms=since_ms)
-        if each.lesson is not None:
-            state.budget.follow(each.lesson)
+    """What a spare takes over from the active engine's description: what it learned of the bus, and since when it is active."""
+    told = membership.active_told(state.leadership, state.standing.role, state.membership.others)
+    if told is not None:
+        state.leadership = membership.since_told(state.leadership, told, ports.clock_ms())
+        if told.lesson is not None:
+            state.budget.follow(told.lesson)
 
 
 def _check_inbound(_: do.CheckInbound, state: GroupState, ports: Ports) -> None:
@@ -378,13 +367,11 @@ def _read_qualities(_: do.ReadQualities, state: GroupState, ports: Ports) -> Non
 
 
 def _report_members(state: GroupState, ports: Ports, news: tuple[OtherMember, ...], differences: tuple[str, ...]) -> None:
-    before, now = [n.engine for n in state.membership.others], [n.engine for n in news]
-    for engine in now:
-        if engine not in before:
-            notes.report(state, ports, HaEventKind.MEMBERS_CHANGED, f"{engine} takes part")
-    for engine in before:
-        if engine not in now:
-            notes.report(state, ports, HaEventKind.MEMBERS_CHANGED, f"{engine} gives no word any more")
+    came, went = membership.came_and_went(state.membership.others, news)
+    for engine in came:
+        notes.report(state, ports, HaEventKind.MEMBERS_CHANGED, f"{engine} takes part")
+    for engine in went:
+        notes.report(state, ports, HaEventKind.MEMBERS_CHANGED, f"{engine} gives no word any more")
     for sentence in differences:
         if sentence not in state.unlike:
             notes.report(state, ports, HaEventKind.MEMBER_UNLIKE, sentence)
@@ -394,12 +381,8 @@ def _report_members(state: GroupState, ports: Ports, news: tuple[OtherMember, ..
 def _read_progress(_: do.ReadProgress, state: GroupState, ports: Ports) -> None:
     state.rounds = replace(state.rounds, progress_read_ms=ports.clock_ms())
     progress = ports.bus.progress(state.group)
-    if any(_is_news(state, stream, news) for stream, news in progress.items()):
+    if any(stream in state.streams and commit_rules.is_news(state.streams[stream], read) for stream, read in progress.items()):
         committed.note_progress(state, ports, progress)
-
-
-def _is_news(state: GroupState, stream: str, news: Progress) -> bool:
-    return stream in state.streams and news.sequence > state.streams[stream].committed_sequence
 
 
 def _diverge(action: do.Diverge, state: GroupState, ports: Ports) -> None:

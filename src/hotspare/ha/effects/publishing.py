@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pyarrow as pa
 
 from hotspare.bus.contract import Bus, Commit, Outgoing, Partition, Progress
@@ -19,21 +17,17 @@ from hotspare.ha.rules.view import View
 
 _TAIL_MESSAGES = 16
 _TAIL_BYTES_MAX = 64 << 20
-_NOTHING = Progress(0, None, 0, 0)
 
 
 def next_commit(state: GroupState, view: View, codec: BlockCodec) -> NextCommit:
     """All streams' outputs after what is committed, within the budget of one transaction, with the progress that they bring.
 
     A stream one of whose outputs is larger than the bus takes ends before it until that is tried again. The progress of a trimmed
-    stream is written when it is due; with it, or alone. Records that are missing are written first, and alone: a transaction that
-    is aborted leaves offsets in the topics, and without a record they cannot be told from outputs that retention has ended.
+    stream is written when it is due; with it, or alone. Records that are missing are written first, and alone.
     """
     epoch = view.standing.epoch
-    missing = {name: each.facts.unrecorded for name, each in view.streams.items() if each.facts.unrecorded is not None}
-    if missing:
-        records = {stream: replace(found, epoch=epoch) for stream, found in missing.items()}
-        return NextCommit(Commit({}, records), {}, 0, 0, "", [])
+    if missing := rules.missing_records(view):
+        return NextCommit(Commit({}, missing), {}, 0, 0, "", [])
     blocks: list[Block] = []
     messages: dict[str, list[Outgoing]] = {}
     progress: dict[str, Progress] = {}
@@ -67,21 +61,20 @@ def progress_from_tail(bus: Bus, codec: BlockCodec, stream: str, partition: Part
     """
     end = bus.end_offset(partition)
     begin = bus.begin_offset(partition)
-    if end == 0:
-        return _NOTHING
     offset, found = end, None
     while found is None and offset > begin:
         offset = max(begin, offset - _TAIL_MESSAGES)
         found = _last_progress(bus, codec, partition, offset)
-    if found is None and begin == 0 and not bus.read(partition, 0, messages_max=1, bytes_max=1):
-        return _NOTHING  # a transaction that was aborted leaves its offsets behind and no message
-    if found is None:
+    is_whole = found is None and begin == 0
+    is_empty = end == 0 or (is_whole and not bus.read(partition, 0, messages_max=1, bytes_max=1))
+    stands = rules.progress_by_tail(found, is_empty=is_empty)
+    if stands is None:
         raise StateError(
             f"topic {partition.topic} is not empty, but there is no record of what is committed to stream {stream}",
             detail="the newest messages cannot be read as output blocks",
             hint="use a new --prefix",
         )
-    return found
+    return stands
 
 
 def _last_progress(bus: Bus, codec: BlockCodec, partition: Partition, offset: int) -> Progress | None:

@@ -6,7 +6,7 @@ the background: one that hangs must not keep the engine from its lease.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from hotspare.bus.contract import Bus
@@ -17,8 +17,8 @@ from hotspare.ha.effects.store_agreement import check_same
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
-from hotspare.ha.rules.facts import NewestSnapshot, OtherMember
-from hotspare.stores.contract import SnapshotStatus, Store
+from hotspare.ha.rules import snapshots as rules
+from hotspare.stores.contract import Store
 
 
 def take(state: GroupState, ports: Ports) -> None:
@@ -52,8 +52,7 @@ def discard(state: GroupState, ports: Ports, name: str) -> None:
 def give_up(state: GroupState, ports: Ports) -> None:
     """No longer wait for work on the store that takes too long. What it comes to still counts if it ends after all."""
     for job in state.store_jobs.give_up(ports.clock_ms() - state.settings.store_wait_ms):
-        if job.work is StoreWork.WRITE:
-            state.snapshots = replace(state.snapshots, snapshot_order=-1)
+        state.snapshots = rules.after_failing(state.snapshots, job.work)
         sentence = (
             f"the store gives no answer for {state.settings.store_wait_ms} ms: {job.work.value} snapshot {job.candidate.name}"
         )
@@ -66,38 +65,20 @@ def take_note_of_written(state: GroupState, ports: Ports) -> None:
         if done.failure:
             _note_failed(state, ports, done)
         elif done.job.work is StoreWork.WRITE:
-            candidates = (*state.snapshots.candidates, done.job.candidate)
-            state.snapshots = replace(state.snapshots, candidates=candidates)
+            state.snapshots = rules.after_writing(state.snapshots, done.job.candidate)
             _report(state, ports, HaEventKind.SNAPSHOT_WRITTEN, f"snapshot {done.job.candidate.name} is a candidate")
         elif done.job.work is StoreWork.CONFIRM:
             _note_confirmed(state, ports, done.job.candidate)
 
 
-def note_others(state: GroupState, news: Sequence[OtherMember], now_ms: int) -> None:
-    """The newest snapshot that any engine tells to have confirmed, and since when this is known here."""
-    for other in news:
-        if other.confirmed_order > state.snapshots.newest.order:
-            newest = NewestSnapshot(other.confirmed_order, other.engine, now_ms)
-            state.snapshots = replace(state.snapshots, newest=newest)
-
-
 def _note_failed(state: GroupState, ports: Ports, done: StoreDone) -> None:
     work, name = done.job.work, done.job.candidate.name
-    if work is StoreWork.WRITE:
-        state.snapshots = replace(state.snapshots, snapshot_order=-1)
+    state.snapshots = rules.after_failing(state.snapshots, work)
     _report(state, ports, HaEventKind.SNAPSHOT_FAILED, f"cannot {work.value} snapshot {name}: {done.failure}")
 
 
 def _note_confirmed(state: GroupState, ports: Ports, candidate: Candidate) -> None:
-    """Older candidates, whoever wrote them, are of no use any more."""
-    known = state.snapshots
-    is_newest = candidate.order > known.newest.order
-    state.snapshots = replace(
-        known,
-        snapshots_confirmed=known.snapshots_confirmed + 1,
-        confirmed_order=max(known.confirmed_order, candidate.order),
-        newest=NewestSnapshot(candidate.order, state.engine, ports.clock_ms()) if is_newest else known.newest,
-    )
+    state.snapshots = rules.after_confirming(state.snapshots, candidate, state.engine, ports.clock_ms())
     _report(state, ports, HaEventKind.SNAPSHOT_CONFIRMED, f"snapshot {candidate.name} may be restored")
     group, store, confirmed_max = state.group, ports.store, state.settings.confirmed_snapshots_max
     _begin(state, ports, StoreWork.TIDY, candidate, lambda: _tidy(store, ports.bus, group, candidate, confirmed_max))
@@ -106,9 +87,8 @@ def _note_confirmed(state: GroupState, ports: Ports, candidate: Candidate) -> No
 def _tidy(store: Store, bus: Bus, group: str, confirmed: Candidate, confirmed_max: int) -> None:
     trimming.note_confirmed(bus, group, confirmed.needed)
     store.keep(group, confirmed_max)
-    for info in store.list(group):
-        if info.status is SnapshotStatus.CANDIDATE and info.order < confirmed.order:
-            store.discard(group, info.name)
+    for name in rules.superseded(store.list(group), confirmed):
+        store.discard(group, name)
 
 
 def _begin(state: GroupState, ports: Ports, work: StoreWork, candidate: Candidate, call: Callable[[], object]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from hotspare.choices import OtherStore
 from hotspare.coordination.contract import Coordination
 from hotspare.errors import StateError, StoreError
+from hotspare.ha.rules.joining import StoreVerdict, judge_store
 from hotspare.stores.contract import Store
 
 _FACT = "store-"
@@ -16,15 +17,15 @@ _FACT = "store-"
 
 def agree_on_store(coordination: Coordination, store: Store, group: str, other: OtherStore) -> str:
     """The id of the group's store, which is this one. StateError where the group's snapshots are in another one."""
-    own = store.identity()
-    version = 0
+    own, newest, version = store.identity(), None, 0
     while (known := coordination.fact(group, f"{_FACT}{version}")) is not None:
         version += 1
         newest = known.decode("utf-8", "replace")
-    if version and newest == own:
+    verdict = judge_store(newest, own, other)
+    if verdict is StoreVerdict.SAME:
         return own
-    if version and other is OtherStore.REFUSE:
-        raise _refused(group, newest, own, len(store.list(group)))
+    if verdict is StoreVerdict.REFUSED:
+        raise _refused(group, str(newest), own, len(store.list(group)))
     stands = coordination.set_fact_once(group, f"{_FACT}{version}", own.encode()).decode("utf-8", "replace")
     if stands != own:
         raise _refused(group, stands, own, len(store.list(group)))

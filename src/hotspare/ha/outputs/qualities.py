@@ -37,10 +37,6 @@ class Qualities:
     def of(self, stream: str) -> Quality:
         return self.by_stream.get(stream, PRECISE)
 
-    def may_have_lost(self, stream: str) -> bool:
-        """Whether a state that begins after what is committed is allowed of this stream."""
-        return not self.of(stream).holds_all or stream in self.changed
-
 
 def of_topics(topics: GroupTopics) -> Qualities:
     """What the project of this engine says."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hotspare.ha.rules import actions as do
+from hotspare.ha.rules import holding
 from hotspare.ha.rules.actions import Duty
 from hotspare.ha.rules.facts import Difference, OtherMember
 from hotspare.ha.rules.roles import Role
@@ -62,7 +63,7 @@ def begins_ahead(view: View) -> str:
     """Why this engine may not publish: its state begins after what is committed, so it can never bring out what lies between.
     "" where it may. Of a stream that may have lost outputs, or might have once, they are lost (SPEC D15)."""
     for name, stream in view.streams.items():
-        base, committed = stream.base_sequence, stream.facts.committed_sequence
-        if base > committed and stream.quality.holds_all and not stream.was_changed:
+        if holding.lacks(stream) and not stream.was_changed:
+            base, committed = stream.base_sequence, stream.facts.committed_sequence
             return f"state begins after output {base} of stream {name}, but only {committed} are committed"
     return ""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hotspare.ha.rules.facts import StreamFacts
 from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.view import StreamView
 from hotspare.model.quality import Quality, QualityKind
 
 
@@ -25,3 +27,18 @@ def let_go_through(quality: Quality, last_sequence: int, arrivals: Iterable[tupl
     if quality.window_ms:
         return max((sequence for sequence, at_ms in arrivals if at_ms <= now_ms - quality.window_ms), default=0)
     return 0
+
+
+def committed_through(known: StreamFacts, last_sequence: int) -> int:
+    """Up to which output any engine lets go, since it is committed. One that has not come as far lets go of all it has."""
+    return min(known.committed_sequence, last_sequence)
+
+
+def keeps_digests(known: StreamFacts) -> bool:
+    """Whether digests of what is let go of stay: another spare may show that its are the same."""
+    return known.difference is not None
+
+
+def lacks(stream: StreamView) -> bool:
+    """Whether outputs are neither committed nor held, though nothing of the stream may be lost."""
+    return stream.quality.holds_all and stream.base_sequence > stream.facts.committed_sequence

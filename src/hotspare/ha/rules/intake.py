@@ -1,13 +1,18 @@
-"""What is read, and when a runner is taken to hang: rules about the input of one engine."""
+"""What is read, when a runner is taken to hang, and which partitions are missed: rules about the input of one engine."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from hotspare.ha.rules.facts import InboundFacts, OtherMember
-from hotspare.ha.rules.settings import GroupSettings
+from hotspare.engine.rows.batch import NextInput
+from hotspare.ha.rules.facts import InboundFacts, Intake, OtherMember
+from hotspare.ha.rules.settings import GroupSettings, GroupTopics
+
+OTHER_PARTITIONS_HINT = (
+    "partitions cannot be taken away: run the project under another --prefix, whose topics it makes itself, and publish there"
+)
 
 
 class Waiting(Protocol):
@@ -52,3 +57,18 @@ def stalled_ms(known_ms: int, watched_ms: int, sight: Sight, settings: GroupSett
     """For how long input is known to be there that no batch brings, `watched_ms` after it was `known_ms`. Only time in which the
     engine itself was awake counts, so that one that was stopped for an hour goes on when it wakes."""
     return known_ms + max(0, min(watched_ms, 2 * settings.member_refresh_ms)) if sight.shows_input else 0
+
+
+def after_part(known: Intake, next_input: NextInput, *, is_whole: bool) -> Intake:
+    """A part of a batch was taken: input comes. Until the batch is whole, more of it is at hand."""
+    return replace(known, next_input=next_input if is_whole else NextInput.AT_HAND, stalled_ms=0)
+
+
+def other_partitions(found: Mapping[str, int], topics: GroupTopics) -> str:
+    """What the group would not read of topics with so many partitions: it would never be seen. "" where it reads all. A topic that
+    is missing is fine."""
+    return "; ".join(
+        f"inbound topic {topic.name} has {found[topic.name]} partitions, the group reads {topic.partitions}"
+        for topic in topics.inbound
+        if found.get(topic.name, topic.partitions) != topic.partitions
+    )

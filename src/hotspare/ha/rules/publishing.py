@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from hotspare.bus.contract import Progress
 from hotspare.engine.rows.batch import NextInput
 from hotspare.ha.rules.facts import LONG_AGO_MS
 from hotspare.ha.rules.settings import OutputStream
 from hotspare.ha.rules.view import StreamView, View
 from hotspare.model.quality import QualityKind
+
+NOTHING = Progress(0, None, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,3 +139,17 @@ def in_turn(outbound: Sequence[OutputStream], cut: str) -> Sequence[OutputStream
     """The streams, from the one on that follows the one that was cut last: a long backlog of one keeps none waiting for ever."""
     first = next((i + 1 for i, output in enumerate(outbound) if output.stream == cut), 0)
     return (*outbound[first:], *outbound[:first])
+
+
+def missing_records(view: View) -> Mapping[str, Progress]:
+    """Progress of streams without a record, under the present epoch. It is written first, and alone: a transaction that is aborted
+    leaves offsets in the topics, and without a record they cannot be told from outputs that retention has ended."""
+    found = {name: stream.facts.unrecorded for name, stream in view.streams.items()}
+    return {name: replace(each, epoch=view.standing.epoch) for name, each in found.items() if each is not None}
+
+
+def progress_by_tail(found: Progress | None, *, is_empty: bool) -> Progress | None:
+    """Progress of a stream without a record, by its topic: that of the newest message that can be read. None where nobody can tell:
+    publishing from the first output again would double. Nothing is published where the topic reaches back to its first offset and
+    has no message (`is_empty`): a transaction that was aborted leaves its offsets behind, so they say nothing."""
+    return NOTHING if is_empty else found

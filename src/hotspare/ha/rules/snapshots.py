@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from hotspare.ha.calls.store_jobs import Candidate
+from hotspare.ha.calls.store_jobs import Candidate, StoreWork
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules.actions import Duty
-from hotspare.ha.rules.facts import LONG_AGO_MS, OtherMember
+from hotspare.ha.rules.facts import LONG_AGO_MS, NewestSnapshot, OtherMember, Snapshots
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.view import View
+from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 
 LATE_INTERVALS = 3
 """A newest confirmed snapshot that is older than so many intervals shows that those whose turn it is take none."""
@@ -87,3 +89,42 @@ def _snapshot_turn(view: View) -> int:
 
 def _takes_snapshots(other: OtherMember) -> bool:
     return other.role == Role.STANDBY.value and not other.differs
+
+
+# --- what work on the store came to --------------------------------------------------------------------------------------------
+
+
+def after_writing(known: Snapshots, candidate: Candidate) -> Snapshots:
+    return replace(known, candidates=(*known.candidates, candidate))
+
+
+def after_failing(known: Snapshots, work: StoreWork) -> Snapshots:
+    """A state that was not written may be written anew, also where no input came since."""
+    return replace(known, snapshot_order=-1) if work is StoreWork.WRITE else known
+
+
+def after_confirming(known: Snapshots, candidate: Candidate, engine: str, now_ms: int) -> Snapshots:
+    """This engine, `engine`, confirmed one of its own. One that is confirmed late is not the newest."""
+    return replace(
+        known,
+        snapshots_confirmed=known.snapshots_confirmed + 1,
+        confirmed_order=max(known.confirmed_order, candidate.order),
+        newest=_newer(known.newest, candidate.order, engine, now_ms),
+    )
+
+
+def after_hearing(known: Snapshots, others: Iterable[OtherMember], now_ms: int) -> Snapshots:
+    """The others tell which they confirmed."""
+    newest = known.newest
+    for other in others:
+        newest = _newer(newest, other.confirmed_order, other.engine, now_ms)
+    return replace(known, newest=newest)
+
+
+def _newer(known: NewestSnapshot, order: int, engine: str, now_ms: int) -> NewestSnapshot:
+    return NewestSnapshot(order, engine, now_ms) if order > known.order else known
+
+
+def superseded(listed: Sequence[SnapshotInfo], confirmed: Candidate) -> list[str]:
+    """Candidates of no use any more, whoever wrote them: a newer snapshot is confirmed."""
+    return [i.name for i in listed if i.status is SnapshotStatus.CANDIDATE and i.order < confirmed.order]

@@ -1,0 +1,70 @@
+"""With which state an engine joins its group, and whether the bus still holds what follows it (SPEC E10, E12, E15, Z1)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from hotspare.bus.contract import Partition
+from hotspare.choices import OtherStore
+from hotspare.ha.rules.settings import GroupTopics
+from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
+
+
+def restorable(
+    listed: Sequence[SnapshotInfo], passed_over: Collection[str] = (), order_max: int | None = None
+) -> list[SnapshotInfo]:
+    """The snapshots that a state may be made from, the best first: confirmed, newest first, without those that were found to be of
+    no use, and none further than `order_max`."""
+    return [
+        info
+        for info in listed
+        if info.status is SnapshotStatus.CONFIRMED
+        and info.name not in passed_over
+        and (order_max is None or info.order <= order_max)
+    ]
+
+
+def left_over(listed: Sequence[SnapshotInfo], engine: str) -> list[SnapshotInfo]:
+    """What this engine wrote in an earlier life and did not confirm: nobody ever will."""
+    return [info for info in listed if info.status is SnapshotStatus.CANDIDATE and info.engine == engine]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A partition that begins after an offset that is still to be read."""
+
+    partition: Partition
+    needed: int
+    begin: int
+
+    @property
+    def sentence(self) -> str:
+        gone = f"{self.needed} is needed: {self.begin - self.needed} messages are gone"
+        return f"partition {self.partition.number} begins at offset {self.begin}, {gone}"
+
+
+def first_lost(topics: GroupTopics, offsets: Mapping[tuple[int, int], int], begins: Mapping[Partition, int]) -> Lost | None:
+    """The first partition that no longer holds what an engine reads that starts at `offsets`."""
+    found = (Lost(p, offsets[index, p.number], begins[p]) for index, p in topics.partitions)
+    return next((each for each in found if each.begin > each.needed), None)
+
+
+def enough_retention_s(time_us: int, newest_us: int | None) -> int | None:
+    """The retention that would have been enough: from the state's own time to the topic's newest message. None: cannot be told."""
+    return None if newest_us is None or time_us <= 0 else -(-(newest_us - time_us) // 1_000_000)
+
+
+class StoreVerdict(Enum):
+    SAME = "same"
+    REFUSED = "refused"
+    BEGUN = "begun"
+    """The group has no store, or moves to this one."""
+
+
+def judge_store(stands: str | None, own: str, other: OtherStore) -> StoreVerdict:
+    """Whether an engine with the store `own` may join a group that keeps its snapshots in `stands`; None where it has none yet."""
+    if stands == own:
+        return StoreVerdict.SAME
+    return StoreVerdict.REFUSED if stands is not None and other is OtherStore.REFUSE else StoreVerdict.BEGUN

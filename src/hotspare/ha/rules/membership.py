@@ -1,0 +1,93 @@
+"""What engines take from each other's descriptions: who is there, who gives way to whom, and what a spare learns of the active.
+
+Records stay behind when an engine is killed, so the word that they carry counts only while it is renewed (SPEC C10, M5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from hotspare.coordination.contract import Member
+from hotspare.errors import UsageError
+from hotspare.ha.rules.facts import Leadership, OtherMember
+from hotspare.ha.rules.roles import Role
+
+
+def present(members: Sequence[Member], stale_ms: int) -> list[Member]:
+    """Those that gave word less than so long before the newest word of any."""
+    newest_ms = max((m.seen_ms for m in members), default=0)
+    return [m for m in members if newest_ms - m.seen_ms < stale_ms]
+
+
+def unlike(members: Sequence[Member], own: Member) -> tuple[str, ...]:
+    """Sentences on engines that run other versions or on another processor than this one: a reason for outputs to differ."""
+    return tuple(
+        f"{m.engine} runs {theirs or 'nothing known'}, this engine {ours or 'nothing known'}"
+        for m in members
+        for theirs, ours in ((m.versions, own.versions), (m.cpu, own.cpu))
+        if m.engine != own.engine and theirs != ours
+    )
+
+
+def came_and_went(before: Sequence[OtherMember], now: Sequence[OtherMember]) -> tuple[list[str], list[str]]:
+    """(engines that are new, engines that are gone), each in the order in which they were told of."""
+    known, found = [each.engine for each in before], [each.engine for each in now]
+    return [each for each in found if each not in known], [each for each in known if each not in found]
+
+
+# --- two processes under one name ----------------------------------------------------------------------------------------------
+
+
+def process_of(member: Member) -> tuple[str, str, int, int]:
+    """Names the process of a record."""
+    return member.host, member.process_space, member.process_id, member.process_start
+
+
+def namesake(members: Iterable[Member], own: Member) -> Member | None:
+    """Another process, living or dead, that described itself under this engine's name."""
+    return next((m for m in members if m.engine == own.engine and process_of(m) != process_of(own)), None)
+
+
+def unseen_namesake(members: Iterable[Member], own: Member) -> Member | None:
+    """One of which this process cannot see whether it runs, as it is on another machine, or in another container."""
+    other = namesake(members, own)
+    is_seen = other is not None and (other.process_space, other.host) == (own.process_space, own.host)
+    return None if is_seen else other
+
+
+def gave_word(record: Member, before: Member | None) -> bool:
+    """Whether the record of a name was written again since it was read as `before`, by whatever process: so that one lives. One
+    that says less than before is an old answer."""
+    return before is not None and record.seen_ms > before.seen_ms
+
+
+def gives_way(own: Member, other: Member) -> bool:
+    """Of two processes under one name the later one gives way; on two machines this is arbitrary, and the same for both."""
+    return (own.process_start, process_of(own)) > (other.process_start, process_of(other))
+
+
+def name_taken(group: str, other: Member) -> UsageError:
+    return UsageError(
+        f"engine {other.engine} already takes part in group {group}, as process {other.process_id} on {other.host}",
+        hint="give this engine another name, or end that process",
+    )
+
+
+# --- what a spare takes from the active ----------------------------------------------------------------------------------------
+
+
+def active_told(leadership: Leadership, role: Role, others: Iterable[OtherMember]) -> OtherMember | None:
+    """The description that a spare has of the present holder as active, under the present epoch."""
+    leader = leadership.leader
+    if role is not Role.STANDBY or leader is None:
+        return None
+    return next((o for o in others if o.engine == leader.holder and o.held is not None and o.held[0] == leader.epoch), None)
+
+
+def since_told(leadership: Leadership, told: OtherMember, now_ms: int) -> Leadership:
+    """Since when the holder is active, by its own word: a spare that joined later has not seen it begin. Heard once an epoch."""
+    if told.held is None or leadership.told_epoch == told.held[0]:
+        return leadership
+    epoch, age_ms = told.held
+    return replace(leadership, told_epoch=epoch, leader_since_ms=min(leadership.leader_since_ms, now_ms - age_ms))
