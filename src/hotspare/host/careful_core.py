@@ -29,11 +29,12 @@ from hotspare.engine.rows.elementwise import comes_of_rows
 from hotspare.engine.snapshot import Frozen
 from hotspare.engine.state.project_state import OutputId
 from hotspare.errors import HotspareError, PoisonousEvent, StateError
-from hotspare.ha.effects.joining import agree_on_origin
+from hotspare.ha.effects.joining import agree_on_origin, restored
+from hotspare.ha.rules.joining import restorable
 from hotspare.ha.rules.settings import GroupTopics
 from hotspare.runners.contract import Positions, RunnerInput
 from hotspare.runners.local import read_recorded
-from hotspare.stores.contract import SnapshotStatus, Store
+from hotspare.stores.contract import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +116,12 @@ class CarefulCores:
         return CarefulCore(self._cores.restore(header, pages), self)
 
     def before(self, place: CorePlace) -> Pipeline:
-        """The core of the newest snapshot that is not after `place`, else a fresh one. StoreError."""
+        """The core of the newest snapshot that is not after `place` and can be used, else a fresh one. StoreError where the store
+        does not answer."""
         store, group = self.recovery.store, self.recovery.group
-        for info in store.list(group):
-            if info.status is not SnapshotStatus.CONFIRMED:
-                continue
-            stored = store.get(group, info.name)
-            core = self._cores.restore(stored.header, stored.pages)
-            if all(offset <= place.next_offsets.get(key, 0) for key, offset in core.next_offsets.items()):
+        for info in restorable(store.list(group), order_max=sum(place.next_offsets.values())):
+            core = restored(store, group, info, self._cores.restore, self.recovery.told)
+            if core is not None and all(offset <= place.next_offsets.get(key, 0) for key, offset in core.next_offsets.items()):
                 return core
         return self._cores.fresh()
 
@@ -135,6 +134,8 @@ class CarefulCore:
         self._cores = cores
         self._partitions = [(topic, place.number) for topic, place in cores.recovery.topics.partitions]
         self._skew_max_us: int | None = None
+        self._has_failed = False
+        """A step of the pipeline failed, and there is no other yet: its state is of no use."""
         self._ends: dict[tuple[int, int], int] = {}
         self._newest: dict[str, pa.RecordBatch] = {}
         """The newest outputs of this batch that were given out."""
@@ -151,6 +152,7 @@ class CarefulCore:
         except Exception as error:
             if not comes_of_rows(error):
                 raise
+            self._has_failed = True
             yield from self._recovered(place, error)
 
     def _recovered(self, place: CorePlace, error: Exception) -> Iterator[dict[str, pa.RecordBatch]]:
@@ -175,7 +177,7 @@ class CarefulCore:
         except HotspareError as failure:
             message = f"a step failed, and the state before it cannot be had: {failure.message}"
             raise StateError(message, detail=f"{type(error).__name__}: {error}") from error
-        self._pipeline = pipeline
+        self._pipeline, self._has_failed = pipeline, False
 
     def _unseen(self, part: Mapping[str, pa.RecordBatch], place: CorePlace) -> dict[str, pa.RecordBatch]:
         """The outputs that were not given out before. StateError where the state is another one than it was."""
@@ -202,11 +204,13 @@ class CarefulCore:
         self._pipeline.bound_parts(extra_rows)
 
     def freeze(self) -> Frozen:
+        if self._has_failed:
+            raise StateError("a state in which a step failed cannot be frozen")
         return self._pipeline.freeze()
 
     @property
     def is_whole(self) -> bool:
-        return self._pipeline.is_whole
+        return self._pipeline.is_whole and not self._has_failed
 
     @property
     def waiting(self) -> int:

@@ -25,13 +25,14 @@ from hotspare.engine.rows.batch import BAD_STREAM
 from hotspare.engine.rows.chunk import Chunk, Timeline
 from hotspare.engine.state.pages import Page
 from hotspare.engine.state.strings import StringTable
-from hotspare.errors import PoisonousEvent, StateError
+from hotspare.errors import PoisonousEvent, SnapshotDamaged, StateError
 from hotspare.ha.rules.settings import GroupTopics, InboundTopic, OnPoison
 from hotspare.host.careful_core import CarefulCore, CarefulCores, Recovery
 from hotspare.model.load import load_text
 from hotspare.runners import contract as runner
 from hotspare.runners.local import read_recorded
 from hotspare.runners.reading import pieces
+from hotspare.stores.contract import StoredSnapshot
 from hotspare.stores.memory import MemoryStore
 from tests.laws.core_scripts import joined
 
@@ -264,3 +265,46 @@ def test_a_message_on_which_the_head_failed_is_told_or_ends_the_engine() -> None
     assert group.told == ["the engine fails on the message at offset 0 of in, partition 0, which becomes a bad event: m"]
     with pytest.raises(PoisonousEvent, match="the message at offset 0 of in"):
         Group([1, 2], OnPoison.STOP).core().feed(refused)
+
+
+def test_what_is_made_anew_is_no_state_to_freeze_until_it_is_there() -> None:
+    """The step that failed has changed part of the state. A snapshot of that would be confirmed by outputs of the one made anew."""
+    group = Group([1, None, 2, POISON, 3, 4])
+    group.limits = runner.BatchLimits(1, wait_ms=0)
+    core = group.core()
+    decoded = group.decoded()
+    core.feed(decoded.slice(0, 3))
+    with planted(on_poison_value):
+        for _ in core.parts(decoded.slice(3)):
+            assert not core.is_whole
+            with pytest.raises(StateError, match="cannot be frozen"):
+                core.freeze()
+    assert core.is_whole
+    core.freeze()
+
+
+def damaged(store: MemoryStore, name: str) -> Callable[[str, str], StoredSnapshot]:
+    """What `get` of a store says whose snapshot of this name cannot be read."""
+    right = store.get
+
+    def get(group: str, asked: str) -> StoredSnapshot:
+        if asked == name:
+            raise SnapshotDamaged(f"snapshot {asked} is truncated")
+        return right(group, asked)
+
+    return get
+
+
+def test_a_damaged_snapshot_is_passed_over_for_an_older_one() -> None:
+    """As by an engine that joins: else no engine would get past the event, however often it starts."""
+    group = Group([1, 2, 3, POISON, 4])
+    core, decoded = group.core(), group.decoded()
+    outputs = []
+    for name, rows in (("s1", decoded.slice(0, 2)), ("s2", decoded.slice(2, 2))):
+        outputs.append(core.feed(rows))
+        group.snapshot(core, name)
+    group.store.get = damaged(group.store, group.store.list("g")[0].name)  # type: ignore[method-assign]
+    with planted(on_poison_value):
+        outputs.append(core.feed(decoded.slice(4)))
+    assert [row["hs:offset"] for row in joined(outputs)[BAD_STREAM].to_pylist()] == [3]
+    assert any("snapshot s2 cannot be used, the next older one is tried" in sentence for sentence in group.told)
