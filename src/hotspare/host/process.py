@@ -18,6 +18,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn, cast
 
 import hotspare
@@ -56,6 +57,8 @@ EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_RUNNER_DIED = 70
 _STOP_MS_MAX = 5_000
+_JOINING_MAX = 8
+"""Groups that join at a time; each that restores has its snapshot in memory twice for a moment."""
 
 
 def run_engine(options: EngineOptions) -> int:
@@ -129,7 +132,7 @@ class EngineProcess:
         topics, plan, bus, prefix = groups[0].topics, shared.plan, shared.bus, options.prefix
         inbound, names = [topic.name for topic in topics.inbound], [group.name for group in groups]
         outwait_lock(lambda: check_settings(bus, inbound, topics.output_topics, options.create_time, log))
-        plans = [outwait_lock(group.start) for group in groups]
+        plans = _started(groups)
         schemas = plan.stream_schemas
         outputs = [(output, schemas[output.stream]) for output in topics.outbound]
         outwait_lock(lambda: check_message_sizes(bus, outputs))
@@ -246,6 +249,12 @@ def _shared(options: EngineOptions, loaded: LoadedProject, log: Log, stack: cont
     stack.callback(background.close)
     head = Head.of(plan, shards=options.shards)
     return Shared(options, loaded.project, plan, head, bus, coordination, store, server, background, log)
+
+
+def _started(groups: list[HostedGroup]) -> list[StartPlan]:
+    """Several join at a time: each may wait a while for a sign of an engine of its name, and restores its own state."""
+    with ThreadPoolExecutor(min(_JOINING_MAX, len(groups)), "hotspare-join") as pool:
+        return list(pool.map(lambda group: outwait_lock(group.start), groups))
 
 
 @contextlib.contextmanager

@@ -16,7 +16,9 @@ from hotspare.bus.sqlite import SqliteBus
 from hotspare.choices import RunnerKind
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.errors import ProjectError, UsageError
+from hotspare.ha.effects.joining import StartPlan
 from hotspare.host import process
+from hotspare.host.hosted_group import HostedGroup
 from hotspare.host.options import EngineOptions
 from hotspare.model.load import load_project
 from hotspare.stores.open import default_store_url, open_store
@@ -128,3 +130,21 @@ def test_a_project_that_cannot_be_divided_so_is_refused(url: str, tmp_path: Path
 def test_a_number_of_shards_that_no_topic_can_have_is_refused(shards: int, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot run in"):
         EngineOptions(tmp_path, "sqlite:///b.db", shards=shards)
+
+
+def test_groups_join_beside_each_other(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may have to wait for a namesake that never comes: with many shards an engine would not start for minutes."""
+    bus, all_join = SqliteBus(Path(url.removeprefix("sqlite:///"))), threading.Barrier(SHARDS)
+    right = HostedGroup.start
+
+    def start(group: HostedGroup) -> StartPlan:
+        all_join.wait(WAIT_S)
+        return right(group)
+
+    monkeypatch.setattr(HostedGroup, "start", start)
+    with contextlib.ExitStack() as stack:
+        options = EngineOptions(tmp_path / "shop.yaml", url, runner=RunnerKind.LOCAL, engine="e0", shards=SHARDS)
+        engine = process.EngineProcess(options, load_project(options.project), Log(), stack)
+        plans = engine._joined()
+    assert [sorted(number for _, number in plan.next_offsets) for plan in plans] == [[k] * len(SOURCES) for k in range(SHARDS)]
+    bus.close()
