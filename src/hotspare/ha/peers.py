@@ -26,7 +26,7 @@ from os import getpid
 from hotspare.addresses import LOOPBACK, HostPort, parse_host_port
 from hotspare.coordination.contract import Leader, Member
 from hotspare.errors import UsageError
-from hotspare.ha.rules.detection import Attempt, status_after
+from hotspare.ha.rules.detection import Attempt, Reached, status_after
 from hotspare.ha.rules.view import PeerStatus
 from hotspare.processes import is_process_ending, is_process_gone, process_space, process_start
 
@@ -230,15 +230,15 @@ class PeerLink:
 
     def _follow(self, leader: Leader) -> None:
         """Hold a connection, again and again, until the holder has ended or another leader is to be watched."""
-        was_connected, tries = False, 0
+        reached, tries = Reached.NEVER, 0
         while self._is_current(leader):
             attempt, connection = self._attempted(leader)
-            self._set(leader, status_after(attempt, was_connected=was_connected))
+            self._set(leader, status_after(attempt, reached))
             if attempt is Attempt.ENDED:
                 return
             tries += 1
             if connection is not None:
-                was_connected, tries = True, 0
+                reached, tries = Reached.BEFORE, 0
                 self._wait_until_closed(connection, leader)
                 continue
             self._pause(leader, _RETRY_SOON_S if tries <= _RETRIES_AT_ONCE else _RETRY_S)

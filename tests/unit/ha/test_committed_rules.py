@@ -12,7 +12,7 @@ from hotspare.bus.contract import OutputId, Progress
 from hotspare.ha.rules import committed, holding
 from hotspare.ha.rules.committed import OwnOutput
 from hotspare.ha.rules.facts import Difference, Lease, StreamFacts
-from hotspare.ha.rules.publishing import NOTHING, missing_records, progress_by_tail
+from hotspare.ha.rules.publishing import NOTHING, Tail, missing_records, progress_by_tail
 from hotspare.ha.rules.view import StreamView
 from tests.unit.ha.views import SIMPLE, TRIMMED, active
 
@@ -139,7 +139,7 @@ def test_who_begins_behind_what_is_committed_lacks_outputs(stream: StreamView, l
 def test_a_stream_without_a_record_is_never_published_from_zero(
     found: Progress | None, is_empty: bool, stands: Progress | None
 ) -> None:
-    assert progress_by_tail(found, is_empty=is_empty) == stands
+    assert progress_by_tail(Tail(found, is_empty)) == stands
 
 
 def test_missing_records_are_of_the_present_epoch() -> None:

@@ -15,6 +15,7 @@ from hotspare.ha.rules import intake, joining, snapshots, trimming
 from hotspare.ha.rules.facts import Intake, NewestSnapshot, OtherMember, Snapshots
 from hotspare.ha.rules.joining import StoreVerdict
 from hotspare.ha.rules.settings import GroupTopics, InboundTopic
+from hotspare.ha.rules.view import CoreView
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 
 CANDIDATE, CONFIRMED = SnapshotStatus.CANDIDATE, SnapshotStatus.CONFIRMED
@@ -155,5 +156,5 @@ def test_other_partitions_than_the_group_reads_are_told(found: Mapping[str, int]
 @pytest.mark.parametrize("next_input", NextInput)
 def test_in_the_middle_of_a_batch_more_input_is_at_hand(next_input: NextInput) -> None:
     known = Intake(stalled_ms=7, reads_only=(0, 1))
-    assert intake.after_part(known, next_input, is_whole=True) == Intake(next_input, 0, (0, 1))
-    assert intake.after_part(known, next_input, is_whole=False) == Intake(NextInput.AT_HAND, 0, (0, 1))
+    assert intake.after_part(known, next_input, CoreView(is_whole=True)) == Intake(next_input, 0, (0, 1))
+    assert intake.after_part(known, next_input, CoreView(is_whole=False)) == Intake(NextInput.AT_HAND, 0, (0, 1))

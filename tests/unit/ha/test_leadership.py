@@ -8,7 +8,7 @@ import pytest
 
 from hotspare.coordination.contract import Leader
 from hotspare.ha.rules import leadership
-from hotspare.ha.rules.detection import Attempt, status_after
+from hotspare.ha.rules.detection import Attempt, Reached, status_after
 from hotspare.ha.rules.facts import Leadership, Vacancy
 from hotspare.ha.rules.roles import VACANT, Reason
 from hotspare.ha.rules.view import PeerStatus
@@ -68,5 +68,5 @@ def test_closed_is_only_a_connection_that_was_there(
     attempt: Attempt, never_connected: PeerStatus, was_connected: PeerStatus
 ) -> None:
     """A holder that was never reached may be out of reach from here, and alive."""
-    assert status_after(attempt, was_connected=False) is never_connected
-    assert status_after(attempt, was_connected=True) is was_connected
+    assert status_after(attempt, Reached.NEVER) is never_connected
+    assert status_after(attempt, Reached.BEFORE) is was_connected

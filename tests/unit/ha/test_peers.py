@@ -85,7 +85,11 @@ class Remote:
 
     def accept(self, said: bytes = greeting("other", ELSEWHERE, 77, 0)) -> socket.socket:
         connection, _ = self.listener.accept()
-        connection.sendall(said)
+        try:
+            connection.sendall(said)
+        except OSError:  # who heard enough has hung up
+            connection.close()
+            raise
         return connection
 
 

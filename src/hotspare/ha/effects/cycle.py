@@ -76,7 +76,7 @@ def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Tab
         taken = 0
         _hold(state, ports, outputs)
         state.lease = replace(state.lease, has_moved=True)
-        state.intake = intake.after_part(state.intake, next_input, is_whole=state.core.is_whole)
+        state.intake = intake.after_part(state.intake, next_input, state.core)
         yield
         if state.standing.role in ENDS:
             return

@@ -67,7 +67,7 @@ def progress_from_tail(bus: Bus, codec: BlockCodec, stream: str, partition: Part
         found = _last_progress(bus, codec, partition, offset)
     is_whole = found is None and begin == 0
     is_empty = end == 0 or (is_whole and not bus.read(partition, 0, messages_max=1, bytes_max=1))
-    stands = rules.progress_by_tail(found, is_empty=is_empty)
+    stands = rules.progress_by_tail(rules.Tail(found, is_empty))
     if stands is None:
         raise StateError(
             f"topic {partition.topic} is not empty, but there is no record of what is committed to stream {stream}",

@@ -28,6 +28,13 @@ class Waiting(Protocol):
     def last_partition(self) -> tuple[int, int]: ...
 
 
+class Taking(Protocol):
+    """A core between two parts of a batch (`ha.core.Core`)."""
+
+    @property
+    def is_whole(self) -> bool: ...
+
+
 def reads_only(settings: GroupSettings, known: tuple[int, int] | None, core: Waiting) -> tuple[int, int] | None:
     """While too many rows wait, the partition that they wait for: nothing else is read. All are again (None) when half are gone."""
     part = 1 if known is None else 2
@@ -59,9 +66,9 @@ def stalled_ms(known_ms: int, watched_ms: int, sight: Sight, settings: GroupSett
     return known_ms + max(0, min(watched_ms, 2 * settings.member_refresh_ms)) if sight.shows_input else 0
 
 
-def after_part(known: Intake, next_input: NextInput, *, is_whole: bool) -> Intake:
+def after_part(known: Intake, next_input: NextInput, core: Taking) -> Intake:
     """A part of a batch was taken: input comes. Until the batch is whole, more of it is at hand."""
-    return replace(known, next_input=next_input if is_whole else NextInput.AT_HAND, stalled_ms=0)
+    return replace(known, next_input=next_input if core.is_whole else NextInput.AT_HAND, stalled_ms=0)
 
 
 def other_partitions(found: Mapping[str, int], topics: GroupTopics) -> str:

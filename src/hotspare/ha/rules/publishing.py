@@ -148,8 +148,18 @@ def missing_records(view: View) -> Mapping[str, Progress]:
     return {name: replace(each, epoch=view.standing.epoch) for name, each in found.items() if each is not None}
 
 
-def progress_by_tail(found: Progress | None, *, is_empty: bool) -> Progress | None:
-    """Progress of a stream without a record, by its topic: that of the newest message that can be read. None where nobody can tell:
-    publishing from the first output again would double. Nothing is published where the topic reaches back to its first offset and
-    has no message (`is_empty`): a transaction that was aborted leaves its offsets behind, so they say nothing."""
-    return NOTHING if is_empty else found
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What is found in the topic of a stream without a record of its progress. `newest`: by the newest message that can be read.
+
+    `is_empty`: it reaches back to its first offset and has no message. Its offsets say nothing: a transaction that was aborted
+    leaves some behind.
+    """
+
+    newest: Progress | None
+    is_empty: bool
+
+
+def progress_by_tail(tail: Tail) -> Progress | None:
+    """What is committed to the stream. None where nobody can tell: publishing from the first output again would double."""
+    return NOTHING if tail.is_empty else tail.newest
