@@ -221,8 +221,9 @@ def passed_rows(rows: DecodedRows, passes: Bools, columns: Sequence[pa.Array]) -
     """Those that pass, with `columns` for theirs."""
     if passes.all():
         return DecodedRows(rows.message, rows.index, rows.opcode, rows.flags, list(columns))
-    kept = [column.filter(pa.array(passes)) for column in columns]
-    return DecodedRows(rows.message[passes], rows.index[passes], rows.opcode[passes], rows.flags[passes], kept)
+    kept = np.flatnonzero(passes)
+    values = [chosen(column, kept) for column in columns]
+    return DecodedRows(rows.message[kept], rows.index[kept], rows.opcode[kept], rows.flags[kept], values)
 
 
 def event_columns(names: Sequence[str], given: Schema, opcode: UInt8s, flags: UInt8s) -> dict[str, pa.Array]:

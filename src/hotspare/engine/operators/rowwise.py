@@ -216,4 +216,4 @@ def whole(chunk: Chunk) -> Chunk:
 def _picked(chunk: Chunk, mask: Bools) -> Chunk:
     if mask.all():
         return chunk
-    return Chunk(chunk.rank[mask], chunk.opcode[mask], chunk.flags[mask], chunk.lanes[mask], chunk.valid[mask])
+    return chunk.taken(np.flatnonzero(mask))

@@ -90,7 +90,7 @@ class SourceOperator(Operator):
         kept = np.ones(len(chunk), np.bool_)
         kept[refused.rows] = False
         bad = bad_events(refused, chunk, self.schema, strings)
-        return Chunk(chunk.rank[kept], chunk.opcode[kept], chunk.flags[kept], chunk.lanes[kept], chunk.valid[kept]), bad
+        return chunk.taken(np.flatnonzero(kept)), bad
 
     def _with_keys(self, chunk: Chunk, counter: Counters, strings: StringTable) -> Chunk:
         first, count = int(counter.values[0]), len(chunk)

@@ -53,7 +53,8 @@ class Chunk:
 
     def taken(self, rows: Int64s) -> Chunk:
         """These rows, copied."""
-        return Chunk(self.rank[rows], self.opcode[rows], self.flags[rows], self.lanes[rows], self.valid[rows])
+        rank, opcode, flags = self.rank.take(rows), self.opcode.take(rows), self.flags.take(rows)
+        return Chunk(rank, opcode, flags, self.lanes.take(rows, axis=0), self.valid.take(rows, axis=0))
 
     def joined(self, other: Chunk) -> Chunk:
         """The rows of both, one after the other."""

@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +48,9 @@ KAFKA_SOURCE = (
     Jar("org.apache.commons:commons-pool2:2.13.1", "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f"),
 )
 """Spark's own source for Kafka, and what it stands on."""
+
+_WITHOUT = {BARE_FILE_SYSTEM: "without it everything works, slower"} | dict.fromkeys(KAFKA_SOURCE, "only a kafka bus needs it")
+"""What becomes of a user who lacks one."""
 
 HINT = "run `python -m hotspare.runners.spark.jars`"
 
@@ -138,7 +141,7 @@ def through_spark() -> Iterator[Fetch]:
             raise RunnerError(
                 f"cannot fetch {jar.coordinate}",
                 detail=str(error)[:500],
-                hint="only a kafka bus needs it" if jar in KAFKA_SOURCE else "without it everything works, slower",
+                hint=_WITHOUT.get(jar, ""),
             ) from error
 
     try:
@@ -148,10 +151,15 @@ def through_spark() -> Iterator[Fetch]:
             session.stop()
 
 
+def ensure_all(jars: Sequence[Jar], folder: Path | None = None) -> tuple[Path, ...]:
+    """`ensure` of each, through Spark's resolver. RunnerError where one cannot be had."""
+    with through_spark() as fetch:
+        return tuple(ensure(jar, folder, fetch) for jar in jars)
+
+
 def ensure_kafka_source(folder: Path | None = None) -> tuple[Path, ...]:
     """The jars of Spark's Kafka source, fetched first where the cache lacks them. RunnerError where they cannot be had."""
-    with through_spark() as fetch:
-        return tuple(ensure(jar, folder, fetch) for jar in KAFKA_SOURCE)
+    return ensure_all(KAFKA_SOURCE, folder)
 
 
 def cached_kafka_source(folder: Path | None = None) -> tuple[Path, ...]:
