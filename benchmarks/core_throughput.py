@@ -1,11 +1,15 @@
 """Throughput of the engine core, memory to memory: decoded Arrow batches in, output Arrow batches out, one core, warm.
 
 The reference chain (30 minutes of retention, a counter, a sum over 20 rows, a compute window), a keyed copy that is updated, a
-pass-through, a stream that is joined with a dimension of 10,000 rows, a union of two streams, four fields of text, and statistics
-of the newest 20 and 100,000 rows. Time moves so that the reference chain's retention deletes as many rows as come, once it is full.
-Medians over repetitions, in events per second of processor time, so that other load on the machine matters less. And what a batch
-of one event costs in a chain of twenty windows, each of which is published, and what events of sixteen topics cost beside as many
-of one.
+pass-through, a filter that half of the events pass, in the head (decoded events in, those that pass out) and with all that
+publishing them costs, a stream that is joined with a dimension of 10,000 rows, a union of two streams, four fields of text, and
+statistics of the newest 20 and 100,000 rows. Time moves so that the reference chain's retention deletes as many rows as come, once
+it is full. Medians over repetitions, in events per second of processor time, so that other load on the machine matters less. And
+what a batch of one event costs in a chain of twenty windows, each of which is published, and what events of sixteen topics cost
+beside as many of one.
+
+Filter and join stand beside Esper 9 (`benchmarks.esper`), which is given the same events as Java objects and has to put out as many
+rows: turn by turn, both on one core. It needs Java, and the first time a Maven repository; without them the rest is measured.
 
     python -m benchmarks.core_throughput [--events 4000000] [--batch 100000] [--repeat 5]
 """
@@ -13,17 +17,23 @@ of one.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from benchmarks.esper.peer import STATEMENTS, Turn, esper, program
 
+from hotspare.engine.codec.csv.decode import DecodedRows
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.rows.batch import decoded_schema
 from hotspare.engine.rows.elementwise import nothing
+from hotspare.errors import HotspareError
 from hotspare.model.load import load_text
 
 REFERENCE = """
@@ -68,6 +78,16 @@ queries:
       copied: {type: copy, index: empty}
     edges: [incoming -> copied]
 """
+FILTERED = """
+project: filtered
+queries:
+  cq:
+    windows:
+      incoming: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,user:double,idl:double"}
+      some: {type: filter, index: empty, condition: user > 0.5}
+    edges: [incoming -> some]
+"""
+FILTERED_IN_HEAD = FILTERED.replace("edges: [", "  behind: {type: copy, index: empty}\n    edges: [some -> behind, ")
 JOINED = """
 project: joined
 queries:
@@ -240,15 +260,85 @@ def topics_batches(plan: Plan, events: int, batch: int) -> Iterator[pa.Table]:
 
 
 def run(plan: Plan, given: Sequence[pa.RecordBatch | pa.Table], warm: int) -> tuple[float, int]:
-    """Seconds for the batches after the first `warm`, and the outputs that came."""
+    """Seconds for the batches after the first `warm`, and the outputs that came. Of a plan that leaves windows to the head, only
+    what the head does."""
+    chain = plan.head_chain(0)
+    if chain is not None:
+        given = [head_rows(batch) for batch in given]
     pipeline = Pipeline.fresh(plan)
+
+    def outputs_of(batch: Any) -> int:
+        if chain is not None:
+            return len(chain.run(batch)[0].message)
+        return sum(out.num_rows for out in pipeline.feed(batch).values())
+
     for batch in given[:warm]:
-        pipeline.feed(batch)
-    outputs = 0
+        outputs_of(batch)
     begin = time.process_time()
-    for batch in given[warm:]:
-        outputs += sum(out.num_rows for out in pipeline.feed(batch).values())
+    outputs = sum(outputs_of(batch) for batch in given[warm:])
     return time.process_time() - begin, outputs
+
+
+def head_rows(batch: pa.RecordBatch) -> DecodedRows:
+    """The events of a batch of one topic, which a tick ends, as decoders leave them."""
+    events = batch.slice(0, batch.num_rows - 1)
+    fixed = [events.column(name).to_numpy() for name in ("offset", "index", "opcode", "flags")]
+    return DecodedRows(*fixed, events.column("e0").flatten())
+
+
+def esper_program() -> list[str]:
+    """Empty, and why, where it cannot be had."""
+    try:
+        return program()
+    except HotspareError as error:
+        print(f"no Esper beside it: {' '.join(f'{error.message}: {error.detail}'.split())[:200]}")
+        return []
+
+
+@contextmanager
+def esper_turn(command: Sequence[str], name: str, plan: Plan, given: Sequence[pa.RecordBatch], warm: int) -> Iterator[Turn | None]:
+    """Esper with the events of a case, where it has it; all run on one core meanwhile."""
+    if not command or name not in STATEMENTS:
+        yield None
+        return
+    tables = [event_values(given[warm:], 0), *(event_values(given[:warm], topic) for topic in range(1, len(plan.entries)))]
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        with esper(command, name, tables) as turn:
+            yield turn
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def event_values(given: Sequence[pa.RecordBatch], topic: int) -> np.ndarray:
+    """The events of a topic as a matrix of doubles."""
+    content = pa.chunked_array([batch.column(f"e{topic}") for batch in given]).drop_null()
+    return np.column_stack([column.to_numpy() for column in content.flatten()]).astype(np.float64)
+
+
+def measure(command: Sequence[str], name: str, plan: Plan, given: Sequence[pa.RecordBatch], warm: int, repeat: int) -> str:
+    """Rates of a case, and of Esper with the same events."""
+    events = sum(batch.num_rows - len(plan.entries) for batch in given[warm:])
+    runs, others = [], []
+    with esper_turn(command, name, plan, given, warm) as turn:
+        for _ in range(repeat):
+            runs.append(run(plan, given, warm))
+            if turn is not None:
+                others.append(turn())
+    outputs = {count for _, count in (*runs, *others)}
+    if len(outputs) != 1:
+        raise RuntimeError(f"{name}: not all put out as many rows: {sorted(outputs)}")
+    said = f"{rates(runs, events)}, {runs[0][1] / events:.2f} outputs per event"
+    if others:
+        ratio = statistics.median(s for s, _ in others) / statistics.median(s for s, _ in runs)
+        said += f"; Esper 9: {rates(others, events)}, {ratio:.1f} times"
+    return said
+
+
+def rates(runs: Sequence[tuple[float, int]], events: int) -> str:
+    found = [events / seconds / 1e6 for seconds, _ in runs]
+    return f"{statistics.median(found):6.2f} M events/s (best {max(found):.2f})"
 
 
 def main() -> None:
@@ -262,24 +352,23 @@ def main() -> None:
         ("reference chain", REFERENCE, INSERT, 2**62),
         ("keyed copy", KEYED, UPSERT, 100_000),
         ("pass", PASSED, INSERT, 2**62),
+        ("filter", FILTERED_IN_HEAD, INSERT, 2**62),
+        ("filter, published", FILTERED, INSERT, 2**62),
         ("join", JOINED, INSERT, 2**62),
         ("union", UNITED, INSERT, 2**62),
         ("four texts", TEXTS, INSERT, 2**62),
         ("summary of 20", STATISTICS.replace("LENGTH", "20"), INSERT, 2**62),
         ("summary of 1e5", STATISTICS.replace("LENGTH", "100000"), INSERT, 2**62),
     )
+    command = esper_program()
     for name, text, opcode, keys in cases:
         plan = compile_plan(load_text(text).resolved)
         given = list(batches(plan, WINDOW_ROWS + options.events, options.batch, opcode, keys))
         warm = WINDOW_ROWS // options.batch + (len(plan.entries) > 1)
-        runs = [run(plan, given, warm) for _ in range(options.repeat)]
-        rates = [options.events / seconds for seconds, _ in runs]
+        said = measure(command, name, plan, given, warm, options.repeat)
         small = list(batches(plan, 500 * options.small, options.small, opcode, keys))
         small_ms = statistics.median(run(plan, small, 100)[0] / 400 * 1e3 for _ in range(options.repeat))
-        print(
-            f"{name:16} {statistics.median(rates) / 1e6:6.2f} M events/s (best {max(rates) / 1e6:.2f}), "
-            f"{runs[0][1] / options.events:.2f} outputs per event, batch of {options.small}: {small_ms:.3f} ms"
-        )
+        print(f"{name:17} {said}; batch of {options.small}: {small_ms:.3f} ms")
     for topics in (1, 16):
         plan = compile_plan(load_text(topics_project(topics)).resolved)
         tables = list(topics_batches(plan, options.events, options.batch))

@@ -1,0 +1,98 @@
+"""Esper 9, the open engine that others are measured by, beside our own core: one statement, events that are Java objects already.
+
+The program is `Throughput.java` beside this file. Any Java runtime will do: Janino, with which Esper compiles its statements,
+compiles the program. Esper's jars are pinned and fetched into the user's cache as those of Spark are. The engine has its default
+settings; only its timer is off, which nothing here needs. One thread sends the events, on the one core that the caller is bound to,
+and the processor time of all threads counts, that of the garbage collector too.
+
+`python -m benchmarks.core_throughput` runs it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from hotspare.errors import RunnerError
+from hotspare.runners.spark.jars import Jar, cache_folder, ensure_all
+from hotspare.runners.spark.jre import find_java
+
+JARS = (
+    Jar("com.espertech:esper-common:9.0.0", "4824cdef5d9519933c3f0025edfa243f878b8930b112de030d9c6aabb40a4bf6"),
+    Jar("com.espertech:esper-compiler:9.0.0", "8a863a285229b20c01886b05fd34846eb9ff04c9005c17e05b4a8763150b833d"),
+    Jar("com.espertech:esper-runtime:9.0.0", "101d6dbd88c9e3f1f23587c2acff49b24894a24d8dd697a08023d9774d90704a"),
+    Jar("org.antlr:antlr4-runtime:4.13.1", "54665d2838cc66458343468efc539e454fc95b46a8a04b13c6ac43fc9be63505"),
+    Jar("org.codehaus.janino:commons-compiler:3.1.12", "17ea25d860225f4b59d0a512b4995f2e4711bdae5e15736cbcd5f6ce4dda8f7c"),
+    Jar("org.codehaus.janino:janino:3.1.12", "5699878c31e71c9a94cf472f95a2dad52ca7b0449c099276b8bd7e992a43595b"),
+    Jar("org.slf4j:slf4j-api:1.7.36", "d3ef575e3e4979678dc01bf1dcce51021493b4d11fb7f1be8ad982877c16a1c0"),
+)
+STATEMENTS = {
+    "filter": "select * from Event(user > 0.5)",
+    "join": "select e.idl as idl, p.name as name, p.score as score from Event as e unidirectional"
+    " left outer join Person#unique(id) as p on e.who = p.id",
+}
+"""By the case of `benchmarks.core_throughput` that does the same."""
+TURN_EVENTS = 8_000_000
+"""So many a turn at least, the same ones again and again: a JVM tells its processor time in hundredths of a second."""
+WARM_TURNS = 2
+_JVM_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+_LOG_TAIL_LENGTH = 2_000
+
+Turn = Callable[[], tuple[float, int]]
+"""Takes all events once more: seconds of processor time, and the rows that came out."""
+
+
+def program() -> list[str]:
+    """The command that runs the program, which takes what `Throughput.java` says. Fetches Esper first where the cache lacks it.
+
+    RunnerError where Java or Esper cannot be had.
+    """
+    jars = os.pathsep.join(map(str, ensure_all(JARS, cache_folder() / "esper")))
+    run_source = ("org.codehaus.janino.JavaSourceClassLoader", "-sourcepath", str(Path(__file__).parent), "Throughput")
+    return [str(find_java()), *_JVM_OPTIONS, "-cp", jars, *run_source]
+
+
+@contextmanager
+def esper(command: Sequence[str], case: str, tables: Sequence[np.ndarray]) -> Iterator[Turn]:
+    """A warm engine with the statement of `case`, until the block ends. `command`: that of `program`. `tables`: float64 (n, 3), the
+    events and then, for the join, the people. RunnerError where the program ends."""
+    turn_passes = -(-TURN_EVENTS // len(tables[0]))
+    with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("wb") as log:
+        files = [Path(folder) / f"table-{number}" for number in range(len(tables))]
+        for file, table in zip(files, tables, strict=True):
+            table.astype("<f8").tofile(file)
+        asked = [*command, STATEMENTS[case], *map(str, files)]
+        with subprocess.Popen(asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True) as process:
+
+            def turn() -> tuple[float, int]:
+                answer = _answer(process, f"{turn_passes}\n")
+                if not answer:
+                    tail = Path(log.name).read_text(errors="replace")[-_LOG_TAIL_LENGTH:]
+                    raise RunnerError(f"the Esper program for {case} has ended", detail=tail)
+                told = json.loads(answer)
+                return told["seconds"] / turn_passes, told["outputs"] // turn_passes
+
+            try:
+                for _ in range(WARM_TURNS):
+                    turn()
+                yield turn
+            finally:
+                process.kill()
+
+
+def _answer(process: subprocess.Popen[str], question: str) -> str:
+    """The next line that it writes; "" where it has ended."""
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        process.stdin.write(question)
+        process.stdin.flush()
+    except BrokenPipeError:
+        return ""
+    return process.stdout.readline()
