@@ -213,9 +213,9 @@ def one_event_ms(repeat: int) -> float:
         pipeline = Pipeline.fresh(plan)
         spans = []
         for batch in given:
-            begin = time.perf_counter()
+            begin = time.process_time()
             pipeline.feed(batch)
-            spans.append(time.perf_counter() - begin)
+            spans.append(time.process_time() - begin)
         medians.append(statistics.median(spans[100:]) * 1e3)
     return min(medians)
 

@@ -17,3 +17,8 @@ class OutputId:
     offset: int
     index: int
     ordinal: int
+
+    @property
+    def position(self) -> tuple[int, int, int, int]:
+        """Of the event."""
+        return self.topic, self.partition, self.offset, self.index

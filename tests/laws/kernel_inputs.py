@@ -9,7 +9,7 @@ import numpy as np
 
 from hotspare.engine.kernels import index, queue, slots
 from hotspare.engine.kernels import relation as k
-from hotspare.engine.kernels.outputs import Positions
+from hotspare.engine.kernels.outputs import OutputColumns, Positions
 from hotspare.engine.kernels.summary import RUNNING_WIDTH
 from hotspare.engine.rows.chunk import Chunk, Timeline
 from hotspare.engine.state.relation import Relation, RowTime, Shape
@@ -311,7 +311,8 @@ def slide() -> Iterator[Args]:
         for length, count in ((1, 3), (4, 9), (3, 60), (50, 9)):
             observations = Newest(length, statistics)
             observations.observe(*_lines(random, count))
-            yield *_lines(random, count), observations._window, observations._room(count, Before.NONE), np.empty(count, np.int64)
+            room = observations._shape.room(count, Before.NONE)
+            yield *_lines(random, count), observations._window, room, np.empty(count, np.int64)
 
 
 def complete_block() -> Iterator[Args]:
@@ -346,10 +347,47 @@ def due_heartbeats() -> Iterator[Args]:
 def first_disorder() -> Iterator[Args]:
     random = _random()
     for count in (0, 1, 6):
-        yield _positions(random, count), -1, -1
+        yield _positions(random, count), random.integers(0, 2, count), np.full((2, 3), -1)
     rising = Positions(np.zeros(3, np.int32), np.zeros(3, np.int32), np.arange(3), np.zeros(3, np.int32))
-    yield rising, -1, -1
-    yield rising, 0, 0
+    yield rising, np.array([0, 1, 0]), np.full((2, 3), -1)
+    yield rising, np.zeros(3, np.int64), np.zeros((1, 3), np.int64)
+
+
+def order_by_number() -> Iterator[Args]:
+    random = _random()
+    for count in (0, 1, 40):
+        yield random.integers(-1, 5, count), np.zeros(5, np.int64), np.zeros(count, np.int64)
+
+
+def observed_doubles() -> Iterator[Args]:
+    random = _random()
+    doubles = np.column_stack([_lines(random, 20)[0], np.where(random.random(20) < 0.3, np.nan, 1.5)])
+    for column in (0, 1):
+        rows = np.sort(random.choice(20, 12, replace=False))
+        yield doubles, random.random((20, 2)) < 0.8, rows, column, np.empty(12), np.empty(12, np.bool_)
+
+
+def observed_whole() -> Iterator[Args]:
+    random = _random()
+    whole, rows = random.integers(-(2**60), 2**60, (20, 2)), np.sort(random.choice(20, 12, replace=False))
+    yield whole, random.random((20, 2)) < 0.8, rows, 1, np.empty(12), np.empty(12, np.bool_)
+
+
+def _written(random: Random, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Values, rows to write them to, and what stands there."""
+    values = np.where(random.random(count) < 0.2, np.nan, _lines(random, count)[0])
+    return values, random.permutation(count), random.integers(0, 9, (count, 2)), np.ones((count, 2), np.bool_)
+
+
+def write_doubles() -> Iterator[Args]:
+    values, rows, lanes, valid = _written(_random(), 40)
+    yield values, rows, 1, lanes.view(np.float64), valid
+
+
+def write_whole() -> Iterator[Args]:
+    for low, high in ((-(2.0**31) - 1.0, 2.0**31), (np.nextafter(-(2.0**63), -np.inf), 2.0**63)):
+        values, rows, lanes, valid = _written(_random(), 40)
+        yield values, low, high, rows, 1, lanes, valid, np.empty(40, np.int64)
 
 
 def number_outputs() -> Iterator[Args]:
@@ -361,6 +399,11 @@ def number_outputs() -> Iterator[Args]:
     results = np.zeros(20, np.int32), np.zeros(20, np.uint64)
     for ordinal in (0, 3):
         yield rank, *bytes_, lanes, valid, coded, hashes, _positions(random, 10), np.uint64(7), ordinal, *results
+
+
+def write_outputs() -> Iterator[Args]:
+    for *args, _, _ in number_outputs():
+        yield *args, 5, OutputColumns.empty(3, 30), 4
 
 
 GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
@@ -393,9 +436,15 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "summary.complete_block": complete_block,
     "summary.slide": slide,
     "summary.running": running,
+    "summary.observed_doubles": observed_doubles,
+    "summary.observed_whole": observed_whole,
+    "summary.write_doubles": write_doubles,
+    "summary.write_whole": write_whole,
+    "ordering.order_by_number": order_by_number,
     "outputs.due_heartbeats": due_heartbeats,
     "outputs.first_disorder": first_disorder,
     "outputs.split_columns": split_columns,
     "outputs.number_outputs": number_outputs,
+    "outputs.write_outputs": write_outputs,
 }
 """By kernel, as in KERNELS."""

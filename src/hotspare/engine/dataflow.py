@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hotspare.engine.kernels.ordering import order_by_number
 from hotspare.engine.kernels.outputs import Positions
 from hotspare.engine.operators.contract import Applied, Clock
 from hotspare.engine.operators.rowwise import passed_rows
@@ -21,13 +22,14 @@ from hotspare.engine.plan import EVERY_SLOT, Plan
 from hotspare.engine.poison import WindowFailure
 from hotspare.engine.rows.batch import RowKind
 from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline, UInt8s
-from hotspare.engine.rows.elementwise import chosen, comes_of_rows
+from hotspare.engine.rows.elementwise import comes_of_rows
 from hotspare.engine.rows.merged import MergedRows
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents
 from hotspare.engine.state.lanes import to_lanes
 from hotspare.engine.state.project_state import State
-from hotspare.engine.state.strings import StringTable
 from hotspare.model.types import Schema
+
+_EVENT, _BAD = int(RowKind.EVENT), int(RowKind.BAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class Dataflow:
         """The node was given all that comes of lower ranks."""
         self._until = [0] * count
         """The node has put out all that comes of lower ranks."""
+        self._ranks = _ranks_of_events(door, len(plan.entries))
+        """Of each topic the rows that hold its events."""
         self._refused: dict[int, BadEvents] = {}
         """What is not put out yet: of the head (-1) and of each node that refused anything."""
         self._refuse(-1, _bad_rows(batch, door))
@@ -79,6 +83,8 @@ class Dataflow:
 
     def _next_node(self) -> int:
         """Who goes on, with those behind it."""
+        if not self._has_begun:
+            return 0
         more = [i for i, has_more in enumerate(self._has_more) if has_more]
         if len(more) < 2:
             return more[0] if more else 0
@@ -94,13 +100,12 @@ class Dataflow:
         if topic is None:
             inputs, until = self._arrived(i)
         else:
-            schema, until = node.operator.schema, self._batch.num_rows
-            inputs = [None if self._has_begun else _events(self._batch, self._door, topic, schema, self._state.strings)]
+            inputs, until = [None if self._has_begun else self._events(topic, node.operator.schema)], self._batch.num_rows
         if node.in_head:
             self._until[i] = until
             return self._sent(i, Applied(inputs[0])) if topic is not None and inputs[0] is not None else None
-        comes = any(chunk is not None for chunk in inputs)
-        if not comes and not self._has_more[i] and (until == self._given[i] or node.operator.clock is not Clock.TICKS):
+        comes = self._has_more[i] or inputs.count(None) < len(inputs)
+        if not comes and (until == self._given[i] or node.operator.clock is not Clock.TICKS):
             self._given[i] = self._until[i] = until
             return None
         given = [nothing if chunk is None else chunk for chunk, nothing in zip(inputs, node.nothing, strict=True)]
@@ -118,6 +123,14 @@ class Dataflow:
             self._refuse(i, applied.bad.of_window(node.window))
         return self._sent(i, applied)
 
+    def _events(self, topic: int, schema: Schema) -> Chunk | None:
+        """The decoded events of one topic; None where there are none."""
+        rank, door = self._ranks[topic], self._door
+        if not len(rank):
+            return None
+        lanes, valid = to_lanes(self._batch.events_of(topic, rank).flatten(), schema, self._state.strings)
+        return Chunk(rank, door.opcode[rank], door.flags[rank], lanes, valid)
+
     def _arrived(self, i: int) -> tuple[list[Chunk | None], int]:
         """The rows that node i may take now, by input, and the rank up to which they are all; nothing while it has more."""
         arcs, waiting = self._plan.nodes[i].inputs, self._waiting[i]
@@ -125,12 +138,16 @@ class Dataflow:
             return [], self._batch.num_rows
         if self._has_more[i]:
             return [None] * len(arcs), self._given[i]
+        if len(arcs) == 1:
+            (chunk,) = waiting
+            waiting[0] = None
+            return [chunk], self._until[arcs[0].node]
         befores = [self._until[arc.node] for arc in arcs]
         until = min(befores)
         last, taken = befores.index(until), list(waiting)
         for number, chunk in enumerate(waiting):
             waiting[number] = None
-            if chunk is not None and len(arcs) > 1:
+            if chunk is not None:
                 count = int(np.searchsorted(chunk.rank, until, side="right" if number <= last else "left"))
                 if count < len(chunk):
                     taken[number] = chunk.between(0, count) if count else None
@@ -175,19 +192,18 @@ class Dataflow:
             self._refused[at] = self._refused.get(at, NO_BAD_EVENTS) + bad
 
 
-def _events(batch: MergedRows, door: Door, topic: int, schema: Schema, strings: StringTable) -> Chunk | None:
-    """The decoded events of one topic; None where there are none."""
-    mine = (door.kind == RowKind.EVENT) & (door.positions.topics == topic)
-    rank = np.flatnonzero(mine)
-    if not len(rank):
-        return None
-    lanes, valid = to_lanes(batch.events_of(topic, rank).flatten(), schema, strings)
-    return Chunk(rank, door.opcode[rank], door.flags[rank], lanes, valid)
+def _ranks_of_events(door: Door, topics: int) -> list[Int64s]:
+    """The rows that hold an event of each topic. Costs what the rows cost, however many topics there are."""
+    numbers = np.where(door.kind == _EVENT, door.positions.topics, -1).astype(np.int64)
+    ends, rank = np.zeros(topics, np.int64), np.empty(len(numbers), np.int64)
+    order_by_number(numbers, ends, rank)
+    stops = ends.tolist()
+    return [rank[begin:end] for begin, end in zip([0, *stops], stops, strict=False)]
 
 
 def _bad_rows(batch: MergedRows, door: Door) -> BadEvents:
     """What the head could not decode or refused."""
-    rank = np.flatnonzero(door.kind == RowKind.BAD)
+    rank = (door.kind == _BAD).nonzero()[0]
     if len(rank) == 0:
         return NO_BAD_EVENTS
-    return BadEvents(rank, tuple(chosen(batch.column("bad"), rank).flatten()))
+    return BadEvents(rank, tuple(batch.bad_of(rank).flatten()))

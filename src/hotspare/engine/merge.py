@@ -11,15 +11,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from hotspare.engine.partition_clock import Belief, PartitionClock
-from hotspare.engine.rows.batch import RowKind
+from hotspare.engine.rows.batch import BAD_TYPE, RowKind
 from hotspare.engine.rows.chunk import Int64s
+from hotspare.engine.rows.elementwise import chosen
 from hotspare.engine.rows.merged import FIXED, MergedRows
 from hotspare.engine.rows.ordering import by_partition
 from hotspare.engine.state.project_state import NO_TIME, PartitionKey
@@ -29,7 +32,10 @@ PULLED_BYTES_MAX = 1 << 29
 """More rows are not put together: the offsets of one Arrow array of text end at 2 GiB, and a window puts out three rows for one."""
 
 
-@dataclass(slots=True)
+_TICK, _BAD = int(RowKind.TICK), int(RowKind.BAD)
+
+
+@dataclass
 class _Piece:
     """Rows of one topic whose times are settled: what is believed, and `Belief.clock_us` behind each."""
 
@@ -38,7 +44,13 @@ class _Piece:
     times: Int64s
     clocks: Int64s
 
+    @cached_property
+    def nbytes(self) -> int:
+        return int(self.rows.nbytes)
+
     def slice(self, begin: int, end: int) -> _Piece:
+        if begin == 0 and end == len(self.times):
+            return self
         return _Piece(self.topic, self.rows.slice(begin, end - begin), self.times[begin:end], self.clocks[begin:end])
 
 
@@ -57,7 +69,7 @@ class _Partition:
     """What is believed of the newest event whose time is settled."""
 
     def push(self, rows: pa.RecordBatch) -> None:
-        ticks = rows.column("kind").to_numpy() == RowKind.TICK
+        ticks = rows.column("kind").to_numpy() == _TICK
         times, clocks = self.clock.take(rows.column("time_us").to_numpy(), ticks)
         self.unsettled.append(rows)
         self.waiting += rows.num_rows
@@ -66,7 +78,8 @@ class _Partition:
         while at < len(times):
             rows = self.unsettled.popleft()
             count = min(rows.num_rows, len(times) - at)
-            piece = _Piece(self.topic, rows.slice(0, count), times[at : at + count], clocks[at : at + count])
+            mine = rows if count == rows.num_rows else rows.slice(0, count)
+            piece = _Piece(self.topic, mine, times[at : at + count], clocks[at : at + count])
             self._note_events(piece)
             self.pieces.append(piece)
             if count < rows.num_rows:
@@ -76,12 +89,13 @@ class _Partition:
     def note_gone(self, piece: _Piece) -> None:
         """Rows that waited go on."""
         self.waiting -= len(piece.times)
-        self.waiting_bytes = max(0, self.waiting_bytes - piece.rows.nbytes) if self.waiting else 0
+        self.waiting_bytes = max(0, self.waiting_bytes - piece.nbytes) if self.waiting else 0
 
     def _note_events(self, piece: _Piece) -> None:
-        events = np.flatnonzero(piece.rows.column("kind").to_numpy() != RowKind.TICK)
-        if len(events):
-            self.event_time_us = int(piece.times[events[-1]])
+        backwards = piece.rows.column("kind").to_numpy()[::-1] != _TICK
+        behind = int(backwards.argmax())
+        if backwards[behind]:
+            self.event_time_us = int(piece.times[-1 - behind])
 
 
 class Merge:
@@ -154,8 +168,9 @@ class Merge:
         """The rows that may go on, in order, each with the time that is believed; no batch is empty. They are gone from here at
         once."""
         ready: list[_Piece] = []
+        bounds = sorted((each.clock.time_us, key) for key, each in self._partitions.items())[:2]
         for key, each in self._partitions.items():
-            ready += self._ready(key, each)
+            ready += self._ready(key, each, next((bound for bound in bounds if bound[1] != key), None))
         return (_in_order(pieces) for pieces in _bounded(ready, self._bytes_max))
 
     def _push(self, batch: pa.RecordBatch, key: PartitionKey) -> None:
@@ -167,13 +182,15 @@ class Merge:
             )
         partition.push(batch)
 
-    def _ready(self, key: PartitionKey, partition: _Partition) -> list[_Piece]:
-        """Take from a partition what no other can still bring something before."""
+    def _ready(self, key: PartitionKey, partition: _Partition, bound: tuple[int, PartitionKey] | None) -> list[_Piece]:
+        """Take from a partition what no other can still bring something before. `bound`: up to which time another partition has
+        brought everything, and which; the earliest of all."""
         ready: list[_Piece] = []
         while partition.pieces:
             piece = partition.pieces[0]
-            size = len(piece.times)
-            count = min((self._before(key, piece.times, other) for other in self._partitions if other != key), default=size)
+            size = count = len(piece.times)
+            if bound is not None:
+                count = int(piece.times.searchsorted(bound[0], side="right" if key < bound[1] else "left"))
             if count == 0:
                 break
             ready.append(piece.slice(0, count))
@@ -185,58 +202,74 @@ class Merge:
             partition.pieces.popleft()
         return ready
 
-    def _before(self, key: PartitionKey, times: Int64s, other: PartitionKey) -> int:
-        """How many rows come before everything that `other` has not brought yet."""
-        return int(np.searchsorted(times, self._partitions[other].clock.time_us, side="right" if key < other else "left"))
-
 
 def _bounded(pieces: Sequence[_Piece], bytes_max: int) -> Iterator[Sequence[_Piece]]:
     """The rows of all pieces, halved in their order until each part is small enough, or one row."""
     count = sum(len(piece.times) for piece in pieces)
-    if count < 2 or sum(piece.rows.nbytes for piece in pieces) <= bytes_max:
+    if count < 2 or sum(piece.nbytes for piece in pieces) <= bytes_max:
         if count:
             yield pieces
         return
     bounds = np.cumsum([0, *(len(piece.times) for piece in pieces)])
-    first = np.sort(_order(pieces)[: count // 2])
+    first = np.sort(_order(_joined_numbers([piece.times for piece in pieces]))[: count // 2])
     cuts = np.diff(np.searchsorted(first, bounds)).tolist()
     yield from _bounded([piece.slice(0, cut) for piece, cut in zip(pieces, cuts, strict=True)], bytes_max)
     yield from _bounded([piece.slice(cut, len(piece.times)) for piece, cut in zip(pieces, cuts, strict=True)], bytes_max)
 
 
-def _order(pieces: Sequence[_Piece]) -> Int64s:
-    """Pieces stand in order of partition and, within it, of position: a stable sort by time leaves that as it is."""
-    order: Int64s = np.argsort(np.concatenate([piece.times for piece in pieces]), kind="stable")
-    return order
+_BAD_COLUMN, _EVENTS_COLUMN = len(FIXED), len(FIXED) + 1
+"""Of the rows of one topic."""
 
 
 def _of_topic(batch: pa.RecordBatch, topic: int) -> pa.RecordBatch:
-    """The columns that rows of the topic have."""
-    events = f"e{topic}"
-    return batch.select([*FIXED, *([events] if events in batch.schema.names else [])])
+    """The columns that rows of the topic have: FIXED, `bad` and its events."""
+    bad, events = batch.num_columns - 1, len(FIXED) + topic
+    return batch.select([*range(len(FIXED)), bad, *([events] if events < bad else [])])
+
+
+_NONE_BAD = pa.array([], BAD_TYPE)
 
 
 def _in_order(pieces: Sequence[_Piece]) -> MergedRows:
     """The rows of pieces, of which one has any, as one batch."""
-    fixed = _joined([piece.rows.select(FIXED) for piece in pieces])
-    times = np.concatenate([piece.times for piece in pieces])
-    fixed = fixed.set_column(FIXED.index("time_us"), "time_us", pa.array(times))
+    times = _joined_numbers([piece.times for piece in pieces])
+    fixed = {name: _joined_numbers([piece.rows.column(i).to_numpy() for piece in pieces]) for i, name in enumerate(FIXED)}
+    fixed["time_us"] = times
     events: dict[int, pa.StructArray] = {}
     places: list[Int64s] = []
     for topic, mine in groupby(pieces, lambda piece: piece.topic):
         rows = [piece.rows for piece in mine]
         places.append(np.arange(sum(each.num_rows for each in rows)))
-        if rows[0].num_columns > len(FIXED):
-            events[topic] = _joined([each.column(len(FIXED)) for each in rows])
-    place = np.concatenate(places)
-    if len(pieces) == 1:
-        return MergedRows(fixed, place, events)
-    order = _order(pieces)
-    return MergedRows(fixed.take(pa.array(order)), place[order], events)
+        if rows[0].num_columns > _EVENTS_COLUMN:
+            events[topic] = _joined([each.column(_EVENTS_COLUMN) for each in rows])
+    place, bad = _joined_numbers(places), _NONE_BAD
+    is_bad = fixed["kind"] == _BAD
+    if is_bad.any():
+        bad = _joined([_bad_of(piece.rows) for piece in pieces])
+        place[is_bad] = np.arange(len(bad))
+    if len(pieces) > 1:
+        order = _order(times)
+        fixed, place = {name: column.take(order) for name, column in fixed.items()}, place.take(order)
+        for column in fixed.values():
+            column.flags.writeable = False  # as Arrow's are: kernels are compiled for one kind
+    return MergedRows(fixed, place, events, bad)
 
 
-def _joined(parts: list[Any]) -> Any:
-    """Arrays or batches, one after the other."""
-    if len(parts) == 1:
-        return parts[0]
-    return pa.concat_batches(parts) if isinstance(parts[0], pa.RecordBatch) else pa.concat_arrays(parts)
+def _bad_of(rows: pa.RecordBatch) -> pa.StructArray:
+    return chosen(rows.column(_BAD_COLUMN), np.flatnonzero(rows.column("kind").to_numpy() == _BAD))
+
+
+def _order(times: Int64s) -> Int64s:
+    """Pieces stand in order of partition and, within it, of position: a stable sort by time leaves that as it is."""
+    order: Int64s = np.argsort(times, kind="stable")
+    return order
+
+
+def _joined_numbers(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Arrays, one after the other."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _joined(parts: Sequence[pa.Array]) -> pa.Array:
+    """The same of Arrow arrays."""
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)

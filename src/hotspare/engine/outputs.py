@@ -9,37 +9,91 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.kernels.outputs import Positions, number_outputs
+from hotspare.engine.kernels.outputs import Positions, number_outputs, write_outputs
 from hotspare.engine.plan import BAD_SCHEMA
-from hotspare.engine.rows.chunk import OUTPUT_BYTES_MAX, Bools, Chunk, Int64s
+from hotspare.engine.rows.chunk import OUTPUT_BYTES_MAX, Bools, Chunk, Int64s, UInt8s, is_all
+from hotspare.engine.rows.elementwise import shared
 from hotspare.engine.rows.refusals import BadEvents
 from hotspare.engine.state.lanes import OutputForm, to_arrow_columns
+from hotspare.engine.state.output_room import FEW_ROWS_MAX
 from hotspare.engine.state.project_state import OutputId, StreamState
 from hotspare.engine.state.strings import StringTable, text_hashes
 from hotspare.model.events import Flag, Opcode
 
+_UINT8, _INT32, _INT64, _UINT64 = pa.uint8(), pa.int32(), pa.int64(), pa.uint64()
+_POSITION = (_INT32, _INT32, _INT64, _INT32)
+
 
 class Causes:
-    """Where in the input outputs come from, as columns: streams of one batch often have outputs of the same rows."""
+    """Where in the input outputs come from, and what they are: streams of one batch often have the same."""
 
     def __init__(self, positions: Positions) -> None:
         self.positions = positions
         self._rank = np.empty(0, np.int64)
-        self._columns: list[pa.Array] = []
+        self._columns: list[pa.Array] | None = None
+        self._what: list[tuple[UInt8s, pa.Array]] = [(_NO_BYTES, None)] * 2
+        self.first = self.last = (0, 0, 0, 0)
+        """Topic, partition, offset and index of the first and the last of the rows that are looked at."""
 
-    def columns(self, rank: Int64s) -> list[pa.Array]:
-        """Topic, partition, offset and index of rows of the batch."""
+    def look_at(self, rank: Int64s) -> None:
+        """Rows of the batch; there are some."""
         if rank is not self._rank and not np.array_equal(rank, self._rank):
-            self._columns = [pa.array(column[rank]) for column in self.positions]
+            self._columns = None
+            first, last = rank.item(0), rank.item(-1)
+            topics, partitions, offsets, indexes = self.positions
+            self.first = topics.item(first), partitions.item(first), offsets.item(first), indexes.item(first)
+            self.last = topics.item(last), partitions.item(last), offsets.item(last), indexes.item(last)
         self._rank = rank
+
+    @property
+    def columns(self) -> list[pa.Array]:
+        """Topic, partition, offset and index of the rows."""
+        if self._columns is None:
+            values = [column[self._rank] for column in self.positions]
+            self._columns = [shared(column, type_) for column, type_ in zip(values, _POSITION, strict=True)]
         return self._columns
+
+    def what(self, chunk: Chunk) -> list[pa.Array]:
+        """Opcode and flags."""
+        for i, values in enumerate((chunk.opcode, chunk.flags)):
+            if values is not self._what[i][0]:
+                self._what[i] = values, shared(values, _UINT8)
+        return [column for _, column in self._what]
+
+
+_NO_BYTES: UInt8s = np.empty(0, np.uint8)
 
 
 def number_and_write(chunk: Chunk, form: OutputForm, causes: Causes, stream: StreamState, strings: StringTable) -> pa.RecordBatch:
     """Carry `stream` on over a chunk that is not empty, and return the outputs as `batch.output_schema` says."""
+    if len(chunk) <= FEW_ROWS_MAX and form.is_plain and is_all(chunk.valid):
+        return _few_numbered(chunk, form, causes, stream)
     head = _numbered(chunk, form.is_coded, strings.hashes, causes, stream)
-    columns = to_arrow_columns(chunk.lanes, chunk.valid, form.schema, strings)
-    return pa.RecordBatch.from_arrays([*head, *columns], schema=form.arrow)
+    return form.batch([*head, *to_arrow_columns(chunk.lanes, chunk.valid, form.schema, strings)])
+
+
+def _few_numbered(chunk: Chunk, form: OutputForm, causes: Causes, stream: StreamState) -> pa.RecordBatch:
+    """The same of outputs whose values are their lanes, in columns that are there already."""
+    count, room, ordinal = len(chunk), stream.room, _next_ordinal(stream, causes, chunk.rank)
+    at = room.reserve(count, form)
+    write_outputs(
+        chunk.rank,
+        chunk.opcode,
+        chunk.flags,
+        chunk.lanes,
+        chunk.valid,
+        form.is_coded,
+        _NO_HASHES,
+        causes.positions,
+        np.uint64(stream.digest),
+        ordinal,
+        stream.sequence + 1,
+        room.columns,
+        at,
+    )
+    last = at + count - 1
+    _carry_on(stream, count, room.columns.digests.item(last), OutputId(*causes.last, room.columns.ints.item(3, last)))
+    return room.taken(count)
 
 
 def number_and_write_bad(bad: BadEvents, causes: Causes, stream: StreamState) -> pa.RecordBatch:
@@ -52,7 +106,7 @@ def number_and_write_bad(bad: BadEvents, causes: Causes, stream: StreamState) ->
     flags = np.full(len(bad), Flag.NORMAL, np.uint8)
     chunk = Chunk(bad.rank, opcode, flags, lanes, np.ones(lanes.shape, np.bool_))
     head = _numbered(chunk, np.zeros(len(BAD_SCHEMA), np.bool_), _NO_HASHES, causes, stream)
-    return pa.RecordBatch.from_arrays([*head, *bad.columns], schema=_BAD_FORM.arrow)
+    return _BAD_FORM.batch([*head, *bad.columns])
 
 
 _BAD_FORM = OutputForm(BAD_SCHEMA)
@@ -61,9 +115,8 @@ _NO_HASHES = np.empty(0, np.uint64)
 
 def _numbered(chunk: Chunk, coded: Bools, hashes: npt.NDArray[np.uint64], causes: Causes, stream: StreamState) -> list[pa.Array]:
     """The columns before the fields. `hashes` are those of the codes in the lanes that are `coded`."""
-    count, positions = len(chunk), causes.positions
-    ordinals = np.empty(count, np.int32)
-    digests = np.empty(count, np.uint64)
+    count, ordinal = len(chunk), _next_ordinal(stream, causes, chunk.rank)
+    ordinals, digests = np.empty(count, np.int32), np.empty(count, np.uint64)
     number_outputs(
         chunk.rank,
         chunk.opcode,
@@ -72,19 +125,28 @@ def _numbered(chunk: Chunk, coded: Bools, hashes: npt.NDArray[np.uint64], causes
         chunk.valid,
         coded,
         hashes,
-        positions,
+        causes.positions,
         np.uint64(stream.digest),
-        _first_ordinal(stream.last_id, positions, int(chunk.rank[0])),
+        ordinal,
         ordinals,
         digests,
     )
-    first, last = stream.sequence + 1, int(chunk.rank[-1])
+    first = stream.sequence + 1
+    _carry_on(stream, count, digests.item(-1), OutputId(*causes.last, ordinals.item(-1)))
+    numbers = shared(np.arange(first, first + count), _INT64)
+    return [numbers, *causes.columns, shared(ordinals, _INT32), shared(digests, _UINT64), *causes.what(chunk)]
+
+
+def _next_ordinal(stream: StreamState, causes: Causes, rank: Int64s) -> int:
+    """Of the first of these outputs. What a position causes in a stream may come in several chunks: ordinals go on."""
+    causes.look_at(rank)
+    before = stream.last_id
+    return before.ordinal + 1 if before is not None and before.position == causes.first else 0
+
+
+def _carry_on(stream: StreamState, count: int, digest: int, last_id: OutputId) -> None:
     stream.sequence += count
-    stream.digest = int(digests[-1])
-    topic, partition, offset, index = (int(column[last]) for column in positions)
-    stream.last_id = OutputId(topic, partition, offset, index, int(ordinals[-1]))
-    own = [pa.array(column) for column in (ordinals, digests, chunk.opcode, chunk.flags)]
-    return [pa.array(np.arange(first, first + count)), *causes.columns(chunk.rank), *own]
+    stream.digest, stream.last_id = digest, last_id
 
 
 def in_pieces(chunk: Chunk, form: OutputForm, strings: StringTable) -> list[Chunk]:
@@ -116,11 +178,3 @@ def _pieces(sizes: Int64s) -> Iterator[tuple[int, int]]:
         end = max(begin + 1, int(np.searchsorted(ends, before + OUTPUT_BYTES_MAX, side="right")))
         yield begin, end
         begin = end
-
-
-def _first_ordinal(last: OutputId | None, positions: Positions, rank: int) -> int:
-    """What a position causes in a stream may come in several chunks: ordinals go on."""
-    if last is None:
-        return 0
-    here = (positions.topics[rank], positions.partitions[rank], positions.offsets[rank], positions.indexes[rank])
-    return last.ordinal + 1 if here == (last.topic, last.partition, last.offset, last.index) else 0

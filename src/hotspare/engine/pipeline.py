@@ -146,6 +146,8 @@ class Pipeline:
 
     def _untraced(self, made: dict[str, pa.RecordBatch]) -> dict[str, pa.RecordBatch]:
         """The outputs but for those of traced windows, which are told."""
+        if not self.plan.traces:
+            return made
         for name, batch in made.items():
             if name.startswith(TRACE_PREFIX) and self._on_trace is not None:
                 self._on_trace(name.removeprefix(TRACE_PREFIX), batch)
@@ -216,8 +218,11 @@ class Pipeline:
 
 def joined_parts(parts: Iterable[Mapping[str, pa.RecordBatch]]) -> dict[str, pa.RecordBatch]:
     """The outputs of all parts, one batch per stream."""
+    first, *others = parts
+    if not others:
+        return dict(first)
     outputs: dict[str, list[pa.RecordBatch]] = {}
-    for part in parts:
+    for part in (first, *others):
         for name, batch in part.items():
             outputs.setdefault(name, []).append(batch)
     return {name: pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces) for name, pieces in outputs.items()}

@@ -81,7 +81,7 @@ def step_with_care(
 def with_refused(plan: Plan, rows: MergedRows, known: Sequence[Poison]) -> MergedRows:
     """The rows, in which what is known to be poison is refused."""
     names = ("topic", "partition", "offset", "index")
-    places = [rows.column(name).to_numpy() for name in names] if known else []
+    places = [rows.column(name) for name in names] if known else []
     for poison in known:
         here = [column == getattr(poison, name) for column, name in zip(places, names, strict=True)]
         for row in np.flatnonzero(np.logical_and.reduce(here)).tolist():
@@ -91,7 +91,7 @@ def with_refused(plan: Plan, rows: MergedRows, known: Sequence[Poison]) -> Merge
 
 def _poison(row: MergedRows, error: Exception) -> Poison:
     names = ("kind", "topic", "partition", "offset", "index")
-    kind, topic, partition, offset, index = (row.column(name)[0].as_py() for name in names)
+    kind, topic, partition, offset, index = (int(row.column(name)[0]) for name in names)
     window, cause = (error.window, error.cause) if isinstance(error, WindowFailure) else ("", error)
     return Poison(RowKind(kind), topic, partition, offset, index, cause, window)
 
@@ -100,12 +100,11 @@ def _refused(plan: Plan, rows: MergedRows, row: int, poison: Poison) -> MergedRo
     """The rows, of which one is a bad one. Of the error only its class is told: the rest may differ between engines."""
     window, text, what = str(plan.resolved.sources[poison.topic]), "", "at this tick"
     if poison.kind is RowKind.EVENT:
-        opcode, what = rows.column("opcode").slice(row, 1).to_numpy(), "on this event"
+        opcode, what = rows.column("opcode")[row : row + 1], "on this event"
         event = rows.events_of(poison.topic, np.array([row]))
         (text,) = event_texts(plan.entry_schemas[poison.topic], opcode, event.flatten())
     elif poison.window:
         window = poison.window
     message = f"window {window}: the engine fails {what} ({type(poison.error).__name__})"
     bad = {"reason": BadReason.POISON, "message": message, "text": text, "window": window}
-    told = pa.array([{field.name: bad[field.name] for field in BAD_TYPE}], BAD_TYPE)
-    return rows.with_row(row, {"kind": pa.array([RowKind.BAD], rows.column("kind").type), "bad": told})
+    return rows.with_bad(row, pa.array([{field.name: bad[field.name] for field in BAD_TYPE}], BAD_TYPE))

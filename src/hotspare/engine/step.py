@@ -15,14 +15,16 @@ import pyarrow as pa
 from hotspare.engine.dataflow import Dataflow, Door
 from hotspare.engine.kernels.outputs import Positions, due_heartbeats, first_disorder
 from hotspare.engine.outputs import Causes, bad_in_pieces, in_pieces, number_and_write, number_and_write_bad
-from hotspare.engine.plan import Outlet, Plan
+from hotspare.engine.plan import Plan
 from hotspare.engine.rows.batch import BAD_STREAM, RowKind
 from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX, Chunk, Timeline
 from hotspare.engine.rows.merged import MergedRows
-from hotspare.engine.rows.ordering import by_partition
+from hotspare.engine.rows.ordering import partition_numbers
 from hotspare.engine.rows.refusals import BadEvents
 from hotspare.engine.state.project_state import NO_TIME, PartitionKey, Passed, State, StreamState
 from hotspare.errors import PositionOrder
+
+_TICK = int(RowKind.TICK)
 
 
 def fresh_state(plan: Plan, shard: int = 0) -> State:
@@ -69,35 +71,33 @@ def step(
 
 
 def _open_door(state: State, batch: MergedRows) -> Door:
-    column = {name: batch.column(name).to_numpy() for name in ("topic", "partition", "offset", "index", "time_us")}
+    column = batch.fixed
     positions = Positions(column["topic"], column["partition"], column["offset"], column["index"])
     time_us = np.maximum.accumulate(np.maximum(column["time_us"], state.time_us))
-    kind, opcode, flags = (batch.column(name).to_numpy() for name in ("kind", "opcode", "flags"))
-    return Door(positions, time_us, kind, opcode, flags)
+    return Door(positions, time_us, column["kind"], column["opcode"], column["flags"])
 
 
 def _check_order(state: State, door: Door) -> dict[PartitionKey, Passed]:
     """The last row of each partition of the batch; PositionOrder where positions do not rise."""
     where = door.positions
-    passed: dict[PartitionKey, Passed] = {}
-    for key, rows in by_partition(where.topics, where.partitions):
-        mine = where
-        if rows is not None:
-            mine = Positions(where.topics[rows], where.partitions[rows], where.offsets[rows], where.indexes[rows])
-        before = state.passed.get(key)
-        disorder = first_disorder(mine, before.offset if before else -1, before.index if before else -1)
-        if disorder >= 0:
-            raise PositionOrder(
-                f"offset {mine.offsets[disorder]}, event {mine.indexes[disorder]} of inbound topic {key[0]} does not come next",
-                detail=f"partition {key[1]}: what passed before the batch is {before}",
-            )
-        last = -1 if rows is None else rows[-1]
-        passed[key] = Passed(int(mine.offsets[-1]), int(mine.indexes[-1]), int(door.time_us[last]))
-    return passed
+    keys, number = partition_numbers(where.topics, where.partitions)
+    if number is None:
+        number = np.zeros(len(where.offsets), np.int64)
+    befores = [state.passed.get(key) for key in keys]
+    newest = np.array([(each.offset, each.index, -1) if each else (-1, -1, -1) for each in befores], np.int64)
+    disorder = int(first_disorder(where, number, newest))
+    if disorder >= 0:
+        at = int(number[disorder])
+        raise PositionOrder(
+            f"offset {where.offsets[disorder]}, event {where.indexes[disorder]} of inbound topic {keys[at][0]} does not come next",
+            detail=f"partition {keys[at][1]}: what passed before the batch is {befores[at]}",
+        )
+    last = zip(keys, newest.tolist(), strict=True)
+    return {key: Passed(offset, index, int(door.time_us[row])) for key, (offset, index, row) in last}
 
 
 def _timeline(plan: Plan, state: State, door: Door) -> Timeline:
-    ticks = np.flatnonzero(door.kind == RowKind.TICK)
+    ticks = (door.kind == _TICK).nonzero()[0]
     beats = np.empty(len(ticks), np.int64)
     if len(ticks):
         last = state.heartbeat_time_us
@@ -111,21 +111,17 @@ def _write(
     plan: Plan, state: State, positions: Positions, chunks: list[Chunk | None], bad: BadEvents
 ) -> list[dict[str, pa.RecordBatch]]:
     """The outputs, in as many parts as their text asks for; at least one."""
-    causes = Causes(positions)
+    causes, strings = Causes(positions), state.strings
     made: dict[str, list[pa.RecordBatch]] = {}
-
-    def leave(outlet: Outlet, chunk: Chunk, stream: StreamState) -> None:
-        pieces = in_pieces(chunk, outlet.form, state.strings)
-        made[outlet.name] = [number_and_write(piece, outlet.form, causes, stream, state.strings) for piece in pieces]
-
-    for outlet in plan.outlets:
+    for outlet in (*plan.outlets, *plan.traces):
         if (chunk := chunks[outlet.node]) is not None:
-            leave(outlet, chunk, state.streams[outlet.name])
+            stream = state.streams.get(outlet.name) or StreamState()  # a trace is numbered from 1 in each batch
+            form = outlet.form
+            made[outlet.name] = [
+                number_and_write(piece, form, causes, stream, strings) for piece in in_pieces(chunk, form, strings)
+            ]
     if len(bad):
         stream = state.streams[BAD_STREAM]
         made[BAD_STREAM] = [number_and_write_bad(piece, causes, stream) for piece in bad_in_pieces(bad)]
-    for outlet in plan.traces:
-        if (chunk := chunks[outlet.node]) is not None:
-            leave(outlet, chunk, StreamState())
     parts = max(map(len, made.values()), default=1)
     return [{name: batches[at] for name, batches in made.items() if at < len(batches)} for at in range(parts)]

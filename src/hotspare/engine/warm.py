@@ -17,6 +17,8 @@ from hotspare.model.types import FieldType, Schema
 from hotspare.model.windows.examples import examples
 
 _OPCODES = ("I", "I", "I", "P", "D", "I", "P", "U", "D", "I")
+_FEW = 7
+"""Rows at a time: few have kernels of their own."""
 _NUMBERS = (1, 2, 3, 1, 2, 3, 4, 4, 3, 0)
 """Of rows in order: what is done, and to which key; 0 is null."""
 
@@ -34,6 +36,8 @@ def warm_up() -> None:
     decoded = Head.of(plan).decode(pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA))
     pipeline = Pipeline.fresh(plan)
     pipeline.feed(decoded)
+    for _ in Pipeline.fresh(plan).parts(decoded, take=lambda rows: min(rows, _FEW)):
+        pass
     frozen = pipeline.freeze()
     restored = Pipeline.restore(plan, frozen.header, dict(frozen.pages()))
     restored.compact()

@@ -30,7 +30,7 @@ def batch_of(rows: list[Row]) -> pa.RecordBatch:
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> list[Row]:
     names = ("topic", "partition", "offset", "index", "time_us")
-    return [row for batch in batches for row in zip(*(batch.column(name).to_pylist() for name in names), strict=True)]
+    return [row for batch in batches for row in zip(*(batch.column(name).tolist() for name in names), strict=True)]
 
 
 @st.composite

@@ -13,6 +13,7 @@ from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.rows.batch import ARROW_TYPE, BAD_TYPE, RAW_SCHEMA
 from hotspare.engine.rows.elementwise import nothing
+from hotspare.engine.rows.ordering import by_partition, partition_numbers
 from hotspare.model.load import load_text
 
 ROWS = 40
@@ -65,3 +66,14 @@ def test_nothing_is_nulls(count: int, type_: pa.DataType) -> None:
     array.validate(full=True)
     assert array.equals(pa.nulls(count, type_))
     assert array.take(pa.array(np.zeros(count, np.int64))).null_count == count
+
+
+@given(st.lists(st.tuples(st.sampled_from([0, 1, 5, 70_000]), st.sampled_from([0, 2, 3, 2**31 - 1])), min_size=1, max_size=30))
+def test_rows_are_taken_apart_by_partition(keys: list[tuple[int, int]]) -> None:
+    topics, partitions = (np.array(column, np.int32) for column in zip(*keys, strict=True))
+    found, number = partition_numbers(topics, partitions)
+    assert found == sorted(set(keys))
+    assert [found[i] for i in (np.zeros(len(keys), np.int64) if number is None else number)] == keys
+    for key, rows in by_partition(topics, partitions):
+        expected = [row for row, each in enumerate(keys) if each == key]
+        assert (list(range(len(keys))) if rows is None else rows.tolist()) == expected

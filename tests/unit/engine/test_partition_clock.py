@@ -144,7 +144,7 @@ def released(rows: list[Row], partitions: int) -> list[Release]:
 
 def merged(merge: Merge) -> Iterator[tuple[int, int, int]]:
     for batch in merge.pull():
-        yield from zip(*(batch.column(name).to_pylist() for name in ("partition", "offset", "time_us")), strict=True)
+        yield from zip(*(batch.column(name).tolist() for name in ("partition", "offset", "time_us")), strict=True)
 
 
 @st.composite

@@ -27,10 +27,10 @@ from hotspare.engine.operators import union as unions
 from hotspare.engine.operators.contract import Applied, Clock
 from hotspare.engine.operators.keyed import apply_relation
 from hotspare.engine.operators.source import SourceOperator
+from hotspare.engine.operators.union import merged
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.rows.batch import BAD_STREAM
 from hotspare.engine.rows.chunk import Chunk
-from hotspare.engine.rows.ordering import merged
 from hotspare.ha.effects import committed
 from hotspare.ha.outputs.held import HeldOutputs
 from hotspare.model import retention_needs

@@ -31,11 +31,13 @@ from hotspare.engine.expressions.tree import TypedCall, ValueType
 from hotspare.engine.rows.elementwise import true_rows
 from hotspare.model.project import Dialect
 
+_FLOAT64 = pa.float64()
+
 
 def _nan_aware(kernel: Callable[[Value, Value], Value], left: Value, right: Value) -> Value:
     """`kernel` over numbers among which NaN is the greatest."""
     plain_result = kernel(left, right)
-    if left.type != pa.float64():
+    if left.type != _FLOAT64:
         return plain_result
     if not _has_nan(left) and not _has_nan(right):
         return plain_result

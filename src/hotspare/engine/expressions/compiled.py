@@ -70,17 +70,18 @@ class CompiledExpression:
             rows = read if end - begin == length else {n: c.slice(begin, end - begin) for n, c in read.items()}
             frame = Frame(rows, end - begin)
             values = frame.array(EVALUATOR.value(self.tree, frame))
-            _check_sizes(frame, values)
+            if self.tree.type is ValueType.STRING:
+                _check_sizes(frame, values)
             return with_nulls(values, frame.failed_rows()), frame.failures
 
         pieces: list[pa.Array] = []
         failed: list[tuple[int, Ledger]] = []
         for part in halved(attempt, length):
             values, failures = part.result or (pa.nulls(1, self.tree.type.arrow), _raised(part.error))
+            if failures is None and len(values) == length:
+                return values, NO_FAILURES
             pieces.append(values)
             failed += [(part.begin, failures)] if failures is not None else []
-        if len(pieces) == 1 and not failed:
-            return pieces[0], NO_FAILURES
         whole = pieces[0] if len(pieces) == 1 else pa.concat_arrays([pa.nulls(0, self.tree.type.arrow), *pieces])
         return whole, self._failures(failed)
 
@@ -105,7 +106,7 @@ def _raised(error: Exception | None) -> Ledger:
 
 def _check_sizes(frame: Frame, values: pa.Array) -> None:
     """A text that no message could carry fails, before it does harm."""
-    if not pa.types.is_string(values.type) or values.buffers()[2] is None or values.buffers()[2].size <= VALUE_BYTES_MAX:
+    if values.buffers()[2] is None or values.buffers()[2].size <= VALUE_BYTES_MAX:
         return
     frame.fail(true_rows(pc.greater(pc.binary_length(values), VALUE_BYTES_MAX)), f"the text has more than {VALUE_BYTES_MAX} bytes")
 

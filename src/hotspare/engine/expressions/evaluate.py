@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-from functools import lru_cache
-
 import pyarrow as pa
 
 from hotspare.engine.expressions.frame import Frame, Value
 from hotspare.engine.expressions.function import Fallibility
 from hotspare.engine.expressions.functions import lookup
-from hotspare.engine.expressions.tree import Typed, TypedCall, TypedField, TypedLiteral, ValueType
+from hotspare.engine.expressions.tree import Typed, TypedCall, TypedField, TypedLiteral
 
 
 class TreeEvaluator:
@@ -18,10 +15,10 @@ class TreeEvaluator:
 
     def value(self, node: Typed, frame: Frame) -> Value:
         """An array of the frame's length, or a scalar, of exactly `node.type`."""
-        if isinstance(node, TypedLiteral):
-            return _constant(repr(node.value), node.type)
         if isinstance(node, TypedField):
             return frame.column(node.name)
+        if isinstance(node, TypedLiteral):
+            return node.scalar
         return _checked(lookup(node.function).evaluate(self, frame, node), node, frame)
 
     def can_fail(self, node: Typed) -> bool:
@@ -37,19 +34,12 @@ class WrongShape(Exception):
 
 def _checked(value: Value, node: TypedCall, frame: Frame) -> Value:
     """Kernels of a library are trusted no further: one that drops a row would move the values of all rows behind it."""
-    whole = isinstance(value, pa.Scalar) or (isinstance(value, pa.Array) and len(value) == frame.length)
+    whole = len(value) == frame.length if isinstance(value, pa.Array) else isinstance(value, pa.Scalar)
     if not whole or value.type != node.type.arrow:
         raise WrongShape(
             f"{node.function} gave {type(value).__name__} of {value.type}, not {frame.length} rows of {node.type.value}"
         )
     return value
-
-
-@lru_cache(maxsize=4096)
-def _constant(text: str, type_: ValueType) -> Value:
-    """The scalar of a literal, by its Python text, in which 0.0 and -0.0 differ. Making one costs more than a small batch."""
-    value = float(text) if type_ is ValueType.DOUBLE and text != "None" else ast.literal_eval(text)
-    return pa.scalar(value, type_.arrow)
 
 
 EVALUATOR = TreeEvaluator()

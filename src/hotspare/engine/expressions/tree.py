@@ -76,10 +76,19 @@ class Call:
 Tree: TypeAlias = Literal | FieldRef | Call
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TypedLiteral:
     value: Constant
     type: ValueType
+
+    @cached_property
+    def scalar(self) -> pa.Scalar:
+        """Making one costs more than a small batch."""
+        value = self.value if self.value is None or self.type is not ValueType.DOUBLE else float(self.value)
+        return pa.scalar(value, self.type.arrow)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"value": self.value, "type": self.type}
 
 
 @dataclass(frozen=True, slots=True)

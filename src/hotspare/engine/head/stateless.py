@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +27,7 @@ from hotspare.engine.expressions.tree import Typed, TypedCall, TypedField, Typed
 from hotspare.engine.expressions.windows import Assignments
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.rows.changelog import Changelog
-from hotspare.engine.rows.chunk import Bools, UInt8s
+from hotspare.engine.rows.chunk import Bools, UInt8s, is_all
 from hotspare.engine.rows.elementwise import chosen, true_mask
 from hotspare.engine.rows.event_texts import event_texts
 from hotspare.engine.rows.letters import flag_letters, opcode_letters
@@ -36,11 +37,16 @@ from hotspare.model.names import FLAGS_FIELD, OPCODE_FIELD
 from hotspare.model.project import AcceptedOpcodes
 from hotspare.model.types import Schema
 
-DELETES = (Opcode.DELETE, Opcode.SAFE_DELETE)
+_DELETE, _SAFE_DELETE = int(Opcode.DELETE), int(Opcode.SAFE_DELETE)
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+def deletes(opcode: UInt8s) -> Bools:
+    """Which events are deletes of either kind."""
+    found: Bools = (opcode == _DELETE) | (opcode == _SAFE_DELETE)
+    return found
+
+
+class Evaluation(NamedTuple):
     """passes    bool[n]: events that come out
     computed  arrays of n values by place in the schema that comes out; null where a row failed
     refused   rising by row; none of them passes
@@ -104,7 +110,7 @@ class Selection(Work):
 
     def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
         values, failures = self.condition.evaluate(columns, len(opcode))
-        return Evaluation(true_mask(values), {}, _reported([failures], opcode))
+        return Evaluation(true_mask(values), {}, _reported([failures] if len(failures) else [], opcode))
 
 
 def _asks_for_inserts(tree: Typed) -> bool:
@@ -141,20 +147,21 @@ class Projection(Work):
         passes = np.ones(len(opcode), np.bool_)
         for i, output in self._computed:
             computed[i], failures = output.evaluate(columns, len(opcode))
-            passes[failures.rows] = False
-            failed.append(failures)
+            if len(failures):
+                passes[failures.rows] = False
+                failed.append(failures)
         return Evaluation(passes, computed, _reported(failed, opcode))
 
 
 def _reported(failed: Sequence[Failures], opcode: UInt8s) -> Refusals:
-    """The first failure of each row, but for deletes."""
-    if not any(map(len, failed)):
+    """The first failure of each row, but for deletes; of `failed` none is empty."""
+    if not failed:
         return NOTHING_REFUSED
     shift = np.cumsum([0, *(len(failures.causes) for failures in failed)])
     rows = np.concatenate([failures.rows for failures in failed])
     cause = np.concatenate([failures.cause + at for failures, at in zip(failed, shift, strict=False)])
     rows, first = np.unique(rows, return_index=True)
-    counts = ~np.isin(opcode[rows], DELETES)
+    counts = ~deletes(opcode[rows])
     return Refusals.of(rows[counts], cause[first][counts], [each for failures in failed for each in failures.causes])
 
 
@@ -219,7 +226,7 @@ def refused_rows(rows: DecodedRows, refused: Refusals, given: Schema, window: st
 
 def passed_rows(rows: DecodedRows, passes: Bools, columns: Sequence[pa.Array]) -> DecodedRows:
     """Those that pass, with `columns` for theirs."""
-    if passes.all():
+    if is_all(passes):
         return DecodedRows(rows.message, rows.index, rows.opcode, rows.flags, list(columns))
     kept = np.flatnonzero(passes)
     values = [chosen(column, kept) for column in columns]

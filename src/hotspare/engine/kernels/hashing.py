@@ -30,12 +30,17 @@ def rotate(x: np.uint64, bits: int) -> np.uint64:
 
 
 @kernel
-def word(data: UInt8s, at: Whole, size: Whole) -> np.uint64:
-    """`size` bytes from `at` as a little-endian number."""
-    value = np.uint64(0)
-    for i in range(size):
-        value |= np.uint64(data[at + i]) << np.uint64(8 * i)
-    return value
+def word4(data: UInt8s, at: Whole) -> np.uint64:
+    """4 bytes from `at` as a little-endian number. Written out, and with an index that is never negative, it is one load."""
+    i = np.uint64(at)
+    low = np.uint64(data[i]) | (np.uint64(data[i + np.uint64(1)]) << np.uint64(8))
+    high = np.uint64(data[i + np.uint64(2)]) | (np.uint64(data[i + np.uint64(3)]) << np.uint64(8))
+    return low | (high << np.uint64(16))
+
+
+@kernel
+def word8(data: UInt8s, at: Whole) -> np.uint64:
+    return word4(data, at) | (word4(data, at + 4) << np.uint64(32))
 
 
 @kernel
@@ -47,13 +52,13 @@ def xxh64_round(lane: np.uint64, value: np.uint64) -> np.uint64:
 def xxh64_tail(h: np.uint64, data: UInt8s, at: Whole, end: Whole) -> np.uint64:
     """The last 0 to 31 bytes and the final avalanche."""
     while at + 8 <= end:
-        h = rotate(h ^ xxh64_round(np.uint64(0), word(data, at, 8)), 27) * _P1 + _P4
+        h = rotate(h ^ xxh64_round(np.uint64(0), word8(data, at)), 27) * _P1 + _P4
         at += 8
     if at + 4 <= end:
-        h = rotate(h ^ (word(data, at, 4) * _P1), 23) * _P2 + _P3
+        h = rotate(h ^ (word4(data, at) * _P1), 23) * _P2 + _P3
         at += 4
     while at < end:
-        h = rotate(h ^ (np.uint64(data[at]) * _P5), 11) * _P1
+        h = rotate(h ^ (np.uint64(data[np.uint64(at)]) * _P5), 11) * _P1
         at += 1
     h = (h ^ (h >> np.uint64(33))) * _P2
     h = (h ^ (h >> np.uint64(29))) * _P3
@@ -72,10 +77,10 @@ def xxh64(data: UInt8s, begin: Whole, end: Whole) -> np.uint64:
     d = np.uint64(0) - _P1
     at = begin
     while at + 32 <= end:
-        a = xxh64_round(a, word(data, at, 8))
-        b = xxh64_round(b, word(data, at + 8, 8))
-        c = xxh64_round(c, word(data, at + 16, 8))
-        d = xxh64_round(d, word(data, at + 24, 8))
+        a = xxh64_round(a, word8(data, at))
+        b = xxh64_round(b, word8(data, at + 8))
+        c = xxh64_round(c, word8(data, at + 16))
+        d = xxh64_round(d, word8(data, at + 24))
         at += 32
     h = rotate(a, 1) + rotate(b, 7) + rotate(c, 12) + rotate(d, 18)
     h = (h ^ xxh64_round(np.uint64(0), a)) * _P1 + _P4

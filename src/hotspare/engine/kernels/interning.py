@@ -15,16 +15,17 @@ Int32s = npt.NDArray[np.int32]
 
 @kernel
 def same_bytes(a: UInt8s, a_begin: Whole, b: UInt8s, b_begin: Whole, size: Whole) -> bool:
-    i = 0
-    while i < size and a[a_begin + i] == b[b_begin + i]:
-        i += 1
-    return i == size
+    x, y, i, end = np.uint64(a_begin), np.uint64(b_begin), np.uint64(0), np.uint64(size)
+    while i < end and a[x + i] == b[y + i]:
+        i += np.uint64(1)
+    return bool(i == end)
 
 
 @kernel
 def copy_bytes(source: UInt8s, begin: Whole, size: Whole, target: UInt8s, at: Whole) -> None:
-    for i in range(size):
-        target[at + i] = source[begin + i]
+    b, t = np.uint64(begin), np.uint64(at)
+    for i in range(np.uint64(size)):
+        target[t + i] = source[b + i]
 
 
 @kernel

@@ -16,6 +16,8 @@ Int32s = npt.NDArray[np.int32]
 
 BLOCK = 1024
 """Rows that are split into columns together, so that they are read from the nearest cache."""
+OFFSET, INDEX, ROW = 0, 1, 2
+NEWEST_WIDTH = 3
 _FOLD = np.uint64(0x9E3779B97F4A7C15)
 _NULL = np.uint64(0xD6E8FEB86659FD93)
 """Stands for a null lane."""
@@ -49,15 +51,17 @@ def due_heartbeats(ticks: Int64s, time_us: Int64s, last: Whole, interval: int, o
 
 
 @kernel
-def first_disorder(positions: Positions, offset: Whole, index: Whole) -> Whole:
-    """The first row of one partition's rows that does not come after the one before it (at first: offset, index); -1 if none."""
+def first_disorder(positions: Positions, number: Int64s, newest: Int64s) -> Whole:
+    """The first row that does not come after the one before it in its partition, whose number is `number[row]`; -1 if none.
+    `newest`: of each partition OFFSET, INDEX and ROW of its newest row, in and out."""
     for i in range(len(positions.offsets)):
-        now = positions.offsets[i]
-        if now < offset or (now == offset and positions.indexes[i] <= index):
-            return i
-        offset = now
-        index = np.int64(positions.indexes[i])
-    return -1
+        offset, index, at = positions.offsets[i], np.int64(positions.indexes[i]), number[i]
+        if offset < newest[at, OFFSET] or (offset == newest[at, OFFSET] and index <= newest[at, INDEX]):
+            return np.int64(i)
+        newest[at, OFFSET] = offset
+        newest[at, INDEX] = index
+        newest[at, ROW] = i
+    return np.int64(-1)
 
 
 @kernel
@@ -118,3 +122,55 @@ def number_outputs(
         digest = mix(digest ^ h)
         ordinals[i] = ordinal
         digests[i] = digest
+
+
+class OutputColumns(NamedTuple):
+    """longs    int64[2 + fields, rows]: sequence, offset, and lanes
+    digests  uint64[rows]
+    ints     int32[4, rows]: topic, partition, index, ordinal
+    bytes    uint8[2, rows]: opcode, flags
+    """
+
+    longs: Int64s
+    digests: UInt64s
+    ints: Int32s
+    bytes: UInt8s
+
+    @classmethod
+    def empty(cls, fields: int, rows: int) -> OutputColumns:
+        return cls(
+            np.empty((2 + fields, rows), np.int64),
+            np.empty(rows, np.uint64),
+            np.empty((4, rows), np.int32),
+            np.empty((2, rows), np.uint8),
+        )
+
+
+@kernel
+def write_outputs(
+    rank: Int64s,
+    opcode: UInt8s,
+    flags: UInt8s,
+    lanes: Int64s,
+    valid: Bools,
+    coded: Bools,
+    hashes: UInt64s,
+    positions: Positions,
+    digest: np.uint64,
+    ordinal: Whole,
+    sequence: Whole,
+    to: OutputColumns,
+    at: Whole,
+) -> None:
+    """`number_outputs`, and write the outputs to columns, from row `at` on; `sequence` is that of the first."""
+    end = at + len(rank)
+    ordinals, digests = to.ints[3, at:end], to.digests[at:end]
+    number_outputs(rank, opcode, flags, lanes, valid, coded, hashes, positions, digest, ordinal, ordinals, digests)
+    for i in range(len(rank)):
+        cause, row = rank[i], at + i
+        to.longs[0, row], to.longs[1, row] = sequence + i, positions.offsets[cause]
+        to.ints[0, row], to.ints[1, row] = positions.topics[cause], positions.partitions[cause]
+        to.ints[2, row] = positions.indexes[cause]
+        to.bytes[0, row], to.bytes[1, row] = opcode[i], flags[i]
+        for j in range(lanes.shape[1]):
+            to.longs[2 + j, row] = lanes[i, j]

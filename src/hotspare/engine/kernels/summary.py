@@ -154,3 +154,50 @@ def running(values: Float64s, valid: Bools, state: Float64s, counts: Int64s, out
             out[i, j] = state[j]
         out_counts[i, COUNTED] = counts[COUNTED]
         out_counts[i, MISSED] = counts[MISSED]
+
+
+@kernel
+def observed_doubles(doubles: Float64s, valid: Bools, rows: Int64s, column: Whole, values: Float64s, here: Bools) -> None:
+    """What is observed of rows: the value of a column, and whether there is one; NaN is none."""
+    for i in range(len(rows)):
+        value = doubles[rows[i], column]
+        counts = valid[rows[i], column] and value == value
+        values[i] = value if counts else np.float64(0.0)
+        here[i] = counts
+
+
+@kernel
+def observed_whole(lanes: Int64s, valid: Bools, rows: Int64s, column: Whole, values: Float64s, here: Bools) -> None:
+    """The same of whole numbers."""
+    for i in range(len(rows)):
+        counts = valid[rows[i], column]
+        values[i] = np.float64(lanes[rows[i], column]) if counts else np.float64(0.0)
+        here[i] = counts
+
+
+@kernel
+def write_doubles(values: Float64s, at: Int64s, column: Whole, doubles: Float64s, valid: Bools) -> None:
+    """Write values to a column of the rows `at`; NaN is null."""
+    for i in range(len(values)):
+        value, row = values[i], at[i]
+        defined = value == value
+        doubles[row, column] = value if defined else np.float64(0.0)
+        valid[row, column] = defined
+
+
+@kernel
+def write_whole(
+    values: Float64s, low: np.float64, high: np.float64, at: Int64s, column: Whole, lanes: Int64s, valid: Bools, unfit: Int64s
+) -> Whole:
+    """The same without the fraction. What is not between `low` and `high` is null; returns how many of these were noted in
+    `unfit`."""
+    count = np.int64(0)
+    for i in range(len(values)):
+        value, row = values[i], at[i]
+        fits = low < value and value < high
+        lanes[row, column] = np.int64(value) if fits else np.int64(0)
+        valid[row, column] = fits
+        if value == value and not fits:
+            unfit[count] = i
+            count += 1
+    return count

@@ -16,6 +16,7 @@ from typing import cast
 import numpy as np
 
 from hotspare.engine.kernels.columns import certain_rows, pick_columns
+from hotspare.engine.kernels.summary import observed_doubles, observed_whole, write_doubles, write_whole
 from hotspare.engine.operators.contract import Applied, BadReason, Input, Operator
 from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
 from hotspare.engine.operators.rowwise import GIVEN, ROWS, forgetful, unresolved, whole
@@ -32,11 +33,11 @@ from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.types import FieldType
 from hotspare.model.windows.calculate import CalculateWindow
 
-_LIMIT: dict[FieldType, tuple[float, float]] = {
-    FieldType.INT32: (-(2.0**31) - 1.0, 2.0**31),
-    FieldType.INT64: (np.nextafter(-(2.0**63), -np.inf), 2.0**63),
+_LIMIT: dict[FieldType, tuple[np.float64, np.float64]] = {
+    FieldType.INT32: (np.float64(-(2.0**31) - 1.0), np.float64(2.0**31)),
+    FieldType.INT64: (np.nextafter(-(2.0**63), -np.inf), np.float64(2.0**63)),
 }
-"""Between these, both excluded, a double without its fraction fits the type."""
+"""Between these, both excluded, a double without its fraction fits the type; every double fits those that are not named."""
 
 
 class CalculateOperator(Operator):
@@ -58,8 +59,9 @@ class CalculateOperator(Operator):
         self.leaving = given.indexed() if self._is_keyed else given
         self._observed = entry.index[dict(declared.input_map)[SUMMARY_INPUT]]
         self._observes_double = entry.fields[self._observed].type is FieldType.DOUBLE
-        self._outputs = tuple((output, self.schema.index[name]) for output, name in declared.output_map)
-        computed = {column for _, column in self._outputs}
+        places = [(output, self.schema.index[name]) for output, name in declared.output_map]
+        self._outputs = tuple((output, column, _LIMIT.get(self.schema.fields[column].type)) for output, column in places)
+        computed = {column for _, column in places}
         picks = [-1 if i in computed else entry.index[f.name] for i, f in enumerate(self.schema.fields)]
         self._picks = np.array(picks, np.int64)
         self._given_keys = np.array([picks[i] for i in self.schema.key_indexes], np.int64)
@@ -67,7 +69,7 @@ class CalculateOperator(Operator):
         self._length = int(length) if length is not None else 0
 
     def open(self) -> Page:
-        statistics = [output for output, _ in self._outputs]
+        statistics = [output for output, _, _ in self._outputs]
         page = Page({"observations": Newest(self._length, statistics) if self._length else All()})
         if self._keeps:
             page.parts[ROWS] = relation_of(self.schema, keys=self._keys)
@@ -119,33 +121,27 @@ class CalculateOperator(Operator):
         return Chunk(given.rank, given.opcode, given.flags, lanes, valid)
 
     def _observe(self, observations: Newest | All, given: Chunk, rows: Int64s) -> Basis:
-        lane = given.lanes[rows, self._observed]
-        values = lane.view(np.float64) if self._observes_double else lane.astype(np.float64)
-        valid = given.valid[rows, self._observed] & ~np.isnan(values)
-        return observations.observe(np.where(valid, values, 0.0), valid)
+        values, here = np.empty(len(rows), np.float64), np.empty(len(rows), np.bool_)
+        if self._observes_double:
+            observed_doubles(given.lanes.view(np.float64), given.valid, rows, self._observed, values, here)
+        else:
+            observed_whole(given.lanes, given.valid, rows, self._observed, values, here)
+        return observations.observe(values, here)
 
     def _write(
         self, basis: Basis, lanes: Int64s, valid: Bools, at: Int64s, rows: Int64s, given: Chunk, strings: StringTable
     ) -> BadEvents:
         """Write the mapped statistics to `lanes[at]`; report those that do not fit their field."""
         bad = NO_BAD_EVENTS
-        for output, column in self._outputs:
+        for output, column, limit in self._outputs:
             values = basis.statistic(output)
-            defined = ~np.isnan(values)
-            lane, fits = _to_lane(np.where(defined, values, 0.0), self.schema.fields[column].type)
-            lanes[at, column] = np.where(fits, lane, 0)
-            valid[at, column] = defined & fits
-            message = f"{output} does not fit the field {self.schema.fields[column].name}, which is null instead"
-            unfit = rows[~fits]
-            refused = Refusals.of(unfit, np.zeros_like(unfit), [(BadReason.NUMBER_RANGE, message)])
-            bad += bad_events(refused, given, self._entry, strings)
+            if limit is None:
+                write_doubles(values, at, column, lanes.view(np.float64), valid)
+                continue
+            unfit = np.empty(len(at), np.int64)
+            count = int(write_whole(values, *limit, at, column, lanes, valid, unfit))
+            if count:
+                message = f"{output} does not fit the field {self.schema.fields[column].name}, which is null instead"
+                refused = Refusals.of(rows[unfit[:count]], np.zeros(count, np.int64), [(BadReason.NUMBER_RANGE, message)])
+                bad += bad_events(refused, given, self._entry, strings)
         return bad
-
-
-def _to_lane(values: np.ndarray[tuple[int], np.dtype[np.float64]], type_: FieldType) -> tuple[Int64s, Bools]:
-    """Lanes of a field of that type, and whether each value fits; values have no NaN."""
-    if type_ is FieldType.DOUBLE:
-        return values.view(np.int64), np.ones(len(values), np.bool_)
-    low, high = _LIMIT[type_]
-    fits = (low < values) & (values < high)
-    return np.where(fits, values, 0.0).astype(np.int64), fits

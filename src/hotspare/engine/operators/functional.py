@@ -16,10 +16,10 @@ import pyarrow as pa
 from hotspare.engine.expressions.checking import COUNTER_FIELD
 from hotspare.engine.expressions.tree import ValueType
 from hotspare.engine.expressions.windows import compile_assignments
-from hotspare.engine.head.stateless import DELETES, Admission, Projection, Work
+from hotspare.engine.head.stateless import Admission, Projection, Work, deletes
 from hotspare.engine.operators.contract import Input
 from hotspare.engine.operators.rowwise import RowWindow
-from hotspare.engine.rows.chunk import Chunk, Int64s, UInt8s
+from hotspare.engine.rows.chunk import Chunk, Int64s, UInt8s, is_all
 from hotspare.engine.state.pages import Counters, Page, Part
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.windows.contract import Counting
@@ -54,9 +54,9 @@ class FunctionalOperator(RowWindow):
 
 def _counted(before: int, opcode: UInt8s) -> tuple[pa.Array, int]:
     """eventCounter() of each row, null for deletes, and the count after them."""
-    counts = ~np.isin(opcode, DELETES)
+    counts = ~deletes(opcode)
     numbers: Int64s = before + np.cumsum(counts, dtype=np.int64)
     after = int(numbers[-1]) if len(numbers) else before
-    if counts.all():
+    if is_all(counts):
         return pa.array(numbers), after
     return pa.array(numbers, ValueType.INT64.arrow, mask=~counts), after

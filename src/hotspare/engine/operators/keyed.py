@@ -77,6 +77,8 @@ def apply_relation(
 
 def refusals(done: Change | Resolution, chunk: Chunk, schema: Schema, strings: StringTable) -> BadEvents:
     """Bad events for the rows of `chunk`, which is of `schema`, that were refused."""
+    if not len(done.refused_row):
+        return NO_BAD_EVENTS
     return bad_events(Refusals.of(done.refused_row, done.refused_why, _CAUSES), chunk, schema, strings)
 
 

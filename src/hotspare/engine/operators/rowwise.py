@@ -23,12 +23,12 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.engine.expressions.checking import COUNTER_FIELD
-from hotspare.engine.head.stateless import DELETES, Admission, Evaluation, Selection, Work, event_columns
+from hotspare.engine.head.stateless import Admission, Evaluation, Selection, Work, deletes, event_columns
 from hotspare.engine.kernels.columns import pick_columns
 from hotspare.engine.operators.contract import Applied, Input, Operator
 from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
 from hotspare.engine.rows.changelog import Keys, Opcodes
-from hotspare.engine.rows.chunk import Bools, Chunk, Timeline
+from hotspare.engine.rows.chunk import Bools, Chunk, Timeline, is_all
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS
 from hotspare.engine.state.lanes import to_arrow, to_lane
 from hotspare.engine.state.pages import Page, Part
@@ -39,6 +39,7 @@ from hotspare.model.events import Flag, Opcode
 from hotspare.model.project import IndexType
 from hotspare.model.resolve import ResolvedWindow
 
+_PARTIAL = np.uint8(Flag.PARTIAL)
 GIVEN, ROWS = "given", "rows"
 """Parts of the page: the two indexes."""
 
@@ -63,6 +64,7 @@ class RowWindow(Operator):
         self._passes_all = work.picks == tuple(range(len(self._given.schema)))
         fields, index = self._given.schema.fields, self._given.schema.index
         self._read = tuple((name, index[name], fields[index[name]].type) for name in work.fields if name in index)
+        self._of_event = tuple(name for name in work.fields if name not in index)
         if not self._is_keyed:
             check_without_index(window, self._given, work)
             self.indexes = Indexes(None, None)
@@ -92,9 +94,11 @@ class RowWindow(Operator):
             resolved = cast(Relation, page.parts[GIVEN]).change(chunk, timeline)
             bad += refusals(resolved, chunk, self._given.schema, strings)
             chunk = resolved.chunk
-        more = self.counted(page, chunk)
-        done = self.work.evaluate({**self._columns(chunk, strings), **more}, chunk.opcode)
-        bad += bad_events(done.refused, chunk, self._given.schema, strings)
+        columns = self._columns(chunk, strings)
+        columns.update(self.counted(page, chunk))
+        done = self.work.evaluate(columns, chunk.opcode)
+        if len(done.refused):
+            bad += bad_events(done.refused, chunk, self._given.schema, strings)
         made = self._laid_out(chunk, done, strings)
         if self.indexes.rows is None:
             made = passed_rows(whole(made) if self._is_keyed else made, done.passes)
@@ -115,11 +119,10 @@ class RowWindow(Operator):
 
     def _stored_deletes(self, chunk: Chunk) -> Bools:
         """Deletes that do not need to be computed: the values are in the index. A condition decides about them as about others."""
-        deletes: Bools = np.zeros(len(chunk), np.bool_)
-        return deletes if isinstance(self.work, Selection) else np.isin(chunk.opcode, DELETES)
+        return np.zeros(len(chunk), np.bool_) if isinstance(self.work, Selection) else deletes(chunk.opcode)
 
     def _columns(self, chunk: Chunk, strings: StringTable) -> dict[str, pa.Array]:
-        columns = event_columns(self.work.fields, self._given.schema, chunk.opcode, chunk.flags)
+        columns = event_columns(self._of_event, self._given.schema, chunk.opcode, chunk.flags) if self._of_event else {}
         for name, i, type_ in self._read:
             columns[name] = to_arrow(chunk.lanes[:, i], chunk.valid[:, i], type_, strings)
         return columns
@@ -181,7 +184,7 @@ def forgetful(window: ResolvedWindow, does: str, instead: str) -> ProjectError:
 
 def passed_rows(chunk: Chunk, passes: Bools) -> Chunk:
     """The rows that pass. Of an update block, new without old is an insert, and old without new a delete."""
-    if passes.all():
+    if is_all(passes):
         return chunk
     opcode = chunk.opcode.copy()
     blocks = np.flatnonzero(opcode == Opcode.UPDATE_BLOCK)
@@ -207,13 +210,13 @@ def _for_index(chunk: Chunk, passes: Bools) -> tuple[Chunk, Bools]:
 
 def whole(chunk: Chunk) -> Chunk:
     """As an index gives events out: the row is whole, so none is partial."""
-    if not (chunk.flags & Flag.PARTIAL).any():
+    if not np.count_nonzero(chunk.flags & _PARTIAL):
         return chunk
     rest = chunk.flags & np.uint8(~Flag.PARTIAL & 0xFF)
     return Chunk(chunk.rank, chunk.opcode, np.where(rest == 0, np.uint8(Flag.NORMAL), rest), chunk.lanes, chunk.valid)
 
 
 def _picked(chunk: Chunk, mask: Bools) -> Chunk:
-    if mask.all():
+    if is_all(mask):
         return chunk
     return chunk.taken(np.flatnonzero(mask))

@@ -57,6 +57,11 @@ def with_nulls(array: pa.Array, rows: Rows) -> pa.Array:
     return pc.if_else(pa.array(keep), array, pa.scalar(None, array.type))
 
 
+def shared(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
+    """Numbers that are given away, contiguous and as wide as `type_` wants them, as an Arrow array."""
+    return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
+
+
 def nothing(count: int, type_: pa.DataType) -> pa.Array:
     """Nulls, all buffers of which are the same zeros: memory that nobody has touched."""
     return _of_zeros(count, type_, pa.py_buffer(np.zeros(_VALUE_BYTES_MAX * (count + 1), np.uint8)))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from hotspare.engine.rows.chunk import Chunk, Int64s
+from hotspare.engine.rows.chunk import Int64s
 
 
 def in_order(ranks: Sequence[Int64s]) -> tuple[Int64s, Int64s]:
@@ -25,26 +25,36 @@ def in_order(ranks: Sequence[Int64s]) -> tuple[Int64s, Int64s]:
     return numbers, rows
 
 
+def partition_numbers(
+    topics: npt.NDArray[np.int32], partitions: npt.NDArray[np.int32]
+) -> tuple[list[tuple[int, int]], Int64s | None]:
+    """(topic, partition) of each partition that rows are of, rising, and for each row the number of its partition there; None where
+    there is one. Costs what the rows cost, however many partitions there are."""
+    if not np.count_nonzero(topics != topics[0]) and not np.count_nonzero(partitions != partitions[0]):
+        return [(int(topics[0]), int(partitions[0]))], None
+    size = int(partitions.max()) + 1
+    code: Int64s = topics.astype(np.int64) * size + partitions
+    if (int(topics.max()) + 1) * size > _COUNTED_MAX:
+        codes, number = np.unique(code, return_inverse=True)
+    else:
+        number_of = np.zeros((int(topics.max()) + 1) * size, np.int64)
+        number_of[code] = 1
+        codes = np.flatnonzero(number_of)
+        number_of[codes] = np.arange(len(codes))
+        number = number_of[code]
+    return [divmod(each, size) for each in codes.tolist()], number
+
+
 def by_partition(topics: npt.NDArray[np.int32], partitions: npt.NDArray[np.int32]) -> list[tuple[tuple[int, int], Int64s | None]]:
     """(topic, partition) of each partition that rows are of, rising, and its rows; None: all. Costs what the rows cost, however
     many partitions there are."""
-    if (topics == topics[0]).all() and (partitions == partitions[0]).all():
-        return [((int(topics[0]), int(partitions[0])), None)]
-    codes, number = np.unique(topics.astype(np.int64) << 32 | partitions, return_inverse=True)
-    small = number.astype(np.uint16) if len(codes) <= _SORTED_BY_DIGITS_MAX else number
+    keys, number = partition_numbers(topics, partitions)
+    if number is None:
+        return [(keys[0], None)]
+    small = number.astype(np.uint16) if len(keys) <= _COUNTED_MAX else number
     rows = np.split(np.argsort(small, kind="stable"), np.cumsum(np.bincount(number))[:-1])
-    return [((code >> 32, code & 0xFFFF_FFFF), mine) for code, mine in zip(codes.tolist(), rows, strict=True)]
+    return list(zip(keys, rows, strict=True))
 
 
-_SORTED_BY_DIGITS_MAX = 1 << 16
+_COUNTED_MAX = 1 << 16
 """Of numbers of 16 bits a stable order is found without comparing them."""
-
-
-def merged(chunks: Sequence[Chunk]) -> Chunk:
-    """All rows, of one schema, in order."""
-    filled = [chunk for chunk in chunks if len(chunk)]
-    if len(filled) < 2:
-        return filled[0] if filled else chunks[0]
-    order = np.argsort(np.concatenate([chunk.rank for chunk in filled]), kind="stable")
-    columns = ([getattr(chunk, name) for chunk in filled] for name in ("rank", "opcode", "flags", "lanes", "valid"))
-    return Chunk(*(np.concatenate(column)[order] for column in columns))

@@ -12,11 +12,12 @@ import pyarrow as pa
 
 from hotspare.engine.kernels.outputs import split_columns
 from hotspare.engine.rows.batch import ARROW_TYPE, output_schema
-from hotspare.engine.rows.chunk import Bools, Int64s
+from hotspare.engine.rows.chunk import Bools, Int64s, is_all
 from hotspare.engine.state.strings import StringTable
 from hotspare.model.types import FieldType, Schema
 
 CODED = (FieldType.STRING, FieldType.BLOB)
+_PLAIN = (FieldType.INT64, FieldType.DOUBLE, FieldType.DATE, FieldType.STAMP)
 
 
 def coded_columns(schema: Schema) -> tuple[int, ...]:
@@ -36,8 +37,22 @@ class OutputForm:
         return output_schema(self.schema)
 
     @cached_property
+    def _names(self) -> list[str]:
+        return list(self.arrow.names)
+
+    def batch(self, columns: list[pa.Array]) -> pa.RecordBatch:
+        """The columns, which have the types of `arrow`, as a batch. They are not looked at again: that costs more than a small
+        batch."""
+        return pa.RecordBatch.from_arrays(columns, names=self._names)
+
+    @cached_property
     def coded(self) -> tuple[int, ...]:
         return coded_columns(self.schema)
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether a field's values are its lanes."""
+        return all(f.type in _PLAIN for f in self.schema.fields)
 
     @cached_property
     def is_coded(self) -> Bools:
@@ -82,7 +97,7 @@ def to_lanes(arrays: Sequence[pa.Array], schema: Schema, strings: StringTable) -
 
 def to_arrow(lane: Int64s, valid: Bools, type_: FieldType, strings: StringTable) -> pa.Array:
     """The Arrow array of `ARROW_TYPE[type_]` that a lane and its validity mean, with any stride. Copies what it keeps."""
-    return _array(lane.copy(), None if valid.all() else valid, type_, strings)
+    return _array(lane.copy(), None if is_all(valid) else valid, type_, strings)
 
 
 def to_arrow_columns(lanes: Int64s, valid: Bools, schema: Schema, strings: StringTable) -> list[pa.Array]:

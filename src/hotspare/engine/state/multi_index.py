@@ -51,8 +51,7 @@ class MultiIndex:
 
     def settle(self) -> None:
         """All events are followed, and outputs taken away."""
-        if self._lists.counts[k.MOVES]:
-            k.follow_moves(self._lists, np.int64(2**62))
+        k.follow_moves(self._lists, np.int64(2**62))
         self.rows.forget_outputs()
         self._lists = self._lists._replace(moved=self.rows.pages.rows.moved)
         self._lists.counts[:] = 0

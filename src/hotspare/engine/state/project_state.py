@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from hotspare.engine.partition_clock import NO_TIME as NO_TIME
+from hotspare.engine.state.output_room import OutputRoom
 from hotspare.engine.state.pages import Page
 from hotspare.engine.state.strings import StringTable
 from hotspare.positions import OutputId as OutputId
@@ -27,11 +28,13 @@ class Passed:
 
 @dataclass(slots=True)
 class StreamState:
-    """The newest output of a stream: its sequence (0: none yet), the digest up to it, its id."""
+    """The newest output of a stream: its sequence (0: none yet), the digest up to it, its id. And room for the next ones, which is
+    in no snapshot."""
 
     sequence: int = 0
     digest: int = 0
     last_id: OutputId | None = None
+    room: OutputRoom = field(default_factory=OutputRoom, repr=False, compare=False)
 
 
 @dataclass(slots=True)

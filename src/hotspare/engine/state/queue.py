@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import mmap
 import weakref
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,8 +31,7 @@ _MARGIN_ROWS = mmap.PAGESIZE
 """So many slots are left free before those whose memory is not given back yet: they may share a page of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(NamedTuple):
     """What came of a chunk up to its first `rows` rows and the first `beats` heartbeats; `is_all`: there are no more.
 
     `until`: where there was no room for more, the rank at which to go on.
@@ -59,7 +58,7 @@ class RowQueue:
 
     @property
     def live(self) -> int:
-        return int(self._ring.state[slots.LAST] - self._ring.state[slots.FIRST])
+        return self.last - self.first
 
     @property
     def state(self) -> Int64s:
@@ -80,13 +79,13 @@ class RowQueue:
         counts[k.RUNS] = counts[k.MADE] = 0
         counts[k.ROOM] = rows_max
         k.take(ring, self._policy, given, self._runs, counts)
-        runs, made, row, beat = counts[: k.BEAT + 1].tolist()
+        runs, made, row, beat, _, leaving, cause = counts[: k.COUNTS_WIDTH].tolist()
         rank, opcode, flags = np.empty(made, np.int64), np.empty(made, np.uint8), np.empty(made, np.uint8)
         lanes, valid = np.empty(made * ring.width, np.int64), np.empty(made * ring.width, np.bool_)
         k.write_out(ring, given, self._runs, runs, rank, opcode, flags, lanes, valid)
         out = Chunk(rank, opcode, flags, lanes.reshape(made, ring.width), valid.reshape(made, ring.width))
-        if counts[k.LEAVING]:
-            return Taken(out, row, beat, is_all=False, until=int(counts[k.CAUSE]))
+        if leaving:
+            return Taken(out, row, beat, is_all=False, until=cause)
         if row == count and beat == len(beats):
             return Taken(out, row, beat, is_all=True, until=None)
         return Taken(out, row, beat, is_all=False, until=next_rank(chunk.rank, beats, row, beat) if made >= rows_max else None)
@@ -103,12 +102,12 @@ class RowQueue:
     @property
     def first(self) -> int:
         """How many rows came before the oldest."""
-        return int(self._ring.state[slots.FIRST])
+        return self._ring.state.item(slots.FIRST)
 
     @property
     def last(self) -> int:
         """How many rows ever came."""
-        return int(self._ring.state[slots.LAST])
+        return self._ring.state.item(slots.LAST)
 
     def rows(self, begin: int, end: int) -> tuple[Int64s, Bools, Int64s]:
         """Copies of (lanes int64[n, width], valid bool[n, width], times int64[n], empty without), oldest first: of the rows that
@@ -158,8 +157,9 @@ class RowQueue:
 
     def reserve(self, count: int) -> None:
         """Make room for `count` more rows beside those that somebody needs."""
-        floor = min(int(each.state[slots.FIRST]) for each in (self, *self._sharing()))
-        last = int(self.state[slots.LAST]) + count
+        floor, last = self.first, self.last + count
+        for twin in self._sharing():
+            floor = min(floor, twin.first)
         if self._spaces:
             last += _MARGIN_ROWS
             if floor - self._given_back >= GIVE_BACK_ROWS or last > self._given_back + self._ring.capacity:

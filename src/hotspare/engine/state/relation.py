@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -72,8 +73,7 @@ class Resolution:
         return rows[:count], slots_[:count]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """What a chunk did to a relation. `refused_row`, `refused_why` as in `Resolution`: rows of `given`.
 
     `until`: outputs of this rank and of higher ones are still to come, with `Relation.go_on`; None: nothing is.
@@ -92,7 +92,9 @@ class _Work:
     stand in a queue, as `kernels.relation.relate` does else."""
 
     chunk: Chunk
-    time: RowTime
+    time_us: Int64s
+    has_time: Bools | None
+    """None: every row has one."""
     beats: Int64s
     counts: Int64s
 
@@ -152,7 +154,7 @@ class Relation:
             rows_max = self._outputs_max(work.chunk)
         done: Chunk | None = None
         if self._queue is not None:
-            taken = self._queue.take(work.chunk, work.time.time_us, work.beats, work.counts, rows_max)
+            taken = self._queue.take(work.chunk, work.time_us, work.beats, work.counts, rows_max)
             if taken.until is not None or taken.is_all:
                 return self._changed(work, taken.chunk, _NO_ROWS, _NO_ROWS, taken.until)
             done, rows_max = taken.chunk, rows_max - len(taken.chunk)
@@ -186,13 +188,14 @@ class Relation:
     def _begun(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None) -> _Work:
         assert self._work is None
         count = len(chunk)
-        if row_time is None:
-            time_us = timeline.time_us[chunk.rank] if self.policy.kind >= k.TIME_SLIDING else chunk.rank
-            row_time = RowTime(time_us, np.ones(count, np.bool_))
+        if row_time is not None:
+            time_us, has_time = row_time.time_us, row_time.valid
+        else:
+            time_us, has_time = timeline.time_us[chunk.rank] if self._by_time else chunk.rank, None
         self._start_boundary(timeline)
         if self._queue is not None:
             self._queue.reserve(count)
-        return _Work(chunk, row_time, self._beats(timeline), np.zeros(k.COUNTS_WIDTH, np.int64))
+        return _Work(chunk, time_us, has_time, self._beats(timeline), np.zeros(k.COUNTS_WIDTH, np.int64))
 
     def _outputs_max(self, chunk: Chunk) -> int:
         """More outputs than can come of a chunk, whatever it holds."""
@@ -202,14 +205,16 @@ class Relation:
     def _beats(self, timeline: Timeline) -> Int64s:
         if self.policy.kind == k.KEEP or not len(timeline.heartbeat_rank):
             return _NO_BEATS
-        return np.column_stack((timeline.heartbeat_rank, timeline.time_us[timeline.heartbeat_rank]))
+        beats = np.empty((len(timeline.heartbeat_rank), 2), np.int64)
+        beats[:, 0] = timeline.heartbeat_rank
+        beats[:, 1] = timeline.time_us[timeline.heartbeat_rank]
+        return beats
 
     def _resolve(self, work: _Work, rows_max: int) -> tuple[Resolution, int | None]:
         """Go on with work that rows in a queue cannot do; `until` as in `Change`."""
         chunk = work.chunk
-        given = k.InputArrays(
-            chunk.rank, chunk.opcode, chunk.flags, chunk.lanes, chunk.valid, work.time.time_us, work.time.valid, work.beats
-        )
+        has_time = np.ones(len(chunk), np.bool_) if work.has_time is None else work.has_time
+        given = k.InputArrays(chunk.rank, chunk.opcode, chunk.flags, chunk.lanes, chunk.valid, work.time_us, has_time, work.beats)
         out = self._room(rows_max, len(chunk), work.counts)
         state: Whole = k.DONE
         if len(chunk) or len(work.beats):

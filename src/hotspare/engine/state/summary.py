@@ -97,31 +97,43 @@ class Before(Enum):
     NONE = "none"
 
 
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """Which of `kernels.summary.Ends` have entries: 1, or 0 where nobody asks for them."""
+
+    squares: int
+    differences: int
+    extremes: int
+
+    @classmethod
+    def of(cls, statistics: Iterable[str]) -> _Shape:
+        asked = frozenset(statistics)
+        return cls(int("ussOut" in asked), int(bool(asked & _OF_DIFFERENCES)), int(bool(asked & _OF_EXTREMES)))
+
+    def room(self, count: int, before: Before) -> k.Ends:
+        """So many entries each."""
+        means = self.differences if before is Before.KEPT else 0
+        sizes = (count, count * self.squares, count * means, count * self.differences, *[count * self.extremes] * 2)
+        return k.Ends(np.zeros(count, np.int64), *map(np.zeros, sizes))
+
+
 class Newest:
     """Observations of the newest `length`. `statistics`: what will be asked of them."""
 
     def __init__(self, length: int, statistics: Iterable[str] = SUMMARY_OUTPUTS) -> None:
         self.length = length
         self.statistics = tuple(statistics)
-        ends = self._room(length + 1, Before.KEPT)
+        self._shape = _Shape.of(self.statistics)
+        ends = self._shape.room(length + 1, Before.KEPT)
         ends.least[:], ends.greatest[:] = np.inf, -np.inf
         values, valid, place = np.zeros(length), np.zeros(length, np.bool_), np.zeros(2, np.int64)
         self._window = k.SlidingWindow(values, valid, place, ends, np.empty(k.RUNNING_WIDTH), np.empty(2, np.int64))
         k.begin_block(self._window)
 
-    def _room(self, count: int, before: Before) -> k.Ends:
-        """Entries for what is asked."""
-        asked = frozenset(self.statistics)
-        squares = count if "ussOut" in asked else 0
-        differences = count if asked & _OF_DIFFERENCES else 0
-        extremes = count if asked & _OF_EXTREMES else 0
-        sizes = (count, squares, differences if before is Before.KEPT else 0, differences, extremes, extremes)
-        return k.Ends(np.zeros(count, np.int64), *(np.zeros(size) for size in sizes))
-
     def observe(self, values: Float64s, valid: Bools) -> Basis:
         """Take observations; `values` is 0.0 where not valid."""
         count = len(values)
-        out, missed = self._room(count, Before.NONE), np.empty(count, np.int64)
+        out, missed = self._shape.room(count, Before.NONE), np.empty(count, np.int64)
         k.slide(values, valid, self._window, out, missed)
         return Basis(out.counted, missed, out.sums, out.squares, out.differences, out.least, out.greatest)
 
@@ -139,7 +151,7 @@ class Newest:
 
     def freeze(self) -> Newest:
         twin = Newest.__new__(Newest)
-        twin.length, twin.statistics = self.length, self.statistics
+        twin.length, twin.statistics, twin._shape = self.length, self.statistics, self._shape
         window = self._window
         twin._window = window._replace(values=window.values.copy(), valid=window.valid.copy(), place=window.place.copy())
         return twin
