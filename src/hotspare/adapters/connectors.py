@@ -183,7 +183,8 @@ class ConnectorSet:
         )
         rows = OutputRows(file_style(connector), self._resolved.schema(window))
         file = shard_file(connector_file(connector, self._home), self._shard)
-        subscribe_file(self._bus, topic, file, rows, subscribe_options(connector), stop, report, self._shard.number)
+        partition = None if self._shard.is_whole else self._shard.number
+        subscribe_file(self._bus, topic, file, rows, subscribe_options(connector), stop, report, partition)
 
     def _worked(self, task: _Task, run: _Run, before: threading.Thread | None) -> None:
         log = self._log.bind(connector=task.name)

@@ -42,14 +42,16 @@ class SequenceBreak:
 
     after: int
     found: int
+    partition: int = 0
 
     def __str__(self) -> str:
+        where = f" of partition {self.partition}" if self.partition else ""
         if self.found > self.after:
-            return f"{self.found - self.after - 1} outputs are missing after sequence {self.after}"
-        return f"sequence {self.found} came again after {self.after}"
+            return f"{self.found - self.after - 1} outputs are missing after sequence {self.after}{where}"
+        return f"sequence {self.found}{where} came again after {self.after}"
 
 
-def sequence_breaks(batch: pa.RecordBatch, last: int) -> list[SequenceBreak]:
+def sequence_breaks(batch: pa.RecordBatch, last: int, partition: int = 0) -> list[SequenceBreak]:
     """Where the sequence of the batch does not rise by one; `last` is that of the row before, 0 if there was none.
 
     A stream that begins later than 1 is no break: nothing was seen before (the caller says that it is not the beginning).
@@ -57,7 +59,7 @@ def sequence_breaks(batch: pa.RecordBatch, last: int) -> list[SequenceBreak]:
     sequences = _int64s(batch.column(_SEQUENCE))
     before = np.concatenate([np.array([last or sequences[0] - 1], np.int64), sequences[:-1]])
     places = np.flatnonzero(sequences != before + 1)
-    return [SequenceBreak(int(before[i]), int(sequences[i])) for i in places]
+    return [SequenceBreak(int(before[i]), int(sequences[i]), partition) for i in places]
 
 
 def last_sequence(batch: pa.RecordBatch) -> int:

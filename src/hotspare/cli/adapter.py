@@ -47,11 +47,13 @@ def command(
 def _publish(line: AdapterLine, chosen: Transport, project: Path | None) -> None:
     from hotspare.adapters.esp.connector_options import publish_options
     from hotspare.bus.open import open_bus
-    from hotspare.cli.shared.project_file import Side, window_schema
+    from hotspare.cli.shared.project_file import Side, partition_field, window_schema
 
-    target = publish.Target(chosen.bus_url, prefix_of(line.url, ""), line.url, chosen.partition or None)
+    prefix = prefix_of(line.url, "")
     with contextlib.closing(open_bus(chosen.bus_url)) as bus:
-        schema = window_schema(bus, target.prefix, project, None, line.url, Side.SOURCE)
+        schema = window_schema(bus, prefix, project, None, line.url, Side.SOURCE)
+        field = partition_field(bus, prefix, project, None, line.url)
+        target = publish.Target(chosen.bus_url, prefix, line.url, chosen.partition or None, partition_by=field)
         publish.publish_rows(bus, target, line.file, publish_options(line.connector, schema), chosen.turns)
 
 

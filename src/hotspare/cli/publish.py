@@ -136,7 +136,6 @@ def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, t
     from hotspare.bus.naming import checked_prefix, inbound_topic
     from hotspare.cli.shared.display import progress_bar
     from hotspare.cli.shared.interrupt import stop_on_signal
-    from hotspare.errors import UsageError
 
     path = window_path(target.window)
     topic = inbound_topic(checked_prefix(target.prefix), path.project, path.query, path.window)
@@ -146,10 +145,7 @@ def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, t
     count = _make_topic(bus, topic, target)
     where, routing = Partition(topic, target.partition or 0), _routing(target, options, topic, count)
     if address is not None:
-        if routing is not None:
-            hint = "say which --partition, or publish a file"
-            raise UsageError(f"topic {topic} has {count} partitions, and lines of a socket go to one", hint=hint)
-        _listen(bus, target, where, address, options, turns)
+        _listen(bus, target, where, address, options, turns, routing)
         return
     with stop_on_signal() as stop, progress_bar(f"publish to {topic}") as show:
 
@@ -195,11 +191,20 @@ def _routing(target: Target, options: PublishOptions, topic: str, count: int) ->
     return RowRouting(schema, found)
 
 
-def _listen(bus: Bus, target: Target, where: Partition, address: Address, options: PublishOptions, turns: TurnOptions) -> None:
+def _listen(
+    bus: Bus,
+    target: Target,
+    where: Partition,
+    address: Address,
+    options: PublishOptions,
+    turns: TurnOptions,
+    routing: RowRouting | None,
+) -> None:
     from hotspare.adapters.sockets.publisher import LineOptions, publish_lines
     from hotspare.cli.shared.interrupt import stop_on_signal
     from hotspare.engine.rows.batch import MessageFormat
 
     lines = LineOptions(options.form, MessageFormat[target.format.value.upper()], options.begin)
+    by_line = None if routing is None else replace(routing, format=lines.format)
     with stop_on_signal() as stop:
-        in_turns(turns, bus, target.bus_url, lambda turn: publish_lines(bus, where, address, lines, turn, say_port), stop)
+        in_turns(turns, bus, target.bus_url, lambda turn: publish_lines(bus, where, address, lines, turn, say_port, by_line), stop)

@@ -11,7 +11,7 @@ import typer
 from hotspare.retry import Retry
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hotspare.coordination.contract import Coordination, Member
     from hotspare.ha.outputs.qualities import Qualities
@@ -27,7 +27,10 @@ def command(
     coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")] = "",
     timeout_s: Annotated[float, typer.Option(help="How long to wait until the engines have read the change.")] = 5.0,
 ) -> None:
-    """Show which quality each engine acts by; with STREAM and QUALITY, change it. No engine restarts."""
+    """Show which quality each engine acts by; with STREAM and QUALITY, change it. No engine restarts.
+
+    Of a project in shards all are changed and told together; PREFIX.PROJECT/SHARD is one of them.
+    """
     from hotspare.cli.shared.existing import existing_bus, existing_coordination
     from hotspare.errors import UsageError
     from hotspare.ha.outputs import qualities
@@ -42,18 +45,41 @@ def command(
         if not coordination:
             existing_bus(stack, bus)
         service = existing_coordination(stack, coordination, bus)
-        name = _group(service, group)
-        known = qualities.current(service, name)
-        if known is None:
-            raise UsageError(f"no engine of group {name} ever started", hint="`hotspare status` shows the groups")
+        names = _groups(service, group)
+        known = {name: _known(service, name) for name in names}
         if wanted is not None:
-            qualities.checked_stream(known, stream)
-            version = qualities.ask_for(service, name, stream, wanted)
-            typer.echo(f"asked for {wanted} of stream {stream}, as change {version}")
-            _wait(service, name, version, timeout_s)
-            known = qualities.current(service, name) or known
-        for line in lines(known, _members(service, name)):
+            for each in known.values():
+                qualities.checked_stream(each, stream)
+            versions = {name: qualities.ask_for(service, name, stream, wanted) for name in names}
+            told = ", ".join(map(str, dict.fromkeys(versions.values())))
+            typer.echo(f"asked for {wanted} of stream {stream}, as change {told}{_of_shards(names)}")
+            _wait(service, versions, timeout_s)
+            known = {name: _known(service, name) for name in names}
+        for line in told_together({name: lines(known[name], _members(service, name)) for name in names}):
             typer.echo(line)
+
+
+def _known(service: Coordination, group: str) -> Qualities:
+    """UsageError where no engine ever started."""
+    from hotspare.errors import UsageError
+    from hotspare.ha.outputs import qualities
+
+    known = qualities.current(service, group)
+    if known is None:
+        raise UsageError(f"no engine of group {group} ever started", hint="`hotspare status` shows the groups")
+    return known
+
+
+def _of_shards(groups: Sequence[str]) -> str:
+    return f" of each of {len(groups)} shards" if len(groups) > 1 else ""
+
+
+def told_together(by_group: Mapping[str, Sequence[str]]) -> list[str]:
+    """What is said of every group: once, where all say the same, else under the name of each."""
+    first, *others = by_group.values()
+    if all(each == first for each in others):
+        return list(first)
+    return [line for group, each in by_group.items() for line in (f"group {group}:", *each)]
 
 
 def lines(known: Qualities, members: Sequence[Member]) -> list[str]:
@@ -70,18 +96,19 @@ def lines(known: Qualities, members: Sequence[Member]) -> list[str]:
     return found
 
 
-def _group(service: Coordination, name: str) -> str:
-    """The one group of this name, or of this project."""
-    from hotspare.cli.status import known_group
+def _groups(service: Coordination, name: str) -> list[str]:
+    """The one group of this name, or of this project; of a project that is divided, those of all its shards."""
+    from hotspare.bus.naming import whole_group
+    from hotspare.cli.status import known_groups
     from hotspare.errors import UsageError
 
-    groups = service.groups()
-    found = [g for g in groups if g.endswith(f".{name}")]
+    groups = {each for group in service.groups() for each in (group, whole_group(group))}
+    found = sorted({whole_group(group) for group in groups if whole_group(group).endswith(f".{name}")})
     if name in groups or not found:
-        return known_group(service, name)
+        return known_groups(service, name)
     if len(found) > 1:
         raise UsageError(f"{len(found)} groups are of project {name}", hint="name one of them: " + ", ".join(found))
-    return found[0]
+    return known_groups(service, found[0])
 
 
 def _members(service: Coordination, group: str) -> list[Member]:
@@ -92,7 +119,10 @@ def _members(service: Coordination, group: str) -> list[Member]:
     return present(service.members(group), SILENT_MS_MAX)
 
 
-def _wait(service: Coordination, group: str, version: int, timeout_s: float) -> None:
+def _wait(service: Coordination, versions: Mapping[str, int], timeout_s: float) -> None:
+    """Until the engines of each group have read its change."""
     for _ in Retry(lasting_s=timeout_s, pause_s=_POLL_S).tries():
-        if all(int(m.detail.get("quality_version", "0")) >= version for m in _members(service, group)):
+        if all(
+            int(m.detail.get("quality_version", "0")) >= version for g, version in versions.items() for m in _members(service, g)
+        ):
             return

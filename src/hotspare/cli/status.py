@@ -70,6 +70,8 @@ def _show(document: Document) -> None:
 
     if not document["groups"]:
         typer.echo("no group was ever started here")
+    for line in shard_lines(document):
+        typer.echo(line)
     for group in document["groups"]:
         active = group["active"] or "nobody"
         typer.echo(f"group {group['group']}: epoch {group['epoch']}, active {active}{_lease(group)}")
@@ -95,6 +97,22 @@ def _show(document: Document) -> None:
         if newest is not None:
             typer.echo(f"newest snapshot that may be restored: {newest['age_ms'] / 1000:.1f} s old, by {newest['engine']}")
         print_table("Snapshots", ("name", "engine", "status", "bytes_total", "written"), snapshots)
+
+
+def shard_lines(document: Document) -> list[str]:
+    """Of each project that is divided, who is active for which of its shards."""
+    from hotspare.bus.naming import own_partition, whole_group
+
+    active: dict[str, dict[str, list[int]]] = {}
+    for group in document["groups"]:
+        name = group["group"]
+        if whole_group(name) != name:
+            active.setdefault(whole_group(name), {}).setdefault(group["active"] or "nobody", []).append(own_partition(name))
+    return [
+        f"project {whole} in {sum(map(len, by_engine.values()))} shards: "
+        + "; ".join(f"{engine} active for {', '.join(map(str, sorted(numbers)))}" for engine, numbers in sorted(by_engine.items()))
+        for whole, by_engine in active.items()
+    ]
 
 
 def _lease(group: Document) -> str:

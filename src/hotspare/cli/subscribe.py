@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from hotspare.adapters.files.output_rows import FileStyle, OutputRows
     from hotspare.adapters.files.subscriber import RowFormat, SubscribeOptions
     from hotspare.adapters.sockets.line_socket import Address
-    from hotspare.bus.contract import Bus, Partition
+    from hotspare.bus.contract import Bus
 
 
 class _Header(StrEnum):
@@ -60,7 +61,9 @@ def command(
     coordination: CoordinationOption = "",
     lease_ms: LeaseOption = 1000,
     format_: Annotated[Lines, typer.Option("--format", help="What the clients of a socket get.")] = Lines.csv,
-    partition: Annotated[int, typer.Option(min=0, help="Partition of the topic: the outputs of one shard.")] = 0,
+    partition: Annotated[
+        int | None, typer.Option(min=0, help="Partition of the topic: the outputs of one shard; by default all.")
+    ] = None,
     transport_config: Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.")] = None,
 ) -> None:
     """Write an output stream to a CSV file. Start the same command again after a crash: it goes on where it was."""
@@ -99,14 +102,14 @@ class Stream:
     project: Path | None = None
     properties: tuple[str, ...] = ()
     format: Lines = Lines.csv
-    partition: int = 0
+    partition: int | None = None
+    """None: the outputs of all shards."""
 
 
 def subscribe_rows(chosen: Transport, stream: Stream, file: str, style: FileStyle, options: SubscribeOptions) -> None:
     """Write the outputs to `file`, or serve those who come by the socket that it is the address of, alone or in turns."""
     from hotspare.adapters.files.output_rows import BadRowFormat, OutputRows
     from hotspare.adapters.sockets.line_socket import parse_address
-    from hotspare.bus.contract import Partition
     from hotspare.bus.naming import bad_topic, checked_name, checked_prefix, outbound_topic
     from hotspare.cli.shared.existing import existing_bus
     from hotspare.cli.shared.project_file import Side, window_schema
@@ -115,32 +118,42 @@ def subscribe_rows(chosen: Transport, stream: Stream, file: str, style: FileStyl
     with contextlib.ExitStack() as stack:
         bus = existing_bus(stack, chosen.bus_url)
         if stream.bad:
-            place = Partition(bad_topic(prefix, checked_name(stream.bad)), stream.partition)
-            _subscribe(bus, chosen, place, Path(file), BadRowFormat(), options)
+            topic = bad_topic(prefix, checked_name(stream.bad))
+            _subscribe(bus, chosen, topic, stream.partition, Path(file), BadRowFormat(), options)
             return
         path = window_path(stream.window)
         topic = outbound_topic(prefix, path.project, path.query, path.window)
         rows = OutputRows(style, window_schema(bus, prefix, stream.project, stream.properties, stream.window, Side.STREAM))
         address = parse_address(file)
         if address is None:
-            _subscribe(bus, chosen, Partition(topic, stream.partition), Path(file), rows, options)
+            _subscribe(bus, chosen, topic, stream.partition, Path(file), rows, options)
         else:
-            _serve(bus, chosen, topic, address, rows, stream.format)
+            _serve(bus, chosen, topic, address, rows, stream)
 
 
-def _serve(bus: Bus, chosen: Transport, topic: str, address: Address, rows: OutputRows, format_: Lines) -> None:
+def _serve(bus: Bus, chosen: Transport, topic: str, address: Address, rows: OutputRows, stream: Stream) -> None:
     from hotspare.adapters.sockets.subscriber import subscribe_lines
     from hotspare.cli.shared.interrupt import stop_on_signal
     from hotspare.engine.rows.batch import MessageFormat
 
-    lines = MessageFormat[format_.value.upper()]
+    lines = MessageFormat[stream.format.value.upper()]
+
+    def work(turn: threading.Event) -> None:
+        subscribe_lines(bus, topic, address, rows, lines, turn, say_port, stream.partition)
+
     with stop_on_signal() as stop:
-        in_turns(
-            chosen.turns, bus, chosen.bus_url, lambda turn: subscribe_lines(bus, topic, address, rows, lines, turn, say_port), stop
-        )
+        in_turns(chosen.turns, bus, chosen.bus_url, work, stop)
 
 
-def _subscribe(bus: Bus, chosen: Transport, place: Partition, file: Path, rows: RowFormat, options: SubscribeOptions) -> None:
+def _subscribe(
+    bus: Bus,
+    chosen: Transport,
+    topic: str,
+    partition: int | None,
+    file: Path,
+    rows: RowFormat,
+    options: SubscribeOptions,
+) -> None:
     from hotspare.adapters.files.subscriber import SubscribeProgress, SubscribeReport, Until, subscribe_file
     from hotspare.adapters.received import SequenceBreak
     from hotspare.cli.shared.display import progress_bar
@@ -149,7 +162,6 @@ def _subscribe(bus: Bus, chosen: Transport, place: Partition, file: Path, rows: 
     from hotspare.telemetry.log import Log, LogEvent, configure_logging
 
     configure_logging()
-    topic = place.topic
     log = Log().bind(topic=topic)
     with contextlib.suppress(BusError):  # a bus that is out of reach is waited for later
         if options.until is Until.STOPPED and topic not in bus.topics():
@@ -160,7 +172,7 @@ def _subscribe(bus: Bus, chosen: Transport, place: Partition, file: Path, rows: 
             show(now.offset, now.offset + now.behind, f"{now.rows} rows, sequence {now.sequence}")
 
         def broken(place: SequenceBreak) -> None:
-            log.event(LogEvent.SEQUENCE_BROKEN, str(place), after=place.after, found=place.found)
+            log.event(LogEvent.SEQUENCE_BROKEN, str(place), partition=place.partition, after=place.after, found=place.found)
 
         def incomplete(first_sequence: int) -> None:
             log.event(LogEvent.OUTPUT_NOT_FROM_BEGINNING, first_sequence=first_sequence)
@@ -170,11 +182,13 @@ def _subscribe(bus: Bus, chosen: Transport, place: Partition, file: Path, rows: 
             chosen.turns,
             bus,
             chosen.bus_url,
-            lambda turn: subscribe_file(bus, topic, file, rows, options, turn, report, place.number),
+            lambda turn: subscribe_file(bus, topic, file, rows, options, turn, report, partition),
             stop,
         )
     done = done or SubscribeProgress()
-    typer.echo(f"wrote {done.rows} rows of {topic} up to sequence {done.sequence}", err=True)
+    reached = ", ".join(map(str, done.sequences)) or "0"
+    word = "sequences" if len(done.sequences) > 1 else "sequence"
+    typer.echo(f"wrote {done.rows} rows of {topic} up to {word} {reached}", err=True)
     if done.breaks:
         typer.echo(f"hotspare: the sequence of {topic} is broken in {done.breaks} places", err=True)
         raise typer.Exit(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 import threading
 from pathlib import Path
@@ -12,7 +11,13 @@ import pytest
 from hotspare.adapters.failover import adapter_group
 from hotspare.adapters.failover import turn as turn_module
 from hotspare.adapters.failover.adapter_group import GROUP_PREFIX, AdapterGroup, AdapterRole, AdapterSettings
-from hotspare.adapters.failover.subscriber_position import SubscriberPosition, load_position, position_path, save_position
+from hotspare.adapters.failover.subscriber_position import (
+    PartitionPlace,
+    SubscriberPosition,
+    load_position,
+    position_path,
+    save_position,
+)
 from hotspare.adapters.failover.turn import Turn
 from hotspare.adapters.files import output_file
 from hotspare.adapters.files.output_file import OutputFile, Rotation, TurnOver, part_path
@@ -220,7 +225,7 @@ def test_an_instance_that_wakes_writes_nothing_into_its_successors_file(tmp_path
     assert turn.is_set()
     position = load_position(path)
     assert position is not None
-    assert (position.epoch, position.offset) == (2, 5)
+    assert (position.epoch, position.places) == (2, (PartitionPlace(5, 5),))
 
 
 def test_an_older_turn_takes_no_file_over(tmp_path: Path) -> None:
@@ -322,19 +327,16 @@ def test_what_a_crash_left_of_a_next_part_is_cut_off(tmp_path: Path) -> None:
     assert "torn" not in (tmp_path / "out.000002.csv").read_text()
 
 
-def test_positions_of_the_version_before_are_read(tmp_path: Path) -> None:
+def test_a_position_that_lacks_what_its_version_has_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
-    save_position(path, SubscriberPosition(TOPIC, "form", offset=3))
+    save_position(path, SubscriberPosition(TOPIC, "form", places=(PartitionPlace(3), PartitionPlace(4, 2, True, 1))))
+    assert load_position(path) == SubscriberPosition(TOPIC, "form", places=(PartitionPlace(3), PartitionPlace(4, 2, True, 1)))
     text = position_path(path).read_text()
-    old = text.replace('"version": 2', '"version": 1')
-    for added in ('"part": 1, ', '"opened_s": 0, ', '"epoch": 0, '):
-        assert added in old
-        old = old.replace(added, "")
-    position_path(path).write_text(old)
-    assert load_position(path) == SubscriberPosition(TOPIC, "form", offset=3)
-    position_path(path).write_text(old.replace('"version": 1', '"version": 2'))
-    with pytest.raises(UsageError, match="cannot be read as the position"):
-        load_position(path)
+    for lacking in ('"part": 1, ', '"opened_s": 0, ', '"epoch": 0, ', '"sequence": 0, ', ', "taken": 0'):
+        assert lacking in text
+        position_path(path).write_text(text.replace(lacking, "", 1))
+        with pytest.raises(UsageError, match="cannot be read as the position"):
+            load_position(path)
 
 
 def test_a_changed_record_ends_the_turn(tmp_path: Path) -> None:
@@ -343,7 +345,7 @@ def test_a_changed_record_ends_the_turn(tmp_path: Path) -> None:
     with output.opened():
         with output.writing():
             position = output.begin(lambda: SubscriberPosition(TOPIC, "form"))
-        save_position(path, dataclasses.replace(position, offset=1))
+        save_position(path, position.moved(0, PartitionPlace(1)))
         with pytest.raises(TurnOver), output.writing():
             output.write(b"never")
     assert turn.is_set()

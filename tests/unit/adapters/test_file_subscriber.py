@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hotspare.adapters.failover.subscriber_position import load_position, position_path
+from hotspare.adapters.failover.subscriber_position import PartitionPlace, load_position, position_path
 from hotspare.adapters.files import subscriber as file_subscriber
 from hotspare.adapters.files.output_rows import BadRowFormat, FileStyle, HeaderLine, OutputRows
 from hotspare.adapters.files.subscriber import (
@@ -189,7 +189,7 @@ def test_it_waits_for_the_topic_and_for_more(tmp_path: Path) -> None:
         thread.join()
     position = load_position(path)
     assert position is not None
-    assert (position.file_bytes, position.offset, position.sequence) == (len(TEXT), 3, 5)
+    assert (position.file_bytes, position.places) == (len(TEXT), (PartitionPlace(offset=3, sequence=5),))
 
 
 def test_a_foreign_file_is_left_alone(tmp_path: Path) -> None:
@@ -217,7 +217,19 @@ def test_a_file_is_continued_only_in_its_form(tmp_path: Path) -> None:
         subscribe(bus, path, SubscribeOptions(choice=RowChoice(UpdateBlocks.COLLAPSED), until=Until.END))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 99}', '{"version": 1, "topic": 3}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"version": 99}',
+        '{"version": 1, "topic": 3}',
+        '{"version": 3, "topic": "t", "places": []}',
+        '{"version": 3, "topic": "t", "places": [7]}',
+        '{"version": 3, "topic": "t", "places": [{"offset": -1}]}',
+    ],
+)
 def test_a_position_that_cannot_be_read_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "out.csv"
     position_path(path).write_text(text)
@@ -229,7 +241,24 @@ def test_a_position_is_readable_by_people(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     subscribe(new_bus(ROWS), path)
     document = json.loads(position_path(path).read_text())
-    assert (document["version"], document["topic"], document["offset"]) == (2, TOPIC, 3)
+    assert (document["version"], document["topic"], document["places"][0]["offset"]) == (3, TOPIC, 3)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_position_of_a_former_version_is_gone_on_with(tmp_path: Path, version: int) -> None:
+    path, bus = tmp_path / "out.csv", new_bus([[(UB, N, 1, 2.5)]])
+    options = SubscribeOptions(RowChoice(UpdateBlocks.COLLAPSED), until=Until.END)
+    subscribe(bus, path, options)
+    document = json.loads(position_path(path).read_text())
+    (place,) = document.pop("places")
+    del place["taken"]
+    former = {**document, **place, "version": version}
+    if version == 1:
+        former = {name: value for name, value in former.items() if name not in ("part", "opened_s", "epoch")}
+    position_path(path).write_text(json.dumps(former))
+    publish(bus, [[(D, N, 1, 1.0), (I, N, 2, 2.0)]], first_sequence=2)
+    done = subscribe(bus, path, options)
+    assert (path.read_bytes(), done.breaks) == (b"U,N, 1,2.500000\nI,N, 2,2.000000\n", 0)
 
 
 def test_two_subscribers_of_one_file_do_not_mix(tmp_path: Path) -> None:

@@ -8,20 +8,26 @@ import queue
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
 from hotspare.adapters.files.canonical import RowForm
 from hotspare.adapters.files.output_rows import FileStyle, OutputRows
+from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.sockets.line_socket import CLIENTS_MAX, LINE_BYTES_MAX, Address, SocketSide, parse_address
 from hotspare.adapters.sockets.publisher import LineOptions, publish_lines
 from hotspare.adapters.sockets.subscriber import subscribe_lines
 from hotspare.bus.contract import FORMAT_HEADER, Bus, Outgoing, Partition
-from hotspare.bus.memory import MemoryBus
+from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.engine.codec import arrow_block
+from hotspare.engine.routing import Routing
 from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import TopicMissing, UsageError
+from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from tests.unit.adapters.outputs import I, N, block
+from tests.unit.adapters.test_file_publisher import StopsAfter
+from tests.unit.engine.test_routing import plain_murmur2
 
 IN = Partition("p.project.cq.source.I")
 OUT = Partition("p.project.cq.window.O")
@@ -49,8 +55,11 @@ def served(work: Callable[[threading.Event, Callable[[int], None]], None]) -> It
         thread.join()
 
 
-def publisher(bus: Bus, options: LineOptions | None = None) -> contextlib.AbstractContextManager[int]:
-    return served(lambda stop, bound: publish_lines(bus, IN, Address("", 0), options or LineOptions(), stop, bound))
+def publisher(
+    bus: Bus, options: LineOptions | None = None, routing: RowRouting | None = None
+) -> contextlib.AbstractContextManager[int]:
+    made = options or LineOptions()
+    return served(lambda stop, bound: publish_lines(bus, IN, Address("", 0), made, stop, bound, routing))
 
 
 def subscriber(bus: Bus, format_: MessageFormat) -> contextlib.AbstractContextManager[int]:
@@ -129,6 +138,91 @@ def test_json_lines(bus: Bus) -> None:
         client.until(b"at 2\n")
     (message,) = bus.read(IN, 0, messages_max=10, bytes_max=1 << 20)
     assert (message.value, message.header(FORMAT_HEADER)) == (b'{"id":1}\n{"id":2}', b"json")
+
+
+COUNT = 3
+ROUTING = RowRouting(Schema((Field("id", FieldType.INT64, KeyRole.KEY),)), Routing(0, FieldType.INT64, COUNT))
+
+
+@pytest.fixture
+def divided() -> MemoryBusClient:
+    bus = MemoryBus().client("c")
+    bus.create_topic(IN.topic, COUNT)
+    return bus
+
+
+def published_of(bus: Bus, number: int) -> list[bytes]:
+    messages = bus.read(Partition(IN.topic, number), 0, messages_max=10_000, bytes_max=1 << 24)
+    return [row for message in messages for row in message.value.split(b"\n")]
+
+
+def place(number: int) -> int:
+    return (plain_murmur2(b"%d" % number) & 0x7FFFFFFF) % COUNT
+
+
+def test_lines_of_a_divided_project_go_where_they_belong(divided: MemoryBusClient) -> None:
+    """Each once and in order, though the connection breaks and the adapter is another one each time."""
+    lines = [b"i,n,%d" % number for number in range(500)]
+    sent = 0
+    for upto in (100, 333, 500):
+        with publisher(divided, routing=ROUTING) as port, Client(port) as client:
+            client.send(b"source s\n")
+            assert client.line() == b"at %d\n" % sent
+            client.send(b"".join(line + b"\n" for line in lines[sent:upto]))
+            client.until(b"at %d\n" % upto)
+            sent = upto
+    for partition in range(COUNT):
+        assert published_of(divided, partition) == [line for number, line in enumerate(lines) if place(number) == partition]
+
+
+@pytest.mark.parametrize("appends", range(8))
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_client_never_has_to_go_back_behind_what_it_was_told(divided: MemoryBusClient, appends: int, after: int) -> None:
+    """The adapter dies before or after it has written to any of the partitions; the client keeps only what was not acknowledged."""
+    lines = [b"i,n,%d" % (number % 4) for number in range(9)]
+    kept, dying = 0, StopsAfter(divided, appends, after=after)
+
+    def until_it_dies(stop: threading.Event, bound: Callable[[int], None]) -> None:
+        with contextlib.suppress(StopsAfter.Killed):
+            publish_lines(dying, IN, Address("", 0), LineOptions(), stop, bound, ROUTING)  # type: ignore[arg-type]
+
+    with served(until_it_dies) as port, Client(port) as client, contextlib.suppress(ConnectionError):
+        client.send(b"source s\n")
+        while answer := client.line():
+            kept = int(answer[3:])
+            if kept == len(lines):
+                break
+            client.send(lines[kept] + b"\n")
+    with publisher(divided, routing=ROUTING) as port, Client(port) as client:
+        client.send(b"source s\n")
+        begin = int(client.line()[3:])
+        assert begin >= kept
+        client.send(b"".join(line + b"\n" for line in lines[begin:]))
+        if begin < len(lines):
+            client.until(b"at 9\n")
+    for partition in range(COUNT):
+        assert published_of(divided, partition) == [line for n, line in enumerate(lines) if place(n % 4) == partition]
+
+
+def test_json_lines_of_a_divided_project_of_a_client_that_does_not_count(divided: MemoryBusClient) -> None:
+    lines = [b'{"id":%d}' % number for number in range(20)] + [b'{"id":"none"}', b"[", b'{"id":"3"}']
+    routing = replace(ROUTING, format=MessageFormat.JSON)
+    with publisher(divided, LineOptions(format=MessageFormat.JSON), routing) as port, Client(port) as client:
+        client.send(b"".join(line + b"\n" for line in lines))
+        client.socket.shutdown(socket.SHUT_WR)
+        assert client.line() == b""
+    places = [place(number) for number in range(20)] + [0, 0, place(3)]
+    for partition in range(COUNT):
+        assert published_of(divided, partition) == [line for line, at in zip(lines, places, strict=True) if at == partition]
+
+
+def test_a_line_with_an_open_quote_takes_no_other_into_it(bus: Bus) -> None:
+    with publisher(bus) as port, Client(port) as client:
+        client.send(b'source s\ni,n,1,"a\ni,n,2,b"\ni,n,3,c\ni,n,4,d\n')
+        client.until(b"at 4\n")
+    messages = [message.value for message in bus.read(IN, 0, messages_max=10, bytes_max=1 << 20)]
+    assert published(bus) == [b'i,n,1,"a', b'i,n,2,b"', b"i,n,3,c", b"i,n,4,d"]
+    assert b'i,n,1,"a' in messages
 
 
 def test_what_a_client_may_not_do(bus: Bus) -> None:

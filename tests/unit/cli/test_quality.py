@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,3 +91,27 @@ def test_a_group_that_does_not_exist_is_named_with_those_that_do(service: Coordi
     assert status == 2
     assert "no group is called p.shops" in error
     assert f"groups: {GROUP}" in error
+
+
+def test_a_project_in_shards_is_changed_and_told_of_as_a_whole(tmp_path: Path) -> None:
+    groups = [f"p.divided/{number}" for number in range(3)]
+    with contextlib.closing(open_coordination(f"sqlite:///{tmp_path / 'coord.db'}")) as made:
+        for number, group in enumerate(groups):
+            qualities.agree_on_qualities(made, group, TOPICS)
+            made.join(group, member("e0", 0 if number == 1 else 1, "precise" if number == 1 else "simple"))
+        status, out, _ = run(tmp_path, "divided", "q/sums", "simple")
+        assert status == 0
+        asked, *told = out.splitlines()
+        assert asked == "asked for simple of stream q/sums, as change 1 of each of 3 shards"
+        as_wanted = ["q/sums  simple", "q/rest  simple"]
+        behind = ["q/sums  simple", "  e0 still acts by precise", "q/rest  simple"]
+        assert told == [
+            line
+            for group, lines in zip(groups, (as_wanted, behind, as_wanted), strict=True)
+            for line in (f"group {group}:", *lines)
+        ]
+        made.join(groups[1], member("e0", 1, "simple"))
+        assert run(tmp_path, "p.divided") == (0, "\n".join(as_wanted) + "\n", "")
+        assert run(tmp_path, groups[1], "q/rest", "precise")[0] == 0
+        known = [qualities.current(made, group) for group in groups]
+    assert [each is not None and each.version for each in known] == [1, 2, 1]

@@ -5,16 +5,23 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from hotspare.bus.contract import Commit, Outgoing, Partition, Progress
 from hotspare.bus.naming import group_name
 from hotspare.bus.sqlite import SqliteBus
-from hotspare.cli.status import known_groups
+from hotspare.cli.shared.group_report import GroupSources, report
+from hotspare.cli.status import known_groups, shard_lines
+from hotspare.coordination.contract import Member
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.open import default_coordination_url, open_coordination
+from hotspare.engine.codec import arrow_block
+from hotspare.engine.routing import Routing
 from hotspare.errors import UsageError
+from hotspare.model.types import FieldType
 from hotspare.shard import shards_of
+from tests.unit.adapters import outputs
 from tests.unit.cli.running import hotspare_here
 
 PROJECT = """
@@ -69,6 +76,51 @@ def test_publish_puts_rows_where_they_belong_and_makes_the_topic(project: Path, 
     assert refused.returncode == 2
     assert f"topic {INBOUND} has 3 partitions, and nothing says in which a row belongs" in refused.stderr
     assert hotspare_here("publish", *where, "--project", project, "--partition", "1", "--source", "other").returncode == 0
+
+
+def test_an_adapter_line_puts_rows_where_they_belong(project: Path, tmp_path: Path) -> None:
+    rows, url = tmp_path / "in.csv", f"sqlite:///{tmp_path / 'b.db'}"
+    rows.write_text("".join(f"i,n,{i},c{i}\n" for i in range(30)))
+    topic = "far_5000.shop.q.orders.I"
+    with closing(SqliteBus(tmp_path / "b.db")) as bus:
+        bus.create_topic(topic, 3)
+        text = f'type=pub,url="dfESP://far:5000/shop/q/orders",fsname={rows}'
+        done = hotspare_here("adapter", "-C", text, "--bus", url, "--project", project)
+        assert (done.returncode, "published 30 events" in done.stderr) == (0, True)
+        found = [bus.read(Partition(topic, number), 0, messages_max=99, bytes_max=9999) for number in range(3)]
+    routing = Routing(1, FieldType.STRING, 3)
+    for number, messages in enumerate(found):
+        texts = [row.split(b",")[3].decode() for message in messages for row in message.value.split(b"\n")]
+        assert texts == [f"c{i}" for i in range(30) if routing.partitions(pa.array([f"c{i}"]))[0] == number]
+
+
+def test_subscribe_writes_the_outputs_of_all_shards(project: Path, tmp_path: Path) -> None:
+    file, url = tmp_path / "out.csv", f"sqlite:///{tmp_path / 'b.db'}"
+    with closing(SqliteBus(tmp_path / "b.db")) as bus:
+        bus.create_topic(outputs.TOPIC, 3)
+        for number in (2, 0):
+            value = arrow_block.encode(outputs.block([(outputs.I, outputs.N, number, 1.0)], 1))
+            bus.append(Partition(outputs.TOPIC, number), [Outgoing(value)])
+        where = ("--bus", url, "--window", "project/cq/window", "--prefix", "p", "--to-end")
+        done = hotspare_here("subscribe", file, *where)
+        assert (done.returncode, done.stderr.splitlines()[-1]) == (0, f"wrote 2 rows of {outputs.TOPIC} up to sequences 1, 0, 1")
+        assert file.read_text() == "I,N, 0,1.000000\nI,N, 2,1.000000\n"
+        done = hotspare_here("subscribe", tmp_path / "one.csv", *where, "--partition", "2")
+        assert done.stderr.splitlines()[-1] == f"wrote 1 rows of {outputs.TOPIC} up to sequence 1"
+        assert (tmp_path / "one.csv").read_text() == "I,N, 2,1.000000\n"
+
+
+def test_status_begins_with_who_is_active_for_which_shards() -> None:
+    service = MemoryCoordination().client()
+    for group, engine in zip((*reversed(GROUPS), "hotspare.other"), ("e1", "e0", "e1", "e0"), strict=True):
+        described = Member(engine, "", 1, 1, "host", "", "", "", "active", {}, {})
+        assert service.campaign(group, 0, described, 1_000_000) == 1
+    for number in range(2):
+        service.set_fact_once(f"hotspare.idle/{number}", "project", b"p")
+    assert shard_lines(report(GroupSources(service))) == [
+        "project hotspare.idle in 2 shards: nobody active for 0, 1",
+        "project hotspare.shop in 3 shards: e0 active for 1; e1 active for 0, 2",
+    ]
 
 
 def test_a_project_stands_for_all_its_shards() -> None:

@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from hotspare.errors import UsageError
 
 POSITION_SUFFIX = ".position"
-_VERSION = 2
+_VERSION = 3
 _SINCE_2 = ("part", "opened_s", "epoch")
+_SINCE_3 = ("taken",)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlace:
+    """How far the output is in one partition of its topic: everything before `offset`, and the first `taken` rows of the message
+    there. `sequence` is that of the last row seen, 0 for none; `update_open` says whether that was an update block whose delete
+    follows."""
+
+    offset: int = 0
+    sequence: int = 0
+    update_open: bool = False
+    taken: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriberPosition:
-    """`file_bytes` of the output hold everything of `topic` before `offset`; what lies beyond is written again.
+    """`file_bytes` of the output hold everything of `topic` before `places`, one per partition; what lies beyond is written again.
 
-    `form` names the options that shape the rows. `sequence` is that of the last row seen, 0 for none; `begun` says whether the
-    snapshot that opens the file, if it has one, is in it; `update_open` whether that row was an update block whose delete follows.
+    `form` names the options that shape the rows. `begun` says whether the snapshot that opens the file, if it has one, is in it.
     `part`, from 1, counts the files of an output that rotates, `opened_s` is when it was begun (since 1970); `epoch` is that of the
     newest turn of a group that wrote it, 0 for none.
     """
@@ -28,13 +40,15 @@ class SubscriberPosition:
     topic: str
     form: str
     file_bytes: int = 0
-    offset: int = 0
-    sequence: int = 0
+    places: tuple[PartitionPlace, ...] = (PartitionPlace(),)
     begun: bool = False
-    update_open: bool = False
     part: int = 1
     opened_s: int = 0
     epoch: int = 0
+
+    def moved(self, index: int, place: PartitionPlace) -> SubscriberPosition:
+        """With another place in one of the partitions."""
+        return replace(self, places=(*self.places[:index], place, *self.places[index + 1 :]))
 
 
 def position_path(output: Path) -> Path:
@@ -79,13 +93,27 @@ def _checked(path: Path, document: Any) -> SubscriberPosition:
         raise _unreadable(path, "it is not a position")
     if document["version"] > _VERSION:
         raise _unreadable(path, f"it has version {document['version']}, this program knows {_VERSION}")
+    places = document.get("places", []) if document["version"] > 2 else [document]
+    if not isinstance(places, list) or not places or not all(isinstance(place, dict) for place in places):
+        raise _unreadable(path, f"places is {places!r}")
+    read = tuple(PartitionPlace(**_values(path, place, PartitionPlace, document["version"])) for place in places)
+    return SubscriberPosition(**_values(path, document, SubscriberPosition, document["version"]), places=read)
+
+
+def _values(
+    path: Path, document: dict[str, Any], class_: type[PartitionPlace] | type[SubscriberPosition], version: int
+) -> dict[str, Any]:
+    """The plain ones of its fields, each checked."""
     values: dict[str, Any] = {}
-    for each in fields(SubscriberPosition):
-        value = document.get(each.name, each.default if document["version"] < 2 and each.name in _SINCE_2 else None)
+    for each in fields(class_):
+        if each.name == "places":
+            continue
+        is_newer = (version < 2 and each.name in _SINCE_2) or (version < 3 and each.name in _SINCE_3)
+        value = each.default if is_newer else document.get(each.name)
         if type(value).__name__ != each.type or (isinstance(value, int) and value < 0):
             raise _unreadable(path, f"{each.name} is {value!r}")
         values[each.name] = value
-    return SubscriberPosition(**values)
+    return values
 
 
 def _unreadable(path: Path, detail: str) -> UsageError:

@@ -3,30 +3,28 @@
 Every message says in its header up to which byte of the file it goes, and so does a record that the bus writes in the same
 transaction and keeps for good. A publisher begins by asking for it.
 
-Where a project is divided, rows go to several partitions, each of which has messages and a record of its own: how far of the file
-all rows that belong there are published. A publisher goes on where the partition stands that is furthest behind, and passes over
-what the others have. One that gets no rows for a while has its record moved on.
+Where a project is divided, rows go to several partitions, each of which has messages and a record of its own
+(`adapters/failover/spread_source.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from hotspare.adapters.failover.patience import Patience, StopAsked
-from hotspare.adapters.failover.source_position import PublishedSource, SourcePosition
+from hotspare.adapters.failover.source_position import SourcePosition
+from hotspare.adapters.failover.spread_source import Piece, SpreadSource
 from hotspare.adapters.files.canonical import RowForm
 from hotspare.adapters.files.csv_file import CsvFile, Growth
+from hotspare.adapters.files.row_blocks import pieces, topic_partitions
 from hotspare.adapters.files.row_cutter import Row
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.pace import EventPace
 from hotspare.bus.contract import Bus, Partition
-from hotspare.engine.codec.csv.grammar import Verdict, grammar
 from hotspare.errors import BusError, UnknownResult, UsageError
 
 _FORMAT = b"csv"
@@ -36,8 +34,6 @@ BLOCK_ROWS_MAX = 65_536
 APPEND_BYTES_MAX = 4 << 20
 _APPEND_ROWS_MAX = 4096
 _GROWTH_POLL_S = 0.02
-_LAG_BYTES_MAX = 4 << 20
-"""So much of the file at most is read again, by a publisher that was killed, because a partition got no row of it."""
 
 
 @dataclass(frozen=True)
@@ -98,19 +94,11 @@ def publish_file(
     UsageError where the file cannot be read, does not fit the schema (SPEC I10), or is not the file that was begun with. BusError
     where the bus stays out of reach, which `troubled` is told before.
     """
-    publication = _Publication(bus, _partitions(partition, routing), path, options, stop, report, troubled, routing)
+    publication = _Publication(bus, topic_partitions(partition, routing), path, options, stop, report, troubled, routing)
     try:
         return publication.run()
     finally:
         publication.close()
-
-
-@dataclass(slots=True)
-class _Outlet:
-    """A partition, and how far it has all of the file that belongs there."""
-
-    source: PublishedSource
-    position: SourcePosition = field(default_factory=lambda: SourcePosition(0))
 
 
 class _Overtaken(Exception):
@@ -138,7 +126,7 @@ class _Publication:
         self._retried = Patience(stop, troubled)
         name = options.source_name or str(path.absolute())
         self._routing = routing
-        self._sources = [_Outlet(PublishedSource(bus, partition, name, options.begin)) for partition in partitions]
+        self._source = SpreadSource(bus, partitions, name, options.begin)
         self._file = self._open()
         self._pass = 0
         self._published_bytes = 0
@@ -147,8 +135,6 @@ class _Publication:
         self._passed_over = 0
         """Rows that were published before, to a partition that is ahead of others."""
         self._first_row_checked = False
-        self._done: SourcePosition | None = None
-        """Behind the newest rows that are published."""
 
     def run(self) -> PublishProgress:
         with contextlib.suppress(StopAsked):
@@ -181,9 +167,7 @@ class _Publication:
                 self._stop.wait(_GROWTH_POLL_S)
                 pace.restart()
             elif not self._next_pass():
-                break
-        if not self._stop.is_set():
-            self._move_on(0)
+                return
 
     def _open(self) -> CsvFile:
         options = self._options
@@ -195,9 +179,7 @@ class _Publication:
 
     def _resume(self) -> None:
         """Take up the file where the bus says that its publisher stopped."""
-        for outlet in self._sources:
-            outlet.position = self._retried(outlet.source.look)
-        position = min((outlet.position for outlet in self._sources), key=lambda each: each.published_bytes)
+        position = self._retried(self._source.look)
         size = self._file.bytes_total
         self._pass, offset = 0, position.published_bytes
         if self._options.repeats and size and offset:
@@ -240,68 +222,29 @@ class _Publication:
         texts = self._options.form.canonical([row.text for row in rows])
         ends = [begin + row.end for row in rows]
         done = SourcePosition(ends[-1], self._file.check())
-        belongs = None if self._routing is None else self._routing.partitions(texts)
-        for number, outlet in enumerate(self._sources):
-            of_it = range(len(rows)) if belongs is None else np.flatnonzero(belongs == number).tolist()
-            mine = [i for i in of_it if ends[i] > outlet.position.published_bytes]
-            self._passed_over += len(of_it) - len(mine)
-            if mine:
-                self._append_to(outlet, [texts[i] for i in mine], [ends[i] for i in mine], done)
+        found = pieces(texts, ends, self._routing, self._source.lacks, self._options.block_rows or BLOCK_ROWS_DEFAULT)
+        self._append_once(found, done)
         self._published_bytes = done.published_bytes
-        self._done = done
-        self._move_on(_LAG_BYTES_MAX)
+        count = sum(piece.rows for each in found for piece in each)
+        self._events += count
+        self._passed_over += len(rows) - count
 
-    def _append_to(self, outlet: _Outlet, texts: Sequence[bytes], ends: Sequence[int], done: SourcePosition) -> None:
-        """Rows that belong to one partition. With them all that stands before `done` is published there."""
-        blocks = list(_blocks(texts, self._options.block_rows or BLOCK_ROWS_DEFAULT))
-        positions = [SourcePosition(ends[each.stop - 1]) for each in blocks[:-1]]
-        self._append_once(outlet, [b"\n".join(texts[each]) for each in blocks], [*positions, done])
-        self._events += len(texts)
-
-    def _move_on(self, lag_bytes: int) -> None:
-        """Note on partitions that are behind by more than this that no row of theirs came since."""
-        done = self._done
-        for outlet in self._sources if done is not None else ():
-            if done is not None and done.published_bytes - outlet.position.published_bytes > lag_bytes:
-                self._append_once(outlet, [], [done])
-
-    def _append_once(self, outlet: _Outlet, values: Sequence[bytes], positions: Sequence[SourcePosition]) -> None:
+    def _append_once(self, found: Sequence[Sequence[Piece]], done: SourcePosition) -> None:
         """Append unless the topic holds more of this source than this publisher knows: then _Overtaken, as where no answer came.
 
         Somebody else has the file where an engine that was frozen with its role goes on before it knows that it lost it.
         """
         try:
-            is_written = self._retried(lambda: outlet.source.append(values, positions, _FORMAT))
+            is_written = self._retried(lambda: self._source.append(found, done, _FORMAT))
         except UnknownResult as error:
             is_written = False  # the bus knows
             self._retried.pause(error)
         if not is_written:
             raise _Overtaken
         self._retried.passed()
-        outlet.position = positions[-1]
 
     def _progress(self) -> PublishProgress:
         return PublishProgress(self._events, self._published_bytes, self._file.bytes_total * (self._options.repeats + 1))
-
-
-def _partitions(partition: Partition, routing: RowRouting | None) -> Sequence[Partition]:
-    return [partition] if routing is None else [Partition(partition.topic, number) for number in range(routing.count)]
-
-
-def _blocks(texts: Sequence[bytes], rows_max: int) -> Iterator[slice]:
-    """Rows per message. One with an open quote stands alone: rows that follow it in a message could close it."""
-    begin = 0
-    for index, text in enumerate(texts):
-        if b'"' in text and grammar().row(text, 0, len(text)).verdict is Verdict.OPEN:
-            if begin < index:
-                yield slice(begin, index)
-            yield slice(index, index + 1)
-            begin = index + 1
-        elif index + 1 - begin == rows_max:
-            yield slice(begin, index + 1)
-            begin = index + 1
-    if begin < len(texts):
-        yield slice(begin, len(texts))
 
 
 def check_columns(row: bytes, form: RowForm, path: Path) -> None:

@@ -10,16 +10,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hotspare.engine.codec.csv.decode import decode_rows
+from hotspare.engine.codec.json.decode import decode_json
 from hotspare.engine.routing import Routing
+from hotspare.engine.rows.batch import MessageFormat
 from hotspare.model.types import Schema
 
 
 @dataclass(frozen=True, slots=True)
 class RowRouting:
-    """`schema` is that of the source window."""
+    """`schema` is that of the source window; `format` that of the rows, CSV or JSON."""
 
     schema: Schema
     routing: Routing
+    format: MessageFormat = MessageFormat.CSV
 
     @property
     def count(self) -> int:
@@ -27,9 +30,11 @@ class RowRouting:
         return self.routing.count
 
     def partitions(self, rows: Sequence[bytes]) -> npt.NDArray[np.int64]:
-        """Of each row, in the form that topics hold. What is no row of the schema goes to the first, and is a bad event there."""
+        """Of each row, in the form that topics hold. What is no row of the schema goes to the first, and is a bad event there. A
+        JSON text with several events goes as a whole: those that belong elsewhere are bad events."""
         found = np.zeros(len(rows), np.int64)
-        decoded, _ = decode_rows(pa.array(rows, pa.binary()), self.schema)
+        decode = decode_json if self.format is MessageFormat.JSON else decode_rows
+        decoded, _ = decode(pa.array(rows, pa.binary()), self.schema)
         for each in decoded:
             found[each.message] = self.routing.partitions(each.columns[self.routing.field])
         return found

@@ -2,6 +2,9 @@
 
 Beside the file stands how long it was when it held everything before a bus position. A start cuts the file to that length and goes
 on at that position, so rows that were written but not yet noted are written again in the same place.
+
+Where a project is divided, a stream stands in several partitions. Each shard's outputs keep their order; those of different shards
+come as they are read, but the two rows of an update stay together: one at the end of what is known waits for its other row.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from hotspare.adapters.failover.patience import Patience, StopAsked
-from hotspare.adapters.failover.subscriber_position import SubscriberPosition, load_position, position_path
+from hotspare.adapters.failover.subscriber_position import PartitionPlace, SubscriberPosition, load_position, position_path
 from hotspare.adapters.failover.turn import Turn
 from hotspare.adapters.files.output_file import OutputFile, Rotation, TurnOver
 from hotspare.adapters.received import RowChoice, SequenceBreak, WindowContent, ends_in_update, last_sequence, sequence_breaks
@@ -35,6 +38,8 @@ _NOTE_S = 0.2
 """How often the position is noted while rows come."""
 _NOTE_BYTES = 16 << 20
 _TOPIC_MISSING = Retry(pause_s=0.1)
+_HELD_POLL_S = 0.05
+"""How often the other row of an update is looked for."""
 
 
 class RowFormat(Protocol):
@@ -83,7 +88,8 @@ class SubscribeOptions:
 
 @dataclass(slots=True)
 class SubscribeProgress:
-    """`rows` written by this call, `sequence` of the last output seen, `behind` messages still on the topic.
+    """`rows` written by this call, `sequence` of the last output seen, `behind` messages still on the topic; of several partitions
+    `sequence`, `offset` and `behind` are sums, and `sequences` those of each.
 
     `breaks` counts places where the sequence did not rise by one; `first_sequence` is where the file begins (1: from the start).
     """
@@ -94,6 +100,7 @@ class SubscribeProgress:
     behind: int = 0
     breaks: int = 0
     first_sequence: int = 1
+    sequences: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +123,14 @@ def subscribe_file(
     options: SubscribeOptions,
     stop: threading.Event,
     report: SubscribeReport | None = None,
-    partition: int = 0,
+    partition: int | None = None,
 ) -> SubscribeProgress:
-    """Write one partition of the topic until `stop`, or with Until.END until its end as it is now.
+    """Write all partitions of the topic, or only one, until `stop`, or with Until.END until their ends as they are now.
 
     Waits for a topic that does not exist yet. UsageError where the file is not the subscriber's, or was begun in another form;
     FileInUse where another process writes it; PositionLost where the topic no longer holds what comes next.
     """
-    subscription = _Subscription(bus, Partition(topic, partition), path, row_format, options, stop, report or SubscribeReport())
+    subscription = _Subscription(bus, topic, partition, path, row_format, options, stop, report or SubscribeReport())
     with contextlib.suppress(StopAsked, TurnOver):
         subscription.run()
     return subscription.progress
@@ -135,7 +142,8 @@ class _Subscription:
     def __init__(
         self,
         bus: Bus,
-        partition: Partition,
+        topic: str,
+        partition: int | None,
         path: Path,
         row_format: RowFormat,
         options: SubscribeOptions,
@@ -143,9 +151,10 @@ class _Subscription:
         report: SubscribeReport,
     ) -> None:
         self._bus = bus
-        self._partition = partition
-        number = f"[{partition.number}]" if partition.number else ""
-        self._place = f"{partition.topic}{number}"
+        self._topic = topic
+        self._partitions = [] if partition is None else [Partition(topic, partition)]
+        """All of the topic, once it exists, or the one."""
+        self._place = topic if partition is None else f"{topic}[{partition}]"
         self._path = path
         self._format = row_format
         self._options = options
@@ -156,6 +165,7 @@ class _Subscription:
         self._form = f"{row_format.name} {options.name}"
         self._noted_s = 0.0
         self._noted_bytes = 0
+        self._behind: list[int] = []
         self.progress = SubscribeProgress()
 
     def run(self) -> None:
@@ -169,14 +179,32 @@ class _Subscription:
         remembered = load_position(self._path)
         if remembered is not None:
             self._check_same(remembered)
-        position = self._file.begin(self._fresh)
+        self._partitions = self._partitions or self._with_topic(self._all_partitions)
+        position = self._with_all_places(self._file.begin(self._fresh))
         self._noted_bytes = position.file_bytes
-        self.progress.offset, self.progress.sequence = position.offset, position.sequence
-        return position if position.begun else self._open_file(position)
+        self._behind = [0] * len(self._partitions)
+        position = position if position.begun else self._open_file(position)
+        self._show(position)
+        return position
+
+    def _all_partitions(self) -> list[Partition]:
+        count = self._bus.topics().get(self._topic, 0)
+        if not count:
+            raise TopicMissing(f"topic {self._topic} does not exist")
+        return [Partition(self._topic, number) for number in range(count)]
 
     def _fresh(self) -> SubscriberPosition:
-        begin = self._with_topic(lambda: self._bus.begin_offset(self._partition))
-        return SubscriberPosition(self._place, self._form, offset=begin)
+        return SubscriberPosition(self._place, self._form, places=tuple(map(self._first_place, self._partitions)))
+
+    def _first_place(self, partition: Partition) -> PartitionPlace:
+        return PartitionPlace(self._with_topic(lambda: self._bus.begin_offset(partition)))
+
+    def _with_all_places(self, position: SubscriberPosition) -> SubscriberPosition:
+        """A record of before there were shards knows the first partition alone."""
+        known = len(position.places)
+        if known > len(self._partitions):
+            raise PositionLost(f"topic {self._topic} has {len(self._partitions)} partitions, file {self._path} is of {known}")
+        return replace(position, places=(*position.places, *map(self._first_place, self._partitions[known:])))
 
     def _check_same(self, position: SubscriberPosition) -> None:
         remembered = f"{position.topic}, {position.form}"
@@ -196,67 +224,108 @@ class _Subscription:
 
     def _write_snapshot(self, position: SubscriberPosition) -> SubscriberPosition:
         content = WindowContent()
-        end = self._with_topic(lambda: self._bus.end_offset(self._partition))
-        sequence, offset = 0, position.offset
-        while offset < end and (messages := self._read(offset, end)):
-            for message in messages:
-                batch = self._decoded(message)
-                if len(batch):
-                    self._check_sequence(batch, sequence)
-                    sequence = last_sequence(batch)
-                    content.add(batch)
-            offset = messages[-1].offset + 1
+        for index, partition in enumerate(self._partitions):
+            end = self._end(partition)
+            sequence, offset = 0, position.places[index].offset
+            while offset < end and (messages := self._read(partition, offset, end)):
+                for message in messages:
+                    batch = self._format.decode(message)
+                    if len(batch):
+                        self._check_sequence(batch, sequence, partition)
+                        sequence = last_sequence(batch)
+                        content.add(batch)
+                offset = messages[-1].offset + 1
+            position = position.moved(index, PartitionPlace(max(offset, end), sequence))
         for batch in content.inserts():
             self._stop.is_set()  # a sign that the work goes on
             self._write(batch)
-        return replace(position, offset=max(offset, end), sequence=sequence)
+        return position
+
+    def _end(self, partition: Partition) -> int:
+        return self._with_topic(lambda: self._bus.end_offset(partition))
 
     def _follow(self, position: SubscriberPosition) -> None:
-        end = self._with_topic(lambda: self._bus.end_offset(self._partition))
-        if position.offset > end:
-            raise PositionLost(
-                f"topic {self._partition.topic} ends at offset {end}, file {self._path} is at {position.offset}",
-                hint=_anew(self._path),
-            )
-        noted = position
-        while not self._stop.is_set() and (self._options.until is Until.STOPPED or position.offset < end):
-            messages = self._read(position.offset, end if self._options.until is Until.END else None)
-            if messages:
-                position = self._take(position, messages)
-            if position != noted and (not messages or self._is_note_due()):
+        ends = [self._end(partition) for partition in self._partitions]
+        for place, end in zip(position.places, ends, strict=True):
+            if place.offset > end:
+                raise PositionLost(
+                    f"topic {self._topic} ends at offset {end}, file {self._path} is at {place.offset}", hint=_anew(self._path)
+                )
+        is_to_end, noted, wait_ms = self._options.until is Until.END, position, 0
+        while not self._stop.is_set() and (not is_to_end or any(p.offset < e for p, e in zip(position.places, ends, strict=True))):
+            before, has_come = position, False
+            for index, partition in enumerate(self._partitions):
+                offset, limit = position.places[index].offset, ends[index] if is_to_end else None
+                messages = self._read(partition, offset, limit, wait_ms) if limit is None or offset < limit else []
+                if len(messages) == 1 and len(self._partitions) > 1:  # which may end in an update: is its other row there?
+                    messages = [*messages, *self._read(partition, messages[0].offset + 1, limit)]
+                has_come |= bool(messages)
+                position = self._take(position, index, messages)
+                if position != noted and self._is_note_due():
+                    position = noted = self._note(position)
+            if position is not before:
+                wait_ms = 0
+                continue
+            if position != noted:
                 position = noted = self._note(position)
-            if not messages and self._options.until is Until.END:
+            if is_to_end:
                 break
+            wait_ms = 0 if has_come else max(1, _READ_WAIT_MS // len(self._partitions))
+            self._stop.wait(_HELD_POLL_S if has_come else 0)
         if position != noted:
             self._note(position)
 
-    def _take(self, position: SubscriberPosition, messages: Sequence[Message]) -> SubscriberPosition:
+    def _take(self, position: SubscriberPosition, index: int, messages: Sequence[Message]) -> SubscriberPosition:
+        """Write what came of one partition."""
+        if not messages:
+            return position
+        before, partition = position, self._partitions[index]
         with self._file.writing():
-            for message in messages:
-                batch = self._decoded(message)
-                if len(batch):
-                    self._check_sequence(batch, position.sequence)
-                    rows = self._options.choice.apply(batch, update_open=int(position.update_open))
-                    if len(rows) and self._file.is_part_over(position):
-                        position = self._file.next_part(replace(position, offset=message.offset))
-                        self._noted_bytes = 0
-                    self._write(rows)
-                    position = replace(position, sequence=last_sequence(batch), update_open=ends_in_update(batch))
-        position = replace(position, offset=messages[-1].offset + 1)
-        self.progress.sequence, self.progress.offset = position.sequence, position.offset
-        self.progress.behind = max(0, self._retried(lambda: self._bus.end_offset(self._partition)) - position.offset)
-        self._report.progress(self.progress)
-        return position
+            for number, message in enumerate(messages, 1):
+                rows = self._format.decode(message)
+                end = self._known_end(rows) if number == len(messages) else len(rows)
+                position = self._take_rows(position, index, message.offset, rows, end)
+        if position != before:
+            end = self._retried(lambda: self._bus.end_offset(partition))
+            self._behind[index] = max(0, end - position.places[index].offset)
+            self._show(position)
+            self._report.progress(self.progress)
+            return position
+        return before
 
-    def _decoded(self, message: Message) -> pa.RecordBatch:
-        return self._format.decode(message)
+    def _known_end(self, rows: pa.RecordBatch) -> int:
+        """How many rows of the newest message can be written: not the first one of an update, which other shards' could follow."""
+        return len(rows) - int(len(self._partitions) > 1 and len(rows) > 0 and ends_in_update(rows))
 
-    def _check_sequence(self, batch: pa.RecordBatch, last: int) -> None:
+    def _take_rows(
+        self, position: SubscriberPosition, index: int, offset: int, rows: pa.RecordBatch, end: int
+    ) -> SubscriberPosition:
+        """Write the rows of a message before `end`, without those that are written already."""
+        place = position.places[index]
+        batch = rows.slice(place.taken, max(0, end - place.taken))
+        if len(batch):
+            self._check_sequence(batch, place.sequence, self._partitions[index])
+            chosen = self._options.choice.apply(batch, update_open=int(place.update_open))
+            if len(chosen) and self._file.is_part_over(position):
+                position = self._file.next_part(position)
+                self._noted_bytes = 0
+            self._write(chosen)
+            place = replace(place, sequence=last_sequence(batch), update_open=ends_in_update(batch))
+        place = replace(place, offset=offset + 1, taken=0) if end == len(rows) else replace(place, offset=offset, taken=end)
+        return position.moved(index, place)
+
+    def _show(self, position: SubscriberPosition) -> None:
+        progress = self.progress
+        progress.sequences = tuple(place.sequence for place in position.places)
+        progress.sequence, progress.offset = sum(progress.sequences), sum(place.offset for place in position.places)
+        progress.behind = sum(self._behind)
+
+    def _check_sequence(self, batch: pa.RecordBatch, last: int, partition: Partition) -> None:
         first = int(batch.column("hs:sequence")[0].as_py())
         if last == 0 and first != 1:
             self.progress.first_sequence = first
             self._report.incomplete(first)
-        for place in sequence_breaks(batch, last):
+        for place in sequence_breaks(batch, last, partition.number):
             self.progress.breaks += 1
             self._report.broken(place)
 
@@ -274,7 +343,8 @@ class _Subscription:
         with self._file.writing():
             position = self._file.note(position)
         self._noted_s, self._noted_bytes = time.monotonic(), position.file_bytes
-        self._retried(lambda: self._bus.note_reader(self._reader, {self._partition: position.offset}))
+        offsets = {partition: place.offset for partition, place in zip(self._partitions, position.places, strict=True)}
+        self._retried(lambda: self._bus.note_reader(self._reader, offsets))
         return position
 
     @property
@@ -282,14 +352,14 @@ class _Subscription:
         """Under which name the bus keeps what this file still lacks."""
         return f"file {self._path.absolute()}"
 
-    def _read(self, offset: int, end: int | None) -> Sequence[Message]:
+    def _read(self, partition: Partition, offset: int, end: int | None, wait_ms: int = 0) -> Sequence[Message]:
         """The next messages; with `end` only those before it, without waiting."""
         self._stop.is_set()  # a sign that the work goes on
-        wait_ms = _READ_WAIT_MS if end is None else 0
+        wait_ms = wait_ms if end is None else 0
         try:
             messages = self._retried(
                 lambda: self._bus.read(
-                    self._partition, offset, messages_max=_READ_MESSAGES_MAX, bytes_max=_READ_BYTES_MAX, wait_ms=wait_ms
+                    partition, offset, messages_max=_READ_MESSAGES_MAX, bytes_max=_READ_BYTES_MAX, wait_ms=wait_ms
                 )
             )
         except PositionLost as error:

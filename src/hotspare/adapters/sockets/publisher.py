@@ -4,6 +4,8 @@ A client that begins with `source NAME` is answered `at N`: so many lines of thi
 N+1 on, and is answered `at M` whenever line M, and all before it, are committed. After a broken connection it does the same again,
 with this instance or another. So no line is lost or doubled, whoever dies when. A client that begins otherwise just sends lines and
 is told nothing: those on the way are lost with the connection. While the bus does not take lines, none are read.
+
+Where a project is divided, each line goes to the partition that it belongs in; a source is counted over all of them.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import TypeVar
 
-from hotspare.adapters.failover.source_position import PublishedSource, SourcePosition
+from hotspare.adapters.failover.source_position import SourcePosition
+from hotspare.adapters.failover.spread_source import Piece, SpreadSource
 from hotspare.adapters.files.canonical import RowForm
+from hotspare.adapters.files.row_blocks import pieces, topic_partitions
+from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.sockets.line_socket import Address, BadLine, LineClient, retried, serve_lines
 from hotspare.bus.contract import FORMAT_HEADER, Bus, Outgoing, Partition
 from hotspare.engine.rows.batch import MessageFormat
@@ -48,22 +52,34 @@ def publish_lines(
     options: LineOptions,
     stop: threading.Event,
     bound: Callable[[int], None] = lambda port: None,
+    routing: RowRouting | None = None,
 ) -> None:
-    """Listen and publish until `stop`. UsageError where it cannot listen, BusError where the bus refuses."""
-    serve_lines(address, lambda client: _ClientLines(bus, partition, options, stop, client).run(), stop, bound)
+    """Listen and publish until `stop`. UsageError where it cannot listen, BusError where the bus refuses. With `routing`, which is
+    of the lines' format, each line goes to the partition of the topic that it belongs in, else all go to `partition`."""
+    partitions = topic_partitions(partition, routing)
+    serve_lines(address, lambda client: _ClientLines(bus, partitions, options, stop, client, routing).run(), stop, bound)
 
 
 class _ClientLines:
     """One client's lines."""
 
-    def __init__(self, bus: Bus, partition: Partition, options: LineOptions, stop: threading.Event, client: LineClient) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        partitions: Sequence[Partition],
+        options: LineOptions,
+        stop: threading.Event,
+        client: LineClient,
+        routing: RowRouting | None,
+    ) -> None:
         self._bus = bus
-        self._partition = partition
+        self._partitions = partitions
+        self._routing = routing
         self._options = options
         self._stop = stop
         self._client = client
         self._published = 0
-        self._source: PublishedSource | None = None
+        self._source: SpreadSource | None = None
 
     def run(self) -> None:
         lines = self._client.lines()
@@ -77,7 +93,7 @@ class _ClientLines:
 
     def _begin(self, name: str) -> None:
         try:
-            self._source = PublishedSource(self._bus, self._partition, name, self._options.begin)
+            self._source = SpreadSource(self._bus, self._partitions, name, self._options.begin)
             self._published = self._retried(self._source.look).published_bytes
         except (UsageError, PositionLost) as error:
             raise BadLine(error.message) from error
@@ -89,23 +105,31 @@ class _ClientLines:
 
     def _append(self, lines: Sequence[bytes]) -> None:
         """BadLine where another connection publishes this source, or no answer came: the client asks anew where to go on."""
-        blocks = [lines[begin : begin + BLOCK_LINES_MAX] for begin in range(0, len(lines), BLOCK_LINES_MAX)]
-        values = [b"\n".join(self._rows(block)) for block in blocks]
-        ends = list(accumulate((len(block) for block in blocks), initial=self._published))[1:]
+        rows = self._rows(lines)
+        done = self._published + len(rows)
+        lacks = (lambda number, end: True) if self._source is None else self._source.lacks
+        ends = range(self._published + 1, done + 1)
+        found = pieces(rows, ends, self._routing, lacks, BLOCK_LINES_MAX, self._options.format)
         try:
-            is_written = self._retried(lambda: self._write(values, ends))
+            is_written = self._write(found, done)
         except UnknownResult as error:
             raise BadLine("the bus did not answer: connect again") from error
         if not is_written:
             raise BadLine("this source is published by another connection: connect again")
-        self._published = ends[-1]
+        self._published = done
 
-    def _write(self, values: Sequence[bytes], ends: Sequence[int]) -> bool:
+    def _write(self, found: Sequence[Sequence[Piece]], done: int) -> bool:
         message_format = self._options.format.header
-        if self._source is not None:
-            return self._source.append(values, [SourcePosition(end) for end in ends], message_format)
-        self._bus.append(self._partition, [Outgoing(value, ((FORMAT_HEADER, message_format),)) for value in values])
+        source = self._source
+        if source is not None:
+            return self._retried(lambda: source.append(found, SourcePosition(done), message_format))
+        for partition, mine in zip(self._partitions, found, strict=True):
+            if mine:
+                self._send(partition, [Outgoing(piece.value, ((FORMAT_HEADER, message_format),)) for piece in mine])
         return True
+
+    def _send(self, partition: Partition, messages: Sequence[Outgoing]) -> None:
+        self._retried(lambda: self._bus.append(partition, messages))
 
     def _rows(self, lines: Sequence[bytes]) -> Sequence[bytes]:
         return self._options.form.canonical(lines) if self._options.format is MessageFormat.CSV else lines

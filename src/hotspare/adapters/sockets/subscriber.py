@@ -3,12 +3,16 @@
 A client begins with `after N`: it has the outputs up to sequence N, 0 for none, and is sent those that follow, each with its
 sequence: in CSV as an additional first column, in JSON as the member `hs:sequence`. It keeps the last number that it has dealt
 with; so it may break off and come back at any time, to any instance, and gets each output once.
+
+Where the project is divided, each shard counts its own outputs. The client names a sequence for each, `after N0 N1 ...`, and every
+output begins with its shard: in CSV as a column before the sequence, in JSON as the member `hs:shard`.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import pyarrow as pa
@@ -36,46 +40,89 @@ def subscribe_lines(
     format_: MessageFormat,
     stop: threading.Event,
     bound: Callable[[int], None] = lambda port: None,
+    partition: int | None = None,
 ) -> None:
-    """Listen and send until `stop`, in CSV or JSON. UsageError where it cannot listen."""
-    serve_lines(address, lambda client: _Stream(bus, Partition(topic), rows, format_, stop, client).run(), stop, bound)
+    """Listen and send until `stop`, in CSV or JSON: what stands in all partitions of the topic, or only in one. UsageError where it
+    cannot listen."""
+    serve_lines(address, lambda client: _Stream(bus, topic, partition, rows, format_, stop, client).run(), stop, bound)
+
+
+@dataclass(slots=True)
+class _Part:
+    """One partition: up to which sequence the client has it, and where to read on."""
+
+    partition: Partition
+    after: int
+    offset: int = 0
+    is_first: bool = True
 
 
 class _Stream:
     """What one client gets."""
 
     def __init__(
-        self, bus: Bus, partition: Partition, rows: OutputRows, format_: MessageFormat, stop: threading.Event, client: LineClient
+        self,
+        bus: Bus,
+        topic: str,
+        partition: int | None,
+        rows: OutputRows,
+        format_: MessageFormat,
+        stop: threading.Event,
+        client: LineClient,
     ) -> None:
         self._bus = bus
+        self._topic = topic
         self._partition = partition
         self._rows = rows
         self._format = format_
         self._stop = stop
         self._client = client
+        self._is_divided = False
 
     def run(self) -> None:
         greeting = self._client.lines()
         if not greeting:
             return
-        number = greeting[0].removeprefix(GREETING).strip()
-        if not greeting[0].startswith(GREETING) or not number.isdigit() or len(number) > 18:
-            raise BadLine("begin with: after SEQUENCE")
-        after = int(number)
-        offset = self._offset_of(after + 1)
-        is_first = True
+        parts = self._parts(greeting[0])
+        for part in parts:
+            part.offset = self._offset_of(part)
+        self._is_divided = len(parts) > 1
+        wait_ms = max(1, _READ_WAIT_MS // len(parts))
         while not self._stop.is_set():
-            messages = self._read(offset)
-            self._client.heed()
-            for message in messages:
-                batch = self._after(self._rows.decode(message), after)
-                if len(batch) and is_first and int(batch.column("hs:sequence")[0].as_py()) != after + 1:
-                    raise BadLine(f"the topic begins with sequence {batch.column('hs:sequence')[0].as_py()}")
-                if len(batch):
-                    is_first = False
-                    self._client.send(self._text(batch))
-                    after = int(batch.column("hs:sequence")[len(batch) - 1].as_py())
-                offset = message.offset + 1
+            for part in parts:
+                self._send(part, self._read(part.partition, part.offset, wait_ms))
+
+    def _parts(self, greeting: bytes) -> list[_Part]:
+        """BadLine where the client does not say where to begin."""
+        numbers = greeting.removeprefix(GREETING).split()
+        partitions = self._retried(self._partitions)
+        is_right = greeting.startswith(GREETING) and all(number.isdigit() and len(number) <= 18 for number in numbers)
+        if not is_right or len(numbers) != len(partitions):
+            each = "" if len(partitions) == 1 else f", one for each of the {len(partitions)} shards"
+            raise BadLine(f"begin with: after SEQUENCE{each}")
+        return [_Part(partition, int(number)) for partition, number in zip(partitions, numbers, strict=True)]
+
+    def _partitions(self) -> list[Partition]:
+        if self._partition is not None:
+            return [Partition(self._topic, self._partition)]
+        count = self._bus.topics().get(self._topic, 0)
+        if not count:
+            raise TopicMissing(f"topic {self._topic} does not exist")
+        return [Partition(self._topic, number) for number in range(count)]
+
+    def _send(self, part: _Part, messages: Sequence[Message]) -> None:
+        """What the client lacks of these."""
+        self._client.heed()
+        for message in messages:
+            batch = self._after(self._rows.decode(message), part.after)
+            if len(batch) and part.is_first and int(batch.column("hs:sequence")[0].as_py()) != part.after + 1:
+                where = f" of shard {part.partition.number}" if self._is_divided else ""
+                raise BadLine(f"the topic begins with sequence {batch.column('hs:sequence')[0].as_py()}{where}")
+            if len(batch):
+                part.is_first = False
+                self._client.send(self._text(batch, part.partition.number))
+                part.after = int(batch.column("hs:sequence")[len(batch) - 1].as_py())
+            part.offset = message.offset + 1
 
     def _after(self, batch: pa.RecordBatch, sequence: int) -> pa.RecordBatch:
         """The outputs that the client has not got: sequences in a message rise."""
@@ -84,38 +131,35 @@ class _Stream:
         first = int(batch.column("hs:sequence")[0].as_py())
         return batch.slice(max(0, min(len(batch), sequence + 1 - first)))
 
-    def _text(self, batch: pa.RecordBatch) -> bytes:
+    def _text(self, batch: pa.RecordBatch, shard: int) -> bytes:
         if self._format is MessageFormat.JSON:
-            return encode_outputs(batch, MessageFormat.JSON)
+            lines = encode_outputs(batch, MessageFormat.JSON).splitlines(keepends=True)
+            return b"".join(b'{"hs:shard":%d,%s' % (shard, line[1:]) for line in lines) if self._is_divided else b"".join(lines)
         lines = self._rows.text(batch).splitlines(keepends=True)
         if len(lines) != len(batch):  # a line end in a string
             lines = [self._rows.text(batch.slice(row, 1)) for row in range(len(batch))]
-        sequences = batch.column("hs:sequence").to_pylist()
-        return b"".join(b"%d,%s" % (number, line) for number, line in zip(sequences, lines, strict=True))
+        sequences, begin = batch.column("hs:sequence").to_pylist(), b"%d," % shard if self._is_divided else b""
+        return b"".join(b"%s%d,%s" % (begin, number, line) for number, line in zip(sequences, lines, strict=True))
 
-    def _offset_of(self, sequence: int) -> int:
-        """An offset at or before the message that holds `sequence`, found by halving: sequences rise with offsets."""
-        low = self._retried(lambda: self._bus.begin_offset(self._partition))
-        high = self._retried(lambda: self._bus.end_offset(self._partition))
+    def _offset_of(self, part: _Part) -> int:
+        """An offset at or before the message that holds what the client lacks, found by halving: sequences rise with offsets."""
+        low = self._retried(lambda: self._bus.begin_offset(part.partition))
+        high = self._retried(lambda: self._bus.end_offset(part.partition))
         while high - low > _READ_MESSAGES_MAX:
             middle = (low + high) // 2
-            messages = self._read(middle)
+            messages = self._read(part.partition, middle, _READ_WAIT_MS)
             first = next((int(b.column("hs:sequence")[0].as_py()) for b in map(self._rows.decode, messages[:1]) if len(b)), None)
-            if first is not None and first <= sequence:
+            if first is not None and first <= part.after + 1:
                 low = middle
             else:
                 high = middle
         return low
 
-    def _read(self, offset: int) -> Sequence[Message]:
+    def _read(self, partition: Partition, offset: int, wait_ms: int) -> Sequence[Message]:
         try:
             return self._retried(
                 lambda: self._bus.read(
-                    self._partition,
-                    offset,
-                    messages_max=_READ_MESSAGES_MAX,
-                    bytes_max=_READ_BYTES_MAX,
-                    wait_ms=_READ_WAIT_MS,
+                    partition, offset, messages_max=_READ_MESSAGES_MAX, bytes_max=_READ_BYTES_MAX, wait_ms=wait_ms
                 )
             )
         except PositionLost as error:
