@@ -151,6 +151,7 @@ def view_of(state: GroupState, ports: Ports) -> View:
         settings=state.settings,
         engine=state.engine,
         standing=state.standing,
+        shard=state.topics.shard,
         leadership=state.leadership,
         lease=state.lease,
         contacts=state.contacts,

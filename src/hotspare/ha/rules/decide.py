@@ -21,7 +21,7 @@ Two things move the role, and neither is trusted with more than it can prove:
 So a standby may campaign on evidence that can be wrong. `vacancy` sorts it: the role was given up or never held; the
 holder's process was seen to end, which is certain; its connection closed and cannot be had again, which is not, and so
 counts only once per lease (`_waits_for_lease`), or two healthy engines whose connections are cut would take the role from
-each other for ever; its lease is over. Who has come farther goes first for a moment (`_campaign_due_ms`), so that the
+each other for ever; its lease is over. Who has come farther goes first for a moment (`candidates`), so that the
 successor has the least to catch up.
 
 A promotion has one order: won, fenced, read, checked. Fencing before reading makes what is read final. The epoch is asked
@@ -44,7 +44,7 @@ the active take the role from it, and one alone ends, or stays by `on_divergence
 can. Snapshots are the spares' work, in turn (`snapshots.snapshot_due_ms`), and wait until what they stand on is committed.
 
 The rules of failover stand in this folder and nowhere else, and are changed with `protocol.py`, the model of them: here those of
-the role, in `lease`, `publishing`, `snapshots` and `divergence` those of their subjects.
+the role, in `candidates`, `lease`, `publishing`, `snapshots` and `divergence` those of their subjects.
 """
 
 from __future__ import annotations
@@ -52,9 +52,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules import divergence, lease, publishing, snapshots
+from hotspare.ha.rules import candidates, divergence, lease, publishing, snapshots
 from hotspare.ha.rules.actions import Duty
-from hotspare.ha.rules.facts import OtherMember
 from hotspare.ha.rules.roles import ENDS, Reason, Role, Step
 from hotspare.ha.rules.view import PeerStatus, View
 
@@ -120,10 +119,6 @@ def vacancy(view: View) -> Reason | None:
     return Reason.LEASE_OVER if leader.lease_left_ms <= 0 else None
 
 
-def _outranks(other: OtherMember, view: View) -> bool:
-    return other.role == Role.STANDBY.value and (-other.rank, other.engine) < (-view.membership.rank, view.engine)
-
-
 def _waits_for_lease(view: View) -> bool:
     """Whether a closed connection is no reason to campaign before the lease is over: the holder has had the role for less than one.
 
@@ -136,7 +131,9 @@ def _waits_for_lease(view: View) -> bool:
 
 
 def _campaign_due_ms(view: View) -> int | None:
-    """A better candidate may go first for a short time, a named successor for the lease time; then anyone. None: not yet."""
+    """A better candidate may go first for a short time, a named successor for the lease time; then anyone. None: not yet.
+
+    A shard that nobody ever had waits for engines that start with this one, so that each gets its share."""
     vacant, leader = view.leadership.vacancy, view.leadership.leader
     assert vacant is not None and leader is not None
     if vacant.reason in (Reason.NAMED_SUCCESSOR, Reason.SPARES_AGREE):
@@ -147,8 +144,9 @@ def _campaign_due_ms(view: View) -> int | None:
         return None
     if vacant.reason is Reason.GIVEN_UP and (leader.successor or view.standing.gave_up_epoch == leader.epoch):
         return view.leadership.free_since_ms + view.settings.lease_ms
-    outranked = any(_outranks(other, view) for other in view.membership.others)
-    return vacant.since_ms + (view.settings.candidate_wait_ms if outranked else 0)
+    if vacant.reason is Reason.NEVER_HELD and not view.shard.is_whole:
+        return vacant.since_ms + view.settings.first_start_wait_ms * (2 if candidates.is_anothers_turn(view) else 1)
+    return vacant.since_ms + (view.settings.candidate_wait_ms if candidates.is_outranked(view) else 0)
 
 
 def _standby(view: View) -> Iterator[Duty]:
@@ -296,17 +294,12 @@ def _active(view: View) -> Iterator[Duty]:
 def _hand_over(view: View) -> Iterator[Duty]:
     """Everything is committed: the role can be given up, if that is asked for and, for a switch-over, if there is a successor."""
     if view.standing.stop_asked:
-        yield Duty(view.contacts.coordination_retry_ms, do.GiveUp(_best_standby(view), Reason.STOP_ASKED))
+        yield Duty(view.contacts.coordination_retry_ms, do.GiveUp(candidates.best_standby(view), Reason.STOP_ASKED))
     elif view.leadership.switchover is not None:
         asked, standbys = view.leadership.switchover, [o.engine for o in view.membership.others if o.role == Role.STANDBY.value]
-        successor = asked if asked in standbys else _best_standby(view) if asked == "" else ""
+        successor = asked if asked in standbys else candidates.best_standby(view) if asked == "" else ""
         if successor:
             yield Duty(view.contacts.coordination_retry_ms, do.GiveUp(successor, Reason.SWITCHOVER))
-
-
-def _best_standby(view: View) -> str:
-    ranked = sorted((-o.rank, o.engine) for o in view.membership.others if o.role == Role.STANDBY.value)
-    return ranked[0][1] if ranked else ""
 
 
 def _ticks(view: View) -> Iterator[Duty]:

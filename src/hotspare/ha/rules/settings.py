@@ -74,6 +74,7 @@ _MAY_BE_0 = (
     "snapshot_interval_ms",
     "bus_retention_ms",
     "candidate_wait_ms",
+    "first_start_wait_ms",
     "divergence_wait_ms",
     "commit_wait_ms",
     "pipeline_stall_ms",
@@ -89,6 +90,7 @@ class GroupSettings:
                              commit, while the bus answers it; more than a call of the bus takes
     `heartbeat_ms`           the project's heartbeat interval: the longest time between two ticks
     `candidate_wait_ms`      how long a lower ranked candidate lets a better one go first
+    `first_start_wait_ms`    how long a shard that nobody ever had waits for engines that start together, each to get its share
     `skew_max_ms`            how far an append time is believed without proof (`engine.partition_clock`): a fact of the group
     `waiting_rows_max`       rows that wait for another partition; beyond it only that partition is read
     `waiting_bytes_max`      the same by the memory that they take
@@ -121,6 +123,7 @@ class GroupSettings:
     promotion_step_ms: int = 6_000
     heartbeat_ms: int = 1_000
     candidate_wait_ms: int = 150
+    first_start_wait_ms: int = 1_000
     skew_max_ms: int = 5_000
     waiting_rows_max: int = 500_000
     waiting_bytes_max: int = 256 << 20

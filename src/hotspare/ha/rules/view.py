@@ -25,6 +25,7 @@ from hotspare.ha.rules.facts import (
 )
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.model.quality import PRECISE, Quality
+from hotspare.shard import WHOLE, Shard
 
 
 class PeerStatus(Enum):
@@ -89,6 +90,7 @@ class View:
     settings: GroupSettings
     engine: str
     standing: Standing
+    shard: Shard = WHOLE
     leadership: Leadership = field(default_factory=Leadership)
     lease: Lease = field(default_factory=Lease)
     contacts: Contacts = field(default_factory=Contacts)
