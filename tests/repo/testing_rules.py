@@ -13,6 +13,7 @@ SLEEPS: dict[str, str] = {}
 
 MOCKS: dict[str, str] = {
     "tests/simulation/planted_rules.py": "puts mistakes into the real code, on purpose, to see that they are found",
+    "tests/simulation/planted_shards.py": "puts mistakes into the real code, on purpose, to see that they are found",
     "tests/simulation/planted_time.py": "puts mistakes into the real code, on purpose, to see that they are found",
     "tests/simulation/planted_world.py": "puts mistakes into the real code, on purpose, to see that they are found",
 }

@@ -17,7 +17,7 @@ from tests.simulation.engines import Process
 from tests.simulation.fast_core import FastCore
 from tests.simulation.faults import FaultKind
 from tests.simulation.retention import forget_older
-from tests.simulation.world import CLOCK_RATES, GROUP, World
+from tests.simulation.world import CLOCK_RATES, World
 
 _EVENT_EVERY_MS = 7
 """And more, where calls take their time: a group that has too much to do is not calm."""
@@ -217,7 +217,7 @@ class Calm:
                 self._rejoin(bounds)
 
     def _epoch(self) -> int:
-        return self.world.coordination.group(GROUP).role.epoch
+        return self.world.coordination.group(self.world.group).role.epoch
 
     def _check_outputs(self, bounds: Bounds) -> None:
         world = self.world
@@ -249,7 +249,7 @@ class Calm:
 
     def _check_snapshot(self, bounds: Bounds) -> None:
         world = self.world
-        infos = [i for i in world.store.list(GROUP) if i.status is SnapshotStatus.CONFIRMED]
+        infos = [i for i in world.store.list(world.group) if i.status is SnapshotStatus.CONFIRMED]
         newest_ms = max((info.written_time_us // 1_000 for info in infos), default=0)
         if world.settings.snapshot_interval_ms and world.now_ms - newest_ms > bounds.snapshot:
             age = f"is {world.now_ms - newest_ms} ms old" if newest_ms else "does not exist"

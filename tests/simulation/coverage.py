@@ -7,7 +7,7 @@ from collections import Counter
 from hotspare.ha.events import HaEventKind
 from tests.simulation.calm import Calm
 from tests.simulation.faults import FaultKind
-from tests.simulation.world import GROUP, World
+from tests.simulation.world import World
 
 _EVENTS = {
     "unknown results": HaEventKind.RESULT_UNKNOWN,
@@ -29,7 +29,7 @@ def covered(world: World, calm: Calm) -> Counter[str]:
     kinds = Counter(event.kind for _, event in world.events)
     starts = [event.sentence for _, event in world.events if event.kind is HaEventKind.STARTED]
     counts = Counter({name: kinds[kind] for name, kind in _EVENTS.items()})
-    counts["epochs"] = world.coordination.group(GROUP).role.epoch
+    counts["epochs"] = world.coordination.group(world.group).role.epoch
     counts["lives of engines"] = sum(world.lives.values())
     counts["restores from a snapshot"] = sum("the group's origin" not in sentence for sentence in starts)
     counts["messages that topics forgot"] = world.forgotten + sum(map(len, world.recorded.archive.values()))

@@ -162,7 +162,7 @@ class UnreliableStore(MemoryStore):
     """
 
     def __init__(
-        self, clock: Callable[[], int], plan: FaultPlan, confirmed: Callable[[str, StoredSnapshot], None] = lambda *_: None
+        self, clock: Callable[[], int], plan: FaultPlan, confirmed: Callable[[str, str, StoredSnapshot], None] = lambda *_: None
     ) -> None:
         super().__init__(clock)
         self._plan = plan
@@ -207,7 +207,7 @@ class UnreliableStore(MemoryStore):
         is_torn = self._plan.happens(FaultKind.TORN_SNAPSHOT, 0.1)
         if not is_torn or self._plan.rng.random() < 0.5:
             super().confirm(group, name)
-            self._confirmed(name, self._entry(group, name).stored)
+            self._confirmed(group, name, self._entry(group, name).stored)
         if is_torn:
             raise StoreError("the store gave no answer")
 

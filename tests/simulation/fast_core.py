@@ -37,6 +37,7 @@ DECODED = pa.schema(
 )
 HEARTBEAT_US = 20_000
 EXPIRY_US = 60_000
+SHARD_KEYS = 1 << 48
 _MASK = (1 << 63) - 1
 
 
@@ -215,12 +216,13 @@ def _types(schema: pa.Schema) -> list[pa.DataType]:
 
 @dataclass(frozen=True)
 class FastCores:
-    """Makes FastCores; `salt` makes wrong ones."""
+    """Makes FastCores; `salt` makes wrong ones. `shard` is that of the keys that they generate."""
 
     salt: int = 0
+    shard: int = 0
 
     def fresh(self) -> FastCore:
-        return FastCore(salt=self.salt)
+        return FastCore(salt=self.salt, count=self.shard * SHARD_KEYS)
 
     def restore(self, header: bytes, pages: Mapping[str, bytes]) -> FastCore:
         try:

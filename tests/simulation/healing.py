@@ -10,7 +10,7 @@ from hotspare.ha.rules.roles import Role
 from tests.simulation.checkers import Violation
 from tests.simulation.engines import Process
 from tests.simulation.faults import FaultKind
-from tests.simulation.world import GROUP, SETTINGS, World
+from tests.simulation.world import SETTINGS, World
 
 FOREVER_MS = 1 << 40
 STEPS_MIN = 1_500
@@ -60,7 +60,7 @@ class Healing:
         self._check_store()
 
     @property
-    def _sharing(self) -> int:
+    def sharing(self) -> int:
         """How many engines share the steps."""
         return 1 if self.alone else len(self.world.names)
 
@@ -81,7 +81,7 @@ class Healing:
             world.check_end(self.target)
             if has_come():
                 return
-            for _ in range(_STEPS_BETWEEN + self.backlog // 4 * self._sharing if lossy else 0):
+            for _ in range(_STEPS_BETWEEN + self.backlog // 4 * self.sharing if lossy else 0):
                 self.step()
         self.until(has_come)  # calls may be slow, and commits small
         if not has_come():
@@ -103,10 +103,14 @@ class Healing:
         world.take_messages_as_ever()
         while world.bus.deliver():
             pass
-        world.suspicion_until_ms = 0
+        world.surroundings.suspicion_until_ms = 0
         self.alone = rng.choice(world.fit_names) if self.end is End.ANY and rng.random() < 0.5 else ""
         if self.alone in world.processes and world.processes[self.alone].door in world.wrong_from:
             world.kill(self.alone)  # the engine that is left is a healthy one
+        self.wake(world)
+
+    def wake(self, world: World) -> None:
+        """Engines go on, but one that hangs, or all but the one that is left."""
         are_right = not any(process.door in world.wrong_from for process in world.processes.values())
         may_stick = len(world.fit_names) > 1 and not self.alone and are_right and FaultKind.STUCK in world.plan.enabled
         stuck = world.active() if may_stick else ""
@@ -119,9 +123,9 @@ class Healing:
         """Steps on until it holds, for as many steps as what is to be read and put out may take at most."""
         begun, missing = self.steps, self._missing()
         world = self.world
-        steps = max(STEPS_MIN, STEPS_PER_ENGINE * self._sharing)
+        steps = max(STEPS_MIN, STEPS_PER_ENGINE * self.sharing)
         most = int(steps * world.settings.lease_ms / SETTINGS.lease_ms)
-        most += (_STEPS_PER_MESSAGE * self.backlog + _STEPS_PER_OUTPUT * missing) * self._sharing
+        most += (_STEPS_PER_MESSAGE * self.backlog + _STEPS_PER_OUTPUT * missing) * self.sharing
         if world.lasting.commit_rows:
             most *= _COMMITS_SHRINK
         while not condition() and self.steps - begun < most:
@@ -147,7 +151,7 @@ class Healing:
         """Who still keeps outputs, though everything is committed. Who differs keeps them as evidence; of a stream whose record the
         bus lost under a living active they are kept until its next output."""
         world = self.world
-        known = world.bus.progress.get(GROUP, {})
+        known = world.bus.progress.get(world.group, {})
         streams = [stream for stream in world.observer.topics if world.observer.holds_all(stream) and stream in known]
         return [p for p in world.awake() if not p.is_stuck and p.door not in world.wrong_from and _keeps(p, streams)]
 
@@ -161,7 +165,7 @@ class Healing:
 
     def _check_store(self) -> None:
         """Snapshots that nobody will restore do not pile up."""
-        kept, settings = len(self.world.store.list(GROUP)), self.world.settings
+        kept, settings = len(self.world.store.list(self.world.group)), self.world.settings
         allowed = settings.confirmed_snapshots_max + len(self.world.names) * (settings.candidate_snapshots_max + 1) + 6
         if kept > allowed:
             raise Violation(f"snapshots: {kept} are kept, {allowed} would be enough")

@@ -61,8 +61,8 @@ class FastKit:
         )
 
 
-def fast_kit() -> FastKit:
-    return FastKit(FastCores(), _topics(STREAMS))
+def fast_kit(cores: FastCores | None = None) -> FastKit:
+    return FastKit(cores or FastCores(), _topics(STREAMS))
 
 
 PROJECT = """

@@ -14,7 +14,9 @@ from pathlib import Path
 
 from tests.simulation.checkers import Violation
 from tests.simulation.planted import PLANTED
+from tests.simulation.planting import Groups
 from tests.simulation.run import Outcome, run_seed
+from tests.simulation.shards import run_shards
 from tests.simulation.weeks import Weeks
 
 WORKERS = 2
@@ -57,15 +59,16 @@ def pool(workers: int = WORKERS) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
 
 
-def share_of(first: int, count: int, planted: str = "") -> Share:
-    """These seeds one after the other; with a planted mistake, until it is found."""
+def share_of(first: int, count: int, planted: str = "", groups: Groups = Groups.ONE) -> Share:
+    """These seeds one after the other; with a planted mistake, in runs of what has to find it, until it is found."""
     share = Share()
     mistake = PLANTED[planted] if planted else None
+    run = run_shards if (mistake.groups if mistake else groups) is Groups.SHARDS else run_seed
     gc.disable()  # what a run leaves behind is collected between runs, which is much less work
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(first, first + count):
             with mistake() if mistake else contextlib.nullcontext():
-                share.take(run_seed(seed, Path(folder), favoured=mistake.favours if mistake else frozenset()))
+                share.take(run(seed, Path(folder), favoured=mistake.favours if mistake else frozenset()))
             if share.runs % _RUNS_PER_COLLECTION == 0:
                 gc.collect()
             if mistake and share.failed:
@@ -84,10 +87,13 @@ def weeks_of(weeks: int, event_every_ms: int, seed: int) -> str:
     return ""
 
 
-def spread(executor: ProcessPoolExecutor, first: int, count: int, chunk: int, planted: str = "") -> Iterator[Share]:
+def spread(
+    executor: ProcessPoolExecutor, first: int, count: int, chunk: int, planted: str = "", groups: Groups = Groups.ONE
+) -> Iterator[Share]:
     """All these seeds, chunk by chunk as they are done; a consumer that has enough just stops."""
     waiting: set[Future[Share]] = {
-        executor.submit(share_of, begin, min(chunk, first + count - begin), planted) for begin in range(first, first + count, chunk)
+        executor.submit(share_of, begin, min(chunk, first + count - begin), planted, groups)
+        for begin in range(first, first + count, chunk)
     }
     try:
         for future in as_completed(waiting):

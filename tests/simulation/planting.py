@@ -8,9 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from tests.simulation.faults import FaultKind
+
+
+class Groups(Enum):
+    """What the run is of that has to find a mistake."""
+
+    ONE = "a project that is one group"
+    SHARDS = "a project in shards"
 
 
 @dataclass(frozen=True)
@@ -19,6 +27,7 @@ class Planted:
 
     plant: Callable[[], Any]
     favours: frozenset[FaultKind]
+    groups: Groups = Groups.ONE
 
     def __call__(self) -> Any:
         return self.plant()
@@ -28,9 +37,9 @@ PLANTED: dict[str, Planted] = {}
 """Mistakes by name."""
 
 
-def planted(*favours: FaultKind) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+def planted(*favours: FaultKind, groups: Groups = Groups.ONE) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
     def register(plant: Callable[[], Any]) -> Callable[[], Any]:
-        PLANTED[plant.__name__.replace("_", "-")] = Planted(plant, frozenset(favours))
+        PLANTED[plant.__name__.replace("_", "-")] = Planted(plant, frozenset(favours), groups)
         return plant
 
     return register

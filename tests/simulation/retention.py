@@ -15,7 +15,7 @@ def forget_older(world: World, keep_ms: int) -> int:
         world.recorded.archive_before(index, partition.number, end)
         forgotten += _trim(world, partition, end)
     for output in world.topics.outbound:
-        partition = Partition(output.topic)
+        partition = world.topics.output_partition(output.topic)
         forgotten += _trim(world, partition, _first_since(world, partition, before_us))
     world.forgotten += forgotten
     return forgotten
@@ -26,9 +26,10 @@ def forget_outputs(world: World, kept: int) -> None:
     for output in world.topics.outbound:
         if output.topic not in world.bus.logs:
             continue  # no engine has come to make it
-        log = world.bus.log(Partition(output.topic))
+        partition = world.topics.output_partition(output.topic)
+        log = world.bus.log(partition)
         offset = log.messages[-kept].offset if 0 < kept <= len(log.messages) else log.begin if kept else log.end
-        world.forgotten += _trim(world, Partition(output.topic), offset)
+        world.forgotten += _trim(world, partition, offset)
 
 
 def _first_since(world: World, partition: Partition, time_us: int) -> int:

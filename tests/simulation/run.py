@@ -31,9 +31,10 @@ from tests.simulation.kits import Kit, fast_kit, real_kit
 from tests.simulation.lasting import drawn
 from tests.simulation.partitions import refuse_partitions
 from tests.simulation.strikes import Striker, drawn_quality
-from tests.simulation.world import SETTINGS, Excused, World
+from tests.simulation.world import GROUP, SETTINGS, World
+from tests.simulation.wrong_engines import Excused
 
-_CLOCK_STEPS_MS = (0, 0, 0, 1, 1, 3)
+CLOCK_STEPS_MS = (0, 0, 0, 1, 1, 3)
 _SHORT_MEMORY_BYTES = 400
 _MANY_ROWS = 16
 _SLOW_LEASE_MS = 400
@@ -77,9 +78,9 @@ def run_seed(
 ) -> Outcome:
     """One run from one seed; never raises: an engine that breaks is a failure too. `only` these faults, else the seed chooses,
     but those `favoured` are among them and come more often."""
-    world = _world(seed, folder, trace, kit, only, favoured)
+    world = drawn_world(seed, folder, trace, kit, only, favoured)
     is_calm, is_cold = world.rng.random() < _CALM_SHARE or bool(favoured & IN_CALM), world.rng.random() < _COLD_SHARE
-    healing, calm = Healing(world, _CLOCK_STEPS_MS, End.TOGETHER if is_calm else End.ANY), Calm(world)
+    healing, calm = Healing(world, CLOCK_STEPS_MS, End.TOGETHER if is_calm else End.ANY), Calm(world)
     steps, failure = 0, ""
     try:
         if not is_cold:
@@ -103,16 +104,19 @@ def run_seed(
     return Outcome(seed, failure, steps + healing.steps, world.observer.commits, delivered, healing.longest, covered(world, calm))
 
 
-def _world(
+def drawn_world(
     seed: int,
     folder: Path,
     trace: Callable[[str], None],
     kit: Kit | None,
     only: frozenset[FaultKind] | None,
     favoured: frozenset[FaultKind],
+    without: frozenset[FaultKind] = frozenset(),
+    group: str = GROUP,
 ) -> World:
+    """The world of a run; `without` these kinds of faults."""
     rng = random.Random(seed)
-    enabled = set(only) if only is not None else _drawn(rng, favoured)
+    enabled = (set(only) if only is not None else _drawn(rng, favoured)) - without
     names = tuple(f"e{i}" for i in range(rng.choice((1, 2, 2, 2, 2, 3, 3, 4, 5))))
     lease_ms = _SLOW_LEASE_MS if rng.random() < 0.1 else SETTINGS.lease_ms
     settings = replace(
@@ -137,7 +141,8 @@ def _world(
     lasting = drawn(rng, plan.enabled, names)
     kit = kit or fast_kit()
     qualities = {o.stream: quality for o in kit.topics.outbound if (quality := drawn_quality(rng, o.stream)) != PRECISE}
-    world = World(rng, names, plan, folder / str(seed), trace, rng.choice(list(Fencing)), settings, lasting, kit, qualities)
+    fencing = rng.choice(list(Fencing))
+    world = World(rng, names, plan, folder / str(seed), trace, fencing, settings, lasting, kit, qualities, group=group)
     world.pace.draw()
     kinds = ", ".join(sorted(kind.value for kind in enabled)) or "none"
     told = "".join(f"; {stream} {quality}" for stream, quality in qualities.items())
@@ -186,7 +191,7 @@ def _wild(world: World) -> int:
         awake = world.awake()
         if awake:
             _advance(world, rng.choices(awake, [speed[p.name] for p in awake])[0])
-        world.pass_time(rng.choice(_CLOCK_STEPS_MS))
+        world.pass_time(rng.choice(CLOCK_STEPS_MS))
     return steps
 
 
@@ -213,7 +218,7 @@ def _advance(world: World, process: Process) -> None:
     process.wakes_at_commit = world.rng.random() < 0.7
     world.pause(process.name, 250 if process.wakes_at_commit else world.rng.choice((20, 40, 80, 160)))
     if plan.happens(FaultKind.FALSE_SUSPICION, 0.7):
-        world.suspicion_until_ms = world.now_ms + 10
+        world.surroundings.suspicion_until_ms = world.now_ms + 10
 
 
 def _suspend(world: World, process: Process) -> None:
@@ -226,10 +231,13 @@ def _suspend(world: World, process: Process) -> None:
 
 
 def main() -> int:
+    from tests.simulation.shards import run_shards  # which builds on this
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--core", choices=("fast", "real"), default="fast", help="a small core, or the engine's own")
+    parser.add_argument("--shards", action="store_true", help="a project in shards")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     trace: Callable[[str], None] = print if options.verbose else lambda _: None
@@ -237,7 +245,7 @@ def main() -> int:
     started, failed, steps, commits, delivered = time.perf_counter(), 0, 0, 0, 0
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(options.seed, options.seed + options.count):
-            outcome = run_seed(seed, Path(folder), trace, kit)
+            outcome = run_shards(seed, Path(folder), trace) if options.shards else run_seed(seed, Path(folder), trace, kit)
             steps, commits, delivered = steps + outcome.steps, commits + outcome.commits, delivered + outcome.delivered
             if outcome.failure:
                 failed += 1

@@ -16,7 +16,7 @@ from tests.simulation.fast_core import FastCore
 from tests.simulation.faults import FaultKind, Reach
 from tests.simulation.lasting import FEW_ROWS_BYTES
 from tests.simulation.retention import forget_outputs
-from tests.simulation.world import GROUP, World
+from tests.simulation.world import World
 
 Strike = Callable[[World, list[str]], None]
 _BUS_JUMP_MS_MAX = 50
@@ -43,11 +43,11 @@ def _lag(world: World, running: list[str]) -> None:
 
 
 def _suspect(world: World, _: list[str]) -> None:
-    world.suspicion_until_ms = world.now_ms + world.rng.choice((1, 5, 20))
+    world.surroundings.suspicion_until_ms = world.now_ms + world.rng.choice((1, 5, 20))
 
 
 def _switch_over(world: World, _: list[str]) -> None:
-    world.coordination.client("world").ask_switchover(GROUP, world.rng.choice(("", *world.names)))
+    world.coordination.client("world").ask_switchover(world.group, world.rng.choice(("", *world.names)))
 
 
 def _stop(world: World, running: list[str]) -> None:
@@ -57,18 +57,18 @@ def _stop(world: World, running: list[str]) -> None:
 
 
 def _damage(world: World, _: list[str]) -> None:
-    infos = world.store.list(GROUP)
+    infos = world.store.list(world.group)
     if infos:
         damage = world.rng.choice((world.store.damage, world.store.lose_page, world.store.cut_page))
-        damage(GROUP, world.rng.choice(infos).name)
+        damage(world.group, world.rng.choice(infos).name)
 
 
 def _old_snapshot(world: World, running: list[str]) -> None:
     """Everything dies, and the newer snapshots are gone."""
     _all_dead(world, running)
-    confirmed = [info for info in world.store.list(GROUP) if info.status is SnapshotStatus.CONFIRMED]
+    confirmed = [info for info in world.store.list(world.group) if info.status is SnapshotStatus.CONFIRMED]
     for info in confirmed[:-1]:
-        world.store.discard(GROUP, info.name)
+        world.store.discard(world.group, info.name)
     world.trace(f"{world.now_ms} all snapshots but the oldest of {len(confirmed)} are gone")
 
 
@@ -83,7 +83,7 @@ def _trim_output(world: World, _: list[str]) -> None:
 
 def _expire_right(world: World, _: list[str]) -> None:
     """Who publishes has to ask for the right again, as after a transactional id that expired."""
-    world.bus.fence_late(GROUP)
+    world.bus.fence_late(world.group)
 
 
 def _lock(world: World, _: list[str]) -> None:
@@ -180,9 +180,9 @@ def _change_quality(world: World, _: list[str]) -> None:
     streams = [output.stream for output in world.topics.outbound if output.stream != BAD_STREAM]
     stream, quality = world.rng.choice(streams), drawn_quality(world.rng, "")
     client, known = world.coordination.client("world"), world.observer.qualities.setdefault(stream, [PRECISE])
-    if "quality-0" in client.facts(GROUP) and quality not in known:
+    if "quality-0" in client.facts(world.group) and quality not in known:
         known.append(quality)
-        qualities.ask_for(client, GROUP, stream, quality)
+        qualities.ask_for(client, world.group, stream, quality)
         world.trace(f"{world.now_ms} stream {stream} is to be {quality}")
 
 
@@ -192,11 +192,11 @@ def _stall(world: World, running: list[str]) -> None:
 
 
 def _bus_jump(world: World, _: list[str]) -> None:
-    world.bus_jump_ms = world.rng.randint(-_BUS_JUMP_MS_MAX, _BUS_JUMP_MS_MAX)
+    world.surroundings.bus_jump_ms = world.rng.randint(-_BUS_JUMP_MS_MAX, _BUS_JUMP_MS_MAX)
 
 
 def _service_jump(world: World, _: list[str]) -> None:
-    world.service_jump_ms = world.rng.randint(-_SERVICE_JUMP_MS_MAX, _SERVICE_JUMP_MS_MAX)
+    world.surroundings.service_jump_ms = world.rng.randint(-_SERVICE_JUMP_MS_MAX, _SERVICE_JUMP_MS_MAX)
 
 
 STRIKES: dict[FaultKind, tuple[float, Strike]] = {

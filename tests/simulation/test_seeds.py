@@ -8,11 +8,13 @@ import pytest
 
 from tests.simulation.kits import real_kit
 from tests.simulation.parallel import pool, spread
+from tests.simulation.planting import Groups
 from tests.simulation.run import run_seed
 
 SEEDS = 2_000
 SHARE = 500
 REAL_SEEDS = 40
+SHARDED_SEEDS = 300
 
 pytestmark = pytest.mark.timeout(900)  # minutes of work for two idle cores, more on a busy machine
 
@@ -27,6 +29,13 @@ def workers() -> Iterator[ProcessPoolExecutor]:
 def test_no_seed_loses_doubles_or_changes_an_output(workers: ProcessPoolExecutor, first: int) -> None:
     failed = [outcome for share in spread(workers, first, SHARE, chunk=50) for outcome in share.failed]
     assert not failed, "\n".join(f"{o.failure}; repeat with: {o.repeat}" for o in failed)
+
+
+def test_no_seed_of_a_project_in_shards_loses_doubles_or_changes_an_output(workers: ProcessPoolExecutor) -> None:
+    """Engine processes that host a group for each shard."""
+    shares = spread(workers, 1, SHARDED_SEEDS, chunk=25, groups=Groups.SHARDS)
+    failed = [outcome for share in shares for outcome in share.failed]
+    assert not failed, "\n".join(f"{o.failure}; repeat with: {o.repeat} ARGS=--shards" for o in failed)
 
 
 def test_the_engines_own_core_in_the_same_worlds(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tests.simulation.checkers import Violation
 from tests.simulation.faults import FaultPlan
 from tests.simulation.lasting import Lasting
 from tests.simulation.retention import forget_older
-from tests.simulation.world import GROUP, World
+from tests.simulation.world import World
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -98,7 +98,7 @@ class Weeks:
             world.publish(elapsed_ms // self.event_every_ms % 2, world.rng.randrange(100))
         day, time_ms = divmod(elapsed_ms, DAY_MS)
         if time_ms == 6 * HOUR_MS and day % _EXPIRY_DAYS == 0:
-            world.bus.fence_late(GROUP)
+            world.bus.fence_late(world.group)
         if time_ms == 12 * HOUR_MS:
             dies = next(
                 (p.name for p in world.processes.values() if (p.engine.role is Role.ACTIVE) == (day % _FAILOVER_DAYS == 0)), ""

@@ -1,4 +1,4 @@
-"""A simulated group: engines, bus, coordination, store, time and faults in one thread, from one seed."""
+"""A simulated group: its engines, in surroundings that it has for itself or shares, in one thread, from one seed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hotspare.bus.contract import Outgoing, Partition
-from hotspare.bus.memory import Fencing, Landed, MemoryBus
+from hotspare.bus.memory import Fencing, Landed
 from hotspare.bus.memory_log import PartitionLog
 from hotspare.coordination.contract import Member
-from hotspare.coordination.memory import MemoryCoordination
 from hotspare.ha.core import CoreFactory
 from hotspare.ha.effects.joining import ProjectIdentity
 from hotspare.ha.events import HaEvent, HaEventKind
@@ -23,8 +22,8 @@ from hotspare.ha.rules.roles import Reason, Role
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.ha.rules.view import PeerStatus
 from hotspare.model.quality import PRECISE, Quality
-from hotspare.stores.contract import SnapshotStatus, StoredSnapshot
-from tests.simulation.calls import COORDINATION, STORE, Calls, Pace, Timed, TimedBus
+from hotspare.stores.contract import SnapshotStatus
+from tests.simulation.calls import COORDINATION, STORE, Timed, TimedBus
 from tests.simulation.checkers import Gap, Observer, Violation
 from tests.simulation.codec import StreamCodec
 from tests.simulation.doors import (
@@ -34,20 +33,22 @@ from tests.simulation.doors import (
     SimulatedPeers,
     UnreliableBus,
     UnreliableCoordination,
-    UnreliableStore,
 )
 from tests.simulation.engines import Process
 from tests.simulation.fast_core import STREAMS
-from tests.simulation.faults import BusFaultSource, CoordinationFaultSource, FaultKind, FaultPlan, engine_of
+from tests.simulation.faults import FaultKind, FaultPlan, engine_of
 from tests.simulation.kits import Kit, fast_kit
 from tests.simulation.lasting import Lasting
 from tests.simulation.recorded import Recorded
+from tests.simulation.surroundings import Surroundings
+from tests.simulation.wrong_engines import check_landed, note_candidates
 
 GROUP = "sim.project"
 SETTINGS = GroupSettings(
     lease_ms=60,
     heartbeat_ms=20,
     candidate_wait_ms=10,
+    first_start_wait_ms=20,
     merge_wait_ms=5,
     leader_poll_ms=15,
     progress_poll_ms=15,
@@ -68,10 +69,6 @@ STRANGER = (99, 99)
 """Id and start of a process that is no engine."""
 _STEPS_PER_TURN = 24
 CLOCK_RATES = (0.6, 1.0, 1.7)
-
-
-class Excused(BaseException):
-    """A wrong engine published before anybody could know that it is wrong: nothing can be said about the rest of the run."""
 
 
 def project(text: str = "project") -> ProjectIdentity:
@@ -95,13 +92,11 @@ class World:
     """Of streams that are not precise."""
     cores: dict[str, CoreFactory] = field(default_factory=dict)
     """Engines that compute something else: wrong ones."""
-    now_ms: int = 1_000_000
-    lives: dict[str, int] = field(default_factory=dict)
+    around: Surroundings | None = None
+    """What it shares with the groups of other shards; None: it has all for itself."""
+    group: str = GROUP
     processes: dict[str, Process] = field(default_factory=dict)
-    died_ms: dict[tuple[str, int], int] = field(default_factory=dict)
-    suspicion_until_ms: int = 0
-    bus_jump_ms: int = 0
-    service_jump_ms: int = 0
+    """Of this group, by engine. Where there are shards, the engine's process is the one of all groups."""
     wrong_from: dict[str, dict[str, int]] = field(default_factory=dict)
     """Per door of a wrong engine and stream, from which sequence on it may be wrong; of the first stream, where it is wrong."""
     wrong_candidates: dict[str, tuple[Process, int]] = field(default_factory=dict)
@@ -120,15 +115,12 @@ class World:
     """Doors of engines that took over though they differ, because nobody else could and `on_divergence` says so."""
 
     def __post_init__(self) -> None:
-        self.plan.now_ms = lambda: self.now_ms
-        self.pace = Pace(self.plan)
-        self.calls = Calls(lambda: self.now_ms, self.pace)
-        faults = BusFaultSource(self.plan, lambda: self.bus.fence_late(GROUP))
-        self.bus = MemoryBus(lambda: self.bus_ms() * 1000, faults, self.fencing, self._landed)
+        around = self.surroundings = self.around or Surroundings(self.rng, self.plan, self.fencing)
+        around.worlds[self.group] = self
+        self.pace, self.calls, self.lives, self.died_ms = around.pace, around.calls, around.lives, around.died_ms
+        self.bus, self.coordination, self.store = around.bus, around.coordination, around.store
         self.bus.lock_holder = self._lock_holder
-        self.coordination = MemoryCoordination(lambda: self.now_ms + self.service_jump_ms, CoordinationFaultSource(self.plan))
-        self.roles = RoleHistory(self.coordination, GROUP)
-        self.store = UnreliableStore(lambda: self.now_ms * 1000, self.plan, self._check_snapshot)
+        self.roles = RoleHistory(self.coordination, self.group)
         self.outside = self.bus.client("world")
         self.recorded = Recorded(self.kit, self.outside)
         self.codec = StreamCodec()
@@ -138,9 +130,17 @@ class World:
         self.observer = Observer({o.stream: o.topic for o in outbound}, self.codec.decode, qualities)
         self.take_messages_as_ever()
         for topic in self.kit.topics.inbound:
-            self.outside.create_topic(topic.name)
+            self.outside.create_topic(topic.name, topic.partitions)
         if self.lasting.astray:
-            self.coordination.client("world").set_fact_once(GROUP, "store-0", self.store.identity().encode())
+            self.coordination.client("world").set_fact_once(self.group, "store-0", self.store.identity().encode())
+
+    @property
+    def now_ms(self) -> int:
+        return self.surroundings.now_ms
+
+    @now_ms.setter
+    def now_ms(self, now_ms: int) -> None:
+        self.surroundings.now_ms = now_ms
 
     @property
     def fit_names(self) -> tuple[str, ...]:
@@ -164,14 +164,17 @@ class World:
 
     def bus_ms(self) -> int:
         """The bus's time."""
-        return self.now_ms + self.bus_jump_ms
+        return self.now_ms + self.surroundings.bus_jump_ms
 
     def start(self, name: str) -> Process:
         """A new life of an engine."""
         life = self.lives[name] = self.lives.get(name, 0) + 1
-        jobs: list[Callable[[], None]] = []
         rate = self.rng.choice(CLOCK_RATES) if FaultKind.CLOCK_RATE in self.plan.enabled else 1.0
-        clock = EngineClock(lambda: self.now_ms, 7919.0 * len(self.lives) + 13 * life, rate)
+        return self.begin(name, life, EngineClock(lambda: self.now_ms, 7919.0 * len(self.lives) + 13 * life, rate))
+
+    def begin(self, name: str, life: int, clock: EngineClock) -> Process:
+        """What of this group is in an engine's process that begins."""
+        jobs: list[Callable[[], None]] = []
         door = f"{name}#{life}"
         coordination = UnreliableCoordination(self.coordination.client(door), self.plan, self.roles)
         ports = Ports(
@@ -187,7 +190,7 @@ class World:
             end_process=self._end_process,
             is_alive=self._is_alive,
         )
-        definition = GroupDefinition(GROUP, self.topics, project(), self.cores.get(name, self.kit.cores), self.settings)
+        definition = GroupDefinition(self.group, self.topics, project(), self.cores.get(name, self.kit.cores), self.settings)
         process = Process(
             name,
             life,
@@ -195,7 +198,7 @@ class World:
             self.kit,
             ports,
             self.rng,
-            self.folder / door,
+            self.scratch(door),
             clock,
             self.bus_ms,
             jobs=jobs,
@@ -206,6 +209,10 @@ class World:
         self.trace(f"{self.now_ms} {name} starts its life {life}")
         return process
 
+    def scratch(self, door: str) -> Path:
+        """Where a process spills held outputs of this group."""
+        return self.folder / door / str(self.topics.shard.number)
+
     def _report(self, name: str, event: HaEvent) -> None:
         self.events.append((name, event))
         is_made = STORE_TROUBLE in event.sentence
@@ -215,8 +222,8 @@ class World:
             self.told_to_go_on.add(self.processes[name].door)
         self.trace(f"{self.now_ms} {name}   ({event.kind.value}: {event.sentence})")
 
-    def _landed(self, landed: Landed) -> None:
-        self._check_wrong(landed)
+    def landed(self, landed: Landed) -> None:
+        check_landed(self, landed)
         epoch = self.observer.newest_epoch
         self.observer.landed(landed)
         if self.observer.newest_epoch > epoch and not self._is_warm(landed.client):
@@ -251,62 +258,23 @@ class World:
         if gap.last > max(through, held.bases[gap.stream].sequence):
             raise Violation(f"window: {gap.client} left out {gap.first} to {gap.last} of stream {gap.stream}, {quality}")
 
-    def _check_wrong(self, landed: Landed) -> None:
-        """A wrong engine publishes none of its wrong outputs once another's output of that sequence is committed."""
-        wrong_from = self.wrong_from.get(landed.client)
-        if wrong_from is None or self.is_judged_outside:
-            return
-        published, first = self._published(landed), self.kit.topics.outbound[0].stream
-        if not any(sequence >= wrong_from[stream] for stream, sequence in published.items()):
-            return
-        is_known = self.observer.is_exact(first) and self.observer.delivered()[first] >= wrong_from[first]
-        if first in published and is_known and not self._was_last_resort(landed.client):
-            known = f"wrong from output {wrong_from[first]} on"
-            raise Violation(f"diverged: {landed.client}, {known}, published output {published[first]}")
-        raise Excused(landed.client)
-
-    def _published(self, landed: Landed) -> dict[str, int]:
-        """The newest output of each stream in a commit; progress alone may be of another's outputs, whose record was lost."""
-        newest: dict[str, int] = {}
-        for output in self.topics.outbound:
-            for message in landed.appended.get(output.topic, ()):
-                newest[output.stream] = self.codec.decode(message.value).column(0)[-1].as_py()
-        return newest
-
-    def _check_snapshot(self, name: str, stored: StoredSnapshot) -> None:
-        """A wrong engine confirms no snapshot of its wrong state, unless nothing to compare it with came for as long as it waits.
-
-        Of streams that lose nothing it waits for ever.
-        """
-        candidate = self.wrong_candidates.get(name)
-        if candidate is None:
-            return
-        process, taken_ms = candidate
-        core, reference = self.kit.cores.restore(stored.header, stored.pages), self.reference()
-        wrong = [s for s, n in core.sequences.items() if n and (n > len(reference[s]) or reference[s][n - 1][6] != core.digests[s])]
-        if not wrong:
-            return
-        if process.clock() - taken_ms < self.settings.divergence_wait_ms or any(map(self.observer.holds_all, wrong)):
-            raise Violation(f"snapshot: {process.door} confirms {name}, which is wrong in {', '.join(wrong)}")
-        raise Excused(process.door)
-
-    def _was_last_resort(self, door: str) -> bool:
-        """Whether an engine took over though it differs, as it may where it is told to continue and nobody else is left."""
-        return any(who == engine_of(door) and Reason.NOBODY_ELSE.value in event.sentence for who, event in self.events)
-
     def _judge(self, watcher: str, holder: str, life: int) -> PeerStatus:
         """The truth, a little late; or, during a false suspicion, a lie. Who is cut off is not heard of."""
         if self.plan.is_cut_off(watcher) or self.plan.is_cut_off(holder):
             return PeerStatus.UNKNOWN
         if watcher in self.lasting.verdicts:
             return self.lasting.verdicts[watcher]
-        process = self.processes.get(holder)
-        if process is None or process.life != life:
+        if not self.lives_on(holder, life):
             died_ms = self.died_ms.get((holder, life), self.now_ms)
             if self.now_ms - died_ms < self.lasting.detection_ms:
                 return PeerStatus.CONNECTED
             return PeerStatus.ENDED if watcher in self.lasting.sees_the_end else PeerStatus.CLOSED
-        return PeerStatus.CLOSED if self.now_ms < self.suspicion_until_ms else PeerStatus.CONNECTED
+        return PeerStatus.CLOSED if self.now_ms < self.surroundings.suspicion_until_ms else PeerStatus.CONNECTED
+
+    def lives_on(self, name: str, life: int) -> bool:
+        """Whether this life of an engine's process goes on: with any group, where it has several."""
+        found = (world.processes.get(name) for world in self.surroundings.worlds.values())
+        return any(process is not None and process.life == life for process in found)
 
     def _lock_holder(self) -> tuple[int, int] | None:
         """The process that keeps the bus locked: an engine's, by its life, or a stranger's."""
@@ -330,22 +298,26 @@ class World:
         return True
 
     def _is_alive(self, member: Member) -> bool:
-        process = self.processes.get(member.engine)
-        return process is not None and process.life == member.process_start
+        return self.lives_on(member.engine, member.process_start)
 
     def kill(self, name: str) -> None:
         """SIGKILL: what was in memory is gone, what was durable stays."""
-        process = self.processes.pop(name)
-        self.died_ms[name, process.life] = self.now_ms
-        process.end()
-        self.calls.forget(process.door, self.rng)
+        for world in self.surroundings.worlds.values():
+            process = world.processes.pop(name, None)
+            if process is None:
+                continue
+            self.died_ms[name, process.life] = self.now_ms
+            process.end()
+            self.calls.forget(process.door, self.rng)
         if self.plan.lock_holder == name:
             self.plan.lock_holder = ""
         self.trace(f"{self.now_ms} {name} is killed")
 
     def pause(self, name: str, duration_ms: int) -> None:
         """SIGSTOP."""
-        self.processes[name].paused_until_ms = self.now_ms + duration_ms
+        for world in self.surroundings.worlds.values():
+            if name in world.processes:
+                world.processes[name].paused_until_ms = self.now_ms + duration_ms
         self.trace(f"{self.now_ms} {name} is paused for {duration_ms} ms")
         if self.plan.happens(FaultKind.BUS_LOCKED, 0.3) and not self.plan.lock_holder:
             self.plan.lock_holder = name
@@ -387,7 +359,7 @@ class World:
             bases = process.state.held.bases
             process.warm_from = (process.clock(), {stream: base.sequence for stream, base in bases.items()})
         self._note_computed(process)
-        self._note_candidates(process)
+        note_candidates(self, process)
         self._check_memory(process)
         if process.name == self.lasting.astray and process.state is not None:
             raise Violation(f"store: {process.door} takes part, though its store is not the group's")
@@ -425,11 +397,6 @@ class World:
                 if not computed or computed[-1][0] < last:
                     computed.append((last, process.clock()))
 
-    def _note_candidates(self, process: Process) -> None:
-        """Since when a wrong engine's snapshots wait."""
-        if process.door in self.wrong_from and process.state is not None:
-            self.wrong_candidates |= {c.name: (process, c.taken_ms) for c in process.state.snapshots.candidates}
-
     def _check_memory(self, process: Process) -> None:
         state = process.state
         if state is not None and state.held.memory_bytes > self.settings.held_bytes_max:
@@ -445,7 +412,7 @@ class World:
 
     def publish(self, topic: int, value: int, skew_ms: int = 0) -> None:
         """`skew_ms`: how far its append time is from the bus's time, as where publishers set it."""
-        partition = Partition(self.kit.topics.inbound[topic].name)
+        partition = Partition(self.kit.topics.inbound[topic].name, self.topics.shard.number)
         offset = self.outside.append(partition, [Outgoing(self.kit.encode(value))])
         if skew_ms:
             messages = self.bus.log(partition).messages
@@ -454,7 +421,7 @@ class World:
 
     def has_won_unknowing(self, process: Process) -> bool:
         """Whether an engine has won an epoch, and the answer is still under way."""
-        role = self.coordination.group(GROUP).role
+        role = self.coordination.group(self.group).role
         return role.holder == process.name and role.epoch > process.engine.epoch and role.process_start == process.life
 
     def active(self) -> str:
@@ -463,10 +430,10 @@ class World:
 
     def trim_input(self) -> None:
         """What an operator may do: forget input that the newest confirmed snapshot no longer needs."""
-        confirmed = [i for i in self.store.list(GROUP) if i.status is SnapshotStatus.CONFIRMED]
+        confirmed = [i for i in self.store.list(self.group) if i.status is SnapshotStatus.CONFIRMED]
         if not confirmed:
             return
-        stored = self.store.get(GROUP, confirmed[0].name)
+        stored = self.store.get(self.group, confirmed[0].name)
         for (topic, number), offset in self.kit.cores.restore(stored.header, stored.pages).next_offsets.items():
             self.recorded.archive_before(topic, number, offset)
             self.outside.trim(Partition(self.kit.topics.inbound[topic].name, number), offset)
@@ -482,7 +449,7 @@ class World:
 
     def due_by(self, now_ms: int, ends: Mapping[tuple[int, int], int]) -> dict[str, int]:
         """How many outputs the input has that was there at an earlier time, when it ended with `ends`."""
-        return self.recorded.due_by(now_ms + self.bus_jump_ms, ends, self.settings.skew_max_ms)
+        return self.recorded.due_by(now_ms + self.surroundings.bus_jump_ms, ends, self.settings.skew_max_ms)
 
     def check_end(self, target: dict[str, int]) -> None:
         """After healing: everything that was due has come out, and it is what it should be."""

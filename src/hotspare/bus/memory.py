@@ -86,9 +86,10 @@ def clock_us() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """A commit that took place: who sent it, what it appended per topic, and all progress of its group afterwards."""
+    """A commit that took place: who sent it for which group, what it appended per topic, and the group's progress afterwards."""
 
     client: str
+    group: str
     commit: Commit
     appended: Mapping[str, Sequence[Message]]
     progress: Mapping[str, Progress]
@@ -448,7 +449,7 @@ class MemoryProducer:
             progress = self._bus.progress.setdefault(self._group, {})
             progress.update(commit.progress)
             self._bus.changed.notify_all()
-        self._bus.landed(Landed(self._client, commit, appended, progress))
+        self._bus.landed(Landed(self._client, self._group, commit, appended, progress))
 
     def _abort(self, commit: Commit) -> None:
         """What a transaction that was begun and not committed leaves behind."""

@@ -1,0 +1,215 @@
+"""A project in shards: every engine process hosts a group for each, over its partition of every topic (DESIGN section 10).
+
+What is drawn, what strikes and what is checked is that of a single group, shard by shard. What is new is the process: its death
+ends its groups all at once, and where one group of it ends, the others are stopped. So is what the shards share: topics, the store,
+the doors to bus and coordination, and a folder.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hotspare.bus.naming import shard_group
+from hotspare.ha.rules.roles import Role
+from hotspare.shard import shards_of
+from tests.simulation.checkers import Violation
+from tests.simulation.engines import Process
+from tests.simulation.fast_core import FastCores
+from tests.simulation.faults import FaultKind
+from tests.simulation.healing import End, Healing
+from tests.simulation.kits import FastKit, fast_kit
+from tests.simulation.run import CLOCK_STEPS_MS, Outcome, drawn_world
+from tests.simulation.strikes import Striker
+from tests.simulation.world import GROUP, World
+from tests.simulation.wrong_engines import Excused
+
+_COUNTS = (2, 2, 3)
+_KEY_STREAM, _KEY_COLUMN = "q/a", 9
+_STOP_MS_MAX = 300
+"""A process that is to stop has gone by then, whatever its groups do."""
+_NOT_HERE = frozenset(
+    {
+        FaultKind.PARTITIONS,
+        FaultKind.OTHER_STORE,
+        FaultKind.STUCK,
+        FaultKind.BUS_LOCKED,
+        FaultKind.FOREIGN_LOCK,
+        FaultKind.WRONG_ENGINE,
+        FaultKind.WRONG_ACTIVE,
+        FaultKind.HUNG_SPARE,
+        FaultKind.RETENTION,
+        FaultKind.ALWAYS_AT_HAND,
+    }
+)
+"""Kinds that are about one group, or about how a whole run ends; runs of a single group have them."""
+
+
+@dataclass
+class Shards:
+    """The groups of a project, the first of which has the surroundings of all. `alone`: who is left, once the world heals."""
+
+    worlds: list[World]
+    alone: str = ""
+    is_healing: bool = False
+    stopping_ms: dict[str, int] = field(default_factory=dict)
+    """Processes of which a group has ended, and since when."""
+
+    @property
+    def first(self) -> World:
+        return self.worlds[0]
+
+    def start(self, name: str) -> None:
+        """A new life of an engine's process."""
+        process = self.first.start(name)
+        for world in self.worlds[1:]:
+            world.begin(name, process.life, process.clock)
+
+    def runs(self, name: str) -> bool:
+        return any(name in world.processes for world in self.worlds)
+
+    def step(self, clock_steps_ms: tuple[int, ...]) -> None:
+        """One process goes on with each group, and time does."""
+        for world in self.worlds:
+            awake = world.awake()
+            if awake:
+                self._advance(world, self.first.rng.choice(awake))
+        self.first.pass_time(self.first.rng.choice(clock_steps_ms))
+        for name, since_ms in list(self.stopping_ms.items()):
+            if not self.runs(name):
+                del self.stopping_ms[name]
+            elif self.first.now_ms - since_ms > _STOP_MS_MAX:
+                self._kill(name)
+
+    def _advance(self, world: World, process: Process) -> None:
+        world.advance(process)
+        if not process.ended or not self.runs(process.name):
+            return
+        if process.ended.startswith("dies"):
+            self._kill(process.name)
+            return
+        self.stopping_ms.setdefault(process.name, self.first.now_ms)
+        for other in self.worlds:
+            left = other.processes.get(process.name)
+            if left is not None and left.engine.role is not Role.JOINING:
+                left.engine.ask_stop()
+
+    def _kill(self, name: str) -> None:
+        self.stopping_ms.pop(name, None)
+        self.first.kill(name)
+
+    def check_keys(self) -> None:
+        """No key was generated in two shards."""
+        seen: dict[object, int] = {}
+        for number, world in enumerate(self.worlds):
+            for row in world.observer.rows.get(_KEY_STREAM, ()):
+                if seen.setdefault(row[_KEY_COLUMN], number) != number:
+                    raise Violation(f"keys: shards {seen[row[_KEY_COLUMN]]} and {number} both generated {row[_KEY_COLUMN]}")
+
+
+@dataclass
+class ShardHealing(Healing):
+    """The end of a run of shards, seen from one of them; all others go on meanwhile."""
+
+    shards: Shards = field(kw_only=True)
+
+    def end_faults(self) -> None:
+        shards = self.shards
+        if not shards.is_healing:
+            super().end_faults()
+            shards.is_healing, shards.alone = True, self.alone
+            for world in shards.worlds[1:]:
+                self.alone = shards.alone
+                self.wake(world)
+        self.alone = shards.alone
+
+    def step(self) -> None:
+        self.steps += 1
+        for name in self.world.names:
+            if not self.shards.runs(name) and name in (self.alone or name):
+                self.shards.start(name)
+        self.shards.step(self.clock_steps_ms)
+
+
+def run_shards(
+    seed: int, folder: Path, trace: Callable[[str], None] = lambda _: None, favoured: frozenset[FaultKind] = frozenset()
+) -> Outcome:
+    """One run from one seed; never raises (`run.run_seed`)."""
+    shards = _drawn(seed, folder, trace, favoured)
+    healings = [ShardHealing(world, CLOCK_STEPS_MS, End.ANY, shards=shards) for world in shards.worlds]
+    steps, failure = 0, ""
+    try:
+        steps = _wild(shards)
+        for healing in healings:
+            healing.run()
+        shards.check_keys()
+    except Violation as violation:
+        failure = str(violation)
+    except Excused as excuse:
+        trace(f"the rest says nothing: {excuse}")
+    except Exception as error:
+        failure = f"broke: {type(error).__name__}: {error}"
+        trace(failure)
+    for world in shards.worlds:
+        world.close()
+    shutil.rmtree(shards.first.folder, ignore_errors=True)
+    commits = sum(world.observer.commits for world in shards.worlds)
+    delivered = sum(sum(world.observer.delivered().values()) for world in shards.worlds)
+    return Outcome(seed, failure, steps + sum(h.steps for h in healings), commits, delivered, max(h.longest for h in healings))
+
+
+def _drawn(seed: int, folder: Path, trace: Callable[[str], None], favoured: frozenset[FaultKind]) -> Shards:
+    count = random.Random(seed).choice(_COUNTS)
+    kits = []
+    for shard in shards_of(count):
+        kit = fast_kit(FastCores(shard=shard.number))
+        inbound = tuple(replace(topic, partitions=count) for topic in kit.topics.inbound)
+        kits.append(replace(kit, topics=replace(kit.topics, inbound=inbound, shard=shard)))
+    first = drawn_world(seed, folder, trace, kits[0], None, favoured, _NOT_HERE, shard_group(GROUP, 0))
+    trace(f"{count} shards")
+    others = [_beside(first, kit) for kit in kits[1:]]
+    return Shards([first, *others])
+
+
+def _beside(first: World, kit: FastKit) -> World:
+    """The group of another shard, in the same surroundings."""
+    return World(
+        first.rng,
+        first.names,
+        first.plan,
+        first.folder,
+        first.trace,
+        first.fencing,
+        first.settings,
+        first.lasting,
+        kit,
+        first.qualities,
+        around=first.surroundings,
+        group=shard_group(GROUP, kit.topics.shard.number),
+    )
+
+
+def _wild(shards: Shards) -> int:
+    first, worlds = shards.first, shards.worlds
+    rng, plan, strikers = first.rng, first.plan, [Striker(world) for world in worlds]
+    events_left, steps = rng.randrange(10, 50), int(rng.randrange(60, 340) * max(1.0, len(first.names) / 3))
+    for _ in range(steps):
+        rng.choice(strikers).strike()
+        if first.calls.hung and rng.random() < 0.01:
+            first.calls.let_go()
+        for name in first.names:
+            if not shards.runs(name) and rng.random() < 0.06:
+                shards.start(name)
+        if events_left and rng.random() < 0.1:
+            for _ in range(min(events_left, rng.choice((1, 1, 6)))):
+                events_left -= 1
+                rng.choice(worlds).publish(rng.randrange(2), rng.randrange(100))
+        if plan.late and rng.random() < 0.1:
+            plan.deliver()
+        if first.bus.in_flight and rng.random() < 0.1:
+            first.bus.deliver()
+        shards.step(CLOCK_STEPS_MS)
+    return steps
