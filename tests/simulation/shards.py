@@ -162,19 +162,23 @@ def run_shards(
 
 
 def _drawn(seed: int, folder: Path, trace: Callable[[str], None], favoured: frozenset[FaultKind]) -> Shards:
-    count = random.Random(seed).choice(_COUNTS)
+    kit, *kits = kits_of(random.Random(seed).choice(_COUNTS))
+    first = drawn_world(seed, folder, trace, kit, None, favoured, _NOT_HERE, shard_group(GROUP, 0))
+    trace(f"{1 + len(kits)} shards")
+    return Shards([first, *(beside(first, each) for each in kits)])
+
+
+def kits_of(count: int) -> list[FastKit]:
+    """What the group of each shard computes."""
     kits = []
     for shard in shards_of(count):
         kit = fast_kit(FastCores(shard=shard.number))
         inbound = tuple(replace(topic, partitions=count) for topic in kit.topics.inbound)
         kits.append(replace(kit, topics=replace(kit.topics, inbound=inbound, shard=shard)))
-    first = drawn_world(seed, folder, trace, kits[0], None, favoured, _NOT_HERE, shard_group(GROUP, 0))
-    trace(f"{count} shards")
-    others = [_beside(first, kit) for kit in kits[1:]]
-    return Shards([first, *others])
+    return kits
 
 
-def _beside(first: World, kit: FastKit) -> World:
+def beside(first: World, kit: FastKit) -> World:
     """The group of another shard, in the same surroundings."""
     return World(
         first.rng,

@@ -1,0 +1,90 @@
+"""What a project in shards does at certain moments: its roles are shared out, and a process ends with all its groups."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from hotspare.bus.naming import shard_group
+from hotspare.ha.rules.roles import Role
+from tests.simulation.faults import FaultPlan
+from tests.simulation.lasting import Lasting
+from tests.simulation.shards import Shards, beside, kits_of
+from tests.simulation.world import GROUP, World
+
+COUNT = 6
+_STEPS_MAX = 4_000
+
+
+def calm(folder: Path, *names: str) -> Shards:
+    """A world without faults, in which nobody runs yet."""
+    rng, (kit, *kits) = random.Random(7), kits_of(COUNT)
+    plan, lasting = FaultPlan(rng, frozenset()), Lasting(sees_the_end=frozenset(names))
+    first = World(rng, names, plan, folder, lasting=lasting, kit=kit, group=shard_group(GROUP, 0))
+    return Shards([first, *(beside(first, each) for each in kits)])
+
+
+def until(shards: Shards, condition: Callable[[], bool]) -> None:
+    for _ in range(_STEPS_MAX):
+        if condition():
+            return
+        shards.step((1,))
+    raise AssertionError(f"it never came true: {[world.describe() for world in shards.worlds]}")
+
+
+def active(shards: Shards) -> list[str]:
+    return [world.active() for world in shards.worlds]
+
+
+def are_spares(shards: Shards, *names: str) -> bool:
+    """Whether each of these is standby or active in every shard."""
+    roles = (Role.STANDBY, Role.ACTIVE)
+    return all(name in w.processes and w.processes[name].engine.role in roles for w in shards.worlds for name in names)
+
+
+def test_engines_that_start_together_share_the_shards(tmp_path: Path) -> None:
+    """SPEC K9."""
+    shards = calm(tmp_path, "e0", "e1")
+    for name in ("e0", "e1"):
+        shards.start(name)
+    until(shards, lambda: all(active(shards)))
+    assert active(shards) == ["e0", "e1"] * (COUNT // 2)
+
+
+def test_shards_of_an_engine_that_ends_are_shared_out_and_no_other_moves(tmp_path: Path) -> None:
+    shards = calm(tmp_path, "e0", "e1", "e2")
+    shards.start("e0")
+    until(shards, lambda: active(shards) == ["e0"] * COUNT)
+    for name in ("e1", "e2"):
+        shards.start(name)
+    until(shards, lambda: are_spares(shards, "e1", "e2"))
+    for _ in range(300):  # they learn of each other, and nobody takes a role from who has it
+        shards.step((1,))
+    assert active(shards) == ["e0"] * COUNT
+    shards.first.kill("e0")
+    assert not any("e0" in world.processes for world in shards.worlds)
+    until(shards, lambda: all(active(shards)))
+    assert Counter(active(shards)) == {"e1": COUNT // 2, "e2": COUNT // 2}
+
+
+def test_a_process_stops_with_all_its_groups_when_one_of_them_ends(tmp_path: Path) -> None:
+    shards = calm(tmp_path, "e0", "e1")
+    shards.start("e0")
+    until(shards, lambda: active(shards) == ["e0"] * COUNT)
+    shards.start("e1")
+    until(shards, lambda: are_spares(shards, "e1"))
+    shards.worlds[3].processes["e0"].engine.ask_stop()
+    until(shards, lambda: not shards.runs("e0") and active(shards) == ["e1"] * COUNT)
+    for world in shards.worlds:
+        world.publish(0, 5)
+    due = [world.due() for world in shards.worlds]
+    until(shards, lambda: all(delivered(world, each) for world, each in zip(shards.worlds, due, strict=True)))
+    for world, each in zip(shards.worlds, due, strict=True):
+        world.check_end(each)
+    shards.check_keys()
+
+
+def delivered(world: World, due: dict[str, int]) -> bool:
+    return all(world.observer.delivered()[stream] >= count for stream, count in due.items())
