@@ -1,6 +1,6 @@
 """Processes of this machine: whether one lives or is stopped, what it runs, and ending it.
 
-Asked by a spare about the active, by whoever finds a folder that a process left, and by whoever is hindered by a lock.
+Asked by a spare about the active, by an engine about another one of its name, and by whoever is hindered by a lock.
 
 An id together with its start names a process for good; an id alone may have been given to another one. Both mean something only
 within one process space: one boot of one machine, one namespace of ids. Host names prove nothing: containers choose theirs.

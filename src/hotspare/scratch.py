@@ -1,19 +1,26 @@
 """Scratch folders that go with their process, also when it is killed: whoever makes the next one clears away the abandoned ones.
 
-A folder is called `hotspare-<purpose>-<process id>-<start in milliseconds>-<random>`; id and start name a process for good.
+A folder is called `hotspare-<purpose>-<process id>-<random>`. Its process keeps the file `lock` in it locked for as long as it
+lives, and the system ends the lock with the process. That holds between containers that share the place of such folders, where ids
+of processes say nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import re
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 
-from hotspare.processes import is_process_gone, process_start
-
-_NAME = re.compile(r"hotspare-[a-z]+-(?P<id>\d+)-(?P<start>\d+)-\w+")
+_NAME = re.compile(r"hotspare-[a-z]+-\d+-\w+")
+_LOCK = "lock"
+_guard = threading.Lock()
+_held: dict[Path, int] = {}
+"""The locks of this process's folders."""
 
 
 def make_scratch(purpose: str, root: Path | None = None) -> Path:
@@ -23,18 +30,30 @@ def make_scratch(purpose: str, root: Path | None = None) -> Path:
     """
     place = root or Path(tempfile.gettempdir())
     remove_abandoned(place)
-    own = os.getpid()
-    return Path(tempfile.mkdtemp(prefix=f"hotspare-{purpose}-{own}-{process_start(own)}-", dir=place))
+    made = Path(tempfile.mkdtemp(prefix=f".hotspare-{purpose}-{os.getpid()}-", dir=place))
+    handle = os.open(made / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    folder = made.rename(made.with_name(made.name.removeprefix(".")))  # from now on others look at it
+    with _guard:
+        for gone in [each for each in _held if not each.exists()]:
+            os.close(_held.pop(gone))
+        _held[folder] = handle
+    return folder
 
 
 def remove_abandoned(root: Path) -> None:
     """Best effort: what cannot be removed stays for the next one."""
     for folder in root.glob("hotspare-*"):
-        name = _NAME.fullmatch(folder.name)
-        if (
-            name is not None
-            and folder.is_dir()
-            and folder.stat().st_uid == os.getuid()
-            and is_process_gone(int(name["id"]), int(name["start"]))
-        ):
-            shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            if _NAME.fullmatch(folder.name) and folder.stat().st_uid == os.getuid():
+                _remove_unless_held(folder)
+
+
+def _remove_unless_held(folder: Path) -> None:
+    """OSError where it is held, or is none of these folders."""
+    handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(handle)
