@@ -20,6 +20,8 @@ from hotspare.model.types import FieldType, Schema
 _SEED = 0x9747B28C
 _M = np.uint32(0x5BD1E995)
 _POSITIVE = np.uint32(0x7FFFFFFF)
+ROWS_ALONE_MAX = 64
+"""So many values are hashed one by one, and more of them together: the cost is that of their bytes, whatever their lengths are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,14 @@ def murmur2(values: pa.Array) -> npt.NDArray[np.uint32]:
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
     begin, length = offsets[:-1], np.diff(offsets)
     h = np.uint32(_SEED) ^ length.astype(np.uint32)
-    for at in range(0, int(length.max()) // 4 * 4, 4):
-        rows = np.flatnonzero(length >= at + 4)
+    rows, at = np.flatnonzero(length >= 4), 0
+    while len(rows) > ROWS_ALONE_MAX:
         h[rows] = (h[rows] * _M) ^ _mixed(_word(data, begin[rows] + at, 4))
+        at += 4
+        rows = rows[length[rows] >= at + 4]
+    for row in rows.tolist():
+        words = data[begin[row] + at : begin[row] + length[row] // 4 * 4].view("<u4")
+        h[row] = _carried(int(h[row]), _mixed(words))
     tail, rest = begin + length // 4 * 4, length % 4
     for size in (1, 2, 3):
         rows = np.flatnonzero(rest == size)
@@ -76,6 +83,13 @@ def murmur2(values: pa.Array) -> npt.NDArray[np.uint32]:
     h ^= h >> np.uint32(13)
     h *= _M
     return h ^ (h >> np.uint32(15))
+
+
+def _carried(h: int, words: npt.NDArray[np.uint32]) -> int:
+    """`h` with mixed words of one value, of which each needs the result of the one before."""
+    for word in words.tolist():
+        h = (h * 0x5BD1E995 & 0xFFFFFFFF) ^ word
+    return h
 
 
 def _word(data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.uint32]:

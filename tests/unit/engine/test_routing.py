@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.routing import Routing, canonical, murmur2
+from hotspare.engine.routing import ROWS_ALONE_MAX, Routing, canonical, murmur2
 from hotspare.model.types import FieldType
 
 MASK = 0xFFFFFFFF
@@ -47,6 +47,19 @@ def test_the_hash_is_that_of_kafkas_java_clients(key: bytes, expected: int) -> N
 def test_many_values_are_hashed_as_each_alone(keys: list[bytes], skipped: int) -> None:
     values = pa.array(keys, pa.binary()).slice(skipped)
     assert murmur2(values).tolist() == [plain_murmur2(key) for key in keys[skipped:]]
+
+
+@given(st.lists(st.binary(max_size=40), min_size=ROWS_ALONE_MAX - 2, max_size=2 * ROWS_ALONE_MAX))
+def test_values_that_are_hashed_together_are_hashed_as_each_alone(keys: list[bytes]) -> None:
+    assert murmur2(pa.array(keys, pa.binary())).tolist() == [plain_murmur2(key) for key in keys]
+
+
+@pytest.mark.parametrize("others", [0, ROWS_ALONE_MAX - 1, ROWS_ALONE_MAX, ROWS_ALONE_MAX + 1])
+def test_a_long_value_is_hashed_as_a_short_one(others: int) -> None:
+    """Beside as many others as are hashed together, shorter by any number of bytes."""
+    long = bytes(range(251)) * 4000
+    keys = [long[: 1_000_000 + rest] for rest in range(5)] + [long[:size] for size in range(others)]
+    assert murmur2(pa.array(keys, pa.binary())).tolist() == [plain_murmur2(key) for key in keys]
 
 
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), min_size=1), st.integers(2, 100))
