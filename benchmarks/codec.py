@@ -1,9 +1,13 @@
-"""How fast messages become typed events: CSV, JSON, Avro and Arrow, one core, in events per second of processor time.
+"""How fast messages become typed events: CSV and JSON, one core, in events per second of processor time.
 
 The events are those of the reference project, about 75 bytes each as JSON. Medians; processor time, so that other load on the
 machine matters less. `pyarrow.json alone` is Arrow's parser on the joined bytes: the most that JSON can reach here.
 
-    python -m benchmarks.codec [--events 400000] [--block 1000] [--repeat 5]
+A second table is of CSV events with two texts each that are written in every way that CSV knows: nanoseconds per event, the best of
+all runs, and in brackets how many times as much as without quotes that is per event, and per byte. They come in messages of one
+event, of `--block`, all in one message, and one event alone.
+
+    python -m benchmarks.codec [--events 400000] [--block 1000] [--repeat 5] [--table all|rates|texts]
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -68,13 +73,85 @@ def arms(events: int, block: int) -> dict[str, Callable[[], Any]]:
     }
 
 
+TEXTS_SCHEMA = Schema(
+    (
+        Field("id", FieldType.INT64, KeyRole.KEY),
+        Field("x", FieldType.DOUBLE),
+        Field("s", FieldType.STRING),
+        Field("t", FieldType.STRING),
+    )
+)
+
+
+def _row(first: str, second: str = "", end: str = "") -> str:
+    return f"i,n,#,#.5,{first},{second or first}{end}"
+
+
+ROWS = {
+    "plain": _row("text number #"),
+    "quoted": _row('"text number #"'),
+    "delimiters in quotes": _row('"text, number #"'),
+    "doubled quotes": _row('"text ""number"" #"'),
+    "escaped quotes": _row('"text \\"number\\" #"'),
+    "escaped delimiters": _row("text\\, number #"),
+    "line feeds in quotes": _row('"text\nnumber #"'),
+    "CRLF": _row("text number #", end="\r"),
+    "CRLF, also in quotes": _row('"text\r\nnumber #"', end="\r"),
+    "blanks around quotes": _row(' "text number #" '),
+    "quotes in bare texts": _row('5" text number #'),
+    "quotes in both": _row('"text number #"', '5" text number #'),
+    "non-ASCII": _row("täxt nümber #"),
+    "byte order mark": "\ufeff" + _row("text number #"),
+    "all mixed": _row('"täxt ""number"",\r\n\\"#\\""', ' "nümber\n\U0001f600 #" ', end="\r"),
+}
+"""Rows of TEXTS_SCHEMA; # is the number of the event."""
+
+
+def best_seconds(run: Callable[[], Any], repeat: int, calls: int) -> float:
+    """Processor time of one call, behind the first."""
+    run()
+    best = float("inf")
+    for _ in range(repeat):
+        begin = time.process_time()
+        for _ in range(calls):
+            run()
+        best = min(best, (time.process_time() - begin) / calls)
+    return best
+
+
+def print_texts(events: int, block: int, repeat: int) -> None:
+    forms = {"one per message": 1, f"{block} per message": block, "one message": events, "one event": 0}
+    print(f"{'csv, ns per event (times plain)':32}" + "".join(f"{form:>24}" for form in forms))
+    plain: dict[str, tuple[float, int]] = {}
+    for name, row in ROWS.items():
+        rows = [row.replace("#", str(i)).encode() for i in range(events)]
+        line = f"{name:32}"
+        for form, size in forms.items():
+            given = rows if size else rows[:1]
+            values, calls = blocks(given, size or 1, "lines"), 1 if size else 100
+            cost = best_seconds(partial(decode_rows, values, TEXTS_SCHEMA), repeat, calls) / len(given) * 1e9
+            size = len(rows[0])
+            plain_cost, plain_size = plain.setdefault(form, (cost, size))
+            ratio = cost / plain_cost
+            line += f"{cost:11,.0f} ({ratio:5.2f}, {ratio * plain_size / size:4.2f})"
+        print(line, flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=400_000)
     parser.add_argument("--block", type=int, default=1000)
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--table", choices=["all", "rates", "texts"], default="all")
     options = parser.parse_args()
     pa.set_cpu_count(1)
+    if options.table != "texts":
+        print_rates(options)
+    if options.table != "rates":
+        print_texts(options.events, options.block, options.repeat)
+
+
+def print_rates(options: argparse.Namespace) -> None:
     print(
         f"{sum(map(len, json_rows(1000))) / 1000:.0f} bytes per event as JSON, {options.events} events, median of {options.repeat}"
     )

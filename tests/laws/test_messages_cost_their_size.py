@@ -150,3 +150,23 @@ def test_json_is_read_in_one_pass(name: str) -> None:
     assert bad
     assert count == len(bad) + (name == "a long text behind many brackets")
     assert {reason for reason, _ in bad} <= {"format", "field-type"}
+
+
+CSV = {
+    "quotes that each line leaves open": (b'b","\n' * (TEXT // 5), TEXT // 5, {"quote"}),
+    "quotes that each line takes for a pair": (b'x,"""\n' * (TEXT // 6), TEXT // 12, {"column-count"}),
+    "quotes": (b'i,n,1,50,"' + b'"' * TEXT + b'"', 1, set()),
+    "doubled and escaped quotes": (b'i,n,1,50,"' + b'\\"""' * (TEXT // 4) + b'"', 1, set()),
+    "line feeds in quotes": (b'i,n,1,50,"' + b"\n" * (TEXT - 20) + b'"', 1, set()),
+    "carriage returns at the end of lines": (b"i,n,1,50," + b"\r" * TEXT + b"\ni,n,1,50,a" * 10_000, 10_001, set()),
+    "spaces around quotes": (b"i,n,1,50," + b" " * TEXT + b'"a"' + b" " * TEXT, 1, set()),
+    "backslashes": (b"i,n,1,50," + b"\\" * TEXT, 1, set()),
+    "blank lines": (b" \n" * (TEXT // 2) + b"i,n,1,50,a", 1, set()),
+}
+
+
+@pytest.mark.parametrize("name", CSV)
+def test_csv_is_read_in_one_pass(name: str) -> None:
+    value, rows, reasons = CSV[name]
+    count, bad = told(value, MessageFormat.CSV)
+    assert (count, {reason for reason, _ in bad}) == (rows, reasons)

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from hotspare.adapters.files.canonical import RowForm
 from hotspare.adapters.files.row_cutter import RowCutter
-from hotspare.engine.codec.csv.grammar import Verdict, grammar, is_blank, quoted
+from hotspare.engine.codec.csv.grammar import grammar, is_blank, quoted
 from hotspare.engine.codec.csv.split import TextLayout, split
 from hotspare.engine.rows.bad_reasons import RowReason
 from tests.unit.codec.bad_rows import listed
+from tests.unit.codec.csv_model import Verdict, row_at
 
 pieces = st.sampled_from([b"a", b",", b'"', b"\\", b" ", b"\n", b"\r\n", b"\xef\xbb\xbf", b"\xff", "é".encode(), b"\\\\", b'""'])
 texts = st.lists(pieces, max_size=24).map(b"".join)
@@ -38,7 +39,7 @@ def decoded(messages: list[bytes], columns: int) -> list[tuple[int, int, object]
 def test_publisher_and_engine_agree_on_columns_and_verdict(data: bytes) -> None:
     """Whatever a row is: as many columns, with the same values, or bad for both."""
     for text in cut(data):
-        span = grammar().row(text, 0, len(text))
+        span = row_at(text)
         columns = RowForm().split(text)
         ((_, _, found),) = decoded([text], len(columns))
         if found == RowReason.UTF8:
@@ -52,7 +53,7 @@ def test_publisher_and_engine_agree_on_columns_and_verdict(data: bytes) -> None:
 @given(texts)
 def test_no_row_vanishes(data: bytes) -> None:
     """Rows of a message are those that each would be alone: numbered through, good or bad."""
-    rows = [text for text in cut(data) if grammar().row(text, 0, len(text)).verdict is not Verdict.OPEN]
+    rows = [text for text in cut(data) if row_at(text).verdict is not Verdict.OPEN]
     together = decoded([b"\n".join(rows)], 3)
     assert [index for _, index, _ in together] == list(range(len(rows)))
     assert [found for _, _, found in together] == [found for _, _, found in decoded(rows, 3)]
@@ -77,7 +78,7 @@ def test_a_file_with_another_delimiter_keeps_its_values(values: list[str]) -> No
 @given(texts.filter(lambda text: b"\n" not in text and b"\xff" not in text))
 def test_escapes_mean_the_same_behind_another_delimiter(column: bytes) -> None:
     text = b"i;n;" + column.replace(b",", b";")
-    if grammar(b";").row(text, 0, len(text)).verdict is not Verdict.CLOSED:
+    if row_at(text, 0, b";").verdict is not Verdict.CLOSED:
         return
     (canonical,) = RowForm(delimiter=";").canonical([text])
     assert _values(b",", canonical) == _values(b";", text)
@@ -110,4 +111,4 @@ def test_two_backslashes_before_a_comma_end_the_field() -> None:
     ],
 )
 def test_quotes_count_only_where_a_field_begins(row: bytes, expected: Verdict) -> None:
-    assert grammar(b";").row(row, 0, len(row)).verdict is expected
+    assert row_at(row, 0, b";").verdict is expected

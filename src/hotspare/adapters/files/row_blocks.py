@@ -9,7 +9,7 @@ import numpy as np
 from hotspare.adapters.failover.spread_source import Piece
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.bus.contract import Partition
-from hotspare.engine.codec.csv.grammar import Verdict, grammar
+from hotspare.engine.codec.csv.quoting import begin_open
 from hotspare.engine.rows.batch import MessageFormat
 
 
@@ -40,8 +40,8 @@ def pieces(
 def _blocks(rows: Sequence[bytes], rows_max: int, message_format: MessageFormat) -> Iterator[slice]:
     """Rows per message. One with an open quote stands alone: rows that follow it in a message could close it."""
     begin = 0
-    for index, text in enumerate(rows):
-        if message_format is MessageFormat.CSV and b'"' in text and grammar().row(text, 0, len(text)).verdict is Verdict.OPEN:
+    for index, is_alone in enumerate(begin_open(rows) if message_format is MessageFormat.CSV else [False] * len(rows)):
+        if is_alone:
             if begin < index:
                 yield slice(begin, index)
             yield slice(index, index + 1)

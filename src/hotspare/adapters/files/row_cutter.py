@@ -10,8 +10,12 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+import numpy as np
+import pyarrow as pa
+
 from hotspare.engine.codec.csv import grammar as csv_grammar
-from hotspare.engine.codec.csv.grammar import Verdict, grammar
+from hotspare.engine.codec.csv.lines import every_line
+from hotspare.engine.codec.csv.quoting import SyntaxBytes, rows_of
 
 LINE_BYTES_MAX = 16 << 20
 """Limit on one line."""
@@ -43,7 +47,7 @@ class RowCutter:
     """Takes bytes in any portions, returns the rows that are complete. Blank rows are returned too: the caller skips them."""
 
     def __init__(self, position: int, delimiter: bytes = b",") -> None:
-        self._grammar = grammar(delimiter)
+        self._delimiter = delimiter[0]
         self._position = position
         self._line = 1
         self._rest = b""
@@ -80,15 +84,21 @@ class RowCutter:
     def _cut(self, text: bytes, at_end: _End) -> tuple[list[Row], int]:
         if b'"' not in text:
             return self._cut_plain(text)
-        rows: list[Row] = []
-        start = 0
-        while True:
-            end = self._row_end(text, start, at_end)
-            if end < 0:
-                return rows, start
-            rows.append(Row(_without_return(text[start:end]), self._position + end + 1, self._line))
-            self._line += text.count(b"\n", start, end + 1)
-            start = end + 1
+        lines = every_line(pa.array([text], pa.binary()))
+        found = rows_of(lines, SyntaxBytes.of(lines.data, self._delimiter))
+        begin = np.append(0, lines.feed[:-1] + 1)
+        is_last = found.tail == len(begin) - 1  # it has no line end yet
+        if at_end is _End.MORE_FOLLOWS:
+            is_last |= found.is_open & (len(text) - begin <= csv_grammar.ROW_BYTES_MAX)
+        is_last &= ~found.goes_on
+        rest = int(np.argmax(is_last))
+        heads = np.flatnonzero(~found.goes_on[:rest])
+        ends = lines.feed[found.tail[heads]]
+        bounds = zip(heads.tolist(), begin[heads].tolist(), ends.tolist(), strict=True)
+        position, line = self._position + 1, self._line
+        rows = [Row(_without_return(text[start:end]), position + end, line + head) for head, start, end in bounds]
+        self._line += rest
+        return rows, int(begin[rest])
 
     def _cut_plain(self, text: bytes) -> tuple[list[Row], int]:
         lines = text.split(b"\n")
@@ -99,19 +109,6 @@ class RowCutter:
             rows.append(Row(_without_return(line), self._position + end, number))
         self._line += len(rows)
         return rows, end
-
-    def _row_end(self, text: bytes, start: int, at_end: _End) -> int:
-        """Index of the line feed that ends the row beginning at `start`, or -1."""
-        first = text.find(b"\n", start)
-        if first < 0 or text.find(b'"', start, first) < 0:
-            return first
-        row = self._grammar.row(text, start, len(text))
-        if row.verdict is Verdict.MISPLACED or (row.verdict is Verdict.CLOSED and row.line_end < len(text)):
-            return row.line_end
-        if at_end is _End.FILE_ENDS and row.verdict is Verdict.CLOSED:
-            return -1
-        is_given_up = at_end is _End.FILE_ENDS or len(text) - start > csv_grammar.ROW_BYTES_MAX
-        return first if is_given_up else -1
 
 
 def _without_return(line: bytes) -> bytes:

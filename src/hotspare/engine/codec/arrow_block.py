@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from hotspare.engine.codec.arrow_packed import is_packed, text_bytes
 from hotspare.engine.codec.csv.decode import DecodedRows, kept_rows
-from hotspare.engine.codec.csv.split import numbered
+from hotspare.engine.codec.csv.lines import numbered
 from hotspare.engine.codec.json.plain import meta_names
 from hotspare.engine.rows.bad_reasons import RowReason
 from hotspare.engine.rows.batch import arrow_fields

@@ -16,42 +16,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import Enum
 from functools import cache
-from typing import NamedTuple
 
 ROW_BYTES_MAX = 1 << 20
 """Limit on one row that contains line feeds; a longer single line is a row."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LINE_FEED = ord("\n")
 
-_CLOSED = re.compile(rb' *"(?:[^"\\]|\\.|"")*+"', re.DOTALL)
-ESCAPED_IN_QUOTES = r'\\(["\\])|"(")'
-"""What stands for one character inside of quotes, as a regular expression: for what one of its groups holds."""
-_ESCAPED_IN_QUOTES = re.compile(ESCAPED_IN_QUOTES.encode())
-
-
-class Verdict(Enum):
-    """What the quotes of a row say."""
-
-    CLOSED = "closed"
-    OPEN = "open"
-    """A quote is not closed, as far as can be seen: what follows the row could close it."""
-    MISPLACED = "misplaced"
-    """More than spaces follow a closing quote: no row, whatever comes."""
-
-
-class RowSpan(NamedTuple):
-    """A row within some bytes: where it begins (behind a byte order mark) and ends (before its line end), where its line feed or
-    the end of the bytes is, and the bounds of its columns as far as its quotes are good."""
-
-    begin: int
-    end: int
-    line_end: int
-    verdict: Verdict
-    columns: list[tuple[int, int]]
-
-    def text(self, data: bytes) -> bytes:
-        return data[self.begin : self.end]
+_ESCAPED_IN_QUOTES = re.compile(rb'\\(["\\])|"(")')
+"""What stands for one character inside of quotes: for what one of its groups holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,31 +34,6 @@ class Grammar:
     delimiter: bytes
     _field: re.Pattern[bytes]
     _escaped: re.Pattern[bytes]
-
-    def row(self, data: bytes, at: int, stop: int) -> RowSpan:
-        """The row that begins at `at`; `data` ends at `stop`."""
-        begin = at + len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK, at, stop) else at
-        columns: list[tuple[int, int]] = []
-        position = begin
-        while True:
-            match = self._field.match(data, position, stop)
-            assert match is not None  # the bare alternative matches anything
-            end = match.end()
-            if match.lastindex is None and is_quoted(data[position:end]):
-                verdict = Verdict.OPEN if _CLOSED.match(data, position, stop) is None else Verdict.MISPLACED
-                return self._cut(data, begin, stop, verdict, columns)
-            columns.append((position, end))
-            while end < stop and data[end] == _RETURN:
-                end += 1
-            if end >= stop or data[end] == _LINE_FEED:
-                break
-            position = end + 1
-        if end - at > ROW_BYTES_MAX and data.find(b"\n", at, end) >= 0:
-            return self._cut(data, begin, stop, Verdict.OPEN, columns)
-        row_end = _without_return(data, begin, end)
-        last_begin, last_end = columns[-1]
-        columns[-1] = last_begin, min(last_end, max(last_begin, row_end))
-        return RowSpan(begin, row_end, end, Verdict.CLOSED, columns)
 
     def columns(self, row: bytes) -> list[bytes]:
         """The columns of one row as they are written, quotes and escapes kept; where quotes are bad, up to the next delimiter."""
@@ -113,21 +61,6 @@ class Grammar:
         match = self._field.match(data, position, stop)
         assert match is not None  # the bare alternative matches anything
         return match.end()
-
-    def _cut(self, data: bytes, begin: int, stop: int, verdict: Verdict, columns: list[tuple[int, int]]) -> RowSpan:
-        """A row that is none: up to its first line feed."""
-        line_end = data.find(b"\n", begin, stop)
-        line_end = stop if line_end < 0 else line_end
-        return RowSpan(begin, _without_return(data, begin, line_end), line_end, verdict, columns)
-
-
-_LINE_FEED, _RETURN = b"\n\r"
-
-
-def _without_return(data: bytes, begin: int, end: int) -> int:
-    while end > begin and data[end - 1] == _RETURN:
-        end -= 1
-    return end
 
 
 def is_quoted(column: bytes) -> bool:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from hotspare.engine.codec.csv.decode import DecodedRows, WrongTexts, kept_rows, renumbered
-from hotspare.engine.codec.csv.split import joined, numbered, strings_of
+from hotspare.engine.codec.csv.lines import joined, numbered, strings_of
 from hotspare.engine.codec.json.flat import read_flat
 from hotspare.engine.codec.json.plain import (
     EVENT_MEMBER,

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.engine.codec.csv.decode import DecodedRows
-from hotspare.engine.codec.csv.split import null_where, numbered, strings_of
+from hotspare.engine.codec.csv.lines import null_where, numbered, strings_of
 from hotspare.engine.codec.json.plain import (
     DEPTH_MAX,
     EVENT_MEMBER,

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from hotspare.engine.codec.csv.split import strings_of
+from hotspare.engine.codec.csv.lines import strings_of
 from hotspare.engine.rows.elementwise import Rows
 
 Bytes = npt.NDArray[np.uint8]
