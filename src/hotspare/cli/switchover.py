@@ -10,41 +10,97 @@ import typer
 from hotspare.retry import Retry
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from hotspare.coordination.contract import Coordination, Leader
 
 _POLL_S = 0.02
 
 
 def command(
-    group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it: PREFIX.PROJECT")],
+    group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it; PREFIX.PROJECT: of a project in shards all.")],
+    *,
     bus: Annotated[str, typer.Option(help="Bus of the group; tells where coordination is.")] = "",
     coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")] = "",
     to: Annotated[str, typer.Option(help="Engine that is to become active; by default the best spare.")] = "",
+    spread: Annotated[
+        bool, typer.Option("--spread", help="Move only as many shards as are needed for every engine to have its share.")
+    ] = False,
     timeout_s: Annotated[float, typer.Option(help="How long to wait for the new active engine.")] = 15.0,
 ) -> None:
     """Ask the active engine to hand its role over, and wait until another one is active."""
     from hotspare.cli.shared.existing import existing_bus, existing_coordination
-    from hotspare.cli.status import known_group
+    from hotspare.cli.status import known_groups
     from hotspare.errors import UsageError
 
     if not (bus or coordination):
         raise UsageError("neither --bus nor --coordination was given", hint="give --bus URL")
+    if spread and to:
+        raise UsageError("--spread and --to contradict each other", hint="leave one out")
     with ExitStack() as stack:
         if not coordination:
             existing_bus(stack, bus)
         service = existing_coordination(stack, coordination, bus)
-        known_group(service, group)
-        before = service.leader(group)
-        names = [m.engine for m in service.members(group)]
-        if not before.holder:
-            raise UsageError(f"group {group} has no active engine", hint="`hotspare status` shows the groups")
-        if to and to not in names:
-            raise UsageError(f"group {group} has no engine {to}", hint="engines: " + ", ".join(names))
-        if to == before.holder:
-            typer.echo(f"{to} is active already")
-            return
-        after = _switched(service, group, before, to, timeout_s)
-    typer.echo(f"{after.holder} is active under epoch {after.epoch}, after {before.holder}")
+        groups = known_groups(service, group)
+        moves = _spread(service, groups) if spread else dict.fromkeys(groups, to)
+        if not moves:
+            typer.echo("every engine has its share already")
+        for name, engine in moves.items():
+            told = _moved(service, name, engine, timeout_s)
+            typer.echo(f"{name}: {told}" if len(groups) > 1 else told)
+
+
+def _moved(service: Coordination, group: str, to: str, timeout_s: float) -> str:
+    """Move the role of one group, and say who has it. UsageError where that cannot be."""
+    from hotspare.errors import UsageError
+
+    before = service.leader(group)
+    names = [m.engine for m in service.members(group)]
+    if not before.holder:
+        raise UsageError(f"group {group} has no active engine", hint="`hotspare status` shows the groups")
+    if to and to not in names:
+        raise UsageError(f"group {group} has no engine {to}", hint="engines: " + ", ".join(names))
+    if to == before.holder:
+        return f"{to} is active already"
+    after = _switched(service, group, before, to, timeout_s)
+    return f"{after.holder} is active under epoch {after.epoch}, after {before.holder}"
+
+
+def _spread(service: Coordination, groups: Collection[str]) -> dict[str, str]:
+    """By those groups that have to move: to whom. Only engines count that gave word lately."""
+    from hotspare.cli.shared.group_report import SILENT_MS_MAX
+    from hotspare.ha.rules.membership import present
+    from hotspare.ha.rules.roles import Role
+
+    active = {group: service.leader(group).holder for group in groups}
+    spares = {
+        group: {m.engine for m in present(service.members(group), SILENT_MS_MAX) if m.role == Role.STANDBY.value}
+        for group in groups
+    }
+    return moves_to_spread(active, spares)
+
+
+def moves_to_spread(active: Mapping[str, str], spares: Mapping[str, Collection[str]]) -> dict[str, str]:
+    """The fewest moves, by group, after which no engine is active in two groups more than one that is its spare there.
+
+    `active`: of each group the engine that has the role, "" for nobody; `spares`: who could have it.
+    """
+    now, moved = dict(active), dict[str, str]()
+    while True:
+        count = {engine: 0 for each in spares.values() for engine in each}
+        for engine in filter(None, now.values()):
+            count[engine] = count.get(engine, 0) + 1
+        gains = [
+            (count[holder] - count[engine], group, engine)
+            for group, holder in now.items()
+            if holder and group not in moved
+            for engine in spares[group]
+            if engine != holder and count[holder] - count[engine] > 1
+        ]
+        if not gains:
+            return moved
+        _, group, engine = min(gains, key=lambda gain: (-gain[0], gain[1:]))
+        now[group] = moved[group] = engine
 
 
 def _switched(service: Coordination, group: str, before: Leader, to: str, timeout_s: float) -> Leader:
