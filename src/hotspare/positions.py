@@ -17,8 +17,3 @@ class OutputId:
     offset: int
     index: int
     ordinal: int
-
-    @property
-    def position(self) -> tuple[int, int, int, int]:
-        """Of the event."""
-        return self.topic, self.partition, self.offset, self.index

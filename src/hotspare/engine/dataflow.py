@@ -9,7 +9,7 @@ everybody would: then who is behind goes on. Heartbeats come to a window when it
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +52,8 @@ class Dataflow:
         count = len(plan.nodes)
         self._plan, self._state, self._batch, self._door = plan, state, batch, door
         self._timeline, self._extra_rows_max = timeline, extra_rows_max
+        self._rows, self._all_beats = batch.num_rows, timeline
+        """Of the batch: how many rows, and its time with all heartbeats and what the present part allows."""
         self._has_begun = False
         self._has_more = [False] * count
         """Nodes that are not done with what they were given."""
@@ -74,6 +76,7 @@ class Dataflow:
     def next_part(self) -> tuple[list[Chunk | None], BadEvents]:
         """Output chunk of each node (None: nothing), and bad events by rank."""
         chunks: list[Chunk | None] = [None] * len(self._plan.nodes)
+        self._all_beats = replace(self._timeline, extra_rows_max=self._extra_rows_max())
         first = self._next_node()
         for i in range(first, len(chunks)):
             if i == first or not self._has_more[i]:
@@ -100,7 +103,7 @@ class Dataflow:
         if topic is None:
             inputs, until = self._arrived(i)
         else:
-            inputs, until = [None if self._has_begun else self._events(topic, node.operator.schema)], self._batch.num_rows
+            inputs, until = [None if self._has_begun else self._events(topic, node.operator.schema)], self._rows
         if node.in_head:
             self._until[i] = until
             return self._sent(i, Applied(inputs[0])) if topic is not None and inputs[0] is not None else None
@@ -135,7 +138,7 @@ class Dataflow:
         """The rows that node i may take now, by input, and the rank up to which they are all; nothing while it has more."""
         arcs, waiting = self._plan.nodes[i].inputs, self._waiting[i]
         if not arcs:  # the head has done its work
-            return [], self._batch.num_rows
+            return [], self._rows
         if self._has_more[i]:
             return [None] * len(arcs), self._given[i]
         if len(arcs) == 1:
@@ -156,23 +159,25 @@ class Dataflow:
 
     def _sent(self, i: int, applied: Applied) -> Chunk | None:
         """What leaves node i, on all its edges."""
-        chunk = applied.chunk
+        chunk, slots = applied.chunk, applied.slots
         if not len(chunk):
             return None
         for at, number in self._plan.followers[i]:
-            slot = self._plan.nodes[at].inputs[number].slot
-            mine = chunk if slot == EVERY_SLOT or applied.slots is None else passed_rows(chunk, applied.slots == slot)
-            waits = self._waiting[at][number]
-            if len(mine):
-                self._waiting[at][number] = mine if waits is None else waits.joined(mine)
+            mine, waiting = chunk, self._waiting[at]
+            if slots is not None and (slot := self._plan.nodes[at].inputs[number].slot) != EVERY_SLOT:
+                mine = passed_rows(chunk, slots == slot)
+                if not len(mine):
+                    continue
+            waits = waiting[number]
+            waiting[number] = mine if waits is None else waits.joined(mine)
         return chunk
 
     def _beats(self, since: int, until: int) -> Timeline:
         """The batch's time, with the heartbeats of ranks from `since` to before `until`."""
-        beats = self._timeline.heartbeat_rank
-        if len(beats) and (since > 0 or until < self._batch.num_rows):
-            beats = beats[slice(*np.searchsorted(beats, (since, until)))]
-        return Timeline(self._timeline.time_us, beats, self._extra_rows_max())
+        whole = self._all_beats
+        if not len(whole.heartbeat_rank) or (since == 0 and until == self._rows):
+            return whole
+        return replace(whole, heartbeat_rank=whole.heartbeat_rank[slice(*whole.heartbeat_rank.searchsorted((since, until)))])
 
     def _take_refused(self) -> BadEvents:
         """Bad events of those ranks of which no window can refuse anything any more: by rank, and then by window."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import groupby
 from typing import Any
 
@@ -32,26 +31,25 @@ PULLED_BYTES_MAX = 1 << 29
 """More rows are not put together: the offsets of one Arrow array of text end at 2 GiB, and a window puts out three rows for one."""
 
 
+_KIND_COLUMN, _TIME_COLUMN = FIXED.index("kind"), FIXED.index("time_us")
 _TICK, _BAD = int(RowKind.TICK), int(RowKind.BAD)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Piece:
-    """Rows of one topic whose times are settled: what is believed, and `Belief.clock_us` behind each."""
+    """Rows of one topic whose times are settled: what is believed, and `Belief.clock_us` behind each. `nbytes`: of the rows."""
 
     topic: int
     rows: pa.RecordBatch
+    nbytes: int
     times: Int64s
     clocks: Int64s
-
-    @cached_property
-    def nbytes(self) -> int:
-        return int(self.rows.nbytes)
 
     def slice(self, begin: int, end: int) -> _Piece:
         if begin == 0 and end == len(self.times):
             return self
-        return _Piece(self.topic, self.rows.slice(begin, end - begin), self.times[begin:end], self.clocks[begin:end])
+        rows = self.rows.slice(begin, end - begin)
+        return _Piece(self.topic, rows, rows.nbytes, self.times[begin:end], self.clocks[begin:end])
 
 
 @dataclass(slots=True)
@@ -61,7 +59,8 @@ class _Partition:
     topic: int
     clock: PartitionClock
     pieces: deque[_Piece] = field(default_factory=deque)
-    unsettled: deque[pa.RecordBatch] = field(default_factory=deque)
+    unsettled: deque[tuple[pa.RecordBatch, int]] = field(default_factory=deque)
+    """Rows and their size, which costs more to ask for than to keep."""
     waiting: int = 0
     waiting_bytes: int = 0
     """Of the rows that wait; whole batches that only a part of is left of take more."""
@@ -69,21 +68,24 @@ class _Partition:
     """What is believed of the newest event whose time is settled."""
 
     def push(self, rows: pa.RecordBatch) -> None:
-        ticks = rows.column("kind").to_numpy() == _TICK
-        times, clocks = self.clock.take(rows.column("time_us").to_numpy(), ticks)
-        self.unsettled.append(rows)
+        kinds = rows.column(_KIND_COLUMN).to_numpy()
+        times, clocks = self.clock.take(rows.column(_TIME_COLUMN).to_numpy(), kinds == _TICK)
+        nbytes = rows.nbytes
+        self.unsettled.append((rows, nbytes))
         self.waiting += rows.num_rows
-        self.waiting_bytes += rows.nbytes
+        self.waiting_bytes += nbytes
         at = 0
         while at < len(times):
-            rows = self.unsettled.popleft()
+            rows, nbytes = self.unsettled.popleft()
             count = min(rows.num_rows, len(times) - at)
-            mine = rows if count == rows.num_rows else rows.slice(0, count)
-            piece = _Piece(self.topic, mine, times[at : at + count], clocks[at : at + count])
+            if count < rows.num_rows:
+                rest = rows.slice(count)
+                self.unsettled.appendleft((rest, rest.nbytes))
+                rows = rows.slice(0, count)
+                nbytes = rows.nbytes
+            piece = _Piece(self.topic, rows, nbytes, times[at : at + count], clocks[at : at + count])
             self._note_events(piece)
             self.pieces.append(piece)
-            if count < rows.num_rows:
-                self.unsettled.appendleft(rows.slice(count))
             at += count
 
     def note_gone(self, piece: _Piece) -> None:
@@ -92,7 +94,7 @@ class _Partition:
         self.waiting_bytes = max(0, self.waiting_bytes - piece.nbytes) if self.waiting else 0
 
     def _note_events(self, piece: _Piece) -> None:
-        backwards = piece.rows.column("kind").to_numpy()[::-1] != _TICK
+        backwards = piece.rows.column(_KIND_COLUMN).to_numpy()[::-1] != _TICK
         behind = int(backwards.argmax())
         if backwards[behind]:
             self.event_time_us = int(piece.times[-1 - behind])
@@ -256,7 +258,7 @@ def _in_order(pieces: Sequence[_Piece]) -> MergedRows:
 
 
 def _bad_of(rows: pa.RecordBatch) -> pa.StructArray:
-    return chosen(rows.column(_BAD_COLUMN), np.flatnonzero(rows.column("kind").to_numpy() == _BAD))
+    return chosen(rows.column(_BAD_COLUMN), np.flatnonzero(rows.column(_KIND_COLUMN).to_numpy() == _BAD))
 
 
 def _order(times: Int64s) -> Int64s:

@@ -16,7 +16,7 @@ from hotspare.engine.rows.elementwise import shared
 from hotspare.engine.rows.refusals import BadEvents
 from hotspare.engine.state.lanes import OutputForm, to_arrow_columns
 from hotspare.engine.state.output_room import FEW_ROWS_MAX
-from hotspare.engine.state.project_state import OutputId, StreamState
+from hotspare.engine.state.project_state import StreamState
 from hotspare.engine.state.strings import StringTable, text_hashes
 from hotspare.model.events import Flag, Opcode
 
@@ -37,7 +37,7 @@ class Causes:
 
     def look_at(self, rank: Int64s) -> None:
         """Rows of the batch; there are some."""
-        if rank is not self._rank and not np.array_equal(rank, self._rank):
+        if rank is not self._rank and rank.tobytes() != self._rank.tobytes():
             self._columns = None
             first, last = rank.item(0), rank.item(-1)
             topics, partitions, offsets, indexes = self.positions
@@ -92,7 +92,7 @@ def _few_numbered(chunk: Chunk, form: OutputForm, causes: Causes, stream: Stream
         at,
     )
     last = at + count - 1
-    _carry_on(stream, count, room.columns.digests.item(last), OutputId(*causes.last, room.columns.ints.item(3, last)))
+    _carry_on(stream, count, room.columns.digests.item(last), causes, room.columns.ints.item(3, last))
     return room.taken(count)
 
 
@@ -132,7 +132,7 @@ def _numbered(chunk: Chunk, coded: Bools, hashes: npt.NDArray[np.uint64], causes
         digests,
     )
     first = stream.sequence + 1
-    _carry_on(stream, count, digests.item(-1), OutputId(*causes.last, ordinals.item(-1)))
+    _carry_on(stream, count, digests.item(-1), causes, ordinals.item(-1))
     numbers = shared(np.arange(first, first + count), _INT64)
     return [numbers, *causes.columns, shared(ordinals, _INT32), shared(digests, _UINT64), *causes.what(chunk)]
 
@@ -140,13 +140,14 @@ def _numbered(chunk: Chunk, coded: Bools, hashes: npt.NDArray[np.uint64], causes
 def _next_ordinal(stream: StreamState, causes: Causes, rank: Int64s) -> int:
     """Of the first of these outputs. What a position causes in a stream may come in several chunks: ordinals go on."""
     causes.look_at(rank)
-    before = stream.last_id
-    return before.ordinal + 1 if before is not None and before.position == causes.first else 0
+    before = stream.last
+    return before[4] + 1 if before is not None and before[:4] == causes.first else 0
 
 
-def _carry_on(stream: StreamState, count: int, digest: int, last_id: OutputId) -> None:
+def _carry_on(stream: StreamState, count: int, digest: int, causes: Causes, ordinal: int) -> None:
+    """To the last of the outputs."""
     stream.sequence += count
-    stream.digest, stream.last_id = digest, last_id
+    stream.digest, stream.last = digest, (*causes.last, ordinal)
 
 
 def in_pieces(chunk: Chunk, form: OutputForm, strings: StringTable) -> list[Chunk]:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from hotspare.engine.plan import Plan
 from hotspare.engine.semantics import BEFORE_VERSIONS, READ_SINCE, SEMANTICS, refuse_other_semantics
 from hotspare.engine.state.pages import Column, Columns, Page, Paged, RowPage
-from hotspare.engine.state.project_state import OutputId, Passed, State, StreamState
+from hotspare.engine.state.project_state import Passed, State, StreamState
 from hotspare.engine.state.strings import Dictionary, StringTable
 from hotspare.engine.step import fresh_state
 from hotspare.errors import ProjectChanged, SnapshotDamaged, SnapshotFormat
@@ -117,8 +117,7 @@ def _header(plan: Plan, state: State) -> bytes:
         "passed": [[*key, *astuple(state.passed[key])] for key in sorted(state.passed)],
         "clocks": [[*key, state.clocks[key]] for key in sorted(state.clocks)],
         "streams": {
-            name: {"sequence": s.sequence, "digest": f"{s.digest:016x}", "last_id": astuple(s.last_id) if s.last_id else None}
-            for name, s in state.streams.items()
+            name: {"sequence": s.sequence, "digest": f"{s.digest:016x}", "last_id": s.last} for name, s in state.streams.items()
         },
     }
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
@@ -145,7 +144,8 @@ def _read_header(plan: Plan, state: State, content: dict[str, Any]) -> None:
         if name not in state.streams:
             raise SnapshotDamaged(f"the snapshot has a stream {name} that the project has not")
         last = stream["last_id"]
-        last_id = OutputId(*(int(n) for n in last)) if last is not None else None
+        topic, partition, offset, index, ordinal = map(int, last or [0] * 5)
+        last_id = (topic, partition, offset, index, ordinal) if last is not None else None
         state.streams[name] = StreamState(int(stream["sequence"]), int(stream["digest"], 16), last_id)
 
 

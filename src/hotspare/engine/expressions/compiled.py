@@ -64,10 +64,9 @@ class CompiledExpression:
         number of rows or another type, the rows are halved, and one that meets it alone has failed. ArrowInvalid where the texts
         of all rows together are more than one array holds (2 GiB): give it fewer rows.
         """
-        read = {name: columns[name] for name in self.fields}
 
         def attempt(begin: int, end: int) -> tuple[pa.Array, Ledger | None]:
-            rows = read if end - begin == length else {n: c.slice(begin, end - begin) for n, c in read.items()}
+            rows = columns if end - begin == length else {n: columns[n].slice(begin, end - begin) for n in self.fields}
             frame = Frame(rows, end - begin)
             values = frame.array(EVALUATOR.value(self.tree, frame))
             if self.tree.type is ValueType.STRING:

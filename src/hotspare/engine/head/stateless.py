@@ -27,7 +27,7 @@ from hotspare.engine.expressions.tree import Typed, TypedCall, TypedField, Typed
 from hotspare.engine.expressions.windows import Assignments
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.rows.changelog import Changelog
-from hotspare.engine.rows.chunk import Bools, UInt8s, is_all
+from hotspare.engine.rows.chunk import Bools, UInt8s, all_true, is_all
 from hotspare.engine.rows.elementwise import chosen, true_mask
 from hotspare.engine.rows.event_texts import event_texts
 from hotspare.engine.rows.letters import flag_letters, opcode_letters
@@ -144,7 +144,7 @@ class Projection(Work):
     def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
         computed: dict[int, pa.Array] = {}
         failed: list[Failures] = []
-        passes = np.ones(len(opcode), np.bool_)
+        passes = all_true(len(opcode))
         for i, output in self._computed:
             computed[i], failures = output.evaluate(columns, len(opcode))
             if len(failures):

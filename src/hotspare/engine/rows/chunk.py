@@ -22,6 +22,12 @@ OUTPUT_BYTES_MAX = 16 << 20
 """Outputs leave in batches of about so much text at most, or of one row."""
 
 
+def all_true(count: int) -> Bools:
+    mask: Bools = np.empty(count, np.bool_)
+    mask.fill(True)  # noqa: FBT003
+    return mask
+
+
 def is_all(mask: Bools) -> bool:
     """Whether all of it is true. Counting is quicker than asking where there is little."""
     return int(np.count_nonzero(mask)) == mask.size

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -86,8 +85,7 @@ def whole_seconds(stamps: Any) -> Any:
     return pc.cast(pc.subtract(seconds, below), pa.timestamp("s"))
 
 
-@dataclass(frozen=True, slots=True)
-class RowsResult(Generic[_Result]):
+class RowsResult(NamedTuple, Generic[_Result]):
     """What came of the rows from `begin` on: a result of them all, or the error that the one row meets alone."""
 
     begin: int

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from hotspare.engine.kernels.outputs import split_columns
 from hotspare.engine.rows.batch import ARROW_TYPE, output_schema
-from hotspare.engine.rows.chunk import Bools, Int64s, is_all
+from hotspare.engine.rows.chunk import Bools, Int64s, all_true, is_all
 from hotspare.engine.state.strings import StringTable
 from hotspare.model.types import FieldType, Schema
 
@@ -65,7 +65,7 @@ def to_lane(array: pa.Array, type_: FieldType, strings: StringTable) -> tuple[In
     if type_ in CODED:
         return strings.intern(array)
     nulls = array.null_count
-    valid = array.is_valid().to_numpy(zero_copy_only=False) if nulls else np.ones(len(array), np.bool_)
+    valid = array.is_valid().to_numpy(zero_copy_only=False) if nulls else all_true(len(array))
     lane = _numbers(array, type_)
     if nulls:
         lane = np.where(valid, lane, 0)

@@ -25,14 +25,14 @@ class OutputRoom:
     def __init__(self) -> None:
         self.columns = OutputColumns.empty(0, 0)
         self._batch: pa.RecordBatch | None = None
-        self._used = 0
+        self._used = _ROWS
 
     def __reduce__(self) -> tuple[Callable[..., OutputRoom], tuple[object, ...]]:
         return OutputRoom, ()
 
     def reserve(self, count: int, form: OutputForm) -> int:
         """The row from which so many can be written. `form` is always the same, and `is_plain`."""
-        if self._batch is None or self._used + count > self._batch.num_rows:
+        if self._used + count > _ROWS:
             self.columns, self._used = OutputColumns.empty(len(form.schema), _ROWS), 0
             self._batch = form.batch(_arrays(self.columns, form))
         return self._used

@@ -28,13 +28,17 @@ class Passed:
 
 @dataclass(slots=True)
 class StreamState:
-    """The newest output of a stream: its sequence (0: none yet), the digest up to it, its id. And room for the next ones, which is
-    in no snapshot."""
+    """The newest output of a stream: its sequence (0: none yet), the digest up to it, the numbers of its id. And room for the next
+    ones, which is in no snapshot."""
 
     sequence: int = 0
     digest: int = 0
-    last_id: OutputId | None = None
+    last: tuple[int, int, int, int, int] | None = None
     room: OutputRoom = field(default_factory=OutputRoom, repr=False, compare=False)
+
+    @property
+    def last_id(self) -> OutputId | None:
+        return OutputId(*self.last) if self.last is not None else None
 
 
 @dataclass(slots=True)

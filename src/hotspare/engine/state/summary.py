@@ -97,6 +97,9 @@ class Before(Enum):
     NONE = "none"
 
 
+_NONE: Float64s = np.empty(0)
+
+
 @dataclass(frozen=True, slots=True)
 class _Shape:
     """Which of `kernels.summary.Ends` have entries: 1, or 0 where nobody asks for them."""
@@ -113,8 +116,8 @@ class _Shape:
     def room(self, count: int, before: Before) -> k.Ends:
         """So many entries each."""
         means = self.differences if before is Before.KEPT else 0
-        sizes = (count, count * self.squares, count * means, count * self.differences, *[count * self.extremes] * 2)
-        return k.Ends(np.zeros(count, np.int64), *map(np.zeros, sizes))
+        asked = (1, self.squares, means, self.differences, self.extremes, self.extremes)
+        return k.Ends(np.zeros(count, np.int64), *(np.zeros(count) if each else _NONE for each in asked))
 
 
 class Newest:
