@@ -70,23 +70,34 @@ def obstacles(resolved: Resolved, partition_by: Mapping[WindowId, str]) -> tuple
 def _followed(resolved: Resolved, partition_by: Mapping[WindowId, str]) -> tuple[dict[WindowId, frozenset[str]], list[Obstacle]]:
     keys: dict[WindowId, frozenset[str]] = {}
     found: list[Obstacle] = []
+    told: set[WindowId] = set()  # of these and what is behind them nothing more is said
     for window in resolved.windows:
         given = [Given(resolved.schema(source), role, source.window) for source, role in window.inputs]
         held = [keys[source] for source, _ in window.inputs]
+        reason = hint = ""
         if not window.inputs:
             field = partition_by.get(window.id, "")
-            if field not in window.schema.index:
-                reason = f"it has no field {field!r}" if field else "it is not said by which field"
-                found.append(Obstacle(window.id, reason, _choices(window.schema)))
-            elif (type_ := window.schema.fields[window.schema.index[field]].type) not in KEY_TYPES:
-                reason = f"its field {field} is a {type_.value}, of which equal values may have several texts"
-                found.append(Obstacle(window.id, reason, _choices(window.schema)))
+            reason, hint = _unfit(field, window.schema), _choices(window.schema)
             held = [frozenset({field} & set(window.schema.names))]
         carried = type_of(window.window).carried(window.window, given, held)
         keys[window.id] = carried.fields & set(window.schema.names)
-        if carried.refusal and all(held):  # where an input stands in the way, that is told there
-            found.append(Obstacle(window.id, carried.refusal))
+        if not reason:
+            reason, hint = carried.refusal, carried.hint
+        if told.intersection(source for source, _ in window.inputs):
+            told.add(window.id)
+        elif reason:
+            told.add(window.id)
+            found.append(Obstacle(window.id, reason, hint or _HINT))
     return keys, found
+
+
+def _unfit(field: str, schema: Schema) -> str:
+    """Why a source cannot be partitioned by the field; "" where it can."""
+    if field not in schema.index:
+        return f"it has no field {field!r}" if field else "it is not said by which field"
+    if (type_ := schema.fields[schema.index[field]].type) not in KEY_TYPES:
+        return f"its field {field} is a {type_.value}, of which equal values may have several texts"
+    return ""
 
 
 def _choices(schema: Schema) -> str:

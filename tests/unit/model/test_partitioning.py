@@ -49,6 +49,48 @@ def test_both_sides_of_a_join_have_to_agree() -> None:
     assert [window for window, _ in told(PROJECT, orders="order", people="id")] == ["named"]
 
 
+def test_what_is_not_passed_on_makes_no_side_agree() -> None:
+    """A window behind one that ends the field is told of, as nothing before it is."""
+    text = """
+project: p
+queries:
+  q:
+    windows:
+      orders: {type: source, schema: "order*:int64,customer:int64,product:int64", opcodes: insert-only, partition_by: customer}
+      products: {type: source, schema: "id*:int64,name:string"}
+      slim: {type: compute, schema: "order*:int64,product:int64", outputs: {product: product}}
+      named: {type: join, kind: leftouter, conditions: {product: id}, outputs: {name: r_name}}
+      counted: {type: functional, schema: "order*:int64,n:int64", functions: {n: eventCounter()}}
+      last: {type: copy, retention: {bycount_sliding: 3}}
+      behind: {type: copy, retention: {bycount_sliding: 2}}
+    edges: [orders -> slim, slim -> named as left, products -> named as right, slim -> counted, slim -> last -> behind]
+"""
+    refused = refused_shards(load_text(text).resolved, 2)
+    assert refused is not None
+    assert [(each.place.line, each.message.split()[1]) for each in refused.mistakes] == [
+        (9, "q/named"),
+        (10, "q/counted"),
+        (11, "q/last"),
+    ]
+    assert refused.mistakes[0].hint.startswith("partition the sources of both sides")
+
+
+def test_inputs_of_a_union_have_to_agree() -> None:
+    """It has one index: rows of one key have to meet there."""
+    text = """
+project: p
+queries:
+  q:
+    windows:
+      a: {type: source, schema: "x*:int64,y*:int64"}
+      b: {type: source, schema: "x*:int64,y*:int64"}
+      all: {type: union}
+    edges: [a -> all, b -> all]
+"""
+    assert told(text, a="x", b="x") == []
+    assert [window for window, _ in told(text, a="x", b="y")] == ["all"]
+
+
 def test_a_source_says_by_which_field() -> None:
     assert told(PROJECT, orders="nothing", people="id")[0] == ("orders", "it has no field 'nothing'")
     assert told(PROJECT, people="id")[0] == ("orders", "it is not said by which field")

@@ -102,10 +102,11 @@ class Remembered:
 @dataclass(frozen=True, slots=True)
 class Carried:
     """The fields of a window that hold the value by which its inputs are partitioned; or, if `refusal` is not empty, why one
-    partition alone does not determine what a window of the type does."""
+    partition alone does not determine what a window of the type does, and, if it has one of its own, the `hint`."""
 
     fields: frozenset[str] = field(default_factory=frozenset)
     refusal: str = ""
+    hint: str = ""
 
 
 class WindowType(ABC, Generic[W]):

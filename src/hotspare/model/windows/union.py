@@ -91,5 +91,9 @@ edges: [first -> high, second -> all, high -> all, first -> newest, high -> newe
         return {"merging": window.merging.value}
 
     def carried(self, window: UnionWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
-        """By a field that holds the value in every input."""
-        return Carried(frozenset.intersection(*keys))
+        """By a field that holds the value in every input; without one, rows of a key may be of several partitions."""
+        fields = frozenset.intersection(*keys)
+        if len(keys) > 1 and not fields:
+            hint = "partition the sources of all its inputs by one field, and pass it on to here"
+            return Carried(refusal="no field says that rows of its inputs with one key are of one partition", hint=hint)
+        return Carried(fields)
