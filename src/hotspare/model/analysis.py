@@ -42,6 +42,8 @@ class Analysis:
     windows: dict[WindowId, Window] = field(default_factory=dict)
     schemas: dict[WindowId, Schema] = field(default_factory=dict)
     inputs: dict[WindowId, list[tuple[WindowId, str]]] = field(default_factory=dict)
+    given: dict[WindowId, list[Given]] = field(default_factory=dict)
+    """What the type of each window is given, whatever its edges are."""
     streams: tuple[WindowId, ...] = ()
 
 
@@ -147,6 +149,7 @@ def _analyse_query(project: str, query: ContinuousQuery, unreadable: frozenset[W
             analysis.schemas[window_id] = schema
         analysis.order.append(window_id)
         analysis.windows[window_id] = window
+        analysis.given[window_id] = given
         analysis.inputs[window_id] = [(WindowId(query.name, e.source), e.role) for e in inputs[name]]
 
 

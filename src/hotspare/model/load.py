@@ -145,7 +145,7 @@ def _in_expressions(analysis: Analysis, check: ExpressionCheck | None) -> Iterat
     if check is None:
         return
     for window_id in analysis.order:
-        given = [Given(analysis.schemas.get(each), role, each.window) for each, role in analysis.inputs[window_id]]
+        given = analysis.given[window_id]
         if given and all(each.schema is not None for each in given):
             yield from check(window_id, analysis.windows[window_id], given)
 

@@ -111,12 +111,10 @@ def sides(roles: Sequence[str]) -> tuple[int, int]:
 
 def identity(window: JoinWindow, left: Schema, right: Schema) -> Identity | None:
     """None where rows of such a join have no key."""
-    named = [{pair[side] for pair in window.conditions} for side in (LEFT, RIGHT)]
-    keys = [{f.name for f in schema.fields if f.is_key} for schema in (left, right)]
-    is_dimension = [keys[side] <= named[side] for side in (LEFT, RIGHT)]
+    is_dimension = _dimensions(window, left, right)
     if window.kind is JoinKind.FULL_OUTER:
         paired = {(left.index[a], right.index[b]) for a, b in window.conditions}
-        exact = named == keys and len(paired) == len(keys[LEFT])
+        exact = all(is_dimension) and len(paired) == len(left.key_indexes) == len(right.key_indexes)
         return Identity.SHARED if exact and not window.joins_once else None
     if window.kind is JoinKind.LEFT_OUTER:
         return Identity.LEFT if is_dimension[RIGHT] and window.streaming is not Streaming.RIGHT else None
@@ -127,6 +125,16 @@ def identity(window: JoinWindow, left: Schema, right: Schema) -> Identity | None
     if is_dimension[LEFT] and window.streaming is not Streaming.LEFT:
         return Identity.RIGHT
     return None if window.joins_once else Identity.BOTH
+
+
+def _dimensions(window: JoinWindow, left: Schema, right: Schema) -> tuple[bool, bool]:
+    """Of the left and of the right side, whether the conditions name its whole key."""
+    names = (
+        {f.name for f in schema.fields if f.is_key} <= {pair[side] for pair in window.conditions}
+        for side, schema in ((LEFT, left), (RIGHT, right))
+    )
+    in_left, in_right = names
+    return in_left, in_right
 
 
 def visible(left: Schema, right: Schema) -> Schema:
@@ -201,13 +209,13 @@ edges:
             return window.schema
         fields = visible(left, right)
         keys = [Field(n, fields.fields[fields.index[s]].type, KeyRole.KEY) for n, s in key_sources(window, left, right).items()]
-        types = {o.name: fields.fields[fields.index[o.source]].type if o.source in fields.index else o.type for o in window.outputs}
-        return Schema((*keys, *(Field(name, each) for name, each in types.items() if each is not None)))
+        types = [fields.fields[fields.index[o.source]].type if o.source in fields.index else o.type for o in window.outputs]
+        named = zip(window.outputs, types, strict=True)
+        return Schema((*keys, *(Field(o.name, each) for o, each in named if each is not None)))
 
     def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> JoinWindow:
-        for key in ("kind", "conditions", "outputs"):
-            if key not in node.values:
-                values.found.add(node.place, f"join window {common['name']} has no {key}", f"add {key}")
+        if "kind" not in node.values:
+            values.found.add(node.place, f"join window {common['name']} has no kind", f"write one of: {', '.join(KINDS)}")
         outputs = []
         for written, each in values.expressions(node, "outputs").items():
             name, colon, type_text = (part.strip() for part in written.partition(":"))
@@ -216,8 +224,11 @@ edges:
             elif each.text.startswith(PREFIXES) and each.text.isidentifier():
                 outputs.append(Output(name, each.text))
             else:
-                message = f"output {name} of window {common['name']} computes something, so it needs a type"
-                values.found.add(each.place, message, f'write "{name}:double": {each.text}')
+                outputs.append(Output(name, "", None, each))
+                message = f"output {name} of window {common['name']} is no l_field or r_field, so it needs a type"
+                values.found.add(
+                    each.place, message, f'write "{name}:double": {each.text}, or one field of a side, such as l_{name}'
+                )
         return JoinWindow(
             **common,
             kind=values.option(node, "kind", KINDS, "kind of join:", JoinKind.INNER),
@@ -278,7 +289,7 @@ edges:
 
     def check(self, window: JoinWindow, given: Sequence[Given], found: Mistakes) -> None:
         roles = [each.role for each in given]
-        if any(roles) and sorted(roles) != ["left", "right"]:
+        if not _are_both_sides(roles):
             found.add(window.place, f"window {window.name} has inputs with the roles {roles}", "one is left, the other one right")
             return
         if not window.conditions:
@@ -295,7 +306,8 @@ edges:
         if not _conditions_hold(window, left, right):
             return
         if identity(window, left, right) is None:
-            found.add(window.place, f"rows of window {window.name} have no key: {_why(window)}", _KEY_HINT)
+            why, hint = _keyless(window, left, right)
+            found.add(window.place, f"rows of window {window.name} have no key: {why}", hint)
             return
         made = self.schema(window, given)
         assert made is not None
@@ -324,7 +336,8 @@ edges:
         at = sides([each.role for each in given])
         held = [keys[at[LEFT]], keys[at[RIGHT]]]
         if not any(left in held[LEFT] and right in held[RIGHT] for left, right in window.conditions):
-            return Carried(refusal="no condition says that rows of both sides that meet are of one partition")
+            hint = "partition the sources of both sides by fields of one condition, and pass these fields on to here"
+            return Carried(refusal="no condition says that rows of both sides that meet are of one partition", hint=hint)
         left, right = _schemas(given)
         if left is None or right is None:
             return Carried()
@@ -335,20 +348,35 @@ edges:
         return Carried(frozenset(of_key | {o.name for o in window.outputs if o.source in sources}))
 
 
-_KEY_HINT = "let the conditions name the whole key of the side whose rows may be missing, or join inner"
-
-
-def _why(window: JoinWindow) -> str:
+def _keyless(window: JoinWindow, left: Schema, right: Schema) -> tuple[str, str]:
+    """Why rows of such a join have no key, and the way on."""
     if window.kind is JoinKind.FULL_OUTER:
-        return "a full outer join needs conditions that pair the keys of both sides, and nothing else, and joins again"
-    if window.joins_once:
-        return "facts that are joined once need a dimension, whose whole key the conditions name"
-    side = "right" if window.kind is JoinKind.LEFT_OUTER else "left"
-    return f"a {window.kind.value} join needs conditions that name the whole key of the {side} side"
+        if window.joins_once:
+            return "a full outer join cannot join once", "leave regenerates and streaming out, or use another kind of join"
+        why = "a full outer join needs conditions that pair the keys of both sides, and nothing else"
+        return why, "name all key fields of both sides and no others, or use another kind of join"
+    named = _dimensions(window, left, right)
+    for side, streams in ((LEFT, Streaming.LEFT), (RIGHT, Streaming.RIGHT)):
+        if named[side] and window.streaming is streams:
+            why = f"the conditions name the whole key of the {streams.value} side, so it is the dimension, which has to be kept"
+            return why, "let the other side stream, or neither"
+    hint = "let the conditions name the whole key of the side whose rows may be missing, or join inner"
+    if window.kind is JoinKind.INNER:
+        return "facts that are joined once need a dimension, whose whole key the conditions name", "name such a key, or join again"
+    side_name = "right" if window.kind is JoinKind.LEFT_OUTER else "left"
+    return f"a {window.kind.value} join needs conditions that name the whole key of the {side_name} side", hint
+
+
+def _are_both_sides(roles: Sequence[str]) -> bool:
+    return not any(roles) or sorted(roles) == ["left", "right"]
 
 
 def _schemas(given: Sequence[Given]) -> tuple[Schema | None, Schema | None]:
-    left, right = sides([each.role for each in given])
+    """Of the left and of the right side, where the edges say which is which."""
+    roles = [each.role for each in given]
+    if not _are_both_sides(roles):
+        return None, None
+    left, right = sides(roles)
     return given[left].schema, given[right].schema
 
 
