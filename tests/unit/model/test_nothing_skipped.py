@@ -27,7 +27,8 @@ FULL = """\
     <contquery name="q" trace="a" include-singletons="true" index="pi_HASH">
       <description>d</description>
       <windows>
-        <window-source name="a" index="pi_EMPTY" insert-only="true" autogen-key="true" hs:publish="true" hs:quality="simple">
+        <window-source name="a" index="pi_EMPTY" insert-only="true" autogen-key="true" hs:publish="true" hs:quality="simple"
+                       hs:partition-by="x">
           <description>d</description>
           <schema name="s"><fields><field name="id" type="int64" key="true"/><field name="x" type="double"/></fields></schema>
           <connectors>
