@@ -15,6 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 from tests.simulation.coverage import lines
 from tests.simulation.parallel import Share, pool, spread, weeks_of
+from tests.simulation.planting import Groups
 from tests.simulation.weeks import MINUTE_MS
 
 _CHUNK = 50
@@ -28,14 +29,16 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="as many processes; all cores if not given")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no more runs after so long")
     parser.add_argument("--weeks", type=int, default=8, help="how many weeks of an idle and of a steady group; 0: none")
+    parser.add_argument("--shards", action="store_true", help="runs of a project in shards; what they cover is not counted")
     options = parser.parse_args()
+    groups = Groups.SHARDS if options.shards else Groups.ONE
     total, started = Share(), time.monotonic()
     reported = started
     print(f"{options.runs} runs from seed {options.seed} on, in {options.workers} processes", flush=True)
     grown = 0
     with pool(options.workers) as executor:
         grown = _weeks(executor, options.weeks, options.seed)
-        for share in spread(executor, options.seed, options.runs, _CHUNK):
+        for share in spread(executor, options.seed, options.runs, _CHUNK, groups=groups):
             total.add(share)
             for outcome in share.failed:
                 print(f"FOUND with seed {outcome.seed}: {outcome.failure}\n  repeat with: {outcome.repeat}", flush=True)
@@ -45,7 +48,8 @@ def main() -> int:
             if time.monotonic() - started > 60 * options.minutes:
                 break
     print(_line(total, options.runs, time.monotonic() - started))
-    print("\n".join(lines(total.covered)))
+    if total.covered:
+        print("\n".join(lines(total.covered)))
     return 1 if total.failed or grown else 0
 
 

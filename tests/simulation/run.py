@@ -62,10 +62,11 @@ class Outcome:
     delivered: int
     healing_steps: int = 0
     covered: Counter[str] = field(default_factory=Counter)
+    repeat_with: str = ""
 
     @property
     def repeat(self) -> str:
-        return f"make sim SEED={self.seed}"
+        return f"make sim SEED={self.seed}{self.repeat_with}"
 
 
 def run_seed(

@@ -158,7 +158,8 @@ def run_shards(
     shutil.rmtree(shards.first.folder, ignore_errors=True)
     commits = sum(world.observer.commits for world in shards.worlds)
     delivered = sum(sum(world.observer.delivered().values()) for world in shards.worlds)
-    return Outcome(seed, failure, steps + sum(h.steps for h in healings), commits, delivered, max(h.longest for h in healings))
+    longest = max(healing.longest for healing in healings)
+    return Outcome(seed, failure, steps + sum(h.steps for h in healings), commits, delivered, longest, repeat_with=" ARGS=--shards")
 
 
 def _drawn(seed: int, folder: Path, trace: Callable[[str], None], favoured: frozenset[FaultKind]) -> Shards:

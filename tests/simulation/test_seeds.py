@@ -35,7 +35,7 @@ def test_no_seed_of_a_project_in_shards_loses_doubles_or_changes_an_output(worke
     """Engine processes that host a group for each shard."""
     shares = spread(workers, 1, SHARDED_SEEDS, chunk=25, groups=Groups.SHARDS)
     failed = [outcome for share in shares for outcome in share.failed]
-    assert not failed, "\n".join(f"{o.failure}; repeat with: {o.repeat} ARGS=--shards" for o in failed)
+    assert not failed, "\n".join(f"{o.failure}; repeat with: {o.repeat}" for o in failed)
 
 
 def test_the_engines_own_core_in_the_same_worlds(tmp_path: Path) -> None:
