@@ -252,9 +252,10 @@ def _runs(lines: TextLines, syntax: SyntaxBytes) -> _Runs:
         first, last = first[np.append(0, ends + 1)], last[np.append(ends, len(last) - 1)]
         is_odd = (last - first) & 1 == 0
     opened = first - 1
-    if len(at := np.flatnonzero(data[opened] == _SPACE)):
-        opened[at] = _before_spaces(data, opened[at])
     before_it = data[opened]
+    if len(at := np.flatnonzero(before_it == _SPACE)):
+        opened[at] = _before_spaces(data, opened[at])
+        before_it = data[opened]
     can_open = before_it == syntax.delimiter
     if syntax.is_taken is not None:
         can_open &= ~syntax.is_taken[opened]
@@ -268,12 +269,13 @@ def _runs(lines: TextLines, syntax: SyntaxBytes) -> _Runs:
         doubled, at = (first[at], last[at]), np.flatnonzero(acts)
         first, last, is_odd, can_open, opened = first[at], last[at], is_odd[at], can_open[at], opened[at]
     closed = last + 1
-    if len(at := np.flatnonzero(data[closed] == _SPACE)):
+    behind_it = data[closed]
+    if len(at := np.flatnonzero(behind_it == _SPACE)):
         closed[at] = _behind_spaces(data, closed[at])
+        behind_it = data[closed]
     of_line = np.searchsorted(first, lines.begin)
     count = np.diff(np.append(of_line, len(first)))
     line, has_any = np.repeat(np.arange(len(count)), count), np.flatnonzero(count)
-    behind_it = data[closed]
     can_close = (behind_it == syntax.delimiter) | (behind_it == LINE_FEED)
     if len(at := np.flatnonzero(behind_it == RETURN)):
         can_close[at] = closed[at] >= lines.end[line[at]]
@@ -332,11 +334,16 @@ def _closed_later(lines: TextLines, runs: _Runs, states: _States, heads: Rows) -
     is_misplaced, stays_open = _per_line(lines, runs, states)
     ends = runs.lines[~stays_open[runs.lines]]
     after = np.searchsorted(ends, heads, side="right")
-    heads, tails = heads[after < len(ends)], ends[after[after < len(ends)]]
+    after = after[: np.searchsorted(after, len(ends))]
+    heads, tails = heads[: len(after)], ends[after]
     is_here = lines.parent[tails] == lines.parent[heads]
-    others = heads[is_here & is_misplaced[tails]]
-    is_closed = is_here & ~is_misplaced[tails] & (lines.feed[tails] - lines.whole_begin(heads) <= grammar.ROW_BYTES_MAX)
-    heads, tails = heads[is_closed], tails[is_closed]
+    is_closed, others = is_here, heads[:0]
+    if is_misplaced.any():
+        others, is_closed = heads[is_here & is_misplaced[tails]], is_here & ~is_misplaced[tails]
+    if len(lines.data) > grammar.ROW_BYTES_MAX:
+        is_closed &= lines.feed[tails] - lines.whole_begin(heads) <= grammar.ROW_BYTES_MAX
+    if not is_closed.all():
+        heads, tails = heads[is_closed], tails[is_closed]
     at = _disjoint(heads, tails)
     return heads[at], tails[at], others
 
@@ -365,8 +372,23 @@ def _is_quoted(runs: _Runs, turns: Bools, size: int) -> Bools | None:
         return None
     places = np.zeros(size, np.bool_)
     places[runs.first[turns]] = True
-    is_quoted: Bools = np.logical_xor.accumulate(places, out=places)
-    return is_quoted
+    return _turned_at(places)
+
+
+_SHIFTS = [np.uint64(1 << power) for power in range(6)]
+
+
+def _turned_at(places: Bools) -> Bools:
+    """What is turned round at each of the places, as `np.logical_xor.accumulate` says it: of 64 at once."""
+    bits = np.zeros((len(places) + 63) // 64 * 8, np.uint8)
+    bits[: (len(places) + 7) // 8] = np.packbits(places, bitorder="little")
+    words = bits.view("<u8")
+    for shift in _SHIFTS:
+        words ^= words << shift
+    turns = words >> np.uint64(63) != 0
+    words ^= np.where(np.logical_xor.accumulate(turns) ^ turns, ~np.uint64(0), np.uint64(0))
+    turned: Bools = np.unpackbits(bits, count=len(places), bitorder="little").view(np.bool_)
+    return turned
 
 
 def _dropped(runs: _Runs, fields: _Fields, syntax: SyntaxBytes, is_quoted: Bools | None) -> Rows:

@@ -81,12 +81,13 @@ def split(values: pa.Array, layout: TextLayout) -> tuple[list[TextRows], BadRows
 def _columns(rows: TextLines, places: Rows, first: Rows, found: Quoting, layout: TextLayout) -> list[pa.Array]:
     """Of rows with as many delimiters as there are to be, of which the first has the number `first` in `places`."""
     texts = _Texts.of(rows.data, found)
-    columns, begin = [], rows.begin
+    columns, begin, moved = [], rows.begin, None
     for column in range(layout.columns):
         end = places[first + column] if column < layout.columns - 1 else rows.end
         if column == layout.blank_before:
-            begin = begin + ((rows.data[begin] == _SPACE) & (begin < end))
-        columns.append(null_where(begin == end, texts.between(begin, end)))
+            begin, moved = begin + ((rows.data[begin] == _SPACE) & (begin < end)), None
+        strings, moved = texts.between(begin, end, moved)
+        columns.append(null_where(begin == end, strings))
         begin = end + 1
     return columns
 
@@ -107,17 +108,20 @@ class _Texts:
         is_kept[found.dropped] = False
         return cls(given, given[is_kept], found)
 
-    def between(self, begin: Rows, end: Rows) -> pa.Array:
-        """What fields mean that have these bounds in `given`; null is not told from empty."""
-        dropped, data, is_quoted = self.found.dropped, self.given, None
+    def between(self, begin: Rows, end: Rows, moved: Rows | None) -> tuple[pa.Array, Rows | None]:
+        """What fields mean that have these bounds in `given`; null is not told from empty. And where in `data` the next ones begin,
+        if that is known; `moved` is that of these."""
+        dropped, data, is_quoted, after = self.found.dropped, self.given, None, None
         if self.found.has_quoted:
             is_quoted = data[begin] == _QUOTE
         if len(dropped) and (self.found.has_escapes or (is_quoted | (data[begin] == _SPACE)).any()):
-            data, begin, end = self.data, begin - np.searchsorted(dropped, begin), end - np.searchsorted(dropped, end)
-            is_quoted = data[begin] == _QUOTE
+            begin = begin - np.searchsorted(dropped, begin) if moved is None else moved
+            end = end - np.searchsorted(dropped, end)
+            data, after = self.data, end + 1
+            is_quoted = data[begin] == _QUOTE if self.found.has_quoted else None
         if is_quoted is not None:
             begin, end = begin + is_quoted, end - is_quoted
-        return strings_of(data, begin, end)
+        return strings_of(data, begin, end), after
 
 
 def _count_sentences(found: Rows, layout: TextLayout) -> pa.Array:
