@@ -19,7 +19,7 @@ from hotspare.engine.state.relation import Relation, Shape
 from tests.unit.engine import relations
 from tests.unit.engine.relations import reload
 
-UPSERT, SAFE_DELETE = 3, 5
+INSERT, UPSERT, SAFE_DELETE = 1, 3, 5
 Change = tuple[int, int, int]
 """Opcode, key, value."""
 POLICIES = [k.KEEP, k.COUNT_SLIDING, k.TIME_SLIDING]
@@ -171,3 +171,38 @@ def test_keys_that_no_hash_tells_apart_are_found() -> None:
     relation.change(*chunk_of([(SAFE_DELETE, key, 0) for key in range(0, 1_200, 3)]))
     relation.change(*chunk_of([(UPSERT, key, 0) for key in range(600)]))
     assert sorted(key for key, _ in content(relation)) == sorted({*range(600), *(key for key in range(1_200) if key % 3)})
+
+
+def with_gaps(policy: k.Policy) -> Relation:
+    """A page is begun, and the pages with gaps are behind very many without any: not all of it can be seen to at once."""
+    relation = Relation(Shape(2, (0,), ()), policy)
+    relation.change(*chunk_of([(INSERT, key, 0) for key in range(1_000)]))
+    relation.change(*chunk_of([(SAFE_DELETE, key, 0) for key in range(400, 1_000, 2)]))
+    while relation._rows.state[slots.FILL] != 1:
+        relation.change(*chunk_of([(INSERT, 1_000 + relation.live, 0)]))
+    return relation
+
+
+@pytest.mark.usefixtures("small_pages")
+@pytest.mark.parametrize("new_keys", [0, 1])
+def test_gaps_are_seen_to_once_for_each_event(new_keys: int) -> None:
+    """Law Cut: not once more where the index has to be made first, as after a restore."""
+    policy = policy_of(k.KEEP)._replace(new_keys=new_keys)
+    relation = with_gaps(policy)
+    again = reload(relation, Relation(Shape(2, (0,), ()), policy))
+    for each in (relation, again):
+        each.change(*chunk_of([(SAFE_DELETE, 1, 0)]))
+    assert relations.content(again) == relations.content(relation)
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_gaps_are_not_seen_to_at_heartbeats() -> None:
+    """Law Cut: a window that needs no time is told of heartbeats only where rows come with them."""
+    policy = k.Policy(k.COUNT_SLIDING, 10_000, 1, 0, 0)
+    relation, other = with_gaps(policy), with_gaps(policy)
+    chunk, timeline = chunk_of([(SAFE_DELETE, 1, 0), (SAFE_DELETE, 1, 0)])
+    chunk.rank[:] = 0, 2
+    timeline = Timeline(np.zeros(3, np.int64), np.array([1]))
+    relation.change(chunk, timeline)
+    other.change(chunk, Timeline(np.zeros(3, np.int64), np.empty(0, np.int64)))
+    assert relations.content(other) == relations.content(relation)

@@ -225,7 +225,8 @@ def is_ready(rows: Rows) -> bool:
 
 @kernel
 def tidy(rows: Rows, made: Whole) -> None:
-    """Called between events: once a page is begun, see to gaps. `made`: how many outputs there are by now."""
+    """Called once before each event, and at nothing else, because what it does is state: once a page is begun, see to gaps. `made`:
+    how many outputs there are by now."""
     if rows.state[FILL] == 1 and too_many_gaps(rows.state):
         told = rows.state[MOVED]
         clear_pages(rows)

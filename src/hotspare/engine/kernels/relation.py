@@ -369,9 +369,19 @@ def needs_index(rows: Rows, chunk: InputArrays, i: Whole) -> bool:
 
 
 @kernel
+def what_is_missing(rows: Rows, chunk: InputArrays, i: Whole, h: np.uint64) -> Whole:
+    """NEEDS_INDEX, NEEDS_ROOM, or DONE where nothing is: the event, whose key has the hash `h`, can be taken."""
+    if needs_index(rows, chunk, i):
+        return NEEDS_INDEX
+    if not is_ready(rows) or (rows.state[INDEXED] == 1 and not has_room(rows.by_key, h)):
+        return NEEDS_ROOM
+    return DONE
+
+
+@kernel
 def rows_of_event(chunk: InputArrays, i: Whole, keys: Int64s) -> Whole:
     """2 for an update block: its second row has the old values, which are stored here already, unless under another key."""
-    if chunk.opcode[i] == UPDATE_BLOCK and agree(chunk.lanes, i, keys, chunk.lanes, i + 1, keys):
+    if chunk.opcode[i] == UPDATE_BLOCK and found_together(chunk.lanes, chunk.valid, i, i + 1, keys):
         return np.int64(2)
     return np.int64(1)
 
@@ -387,22 +397,17 @@ def relate(rows: Rows, out: OutputArrays, policy: Policy, chunk: InputArrays) ->
     while retain(rows, out, policy) and (i < len(chunk.rank) or beat < len(chunk.beats)):
         if out.counts[MADE] >= out.counts[ROOM]:
             break
-        if not is_ready(rows):
-            out.counts[BEAT], out.counts[ROW] = beat, i
-            return NEEDS_ROOM
-        tidy(rows, out.counts[MADE])
         came = NONE
         if beat < len(chunk.beats) and (i == len(chunk.rank) or chunk.beats[beat, 0] < chunk.rank[i]):
             rank, now = chunk.beats[beat, 0], chunk.beats[beat, 1]
             beat += 1
         else:
-            if needs_index(rows, chunk, i):
-                out.counts[BEAT], out.counts[ROW] = beat, i
-                return NEEDS_INDEX
             h = key_hash(chunk.lanes, i, rows.keys)
-            if rows.state[INDEXED] == 1 and not has_room(rows.by_key, h):
+            missing = what_is_missing(rows, chunk, i, h)
+            if missing != DONE:
                 out.counts[BEAT], out.counts[ROW] = beat, i
-                return NEEDS_ROOM
+                return missing
+            tidy(rows, out.counts[MADE])
             rank, now = chunk.rank[i], np.int64(UNSET)
             came = resolve_row(rows, out, policy, chunk, i, h)
             i += rows_of_event(chunk, i, rows.keys)
