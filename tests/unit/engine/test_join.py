@@ -119,3 +119,23 @@ def test_a_stream_of_facts_has_to_be_inserts() -> None:
     """With index pi_EMPTY a join that joins once does not know what it put out."""
     with pytest.raises(ProjectError, match="joins each fact once"):
         compile_plan(load_text(project(f"{GOOD}, streaming: left, index: empty")).resolved)
+
+
+@pytest.mark.parametrize("join", ["conditions: {x: x}", "conditions: {x: id}", "conditions: {x: id}, regenerates: never"])
+def test_doubles_that_are_equal_meet(join: str) -> None:
+    """As a filter compares them, whatever their bits are."""
+    text = f"""
+project: p
+queries:
+  q:
+    windows:
+      given: {{type: source, schema: "id*:int64,x:double"}}
+      left: {{type: compute, schema: "id*:int64,x:double", outputs: {{x: x * -1.0}}}}
+      right: {{type: source, schema: "id*:double,x:double"}}
+      joined: {{type: join, kind: inner, {join}, outputs: {{v: r_id}}}}
+    edges: [given -> left, left -> joined as left, right -> joined as right]
+"""
+    rows = [Message(1, "right", "I,N,0,0"), Message(2, "right", "I,N,nan,nan"), Message(3, "right", "I,N,3,3")]
+    rows += [Message(4, "given", "I,N,1,0"), Message(5, "given", "I,N,2,nan"), Message(6, "given", "I,N,3,-3"), Message(7, "", "")]
+    made = lines_of(compile_plan(load_text(text).resolved), rows)["q/joined"]
+    assert [(fields[2], fields[-1]) for fields in (line.split(",") for line in made)] == [("1", "0"), ("2", "nan"), ("3", "3")]

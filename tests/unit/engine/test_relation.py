@@ -320,6 +320,18 @@ def test_update_block_with_another_key(new_keys: int) -> None:
     assert list(rows) == [(INSERT, 1, 5), (INSERT, 2, 6), (DELETE, 1, 5)]
 
 
+def test_update_block_without_a_key() -> None:
+    """The new values are refused, and the old ones go, whatever number stands for null."""
+    relation = Relation(SHAPE, k.Policy(k.KEEP, 0, 1, 0, 0))
+    old = (0, 0, 5)
+    chunk, timeline, _, _ = chunk_of([Event(INSERT, NORMAL, old, None, 0), *[Event(UPDATE_BLOCK, NORMAL, (0, 0, 6), None, 0)] * 2])
+    chunk.rank[2], chunk.opcode[2], chunk.lanes[2], chunk.valid[1, 0] = chunk.rank[1], DELETE, old, False
+    resolution = relation.apply(chunk, timeline)
+    assert resolution.refused_row.tolist() == [1]
+    found = relation.settle(resolution)
+    assert list(zip(found.opcode.tolist(), found.lanes[:, 0].tolist(), strict=True)) == [(INSERT, 0), (DELETE, 0)]
+
+
 def test_table_is_spared_while_rows_leave_in_order() -> None:
     """With new keys only, first in first out needs no table; another order does, and finds every row."""
     relation = Relation(SHAPE, k.Policy(k.KEEP, 0, 1, 0, 1))

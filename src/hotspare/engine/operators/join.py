@@ -12,6 +12,8 @@ Joined once (no-regenerates, or a side that streams), the facts are not kept: a 
 fact comes or changes, and what was put out for it stays in an index, which a later change or delete asks. With index pi_EMPTY facts
 have to be inserts.
 
+Fields of conditions that are equal have equal bits, as keys have: -0.0 is 0.0, also where it comes out, and NaN is NaN.
+
 A joined row whose expressions fail does not come out; each time that it would, a bad event says so, with the event that caused it.
 """
 
@@ -45,7 +47,7 @@ from hotspare.errors import Mistake, ProjectError
 from hotspare.model.events import Opcode
 from hotspare.model.project import Dialect, Expression, IndexType
 from hotspare.model.resolve import ResolvedWindow
-from hotspare.model.types import Schema
+from hotspare.model.types import FieldType, Schema
 from hotspare.model.windows.join import LEFT, RIGHT, Identity, JoinWindow, identity, key_sources, sides, visible
 
 SIDES = ("left", "right")
@@ -98,6 +100,10 @@ class JoinOperator(Operator):
         self._once = declared.joins_once
         self._fact = RIGHT if found is Identity.RIGHT else LEFT
         self._conditions = tuple(tuple(s.index[pair[i]] for pair in declared.conditions) for i, s in enumerate((left, right)))
+        self._doubles = tuple(
+            tuple(at for at in self._conditions[i] if schema.fields[at].type is FieldType.DOUBLE)
+            for i, schema in enumerate((left, right))
+        )
         self._keeps_rows = self._once and declared.index is not IndexType.EMPTY
         self._resolves_facts = self._once and self._sides[self._fact].changelog.opcodes is Opcodes.PUBLISHED
         self._no_lists = MultiIndex(Shape(1, (0,), (), (0,))).lists
@@ -158,7 +164,7 @@ class JoinOperator(Operator):
         """The events of both sides, resolved: rows are changed, lists are not yet."""
         events: list[k.Events] = []
         for side, (number, given) in enumerate(zip(self._at, self._sides, strict=True)):
-            chunk, part = inputs[number], page.parts.get(SIDES[side])
+            chunk, part = inputs[number].with_plain_doubles(self._doubles[side]), page.parts.get(SIDES[side])
             conditions = np.array(self._conditions[side], np.int64)
             if part is None:
                 events.append(_given(chunk, conditions))

@@ -77,6 +77,17 @@ class Chunk:
             np.concatenate((self.valid, other.valid)),
         )
 
+    def with_plain_doubles(self, columns: tuple[int, ...]) -> Chunk:
+        """Doubles in these columns that are equal get equal bits, as those of keys have: -0.0 is 0.0, and NaN is one."""
+        if not columns or not len(self):
+            return self
+        lanes = self.lanes.copy()
+        for column in columns:
+            values = lanes.view(np.float64)[:, column]
+            values[values == 0.0] = 0.0
+            values[np.isnan(values)] = np.nan
+        return Chunk(self.rank, self.opcode, self.flags, lanes, self.valid)
+
     @classmethod
     def empty(cls, width: int) -> Chunk:
         return cls(
