@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -18,6 +16,7 @@ from hotspare.engine.state.lanes import OutputForm, to_arrow_columns
 from hotspare.engine.state.output_room import FEW_ROWS_MAX
 from hotspare.engine.state.project_state import StreamState
 from hotspare.engine.state.strings import StringTable, text_hashes
+from hotspare.engine.state.text_pieces import pieces_of, text_pieces
 from hotspare.model.events import Flag, Opcode
 
 _UINT8, _INT32, _INT64, _UINT64 = pa.uint8(), pa.int32(), pa.int64(), pa.uint64()
@@ -153,12 +152,8 @@ def _carry_on(stream: StreamState, count: int, digest: int, causes: Causes, ordi
 def in_pieces(chunk: Chunk, form: OutputForm, strings: StringTable) -> list[Chunk]:
     """The rows, in order, in chunks of about OUTPUT_BYTES_MAX of text at most, or of one row: what a step puts out is bounded in
     rows, and a row may be of megabytes."""
-    if strings.longest * len(form.coded) * len(chunk) <= OUTPUT_BYTES_MAX:
-        return [chunk]
-    sizes = np.zeros(len(chunk), np.int64)
-    for i in form.coded:
-        sizes += strings.sizes(np.ascontiguousarray(chunk.lanes[:, i]))
-    return [chunk.between(begin, end) for begin, end in _pieces(sizes)]
+    pieces = text_pieces(chunk.lanes, form.coded, strings)
+    return [chunk] if len(pieces) == 1 else [chunk.between(begin, end) for begin, end in pieces]
 
 
 def bad_in_pieces(bad: BadEvents) -> list[BadEvents]:
@@ -168,14 +163,4 @@ def bad_in_pieces(bad: BadEvents) -> list[BadEvents]:
     sizes = np.zeros(len(bad), np.int64)
     for column in bad.columns:
         sizes += pc.binary_length(column).to_numpy()
-    return [bad.slice(begin, end) for begin, end in _pieces(sizes)]
-
-
-def _pieces(sizes: Int64s) -> Iterator[tuple[int, int]]:
-    """Where pieces of rows of such sizes begin and end."""
-    ends, begin = np.cumsum(sizes), 0
-    while begin < len(sizes):
-        before = int(ends[begin - 1]) if begin else 0
-        end = max(begin + 1, int(np.searchsorted(ends, before + OUTPUT_BYTES_MAX, side="right")))
-        yield begin, end
-        begin = end
+    return [bad.slice(begin, end) for begin, end in pieces_of(sizes)]

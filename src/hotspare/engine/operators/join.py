@@ -27,22 +27,23 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.engine.expressions.windows import compile_assignments
-from hotspare.engine.head.stateless import Evaluation, Projection
+from hotspare.engine.head.stateless import Projection
 from hotspare.engine.kernels import join as k
 from hotspare.engine.kernels import relation as relation_kernels
 from hotspare.engine.kernels.multi_index import Lists
 from hotspare.engine.operators.contract import Applied, Input, Operator
 from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
-from hotspare.engine.operators.rowwise import forgetful, passed_rows
+from hotspare.engine.operators.rowwise import evaluate_pieces, forgetful, passed_rows
 from hotspare.engine.rows.changelog import DISTINCT, RELATION, Changelog, Opcodes
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline
 from hotspare.engine.rows.ordering import in_order
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
-from hotspare.engine.state.lanes import coded_columns, to_arrow, to_lane
+from hotspare.engine.state.lanes import CODED, coded_columns, to_arrow
 from hotspare.engine.state.multi_index import MultiIndex
 from hotspare.engine.state.pages import Columns, Page
 from hotspare.engine.state.relation import Relation, Resolution, Shape
 from hotspare.engine.state.strings import StringTable
+from hotspare.engine.state.text_pieces import text_pieces
 from hotspare.errors import Mistake, ProjectError
 from hotspare.model.events import Opcode
 from hotspare.model.project import Dialect, Expression, IndexType
@@ -120,6 +121,8 @@ class JoinOperator(Operator):
             for i, source in enumerate(key_sources(declared, left, right).values()):
                 self._otherwise[i] = self._work.given.index[f"r_{paired[source.removeprefix('l_')]}"]
         self._fields = np.array([self._work.given.index[name] for name in self._work.fields], np.int64)
+        self._types = tuple(self._work.given.fields[at].type for at in self._fields.tolist())
+        self._texts = tuple(i for i, type_ in enumerate(self._types) if type_ in CODED)
 
     def _what_leaves(self, window: ResolvedWindow, declared: JoinWindow) -> Changelog:
         if self._once:
@@ -150,9 +153,12 @@ class JoinOperator(Operator):
             pending.work = self._begun(page, inputs, timeline, strings, told)
         work = pending.work
         made = self._met(page, work, sum(len(chunk) for chunk in inputs) + timeline.extra_rows_max)
-        chunk, done = self._laid_out(made, *work.events, strings)
-        self._tell(done.refused, made, work.events, strings, told)
-        chunk = self._asked(page, chunk, done, made, work, timeline, strings, told) if self._keeps_rows else _passed(chunk, done)
+        chunk, passes, refused = self._laid_out(made, *work.events, strings)
+        self._tell(refused, made, work.events, strings, told)
+        if self._keeps_rows:
+            chunk = self._asked(page, chunk, passes, made, work, timeline, strings, told)
+        else:
+            chunk = passed_rows(chunk, passes)
         at = int(work.counts[k.AT])
         until = int(work.events[int(work.side[at])].rank[work.row[at]]) if at < len(work.row) else None
         if until is None:
@@ -194,30 +200,29 @@ class JoinOperator(Operator):
         part = page.parts.get(SIDES[side])
         return part.lists if isinstance(part, MultiIndex) else self._no_lists
 
-    def _laid_out(self, made: Int64s, left: k.Events, right: k.Events, strings: StringTable) -> tuple[Chunk, Evaluation]:
-        """Joined rows, those that do not pass as well."""
-        count, met = len(made), (left, right)
-        lanes = np.empty((count, len(self.schema)), np.int64)
-        valid = np.empty((count, len(self.schema)), np.bool_)
-        k.gather_met(made, *met, self._columns, self._otherwise, lanes, valid)
-        opcode = made[:, k.OPCODE].astype(np.uint8)
-        columns: dict[str, pa.Array] = {}
+    def _laid_out(self, made: Int64s, left: k.Events, right: k.Events, strings: StringTable) -> tuple[Chunk, Bools, Refusals]:
+        """Joined rows, those that do not pass as well; who passes; who is refused."""
+        met, opcode, flags = (left, right), made[:, k.OPCODE].astype(np.uint8), made[:, k.FLAGS].astype(np.uint8)
+        chunk = Chunk(made[:, k.RANK].copy(), opcode, flags, *_room(len(made), len(self.schema)))
+        k.gather_met(made, *met, self._columns, self._otherwise, chunk.lanes, chunk.valid)
+        read, read_valid = _room(len(made), len(self._fields))
         if len(self._fields):
-            read = np.empty((count, len(self._fields)), np.int64), np.empty((count, len(self._fields)), np.bool_)
-            k.gather_met(made, *met, self._fields, np.full(len(self._fields), -1, np.int64), *read)
-            for i, name in enumerate(self._work.fields):
-                type_ = self._work.given.fields[int(self._fields[i])].type
-                columns[name] = to_arrow(np.ascontiguousarray(read[0][:, i]), np.ascontiguousarray(read[1][:, i]), type_, strings)
-        done = self._work.evaluate(columns, opcode)
-        for i, values in done.computed.items():
-            lanes[:, i], valid[:, i] = to_lane(values, self.schema.fields[i].type, strings)
-        return Chunk(made[:, k.RANK].copy(), opcode, made[:, k.FLAGS].astype(np.uint8), lanes, valid), done
+            k.gather_met(made, *met, self._fields, np.full(len(self._fields), -1, np.int64), read, read_valid)
+
+        def columns(begin: int, end: int) -> dict[str, pa.Array]:
+            return {
+                name: to_arrow(read[begin:end, i], read_valid[begin:end, i], type_, strings)
+                for i, (name, type_) in enumerate(zip(self._work.fields, self._types, strict=True))
+            }
+
+        pieces = text_pieces(read, self._texts, strings)
+        return chunk, *evaluate_pieces(self._work, pieces, columns, chunk, self.schema, strings)
 
     def _asked(
         self,
         page: Page,
         chunk: Chunk,
-        done: Evaluation,
+        passes: Bools,
         made: Int64s,
         work: _Work,
         timeline: Timeline,
@@ -226,8 +231,8 @@ class JoinOperator(Operator):
     ) -> Chunk:
         """What the index of joined facts says. A change that fails takes its row away; a delete needs no values."""
         opcode = chunk.opcode.copy()
-        opcode[~done.passes & (opcode == Opcode.UPSERT)] = Opcode.SAFE_DELETE
-        kept = np.flatnonzero(done.passes | (opcode == Opcode.SAFE_DELETE))
+        opcode[~passes & (opcode == Opcode.UPSERT)] = Opcode.SAFE_DELETE
+        kept = np.flatnonzero(passes | (opcode == Opcode.SAFE_DELETE))
         asked = Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid).taken(kept)
         change = cast(Relation, page.parts[ROWS]).change(asked, timeline)
         if len(change.refused_row):
@@ -259,8 +264,9 @@ def _in_order(told: Sequence[_Told]) -> BadEvents:
     return sum((each.bad for each in some), NO_BAD_EVENTS).by_rank()
 
 
-def _passed(chunk: Chunk, done: Evaluation) -> Chunk:
-    return passed_rows(chunk, done.passes)
+def _room(count: int, width: int) -> tuple[Int64s, Bools]:
+    """Lanes and validity of so many rows."""
+    return np.empty((count, width), np.int64), np.empty((count, width), np.bool_)
 
 
 def _given(chunk: Chunk, conditions: Int64s) -> k.Events:

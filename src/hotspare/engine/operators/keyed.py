@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.operators.contract import Applied, BadReason, Clock
@@ -13,6 +14,7 @@ from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
 from hotspare.engine.state.lanes import coded_columns, to_arrow_columns
 from hotspare.engine.state.relation import KEEP_ALL, Change, Relation, Resolution, RowTime, Shape
 from hotspare.engine.state.strings import StringTable
+from hotspare.engine.state.text_pieces import text_pieces
 from hotspare.model.project import Retention, RetentionKind
 from hotspare.model.types import FieldType, Schema
 
@@ -87,5 +89,9 @@ def bad_events(refused: Refusals, chunk: Chunk, schema: Schema, strings: StringT
     if not len(refused):
         return NO_BAD_EVENTS
     rows = refused.rows
-    texts = event_texts(schema, chunk.opcode[rows], to_arrow_columns(chunk.lanes[rows], chunk.valid[rows], schema, strings))
-    return BadEvents(chunk.rank[rows], (refused.reason, refused.message, texts))
+    of = chunk.taken(rows)
+    texts = [
+        event_texts(schema, of.opcode[begin:end], to_arrow_columns(of.lanes[begin:end], of.valid[begin:end], schema, strings))
+        for begin, end in text_pieces(of.lanes, coded_columns(schema), strings)
+    ]
+    return BadEvents(of.rank, (refused.reason, refused.message, pa.concat_arrays(texts)))

@@ -15,7 +15,7 @@ Without an index (pi_EMPTY) a window passes through what it makes of each event.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -29,15 +29,17 @@ from hotspare.engine.operators.contract import Applied, Input, Operator
 from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
 from hotspare.engine.rows.changelog import Keys, Opcodes
 from hotspare.engine.rows.chunk import Bools, Chunk, Timeline, is_all
-from hotspare.engine.rows.refusals import NO_BAD_EVENTS
-from hotspare.engine.state.lanes import to_arrow, to_lane
+from hotspare.engine.rows.refusals import NO_BAD_EVENTS, Refusals
+from hotspare.engine.state.lanes import CODED, to_arrow, to_lane
 from hotspare.engine.state.pages import Page, Part
 from hotspare.engine.state.relation import Relation
 from hotspare.engine.state.strings import StringTable
+from hotspare.engine.state.text_pieces import text_pieces
 from hotspare.errors import Mistake, ProjectError
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.project import IndexType
 from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.types import Schema
 
 _PARTIAL = np.uint8(Flag.PARTIAL)
 GIVEN, ROWS = "given", "rows"
@@ -64,6 +66,7 @@ class RowWindow(Operator):
         self._passes_all = work.picks == tuple(range(len(self._given.schema)))
         fields, index = self._given.schema.fields, self._given.schema.index
         self._read = tuple((name, index[name], fields[index[name]].type) for name in work.fields if name in index)
+        self._texts = tuple(i for _, i, type_ in self._read if type_ in CODED)
         self._of_event = tuple(name for name in work.fields if name not in index)
         if not self._is_keyed:
             check_without_index(window, self._given, work)
@@ -94,16 +97,13 @@ class RowWindow(Operator):
             resolved = cast(Relation, page.parts[GIVEN]).change(chunk, timeline)
             bad += refusals(resolved, chunk, self._given.schema, strings)
             chunk = resolved.chunk
-        columns = self._columns(chunk, strings)
-        columns.update(self.counted(page, chunk))
-        done = self.work.evaluate(columns, chunk.opcode)
-        if len(done.refused):
-            bad += bad_events(done.refused, chunk, self._given.schema, strings)
-        made = self._laid_out(chunk, done, strings)
+        made, passes, refused = self._evaluated(chunk, self.counted(page, chunk), strings)
+        if len(refused):
+            bad += bad_events(refused, chunk, self._given.schema, strings)
         if self.indexes.rows is None:
-            made = passed_rows(whole(made) if self._is_keyed else made, done.passes)
+            made = passed_rows(whole(made) if self._is_keyed else made, passes)
         else:
-            asked, keeps = _for_index(made, done.passes | self._stored_deletes(made))
+            asked, keeps = _for_index(made, passes | self._stored_deletes(made))
             change = cast(Relation, page.parts[ROWS]).change(asked, timeline)
             bad += refusals(change, _picked(chunk, keeps), self._given.schema, strings)
             made = change.chunk
@@ -127,15 +127,23 @@ class RowWindow(Operator):
             columns[name] = to_arrow(chunk.lanes[:, i], chunk.valid[:, i], type_, strings)
         return columns
 
-    def _laid_out(self, chunk: Chunk, done: Evaluation, strings: StringTable) -> Chunk:
-        """Rows of the window's schema, those that do not pass as well."""
-        if self._passes_all:
-            return chunk
+    def _evaluated(self, given: Chunk, counted: Mapping[str, pa.Array], strings: StringTable) -> tuple[Chunk, Bools, Refusals]:
+        """Rows of the window's schema, those that do not pass as well; who passes; who is refused."""
+        made = given if self._passes_all else self._laid_out(given)
+
+        def columns(begin: int, end: int) -> dict[str, pa.Array]:
+            beside = {name: column.slice(begin, end - begin) for name, column in counted.items()}
+            return self._columns(given.between(begin, end), strings) | beside
+
+        pieces = text_pieces(given.lanes, self._texts, strings)
+        passes, refused = evaluate_pieces(self.work, pieces, columns, made, self.schema, strings)
+        return made, passes, refused
+
+    def _laid_out(self, chunk: Chunk) -> Chunk:
+        """Rows of the window's schema, nothing computed yet."""
         lanes = np.empty((len(chunk), len(self.schema)), np.int64)
         valid = np.empty((len(chunk), len(self.schema)), np.bool_)
         pick_columns(chunk.lanes, chunk.valid, self._picks, lanes, valid)
-        for i, values in done.computed.items():
-            lanes[:, i], valid[:, i] = to_lane(values, self.schema.fields[i].type, strings)
         return Chunk(chunk.rank, chunk.opcode, chunk.flags, lanes, valid)
 
 
@@ -146,6 +154,28 @@ def indexes_of(given: Input, work: Work) -> Indexes:
     of_events = work.reads_event(given.schema) and resolved.opcodes is Opcodes.RESOLVED
     rows = made.keys if made.keys is Keys.ANY or (of_events and not made.is_distinct) else None
     return Indexes(None if resolved is given.changelog else given.changelog.keys, rows)
+
+
+def evaluate_pieces(
+    work: Work,
+    pieces: Sequence[tuple[int, int]],
+    columns: Callable[[int, int], Mapping[str, pa.Array]],
+    made: Chunk,
+    schema: Schema,
+    strings: StringTable,
+) -> tuple[Bools, Refusals]:
+    """Compute fields of `made`, which is of `schema`, piece by piece of its rows (`text_pieces`), from the `columns` of each; who
+    passes, and who is refused."""
+    found: list[Evaluation] = []
+    for begin, end in pieces:
+        done = work.evaluate(columns(begin, end), made.opcode[begin:end])
+        for i, values in done.computed.items():
+            made.lanes[begin:end, i], made.valid[begin:end, i] = to_lane(values, schema.fields[i].type, strings)
+        found.append(done)
+    if len(found) == 1:
+        return found[0].passes, found[0].refused
+    refused = Refusals.joined([(begin, done.refused) for (begin, _), done in zip(pieces, found, strict=True)])
+    return np.concatenate([done.passes for done in found]), refused
 
 
 def check_without_index(window: ResolvedWindow, given: Input, work: Work) -> None:

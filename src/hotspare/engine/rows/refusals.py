@@ -44,6 +44,15 @@ class Refusals:
         reasons, messages = (pa.array([str(text) for text in texts], pa.string()) for texts in zip(*causes, strict=True))
         return cls(rows, reasons.take(number), messages.take(number))
 
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[int, Refusals]]) -> Refusals:
+        """Those of pieces of rows that follow each other, each with the number of its first row."""
+        some = [(begin, part) for begin, part in parts if len(part)]
+        if not some:
+            return NOTHING_REFUSED
+        reason, message = (pa.concat_arrays([getattr(part, name) for _, part in some]) for name in ("reason", "message"))
+        return cls(np.concatenate([part.rows + begin for begin, part in some]), reason, message)
+
 
 NOTHING_REFUSED = Refusals(_NO_ROWS, _NO_TEXTS, _NO_TEXTS)
 
