@@ -161,10 +161,15 @@ def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, t
 
 def _make_topic(bus: Bus, topic: str, target: Target) -> int:
     """As an engine would, where it does not exist: more partitions than a group reads could not be taken away again. How many it
-    has."""
-    from hotspare.errors import TopicMissing
+    has. UsageError where it exists and the command says how many shards there are, and they are not as many."""
+    from hotspare.errors import TopicMissing, UsageError
 
     existing = bus.topics().get(topic)
+    if existing is not None and target.shards not in (1, existing):
+        what = f"topic {topic} has {existing} partitions, --shards says {target.shards}"
+        raise UsageError(
+            what, hint="leave --shards out for a topic that is there; for other shards, publish under another --prefix"
+        )
     if existing is not None:
         return existing
     if (target.partition or 0) >= target.shards:

@@ -58,6 +58,18 @@ def test_a_topic_that_no_engine_reads_is_told(bus_url: str, rows: Path) -> None:
     assert "no engine" not in again.stderr
 
 
+def test_a_topic_of_other_shards_than_are_said_is_told(bus_url: str, rows: Path) -> None:
+    """Nothing is published: no engine of so many shards would read it."""
+    publish = ("publish", "--bus", bus_url, "--window", "shop/q/orders")
+    assert hotspare_here(*publish, rows).returncode == 0
+    (other := rows.with_name("other.csv")).write_text("i,n,2\n")
+    done = hotspare_here(*publish, other, "--shards", "4")
+    assert done.returncode == 2
+    assert "topic hotspare.shop.q.orders.I has 1 partitions, --shards says 4" in done.stderr
+    assert "another --prefix" in done.stderr
+    assert "published 1 events" in hotspare_here(*publish, other).stderr
+
+
 def test_a_subscriber_says_that_it_waits(bus_url: str, tmp_path: Path) -> None:
     arguments = command("subscribe", str(tmp_path / "out.csv"), "--bus", bus_url, "--bad", "shop")
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:

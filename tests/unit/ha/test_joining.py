@@ -312,6 +312,17 @@ def test_engines_that_divide_a_project_otherwise_are_refused() -> None:
     assert refused.value.detail == "in by customer"
 
 
+def test_an_engine_that_the_topics_refuse_divides_nothing(tmp_path: Path) -> None:
+    """A project that cannot run in so many shards, as its topics were made before, can still run as they are."""
+    script = Script(tmp_path, "e0")
+    way, coordination = joining(script, "here")
+    way.ports.bus.create_topic("already", 1)
+    divided_way = replace(way, group="p.shop/0", topics=GroupTopics((InboundTopic("already", 4, "id"),), (), Shard(0, 4)))
+    with pytest.raises(UsageError, match="inbound topic already has 1 partitions, the group reads 4"):
+        list(divided_way.steps())
+    agree_on_shards(coordination, "p.shop", TOPICS)
+
+
 def test_a_project_that_an_engine_of_before_runs_is_not_divided() -> None:
     """That engine knew of no shards, and noted the project alone."""
     coordination = MemoryCoordination().client()

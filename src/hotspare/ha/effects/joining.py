@@ -18,7 +18,7 @@ from hotspare.engine.semantics import BEFORE_VERSIONS, SEMANTICS, refuse_other_s
 from hotspare.errors import PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError, UsageError
 from hotspare.ha.core import Core, CoreFactory
 from hotspare.ha.effects.poison_agreement import agree_on_poison
-from hotspare.ha.effects.shard_agreement import agree_on_shards
+from hotspare.ha.effects.shard_agreement import agree_on_shards, refuse_other_shards
 from hotspare.ha.effects.store_agreement import agree_on_store
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.outputs.qualities import Qualities, agree_on_qualities
@@ -91,6 +91,10 @@ class Joining:
         yield "look for an engine of the same name"
         refuse_namesake(self.ports, self.group, self.engine)
         yield from self._outwait_namesake()
+        yield "look into how many shards the project is divided"
+        refuse_other_shards(self.ports.coordination, self.group, self.topics)
+        yield "look at the inbound topics"
+        refuse_other_partitions(self.ports.bus, self.topics)
         yield "agree on the shards"
         agree_on_shards(self.ports.coordination, self.group, self.topics)
         yield "create topics"
@@ -201,11 +205,16 @@ def refuse_namesake(ports: Ports, group: str, engine: str) -> None:
             raise membership.name_taken(group, member)
 
 
-def create_topics(bus: Bus, topics: GroupTopics) -> None:
+def refuse_other_partitions(bus: Bus, topics: GroupTopics) -> None:
     """UsageError where an inbound topic has other partitions than the group reads."""
     found = intake.other_partitions(bus.topics(), topics)
     if found:
         raise UsageError(found, detail="what is written to the others would never be seen", hint=intake.OTHER_PARTITIONS_HINT)
+
+
+def create_topics(bus: Bus, topics: GroupTopics) -> None:
+    """Raises as `refuse_other_partitions`."""
+    refuse_other_partitions(bus, topics)
     for inbound in topics.inbound:
         bus.create_topic(inbound.name, inbound.partitions)
     for outbound in topics.outbound:

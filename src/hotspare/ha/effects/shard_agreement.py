@@ -3,7 +3,8 @@ engine joins.
 
 Where a key belongs depends on it, and so what a shard remembers. A project that is not divided has a group of another name, and no
 such fact: engines of before there were shards know none. So each kind looks whether the other one was here first. Of two that begin
-at the same moment the topics decide, which have one number of partitions.
+at the same moment the topics decide, which have one number of partitions. An engine that topics refuse has agreed on nothing: it
+looks at them between looking and agreeing.
 """
 
 from __future__ import annotations
@@ -19,15 +20,26 @@ _PROJECT = "project"
 _HINT = "start all engines with the same --shards; to divide a project otherwise, run it under another --prefix"
 
 
-def agree_on_shards(coordination: Coordination, group: str, topics: GroupTopics) -> None:
-    """UsageError where the project's engines divide it otherwise."""
-    whole, own = whole_group(group), _division(topics)
+def refuse_other_shards(coordination: Coordination, group: str, topics: GroupTopics) -> None:
+    """UsageError where the project's engines divide it otherwise. Changes nothing."""
+    whole = whole_group(group)
     if topics.shard.is_whole:
-        stands = coordination.fact(shard_group(whole, 0), _FACT)
+        _compare(whole, topics, coordination.fact(shard_group(whole, 0), _FACT))
     elif coordination.fact(whole, _PROJECT) is not None:
-        stands = b"1"
+        _compare(whole, topics, b"1")
     else:
-        stands = coordination.set_fact_once(group, _FACT, own.encode())
+        _compare(whole, topics, coordination.fact(group, _FACT))
+
+
+def agree_on_shards(coordination: Coordination, group: str, topics: GroupTopics) -> None:
+    """The first engine's division is the project's. Raises as `refuse_other_shards`."""
+    refuse_other_shards(coordination, group, topics)
+    if not topics.shard.is_whole:
+        _compare(whole_group(group), topics, coordination.set_fact_once(group, _FACT, _division(topics).encode()))
+
+
+def _compare(whole: str, topics: GroupTopics, stands: bytes | None) -> None:
+    own = _division(topics)
     if stands is not None and stands != own.encode():
         count, *others = stands.decode("utf-8", "replace").splitlines()
         if count != str(topics.shard.count):
