@@ -80,7 +80,7 @@ def _followed(resolved: Resolved, partition_by: Mapping[WindowId, str]) -> tuple
             reason, hint = _unfit(field, window.schema), _choices(window.schema)
             held = [frozenset({field} & set(window.schema.names))]
         carried = type_of(window.window).carried(window.window, given, held)
-        keys[window.id] = carried.fields & set(window.schema.names)
+        keys[window.id] = carried.fields & set(_candidates(window.schema))
         if not reason:
             reason, hint = carried.refusal, carried.hint
         if told.intersection(source for source, _ in window.inputs):
@@ -101,5 +101,10 @@ def _unfit(field: str, schema: Schema) -> str:
 
 
 def _choices(schema: Schema) -> str:
-    names = [each.name for each in schema.fields if each.type in KEY_TYPES]
+    names = _candidates(schema)
     return f"say `partition_by:` one of {', '.join(names)}" if names else "give it a field of integers or text to partition it by"
+
+
+def _candidates(schema: Schema) -> list[str]:
+    """Fields that may hold the value. As a double, of which several integers are one, it is not the same."""
+    return [each.name for each in schema.fields if each.type in KEY_TYPES]

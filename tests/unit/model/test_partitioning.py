@@ -165,6 +165,24 @@ queries: {q: {singletons: included, windows: {w: {type: source, schema: "x*:doub
     assert told(text, w="x") == [("w", "its field x is a double, of which equal values may have several texts")]
 
 
+def test_a_double_does_not_hold_the_value_of_an_integer() -> None:
+    """Several integers are one double, and stand in several partitions: rows that meet by it would not be together."""
+    text = """
+project: p
+queries:
+  q:
+    windows:
+      left: {type: source, schema: "id*:int64"}
+      right: {type: source, schema: "id*:int64"}
+      of_left: {type: compute, schema: "id*:int64,near:double", outputs: {near: id}}
+      of_right: {type: compute, schema: "id*:int64,near:double", outputs: {near: id}}
+      met: {type: join, kind: inner, conditions: {near: near}, outputs: {x: l_near}}
+    edges: [left -> of_left, right -> of_right, of_left -> met as left, of_right -> met as right]
+"""
+    assert keys_of(text, left="id", right="id")["of_left"] == {"id"}
+    assert [window for window, _ in told(text, left="id", right="id")] == ["met"]
+
+
 def test_an_unknown_field_is_a_mistake_of_the_project() -> None:
     text = """
 project: p
