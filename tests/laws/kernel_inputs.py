@@ -16,7 +16,8 @@ from hotspare.engine.state.relation import Relation, RowTime, Shape
 from hotspare.engine.state.row_index import empty_index, grown_index
 from hotspare.engine.state.summary import Before, Newest
 from hotspare.model.algorithms import SUMMARY_OUTPUTS
-from tests.laws import join_inputs
+from tests.laws import join_inputs, text_inputs
+from tests.laws.text_inputs import crowded_index
 
 Args = tuple[Any, ...]
 Random = np.random.Generator
@@ -26,55 +27,23 @@ def _random() -> Random:
     return np.random.default_rng(20_240_607)
 
 
-def _words(random: Random, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Random byte strings of 0 to 70 bytes, some of them equal."""
-    known = [random.integers(0, 256, random.integers(0, 70), np.uint8).tobytes() for _ in range(max(1, count // 2))]
-    chosen = [known[random.integers(0, len(known))] for _ in range(count)]
-    offsets = np.cumsum([0, *(len(word) for word in chosen)])
-    return np.frombuffer(b"".join(chosen), np.uint8).copy(), offsets
-
-
 def xxh64() -> Iterator[Args]:
     random = _random()
     for size in (0, 1, 3, 4, 7, 8, 31, 32, 33, 63, 64, 100):
         yield random.integers(0, 256, size + 5, np.uint8), 2, size + 2
 
 
-def intern_bytes() -> Iterator[Args]:
-    random = _random()
-    for count in (1, 5, 40):
-        data, offsets = _words(random, count)
-        room = np.zeros(count + 2, np.int64)
-        table = (np.zeros(len(data), np.uint8), room, np.zeros(count + 1, np.uint64), np.zeros(64, np.int64))
-        yield data, offsets.astype(np.int32), *table, 1, np.zeros(count, np.int64)
+def mark_rows() -> Iterator[Args]:
+    rows = _stored(policies()[0])._rows
+    for since, count in ((0, 99), (0, 5), (13, 7), (int(rows.state[slots.NUMBER] - 1) * 4, 99)):
+        small = rows._replace(lanes=abs(rows.lanes) % 50)
+        yield small, np.array([0, 2]), since, count, np.zeros(99, np.uint8), 2
 
 
-def hash_bytes() -> Iterator[Args]:
-    random = _random()
-    for count in (0, 1, 40):
-        data, offsets = _words(random, count)
-        yield data, offsets.astype(np.int32), np.zeros(count, np.uint64)
-
-
-def fill_slots() -> Iterator[Args]:
-    random = _random()
-    for begin, end in ((1, 1), (1, 2), (5, 30)):
-        yield random.integers(0, 2**63, end).astype(np.uint64), begin, end, np.zeros(64, np.int64)
-
-
-def mark_codes() -> Iterator[Args]:
-    yield _random().integers(0, 20, 9), np.zeros(20, np.bool_)
-
-
-def gather_bytes() -> Iterator[Args]:
-    random = _random()
-    data, offsets = _words(random, 12)
-    codes = random.integers(0, 12, 30)
-    size = int((offsets[codes + 1] - offsets[codes]).sum())
-    yield data, offsets, codes, np.zeros(size, np.uint8), np.zeros(31, np.int64)
-    codes = np.array([0, 1, 2, 2, 3, 11, 4, 5, 6])
-    size = int((offsets[codes + 1] - offsets[codes]).sum())
-    yield data, offsets, codes, np.zeros(size, np.uint8), np.zeros(10, np.int32)
+def mark_ring() -> Iterator[Args]:
+    ring = _ring(policies()[0], 8, _random().integers(0, 9, (5, 3)))
+    for begin, end in ((6, 11), (7, 9), (6, 6)):
+        yield ring, np.array([0, 2]), begin, end, np.zeros(99, np.uint8), 1
 
 
 def pick_columns() -> Iterator[Args]:
@@ -94,6 +63,10 @@ def policies() -> list[k.Policy]:
     kinds = [(k.KEEP, 0), (k.COUNT_SLIDING, 0), (k.COUNT_JUMPING, 0)]
     kinds += [(kind, by) for kind in (k.TIME_SLIDING, k.TIME_JUMPING, k.TIME_LOOKBACK) for by in (0, 1)]
     return [k.Policy(kind, 5, 4, by, new) for kind, by in kinds for new in (0, 1)]
+
+
+def queue_policies() -> list[k.Policy]:
+    return [policy._replace(in_order=known) for policy in policies() if policy.new_keys and not policy.by_event for known in (0, 1)]
 
 
 def _chunk(random: Random, begin: int, count: int) -> tuple[Chunk, Timeline, RowTime]:
@@ -181,7 +154,7 @@ def boundary_passed() -> Iterator[Args]:
 def fill_index() -> Iterator[Args]:
     rows = _stored(policies()[0])._rows
     yield rows._replace(by_key=empty_index()), 0, 40
-    yield rows._replace(by_key=_crowded_index()), 3, 40
+    yield rows._replace(by_key=crowded_index()), 3, 40
 
 
 def relink() -> Iterator[Args]:
@@ -197,19 +170,11 @@ def repeat_moves() -> Iterator[Args]:
     yield (rows._replace(moved=np.array([[1, 5, 0], [5, 7, 3]])),)
 
 
-def _crowded_index() -> index.Index:
-    """One whose first segment is full, and that has no room for another."""
-    crowded = empty_index()
-    for slot in range(index.SEGMENT_ENTRIES_MAX):
-        index.add(crowded, np.uint64(7 * slot), 1000 + slot)
-    return crowded
-
-
 def has_room() -> Iterator[Args]:
     """Without arrays that are long enough, with them, and for keys that no bit tells apart."""
-    yield _crowded_index(), np.uint64(3)
-    yield grown_index(_crowded_index()), np.uint64(3)
-    stuck = grown_index(_crowded_index())
+    yield crowded_index(), np.uint64(3)
+    yield grown_index(crowded_index()), np.uint64(3)
+    stuck = grown_index(crowded_index())
     stuck.segments[0, index.DEPTH] = index.DEPTH_MAX
     yield stuck, np.uint64(3)
 
@@ -223,7 +188,7 @@ def pages_needed() -> Iterator[Args]:
 
 def index_add() -> Iterator[Args]:
     yield empty_index(), np.uint64(2**63 + 5), 8
-    yield grown_index(_crowded_index()), np.uint64(2**63 + 5), 8
+    yield grown_index(crowded_index()), np.uint64(2**63 + 5), 8
 
 
 def _ring(policy: k.Policy, capacity: int, rows: np.ndarray) -> queue.Ring:
@@ -242,7 +207,7 @@ def _ring(policy: k.Policy, capacity: int, rows: np.ndarray) -> queue.Ring:
 
 def queue_take() -> Iterator[Args]:
     random = _random()
-    for policy in (p for p in policies() if p.new_keys and not p.by_event):
+    for policy in queue_policies():
         for count in (0, 5, 12):
             stored = np.column_stack([np.arange(5), np.zeros(5, np.int64), random.integers(0, 9, 5)])
             opcode = np.array([1, 4, 1, 1, 5, 4, 1, 4, 4, 4, 1, 3], np.uint8)[:count]
@@ -257,12 +222,12 @@ def queue_take() -> Iterator[Args]:
                 counts = np.zeros(queue.COUNTS_WIDTH, np.int64)
                 counts[[queue.ROOM, queue.LEAVING, queue.CAUSE]] = room, leaving, 0
                 runs = np.zeros((2 * count + 4, queue.RUN_WIDTH), np.int64)
-                yield _ring(policy, 32, stored), policy, given, runs, counts
+                yield _ring(policy, 32, stored), policy, given, runs, np.zeros((count, 2), np.int64), counts
 
 
 def queue_write_out() -> Iterator[Args]:
     for args in queue_take():
-        ring, _, given, runs, counts = args
+        ring, _, given, runs, _, counts = args
         queue.take(*args)
         made = int(counts[queue.MADE])
         head = np.zeros(made, np.int64), np.zeros(made, np.uint8), np.zeros(made, np.uint8)
@@ -408,11 +373,16 @@ def write_outputs() -> Iterator[Args]:
 
 GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "hashing.xxh64": xxh64,
-    "interning.intern_bytes": intern_bytes,
-    "interning.hash_bytes": hash_bytes,
-    "interning.fill_slots": fill_slots,
-    "interning.mark_codes": mark_codes,
-    "interning.gather_bytes": gather_bytes,
+    "interning.intern_bytes": text_inputs.intern_bytes,
+    "interning.hash_bytes": text_inputs.hash_bytes,
+    "interning.gather_bytes": text_inputs.gather_bytes,
+    "interning.free_run": text_inputs.free_run,
+    "text_collection.mark_rows": mark_rows,
+    "text_collection.mark_ring": mark_ring,
+    "text_collection.purge": text_inputs.purge,
+    "text_collection.free_unmarked": text_inputs.free_unmarked,
+    "text_collection.copy_sparse": text_inputs.copy_sparse,
+    "text_collection.name_moved": text_inputs.name_moved,
     "columns.pick_columns": pick_columns,
     "columns.identifier_texts": identifier_texts,
     "columns.certain_rows": certain_rows,

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.state import row_pages, strings
+from hotspare.engine.snapshot import Frozen
+from hotspare.engine.state import relation, row_pages, text_collector, text_pages
 from hotspare.engine.state.summary import Newest
 from tests.cases.case import Case, Message, raw_batches
 from tests.laws.core_scripts import decoded, joined, plan, scripts, snapshot_bytes
@@ -100,16 +101,30 @@ def test_arrival(case: Case, places: list[int]) -> None:
     assert fed(case, apart) == (whole, snapshot)
 
 
-@settings(max_examples=20)
-@given(scripts(), st.lists(st.integers(0, 60), max_size=12))
-def test_compaction(case: Case, places: list[int]) -> None:
-    """When the string table forgets shows nowhere, even if it forgets after every batch."""
+@settings(max_examples=40)
+@given(scripts(), st.lists(st.integers(0, 60), max_size=60), st.sampled_from([1, 20, 100_000]), st.sampled_from([1, 16, 4096]))
+def test_forgetting_strings(case: Case, places: list[int], looks: int, page_slots: int) -> None:
+    """When the string table forgets shows nowhere, however little it does at a time, and if it forgets after every batch; nor in a
+    snapshot that is written while it goes on."""
     rows = decoded(case)
-    expected = fed(case, [rows])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(strings, "COMPACT_CODES_MIN", 1)
-        patch.setattr(strings.StringTable, "wants_compaction", lambda table: table.count > 1)
-        assert fed(case, cut(rows, places)) == expected
+        patch.setattr(row_pages, "PAGE_SLOTS", page_slots)
+        expected, pieces = fed(case, [rows]), cut(rows, places)
+        patch.setattr(text_collector.TextCollector, "wants_round", lambda *_: True)
+        for name in ("LOOKS_MIN", "LOOKS_A_ROW", "LOOKS_A_STRING"):
+            patch.setattr(text_collector, name, looks)
+        patch.setattr(text_pages, "TEXT_PAGE_BITS", 3)
+        patch.setattr(text_pages, "RUN_PAGES_MAX", 2)
+        assert fed(case, pieces) == expected
+        pipeline, written = Pipeline.fresh(case.plan), []
+        for piece in pieces:
+            written.append((pipeline.freeze(), snapshot_bytes(pipeline)))
+            pipeline.feed(piece)
+        assert all(frozen.header + pages_of(frozen) == was for frozen, was in written)
+
+
+def pages_of(frozen: Frozen) -> bytes:
+    return b"".join(name.encode() + page for name, page in frozen.pages())
 
 
 @settings(max_examples=15)
@@ -126,6 +141,7 @@ def check_page_sizes(case: Case, rows: pa.RecordBatch, places: list[int], page_s
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_pages, "PAGE_SLOTS", page_slots)
         patch.setattr(row_pages, "SPARE_SLOTS", 0)
+        patch.setattr(relation, "LATE_INDEX_ROWS_MAX", 2)
         small = fed(case, [rows])
         assert fed(case, cut(rows, places)) == small
         assert small[0] == expected[0]
@@ -155,7 +171,7 @@ def test_freezing(case: Case, place: int) -> None:
     frozen = pipeline.freeze()
     for piece in pieces[1:]:
         pipeline.feed(piece)
-    assert frozen.header + b"".join(name.encode() + page for name, page in frozen.pages()) == expected
+    assert frozen.header + pages_of(frozen) == expected
 
 
 def test_a_tick_in_parts() -> None:

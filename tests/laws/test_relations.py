@@ -15,8 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotspare.engine.head.head import Head
+from hotspare.engine.operators import keyed
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.state import relation
 from hotspare.errors import ProjectError
 from hotspare.model.project import (
     AcceptedOpcodes,
@@ -29,6 +31,7 @@ from hotspare.model.project import (
     Project,
     Publication,
     Retention,
+    RetentionKind,
     Window,
 )
 from hotspare.model.resolve import resolve
@@ -257,6 +260,69 @@ def test_relations(project: Project, script: list[Given]) -> None:
         return
     assert not wrong
     check(plan, project, script)
+
+
+RETENTIONS = st.builds(
+    lambda kind, limit, time_field: Retention(kind, limit if kind.is_by_count else limit * SECOND, time_field=time_field),
+    st.sampled_from([RetentionKind.BYTIME_SLIDING, RetentionKind.BYTIME_JUMPING]),
+    st.integers(1, 4),
+    st.sampled_from(["", "", "at"]),
+) | st.builds(Retention, st.sampled_from([RetentionKind.BYCOUNT_SLIDING, RetentionKind.BYCOUNT_JUMPING]), st.integers(1, 4))
+
+
+@st.composite
+def forgetting_projects(draw: st.DrawFn) -> Project:
+    """Inserts that windows forget, and others behind them that are told, drop some, or fail on some."""
+    origin = draw(st.sampled_from(KeyOrigin))
+    windows: list[Window] = [
+        SourceWindow(name="w0", schema=ROW, index=IndexType.EMPTY, accepts=AcceptedOpcodes.INSERT_ONLY, key_origin=origin),
+        CopyWindow(name="w1", retention=draw(RETENTIONS), publication=Publication.PUBLISHED),
+    ]
+    for number in range(2, 2 + draw(st.integers(1, 3))):
+        condition = draw(st.sampled_from(["x > 1", "6 div (x - 2) > 0", "ESP_OPCODE = 'I' or x > 1", "ESP_FLAGS = 'N' or x > 2"]))
+        number_text = draw(st.sampled_from(["eventCounter()", "x", "6 div (x - 2)"]))
+        window: Window = draw(
+            st.sampled_from(
+                [
+                    FilterWindow(name="w", condition=Expression(condition, Dialect.SPARK_SQL)),
+                    FunctionalWindow(name="w", schema=ROW, functions=(("x", Expression(number_text, Dialect.SPARK_SQL)),)),
+                    CopyWindow(name="w", retention=draw(RETENTIONS)),
+                    CopyWindow(name="w"),
+                ]
+            )
+        )
+        windows.append(replace(window, name=f"w{number}", publication=Publication.PUBLISHED))
+    edges = tuple(Edge(f"w{i}", f"w{i + 1}") for i in range(len(windows) - 1))
+    return Project("p", (ContinuousQuery("q", tuple(windows), edges),))
+
+
+@st.composite
+def inserts(draw: st.DrawFn) -> list[Given]:
+    row = st.tuples(
+        st.integers(0, 6), st.sampled_from([None, 1, 2, 3]), st.just("a"), st.integers(0, 12).map(lambda n: n * SECOND // 2)
+    )
+    script, time = [], SECOND
+    for _ in range(draw(st.integers(3, 20))):
+        time += draw(st.sampled_from([0, 400_000, 1_500_000]))
+        events = [Event("I", frozenset("N"), each) for each in draw(st.lists(row, max_size=3))]
+        script.append((time, events))
+    return [*script, (time + 9 * SECOND, [])]
+
+
+@settings(max_examples=120)
+@given(forgetting_projects(), inserts())
+def test_what_is_known_of_deletes_decides_nothing(project: Project, script: list[Given]) -> None:
+    """Where rows are known to leave in order, a window finds them without an index: the same as with one."""
+    try:
+        plan = compile_plan(resolve(project))
+    except ProjectError:
+        note("refused")
+        return
+    found = run(plan, script)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keyed, "finds_the_oldest", lambda *_: False)
+        patch.setattr(relation, "LATE_INDEX_ROWS_MAX", 0)
+        assert run(plan, script) == found
 
 
 def _computing(text: str) -> Project:

@@ -166,9 +166,10 @@ class Pipeline:
             raise StateError("the state cannot be frozen before all parts of a batch are taken")
         return freeze(self.plan, self._state)
 
-    def compact(self) -> None:
-        """Forget strings that nothing holds any more. It happens by itself, too; nothing put out shows when."""
-        self._state.compact_strings()
+    def forget_strings(self) -> None:
+        """Forget strings that nothing holds any more, at once. It happens by itself, too, a little after each step; nothing that is
+        put out shows when."""
+        self._state.forget_strings()
 
     @property
     def waiting(self) -> int:

@@ -20,7 +20,7 @@ from hotspare.engine.plan import Plan
 from hotspare.engine.semantics import BEFORE_VERSIONS, READ_SINCE, SEMANTICS, refuse_other_semantics
 from hotspare.engine.state.pages import Column, Columns, Page, Paged, RowPage
 from hotspare.engine.state.project_state import Passed, State, StreamState
-from hotspare.engine.state.strings import Dictionary, StringTable
+from hotspare.engine.state.strings import Dictionary, FrozenStrings, StringTable
 from hotspare.engine.step import fresh_state
 from hotspare.errors import ProjectChanged, SnapshotDamaged, SnapshotFormat
 
@@ -40,7 +40,7 @@ class RowPageContent:
 
     part: str
     page: RowPage
-    dictionary: Dictionary
+    strings: FrozenStrings
 
     @property
     def known(self) -> object:
@@ -50,7 +50,7 @@ class RowPageContent:
         self.page.note(known)
 
     def encode(self) -> bytes:
-        return _encode({f"{self.part}/{name}": column for name, column in self.page.columns().items()}, self.dictionary)
+        return _encode({f"{self.part}/{name}": column for name, column in self.page.columns().items()}, self.strings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +59,17 @@ class Frozen:
 
     header: bytes
     frozen: dict[str, Page]
-    dictionary: Dictionary
+    strings: FrozenStrings
 
     def contents(self) -> Iterator[tuple[str, bytes | RowPageContent]]:
         """Every page by name; those of rows are encoded when they are asked."""
         for name in sorted(self.frozen):
             page = self.frozen[name]
-            yield name, encode_page(page, self.dictionary)
+            yield name, encode_page(page, self.strings)
             for part_name in sorted(page.parts):
                 part = page.parts[part_name]
                 for rows in part.row_pages() if isinstance(part, Paged) else ():
-                    yield f"{name}/{part_name}/{rows.number}", RowPageContent(part_name, rows, self.dictionary)
+                    yield f"{name}/{part_name}/{rows.number}", RowPageContent(part_name, rows, self.strings)
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
         """Every page by name, whatever a store has of it."""
@@ -82,7 +82,7 @@ def freeze(plan: Plan, state: State) -> Frozen:
     return Frozen(
         header=_header(plan, state),
         frozen={name: page.freeze() for name, page in state.pages.items() if page.parts},
-        dictionary=state.strings.dictionary(),
+        strings=state.strings.freeze(),
     )
 
 
@@ -149,17 +149,17 @@ def _read_header(plan: Plan, state: State, content: dict[str, Any]) -> None:
         state.streams[name] = StreamState(int(stream["sequence"]), int(stream["digest"], 16), last_id)
 
 
-def encode_page(page: Page, dictionary: Dictionary) -> bytes:
+def encode_page(page: Page, strings: FrozenStrings) -> bytes:
     """A page in its canonical form, without its row pages."""
     columns = {
         f"{part_name}/{name}": column
         for part_name in sorted(page.parts)
         for name, column in sorted(page.parts[part_name].columns().items())
     }
-    return _encode(columns, dictionary)
+    return _encode(columns, strings)
 
 
-def _encode(columns: Columns, dictionary: Dictionary) -> bytes:
+def _encode(columns: Columns, known: FrozenStrings) -> bytes:
     """Buffers in order of names, and the strings that they use."""
     buffers: list[tuple[str, npt.NDArray[Any], tuple[int, ...]]] = []
     used = [np.zeros(1, np.int64)]
@@ -177,7 +177,7 @@ def _encode(columns: Columns, dictionary: Dictionary) -> bytes:
                 array[:, j] = rank[local[at : at + len(array)]]
                 at += len(array)
             buffers[i] = name, array, codes
-    strings = dictionary.subset(distinct[np.argsort(first)])
+    strings = known.subset(distinct[np.argsort(first)])
     buffers += [(f"{_DICTIONARY}/data", strings.data, ()), (f"{_DICTIONARY}/offsets", strings.offsets, ())]
     return _pack(buffers)
 

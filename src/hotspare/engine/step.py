@@ -64,8 +64,7 @@ def step(
     state.time_us = int(door.time_us[-1])
     if len(timeline.heartbeat_rank):
         state.heartbeat_time_us = int(door.time_us[timeline.heartbeat_rank[-1]])
-    if state.strings.wants_compaction():
-        state.compact_strings()
+    state.collect_strings(batch.num_rows)
     state.is_whole = True
     yield outputs
 

@@ -12,6 +12,7 @@ from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
 from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
+from hotspare.engine.state.strings import StringTable
 from hotspare.model.load import load_text
 from hotspare.model.types import FieldType, Schema
 from hotspare.model.windows.examples import examples
@@ -40,7 +41,10 @@ def warm_up() -> None:
         pass
     frozen = pipeline.freeze()
     restored = Pipeline.restore(plan, frozen.header, dict(frozen.pages()))
-    restored.compact()
+    restored.forget_strings()
+    strings = StringTable()
+    strings.intern(pa.array(["x" * 100_000, "y" * 100_000]))
+    strings.move_text(strings.sparse_pages(), 1, 1)
 
 
 def _rows(schema: Schema) -> bytes:

@@ -7,40 +7,48 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotspare.engine.kernels import plain
+from hotspare.engine.kernels import plain, slots
 from hotspare.engine.kernels import queue as kernel
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.kernels.relation import DELETE, INSERT
 from hotspare.engine.rows.chunk import Chunk, Timeline
 from hotspare.engine.state import memory, queue, row_pages
+from hotspare.engine.state import relation as relation_module
 from hotspare.engine.state.pages import Column
 from hotspare.engine.state.relation import Change, Relation, Resolution, Shape
-from tests.unit.engine.relations import content
+from hotspare.engine.state.row_pages import RowPages
+from tests.unit.engine.relations import content, reload
 
 SHAPE = Shape(2, (0,), (1,))
 KINDS = ((k.KEEP, 0), (k.COUNT_SLIDING, 5), (k.COUNT_JUMPING, 5), (k.TIME_SLIDING, 9), (k.TIME_JUMPING, 9), (k.TIME_LOOKBACK, 9))
 Batch = tuple[Chunk, Timeline]
 
 
-def policy(kind: int, limit: int) -> k.Policy:
-    return k.Policy(kind, limit, 6, 0, 1)
+def policy(kind: int, limit: int, in_order: int = 0) -> k.Policy:
+    return k.Policy(kind, limit, 6, 0, 1, in_order)
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[Batch]:
-    """Batches in which keys are new and rows leave from the oldest on; now and then a null key, or a delete out of order."""
+def histories(draw: st.DrawFn, odds: tuple[int, ...] = (0, 0, 0, 60)) -> list[Batch]:
+    """Batches in which keys are new and rows leave from the oldest on; now and then a null key, a delete out of order, or one of a
+    row that did not come."""
     batches: list[Batch] = []
     first = last = time = 0
-    odd = draw(st.sampled_from([0, 0, 0, 60]))
+    odd = draw(st.sampled_from(odds))
     for _ in range(draw(st.integers(1, 12))):
         rows: list[tuple[int, int, int, bool]] = []
         times, beats = [], []
         for rank in range(draw(st.integers(0, 12))):
             time += draw(st.integers(0, 2))
             times.append(time)
-            what = draw(st.sampled_from(["insert", "insert", "delete", "beat"]))
+            what = draw(st.sampled_from(["insert", "insert", "delete", "beat", "strange"]))
             if what == "beat":
                 beats.append(rank)
+            elif what == "strange":
+                opcode, key, has_key = draw(
+                    st.sampled_from([(INSERT, 0, False), (DELETE, 0, False), (DELETE, -1, True), (5, -1, True)])
+                )
+                rows.append((rank, int(opcode), key, has_key))
             elif what == "insert" or first == last:
                 rows.append((rank, int(INSERT), last, draw(st.integers(0, 59)) >= odd))
                 last += 1
@@ -66,10 +74,11 @@ def told(chunk: Chunk, done: Change | Resolution) -> object:
 
 @pytest.mark.parametrize(("kind", "limit"), KINDS)
 @settings(max_examples=60)
-@given(histories(), st.sets(st.integers(0, 12)))
-def test_a_queue_is_as_good_as_a_table(kind: int, limit: int, batches: list[Batch], frozen_at: set[int]) -> None:
+@given(histories(), st.sets(st.integers(0, 12)), st.sampled_from([2, 7, 1_000]))
+def test_a_queue_is_as_good_as_a_table(kind: int, limit: int, batches: list[Batch], frozen_at: set[int], late: int) -> None:
     """Outputs, refusals and content; and every twin stays what it was, however long it is held."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(relation_module, "LATE_INDEX_ROWS_MAX", late)
         patch.setattr(queue, "_CAPACITY_MIN", 4)  # so that the ring comes round, and grows
         patch.setattr(row_pages, "PAGE_SLOTS", 4)
         patch.setattr(row_pages, "SPARE_SLOTS", 0)
@@ -84,6 +93,49 @@ def test_a_queue_is_as_good_as_a_table(kind: int, limit: int, batches: list[Batc
             assert in_queue.live == in_table.live
         for twin, was in twins:
             assert content(twin) == was
+
+
+@pytest.mark.parametrize(("kind", "limit"), KINDS)
+@settings(max_examples=60)
+@given(histories(odds=(0,)))
+def test_where_rows_leave_in_order_no_index_is_made(kind: int, limit: int, batches: list[Batch]) -> None:
+    """Whatever is deleted that is not there; the table finds it with its index."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(relation_module, "LATE_INDEX_ROWS_MAX", 3)
+        patch.setattr(row_pages, "PAGE_SLOTS", 4)
+        in_queue, in_table = Relation(SHAPE, policy(kind, limit, in_order=1)), Relation(SHAPE, policy(kind, limit))
+        for chunk, timeline in batches:
+            change, resolution = in_queue.change(chunk, timeline), in_table.apply(chunk, timeline)
+            assert told(change.chunk, change) == told(in_table.settle(resolution), resolution)
+            assert content(in_queue) == content(in_table)
+            assert in_queue._queue is not None
+
+
+@pytest.mark.parametrize(("kind", "by_event"), [(k.KEEP, 0), (k.TIME_SLIDING, 1)])
+def test_an_index_that_may_be_needed_is_made_while_there_are_few_rows(
+    kind: int, by_event: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a large relation that is read from a snapshot has it from the beginning."""
+    built: list[int] = []
+    build = RowPages.build_index
+
+    def building(pages: RowPages) -> None:
+        built.append(int(pages.rows.state[slots.LIVE]))
+        build(pages)
+
+    monkeypatch.setattr(RowPages, "build_index", building)
+    monkeypatch.setattr(relation_module, "LATE_INDEX_ROWS_MAX", 1_000)
+    relation = Relation(SHAPE, k.Policy(kind, 10**6, 1, by_event, 1))
+    for first in range(0, 50_000, 500):
+        relation.change(*rows_of(first, 500))
+    relation.change(*rows_of(25_000, 1, int(DELETE)))
+    assert relation.live == 49_999
+    assert len(built) == 1
+    assert built[0] <= 1_500
+    again = reload(relation, Relation(SHAPE, relation.policy))
+    assert again._rows.state[slots.INDEXED] == 1
+    again.change(*rows_of(30_000, 1, int(DELETE)))
+    assert len(built) == 2
 
 
 def filled(rows: int) -> Relation:
@@ -161,25 +213,21 @@ def test_a_large_ring_comes_round(monkeypatch: pytest.MonkeyPatch) -> None:
     assert relation.stored()[0][:, 0].tolist() == list(range(29_000, 30_000))
 
 
-def test_new_codes_do_not_reach_a_snapshot() -> None:
-    relation = filled(10)
-    twin = relation.freeze()
-    used = np.zeros(7, np.bool_)
-    relation.mark(used)
-    assert used.all()
-    relation.recode(np.arange(7) + 100)
-    assert twin.stored()[0][:, 1].tolist() == [i % 7 for i in range(10)]
-    assert relation.stored()[0][:, 1].tolist() == [i % 7 + 100 for i in range(10)]
-
-
 def test_only_live_rows_hold_codes() -> None:
-    """What stands in slots that were given up may be older than the last compaction."""
-    relation = filled(3)
-    timeline = Timeline(np.zeros(2, np.int64), np.empty(0, np.int64))
-    relation.change(_chunk([(0, int(DELETE), 0, True), (1, int(DELETE), 1, True)]), timeline)
-    used = np.zeros(7, np.bool_)
-    relation.mark(used)
-    assert np.flatnonzero(used).tolist() == [2]
+    """In a queue and in pages, whose positions are the same; in pieces, and all at once."""
+    for is_queue in (True, False):
+        relation = filled(9)
+        timeline = Timeline(np.zeros(2, np.int64), np.empty(0, np.int64))
+        relation.change(_chunk([(0, int(DELETE), 0, True), (1, int(DELETE), 1, True)]), timeline)
+        if not is_queue:
+            relation.change(_chunk([(0, int(DELETE), 5, True)]), timeline)
+        assert (relation._queue is not None) == is_queue
+        assert relation.written == 9
+        marks, at = np.zeros(7, np.uint8), 0
+        while at < 9:
+            at = relation.mark(marks, 2, at, 2)
+        left = {2, 3, 4, 5, 6, 7, 8} if is_queue else {2, 3, 4, 6, 7, 8}
+        assert set(np.flatnonzero(marks == 2).tolist()) == {i % 7 for i in left}
 
 
 def test_a_page_of_the_first_format_is_read() -> None:

@@ -101,28 +101,51 @@ def slot_at(index: Index, place: np.uint64) -> Whole:
 
 
 @kernel
+def first_place(index: Index, h: np.uint64) -> np.uint64:
+    """Where probing for a hash begins."""
+    half = h & HALF
+    return segment_of(index, half) * _LENGTH + (half & _MASK)
+
+
+@kernel
+def after_place(place: np.uint64) -> np.uint64:
+    """Where probing goes on behind an entry."""
+    return place + ONE if place >= _STUCK_AT else (place & ~_MASK) | ((place + ONE) & _MASK)
+
+
+@kernel
+def likely_place(index: Index, h: np.uint64, place: np.uint64) -> np.uint64:
+    """From `place` on, that of the next entry with this half of the hash; or else the empty one where an entry of it belongs."""
+    half, table = h & HALF, index.table
+    if place < _STUCK_AT:
+        while table[place] != EMPTY:
+            if table[place] >> _HALF_BITS == half:
+                return place
+            place = after_place(place)
+        if index.sizes[STUCK] == 0 and index.segments[place // _LENGTH, COUNT] < SEGMENT_ENTRIES_MAX:
+            return place
+        place = _STUCK_AT
+    for i in range(np.int64(place - _STUCK_AT), index.sizes[STUCK]):
+        if index.stuck[i] >> _HALF_BITS == half:
+            return _STUCK_AT + np.uint64(i)
+    if index.segments[segment_of(index, half), COUNT] >= SEGMENT_ENTRIES_MAX:
+        return _STUCK_AT + np.uint64(index.sizes[STUCK])
+    place = first_place(index, h)
+    while table[place] != EMPTY:
+        place = after_place(place)
+    return place
+
+
+@kernel
 def find(index: Index, stored: Int64s, stored_keys: Int64s, lanes: Int64s, row: Whole, keys: Int64s, h: np.uint64) -> np.uint64:
     """Place of the entry whose slot agrees in `stored_keys` with `keys` of `lanes[row]`, or the empty one where it belongs."""
-    half = h & HALF
-    segment = segment_of(index, half)
-    base = segment * _LENGTH
-    at = half & _MASK
-    table = index.table
-    while table[base + at] != EMPTY:
-        if table[base + at] >> _HALF_BITS == half:
-            slot = np.int64(table[base + at] & HALF) - 1
-            if agree(stored, slot, stored_keys, lanes, row, keys):
-                return base + at
-        at = (at + ONE) & _MASK
-    if index.sizes[STUCK] == 0 and index.segments[segment, COUNT] < SEGMENT_ENTRIES_MAX:
-        return base + at
-    for i in range(index.sizes[STUCK]):
-        entry = index.stuck[i]
-        if entry >> _HALF_BITS == half and agree(stored, np.int64(entry & HALF) - 1, stored_keys, lanes, row, keys):
-            return _STUCK_AT + np.uint64(i)
-    if index.segments[segment, COUNT] < SEGMENT_ENTRIES_MAX:
-        return base + at
-    return _STUCK_AT + np.uint64(index.sizes[STUCK])
+    place = first_place(index, h)
+    while True:
+        place = likely_place(index, h, place)
+        slot = slot_at(index, place)
+        if slot < 0 or agree(stored, slot, stored_keys, lanes, row, keys):
+            return place
+        place = after_place(place)
 
 
 @kernel

@@ -17,6 +17,8 @@ from hotspare.engine.kernels.relation import (
     DELETE,
     INSERT,
     KEEP,
+    REFUSED_KEY_UNKNOWN,
+    REFUSED_NULL_KEY,
     RETENTION,
     SAFE_DELETE,
     TIME_JUMPING,
@@ -25,17 +27,17 @@ from hotspare.engine.kernels.relation import (
     boundary_passed,
     whole_flags,
 )
-from hotspare.engine.kernels.slots import FIRST, LAST, UNSET
+from hotspare.engine.kernels.slots import FIRST, LAST, NONE, UNSET
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 
 POSITION, COUNT, ROW, RANK = 0, 1, 2, 3
 """Columns of runs: where the rows are; how many; the first input row that they answer, or -1 where retention expels them, and then
 the rank that this has."""
 RUN_WIDTH = 4
-RUNS, MADE, TAKEN, BEAT, ROOM, LEAVING, CAUSE = 0, 1, 2, 3, 4, 5, 6
+RUNS, MADE, TAKEN, BEAT, ROOM, LEAVING, CAUSE, REFUSED = 0, 1, 2, 3, 4, 5, 6, 7
 """Entries of counts: runs, outputs in them, input rows taken, heartbeats taken; how many outputs may be made; how many of the
-oldest rows are still to be expelled, and the rank that causes it."""
-COUNTS_WIDTH = 7
+oldest rows are still to be expelled, and the rank that causes it; input rows refused."""
+COUNTS_WIDTH = 8
 _NO_RANK = np.int64(2**63 - 1)
 
 
@@ -193,9 +195,29 @@ def expel(ring: Ring, runs: Int64s, counts: Int64s) -> None:
 
 
 @kernel
-def take(ring: Ring, policy: Policy, given: QueueArrays, runs: Int64s, counts: Int64s) -> None:
+def passes_over(ring: Ring, policy: Policy, given: QueueArrays, row: Whole, refused: Int64s, counts: Int64s) -> bool:
+    """Whether an input row changes nothing: it has no key, or deletes a row that is not there, as is known where rows leave in
+    order. It is refused where that is a mistake."""
+    opcode, why = given.opcode[row], NONE
+    if opcode != INSERT and not DELETE <= opcode <= SAFE_DELETE:
+        return False
+    if not keys_valid(ring, given, row):
+        why = REFUSED_NULL_KEY
+    elif opcode == INSERT or policy.in_order == 0:
+        return False
+    elif opcode == DELETE and policy.kind == KEEP:
+        why = REFUSED_KEY_UNKNOWN
+    if why >= 0:
+        refused[counts[REFUSED], 0] = row
+        refused[counts[REFUSED], 1] = why
+        counts[REFUSED] += 1
+    return True
+
+
+@kernel
+def take(ring: Ring, policy: Policy, given: QueueArrays, runs: Int64s, refused: Int64s, counts: Int64s) -> None:
     """Take a chunk and the heartbeats of its batch, in order of rank, as far as rows leave in order and there is room for outputs;
-    the ring has room for all."""
+    the ring has room for all. `refused`: input rows, and REFUSED_ numbers."""
     row, beat = np.int64(counts[TAKEN]), np.int64(counts[BEAT])
     expel(ring, runs, counts)
     while counts[MADE] < counts[ROOM] and (row < len(given.rank) or beat < len(given.beats)):
@@ -216,7 +238,10 @@ def take(ring: Ring, policy: Policy, given: QueueArrays, runs: Int64s, counts: I
         else:
             count = min(deletes_from(ring, given, row, rank_max), counts[ROOM] - counts[MADE])
             if count == 0:
-                break
+                if not passes_over(ring, policy, given, row, refused, counts):
+                    break
+                row += 1
+                continue
             note(runs, counts, ring.state[FIRST], count, row, 0)
             ring.state[FIRST] += count
         row += count

@@ -79,7 +79,8 @@ class Policy(NamedTuple):
 
     `unit` is the step of boundaries; `by_event` is 1 where time comes from a field, 0 for system time. `new_keys` is 1 where an
     insert never brings a key that is stored, because the input is itself a keyed relation. Then the index is spared as long as
-    rows leave in the order in which they came: who leaves is the first of the list.
+    rows leave in the order in which they came: who leaves is the first of the list. `in_order` is 1 where it is known that this
+    always holds: what is to be deleted is the first of the list, or not there.
     """
 
     kind: int
@@ -87,6 +88,7 @@ class Policy(NamedTuple):
     unit: int
     by_event: int
     new_keys: int
+    in_order: int = 0
 
 
 class InputArrays(NamedTuple):

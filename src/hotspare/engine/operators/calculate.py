@@ -53,7 +53,7 @@ class CalculateOperator(Operator):
         if declared.index is IndexType.EMPTY and given.opcodes is Opcodes.RESOLVED:
             raise forgetful(window, "computes statistics", "read inserts only")
         self._resolves = given.opcodes is Opcodes.PUBLISHED
-        self._keys = given.computed_from().keys
+        self._resolved = given.computed_from()
         self._is_keyed = declared.index is not IndexType.EMPTY
         self._keeps = self._is_keyed and not given.is_distinct
         self.leaving = given.indexed() if self._is_keyed else given
@@ -72,7 +72,7 @@ class CalculateOperator(Operator):
         statistics = [output for output, _, _ in self._outputs]
         page = Page({"observations": Newest(self._length, statistics) if self._length else All()})
         if self._keeps:
-            page.parts[ROWS] = relation_of(self.schema, keys=self._keys)
+            page.parts[ROWS] = relation_of(self.schema, given=self._resolved)
         if self._resolves:
             page.parts[GIVEN] = relation_of(self._entry)
         return page
@@ -108,7 +108,7 @@ class CalculateOperator(Operator):
 
     def _certain(self, given: Chunk) -> Int64s | None:
         """The rows that are sure to come, where that can be known before the index is asked; else None."""
-        if self._keys is Keys.ANY:
+        if self._resolved.keys is Keys.ANY:
             return None
         rows = np.empty(len(given), np.int64)
         count = int(certain_rows(given.opcode, given.valid, self._given_keys, rows))

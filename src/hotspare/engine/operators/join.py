@@ -68,7 +68,7 @@ class _Work:
 
 
 class Pending:
-    """Work that waits for room. There is none when a snapshot is taken or strings are forgotten."""
+    """Work that waits for room. There is none when a snapshot is taken or strings are collected."""
 
     def __init__(self) -> None:
         self.work: _Work | None = None
@@ -80,12 +80,6 @@ class Pending:
         return {}
 
     def load(self, columns: Columns) -> None:
-        pass
-
-    def mark(self, used: Bools) -> None:
-        pass
-
-    def recode(self, codes: Int64s) -> None:
         pass
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.operators.contract import Applied, BadReason, Clock
-from hotspare.engine.rows.changelog import Keys
+from hotspare.engine.rows.changelog import PUBLISHED, Changelog, Deletes, Keys, Opcodes
 from hotspare.engine.rows.chunk import Chunk, Timeline
 from hotspare.engine.rows.event_texts import event_texts
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
@@ -37,15 +37,26 @@ EVENT_TIME_US_MAX = 2**61
 """73,000 years: the difference of two such times is no overflow, whatever an event says."""
 
 
-def relation_of(schema: Schema, retention: Retention | None = None, keys: Keys = Keys.ANY) -> Relation:
-    """A fresh index for rows of `schema`; `keys`: those of the inserts that come."""
+def relation_of(schema: Schema, retention: Retention | None = None, given: Changelog = PUBLISHED) -> Relation:
+    """A fresh index for rows of `schema`, to which such events come."""
     shape = Shape(len(schema), schema.key_indexes, coded_columns(schema))
-    new_keys = 0 if keys is Keys.ANY else 1
+    new_keys = 0 if given.keys is Keys.ANY else 1
+    in_order = 1 if new_keys and finds_the_oldest(given, retention) else 0
     if retention is None:
-        return Relation(shape, KEEP_ALL._replace(new_keys=new_keys))
+        return Relation(shape, KEEP_ALL._replace(new_keys=new_keys, in_order=in_order))
     kind = _KIND[retention.kind]
     unit = retention.unit_us if kind == k.TIME_LOOKBACK else retention.limit
-    return Relation(shape, k.Policy(kind, retention.limit, max(unit, 1), 1 if retention.time_field else 0, new_keys))
+    return Relation(shape, k.Policy(kind, retention.limit, max(unit, 1), 1 if retention.time_field else 0, new_keys, in_order))
+
+
+def finds_the_oldest(given: Changelog, retention: Retention | None) -> bool:
+    """Whether what is to be deleted is always the first to have arrived, if it is there: then no index is ever needed."""
+    return given.opcodes is Opcodes.INSERTS or (given.deletes is Deletes.OLDEST and expelled_by(retention) is Deletes.OLDEST)
+
+
+def expelled_by(retention: Retention | None) -> Deletes:
+    """Which rows a relation expels: by event time, others than the oldest."""
+    return Deletes.ANY if retention is not None and retention.time_field else Deletes.OLDEST
 
 
 def clock_of(retention: Retention | None) -> Clock:

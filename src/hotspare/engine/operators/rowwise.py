@@ -27,7 +27,7 @@ from hotspare.engine.head.stateless import Admission, Evaluation, Selection, Wor
 from hotspare.engine.kernels.columns import pick_columns
 from hotspare.engine.operators.contract import Applied, Input, Operator
 from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
-from hotspare.engine.rows.changelog import Keys, Opcodes
+from hotspare.engine.rows.changelog import Changelog, Keys, Opcodes
 from hotspare.engine.rows.chunk import Bools, Chunk, Timeline, is_all
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, Refusals
 from hotspare.engine.state.lanes import CODED, to_arrow, to_lane
@@ -48,10 +48,10 @@ GIVEN, ROWS = "given", "rows"
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
-    """Which indexes a window has, with what is known of the keys that come to it; None: it has none."""
+    """Which indexes a window has, with what is known of the events that come to it; None: it has none."""
 
-    given: Keys | None
-    rows: Keys | None
+    given: Changelog | None
+    rows: Changelog | None
 
 
 class RowWindow(Operator):
@@ -83,9 +83,9 @@ class RowWindow(Operator):
     def open(self) -> Page:
         page = Page(self.own_parts())
         if self.indexes.given is not None:
-            page.parts[GIVEN] = relation_of(self._given.schema, keys=self.indexes.given)
+            page.parts[GIVEN] = relation_of(self._given.schema, given=self.indexes.given)
         if self.indexes.rows is not None:
-            page.parts[ROWS] = relation_of(self.schema, keys=self.indexes.rows)
+            page.parts[ROWS] = relation_of(self.schema, given=self.indexes.rows)
         return page
 
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
@@ -152,8 +152,8 @@ def indexes_of(given: Input, work: Work) -> Indexes:
     resolved = given.changelog.computed_from()
     made = work.leaving(resolved)
     of_events = work.reads_event(given.schema) and resolved.opcodes is Opcodes.RESOLVED
-    rows = made.keys if made.keys is Keys.ANY or (of_events and not made.is_distinct) else None
-    return Indexes(None if resolved is given.changelog else given.changelog.keys, rows)
+    rows = made if made.keys is Keys.ANY or (of_events and not made.is_distinct) else None
+    return Indexes(None if resolved is given.changelog else given.changelog, rows)
 
 
 def evaluate_pieces(

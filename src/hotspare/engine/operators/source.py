@@ -17,7 +17,7 @@ import xxhash
 from hotspare.engine.head.stateless import Admission, Work
 from hotspare.engine.kernels.columns import identifier_texts
 from hotspare.engine.operators.contract import Applied, Input, Operator
-from hotspare.engine.operators.keyed import apply_relation, bad_events, clock_of, relation_of
+from hotspare.engine.operators.keyed import apply_relation, bad_events, clock_of, expelled_by, relation_of
 from hotspare.engine.rows.changelog import DISTINCT, INSERTS, PUBLISHED
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents
@@ -49,7 +49,7 @@ class SourceOperator(Operator):
         self.leaving = self._given
         if self._keeps:
             self.clock = clock_of(self._retention)
-            self.leaving = self._given.indexed() if self._retention is None else self._given.forgotten()
+            self.leaving = self._given.indexed() if self._retention is None else self._given.forgotten(expelled_by(self._retention))
         self._seed = np.uint64(xxhash.xxh3_64_intdigest(str(self.id).encode()))
 
     @property
@@ -59,7 +59,7 @@ class SourceOperator(Operator):
     def open(self) -> Page:
         page = Page()
         if self._keeps:
-            page.parts["rows"] = relation_of(self.schema, self._retention, self._given.keys)
+            page.parts["rows"] = relation_of(self.schema, self._retention, self._given)
         if self._generates_key:
             page.parts["keys"] = Counters(1)
         return page

@@ -30,10 +30,20 @@ class Keys(Enum):
     """Never one that came before, and no row is updated. Dropping rows cannot change that."""
 
 
+class Deletes(Enum):
+    """What is known of the rows that are deleted."""
+
+    ANY = "any"
+    OLDEST = "oldest"
+    """Each is the oldest of those that came and were not deleted, and no row is updated. So who keeps them, or some of them, finds
+    the row of a delete as its oldest, or not at all. Dropping rows, with their deletes, cannot change that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Changelog:
     opcodes: Opcodes
     keys: Keys
+    deletes: Deletes = Deletes.ANY
 
     @property
     def is_distinct(self) -> bool:
@@ -46,11 +56,12 @@ class Changelog:
 
     def indexed(self) -> Changelog:
         """What an index without retention makes of it: an insert of a key that is there does not come out."""
-        return DISTINCT if self.opcodes is Opcodes.INSERTS else self.forgotten()
+        return DISTINCT if self.opcodes is Opcodes.INSERTS else self.forgotten(Deletes.OLDEST)
 
-    def forgotten(self) -> Changelog:
-        """What an index with retention makes of it: rows that leave are deleted, and may come again."""
-        return Changelog(Opcodes.RESOLVED, Keys.ONCE if self.keys is Keys.ONCE else Keys.NEW)
+    def forgotten(self, expelled: Deletes) -> Changelog:
+        """What an index with retention, which expels such rows, makes of it: rows that leave are deleted, and may come again."""
+        deletes = expelled if self.deletes is Deletes.OLDEST else Deletes.ANY
+        return Changelog(Opcodes.RESOLVED, Keys.ONCE if self.keys is Keys.ONCE else Keys.NEW, deletes)
 
     def inserts(self) -> Changelog:
         """Its inserts alone."""
@@ -58,10 +69,12 @@ class Changelog:
 
     def picked(self) -> Changelog:
         """What is left where events are dropped for what they are, not for their values: an insert may pass and its delete not."""
-        return self if self.keys is Keys.ONCE or self.opcodes is not Opcodes.RESOLVED else Changelog(Opcodes.RESOLVED, Keys.ANY)
+        if self.opcodes is not Opcodes.RESOLVED:
+            return self
+        return Changelog(Opcodes.RESOLVED, Keys.ONCE if self.keys is Keys.ONCE else Keys.ANY)
 
 
 PUBLISHED = Changelog(Opcodes.PUBLISHED, Keys.ANY)
-INSERTS = Changelog(Opcodes.INSERTS, Keys.ANY)
-DISTINCT = Changelog(Opcodes.INSERTS, Keys.ONCE)
+INSERTS = Changelog(Opcodes.INSERTS, Keys.ANY, Deletes.OLDEST)
+DISTINCT = Changelog(Opcodes.INSERTS, Keys.ONCE, Deletes.OLDEST)
 RELATION = Changelog(Opcodes.RESOLVED, Keys.NEW)

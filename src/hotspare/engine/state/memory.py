@@ -34,11 +34,10 @@ def grown(array: npt.NDArray[Any], used: int, length: int) -> npt.NDArray[Any]:
 def longer(array: npt.NDArray[Any], used: int, length: int) -> npt.NDArray[Any]:
     """As `grown`; a large one takes memory only where it is written to. OSError where the system does not give so much address
     space."""
-    entry_bytes = array.itemsize * int(np.prod(array.shape[1:], dtype=np.int64))
-    size = length * entry_bytes
+    size = length * _entry_bytes(array)
     if size <= SMALL_BYTES:
         return grown(array, used, length)
-    larger: npt.NDArray[Any] = Space(array.dtype, length * (entry_bytes // array.itemsize)).array
+    larger: npt.NDArray[Any] = Space(array.dtype, size // array.itemsize).array
     larger = larger.reshape((length, *array.shape[1:]))
     larger[:used] = array[:used]
     return larger
@@ -49,9 +48,13 @@ def with_room(array: npt.NDArray[Any], used: int, length: int) -> npt.NDArray[An
     if length <= len(array):
         return array
     length = max(length, 2 * len(array))
-    if length * array.itemsize <= SMALL_BYTES:
+    if length * _entry_bytes(array) <= SMALL_BYTES:
         return grown(array, used, length)
-    return as_much(RESERVED_BYTES // array.itemsize, length, lambda most: longer(array, used, most))
+    return as_much(RESERVED_BYTES // _entry_bytes(array), length, lambda most: longer(array, used, most))
+
+
+def _entry_bytes(array: npt.NDArray[Any]) -> int:
+    return array.itemsize * int(np.prod(array.shape[1:], dtype=np.int64))
 
 
 class Space:

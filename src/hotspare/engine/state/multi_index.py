@@ -13,7 +13,7 @@ import numpy as np
 
 from hotspare.engine.kernels import multi_index as k
 from hotspare.engine.kernels import slots
-from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline
+from hotspare.engine.rows.chunk import Chunk, Timeline, UInt8s
 from hotspare.engine.state.memory import as_much, longer
 from hotspare.engine.state.pages import Columns
 from hotspare.engine.state.relation import Relation, Resolution, Shape
@@ -22,8 +22,8 @@ from hotspare.engine.state.row_layout import RowsOfPage
 
 
 class MultiIndex:
-    """`apply` resolves a chunk, then a kernel that is given `lists` follows event by event, then `settle`. Until then it is neither
-    frozen nor recoded. `shape.conditions`: the fields of the condition."""
+    """`apply` resolves a chunk, then a kernel that is given `lists` follows event by event, then `settle`. Until then it is not
+    frozen. `shape.conditions`: the fields of the condition."""
 
     def __init__(self, shape: Shape) -> None:
         self.rows = Relation(shape)
@@ -74,15 +74,16 @@ class MultiIndex:
         self.rows.load_pages(columns, pages)
         self._build()
 
-    def mark(self, used: Bools) -> None:
-        self.rows.mark(used)
+    @property
+    def codes_per_row(self) -> int:
+        return self.rows.codes_per_row
 
-    def recode(self, codes: Int64s) -> None:
-        self.rows.recode(codes)
-        if set(self.rows.shape.conditions) & set(self.rows.shape.codes):
-            self._build()
-        else:
-            self._follow_pages()
+    @property
+    def written(self) -> int:
+        return self.rows.written
+
+    def mark(self, marks: UInt8s, mark: int, since: int, rows: int) -> int:
+        return self.rows.mark(marks, mark, since, rows)
 
     def __reduce__(self) -> tuple[Callable[..., MultiIndex], tuple[object, ...]]:
         return _received, (self.rows,)

@@ -17,7 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from hotspare.engine.rows.chunk import Bools, Int64s
+from hotspare.engine.rows.chunk import Int64s
 from hotspare.errors import SnapshotDamaged
 
 
@@ -43,12 +43,6 @@ class Part(Protocol):
 
     def load(self, columns: Columns) -> None:
         """Take over what `columns` returned; SnapshotDamaged where that cannot be."""
-
-    def mark(self, used: Bools) -> None:
-        """Set `used[code]` for every string code held."""
-
-    def recode(self, codes: Int64s) -> None:
-        """Replace every string code c by `codes[c]`."""
 
 
 class RowPage(Protocol):
@@ -96,12 +90,6 @@ class Counters:
 
     def load(self, columns: Columns) -> None:
         self.values[:] = expect(columns, "values", np.dtype(np.int64), self.values.shape).array
-
-    def mark(self, used: Bools) -> None:
-        pass
-
-    def recode(self, codes: Int64s) -> None:
-        pass
 
 
 @dataclass(slots=True)

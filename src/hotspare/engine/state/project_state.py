@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-import numpy as np
-
 from hotspare.engine.partition_clock import NO_TIME as NO_TIME
 from hotspare.engine.state.output_room import OutputRoom
 from hotspare.engine.state.pages import Page
 from hotspare.engine.state.strings import StringTable
+from hotspare.engine.state.text_collector import HoldsCodes, TextCollector
 from hotspare.positions import OutputId as OutputId
 
 PartitionKey: TypeAlias = tuple[int, int]
@@ -47,6 +46,7 @@ class State:
 
     pages              by `query/window#slice`
     strings            not part of a snapshot: pages are written with the strings that they use
+    collector          forgets those that no page holds, a little after each step
     passed             per partition
     clocks             per partition, the append time that its believed time goes on from (`partition_clock.Belief`)
     time_us            system time: the greatest believed time that passed; NO_TIME before the first
@@ -58,19 +58,23 @@ class State:
     pages: dict[str, Page]
     streams: dict[str, StreamState]
     strings: StringTable = field(default_factory=StringTable)
+    collector: TextCollector = field(default_factory=TextCollector)
     passed: dict[PartitionKey, Passed] = field(default_factory=dict)
     clocks: dict[PartitionKey, int] = field(default_factory=dict)
     time_us: int = NO_TIME
     heartbeat_time_us: int = NO_TIME
     is_whole: bool = True
 
-    def compact_strings(self) -> None:
-        """Forget strings that no page holds. Nothing that an engine puts out shows when this happens."""
-        used = np.zeros(self.strings.count, np.bool_)
-        for page in self.pages.values():
-            for part in page.parts.values():
-                part.mark(used)
-        codes = self.strings.compact(used)
-        for page in self.pages.values():
-            for part in page.parts.values():
-                part.recode(codes)
+    def collect_strings(self, rows: int) -> None:
+        """Go on with forgetting strings that no window holds, after a step of so many rows."""
+        self.collector.go_on(self.strings, self._holders, rows)
+
+    def forget_strings(self) -> None:
+        """All that no window holds now, at once. Nothing that an engine puts out shows when this happens."""
+        self.collector.finish(self.strings, self._holders)
+        self.collector.begin(self.strings)
+        self.collector.finish(self.strings, self._holders)
+
+    def _holders(self) -> dict[str, HoldsCodes]:
+        parts = ((f"{name}/{at}", part) for name, page in self.pages.items() for at, part in page.parts.items())
+        return {name: part for name, part in parts if isinstance(part, HoldsCodes)}

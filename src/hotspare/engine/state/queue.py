@@ -18,26 +18,30 @@ import numpy as np
 
 from hotspare.engine.kernels import queue as k
 from hotspare.engine.kernels import slots
-from hotspare.engine.kernels.interning import mark_codes
 from hotspare.engine.kernels.relation import TIME_SLIDING, Policy
-from hotspare.engine.rows.chunk import Bools, Chunk, Int64s
+from hotspare.engine.kernels.text_collection import mark_ring
+from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, UInt8s
 from hotspare.engine.state import memory
 from hotspare.engine.state.memory import Space, as_much
 
 _CAPACITY_MIN = 64
 GIVE_BACK_ROWS = 1 << 14
-"""Memory of so many rows is given back at a time."""
+"""Memory of so many rows is given back at a time, or of more if that is no more than"""
+GIVE_BACK_BYTES = 16 << 20
 _MARGIN_ROWS = mmap.PAGESIZE
 """So many slots are left free before those whose memory is not given back yet: they may share a page of it."""
+_NOTHING_REFUSED = np.empty((0, 2), np.int64)
 
 
 class Taken(NamedTuple):
     """What came of a chunk up to its first `rows` rows and the first `beats` heartbeats; `is_all`: there are no more.
 
-    `until`: where there was no room for more, the rank at which to go on.
+    `refused`: int64[., 2], input rows that cannot be, with a REFUSED_ number. `until`: where there was no room for more, the rank
+    at which to go on.
     """
 
     chunk: Chunk
+    refused: Int64s
     rows: int
     beats: int
     is_all: bool
@@ -50,7 +54,7 @@ class RowQueue:
     def __init__(self, width: int, keys: Int64s, policy: Policy, state: Int64s, rows: int) -> None:
         self._policy = policy
         self._twins: list[weakref.ref[RowQueue]] = []
-        self._runs = np.empty((0, k.RUN_WIDTH), np.int64)
+        self._runs, self._refused = np.empty((0, k.RUN_WIDTH), np.int64), np.empty((0, 2), np.int64)
         state[[slots.FIRST, slots.LAST]] = 0
         self._ring, self._spaces = _ring_for(rows, width, keys, policy, state)
         self._given_back = 0
@@ -66,7 +70,7 @@ class RowQueue:
 
     def take(self, chunk: Chunk, time_us: Int64s, beats: Int64s, counts: Int64s, rows_max: int) -> Taken:
         """Take rows, for which there is room (`reserve`), and heartbeats in order of rank, up to a row that cannot be taken: one
-        that is neither an insert nor a delete of the oldest row, or has no key. `time_us`: per row, where retention goes by time.
+        that is neither an insert nor a delete of the oldest row. `time_us`: per row, where retention goes by time.
 
         Makes at most `rows_max` outputs; `counts`, zeros at first, keeps how far it came, to be called again with the rest.
         """
@@ -76,23 +80,27 @@ class RowQueue:
         )
         if len(self._runs) <= 2 * count + len(beats):
             self._runs = np.empty((2 * (2 * count + len(beats)) + 1, k.RUN_WIDTH), np.int64)
-        counts[k.RUNS] = counts[k.MADE] = 0
+        if len(self._refused) < count:
+            self._refused = np.empty((2 * count, 2), np.int64)
+        counts[k.RUNS] = counts[k.MADE] = counts[k.REFUSED] = 0
         counts[k.ROOM] = rows_max
-        k.take(ring, self._policy, given, self._runs, counts)
-        runs, made, row, beat, _, leaving, cause = counts[: k.COUNTS_WIDTH].tolist()
+        k.take(ring, self._policy, given, self._runs, self._refused, counts)
+        runs, made, row, beat, _, leaving, cause, refused_count = counts[: k.COUNTS_WIDTH].tolist()
+        refused = self._refused[:refused_count].copy() if refused_count else _NOTHING_REFUSED
         rank, opcode, flags = np.empty(made, np.int64), np.empty(made, np.uint8), np.empty(made, np.uint8)
         lanes, valid = np.empty(made * ring.width, np.int64), np.empty(made * ring.width, np.bool_)
         k.write_out(ring, given, self._runs, runs, rank, opcode, flags, lanes, valid)
         out = Chunk(rank, opcode, flags, lanes.reshape(made, ring.width), valid.reshape(made, ring.width))
         if leaving:
-            return Taken(out, row, beat, is_all=False, until=cause)
+            return Taken(out, refused, row, beat, is_all=False, until=cause)
         if row == count and beat == len(beats):
-            return Taken(out, row, beat, is_all=True, until=None)
-        return Taken(out, row, beat, is_all=False, until=next_rank(chunk.rank, beats, row, beat) if made >= rows_max else None)
+            return Taken(out, refused, row, beat, is_all=True, until=None)
+        until = next_rank(chunk.rank, beats, row, beat) if made >= rows_max else None
+        return Taken(out, refused, row, beat, is_all=False, until=until)
 
     def freeze(self) -> RowQueue:
         twin = RowQueue.__new__(RowQueue)
-        twin._policy, twin._twins, twin._runs = self._policy, [], self._runs
+        twin._policy, twin._twins, twin._runs, twin._refused = self._policy, [], self._runs, self._refused
         twin._spaces, twin._given_back = (), 0
         twin._ring = self._ring._replace(state=self._ring.state.copy())
         self._twins = [ref for ref in self._twins if ref() is not None]
@@ -131,22 +139,12 @@ class RowQueue:
         ring.state[slots.FIRST], ring.state[slots.LAST] = first, first + count
         self._given_back = first
 
-    def mark(self, columns: tuple[int, ...], used: Bools) -> None:
-        for lanes in self._parts():
-            for column in columns:
-                mark_codes(lanes[:, column], used)
-
-    def recode(self, columns: tuple[int, ...], codes: Int64s) -> None:
-        if columns and self._sharing():
-            self._renew(self.live)
-        for lanes in self._parts():
-            for column in columns:
-                lanes[:, column] = codes[lanes[:, column]]
-
-    def _parts(self) -> list[Int64s]:
-        ring = self._ring
-        lanes = ring.lanes.reshape(-1, ring.width)
-        return [lanes[part] for part in _slices(ring, int(ring.state[slots.FIRST]), self.live)]
+    def mark(self, columns: Int64s, marks: UInt8s, mark: int, since: int, rows: int) -> int:
+        """Mark the codes in these columns, of so many rows from number `since` on; the number up to which that is done."""
+        begin = max(since, self.first)
+        end = min(begin + rows, self.last)
+        mark_ring(self._ring, columns, begin, end, marks, mark)
+        return end
 
     def _sharing(self) -> list[RowQueue]:
         """Snapshots that are still read from this ring."""
@@ -162,10 +160,16 @@ class RowQueue:
             floor = min(floor, twin.first)
         if self._spaces:
             last += _MARGIN_ROWS
-            if floor - self._given_back >= GIVE_BACK_ROWS or last > self._given_back + self._ring.capacity:
+            if last > self._given_back + self._ring.capacity:
                 self._give_back(floor)
+            elif floor - self._given_back >= GIVE_BACK_ROWS:
+                self._give_back(min(floor, self._given_back + 2 * count + max(GIVE_BACK_ROWS, GIVE_BACK_BYTES // self._row_bytes)))
         if last > floor + self._ring.capacity:
             self._renew(self.live + count)
+
+    @property
+    def _row_bytes(self) -> int:
+        return 9 * self._ring.width + (8 if len(self._ring.times) else 0)
 
     def _give_back(self, floor: int) -> None:
         ring = self._ring

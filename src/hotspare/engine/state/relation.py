@@ -13,8 +13,9 @@ Semantics (SPEC A8-A13, A19-A23), where the sources leave a choice open:
   event time passes a boundary stays. `bytime_jumping_lookback`: at each multiple of the unit since 1970, rows that are `limit` or
   more before it go (unverified).
 
-Where an insert never brings a key that is there, rows stand in a `RowQueue` as long as they leave in the order in which they came;
-the first event that wants it otherwise, if there ever is one, makes it pages with an index.
+Where an insert never brings a key that is there, rows stand in a `RowQueue` as long as they leave in the order in which they came.
+Where it is not known that they always will, the first event that wants it otherwise makes the queue pages with an index, and so
+does a row beyond `LATE_INDEX_ROWS_MAX`: making an index of more takes long.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ import numpy as np
 
 from hotspare.engine.kernels import Whole, slots
 from hotspare.engine.kernels import relation as k
-from hotspare.engine.kernels.interning import mark_codes
 from hotspare.engine.kernels.pages import Rows
-from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline
+from hotspare.engine.kernels.text_collection import mark_rows
+from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline, UInt8s
 from hotspare.engine.state import row_pages
 from hotspare.engine.state.pages import Column, Columns, expect
-from hotspare.engine.state.queue import RowQueue, next_rank
+from hotspare.engine.state.queue import RowQueue, Taken, next_rank
 from hotspare.engine.state.row_layout import Known, Layout, RowsOfPage, StoredRows, Times
 from hotspare.engine.state.row_pages import RowPages
 from hotspare.engine.state.row_pages import Shape as Shape
@@ -43,7 +44,8 @@ KEEP_ALL = k.Policy(k.KEEP, 0, 1, 0, 0)
 """The policy of a relation that forgets nothing."""
 _PERSISTED = (slots.NEWEST, slots.BOUNDARY)
 _NO_BEATS = np.empty((0, 2), np.int64)
-_NO_ROWS = np.empty(0, np.int64)
+LATE_INDEX_ROWS_MAX = 1 << 14
+"""A relation of more rows that may need an index has one: making it of so many takes some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class _Work:
 
 
 class Relation:
-    """Rows by key. `change` takes a chunk, and `go_on` what it left: until then the relation is neither frozen nor recoded. Where
+    """Rows by key. `change` takes a chunk, and `go_on` what it left: until then the relation is not frozen. Where
     values can only be computed when it is known which rows came, `apply` does, and after it values may be written to `lanes` and
     `valid` at arrived slots, until `settle`."""
 
@@ -152,19 +154,21 @@ class Relation:
         assert work is not None
         if rows_max is None:
             rows_max = self._outputs_max(work.chunk)
-        done: Chunk | None = None
+        done: Taken | None = None
         if self._queue is not None:
-            taken = self._queue.take(work.chunk, work.time_us, work.beats, work.counts, rows_max)
-            if taken.until is not None or taken.is_all:
-                return self._changed(work, taken.chunk, _NO_ROWS, _NO_ROWS, taken.until)
-            done, rows_max = taken.chunk, rows_max - len(taken.chunk)
+            done = self._queue.take(work.chunk, work.time_us, work.beats, work.counts, rows_max)
+            if done.until is not None or done.is_all:
+                return self._changed(work, done.chunk, done.refused[:, 0], done.refused[:, 1], done.until)
+            rows_max -= len(done.chunk)
             work.counts = np.zeros(k.COUNTS_WIDTH, np.int64)
-            work.counts[k.ROW], work.counts[k.BEAT] = taken.rows, taken.beats
+            work.counts[k.ROW], work.counts[k.BEAT] = done.rows, done.beats
             self._end_queue()
         resolution, until = self._resolve(work, rows_max)
-        rest = self.settle(resolution)
-        joined = rest if done is None else done.joined(rest)
-        return self._changed(work, joined, resolution.refused_row, resolution.refused_why, until)
+        made, row, why = self.settle(resolution), resolution.refused_row, resolution.refused_why
+        if done is not None:
+            made, before = done.chunk.joined(made), done.refused.T
+            row, why = np.concatenate((before[0], row)), np.concatenate((before[1], why))
+        return self._changed(work, made, row, why, until)
 
     def _changed(self, work: _Work, made: Chunk, refused_row: Int64s, refused_why: Int64s, until: int | None) -> Change:
         if until is None:
@@ -193,9 +197,22 @@ class Relation:
         else:
             time_us, has_time = timeline.time_us[chunk.rank] if self._by_time else chunk.rank, None
         self._start_boundary(timeline)
+        if self._is_late():
+            self._prepare_index()
         if self._queue is not None:
             self._queue.reserve(count)
         return _Work(chunk, time_us, has_time, self._beats(timeline), np.zeros(k.COUNTS_WIDTH, np.int64))
+
+    def _is_late(self) -> bool:
+        """Whether there are so many rows that making an index of them would take long, should it be needed."""
+        return not self.policy.in_order and self.live > LATE_INDEX_ROWS_MAX
+
+    def _prepare_index(self) -> None:
+        """From now on rows stand in pages with an index."""
+        if self._queue is not None:
+            self._end_queue()
+        if not self._rows.state[slots.INDEXED]:
+            self._pages.build_index()
 
     def _outputs_max(self, chunk: Chunk) -> int:
         """More outputs than can come of a chunk, whatever it holds."""
@@ -330,7 +347,8 @@ class Relation:
         self._rows.state[list(_PERSISTED)] = state
         first = layout.arrivals - len(stored.order)
         in_order = layout.is_as(Layout.contiguous(first, layout.arrivals, layout.page_slots))
-        if in_order and np.array_equal(stored.order, np.arange(first, layout.arrivals)):
+        is_late = not self.policy.in_order and len(stored.order) > LATE_INDEX_ROWS_MAX
+        if in_order and not is_late and np.array_equal(stored.order, np.arange(first, layout.arrivals)):
             self._begin_queue(len(stored.order))
         if self._queue is not None:
             self._queue.load(stored.lanes, stored.valid, stored.time, first)
@@ -355,29 +373,23 @@ class Relation:
         """Rows into fresh pages."""
         self._pages.place(layout, stored)
         k.relink(self._rows, self.policy, self._pages.in_order())
-        if not self.policy.new_keys:
+        if not self.policy.new_keys or self._is_late():
             self._pages.build_index()
 
-    def mark(self, used: Bools) -> None:
-        if self._queue is not None:
-            self._queue.mark(self.shape.codes, used)
-            return
-        alive = self._pages.alive_slots()
-        for column in self.shape.codes:
-            mark_codes(self._rows.lanes[alive, column], used)
+    @property
+    def codes_per_row(self) -> int:
+        return len(self.shape.codes)
 
-    def recode(self, codes: Int64s) -> None:
-        if self._queue is not None:
-            self._queue.recode(self.shape.codes, codes)
-            return
-        if not self.shape.codes:
-            return
-        self._pages.own_lanes()
-        alive = self._pages.alive_slots()
-        for column in self.shape.codes:
-            self._rows.lanes[alive, column] = codes[self._rows.lanes[alive, column]]
-        if set(self.shape.codes) & set(self.shape.keys) and self._rows.state[slots.INDEXED]:
-            self._pages.build_index()
+    @property
+    def written(self) -> int:
+        """Page number times slots of a page, and slot, of the next row."""
+        return self._pages.written if self._queue is None else self._queue.last
+
+    def mark(self, marks: UInt8s, mark: int, since: int, rows: int) -> int:
+        columns = np.array(self.shape.codes, np.int64)
+        if self._queue is None:
+            return int(mark_rows(self._rows, columns, since, rows, marks, mark))
+        return self._queue.mark(columns, marks, mark, since, rows)
 
     def _start_boundary(self, timeline: Timeline) -> None:
         """A jumping window by system time begins with the first time that it sees."""

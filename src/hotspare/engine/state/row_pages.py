@@ -77,6 +77,12 @@ class RowPages:
         """No slot from here on was ever given."""
         return int(self.rows.state[slots.HIGH]) * self.page_slots
 
+    @property
+    def written(self) -> int:
+        """The position behind the newest row: page number times slots of a page, and slot."""
+        state = self.rows.state
+        return int((state[slots.NUMBER] - 1) * self.page_slots + state[slots.FILL]) if state[slots.OPEN] >= 0 else 0
+
     def make_room(self) -> None:
         """Room for what the next event may need at most, in pages and in the index."""
         self.rows = self.rows._replace(by_key=grown_index(self.rows.by_key))
@@ -142,21 +148,9 @@ class RowPages:
         self._twins.append(weakref.ref(twin))
         return twin
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether a snapshot is still read from these pages."""
-        return bool(self._sharing())
-
     def _sharing(self) -> list[RowPages]:
         self._twins = [ref for ref in self._twins if ref() is not None]
         return [twin for twin in (ref() for ref in self._twins) if twin is not None]
-
-    def own_lanes(self) -> None:
-        """Stop sharing lanes with snapshots: all are copied."""
-        if self.is_shared:
-            used = self.slots_used
-            lanes = longer(self.rows.lanes, used, len(self.rows.lanes))
-            self.rows = self.rows._replace(lanes=lanes)
 
     def alive_slots(self) -> Int64s:
         """Slots that hold a row, rising."""

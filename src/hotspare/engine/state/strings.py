@@ -1,28 +1,38 @@
 """The string table: strings and blobs become int64 codes at the engine's door, so that kernels see numbers only.
 
 A code is a name for a byte string inside one process. Codes are never part of a snapshot, a digest or an output: pages are
-written with the strings that they use, digests take `hashes`. So it does not matter in which order strings were met, and
-`compact` may forget unused ones between any two batches.
+written with the strings that they use, digests take `hashes`. So it does not matter in which order strings were met, nor when a
+code is given to another string, which the collector (`engine.state.text_collector`) allows once no row holds it.
+
+A snapshot shares the table: it reads codes that were in use when it was taken, so those and the pages of text that are given free
+meanwhile are kept until it is gone.
 """
 
 from __future__ import annotations
 
+import weakref
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hotspare.engine.kernels.interning import fill_slots, gather_bytes, hash_bytes, intern_bytes
+from hotspare.engine.kernels import interning as k
+from hotspare.engine.kernels import text_collection
+from hotspare.engine.kernels.index import SEGMENTS
+from hotspare.engine.kernels.interning import gather_bytes, hash_bytes
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
+from hotspare.engine.state import text_pages
 from hotspare.engine.state.memory import with_room
+from hotspare.engine.state.row_index import empty_index, grown_index
+from hotspare.engine.state.text_pages import TextPages
 
-COMPACT_CODES_MIN = 65_536
-COMPACT_BYTES_MIN = 64 << 20
-"""Below so many codes, and so many bytes, a table is not worth compacting."""
-FILLED_AT_ONCE = 1 << 14
-"""So many codes are entered into a larger table of slots in one step, or four times as many as there are new ones."""
+_GIVEN_AT_ONCE = 4
+"""After a snapshot what it kept is given free at so many times the pace at which it was kept."""
+_PIECE = 1 << 16
+"""So many strings are interned at a time: keeps offsets within int32 for strings of up to 32 KiB on average."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,35 +45,82 @@ class Dictionary:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class FrozenStrings:
+    """The strings of the codes that were in use when this was made. Strings may move meanwhile: a place that is read names
+    the bytes, now and as long as this lives."""
+
+    data: UInt8s
+    places: Int64s
+
     def subset(self, codes: Int64s) -> Dictionary:
         """The strings of `codes`, in that order."""
-        sizes = self.offsets[codes + 1] - self.offsets[codes]
-        data = np.empty(int(sizes.sum()), np.uint8)
-        offsets = np.empty(len(codes) + 1, np.int64)
-        gather_bytes(self.data, self.offsets, codes, data, offsets)
+        places = self.places[codes]
+        data, offsets = np.empty(int(places[:, k.SIZE].sum()), np.uint8), np.empty(len(codes) + 1, np.int64)
+        gather_bytes(self.data, places, data, offsets)
         return Dictionary(data, offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Codes and pages that were given free when so many snapshots had been taken."""
+
+    snapshots: int
+    codes: Int64s
+    pages: Int64s
 
 
 class StringTable:
     """Byte strings by code. Codes start at 1; an invalid lane holds 0."""
 
     def __init__(self) -> None:
-        self.count = 1
         self.longest = 0
         """No string ever had more bytes."""
-        self._live_codes = self._live_bytes = 0
-        self._data: UInt8s = np.empty(1024, np.uint8)
-        self._offsets: Int64s = np.zeros(65, np.int64)
-        self._hashes: npt.NDArray[np.uint64] = np.zeros(64, np.uint64)
-        self._slots: Int64s = np.zeros(256, np.int64)
-        self._larger: Int64s | None = None
-        """The next table of slots, while it is filled: codes before `_filled` are in it."""
-        self._filled = 1
+        state, page_bytes = np.zeros(k.STATE_WIDTH, np.int64), 1 << text_pages.TEXT_PAGE_BITS
+        state[[k.COUNT, k.END, k.PAGE_BITS, k.ROUND]] = 1, page_bytes, text_pages.TEXT_PAGE_BITS, 1
+        self._pages = TextPages()
+        self._texts = k.InternedTexts(
+            by_text=empty_index(),
+            places=np.zeros((64, 2), np.int64),
+            hashes=np.zeros(64, np.uint64),
+            marks=np.zeros(64, np.uint8),
+            free=np.empty(0, np.int64),
+            data=np.empty(page_bytes, np.uint8),
+            page_bytes=np.zeros(1, np.int64),
+            emptied=np.zeros(1, np.int64),
+            state=state,
+        )
+        self._snapshots: list[tuple[int, weakref.ref[FrozenStrings]]] = []
+        self._taken = 0
+        """How many snapshots were ever taken."""
+        self._kept: deque[_Kept] = deque()
+        self._freed = 0
+
+    @property
+    def count(self) -> int:
+        """Codes are below it."""
+        return int(self._texts.state[k.COUNT])
+
+    @property
+    def live(self) -> int:
+        """Codes in use."""
+        return int(self._texts.state[k.LIVE])
+
+    @property
+    def given(self) -> int:
+        """How many strings were ever given a code."""
+        return self.live + self._freed
+
+    @property
+    def bytes(self) -> int:
+        """Of the strings of all codes in use."""
+        return int(self._texts.state[k.BYTES])
 
     @property
     def hashes(self) -> npt.NDArray[np.uint64]:
         """XXH64 of each code's bytes; 0 for code 0."""
-        return self._hashes[: self.count]
+        return self._texts.hashes[: self.count]
 
     def intern(self, array: pa.Array) -> tuple[Int64s, Bools]:
         """Codes and validity of an Arrow string or binary array; the code of null is 0."""
@@ -85,23 +142,24 @@ class StringTable:
 
     def sizes(self, codes: Int64s) -> Int64s:
         """Bytes of each code's string."""
-        sizes: Int64s = self._offsets[codes + 1] - self._offsets[codes]
+        sizes: Int64s = self._texts.places[codes, k.SIZE]
         return sizes
 
     def intern_bytes(self, data: UInt8s, offsets: npt.NDArray[np.int32]) -> Int64s:
         """Codes of the byte strings `data[offsets[i]:offsets[i + 1]]`."""
         self.longest = max(self.longest, int(np.diff(offsets).max(initial=0)))
-        self._reserve(len(offsets) - 1, int(offsets[-1]) - int(offsets[0]))
-        codes = np.empty(len(offsets) - 1, np.int64)
-        self.count = intern_bytes(data, offsets, self._data, self._offsets, self._hashes, self._slots, self.count, codes)
+        count, at = len(offsets) - 1, 0
+        self._reserve(count, int(offsets[-1]) - int(offsets[0]))
+        codes = np.empty(count, np.int64)
+        while (at := int(k.intern_bytes(data, offsets, at, self._texts, codes))) < count:
+            self._texts = self._texts._replace(by_text=grown_index(self._texts.by_text))
         return codes
 
     def intern_dictionary(self, dictionary: Dictionary) -> Int64s:
         """Codes of a dictionary's strings by their number; number 0 gets code 0."""
         codes = np.zeros(len(dictionary), np.int64)
-        step = 1 << 16  # keeps the offsets of one piece within int32 for strings of up to 32 KiB on average
-        for begin in range(1, len(dictionary), step):
-            end = min(begin + step, len(dictionary))
+        for begin in range(1, len(dictionary), _PIECE):
+            end = min(begin + _PIECE, len(dictionary))
             first, last = int(dictionary.offsets[begin]), int(dictionary.offsets[end])
             offsets = (dictionary.offsets[begin : end + 1] - first).astype(np.int32)
             codes[begin:end] = self.intern_bytes(dictionary.data[first:last], offsets)
@@ -109,78 +167,133 @@ class StringTable:
 
     def arrow(self, codes: Int64s, valid: Bools, type_: pa.DataType) -> pa.Array:
         """The strings (type_ string) or blobs (type_ binary) of `codes`, null where not valid."""
-        size = int(self.sizes(codes).sum())
+        places = self._texts.places[codes]
+        size = int(places[:, k.SIZE].sum())
         if size >= 1 << 31:
             raise pa.ArrowInvalid(f"texts of {size} bytes are more than an Arrow array can hold")
         data, offsets = np.empty(size, np.uint8), np.empty(len(codes) + 1, np.int32)
-        gather_bytes(self._data, self._offsets, codes, data, offsets)
+        gather_bytes(self._texts.data, places, data, offsets)
         mask = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
         return pa.Array.from_buffers(type_, len(codes), [mask, pa.py_buffer(offsets), pa.py_buffer(data)])
 
-    def dictionary(self) -> Dictionary:
-        """Everything known now. Stays as it is while the table goes on."""
-        return Dictionary(self._data[: self.bytes], self._offsets[: self.count + 1])
+    def freeze(self) -> FrozenStrings:
+        """What is known now, to be read while the table goes on."""
+        twin = FrozenStrings(self._texts.data, self._texts.places)
+        self._taken += 1
+        self._snapshots = [*self._alive(), (self._taken, weakref.ref(twin))]
+        return twin
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Without room to grow, which may be all address space."""
-        whole = self.dictionary()
-        return self.__dict__ | {"_data": whole.data, "_offsets": whole.offsets, "_hashes": self.hashes}
+    def __reduce__(self) -> tuple[Callable[..., StringTable], tuple[object, ...]]:
+        """Sent and copied as strings with their codes: without room to grow, which may be all address space."""
+        codes = np.flatnonzero(self._texts.marks[: self.count])
+        whole = FrozenStrings(self._texts.data, self._texts.places).subset(np.append(0, codes))
+        return _received, (self.count, codes, whole, self.longest)
 
-    def wants_compaction(self) -> bool:
-        """Whether forgetting unused strings is likely to halve the table, by what was in use when that was done last."""
-        is_long = self.count > max(COMPACT_CODES_MIN, 2 * self._live_codes)
-        return is_long or self.bytes > max(COMPACT_BYTES_MIN, 2 * self._live_bytes)
+    def begin_round(self) -> None:
+        """From now on codes that are asked for, and new ones, are held; so are those whose mark is set to `round`."""
+        self._texts.state[k.ROUND] = 3 - self.round
+        self._texts.state[k.IS_MARKING] = 1
 
     @property
-    def bytes(self) -> int:
-        """Of all strings together."""
-        return int(self._offsets[self.count])
+    def round(self) -> int:
+        """Of the collection: what marks of held strings are."""
+        return int(self._texts.state[k.ROUND])
 
-    def compact(self, used: Bools) -> Int64s:
-        """Forget every code that is not `used`; return the new code of each old one (0 for those forgotten)."""
-        kept = np.flatnonzero(used[1 : self.count]) + 1
-        codes = np.zeros(self.count, np.int64)
-        codes[kept] = np.arange(1, len(kept) + 1)
-        old = Dictionary(self._data, self._offsets[: self.count + 1])
-        subset = old.subset(np.concatenate([np.zeros(1, np.int64), kept]))
-        hashes = self._hashes[kept]
-        self.count = len(kept) + 1
-        self._live_codes = self.count
-        self._data = subset.data
-        self._offsets = subset.offsets
-        self._live_bytes = self.bytes
-        self._hashes = np.concatenate([np.zeros(1, np.uint64), hashes])
-        self._rebuild_slots()
-        return codes
+    @property
+    def marks(self) -> UInt8s:
+        """uint8[.] by code."""
+        return self._texts.marks
+
+    def purge(self, first: int, looks: int) -> tuple[int, int]:
+        """Take strings that are not held out of the index, from segment `first` on, as many as so many looks allow: the next
+        segment, or -1 where all is done, and the looks that are left."""
+        left = int(self._texts.by_text.sizes[SEGMENTS]) - first
+        segments = min(left, looks // text_collection.SEGMENT_LOOKS + 1)
+        return int(text_collection.purge(self._texts, first, segments)), looks - segments * text_collection.SEGMENT_LOOKS
+
+    def free_unmarked(self, first: int, looks: int) -> int:
+        """Give codes from `first` on free that are not held, and out of the index, as many as so many looks allow; the next one to
+        look at."""
+        freed = np.empty(looks // text_collection.FREED_LOOKS + 2, np.int64)
+        self._texts.state[k.FREED] = 0
+        at = int(text_collection.free_unmarked(self._texts, first, self.count, looks, freed))
+        count = int(self._texts.state[k.FREED])
+        self._freed += count
+        self._keep(freed[:count].copy())
+        return at
+
+    def end_round(self) -> None:
+        """All codes that are not held are given free."""
+        self._texts.state[k.IS_MARKING] = 0
+
+    def sparse_pages(self) -> UInt8s:
+        """uint8[pages]: 1 where a page of text is less than half full."""
+        return self._pages.sparse(self._texts)
+
+    def move_text(self, is_sparse: UInt8s, first: int, looks: int) -> int:
+        """Move strings of codes from `first` on out of sparse pages, as many as so many looks allow; the next one to look at."""
+        size = max(min(looks * text_collection.BYTES_A_LOOK, self.bytes), 1 << int(self._texts.state[k.PAGE_BITS]))
+        self._texts = self._pages.with_room(self._texts, size)
+        moved = np.empty((looks // text_collection.MOVED_LOOKS + 2, 2), np.int64)
+        self._texts.state[k.MOVED] = 0
+        at = int(text_collection.copy_sparse(self._texts, is_sparse, first, self.count, looks, moved))
+        text_collection.name_moved(self._texts, moved)
+        self._keep(np.empty(0, np.int64))
+        return at
+
+    def give_free(self) -> None:
+        """Let some of what no snapshot needs any more be used again."""
+        self._pages.trim(self._texts)
+        if not self._kept:
+            return
+        self._snapshots = self._alive()
+        oldest = self._snapshots[0][0] if self._snapshots else self._taken + 1
+        for _ in range(_GIVEN_AT_ONCE):
+            if not self._kept or self._kept[0].snapshots >= oldest:
+                break
+            kept = self._kept.popleft()
+            self._pages.give(self._texts, kept.pages)
+            self._push_free(kept.codes)
+
+    def _alive(self) -> list[tuple[int, weakref.ref[FrozenStrings]]]:
+        return [(number, ref) for number, ref in self._snapshots if ref() is not None]
+
+    def _keep(self, codes: Int64s) -> None:
+        """These codes, and the pages that the last call emptied, are used again once no snapshot needs them."""
+        emptied = self._texts.emptied[: int(self._texts.state[k.EMPTIED])].copy()
+        self._texts.state[k.EMPTIED] = 0
+        if len(codes) or len(emptied):
+            self._pages.keep(emptied)
+            self._kept.append(_Kept(self._taken, codes, emptied))
+        self.give_free()
+
+    def _push_free(self, codes: Int64s) -> None:
+        used = int(self._texts.state[k.FREE])
+        free = with_room(self._texts.free, used, used + len(codes))
+        free[used : used + len(codes)] = codes[::-1]
+        self._texts.state[k.FREE] = used + len(codes)
+        self._texts = self._texts._replace(free=free)
 
     def _reserve(self, strings: int, size: int) -> None:
-        need = self.count + strings
-        self._hashes = with_room(self._hashes, self.count, need)
-        self._offsets = with_room(self._offsets, self.count + 1, need + 1)
-        used = int(self._offsets[self.count])
-        self._data = with_room(self._data, used, used + size)
-        if 2 * need > len(self._slots):
-            self._grow_slots(need, strings)
-
-    def _grow_slots(self, need: int, strings: int) -> None:
-        """Fill a larger table, some codes at a time: enough to be done before the one in use is three quarters full."""
-        if self._larger is None or 2 * need > len(self._larger):
-            self._larger, self._filled = np.zeros(_slots_for(need), np.int64), 1
-        is_too_full = 4 * need > 3 * len(self._slots)
-        end = self.count if is_too_full else min(self.count, self._filled + max(FILLED_AT_ONCE, 4 * strings))
-        fill_slots(self._hashes, self._filled, end, self._larger)
-        self._filled = end
-        if end == self.count:
-            self._slots, self._larger = self._larger, None
-
-    def _rebuild_slots(self) -> None:
-        self._slots, self._larger = np.zeros(_slots_for(self.count), np.int64), None
-        fill_slots(self._hashes, 1, self.count, self._slots)
+        count = self.count
+        self._texts = texts = self._pages.with_room(self._texts, size)
+        if count + strings > min(len(texts.places), len(texts.hashes), len(texts.marks)):
+            self._texts = texts._replace(
+                places=with_room(texts.places, count, count + strings),
+                hashes=with_room(texts.hashes, count, count + strings),
+                marks=with_room(texts.marks, count, count + strings),
+            )
 
 
-def _slots_for(codes: int) -> int:
-    """Of a table that is a quarter full with so many codes, or less."""
-    return max(256, 1 << (4 * codes - 1).bit_length())
+def _received(count: int, codes: Int64s, strings: Dictionary, longest: int) -> StringTable:
+    table = StringTable()
+    table._reserve(count, 0)
+    table._texts.state[k.COUNT] = count
+    table._push_free(codes)
+    table.intern_dictionary(strings)
+    table._push_free(np.setdiff1d(np.arange(1, count), codes))
+    table.longest = longest
+    return table
 
 
 def _repeats_little(array: pa.Array) -> bool:

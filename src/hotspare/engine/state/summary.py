@@ -180,12 +180,6 @@ class Newest:
             k.complete_block(window)
         self.observe(values[count - at :], valid[count - at :])
 
-    def mark(self, used: Bools) -> None:
-        pass
-
-    def recode(self, codes: Int64s) -> None:
-        pass
-
 
 class All:
     """Observations since the beginning, as running state."""
@@ -221,9 +215,3 @@ class All:
     def load(self, columns: Columns) -> None:
         self.state = expect(columns, "state", np.dtype(np.float64), (k.RUNNING_WIDTH,)).array.copy()
         self.counts = expect(columns, "counts", np.dtype(np.int64), (2,)).array.copy()
-
-    def mark(self, used: Bools) -> None:
-        pass
-
-    def recode(self, codes: Int64s) -> None:
-        pass
