@@ -118,7 +118,7 @@ class CalculateOperator(Operator):
         lanes = np.empty((len(given), len(self.schema)), np.int64)
         valid = np.empty((len(given), len(self.schema)), np.bool_)
         pick_columns(given.lanes, given.valid, self._picks, lanes, valid)
-        return Chunk(given.rank, given.opcode, given.flags, lanes, valid)
+        return Chunk(given.rank, given.opcode, given.flags, lanes, valid, given.is_whole)
 
     def _observe(self, observations: Newest | All, given: Chunk, rows: Int64s) -> Basis:
         values, here = np.empty(len(rows), np.float64), np.empty(len(rows), np.bool_)

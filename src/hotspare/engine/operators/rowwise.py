@@ -144,7 +144,7 @@ class RowWindow(Operator):
         lanes = np.empty((len(chunk), len(self.schema)), np.int64)
         valid = np.empty((len(chunk), len(self.schema)), np.bool_)
         pick_columns(chunk.lanes, chunk.valid, self._picks, lanes, valid)
-        return Chunk(chunk.rank, chunk.opcode, chunk.flags, lanes, valid)
+        return Chunk(chunk.rank, chunk.opcode, chunk.flags, lanes, valid, chunk.is_whole)
 
 
 def indexes_of(given: Input, work: Work) -> Indexes:
@@ -240,10 +240,11 @@ def _for_index(chunk: Chunk, passes: Bools) -> tuple[Chunk, Bools]:
 
 def whole(chunk: Chunk) -> Chunk:
     """As an index gives events out: the row is whole, so none is partial."""
-    if not np.count_nonzero(chunk.flags & _PARTIAL):
+    if chunk.is_whole or not (chunk.flags & _PARTIAL).any():
         return chunk
     rest = chunk.flags & np.uint8(~Flag.PARTIAL & 0xFF)
-    return Chunk(chunk.rank, chunk.opcode, np.where(rest == 0, np.uint8(Flag.NORMAL), rest), chunk.lanes, chunk.valid)
+    flags = np.where(rest == 0, np.uint8(Flag.NORMAL), rest)
+    return Chunk(chunk.rank, chunk.opcode, flags, chunk.lanes, chunk.valid, is_whole=True)
 
 
 def _picked(chunk: Chunk, mask: Bools) -> Chunk:

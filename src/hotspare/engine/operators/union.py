@@ -66,7 +66,8 @@ def merged(chunks: Sequence[Chunk]) -> Chunk:
     order_by_number(rank - low, np.zeros(high - low + 1, np.int64), order)
     names = ("opcode", "flags", "lanes", "valid")
     columns = (np.concatenate([getattr(chunk, name) for chunk in filled]) for name in names)
-    return Chunk(rank.take(order), *(column.take(order, axis=0) for column in columns))
+    opcode, flags, lanes, valid = (column.take(order, axis=0) for column in columns)
+    return Chunk(rank.take(order), opcode, flags, lanes, valid)
 
 
 def _mixed(opcodes: Sequence[Opcodes], merging: Merging) -> Opcodes:

@@ -29,8 +29,8 @@ def all_true(count: int) -> Bools:
 
 
 def is_all(mask: Bools) -> bool:
-    """Whether all of it is true. Counting is quicker than asking where there is little."""
-    return int(np.count_nonzero(mask)) == mask.size
+    """Whether all of it is true. Looking for a byte is quicker than numpy's own answer where there is little."""
+    return 0 not in mask.tobytes()
 
 
 @dataclass(slots=True)
@@ -42,6 +42,8 @@ class Chunk:
     flags   uint8[n]         model.events.Flag
     lanes   int64[n, width]  C-contiguous
     valid   bool[n, width]   False is null
+
+    `is_whole`: it is known that no event is partial.
     """
 
     rank: Int64s
@@ -49,6 +51,7 @@ class Chunk:
     flags: UInt8s
     lanes: Int64s
     valid: Bools
+    is_whole: bool = False
 
     def __len__(self) -> int:
         return len(self.rank)

@@ -90,7 +90,7 @@ class RowQueue:
         rank, opcode, flags = np.empty(made, np.int64), np.empty(made, np.uint8), np.empty(made, np.uint8)
         lanes, valid = np.empty(made * ring.width, np.int64), np.empty(made * ring.width, np.bool_)
         k.write_out(ring, given, self._runs, runs, rank, opcode, flags, lanes, valid)
-        out = Chunk(rank, opcode, flags, lanes.reshape(made, ring.width), valid.reshape(made, ring.width))
+        out = Chunk(rank, opcode, flags, lanes.reshape(made, ring.width), valid.reshape(made, ring.width), is_whole=True)
         if leaving:
             return Taken(out, refused, row, beat, is_all=False, until=cause)
         if row == count and beat == len(beats):

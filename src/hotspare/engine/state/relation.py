@@ -251,7 +251,7 @@ class Relation:
         k.repeat_moves(self._rows)
         k.gather_outputs(self._rows, resolution.made, rank, opcode, flags, lanes, valid)
         self.forget_outputs()
-        return Chunk(rank, opcode, flags, lanes, valid)
+        return Chunk(rank, opcode, flags, lanes, valid, is_whole=True)
 
     def forget_outputs(self) -> None:
         """What came of `apply` is taken: instead of `settle`, where no values were written."""
