@@ -42,7 +42,11 @@ def command(
     project_name: ProjectNameOption = "",
     home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.")] = None,
 ) -> None:
-    """Run a project over files to their end. Nothing waits for a clock; equal files give equal outputs."""
+    """Run a project over files to their end. Nothing waits for a clock; equal files give equal outputs.
+
+    Rows are taken in order of their system time, those of one time by the names of their source windows: without times one file
+    after the other.
+    """
     from hotspare.adapters.files.output_rows import FileStyle, OutputRows
     from hotspare.cli.replaying.plan import ReplayRequest, prepare
     from hotspare.cli.shared.values import assigned

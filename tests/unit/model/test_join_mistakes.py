@@ -62,6 +62,12 @@ def mistakes(text: str) -> list[tuple[str, str]]:
         (EDGES, "[orders -> named as left, orders -> named as right]", "there are two edges from orders to named", ""),
         (EDGES, "[orders -> named as left, people -> named as left]", "the roles ['left', 'left']", "one is left"),
         (EDGES, "[orders -> named as left, people -> named]", "the roles ['left', '']", "one is left"),
+        (
+            EDGES,
+            "[orders -> named as left, people -> named as data]",
+            "edge role 'data' means nothing to window named",
+            "left, right",
+        ),
     ],
 )
 def test_a_join(before: str, after: str, message: str, hint: str) -> None:

@@ -203,7 +203,8 @@ class _Subscription:
         """A record of before there were shards knows the first partition alone."""
         known = len(position.places)
         if known > len(self._partitions):
-            raise PositionLost(f"topic {self._topic} has {len(self._partitions)} partitions, file {self._path} is of {known}")
+            what = f"topic {self._topic} has {len(self._partitions)} partitions, file {self._path} is of {known}"
+            raise PositionLost(what, hint="write the outputs of this topic into another file")
         return replace(position, places=(*position.places, *map(self._first_place, self._partitions[known:])))
 
     def _check_same(self, position: SubscriberPosition) -> None:

@@ -290,7 +290,10 @@ edges:
     def check(self, window: JoinWindow, given: Sequence[Given], found: Mistakes) -> None:
         roles = [each.role for each in given]
         if not _are_both_sides(roles):
-            found.add(window.place, f"window {window.name} has inputs with the roles {roles}", "one is left, the other one right")
+            if self.inputs.roles.issuperset(roles):  # another role is told with its edge
+                found.add(
+                    window.place, f"window {window.name} has inputs with the roles {roles}", "one is left, the other one right"
+                )
             return
         if not window.conditions:
             found.add(window.place, f"window {window.name} has no condition", "name a field of each side that are equal")
