@@ -59,6 +59,14 @@ def test_texts_that_are_no_project(tmp_path: Path, data: bytes, line: int, messa
     assert any(m.place.line == line and message in m.message for m in raised.value.mistakes)
 
 
+def test_a_prefix_that_is_not_declared_is_told_with_its_namespace() -> None:
+    with pytest.raises(ProjectError) as raised:
+        load_text("<project>\n<window-source hs:partition-by='x'/></project>")
+    (mistake,) = raised.value.mistakes
+    assert mistake.place.line == 2
+    assert 'xmlns:hs="urn:hotspare"' in mistake.hint
+
+
 def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         load_project(tmp_path / "absent.yaml")

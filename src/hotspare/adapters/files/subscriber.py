@@ -26,6 +26,7 @@ from hotspare.adapters.failover.turn import Turn
 from hotspare.adapters.files.output_file import OutputFile, Rotation, TurnOver
 from hotspare.adapters.received import RowChoice, SequenceBreak, WindowContent, ends_in_update, last_sequence, sequence_breaks
 from hotspare.bus.contract import Bus, Message, Partition
+from hotspare.bus.limits import topic_missing
 from hotspare.errors import BusError, PositionLost, TopicMissing, UsageError
 from hotspare.retry import Retry
 
@@ -190,7 +191,7 @@ class _Subscription:
     def _all_partitions(self) -> list[Partition]:
         count = self._bus.topics().get(self._topic, 0)
         if not count:
-            raise TopicMissing(f"topic {self._topic} does not exist")
+            raise topic_missing(self._topic)
         return [Partition(self._topic, number) for number in range(count)]
 
     def _fresh(self) -> SubscriberPosition:

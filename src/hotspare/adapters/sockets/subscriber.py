@@ -20,6 +20,7 @@ import pyarrow as pa
 from hotspare.adapters.files.output_rows import OutputRows
 from hotspare.adapters.sockets.line_socket import Address, BadLine, LineClient, retried, serve_lines
 from hotspare.bus.contract import Bus, Message, Partition
+from hotspare.bus.limits import topic_missing
 from hotspare.engine.codec.outputs import encode_outputs
 from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import PositionLost, TopicMissing
@@ -107,7 +108,7 @@ class _Stream:
             return [Partition(self._topic, self._partition)]
         count = self._bus.topics().get(self._topic, 0)
         if not count:
-            raise TopicMissing(f"topic {self._topic} does not exist")
+            raise topic_missing(self._topic)
         return [Partition(self._topic, number) for number in range(count)]
 
     def _send(self, part: _Part, messages: Sequence[Message]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from lxml import etree
 
 from hotspare.errors import Place, ProjectError
+from hotspare.model.frontends.esp_xml.elements import EXTENSION
 from hotspare.model.frontends.esp_xml.query import QueryReader
 from hotspare.model.frontends.esp_xml.shapes import SHAPES
 from hotspare.model.frontends.esp_xml.text import dump
@@ -81,11 +82,10 @@ def _parsed(text: str, file: str, found: Mistakes) -> Any:
         return etree.fromstring(text.encode("utf-8"), parser)
     except etree.XMLSyntaxError as error:
         line, column = error.position
-        found.add(
-            Place(file, line or 0, column or 0),
-            f"this is not XML: {_first_line(error.msg)}",
-            "close every element, and write < and & as &lt; and &amp;",
-        )
+        hint = "close every element, and write < and & as &lt; and &amp;"
+        if error.code == etree.ErrorTypes.NS_ERR_UNDEFINED_NAMESPACE:
+            hint = f'declare the prefix of what hotspare adds on <project>: xmlns:hs="{EXTENSION}"'
+        found.add(Place(file, line or 0, column or 0), f"this is not XML: {_first_line(error.msg)}", hint)
     except UnicodeEncodeError as error:
         found.add(Place(file, text.count("\n", 0, error.start) + 1), "the text contains half a character", "save the file as UTF-8")
     return None
