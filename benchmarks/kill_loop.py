@@ -4,8 +4,9 @@
     make chaos-embedded ARGS="--kills 50 --jvm 0 --freezes 0 --seed 3"
     python -m benchmarks.kill_loop --site kafka          the same on three Kafka brokers and a ZooKeeper
 
-Prints the gap of every fault and how it divides (milliseconds): detection, election, fencing and reading, first output. Exit
-status 0 only if the output is exact and no process is left over.
+Prints the gap of every fault (milliseconds): until the bus has the first output, and until the engine knows that it is committed,
+so that any reader has it; and how the second divides: detection, election, fencing and reading, first output. Exit status 0 only
+if the output is exact and no process is left over.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from benchmarks._site import opened
 
 from hotspare.choices import KafkaReaderKind
-from hotspare.demo.faults import Fault, Gap, quantile
+from hotspare.demo.faults import Fault, quantile
 from hotspare.demo.scenario import Demo, DemoOptions, DemoReport, EndOfInput
 
 _PARTS = ("detection_ms", "election_ms", "fencing_ms", "reading_ms", "first_output_ms")
@@ -31,35 +34,48 @@ _SECONDS_PER_FAULT_MAX = 120.0
 the time to the next reading."""
 
 
-def promotions(logs: Iterable[Path]) -> dict[int, dict[str, int]]:
-    """Epoch to the numbers that its engine logged with its first output."""
-    found: dict[int, dict[str, int]] = {}
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """What an engine logged with its first output: when that was committed, and how long each part took."""
+
+    committed_time_us: int
+    parts_ms: dict[str, float]
+
+
+def promotions(logs: Iterable[Path]) -> dict[int, Promotion]:
+    """By epoch."""
+    found: dict[int, Promotion] = {}
     for log in logs:
         for line in log.read_text(errors="replace").splitlines():
             if '"promoted"' in line:
                 fields = json.loads(line)
-                found[int(fields["epoch"])] = fields
+                time_us = round(datetime.fromisoformat(fields["timestamp"]).timestamp() * 1e6)
+                found[int(fields["epoch"])] = Promotion(time_us, {name: float(fields.get(name, 0)) for name in _PARTS[1:]})
     return found
 
 
-def parts_of(gap: Gap, numbers: dict[str, int]) -> dict[str, float]:
-    """How one gap divides; detection is what is left before the engine noticed that the role is free."""
-    own = {name: float(numbers.get(name, 0)) for name in _PARTS[1:]}
-    return {"detection_ms": gap.gap_ms - sum(own.values()), **own}
+def parts_of(committed_ms: float, promotion: Promotion) -> dict[str, float]:
+    """How the time until the first output is committed divides; detection is what is left before the engine noticed that the
+    role is free."""
+    return {"detection_ms": committed_ms - sum(promotion.parts_ms.values()), **promotion.parts_ms}
+
+
+def _told(what: str, values: list[float]) -> str:
+    return f"{what} p50 {quantile(values, 0.5):.0f} p99 {quantile(values, 0.99):.0f} max {max(values, default=0):.0f}"
 
 
 def print_gaps(report: DemoReport, folder: Path) -> None:
-    numbers = promotions(sorted(folder.glob("*-engine-*.log")))
+    found = promotions(sorted(folder.glob("*-engine-*.log")))
     for fault in Fault:
         gaps = [g for g in report.gaps if g.fault is fault]
         if not gaps:
             continue
         values = [g.gap_ms for g in gaps]
-        print(f"{fault.value}: {len(gaps)} times, gap_ms p50 {quantile(values, 0.5):.0f} p99 {quantile(values, 0.99):.0f}", end=" ")
-        print(f"max {max(values):.0f}; all: {' '.join(f'{v:.0f}' for v in sorted(values))}")
-        parts = [parts_of(g, numbers[g.epoch]) for g in gaps if g.epoch in numbers]
+        print(f"{fault.value}: {len(gaps)} times, {_told('gap_ms', values)}; all: {' '.join(f'{v:.0f}' for v in sorted(values))}")
+        known = [((found[g.epoch].committed_time_us - g.fault_time_us) / 1000, found[g.epoch]) for g in gaps if g.epoch in found]
+        parts = [parts_of(*each) for each in known]
         medians = (f"{name} {quantile([p[name] for p in parts], 0.5):.0f}" for name in _PARTS)
-        print("   of it, medians: " + ", ".join(medians))
+        print(f"   {_told('until committed, ms:', [ms for ms, _ in known])}; of it, medians: {', '.join(medians)}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
