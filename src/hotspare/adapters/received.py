@@ -62,6 +62,10 @@ def sequence_breaks(batch: pa.RecordBatch, last: int, partition: int = 0) -> lis
     return [SequenceBreak(int(before[i]), int(sequences[i]), partition) for i in places]
 
 
+def first_sequence(batch: pa.RecordBatch) -> int:
+    return int(batch.column(_SEQUENCE)[0].as_py())
+
+
 def last_sequence(batch: pa.RecordBatch) -> int:
     return int(batch.column(_SEQUENCE)[len(batch) - 1].as_py())
 

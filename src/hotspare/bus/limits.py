@@ -133,6 +133,13 @@ def topic_missing(topic: str) -> TopicMissing:
     return TopicMissing(f"topic {topic} does not exist", hint="check the prefix; an engine creates its topics when it starts")
 
 
+def partitions_of(topics: Mapping[str, int], topic: str) -> list[Partition]:
+    """All of a topic, where `topics` is what `Bus.topics` says. TopicMissing where it is not among them."""
+    if topic not in topics:
+        raise topic_missing(topic)
+    return [Partition(topic, number) for number in range(topics[topic])]
+
+
 def partition_missing(partition: Partition, partitions: int) -> TopicMissing:
     return TopicMissing(f"topic {partition.topic} has no partition {partition.number}", detail=f"it has {partitions}")
 

@@ -1,7 +1,8 @@
 """One group in an engine process: what it has for itself, and the loop that does what falls due.
 
 A process hosts one group, or that of every shard. They share what `Shared` has. Of a group's own are its role, its connection to
-the active engine, its held outputs, and the thread that commits beside it; so a slow call of one keeps no other waiting.
+the active engine, its held outputs, and the thread that commits beside it. With the local runner a slow call of one keeps no other
+waiting; with the ordered runner one thread brings the batches of all, so a group that is slow to take one holds up the others.
 """
 
 from __future__ import annotations

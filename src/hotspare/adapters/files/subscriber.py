@@ -24,9 +24,17 @@ from hotspare.adapters.failover.patience import Patience, StopAsked
 from hotspare.adapters.failover.subscriber_position import PartitionPlace, SubscriberPosition, load_position, position_path
 from hotspare.adapters.failover.turn import Turn
 from hotspare.adapters.files.output_file import OutputFile, Rotation, TurnOver
-from hotspare.adapters.received import RowChoice, SequenceBreak, WindowContent, ends_in_update, last_sequence, sequence_breaks
+from hotspare.adapters.received import (
+    RowChoice,
+    SequenceBreak,
+    WindowContent,
+    ends_in_update,
+    first_sequence,
+    last_sequence,
+    sequence_breaks,
+)
 from hotspare.bus.contract import Bus, Message, Partition
-from hotspare.bus.limits import topic_missing
+from hotspare.bus.limits import partitions_of
 from hotspare.errors import BusError, PositionLost, TopicMissing, UsageError
 from hotspare.retry import Retry
 
@@ -180,19 +188,13 @@ class _Subscription:
         remembered = load_position(self._path)
         if remembered is not None:
             self._check_same(remembered)
-        self._partitions = self._partitions or self._with_topic(self._all_partitions)
+        self._partitions = self._partitions or self._with_topic(lambda: partitions_of(self._bus.topics(), self._topic))
         position = self._with_all_places(self._file.begin(self._fresh))
         self._noted_bytes = position.file_bytes
         self._behind = [0] * len(self._partitions)
         position = position if position.begun else self._open_file(position)
         self._show(position)
         return position
-
-    def _all_partitions(self) -> list[Partition]:
-        count = self._bus.topics().get(self._topic, 0)
-        if not count:
-            raise topic_missing(self._topic)
-        return [Partition(self._topic, number) for number in range(count)]
 
     def _fresh(self) -> SubscriberPosition:
         return SubscriberPosition(self._place, self._form, places=tuple(map(self._first_place, self._partitions)))
@@ -323,7 +325,7 @@ class _Subscription:
         progress.behind = sum(self._behind)
 
     def _check_sequence(self, batch: pa.RecordBatch, last: int, partition: Partition) -> None:
-        first = int(batch.column("hs:sequence")[0].as_py())
+        first = first_sequence(batch)
         if last == 0 and first != 1:
             self.progress.first_sequence = first
             self._report.incomplete(first)

@@ -18,9 +18,10 @@ from typing import TypeVar
 import pyarrow as pa
 
 from hotspare.adapters.files.output_rows import OutputRows
+from hotspare.adapters.received import first_sequence, last_sequence
 from hotspare.adapters.sockets.line_socket import Address, BadLine, LineClient, retried, serve_lines
 from hotspare.bus.contract import Bus, Message, Partition
-from hotspare.bus.limits import topic_missing
+from hotspare.bus.limits import partitions_of
 from hotspare.engine.codec.outputs import encode_outputs
 from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import PositionLost, TopicMissing
@@ -106,31 +107,27 @@ class _Stream:
     def _partitions(self) -> list[Partition]:
         if self._partition is not None:
             return [Partition(self._topic, self._partition)]
-        count = self._bus.topics().get(self._topic, 0)
-        if not count:
-            raise topic_missing(self._topic)
-        return [Partition(self._topic, number) for number in range(count)]
+        return partitions_of(self._bus.topics(), self._topic)
 
     def _send(self, part: _Part, messages: Sequence[Message]) -> None:
         """What the client lacks of these."""
         self._client.heed()
         for message in messages:
             batch = self._after(self._rows.decode(message), part.after)
-            if len(batch) and part.is_first and int(batch.column("hs:sequence")[0].as_py()) != part.after + 1:
+            if len(batch) and part.is_first and first_sequence(batch) != part.after + 1:
                 where = f" of shard {part.partition.number}" if self._is_divided else ""
-                raise BadLine(f"the topic begins with sequence {batch.column('hs:sequence')[0].as_py()}{where}")
+                raise BadLine(f"the topic begins with sequence {first_sequence(batch)}{where}")
             if len(batch):
                 part.is_first = False
                 self._client.send(self._text(batch, part.partition.number))
-                part.after = int(batch.column("hs:sequence")[len(batch) - 1].as_py())
+                part.after = last_sequence(batch)
             part.offset = message.offset + 1
 
     def _after(self, batch: pa.RecordBatch, sequence: int) -> pa.RecordBatch:
         """The outputs that the client has not got: sequences in a message rise."""
         if not len(batch):
             return batch
-        first = int(batch.column("hs:sequence")[0].as_py())
-        return batch.slice(max(0, min(len(batch), sequence + 1 - first)))
+        return batch.slice(max(0, min(len(batch), sequence + 1 - first_sequence(batch))))
 
     def _text(self, batch: pa.RecordBatch, shard: int) -> bytes:
         if self._format is MessageFormat.JSON:
@@ -149,7 +146,7 @@ class _Stream:
         while high - low > _READ_MESSAGES_MAX:
             middle = (low + high) // 2
             messages = self._read(part.partition, middle, _READ_WAIT_MS)
-            first = next((int(b.column("hs:sequence")[0].as_py()) for b in map(self._rows.decode, messages[:1]) if len(b)), None)
+            first = next((first_sequence(b) for b in map(self._rows.decode, messages[:1]) if len(b)), None)
             if first is not None and first <= part.after + 1:
                 low = middle
             else:
