@@ -82,8 +82,10 @@ def run_seed(
     world = drawn_world(seed, folder, trace, kit, only, favoured)
     is_calm, is_cold = world.rng.random() < _CALM_SHARE or bool(favoured & IN_CALM), world.rng.random() < _COLD_SHARE
     healing, calm = Healing(world, CLOCK_STEPS_MS, End.TOGETHER if is_calm else End.ANY), Calm(world)
-    steps, failure = 0, ""
-    try:
+    steps = 0
+
+    def play() -> None:
+        nonlocal steps
         if not is_cold:
             steps = _wild(world)
         if world.has_added_partitions:
@@ -92,17 +94,27 @@ def run_seed(
             healing.run()
             if is_calm:
                 calm.run()
+
+    failure = failure_of(play, trace)
+    world.close()
+    shutil.rmtree(world.folder, ignore_errors=True)
+    delivered = sum(world.observer.delivered().values())
+    return Outcome(seed, failure, steps + healing.steps, world.observer.commits, delivered, healing.longest, covered(world, calm))
+
+
+def failure_of(play: Callable[[], None], trace: Callable[[str], None]) -> str:
+    """What is wrong in a run, "" for nothing; an engine that breaks is a failure, too."""
+    try:
+        play()
     except Violation as violation:
-        failure = str(violation)
+        return str(violation)
     except Excused as excuse:
         trace(f"the rest says nothing: {excuse} is wrong and nobody could know it")
     except Exception as error:
         failure = f"broke: {type(error).__name__}: {error}"
         trace(failure)
-    world.close()
-    shutil.rmtree(world.folder, ignore_errors=True)
-    delivered = sum(world.observer.delivered().values())
-    return Outcome(seed, failure, steps + healing.steps, world.observer.commits, delivered, healing.longest, covered(world, calm))
+        return failure
+    return ""
 
 
 def drawn_world(

@@ -22,10 +22,9 @@ from tests.simulation.fast_core import FastCores
 from tests.simulation.faults import FaultKind
 from tests.simulation.healing import End, Healing
 from tests.simulation.kits import FastKit, fast_kit
-from tests.simulation.run import CLOCK_STEPS_MS, Outcome, drawn_world
+from tests.simulation.run import CLOCK_STEPS_MS, Outcome, drawn_world, failure_of
 from tests.simulation.strikes import Striker
 from tests.simulation.world import GROUP, World
-from tests.simulation.wrong_engines import Excused
 
 _COUNTS = (2, 2, 3)
 _KEY_STREAM, _KEY_COLUMN = "q/a", 9
@@ -140,19 +139,16 @@ def run_shards(
     """One run from one seed; never raises (`run.run_seed`)."""
     shards = _drawn(seed, folder, trace, favoured)
     healings = [ShardHealing(world, CLOCK_STEPS_MS, End.ANY, shards=shards) for world in shards.worlds]
-    steps, failure = 0, ""
-    try:
+    steps = 0
+
+    def play() -> None:
+        nonlocal steps
         steps = _wild(shards)
         for healing in healings:
             healing.run()
         shards.check_keys()
-    except Violation as violation:
-        failure = str(violation)
-    except Excused as excuse:
-        trace(f"the rest says nothing: {excuse}")
-    except Exception as error:
-        failure = f"broke: {type(error).__name__}: {error}"
-        trace(failure)
+
+    failure = failure_of(play, trace)
     for world in shards.worlds:
         world.close()
     shutil.rmtree(shards.first.folder, ignore_errors=True)
