@@ -25,10 +25,10 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pyarrow as pa
+from benchmarks._decoded import events_of
 
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.batch import decoded_schema
 from hotspare.engine.rows.chunk import Int64s
 from hotspare.engine.snapshot import Frozen
 from hotspare.model.load import load_text
@@ -52,22 +52,8 @@ HOT_SHARE, HOT_KEYS = 0.9, 100
 
 def batch_of(plan: Plan, keys: Int64s, begin: int, values: pa.Array) -> pa.RecordBatch:
     """Upserts of these keys at offsets from `begin` on."""
-    schema, count = decoded_schema(plan.entry_schemas), len(keys)
-    zeros = pa.array(np.zeros(count, np.int32))
-    fields = [pa.array(keys), *[values.slice(i, count) for i in range(FIELDS)]]
-    columns = {
-        "topic": zeros,
-        "partition": zeros,
-        "offset": pa.array(np.arange(begin, begin + count)),
-        "index": zeros,
-        "time_us": pa.array(np.full(count, begin)),
-        "kind": pa.array(np.zeros(count, np.int8)),
-        "opcode": pa.array(np.full(count, UPSERT, np.uint8)),
-        "flags": pa.array(np.ones(count, np.uint8)),
-        "e0": pa.StructArray.from_arrays(fields, fields=list(schema.field("e0").type)),
-        "bad": pa.nulls(count, schema.field("bad").type),
-    }
-    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+    fields = [pa.array(keys), *[values.slice(i, len(keys)) for i in range(FIELDS)]]
+    return events_of(plan, fields, np.full(len(keys), UPSERT, np.uint8), begin)
 
 
 @dataclass

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 import numpy as np
 import psutil
 import pyarrow as pa
+from benchmarks._decoded import events_of
 
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.batch import decoded_schema
 from hotspare.engine.rows.chunk import Int64s
 from hotspare.engine.snapshot import Frozen
 from hotspare.model.load import load_text
@@ -63,23 +63,9 @@ class Steps:
 
 def batch_of(plan: Plan, numbers: Int64s, opcode: np.ndarray, begin: int) -> pa.RecordBatch:
     """Events of the rows with these numbers, at offsets from `begin` on."""
-    schema, count = decoded_schema(plan.entry_schemas), len(numbers)
-    zeros = pa.array(np.zeros(count, np.int32))
     ids = pa.array([f"account {number:012d}" for number in numbers.tolist()])
     names = pa.array([f"holder {number * 7919 % 999_983:06d}-{number}" for number in numbers.tolist()])
-    columns = {
-        "topic": zeros,
-        "partition": zeros,
-        "offset": pa.array(np.arange(begin, begin + count)),
-        "index": zeros,
-        "time_us": pa.array(np.full(count, begin)),
-        "kind": pa.array(np.zeros(count, np.int8)),
-        "opcode": pa.array(opcode),
-        "flags": pa.array(np.ones(count, np.uint8)),
-        "e0": pa.StructArray.from_arrays([ids, names, pa.array(numbers)], fields=list(schema.field("e0").type)),
-        "bad": pa.nulls(count, schema.field("bad").type),
-    }
-    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+    return events_of(plan, [ids, names, pa.array(numbers)], opcode, begin)
 
 
 class Run:
