@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.repo.tree import Source, read, sources, violations
-from tests.repo.window_types import ENGINE, MODEL, REGISTRIES, naming, window_types
+from tests.repo.window_types import ENGINE, MODEL, REGISTRIES, class_stem, naming, type_name, window_types
 
 TYPES = window_types()
 
@@ -15,7 +15,7 @@ TYPES = window_types()
 def test_every_window_type_has_its_two_files_and_a_line_in_each_registry() -> None:
     assert {"source", "copy", "filter", "compute", "functional", "calculate"} <= TYPES
     for path in REGISTRIES:
-        listed = {name for name in TYPES if f".{name} import {name.capitalize()}" in read(path)}
+        listed = {name for name in TYPES if f".{name} import {class_stem(name)}" in read(path)}
         assert listed == TYPES, path
 
 
@@ -25,7 +25,7 @@ def test_nothing_else_names_a_window_type() -> None:
 
 def test_the_readme_tells_of_every_window_type() -> None:
     (line,) = re.findall(r"^- Windows other than (.*)$", read("README.md"), re.MULTILINE)
-    assert sorted(TYPES) == sorted(name for name in TYPES if re.search(rf"\b{name}\b", line))
+    assert sorted(TYPES) == sorted(name for name in TYPES if re.search(rf"\b{type_name(name)}\b", line))
 
 
 @pytest.mark.parametrize(

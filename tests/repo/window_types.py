@@ -19,6 +19,16 @@ def window_types() -> frozenset[str]:
     return frozenset(stems[0] & stems[1]) - {"__init__", "contract", "registry"}
 
 
+def class_stem(stem: str) -> str:
+    """How the names of its classes begin."""
+    return "".join(part.capitalize() for part in stem.split("_"))
+
+
+def type_name(stem: str) -> str:
+    """What projects call it."""
+    return stem.replace("_", "-")
+
+
 def naming(source: Source, types: frozenset[str]) -> Iterator[Violation]:
     """A class or module of a window type, `type: NAME` of YAML or `window-NAME` of XML, outside its own files.
 
@@ -28,7 +38,7 @@ def naming(source: Source, types: frozenset[str]) -> Iterator[Violation]:
     if own == "registry":
         return
     for name in sorted(types - {own}):
-        classes = {f"{name.capitalize()}{suffix}" for suffix in ("Window", "Operator", "Type")}
+        classes = {f"{class_stem(name)}{suffix}" for suffix in ("Window", "Operator", "Type")}
         modules = {f"hotspare.model.windows.{name}", f"hotspare.engine.operators.{name}"}
         for node in nodes(source, ast.Name, ast.Attribute, ast.ImportFrom, ast.Import, ast.Constant):
             is_example = isinstance(node, ast.Constant) and source.path.startswith(MODEL)
@@ -46,4 +56,4 @@ def _names(node: ast.AST, classes: set[str], modules: set[str], name: str) -> It
     elif isinstance(node, ast.Import):
         yield any(alias.name in modules for alias in node.names)
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield re.search(rf"\btype: {name}\b|\bwindow-{name}\b", node.value) is not None
+        yield re.search(rf"\btype: {type_name(name)}\b|\bwindow-{type_name(name)}\b", node.value) is not None

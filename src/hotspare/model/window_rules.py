@@ -91,6 +91,14 @@ def check_passed_schema(window: Window, input_schema: Schema | None, found: Mist
         )
 
 
+def check_derived_schema(window: Window, schema: Schema, found: Mistakes) -> None:
+    """`schema` follows from inputs and options; a project may say it, too."""
+    check_schema(window, schema, found)
+    if window.schema is not None and window.schema != schema:
+        message = f"window {window.name} has the schema {schema}, but the project says {window.schema}"
+        found.add(window.schema_place if window.schema_place.line else window.place, message, "leave the schema out")
+
+
 def check_keys(window: Window, schema: Schema, input_schema: Schema, found: Mistakes) -> None:
     """Keys pass through by name (SPEC A24): the same names and types, in any order."""
     own, given = keys(schema), keys(input_schema)

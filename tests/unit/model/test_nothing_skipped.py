@@ -60,6 +60,7 @@ FULL = """\
           <output><field-expr hs:dialect="esp">x</field-expr></output>
         </window-compute>
         <window-union name="u" strict="false"/>
+        <window-remove-state name="r" remove="updates" add-log-fields="true"/>
         <window-join name="j">
           <join type="leftouter" no-regenerates="true" left-index="pi_EMPTY" right-index="pi_HASH">
             <conditions><fields left="id" right="id"/></conditions>
@@ -71,7 +72,7 @@ FULL = """\
         </window-join>
       </windows>
       <edges>
-        <edge source="a" target="k f g c" role="data"/><edge source="a" target="s" role="data"/>
+        <edge source="a" target="k f g c r" role="data"/><edge source="a" target="s" role="data"/>
         <edge source="times" target="t"/>
         <edge source="f g" target="u"/><edge source="f" target="j" role="left"/><edge source="g" target="j" role="right"/>
       </edges>

@@ -31,6 +31,9 @@ from hotspare.engine.state.strings import StringTable
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.types import Schema
 
+SHARD_BITS = 48
+"""A shard numbers so many events with as many bits; above them stands its own number."""
+
 
 @dataclass(slots=True)
 class Applied:

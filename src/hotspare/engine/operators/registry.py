@@ -11,6 +11,7 @@ from hotspare.engine.operators.copy import CopyOperator
 from hotspare.engine.operators.filter import FilterOperator
 from hotspare.engine.operators.functional import FunctionalOperator
 from hotspare.engine.operators.join import JoinOperator
+from hotspare.engine.operators.remove_state import RemoveStateOperator
 from hotspare.engine.operators.source import SourceOperator
 from hotspare.engine.operators.union import UnionOperator
 from hotspare.model.resolve import ResolvedWindow
@@ -20,6 +21,7 @@ from hotspare.model.windows.copy import CopyWindow
 from hotspare.model.windows.filter import FilterWindow
 from hotspare.model.windows.functional import FunctionalWindow
 from hotspare.model.windows.join import JoinWindow
+from hotspare.model.windows.remove_state import RemoveStateWindow
 from hotspare.model.windows.source import SourceWindow
 from hotspare.model.windows.union import UnionWindow
 
@@ -32,6 +34,7 @@ OPERATORS: dict[type, type[Operator]] = {
     CalculateWindow: CalculateOperator,
     UnionWindow: UnionOperator,
     JoinWindow: JoinOperator,
+    RemoveStateWindow: RemoveStateOperator,
 }
 
 

@@ -16,7 +16,7 @@ import xxhash
 
 from hotspare.engine.head.stateless import Admission, Work
 from hotspare.engine.kernels.columns import identifier_texts
-from hotspare.engine.operators.contract import Applied, Input, Operator
+from hotspare.engine.operators.contract import SHARD_BITS, Applied, Input, Operator
 from hotspare.engine.operators.keyed import apply_relation, bad_events, clock_of, expelled_by, relation_of
 from hotspare.engine.rows.changelog import DISTINCT, INSERTS, PUBLISHED
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline
@@ -30,8 +30,6 @@ from hotspare.model.types import FieldType
 from hotspare.model.windows.source import SourceWindow
 
 IDENTIFIER_LENGTH = 36
-SHARD_BITS = 48
-"""A shard numbers so many events with as many bits; above them stands its own number."""
 
 
 class SourceOperator(Operator):

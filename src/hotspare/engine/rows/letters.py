@@ -8,15 +8,17 @@ import pyarrow as pa
 
 from hotspare.model.events import FLAG_LETTER, OPCODE_LETTER, Flag, Opcode
 
-_OPCODES = pa.array([OPCODE_LETTER[Opcode(i)] if i else "?" for i in range(max(Opcode) + 1)], pa.string())
-_FLAGS = pa.array(["".join(FLAG_LETTER[flag] for flag in Flag if flag & bits) for bits in range(sum(Flag) + 1)], pa.string())
+OPCODE_TEXTS = pa.array([OPCODE_LETTER[Opcode(i)] if i else "?" for i in range(max(Opcode) + 1)], pa.string())
+FLAG_TEXTS = pa.array(["".join(FLAG_LETTER[flag] for flag in Flag if flag & bits) for bits in range(sum(Flag) + 1)], pa.string())
+
+"""The letters by opcode, and by flags."""
 
 
 def opcode_letters(opcode: npt.NDArray[np.uint8] | pa.Array) -> pa.Array:
     """I, U, P, D, SD or UB for each."""
-    return _OPCODES.take(opcode if isinstance(opcode, pa.Array) else pa.array(opcode))
+    return OPCODE_TEXTS.take(opcode if isinstance(opcode, pa.Array) else pa.array(opcode))
 
 
 def flag_letters(flags: npt.NDArray[np.uint8] | pa.Array) -> pa.Array:
     """Letters of N, P, R joined in that order, for each."""
-    return _FLAGS.take(flags if isinstance(flags, pa.Array) else pa.array(flags))
+    return FLAG_TEXTS.take(flags if isinstance(flags, pa.Array) else pa.array(flags))

@@ -29,7 +29,7 @@ from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import nearest, repeated
 from hotspare.model.project import Expression, IndexType, Window
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
-from hotspare.model.window_rules import check_expression, check_schema
+from hotspare.model.window_rules import check_derived_schema, check_expression
 from hotspare.model.windows.contract import Carried, Computed, Given, Inputs, SchemaOrigin, WindowType
 
 LEFT, RIGHT = 0, 1
@@ -314,10 +314,7 @@ edges:
             return
         made = self.schema(window, given)
         assert made is not None
-        check_schema(window, made, found)
-        if window.schema is not None and window.schema != made:
-            message = f"window {window.name} has the schema {made}, but the project says {window.schema}"
-            found.add(window.schema_place if window.schema_place.line else window.place, message, "leave the schema out")
+        check_derived_schema(window, made, found)
 
     def meaning(self, window: JoinWindow, schema: Schema) -> dict[str, str]:
         text = {"kind": window.kind.value, "regenerates": window.regeneration.value, "streaming": window.streaming.value}

@@ -12,6 +12,7 @@ from hotspare.model.windows.copy import CopyType
 from hotspare.model.windows.filter import FilterType
 from hotspare.model.windows.functional import FunctionalType
 from hotspare.model.windows.join import JoinType
+from hotspare.model.windows.remove_state import RemoveStateType
 from hotspare.model.windows.source import SourceType
 from hotspare.model.windows.union import UnionType
 
@@ -26,6 +27,7 @@ WINDOW_TYPES: dict[str, WindowType[Any]] = {
         CalculateType(),
         UnionType(),
         JoinType(),
+        RemoveStateType(),
     )
 }
 """By name, in the order in which people are told of them."""
