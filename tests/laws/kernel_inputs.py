@@ -9,9 +9,9 @@ import numpy as np
 
 from hotspare.engine.kernels import index, queue, slots
 from hotspare.engine.kernels import relation as k
-from hotspare.engine.kernels.outputs import OutputColumns, Positions
+from hotspare.engine.kernels.outputs import OutputColumns
 from hotspare.engine.kernels.summary import RUNNING_WIDTH
-from hotspare.engine.rows.chunk import Chunk, Timeline
+from hotspare.engine.rows.chunk import Chunk, Positions, Timeline
 from hotspare.engine.state.relation import Relation, RowTime, Shape
 from hotspare.engine.state.row_index import empty_index, grown_index
 from hotspare.engine.state.summary import Before, Newest

@@ -66,7 +66,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 """Per part of hotspare the other parts that it may import; each may import itself."""
 
 ROOMS: dict[str, tuple[str, ...]] = {
-    "engine": ("rows", "expressions", "kernels", "state", "codec", "head", "operators"),
+    "engine": ("rows", "expressions", "kernels", "state", "codec", "head", "code", "operators"),
     "ha": ("calls", "rules", "outputs", "effects"),
     "adapters": ("failover", "files", "sockets", "esp"),
     "cli": ("shared", "replaying"),

@@ -15,13 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from hotspare.engine.kernels.ordering import order_by_number
-from hotspare.engine.kernels.outputs import Positions
 from hotspare.engine.operators.contract import Applied, Clock
 from hotspare.engine.operators.rowwise import passed_rows
 from hotspare.engine.plan import EVERY_SLOT, Plan
 from hotspare.engine.poison import WindowFailure
 from hotspare.engine.rows.batch import RowKind
-from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline, UInt8s
+from hotspare.engine.rows.chunk import Chunk, Int64s, Positions, Timeline, UInt8s
 from hotspare.engine.rows.elementwise import comes_of_rows
 from hotspare.engine.rows.merged import MergedRows
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents

@@ -7,9 +7,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.kernels.outputs import Positions, number_outputs, write_outputs
+from hotspare.engine.kernels.outputs import number_outputs, write_outputs
 from hotspare.engine.plan import BAD_SCHEMA
-from hotspare.engine.rows.chunk import OUTPUT_BYTES_MAX, Bools, Chunk, Int64s, UInt8s, is_all
+from hotspare.engine.rows.chunk import OUTPUT_BYTES_MAX, Bools, Chunk, Int64s, Positions, UInt8s, is_all
 from hotspare.engine.rows.elementwise import shared
 from hotspare.engine.rows.refusals import BadEvents
 from hotspare.engine.state.lanes import OutputForm, to_arrow_columns

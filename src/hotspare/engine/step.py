@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.engine.dataflow import Dataflow, Door
-from hotspare.engine.kernels.outputs import Positions, due_heartbeats, first_disorder
+from hotspare.engine.kernels.outputs import due_heartbeats, first_disorder
 from hotspare.engine.outputs import Causes, bad_in_pieces, in_pieces, number_and_write, number_and_write_bad
 from hotspare.engine.plan import Plan
 from hotspare.engine.rows.batch import BAD_STREAM, RowKind
-from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX, Chunk, Timeline
+from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX, Chunk, Positions, Timeline
 from hotspare.engine.rows.merged import MergedRows
 from hotspare.engine.rows.ordering import partition_numbers
 from hotspare.engine.rows.refusals import BadEvents
@@ -103,7 +103,7 @@ def _timeline(plan: Plan, state: State, door: Door) -> Timeline:
         if last == NO_TIME:  # the first tick is a heartbeat
             last = int(door.time_us[ticks[0]]) - plan.heartbeat_interval_us
         beats = beats[: due_heartbeats(ticks, door.time_us, last, plan.heartbeat_interval_us, beats)]
-    return Timeline(door.time_us, beats)
+    return Timeline(door.time_us, beats, positions=door.positions)
 
 
 def _write(

@@ -9,10 +9,9 @@ import numpy.typing as npt
 
 from hotspare.engine.kernels import Whole, kernel
 from hotspare.engine.kernels.hashing import mix, rotate
-from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
+from hotspare.engine.rows.chunk import Bools, Int32s, Int64s, Positions, UInt8s
 
 UInt64s = npt.NDArray[np.uint64]
-Int32s = npt.NDArray[np.int32]
 
 BLOCK = 1024
 """Rows that are split into columns together, so that they are read from the nearest cache."""
@@ -21,15 +20,6 @@ NEWEST_WIDTH = 3
 _FOLD = np.uint64(0x9E3779B97F4A7C15)
 _NULL = np.uint64(0xD6E8FEB86659FD93)
 """Stands for a null lane."""
-
-
-class Positions(NamedTuple):
-    """Where each row of a batch stands in the input."""
-
-    topics: Int32s
-    partitions: Int32s
-    offsets: Int64s
-    indexes: Int32s
 
 
 @kernel

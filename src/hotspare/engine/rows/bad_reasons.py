@@ -38,6 +38,10 @@ class BadReason(StrEnum):
     """An expression failed on this event, as ANSI semantics want."""
     MISROUTED = "misrouted"
     """Of a project that is divided: the event stands in another partition than its key belongs in."""
+    CODE = "code"
+    """People's code fails on the event, or makes of it what is no event."""
+    CODE_LIMIT = "code-limit"
+    """People's code takes more steps for the event than it may, or its variables hold too much, or what cannot be kept."""
     POISON = "poison"
     """The engine itself fails on the event: a mistake of hotspare."""
 

@@ -7,10 +7,12 @@ A lane holds int32, int64, date, stamp and money as int64, double as its bits, s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 UInt8s = npt.NDArray[np.uint8]
 Bools = npt.NDArray[np.bool_]
@@ -102,14 +104,25 @@ class Chunk:
         )
 
 
+class Positions(NamedTuple):
+    """Where each row of a batch stands in the input."""
+
+    topics: Int32s
+    partitions: Int32s
+    offsets: Int64s
+    indexes: Int32s
+
+
 @dataclass(slots=True)
 class Timeline:
     """Time within one batch, and how many rows one call of an operator may make beside those that its input rows ask for.
 
     time_us         int64[rows of the batch]  system time at each row: running maximum of append times, never falls
     heartbeat_rank  int64[m]                  rows at which a heartbeat falls due, rising; system-time work happens here
+    positions       of each row of the batch; None: nobody knows them
     """
 
     time_us: Int64s
     heartbeat_rank: Int64s
     extra_rows_max: int = EXTRA_ROWS_MAX
+    positions: Positions | None = None

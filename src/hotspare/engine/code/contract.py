@@ -1,0 +1,290 @@
+"""What people's own code is to the engine: a program, compiled once, and instances of it that remember.
+
+    text ── compile_* ──► Program ── open() ──► Instance ── make_events, select, call ──► values, or CodeFailure
+                                                │    ▲
+                                                save  load      canonical bytes: what snapshots and digests take
+
+Code is a deterministic function of the events that it was given and of what its variables hold. So each language of people's code
+
+- replaces clock and randomness by those of the event (`Moment`), and has no network, no files and no threads;
+- gives every table, set and hash an order that is the same in every process, and after a restore;
+- counts steps (instructions of a virtual machine, or turns of loops and calls), never time: where one engine finds a limit
+  exceeded, all do;
+- keeps what the variables of the program hold, as a tree of plain values. Two names for one container are two names for one
+  container after a restore, and order is kept. What holds another kind of value is refused with the name of the variable.
+
+What an event changed before its code failed stays changed, as in any program: every engine fails at the same step.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hotspare.engine.code.fields import ColumnBuilder, Unfit, plain_values
+from hotspare.engine.rows.bad_reasons import BadReason
+from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
+from hotspare.engine.rows.refusals import BAD_TEXT_LENGTH_MAX
+from hotspare.model.events import Opcode
+from hotspare.model.types import Schema
+
+Value: TypeAlias = Any
+"""None, bool, int, float, str, bytes, and lists and dicts of these."""
+
+UInt64s: TypeAlias = npt.NDArray[np.uint64]
+
+OPCODE_KEY = "_opcode"
+"""In an event that code makes: what it does. No field can have the name."""
+
+OPCODE_NAMES: dict[str, Opcode] = {
+    "insert": Opcode.INSERT,
+    "update": Opcode.UPDATE,
+    "upsert": Opcode.UPSERT,
+    "delete": Opcode.DELETE,
+    "safedelete": Opcode.SAFE_DELETE,
+}
+"""What code may write there."""
+
+NO_OPCODE = 0
+"""The code says none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The same in every engine, so they are part of a project's meaning.
+
+    steps_max        of one call: instructions of a virtual machine, or turns of loops and calls
+    state_bytes_max  of what the variables of one instance hold, in the form of `Instance.save`
+    """
+
+    steps_max: int = 1_000_000
+    state_bytes_max: int = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What the code may know beside its arguments. `seed`: of its random numbers, made of the event's position and of how many
+    events the window was given before it."""
+
+    time_us: int
+    seed: int
+
+
+class CodeFailure(Exception):
+    """The code fails on an event, which becomes a bad event for `reason`: `code`, or `code-limit`. `line` counts from 1 in the text
+    that was compiled; 0 is not known."""
+
+    def __init__(self, text: str, *, reason: BadReason = BadReason.CODE, line: int = 0) -> None:
+        super().__init__(text)
+        self.text = text[:BAD_TEXT_LENGTH_MAX].encode(errors="replace").decode()
+        self.reason = reason
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Row number of the events that were given, and why it failed."""
+
+    row: int
+    reason: BadReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class GivenEvents:
+    """Events for code, in order. `schema` is what the code sees of them, `columns` one Arrow array of `ARROW_TYPE` for each of its
+    fields. The deletes of update blocks are not among them."""
+
+    schema: Schema
+    columns: Sequence[pa.Array]
+    opcode: UInt8s
+    time_us: Int64s
+    seeds: UInt64s
+
+    def __len__(self) -> int:
+        return len(self.opcode)
+
+    def moment(self, row: int) -> Moment:
+        return Moment(int(self.time_us[row]), int(self.seeds[row]))
+
+
+@dataclass(frozen=True, slots=True)
+class MadeEvents:
+    """Events that code made.
+
+    row      int64[n]   number of the event that caused each; never falls
+    opcode   uint8[n]   `Opcode`, or NO_OPCODE
+    columns             per field of the schema that was asked for an Arrow array of n values; null where the code gives none
+    failed              rising by row; none of these events made any
+    """
+
+    row: Int64s
+    opcode: UInt8s
+    columns: Sequence[pa.Array]
+    failed: Sequence[Failed]
+
+
+class Program(Protocol):
+    """Code, compiled: immutable, and the same for every instance."""
+
+    def open(self) -> Instance:
+        """A fresh instance: its variables are what loading the program made of them. ProjectError where loading it fails."""
+
+    def defines(self, function: str) -> bool:
+        """Whether there is a function of that name to be called."""
+
+
+class Instance(ABC):
+    """A program with its variables. What is said per event here, a language may do for many at once."""
+
+    @abstractmethod
+    def call(self, function: str, arguments: Sequence[Value], moment: Moment) -> Value:
+        """What the function returns. CodeFailure where it fails, exceeds a limit, or returns what is no plain value."""
+
+    @abstractmethod
+    def save(self) -> bytes:
+        """What its variables hold: equal for equal histories, in every process. CodeFailure, with the name of the variable, where
+        one holds what cannot be kept."""
+
+    @abstractmethod
+    def load(self, data: bytes) -> None:
+        """Take over what `save` returned, on a fresh instance of an equal program. SnapshotDamaged where that cannot be."""
+
+    def make_events(self, function: str, events: GivenEvents, schema: Schema) -> MadeEvents:
+        """Call `function(event, context)` for each event; it returns an event of `schema`, a list of events, or nothing. Names that
+        are no field of the schema are left out."""
+        return _made(self, function, events, schema)
+
+    def select(self, function: str, events: GivenEvents) -> tuple[Bools, Sequence[Failed]]:
+        """Which events pass: those for which `function(event, context)` returns true. Those that fail do not."""
+        return _selected(self, function, events)
+
+
+def context_of(opcode: int) -> dict[str, Value]:
+    """The second argument: what the code may know of an event beside its fields."""
+    return {"opcode": _OPCODE_TEXT[opcode]}
+
+
+_OPCODE_TEXT = {int(value): name for name, value in OPCODE_NAMES.items()} | {int(Opcode.UPDATE_BLOCK): "update"}
+
+
+def _rows(events: GivenEvents) -> list[dict[str, Value]]:
+    """One dict per event; a null is not in it."""
+    names = events.schema.names
+    columns = [plain_values(column, field.type) for column, field in zip(events.columns, events.schema.fields, strict=True)]
+    if not columns:
+        return [{} for _ in range(len(events))]
+    return [
+        {name: value for name, value in zip(names, row, strict=True) if value is not None} for row in zip(*columns, strict=True)
+    ]
+
+
+def _made(instance: Instance, function: str, events: GivenEvents, schema: Schema) -> MadeEvents:
+    builder = EventBuilder(schema)
+    for row, event in enumerate(_rows(events)):
+        try:
+            returned = instance.call(function, (event, context_of(int(events.opcode[row]))), events.moment(row))
+            builder.add(row, function, returned)
+        except CodeFailure as failure:
+            builder.refuse(row, failure)
+    return builder.made()
+
+
+def _selected(instance: Instance, function: str, events: GivenEvents) -> tuple[Bools, Sequence[Failed]]:
+    passes, failed = np.zeros(len(events), np.bool_), []
+    for row, event in enumerate(_rows(events)):
+        try:
+            passes[row] = truth(instance.call(function, (event, context_of(int(events.opcode[row]))), events.moment(row)), function)
+        except CodeFailure as failure:
+            failed.append(Failed(row, failure.reason, failure.text))
+    return passes, failed
+
+
+def truth(returned: Value, function: str) -> bool:
+    """What a filter says; CodeFailure where it is neither true nor false. Nothing counts as false, as a null condition does."""
+    if returned is None or isinstance(returned, bool):
+        return returned is True
+    raise CodeFailure(f"{function} returns {kind_of(returned)}, not true or false")
+
+
+class EventBuilder:
+    """Puts together what code returns for one event after another."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._columns = [ColumnBuilder(field.type) for field in schema.fields]
+        self._row: list[int] = []
+        self._opcode: list[int] = []
+        self._failed: list[Failed] = []
+
+    def add(self, row: int, function: str, returned: Value) -> None:
+        """What `function` returned for event `row`; CodeFailure, and nothing is added, where it is no event, list of events or
+        nothing."""
+        events = returned if isinstance(returned, list) else [] if returned is None else [returned]
+        made = [self._event(function, event) for event in events]
+        for opcode, values in made:
+            self._row.append(row)
+            self._opcode.append(opcode)
+            for column, value in zip(self._columns, values, strict=True):
+                column.append(value)
+
+    def refuse(self, row: int, failure: CodeFailure) -> None:
+        self._failed.append(Failed(row, failure.reason, failure.text))
+
+    def made(self) -> MadeEvents:
+        return MadeEvents(
+            np.array(self._row, np.int64),
+            np.array(self._opcode, np.uint8),
+            [column.array() for column in self._columns],
+            self._failed,
+        )
+
+    def _event(self, function: str, event: Value) -> tuple[int, list[Value]]:
+        if not isinstance(event, dict):
+            raise CodeFailure(f"{function} returns {kind_of(event)}, not an event, a list of events, or nothing")
+        values = []
+        for field, column in zip(self._schema.fields, self._columns, strict=True):
+            try:
+                values.append(column.fitted(event.get(field.name)))
+            except Unfit as unfit:
+                raise CodeFailure(f"field {field.name}: {unfit}", reason=unfit.reason) from unfit
+        return opcode_of(event.get(OPCODE_KEY)), values
+
+
+def opcode_of(written: Value) -> int:
+    """The opcode that code wrote into an event; CodeFailure where it is none."""
+    if written is None:
+        return NO_OPCODE
+    found = OPCODE_NAMES.get(written.lower()) if isinstance(written, str) else None
+    if found is None:
+        raise CodeFailure(f"{OPCODE_KEY} is {shown(written)}, not one of {', '.join(OPCODE_NAMES)}")
+    return int(found)
+
+
+def shown(value: Value) -> str:
+    """A short text or number as it is, of others what they are; for people."""
+    if isinstance(value, str):
+        return repr(value[:100])
+    return str(value) if isinstance(value, bool | float) else kind_of(value)
+
+
+def kind_of(value: Value) -> str:
+    """A word for what a value is, for people."""
+    if value is None:
+        return "nothing"
+    kinds = {
+        bool: "a truth value",
+        int: "a number",
+        float: "a number",
+        str: "a text",
+        bytes: "bytes",
+        list: "a list",
+        dict: "a table",
+    }
+    return kinds.get(type(value), f"a {type(value).__name__}")
