@@ -87,7 +87,7 @@ class Plan:
 
     `head_chains[i]`: the stateless windows of topic i that the head runs, the source window first; empty if there are none.
     `streams`: output streams by name, with the node that feeds each; the stream of bad events is not among them. `traced`: the
-    nodes whose events people want to see, which never run in the head.
+    nodes whose events people want to see.
     """
 
     resolved: Resolved
@@ -205,14 +205,15 @@ def _traced(resolved: Resolved) -> frozenset[WindowId]:
 
 
 def _head_chain(resolved: Resolved, source: WindowId, operators: Mapping[WindowId, Operator]) -> tuple[WindowId, ...]:
-    """The source and the windows that follow it one after another, as far as the head can do their work and nobody else looks."""
+    """The source and the windows that follow it one after another, as far as the head can do their work. What leaves the last of
+    them enters the core, so others may look at it, and at it alone."""
     chain: list[WindowId] = []
     watched = _traced(resolved).union(resolved.streams)
     at = source
     while operators[at].in_head is not None:
+        chain.append(at)
         followers = [w.id for w in resolved.windows if any(i == at for i, _ in w.inputs)]
         if at in watched or len(followers) != 1 or len(resolved.window(followers[0]).inputs) != 1:
             break
-        chain.append(at)
         at = followers[0]
     return tuple(chain) if len(chain) > 1 else ()

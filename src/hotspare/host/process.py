@@ -38,6 +38,7 @@ from hotspare.host.address import peer_addresses
 from hotspare.host.background import Background
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.hosted_group import HostedGroup, Shared, runner_input
+from hotspare.host.interpreter import settle, settle_more
 from hotspare.host.locked_bus import outwait_lock
 from hotspare.host.message_sizes import check_message_sizes
 from hotspare.host.options import EngineOptions
@@ -107,6 +108,7 @@ class EngineProcess:
 
     def run(self) -> int:
         warm_up()
+        settle()
         plans = self._joined()
         runners = self._runners(plans)
         try:
@@ -115,6 +117,7 @@ class EngineProcess:
                     runner.start(plan)
                     if runner.notice:
                         self._log.event(LogEvent.RUNNER_WARNING, runner.notice)
+                settle_more()
                 self._log.event(LogEvent.ENGINE_STARTED, address=self._shared.server.address)
                 self._beat_until(lambda: self._stop.is_set() or any(group.has_ended for group in self._groups))
                 for group in self._groups:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hotspare.engine.codec.csv import decode
 from hotspare.engine.codec.csv.decode import CsvOptions, KeyColumn, decode_rows
 from hotspare.errors import UsageError
 from hotspare.model.events import Flag, Opcode
@@ -164,6 +165,14 @@ def test_a_message_does_not_depend_on_its_neighbours(messages: list[bytes | None
     for i in range(len(messages)):
         numbers = sorted([e[1] for e in together[0] if e[0] == i] + [b[1] for b in together[1] if b[0] == i])
         assert numbers == list(range(len(numbers))), "every row has a number of its own, without gaps"
+
+
+@given(st.lists(MESSAGE, max_size=8), st.integers(1, 40))
+def test_how_many_messages_are_decoded_at_once_does_not_show(messages: list[bytes | None], size: int) -> None:
+    together = decoded(messages)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decode, "PIECE_BYTES", size)
+        assert decoded(messages) == together
 
 
 @given(st.lists(ROW, max_size=6))

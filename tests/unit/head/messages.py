@@ -50,20 +50,24 @@ def raw(messages: Sequence[Message], first_offset: int = 0) -> pa.RecordBatch:
     )
 
 
-def project(accepts: AcceptedOpcodes = AcceptedOpcodes.INSERT_ONLY, compute_published: Publication = Publication.HIDDEN) -> Project:
+def project(accepts: AcceptedOpcodes = AcceptedOpcodes.INSERT_ONLY, filter_published: Publication = Publication.HIDDEN) -> Project:
     """trades (stateless) -> large (filter) -> halves (compute) -> kept (copy); readings (keyed) -> seen (copy)."""
     sql = Dialect.SPARK_SQL
     windows: tuple[Window, ...] = (
         SourceWindow(name="readings", schema=READINGS),
         CopyWindow(name="seen", publication=Publication.PUBLISHED),
         SourceWindow(name="trades", schema=TRADES, index=IndexType.EMPTY, accepts=accepts),
-        FilterWindow(name="large", index=IndexType.EMPTY, condition=Expression("100 / price < 10 and ESP_FLAGS <> 'R'", sql)),
+        FilterWindow(
+            name="large",
+            index=IndexType.EMPTY,
+            condition=Expression("100 / price < 10 and ESP_FLAGS <> 'R'", sql),
+            publication=filter_published,
+        ),
         ComputeWindow(
             name="halves",
             index=IndexType.EMPTY,
             schema=PRICED,
             outputs=(Expression("price / (id - 3)", sql), Expression("cast(name as int)", sql)),
-            publication=compute_published,
         ),
         CopyWindow(name="kept", index=IndexType.EMPTY, publication=Publication.PUBLISHED),
     )

@@ -193,10 +193,10 @@ def outputs(plan: Plan, messages: list[Message]) -> tuple[list[object], list[obj
 
 @given(rows=st.lists(st.sampled_from(TRADE_ROWS[:5] + TRADE_ROWS[6:]), max_size=6))
 def test_windows_in_the_head_do_what_they_do_in_the_core(rows: list[bytes]) -> None:
-    """Publishing a window of the chain moves it into the core; the other outputs stay, and the bad events to the letter."""
+    """Publishing a window moves those behind it into the core; other outputs stay, and the bad events to the letter."""
     messages = [Message(1, row) for row in rows]
     in_head = compile_plan(resolve(project()))
-    in_core = compile_plan(resolve(project(compute_published=Publication.PUBLISHED)))
+    in_core = compile_plan(resolve(project(filter_published=Publication.PUBLISHED)))
     assert in_head.head_chains[1] and not in_core.head_chains[1][2:]
     assert outputs(in_head, messages) == outputs(in_core, messages)
 

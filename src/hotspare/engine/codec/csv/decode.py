@@ -23,6 +23,7 @@ from hotspare.model.events import FLAG_LETTER, OPCODE_LETTER, Flag, Opcode
 from hotspare.model.types import Field, FieldType, Schema
 
 UInt8s = npt.NDArray[np.uint8]
+PIECE_BYTES = 1 << 19
 SHOWN_LENGTH_MAX = 100
 """How many characters of a field that cannot be read are shown in the sentence."""
 _NO_ROWS: Rows = np.empty(0, np.int64)
@@ -115,9 +116,27 @@ def decode_rows(values: pa.Array, schema: Schema, options: CsvOptions | None = N
     What comes of a message depends on that message alone. Order within a result is that of messages and rows.
     """
     options = options or CsvOptions()
-    parts, bad = split(values, options.layout(schema))
-    typed = [_typed(rows, schema, options) for rows in parts if len(rows.message)]
-    return [rows for rows, _ in typed], BadRows.joined([bad, *(refused for _, refused in typed)])
+    good: list[DecodedRows] = []
+    bad: list[BadRows] = []
+    for begin, end in _pieces(values):
+        parts, refused = split(values.slice(begin, end - begin), options.layout(schema))
+        typed = [_typed(rows, schema, options) for rows in parts if len(rows.message)]
+        numbers = np.arange(begin, end)
+        bad += [each.renumbered(numbers) for each in (refused, *(wrong for _, wrong in typed))]
+        good += [renumbered(rows, numbers) for rows, _ in typed]
+    return good, BadRows.joined(bad)
+
+
+def _pieces(values: pa.Array) -> list[tuple[int, int]]:
+    """Messages that are decoded at once: of a size that the processor's cache can hold, one at least."""
+    ends = np.cumsum(pc.binary_length(values).fill_null(0).to_numpy())
+    cuts, begin = [], 0
+    while begin < len(values):
+        size = ends[begin - 1] if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, size + PIECE_BYTES, side="right")))
+        cuts.append((begin, end))
+        begin = end
+    return cuts
 
 
 def _typed(rows: TextRows, schema: Schema, options: CsvOptions) -> tuple[DecodedRows, BadRows]:
