@@ -19,6 +19,7 @@ from hotspare.model.project import (
     AcceptedOpcodes,
     Connector,
     ConnectorDirection,
+    ConnectorGroup,
     ContinuousQuery,
     Dialect,
     Edge,
@@ -85,7 +86,8 @@ def connectors(draw: st.DrawFn, directions: tuple[ConnectorDirection, ...]) -> t
     made = []
     failover = draw(st.sampled_from([{}, {"hotfailover": "true"}, {"hotfailover": "false"}]))
     for name in draw(st.lists(names, max_size=2, unique=True)):
-        kind, direction = draw(st.sampled_from(sorted(CONNECTOR_PROPERTIES))), draw(st.sampled_from(directions))
+        ways = [(kind, each) for kind in sorted(CONNECTOR_PROPERTIES) for each in CONNECTOR_PROPERTIES[kind] if each in directions]
+        kind, direction = draw(st.sampled_from(ways))
         known = [
             n
             for n, s in CONNECTOR_PROPERTIES[kind][direction].items()
@@ -206,6 +208,17 @@ def queries(draw: st.DrawFn, name: str) -> ContinuousQuery:
 
 
 @st.composite
+def connector_groups(draw: st.DrawFn) -> tuple[ConnectorGroup, ...]:
+    """Groups without connectors: of which each may start after those before it."""
+    found: list[ConnectorGroup] = []
+    for name in draw(st.lists(names, max_size=3, unique=True)):
+        before = [group.name for group in found]
+        after = draw(st.lists(st.sampled_from(before), unique=True)) if before else []
+        found.append(ConnectorGroup(name, (), tuple(after)))
+    return tuple(found)
+
+
+@st.composite
 def projects(draw: st.DrawFn) -> Project:
     """A project without mistakes (its expressions are any text)."""
     project = Project(
@@ -213,6 +226,7 @@ def projects(draw: st.DrawFn) -> Project:
         queries=tuple(draw(queries(name)) for name in draw(st.lists(names, min_size=1, max_size=2, unique=True))),
         heartbeat_interval_us=draw(st.one_of(st.just(1_000_000), st.integers(1_000, 86_400_000_000))),
         properties=tuple(sorted(draw(st.dictionaries(names, property_values, max_size=2)).items())),
+        connector_groups=draw(connector_groups()),
         metadata=tuple(sorted(draw(st.dictionaries(names, texts, max_size=2)).items())),
         description=draw(texts).strip(),
     )

@@ -12,20 +12,25 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
+from typing import TypeAlias
 
 from hotspare.adapters.esp.connector_options import FILE_KIND, connector_file, file_style, publish_options, subscribe_options
+from hotspare.adapters.esp.generated_options import GENERATED_KINDS, generator_of
 from hotspare.adapters.failover.turn import Turn
 from hotspare.adapters.files.output_rows import OutputRows
 from hotspare.adapters.files.publisher import publish_file
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.files.subscriber import SubscribeReport, subscribe_file
+from hotspare.adapters.generated.publisher import publish_generated
+from hotspare.adapters.start_order import ConnectorState, StartOrder
 from hotspare.bus.contract import Bus, Partition
+from hotspare.bus.limits import partitions_of
 from hotspare.bus.naming import inbound_topic, outbound_topic
 from hotspare.engine.routing import routing_of
-from hotspare.errors import HotspareError
+from hotspare.errors import BusError, HotspareError
 from hotspare.ha.rules.roles import Role
+from hotspare.model.connector_groups import connector_path
 from hotspare.model.project import Connector, ConnectorDirection, WindowId
 from hotspare.model.resolve import Resolved
 from hotspare.retry import Retry
@@ -37,14 +42,17 @@ _WORK = Retry(pause_s=_RETRY_S)
 _STOP_TIMEOUT_S = 10.0
 
 
-class ConnectorState(Enum):
-    """SPEC I12."""
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What every publisher needs: its stable name, the topic's partition or how rows are spread over all, and whom to tell."""
 
-    RUNNING = "running"
-    FINISHED = "finished"
-    """A publisher at the end of its file."""
-    STOPPED = "stopped"
-    FAILED = "failed"
+    name: str
+    partition: Partition
+    routing: RowRouting | None
+    troubled: Callable[[BusError], None]
+
+
+_Publish: TypeAlias = Callable[[WindowId, Connector, _Source, threading.Event], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +65,19 @@ class _Task:
 
     @property
     def name(self) -> str:
-        return f"{self.window}/{self.connector.name}"
+        return connector_path(self.window, self.connector)
 
 
 class ConnectorSet:
-    """All file connectors of a valid project. `home` is the folder of relative file names, by default the current one.
+    """All connectors of a valid project that run in an engine. `home` is the folder of relative file names, by default the current
+    one.
 
     `follow`, `start`, `end` and `stop` are called from one thread, again and again; only `stop` waits. A connector that fails is
     logged and stays failed until the next start; it never ends the engine. Connectors of other kinds name the bus itself, which is
     given by URL: they are not run. `ended` is told from its thread when one has ended.
+
+    Those of groups start in the order that the project says (`start_order`), as `follow` goes on. `taken` says up to which offset
+    the engine has taken a partition in its order, None for one that it does not read.
 
     Where the project is divided, those of the first shard publish, to all partitions; each shard's subscribers write its outputs,
     to files of their own (`shard_file`).
@@ -80,6 +92,7 @@ class ConnectorSet:
         log: Log | None = None,
         ended: Callable[[], None] = lambda: None,
         shard: Shard = WHOLE,
+        taken: Callable[[Partition], int | None] = lambda partition: None,
     ) -> None:
         self._resolved = resolved
         self._bus = bus
@@ -90,9 +103,12 @@ class ConnectorSet:
         self._threads: dict[str, threading.Thread] = {}
         """The newest thread of each connector. It waits itself for the one before, which may hang."""
         self._states: dict[str, ConnectorState] = {}
+        self._ends: dict[str, Mapping[Partition, int]] = {}
+        """Of each publisher that has finished, where its topic's partitions ended then."""
         self._is_over = False
         self._tell_ended = ended
         self._shard = shard
+        self._taken = taken
         self._lock = threading.Lock()
         self._busy = 0
 
@@ -106,20 +122,47 @@ class ConnectorSet:
             self._ask_stop()
         if role is Role.ACTIVE:
             self.start(epoch)
+            self._start_due()
 
     def start(self, epoch: int = 0) -> None:
-        """Start every connector in a thread of its own; harmless when they run, or after `end`."""
+        """Start every connector that may, in a thread of its own; harmless when they run, or after `end`."""
         if self._run is not None or self._is_over:
             return
-        self._run = run = _Run(epoch)
-        for task in self._tasks():
-            self._states[task.name] = ConnectorState.RUNNING
-            before, name = self._threads.get(task.name), f"connector-{task.connector.name}"
-            thread = threading.Thread(target=self._worked, args=(task, run, before), name=name, daemon=True)
-            self._threads[task.name] = thread
-            with self._lock:
-                self._busy += 1
-            thread.start()
+        tasks = {task.name: task for task in self._tasks()}
+        self._run = _Run(epoch, tasks, StartOrder(self._resolved.project.connector_groups, tasks))
+        self._states.update(dict.fromkeys(tasks, ConnectorState.WAITING))
+        self._start_due()
+
+    def _start_due(self) -> None:
+        """Start those whose turn has come."""
+        run = self._run
+        if run is None or not run.waiting:
+            return
+        while due := [name for name in run.order.may_start(self._states_of(run), self._is_taken) if name in run.waiting]:
+            for name in due:
+                self._start_task(run.waiting.pop(name), run)
+        if not run.is_wait_told:
+            run.is_wait_told = True
+            for name in run.waiting:
+                reason = "its group starts after " + ", ".join(run.order.waits_for(name, self._states_of(run), self._is_taken))
+                self._log.event(LogEvent.CONNECTOR_WAITS, reason, connector=name)
+
+    def _states_of(self, run: _Run) -> Mapping[str, ConnectorState]:
+        return {name: self._states[name] for name in run.tasks}
+
+    def _start_task(self, task: _Task, run: _Run) -> None:
+        self._states[task.name] = ConnectorState.RUNNING
+        before, name = self._threads.get(task.name), f"connector-{task.connector.name}"
+        thread = threading.Thread(target=self._worked, args=(task, run, before), name=name, daemon=True)
+        self._threads[task.name] = thread
+        with self._lock:
+            self._busy += 1
+        thread.start()
+
+    def _is_taken(self, name: str) -> bool:
+        """Whether the engine has taken, in its order, all that a publisher that has finished brought."""
+        taken = {partition: self._taken(partition) for partition in self._ends.get(name, {})}
+        return all(offset is None or offset >= self._ends[name][partition] for partition, offset in taken.items())
 
     def end(self) -> None:
         """Ask them to stop, for good. What they wrote is durable once `is_idle`."""
@@ -149,7 +192,7 @@ class ConnectorSet:
             for connector in window.window.connectors:
                 if connector.direction is ConnectorDirection.PUBLISH and self._shard.number:
                     continue
-                if connector.kind == FILE_KIND:
+                if connector.kind == FILE_KIND or connector.kind in GENERATED_KINDS:
                     tasks.append(_Task(window.id, connector, self._work(window.id, connector)))
                 else:
                     self._log.event(
@@ -159,19 +202,28 @@ class ConnectorSet:
 
     def _work(self, window: WindowId, connector: Connector) -> Callable[[threading.Event], None]:
         if connector.direction is ConnectorDirection.PUBLISH:
-            return lambda stop: self._publish(window, connector, stop)
+            publish = self._publish if connector.kind == FILE_KIND else self._generate
+            return lambda stop: self._published(window, connector, stop, publish)
         return lambda stop: self._subscribe(window, connector, stop)
 
-    def _publish(self, window: WindowId, connector: Connector, stop: threading.Event) -> None:
-        project = self._resolved.project.name
-        source = f"connector:{project}/{window}/{connector.name}"
-        options = publish_options(connector, self._resolved.schema(window), source)
+    def _published(self, window: WindowId, connector: Connector, stop: threading.Event, publish: _Publish) -> None:
+        project, path = self._resolved.project.name, connector_path(window, connector)
         topic = inbound_topic(self._prefix, project, window.query, window.window)
-        log = self._log.bind(connector=f"{window}/{connector.name}")
-        file = connector_file(connector, self._home)
+        log = self._log.bind(connector=path)
         way = routing_of(self._resolved, window, self._shard.count)
         routing = None if way is None else RowRouting(self._resolved.schema(window), way)
-        publish_file(self._bus, Partition(topic), file, options, stop, troubled=lambda error: _waits(log, error), routing=routing)
+        source = _Source(f"connector:{project}/{path}", Partition(topic), routing, lambda error: _waits(log, error))
+        publish(window, connector, source, stop)
+        self._ends[path] = {each: self._bus.end_offset(each) for each in partitions_of(self._bus.topics(), topic)}
+
+    def _publish(self, window: WindowId, connector: Connector, source: _Source, stop: threading.Event) -> None:
+        options = publish_options(connector, self._resolved.schema(window), source.name)
+        file = connector_file(connector, self._home)
+        publish_file(self._bus, source.partition, file, options, stop, troubled=source.troubled, routing=source.routing)
+
+    def _generate(self, window: WindowId, connector: Connector, source: _Source, stop: threading.Event) -> None:
+        make = generator_of(connector, self._resolved.window(window).window, self._resolved.schema(window))
+        publish_generated(self._bus, source.partition, source.name, make, stop, source.troubled, source.routing)
 
     def _subscribe(self, window: WindowId, connector: Connector, stop: threading.Event) -> None:
         topic = outbound_topic(self._prefix, self._resolved.project.name, window.query, window.window)
@@ -247,8 +299,13 @@ def _waits(log: Log, error: HotspareError) -> None:
 class _Run:
     """From a start of the connectors to their stop. Each try of each of them has a turn of its own, under the one epoch."""
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, tasks: Mapping[str, _Task], order: StartOrder) -> None:
         self.epoch = epoch
+        self.tasks = tasks
+        self.order = order
+        self.waiting = dict(tasks)
+        """Tasks that are not started yet."""
+        self.is_wait_told = False
         self.stopped = threading.Event()
         self._lock = threading.Lock()
         self._turns: weakref.WeakSet[Turn] = weakref.WeakSet()

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from hotspare.adapters.file_places import FilePlaces
 from hotspare.adapters.files.canonical import RowForm
-from hotspare.adapters.files.csv_file import CsvFile
 from hotspare.adapters.files.publisher import PublishOptions, check_columns
+from hotspare.adapters.files.row_file import RowFile
 from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
 from hotspare.engine.rows.values import parse
 from hotspare.errors import UsageError
@@ -217,7 +217,7 @@ def _blocks(file: ReplayFile, progress: RecordingProgress, rows_max: int = _ROWS
     left = options.events_max or None
     is_first = True
     for _ in range(options.repeats + 1):
-        source = CsvFile(file.path, delimiter=options.form.delimiter_bytes, skip_rows=options.header_rows, growth=options.growth)
+        source = RowFile(file.path, form=options.form, skip_rows=options.header_rows, growth=options.growth)
         try:
             begin = progress.bytes_read
             while (left is None or left > 0) and (rows := source.take(rows_max if left is None else min(rows_max, left))):

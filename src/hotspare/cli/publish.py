@@ -80,8 +80,8 @@ def command(
 ) -> None:
     """Publish a CSV file. Start the same command again after a crash: it goes on with the next row."""
     from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
-    from hotspare.adapters.files.csv_file import Growth
     from hotspare.adapters.files.publisher import PublishOptions
+    from hotspare.adapters.files.row_file import Growth
     from hotspare.bus.open import open_bus
     from hotspare.cli.shared.project_file import Side, partition_field, window_schema
 
@@ -129,8 +129,8 @@ def _placed(target: Target, chosen: Transport, field: str) -> Target:
 
 def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, turns: TurnOptions) -> None:
     """Publish `file`, or the lines of the socket that it is the address of, alone or in turns, until the end or Ctrl-C."""
-    from hotspare.adapters.files.csv_file import check_readable
     from hotspare.adapters.files.publisher import PublishProgress, publish_file
+    from hotspare.adapters.files.row_file import check_readable
     from hotspare.adapters.sockets.line_socket import parse_address
     from hotspare.bus.contract import Partition
     from hotspare.bus.naming import checked_prefix, inbound_topic

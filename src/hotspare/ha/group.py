@@ -191,6 +191,11 @@ class GroupEngine:
             state = self._started()
             state.standing = replace(state.standing, stop_asked=True)
 
+    def next_offset(self, partition: tuple[int, int]) -> int:
+        """Up to where the messages of a partition, by (topic index, number), have been taken in order."""
+        with self._lock:
+            return self._started().core.next_offsets.get(partition, 0)
+
     def status(self) -> GroupStatus:
         with self._lock:
             return status_of(self._started())

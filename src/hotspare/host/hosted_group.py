@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import hotspare
 from hotspare.adapters.connectors import ConnectorSet
-from hotspare.bus.contract import Bus
+from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.naming import group_name
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.engine.codec import arrow_block
@@ -126,7 +126,9 @@ class HostedGroup:
         self.engine = GroupEngine(definition, _member(shared), ports, spill)
         stack.callback(self.engine.close)
         home = options.home or options.project.parent
-        self.connectors = ConnectorSet(shared.plan.resolved, shared.bus, options.prefix, home, self._log, self.wake.set, shard)
+        self.connectors = ConnectorSet(
+            shared.plan.resolved, shared.bus, options.prefix, home, self._log, self.wake.set, shard, self._taken
+        )
         stack.callback(self.connectors.stop)
 
     def start(self) -> StartPlan:
@@ -148,6 +150,11 @@ class HostedGroup:
             self.wake.clear()
             self.engine.cycle()
             self.connectors.follow(self.engine.role, self.engine.epoch)
+
+    def _taken(self, partition: Partition) -> int | None:
+        """Up to which offset the engine has taken a partition in its order; None for one that it does not read."""
+        keys = (key for key, each in self.topics.partitions if each == partition)
+        return next((self.engine.next_offset((key, partition.number)) for key in keys), None)
 
     def _tell_of_poison(self, sentence: str) -> None:
         self._log.event(LogEvent.EVENT_POISONOUS, sentence)

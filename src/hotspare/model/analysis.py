@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hotspare.errors import Place
+from hotspare.model.connector_groups import check_groups
 from hotspare.model.connector_rules import PROPERTY_VALUE_LENGTH_MAX, check_connectors
 from hotspare.model.failover_rules import check_failover
 from hotspare.model.mistakes import Mistakes
@@ -55,6 +56,7 @@ def analyse(project: Project, unreadable: frozenset[WindowId] = frozenset()) -> 
     """
     analysis = Analysis(Mistakes())
     _check_project(project, unreadable, analysis.found)
+    check_groups(project, unreadable, analysis.found)
     for query in project.queries:
         _analyse_query(project.name, query, unreadable, analysis)
     analysis.streams = output_streams(project, frozenset(analysis.inputs))
@@ -129,12 +131,7 @@ def _analyse_query(project: str, query: ContinuousQuery, unreadable: frozenset[W
     for name in query.trace:
         if name not in windows and name not in lost:
             found.add(query.place, f"query {query.name} traces the unknown window {name!r}", nearest(name, windows))
-    touched = {name for e in query.edges for name in (e.source, e.target)}
-    excluded = {
-        name
-        for name, w in windows.items()
-        if type_of(w).inputs.most == 0 and name not in touched and query.singletons is Singletons.EXCLUDED
-    }
+    excluded = _excluded(query, windows)
     for name in _evaluation_order(query, windows, inputs, found):
         window, window_id = windows[name], WindowId(query.name, name)
         window_type = type_of(window)
@@ -151,6 +148,17 @@ def _analyse_query(project: str, query: ContinuousQuery, unreadable: frozenset[W
         analysis.windows[window_id] = window
         analysis.given[window_id] = given
         analysis.inputs[window_id] = [(WindowId(query.name, e.source), e.role) for e in inputs[name]]
+
+
+def _excluded(query: ContinuousQuery, windows: Mapping[str, Window]) -> set[str]:
+    """Source windows that do not take part (SPEC A41). A query without any edge is all about its connectors: it has those that
+    have one."""
+    if query.singletons is Singletons.INCLUDED:
+        return set()
+    touched = {name for edge in query.edges for name in (edge.source, edge.target)}
+    if not query.edges:
+        touched = {name for name, window in windows.items() if window.connectors}
+    return {name for name, window in windows.items() if type_of(window).inputs.most == 0 and name not in touched}
 
 
 def _check_qualities(analysis: Analysis) -> None:

@@ -13,6 +13,7 @@ from hotspare.model.connectors import (
     MISSPELLED,
     NO_EFFECT,
     PROPERTY_VALUES,
+    REFUSED_CLASSES,
     REQUIRED,
     Support,
 )
@@ -74,11 +75,19 @@ def check_connectors(window: Window, may: Collection[ConnectorDirection], found:
 def check_properties(connector: Connector, found: Mistakes) -> None:
     """Class and properties of one connector, wherever it comes from."""
     directions = CONNECTOR_PROPERTIES.get(connector.kind)
+    if connector.kind in REFUSED_CLASSES:
+        message = f"connector class {connector.kind!r} does not exist yet: {REFUSED_CLASSES[connector.kind]}"
+        found.add(connector.place, message, f"leave connector {connector.name} out, or bind its class to one of: fs, timer")
+        return
     if directions is None:
         hint = did_you_mean(connector.kind, CONNECTOR_PROPERTIES) or one_of(CONNECTOR_PROPERTIES)
         found.add(connector.place, f"connector class {connector.kind!r} does not exist yet", hint)
         return
-    table = directions[connector.direction]
+    table = directions.get(connector.direction)
+    if table is None:
+        ways = " or ".join(each.name.lower() for each in directions)
+        found.add(connector.place, f"connectors of class {connector.kind!r} only {ways}", f"say {ways}")
+        return
     _warn_of_idle(connector, table, found)
     for name in REQUIRED.get(connector.kind, ()):
         if not connector.get(name):

@@ -56,15 +56,26 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
             "avroschemaregistryurl avroschemadefinition avroschemaname avroschemanoopcode",
         ),
     },
+    "timer": {PUBLISH: _table("basetime interval unit label timeformat maxevents", "transactional snapshot configfilesection", "")},
 }
 """Class of the connector, its direction, its properties. Host and topic of a bus have no effect because the bus is given by URL
 when a project is started and topic names follow from the project (SPEC B1); dateformat, because each message says its format."""
+
+_CLIENT = "hotspare has no client of it; let a program of yours take its messages to a socket (`hotspare publish ... tcp://:PORT`)"
+_CAMERA = "it needs a camera, a microphone or a decoder of recordings"
+
+REFUSED_CLASSES: dict[str, str] = {
+    **dict.fromkeys(("mqtt", "rmq", "eventhubs", "mq", "solace", "tibrv", "tervela", "opcua", "modbus", "bacnet", "pi"), _CLIENT),
+    **dict.fromkeys(("url", "websocket", "sniffer", "smtp", "cassandra", "cas", "lasr", "db", "hdat", "adapter"), _CLIENT),
+    **dict.fromkeys(("videocap", "uvc", "pylon", "audio"), _CAMERA),
+}
+"""Classes of connectors that cannot be run here, and why."""
 
 REQUIRED: dict[str, tuple[str, ...]] = {"fs": ("fsname",)}
 """Properties, by class, without which a connector cannot start."""
 
 PROPERTY_VALUES: dict[str, frozenset[str]] = {
-    "fstype": frozenset({"csv"}),
+    "fstype": frozenset({"csv", "json", "xml"}),
     "kafkatype": frozenset({"binary", "csv", "json", "avro"}),
 }
 """Values that exist, in lower case, of properties that choose a format."""

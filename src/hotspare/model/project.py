@@ -103,6 +103,34 @@ class Connector:
         return dict(self.properties).get(name, default)
 
 
+class ConnectorTarget(Enum):
+    """The state in which a connector of a group has to be before the groups behind it start (SPEC I12)."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorEntry:
+    """`connector` is `query/window/connector`."""
+
+    connector: str
+    target: ConnectorTarget
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorGroup:
+    """Connectors that start together, once those of every group in `after` are in their target states. Connectors in no group
+    start with the engine."""
+
+    name: str
+    entries: tuple[ConnectorEntry, ...]
+    after: tuple[str, ...] = ()
+    place: Place = field(default=NOWHERE, compare=False)
+
+
 class Publication(Enum):
     """Whether a window's outputs are an output stream of the project."""
 
@@ -165,6 +193,7 @@ class Project:
     queries: tuple[ContinuousQuery, ...]
     heartbeat_interval_us: int = 1_000_000
     properties: tuple[tuple[str, str], ...] = ()
+    connector_groups: tuple[ConnectorGroup, ...] = ()
     metadata: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     description: str = field(default="", compare=False)
     place: Place = field(default=NOWHERE, compare=False)

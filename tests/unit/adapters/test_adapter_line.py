@@ -70,7 +70,7 @@ def test_what_has_no_effect_is_said_by_name() -> None:
         ("type=pub,url=project/query/window,fsname=a.csv", "url 'project/query/window'"),
         (f"type=pub,url={URL}/w,fsname=a.csv,fsname=b.csv", "fsname twice"),
         (f"type=pub,url={URL}/w,fsname=a.csv,transport=solace", "transport 'solace'"),
-        (f"type=pub,url={URL}/w,fsname=a.xml,fstype=xml", "fstype 'xml'"),
+        (f"type=pub,url={URL}/w,fsname=a.log,fstype=syslog", "fstype 'syslog'"),
         ("type=pub,nonsense", "type 'pub,nonsense'"),
         ("hello", "cannot be read from 'hello' on"),
     ],

@@ -13,7 +13,7 @@ from hotspare.adapters import connectors
 from hotspare.adapters.connectors import ConnectorSet, ConnectorState
 from hotspare.adapters.esp.connector_options import connector_file, home_properties, publish_options, subscribe_options
 from hotspare.adapters.failover.subscriber_position import load_position
-from hotspare.adapters.files.csv_file import Growth
+from hotspare.adapters.files.row_file import Growth
 from hotspare.adapters.files.subscriber import Opening
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
@@ -209,7 +209,14 @@ def test_i6_properties_become_options() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("header", "some"), ("rate", "-1"), ("rate", "nan"), ("maxevents", "1.5"), ("fstype", "json"), ("growinginputfile", "maybe")],
+    [
+        ("header", "some"),
+        ("rate", "-1"),
+        ("rate", "nan"),
+        ("maxevents", "1.5"),
+        ("fstype", "syslog"),
+        ("growinginputfile", "maybe"),
+    ],
 )
 def test_a_value_that_cannot_be_used_is_named(name: str, value: str) -> None:
     with pytest.raises(UsageError, match=f"property {name} of connector c"):

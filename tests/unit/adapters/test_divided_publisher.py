@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hotspare.adapters.failover.spread_source import SpreadSource
-from hotspare.adapters.files.csv_file import Growth
 from hotspare.adapters.files.publisher import PublishOptions, PublishProgress, publish_file
+from hotspare.adapters.files.row_file import Growth
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.bus.contract import Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hotspare.adapters.files.canonical import RowForm
-from hotspare.adapters.files.csv_file import Growth
 from hotspare.adapters.files.publisher import PublishOptions, PublishProgress, publish_file
+from hotspare.adapters.files.row_file import Growth
 from hotspare.bus.contract import SOURCE_HEADER, HeaderGuard, Outgoing, Partition
 from hotspare.bus.memory import BusFault, BusOperation, MemoryBus, MemoryBusClient
 from hotspare.errors import BusError, UsageError

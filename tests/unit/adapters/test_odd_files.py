@@ -12,10 +12,10 @@ import pytest
 
 from hotspare.adapters.connectors import ConnectorSet, ConnectorState
 from hotspare.adapters.failover import patience
-from hotspare.adapters.files.csv_file import Growth
 from hotspare.adapters.files.output_rows import FileStyle, OutputRows
 from hotspare.adapters.files.publisher import PublishOptions, PublishProgress, publish_file
 from hotspare.adapters.files.row_cutter import LINE_BYTES_MAX
+from hotspare.adapters.files.row_file import Growth
 from hotspare.adapters.files.subscriber import SubscribeOptions, Until, subscribe_file
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.memory import MemoryBus

@@ -78,6 +78,13 @@ FULL = """\
       </edges>
     </contquery>
   </contqueries>
+  <project-connectors>
+    <connector-groups>
+      <connector-group name="g"><connector-entry connector="q/a/in" state="finished"/></connector-group>
+      <connector-group name="h"/>
+    </connector-groups>
+    <edges><edge source="g" target="h"/></edges>
+  </project-connectors>
 </project>
 </projects></engine>
 """

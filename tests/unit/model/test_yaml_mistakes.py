@@ -158,9 +158,9 @@ queries:
         ),
         (
             "id*:int64",
-            "connectors: {c: {kind: fs, direction: publish, properties: {fstype: xml}}}",
+            "connectors: {c: {kind: fs, direction: publish, properties: {fstype: syslog}}}",
             9,
-            "fstype 'xml' of connector c",
+            "fstype 'syslog' of connector c",
         ),
     ],
 )

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from enum import Enum
 from pathlib import Path
-from typing import TypeVar
 
-from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
-from hotspare.adapters.files.csv_file import Growth
+from hotspare.adapters.esp.generated_options import GENERATED_KINDS, generated_mistakes
+from hotspare.adapters.esp.property_values import FALSE, TRUE, choice, count, number, switch, wrong
+from hotspare.adapters.files.canonical import FileFormat, FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
 from hotspare.adapters.files.output_file import Rotation
 from hotspare.adapters.files.output_rows import FileStyle, HeaderLine
 from hotspare.adapters.files.publisher import PublishOptions
+from hotspare.adapters.files.row_file import Growth
 from hotspare.adapters.files.subscriber import Opening, SubscribeOptions
 from hotspare.adapters.received import RetentionDeletes, RowChoice, UpdateBlocks
 from hotspare.errors import Mistake, UsageError
@@ -24,9 +23,8 @@ FILE_KIND = "fs"
 HOME_PROPERTY = "ESP_PROJECT_HOME"
 OUTPUT_PROPERTY = "ESP_PROJECT_OUTPUT"
 _TEST_FOLDER = "test_files"
-_TRUE = ("true", "1", "yes")
-_FALSE = ("", "false", "0", "no")
-_E = TypeVar("_E", bound=Enum)
+_OF_CSV = ("header", "addcsvopcode", "addcsvflags", "noautogenfield", "csvfielddelimiter")
+"""Properties that say how the columns of a CSV file stand: events of other formats name their fields."""
 
 
 def home_properties(project_file: Path, home: Path | None) -> dict[str, str]:
@@ -47,59 +45,69 @@ def connector_file(connector: Connector, home: Path) -> Path:
 
 def publish_options(connector: Connector, schema: Schema | None, source_name: str = "") -> PublishOptions:
     """Options of a publishing fs connector. UsageError for a value that cannot be used, naming the connector."""
-    _check_type(connector)
+    format_ = _format(connector)
     form = RowForm(
-        opcode=_switch(connector, "addcsvopcode", OpcodeColumn.PRESENT, OpcodeColumn.ABSENT),
-        flag=_choice(
+        opcode=switch(connector, "addcsvopcode", OpcodeColumn.PRESENT, OpcodeColumn.ABSENT),
+        flag=choice(
             connector,
             "addcsvflags",
             {"": FlagColumn.PRESENT, "none": FlagColumn.PRESENT, "normal": FlagColumn.NORMAL, "partialupdate": FlagColumn.PARTIAL},
         ),
-        insert=_switch(connector, "publishwithupsert", InsertOpcode.INSERT, InsertOpcode.UPSERT),
-        key=_switch(connector, "noautogenfield", KeyPresence.PRESENT, KeyPresence.ABSENT),
+        insert=switch(connector, "publishwithupsert", InsertOpcode.INSERT, InsertOpcode.UPSERT),
+        key=switch(connector, "noautogenfield", KeyPresence.PRESENT, KeyPresence.ABSENT),
         delimiter=connector.get("csvfielddelimiter", ",") or ",",
         date_format=connector.get("dateformat"),
         schema=schema,
+        format=format_,
     )
     return PublishOptions(
         form=form,
-        growth=_switch(connector, "growinginputfile", Growth.FIXED, Growth.GROWING),
+        growth=switch(connector, "growinginputfile", Growth.FIXED, Growth.GROWING),
         header_rows=_header_rows(connector),
-        rate=_number(connector, "rate"),
-        events_max=_count(connector, "maxevents"),
-        repeats=_count(connector, "repeatcount"),
-        block_rows=_count(connector, "blocksize"),
+        rate=number(connector, "rate"),
+        events_max=count(connector, "maxevents"),
+        repeats=count(connector, "repeatcount"),
+        block_rows=count(connector, "blocksize"),
         source_name=source_name,
-        begin=_count(connector, "begin") if connector.get("begin").strip() else None,
+        begin=count(connector, "begin") if connector.get("begin").strip() else None,
     )
 
 
 def subscribe_options(connector: Connector) -> SubscribeOptions:
     """Options of a subscribing fs connector. UsageError for a value that cannot be used, naming the connector."""
-    _check_type(connector)
     return SubscribeOptions(
         choice=RowChoice(
-            updates=_switch(connector, "collapse", UpdateBlocks.PAIRS, UpdateBlocks.COLLAPSED),
-            retention_deletes=_switch(connector, "rmretdel", RetentionDeletes.KEPT, RetentionDeletes.DROPPED),
+            updates=switch(connector, "collapse", UpdateBlocks.PAIRS, UpdateBlocks.COLLAPSED),
+            retention_deletes=switch(connector, "rmretdel", RetentionDeletes.KEPT, RetentionDeletes.DROPPED),
         ),
-        opening=_switch(connector, "snapshot", Opening.STREAM, Opening.SNAPSHOT),
-        rotation=Rotation(_count(connector, "maxfilesize"), _count(connector, "periodicity")),
+        opening=switch(connector, "snapshot", Opening.STREAM, Opening.SNAPSHOT),
+        rotation=Rotation(count(connector, "maxfilesize"), count(connector, "periodicity")),
     )
 
 
 def file_style(connector: Connector) -> FileStyle:
     """How a subscribing fs connector writes its file. UsageError for a value that cannot be used."""
-    titles = {**dict.fromkeys(_FALSE, HeaderLine.NONE), **dict.fromkeys(_TRUE, HeaderLine.NAMES), "full": HeaderLine.FULL}
-    return FileStyle(header=_choice(connector, "header", titles), date_format=connector.get("dateformat"))
+    titles = {**dict.fromkeys(FALSE, HeaderLine.NONE), **dict.fromkeys(TRUE, HeaderLine.NAMES), "full": HeaderLine.FULL}
+    header, date_format = choice(connector, "header", titles), connector.get("dateformat")
+    return FileStyle(header=header, date_format=date_format, format=_format(connector))
 
 
 def connector_mistakes(connector: Connector, schema: Schema) -> tuple[Mistake, ...]:
-    """Every value of a file connector that its adapter would refuse at its start, so that a project says so when it is loaded.
+    """Every value of a connector that its adapter would refuse at its start, so that a project says so when it is loaded.
 
-    What holds a reference to a project property that is not set is passed over, and so are formats, which the model checks itself.
+    What holds a reference to a project property that is not set is passed over, and so are formats that do not exist, which the
+    model finds itself.
     """
+    if connector.kind in GENERATED_KINDS:
+        return generated_mistakes(connector, schema)
     if connector.kind != FILE_KIND:
         return ()
+    if connector.get("fstype", "csv").strip().lower() not in ("", *PROPERTY_VALUES["fstype"]):
+        return ()
+    try:
+        _format(connector)
+    except UsageError as error:
+        return (Mistake(connector.place, error.message, error.hint),)
     found = []
     for name, value in connector.properties:
         if name in PROPERTY_VALUES or "@" in value:
@@ -116,10 +124,18 @@ def connector_mistakes(connector: Connector, schema: Schema) -> tuple[Mistake, .
     return tuple(found)
 
 
-def _check_type(connector: Connector) -> None:
-    kind = connector.get("fstype", "csv").strip().lower()
-    if kind != "csv":
-        raise _wrong(connector, "fstype", kind, "csv")
+def _format(connector: Connector) -> FileFormat:
+    name = connector.get("fstype", FileFormat.CSV.value).strip().lower() or FileFormat.CSV.value
+    formats = {each.value: each for each in FileFormat}
+    if name not in formats:
+        raise wrong(connector, "fstype", name, " or ".join(formats))
+    for each in _OF_CSV if formats[name] is not FileFormat.CSV else ():
+        if connector.get(each).strip().lower() not in ("none", *FALSE):
+            raise UsageError(
+                f"property {each} of connector {connector.name} is about columns of csv, its fstype is {name}",
+                hint="leave it out",
+            )
+    return formats[name]
 
 
 def _header_rows(connector: Connector) -> int:
@@ -127,40 +143,4 @@ def _header_rows(connector: Connector) -> int:
         return 1
     if connector.get("header").strip().lower() in ("false", "no"):
         return 0
-    return _count(connector, "header")
-
-
-def _switch(connector: Connector, name: str, off: _E, on: _E) -> _E:
-    return _choice(connector, name, {**dict.fromkeys(_FALSE, off), **dict.fromkeys(_TRUE, on)})
-
-
-_V = TypeVar("_V")
-
-
-def _choice(connector: Connector, name: str, values: Mapping[str, _V]) -> _V:
-    text = connector.get(name).strip().lower()
-    if text not in values:
-        raise _wrong(connector, name, text, " or ".join(value for value in values if value))
-    return values[text]
-
-
-def _count(connector: Connector, name: str) -> int:
-    text = connector.get(name).strip()
-    if text and not (text.isascii() and text.isdigit()):
-        raise _wrong(connector, name, text, "a whole number from 0 on")
-    return int(text or 0)
-
-
-def _number(connector: Connector, name: str) -> float:
-    text = connector.get(name).strip()
-    try:
-        value = float(text or 0)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1e9:
-        raise _wrong(connector, name, text, "a number from 0 on")
-    return value
-
-
-def _wrong(connector: Connector, name: str, text: str, wanted: str) -> UsageError:
-    return UsageError(f"property {name} of connector {connector.name} is {text!r}", hint=f"use {wanted}")
+    return count(connector, "header")

@@ -1,25 +1,39 @@
-"""Brings rows of a CSV file into the one form that inbound topics hold: `opcode,flag,field,...` with commas (SPEC 5.2, I5).
+"""Brings rows of a file into the one form that inbound topics hold: CSV, `opcode,flag,field,...` with commas (SPEC 5.2, I5).
 
-What a publisher is told about its file (columns that are missing, another delimiter, a date format) is settled here, so that a
-topic may have several publishers and its reader needs no options. A row that does not fit is passed on as it is: the engine makes
-a bad event of it.
+What a publisher is told about its file (its format, columns that are missing, another delimiter, a date format) is settled here,
+so that a topic may have several publishers and its reader needs no options. A row that does not fit is passed on as it is: the
+engine makes a bad event of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
 import pyarrow as pa
 
+from hotspare.adapters.files.event_cutter import JsonCutter, XmlCutter
+from hotspare.adapters.files.event_fields import FLAGS, OPCODE, Fields, json_fields, opcode_letter, xml_fields
+from hotspare.adapters.files.row_cutter import Cutter, RowCutter
 from hotspare.engine.codec.csv.grammar import BYTE_ORDER_MARK, grammar, is_quoted, quoted
 from hotspare.engine.rows.values import DateFormat, parse
 from hotspare.errors import UsageError
 from hotspare.model.types import FieldType, Schema
 
 _TIMES = (FieldType.DATE, FieldType.STAMP)
+
+
+class FileFormat(Enum):
+    """How a file is written (SPEC I5: fstype)."""
+
+    CSV = "csv"
+    JSON = "json"
+    XML = "xml"
+
+
+_FIELDS_OF: dict[FileFormat, Callable[[bytes], Fields | None]] = {FileFormat.JSON: json_fields, FileFormat.XML: xml_fields}
 
 
 class OpcodeColumn(Enum):
@@ -54,7 +68,8 @@ class KeyPresence(Enum):
 
 @dataclass(frozen=True)
 class RowForm:
-    """How the rows of a file are written. `schema` is needed only for `key` absent and for `date_format`.
+    """How the rows of a file are written. `schema` is needed only for `key` absent, for `date_format`, and for formats other than
+    CSV, which need no more of the rest than `insert` and `date_format`: their events name their fields.
 
     UsageError where an option cannot be used.
     """
@@ -66,15 +81,18 @@ class RowForm:
     delimiter: str = ","
     date_format: str = ""
     schema: Schema | None = None
+    format: FileFormat = FileFormat.CSV
 
     def __post_init__(self) -> None:
         if len(self.delimiter.encode()) != 1 or self.delimiter in '"\\\r\n ':
             raise UsageError(
                 f"delimiter {self.delimiter!r} cannot be used", hint="use one character other than a quote, a backslash or a blank"
             )
-        if self.schema is None and (self.key is KeyPresence.ABSENT or self.date_format):
+        is_named = self.format is not FileFormat.CSV
+        if self.schema is None and (self.key is KeyPresence.ABSENT or self.date_format or is_named):
             raise UsageError(
-                "a missing key column or a date format needs the window's schema", hint="name the project's file with --project"
+                "a missing key column, a date format or a format other than CSV needs the window's schema",
+                hint="name the project's file with --project",
             )
         if self.date_format:
             DateFormat.of(self.date_format)
@@ -86,8 +104,8 @@ class RowForm:
 
     @property
     def columns(self) -> int | None:
-        """How many columns a row of the file has; None if the schema is not known."""
-        if self.schema is None:
+        """How many columns a row of the file has; None if the schema is not known, or columns are not counted."""
+        if self.schema is None or self.format is not FileFormat.CSV:
             return None
         return self.prefix_columns + len(self.schema) - int(self.key is KeyPresence.ABSENT)
 
@@ -111,15 +129,27 @@ class RowForm:
         parts += [self.flag.value] if self.flag is not FlagColumn.PRESENT else []
         return "".join(f"{part}," for part in parts).encode()
 
+    def cutter(self, position: int) -> Cutter:
+        """What cuts the file's bytes into rows from a position on, the end of a row."""
+        if self.format is FileFormat.CSV:
+            return RowCutter(position, self.delimiter_bytes)
+        return JsonCutter(position) if self.format is FileFormat.JSON else XmlCutter(position)
+
+    def has_field(self, row: bytes) -> bool:
+        """Whether an event of a format that names its fields has one of the schema."""
+        found = _FIELDS_OF[self.format](row) if self.format is not FileFormat.CSV else None
+        return found is not None and self.schema is not None and any(name in found for name in self.schema.names)
+
     def split(self, row: bytes) -> list[bytes]:
         """The columns of a row as they are written, quotes and escapes kept."""
         return grammar(self.delimiter_bytes).columns(row)
 
     def canonical(self, rows: Sequence[bytes]) -> list[bytes]:
         """The rows as topics hold them, one for one. A row's result does not depend on the others."""
-        if self._is_plain:
+        if self.format is FileFormat.CSV and self._is_plain:
             return [self._prefix + row.removeprefix(BYTE_ORDER_MARK) for row in rows] if self._prefix else list(rows)
-        rewritten = [self._rewritten(self.split(row)) for row in rows]
+        read = _FIELDS_OF.get(self.format)
+        rewritten = [self._rewritten(self.split(row)) if read is None else self._named(row, read(row)) for row in rows]
         if self.schema is not None and self.date_format:
             for index, each in enumerate(self.schema.fields):
                 if each.type in _TIMES:
@@ -141,6 +171,17 @@ class RowForm:
         if self.schema is not None and self.key is KeyPresence.ABSENT:
             columns.insert(self.schema.key_indexes[0], b"")
         return [*head, *(self._for_commas(column, place) for place, column in enumerate(columns))]
+
+    def _named(self, row: bytes, fields: Fields | None) -> list[bytes]:
+        """Opcode, flag and fields of an event that names them; one that cannot be read is a single column."""
+        if fields is None or self.schema is None:
+            return [quoted(row)]
+        names = self.schema.index
+        opcode = opcode_letter(None if OPCODE in names else fields.get(OPCODE))
+        flag = (None if FLAGS in names else fields.get(FLAGS)) or FlagColumn.NORMAL.value
+        head = [self.insert.value if opcode == "i" else opcode, flag]
+        values = [fields.get(name) for name in self.schema.names]
+        return [*(quoted(text.encode()) for text in head), *(b"" if text is None else quoted(text.encode()) for text in values)]
 
     def _for_commas(self, column: bytes, place: int) -> bytes:
         """A column that was separated by another delimiter: commas and escapes in it must mean the same now."""

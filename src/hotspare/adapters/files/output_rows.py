@@ -1,4 +1,4 @@
-"""How outputs become the text of a file: CSV as SPEC 5.2 has it, and the file of bad events (SPEC F15)."""
+"""How outputs become the text of a file: CSV as SPEC 5.2 has it, JSON, XML, and the file of bad events (SPEC F15, I6)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from enum import Enum
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.adapters.files.canonical import FileFormat
+from hotspare.adapters.files.xml_rows import rows_to_xml
 from hotspare.bus.contract import FORMAT_HEADER, OUTPUTS_HEADER, Message
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.codec.csv.rows import CsvStyle, rows_to_csv
-from hotspare.engine.codec.outputs import decode_outputs
+from hotspare.engine.codec.json.rows import rows_to_json
+from hotspare.engine.codec.outputs import decode_outputs, schema_of
 from hotspare.engine.rows.batch import FORMAT_OF_HEADER, OUTPUT_COLUMNS, MessageFormat, output_schema
 from hotspare.errors import BusError, UsageError
 from hotspare.model.types import Field, FieldType, Schema
@@ -42,7 +45,8 @@ class HeaderLine(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FileStyle:
-    """`columns` chooses how doubles are written; `date_format` (strftime) how dates and stamps are, "" for numbers.
+    """`columns` chooses how doubles are written in CSV; `date_format` (strftime) how dates and stamps are, "" for numbers. In JSON
+    and XML each event stands in a line of its own and names its fields.
 
     UsageError for a `date_format` that cannot be used.
     """
@@ -50,6 +54,7 @@ class FileStyle:
     header: HeaderLine = HeaderLine.NONE
     columns: CsvStyle = CsvStyle.FILE
     date_format: str = ""
+    format: FileFormat = FileFormat.CSV
 
     def __post_init__(self) -> None:
         try:
@@ -60,7 +65,8 @@ class FileStyle:
 
     @property
     def name(self) -> str:
-        return " ".join(part for part in ("csv", self.header.value, self.columns.value, self.date_format) if part)
+        parts = (self.format.value, self.header.value, self.columns.value, self.date_format)
+        return " ".join(part for part in parts if part)
 
 
 class OutputRows:
@@ -98,7 +104,12 @@ class OutputRows:
         return decode_outputs(message.value, format_, self._fields, int(first))
 
     def text(self, rows: pa.RecordBatch) -> bytes:
-        return rows_to_csv(_dated(rows, self._style.date_format), self._style.columns)
+        dated = _dated(rows, self._style.date_format)
+        if self._style.format is FileFormat.JSON:
+            return rows_to_json(dated, schema_of(dated))
+        if self._style.format is FileFormat.XML:
+            return rows_to_xml(dated)
+        return rows_to_csv(dated, self._style.columns)
 
 
 def _on_bus(topic: int, partition: int, offset: int, index: int) -> str:

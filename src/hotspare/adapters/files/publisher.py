@@ -1,4 +1,4 @@
-"""Publishes the rows of a CSV file to an inbound topic, each exactly once, whenever it is killed (SPEC I5, E8).
+"""Publishes the rows of a file to an inbound topic, each exactly once, whenever it is killed (SPEC I5, E8).
 
 Every message says in its header up to which byte of the file it goes, and so does a record that the bus writes in the same
 transaction and keeps for good. A publisher begins by asking for it.
@@ -19,9 +19,9 @@ from hotspare.adapters.failover.patience import Patience, StopAsked
 from hotspare.adapters.failover.source_position import SourcePosition
 from hotspare.adapters.failover.spread_source import Piece, SpreadSource
 from hotspare.adapters.files.canonical import RowForm
-from hotspare.adapters.files.csv_file import CsvFile, Growth
 from hotspare.adapters.files.row_blocks import pieces, topic_partitions
 from hotspare.adapters.files.row_cutter import Row
+from hotspare.adapters.files.row_file import Growth, RowFile
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.pace import EventPace
 from hotspare.bus.contract import Bus, Partition
@@ -169,9 +169,9 @@ class _Publication:
             elif not self._next_pass():
                 return
 
-    def _open(self) -> CsvFile:
+    def _open(self) -> RowFile:
         options = self._options
-        return CsvFile(self._path, delimiter=options.form.delimiter_bytes, skip_rows=options.header_rows, growth=options.growth)
+        return RowFile(self._path, form=options.form, skip_rows=options.header_rows, growth=options.growth)
 
     def _reopen(self) -> None:
         self._file.close()
@@ -249,7 +249,15 @@ class _Publication:
 
 def check_columns(row: bytes, form: RowForm, path: Path) -> None:
     """UsageError where a row of a file cannot match the schema because it has another number of columns (SPEC I10)."""
-    if form.columns is None or form.schema is None:
+    if form.schema is None:
+        return
+    if form.columns is None:
+        if not form.has_field(row):
+            raise UsageError(
+                f"file {path} does not match the schema: its first event has none of its fields",
+                detail=f"event {row[:200].decode(errors='replace')!r}, schema {form.schema}",
+                hint=f"is it a {form.format.value} file of this window?",
+            )
         return
     found = len(form.split(row))
     if found != form.columns:

@@ -8,7 +8,7 @@ first line feed and becomes one bad event instead of many.
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,17 @@ class LineTooLong(Exception):
     def __init__(self, offset: int) -> None:
         super().__init__(offset)
         self.offset = offset
+
+
+class Cutter(Protocol):
+    """Takes bytes in any portions, returns the rows that are complete; it begins at a position where one ends."""
+
+    @property
+    def pending_bytes(self) -> int: ...
+
+    def feed(self, data: bytes) -> list[Row]: ...
+
+    def finish(self) -> list[Row]: ...
 
 
 class RowCutter:

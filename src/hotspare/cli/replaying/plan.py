@@ -10,9 +10,9 @@ from pathlib import Path
 
 from hotspare.adapters.esp.connector_options import FILE_KIND, connector_file, publish_options
 from hotspare.adapters.files.canonical import RowForm
-from hotspare.adapters.files.csv_file import Growth
 from hotspare.adapters.files.output_rows import OutputRows
 from hotspare.adapters.files.publisher import PublishOptions
+from hotspare.adapters.files.row_file import Growth
 from hotspare.adapters.recording import ReplayFile, check_file
 from hotspare.cli.replaying.run import Replay
 from hotspare.cli.shared.project_file import loaded_project

@@ -38,8 +38,8 @@ def encode_outputs(rows: pa.RecordBatch, format_: MessageFormat) -> bytes:
     if format_ is MessageFormat.CSV:
         return rows_to_csv(rows, CsvStyle.EXACT)
     if format_ is MessageFormat.JSON:
-        return rows_to_json(rows, _schema_of(rows))
-    return avro_block.encode_rows(rows, _schema_of(rows))
+        return rows_to_json(rows, schema_of(rows))
+    return avro_block.encode_rows(rows, schema_of(rows))
 
 
 def decode_outputs(value: bytes, format_: MessageFormat, schema: Schema, first_sequence: int) -> pa.RecordBatch:
@@ -81,7 +81,7 @@ def _batch(rows: DecodedRows, schema: Schema, first_sequence: int) -> pa.RecordB
     return pa.RecordBatch.from_arrays([*ours, *rows.columns], schema=output_schema(schema))
 
 
-def _schema_of(rows: pa.RecordBatch) -> Schema:
+def schema_of(rows: pa.RecordBatch) -> Schema:
     """The fields of a batch of outputs; which of them are keys it does not say."""
     fields = [field for field in rows.schema if not field.name.startswith("hs:")]
     return Schema(tuple(Field(field.name, _FIELD_TYPE[field.type], KeyRole.VALUE) for field in fields))

@@ -53,16 +53,22 @@ def _lines(batch: pa.RecordBatch, style: CsvStyle) -> pa.Array:
 
 
 def _text(column: pa.Array, style: CsvStyle) -> pa.Array:
-    """Text of one column, null where the value is."""
-    type_ = column.type
-    if pa.types.is_string(type_):
+    """Text of one column as it stands in a row, null where the value is."""
+    if pa.types.is_string(column.type):
         return _quoted(column)
+    texts = value_texts(column, style)
+    return pc.if_else(pc.equal(texts, ""), '""', texts) if pa.types.is_binary(column.type) else texts
+
+
+def value_texts(column: pa.Array, style: CsvStyle) -> pa.Array:
+    """What the values of a column are in any text, null where one is."""
+    type_ = column.type
     if pa.types.is_floating(type_):
         return column.cast(pa.string()) if style is CsvStyle.EXACT else _six_decimals(column)
     if pa.types.is_timestamp(type_):
         return column.cast(pa.int64()).cast(pa.string())
     if pa.types.is_binary(type_):
-        return pa.array([None if v is None else base64.b64encode(v).decode() or '""' for v in column.to_pylist()], pa.string())
+        return pa.array([None if v is None else base64.b64encode(v).decode() for v in column.to_pylist()], pa.string())
     return column.cast(pa.string())
 
 

@@ -29,7 +29,8 @@ FALSE = frozenset({"", "false", "0"})
 @dataclass(frozen=True)
 class ElementShape:
     """`idle` attributes have no effect, for the reason that is told. `neutral` ones, idle or not, may stand with these values
-    without a word. `labels`, and children that only describe or lay out, mean nothing to a machine."""
+    without a word. `labels`, and children that only describe or lay out, mean nothing to a machine. `idle_children` have no effect,
+    `refused` ones cannot be done, each for the reason that is told."""
 
     read: frozenset[str]
     children: frozenset[str] = frozenset()
@@ -37,6 +38,8 @@ class ElementShape:
     label_children: frozenset[str] = frozenset()
     idle: Mapping[str, str] = field(default_factory=dict)
     neutral: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    idle_children: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def attributes(self) -> frozenset[str]:
@@ -52,6 +55,8 @@ def shape(
     label_children: str = "",
     idle: Mapping[str, str] | None = None,
     neutral: Mapping[str, frozenset[str]] | None = None,
+    idle_children: Mapping[str, str] | None = None,
+    refused: Mapping[str, str] | None = None,
 ) -> ElementShape:
     return ElementShape(
         read=frozenset(read.split()),
@@ -60,6 +65,8 @@ def shape(
         label_children=frozenset(label_children.split()),
         idle=idle or {},
         neutral=neutral or {},
+        idle_children=idle_children or {},
+        refused=refused or {},
     )
 
 
@@ -85,6 +92,25 @@ def window_shape(read: str = "", children: str = "") -> ElementShape:
     )
 
 
+REFUSED_WINDOWS: dict[str, str] = {
+    **dict.fromkeys(
+        ("model-reader", "model-supervisor", "score"), "it runs models in forms that only the software of their vendor reads"
+    ),
+    "train": "it trains models with algorithms of the vendor that are not published",
+    "object-tracker": "it tracks objects with algorithms of the vendor that are not published",
+    "procedural": "it runs code that is compiled for another server; write a Python or Lua window",
+    **dict.fromkeys(
+        ("statedb-reader", "statedb-writer"),
+        "its state is in a database that no group owns, so a spare would see other rows; keep it in a join or aggregate window",
+    ),
+    "notification": "it sends mail and messages, which nobody can take back or send exactly once; subscribe to its input instead",
+    **dict.fromkeys(
+        ("textcategory", "textcontext", "textsentiment", "texttopic"),
+        "it reads texts with models of the vendor that are not published",
+    ),
+}
+"""Types of windows that cannot be done here, and why."""
+
 TEXTS: frozenset[str] = frozenset({"property", "meta", "description", "schema-string", "retention", "initializer"})
 """Elements whose text is read. In all others it has no effect."""
 
@@ -99,11 +125,12 @@ COMMON: dict[str, ElementShape] = {
             "http-pubsub": _SERVER,
             "dateformat": "times are numbers or ISO 8601 where a connector has no dateformat of its own",
         },
+        idle_children={"http-servers": _SERVER},
     ),
     "projects": shape(children="project"),
     "project": shape(
         "name heartbeat-interval index",
-        "description metadata properties contqueries",
+        "description metadata properties contqueries project-connectors",
         idle={
             "threads": "events are worked on in one order, whatever the number of threads",
             "pubsub": _STREAMS,
@@ -120,7 +147,15 @@ COMMON: dict[str, ElementShape] = {
             "use-tagged-token": FALSE,
             "compress-open-patterns": FALSE,
         },
+        refused={
+            "mas-modules": "they run in the Micro Analytic Service of SAS; write a Python or Lua window",
+            "analytic-store-files": "they hold models that only the software of SAS reads",
+        },
     ),
+    "project-connectors": shape(children="connector-groups edges", label_children="description"),
+    "connector-groups": shape(children="connector-group", label_children="description"),
+    "connector-group": shape("name", "connector-entry", label_children="description"),
+    "connector-entry": shape("connector state"),
     "properties": shape(children="property"),
     "property": shape("name", labels="description"),
     "metadata": shape(children="meta"),
@@ -139,7 +174,12 @@ COMMON: dict[str, ElementShape] = {
     "field": shape("name type key", labels="description"),
     "schema-string": shape(labels="name"),
     "connectors": shape(children="connector"),
-    "connector": shape("class name type active", "properties", label_children="description"),
+    "connector": shape(
+        "class name type active",
+        "properties",
+        label_children="description",
+        idle={"connection-name": "a connector says itself what it connects to"},
+    ),
     "retention": shape("type field unit"),
     "expr-initialize": shape(children="initializer"),
     "initializer": shape(labels="type"),

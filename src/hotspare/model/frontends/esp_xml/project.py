@@ -12,6 +12,7 @@ from typing import Any
 from lxml import etree
 
 from hotspare.errors import Place, ProjectError
+from hotspare.model.frontends.esp_xml.connector_groups import connector_groups
 from hotspare.model.frontends.esp_xml.elements import EXTENSION
 from hotspare.model.frontends.esp_xml.query import QueryReader
 from hotspare.model.frontends.esp_xml.shapes import SHAPES
@@ -121,6 +122,7 @@ def _project(outer: Tree, element: Any, properties: Mapping[str, str]) -> tuple[
         tree.found.add(tree.place(element), "the project has no name", 'add the attribute name="..."')
     index = tree.index(element)
     unreadable: set[WindowId] = set()
+    switched_off: set[str] = set()
     queries = []
     for wrapper in tree.children(element, "contqueries"):
         tree.check(wrapper)
@@ -128,11 +130,13 @@ def _project(outer: Tree, element: Any, properties: Mapping[str, str]) -> tuple[
             reader = QueryReader(tree, child, index)
             queries.append(reader.query())
             unreadable |= reader.unreadable
+            switched_off |= reader.switched_off
     project = Project(
         name=name,
         queries=tuple(queries),
         heartbeat_interval_us=tree.heartbeat_us(element),
         properties=kept,
+        connector_groups=connector_groups(tree, element, switched_off),
         metadata=_metadata(tree, element),
         description=tree.description(element),
         place=tree.place(element),

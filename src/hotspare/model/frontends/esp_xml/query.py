@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hotspare.model.connector_rules import connector_from_properties
-from hotspare.model.frontends.esp_xml.elements import PUBLISH, QUALITY
+from hotspare.model.frontends.esp_xml.elements import PUBLISH, QUALITY, REFUSED_WINDOWS
 from hotspare.model.frontends.esp_xml.shapes import WINDOWS
 from hotspare.model.frontends.esp_xml.tree import Tree, elements
 from hotspare.model.frontends.esp_xml.values import EspValues
@@ -37,7 +37,8 @@ SCHEMA_COPIES_MAX = 10
 
 
 class QueryReader(EspValues):
-    """Reads one `<contquery>`. After `query()`, `unreadable` names the windows whose type does not exist."""
+    """Reads one `<contquery>`. After `query()`, `unreadable` names the windows whose type does not exist, and `switched_off` the
+    connectors that are left out."""
 
     def __init__(self, tree: Tree, element: Any, index: IndexType) -> None:
         super().__init__(tree)
@@ -49,6 +50,7 @@ class QueryReader(EspValues):
             tree.check_own(wrapper)
         self._windows = [window for wrapper in wrappers for window in elements(wrapper)]
         self.unreadable: set[WindowId] = set()
+        self.switched_off: set[str] = set()
 
     def query(self) -> ContinuousQuery:
         tree = self.tree
@@ -91,7 +93,11 @@ class QueryReader(EspValues):
             self.unreadable.add(WindowId(self._name, name))
             known = [tag.removeprefix("window-") for tag in WINDOWS]
             type_name = element.tag.removeprefix("window-")
-            if not element.tag.startswith("window-"):
+            reason = REFUSED_WINDOWS.get(type_name, "") if element.tag.startswith("window-") else ""
+            if reason:
+                message = f"window type {type_name!r} of window {name} cannot be done here: {reason}"
+                self.found.add(tree.place(element), message, "leave the window out")
+            elif not element.tag.startswith("window-"):
                 self.found.add(tree.place(element), f"element <{element.tag}> is not a window", nearest(element.tag, WINDOWS))
             else:
                 self.found.add(tree.place(element), f"window type {type_name!r} of window {name} does not exist yet", one_of(known))
@@ -173,9 +179,10 @@ class QueryReader(EspValues):
     def _connectors(self, window: Any) -> tuple[Connector, ...]:
         wrapper = self.tree.only_child(window, "connectors")
         children = self.checked_children(wrapper, "connector") if wrapper is not None else []
-        return tuple(c for c in map(self._connector, children) if c is not None)
+        window_id = WindowId(self._name, self.tree.attribute(window, "name"))
+        return tuple(c for c in (self._connector(child, window_id) for child in children) if c is not None)
 
-    def _connector(self, element: Any) -> Connector | None:
+    def _connector(self, element: Any, window: WindowId) -> Connector | None:
         tree = self.tree
         kind = tree.attribute(element, "class")
         name = tree.attribute(element, "name") or kind
@@ -183,6 +190,7 @@ class QueryReader(EspValues):
         direction_text = properties.pop("type", "") or tree.attribute(element, "type")
         if element.get("active") is not None and not tree.true(element, "active"):
             self.found.warn(tree.place(element), f"connector {name} is switched off and left out", "remove active to use it")
+            self.switched_off.add(f"{window}/{name}")
             return None
         direction = chosen(direction_text, DIRECTIONS, f"type of connector {name}:", tree.place(element), self.found)
         if direction is None:

@@ -10,6 +10,7 @@ from typing import Any
 from lxml import etree
 
 from hotspare.model.durations import format_seconds
+from hotspare.model.frontends.esp_xml.connector_groups import written_groups
 from hotspare.model.frontends.esp_xml.elements import EXTENSION, PUBLISH, QUALITY
 from hotspare.model.frontends.esp_xml.written import Xml, properties
 from hotspare.model.project import (
@@ -40,6 +41,8 @@ def dump(project: Project) -> str:
     queries = etree.SubElement(root, "contqueries")
     for query in project.queries:
         _query(queries, query)
+    for groups in written_groups(project.connector_groups):
+        _append(root, groups)
     etree.cleanup_namespaces(root)
     text: str = etree.tostring(root, pretty_print=True, encoding="unicode")
     return text

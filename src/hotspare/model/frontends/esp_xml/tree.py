@@ -63,7 +63,13 @@ class Tree:
         self.check_own(element)
         shape = self._shapes.of(element)
         for child in elements(element):
-            if child.tag not in shape.children and child.tag not in shape.label_children:
+            if child.tag in shape.refused:
+                message = f"element <{child.tag}> in <{element.tag}> cannot be done here: {shape.refused[child.tag]}"
+                self.found.add(self.place(child), message, "leave it out")
+            elif child.tag in shape.idle_children:
+                reason = shape.idle_children[child.tag]
+                self.found.warn(self.place(child), f"element <{child.tag}> has no effect: {reason}", "leave it out")
+            elif child.tag not in shape.children and child.tag not in shape.label_children:
                 hint = nearest(child.tag, shape.children)
                 self.found.add(self.place(child), f"element <{child.tag}> in <{element.tag}> does not exist yet", hint)
 

@@ -21,6 +21,9 @@ from hotspare.model.names import did_you_mean, one_of
 from hotspare.model.project import (
     Connector,
     ConnectorDirection,
+    ConnectorEntry,
+    ConnectorGroup,
+    ConnectorTarget,
     ContinuousQuery,
     Dialect,
     Edge,
@@ -35,11 +38,13 @@ from hotspare.model.windows.registry import WINDOW_TYPES
 
 __all__ = ["dump", "load", "read"]
 
-PROJECT_KEYS = ("project", "description", "heartbeat", "expressions", "properties", "metadata", "queries")
+PROJECT_KEYS = ("project", "description", "heartbeat", "expressions", "properties", "metadata", "queries", "connector_groups")
+GROUP_KEYS = ("connectors", "after")
 QUERY_KEYS = ("singletons", "trace", "windows", "edges")
 COMMON_KEYS = ("type", "description", "schema", "index", "publish", "quality", "connectors")
 CONNECTOR_KEYS = ("kind", "direction", "properties")
 
+TARGETS = {target.value: target for target in ConnectorTarget}
 SINGLETONS = {s.value: s for s in Singletons}
 DIRECTIONS = {
     "publish": ConnectorDirection.PUBLISH,
@@ -101,10 +106,26 @@ class _Reader(YamlValues):
             queries=tuple(self._query(name, node) for name, node in queries),
             heartbeat_interval_us=heartbeat_us,
             properties=properties,
+            connector_groups=tuple(self._groups(root)),
             metadata=tuple(texts(root.values.get("metadata"), "metadata", self.found).items()),
             description=self.text(root, "description"),
             place=root.place,
         )
+
+    def _groups(self, root: Entries) -> Iterable[ConnectorGroup]:
+        groups = self.entries(root, "connector_groups").values if "connector_groups" in root.values else {}
+        for name, node in groups.items():
+            if not isinstance(node, Entries):
+                self.found.add(node.place, f"group {name} of connectors is not a mapping", one_of(GROUP_KEYS))
+                continue
+            self.known(node, GROUP_KEYS, f"group {name} of connectors")
+            connectors = self.entries(node, "connectors") if "connectors" in node.values else Entries(node.place, {})
+            entries = []
+            for connector, state in connectors.values.items():
+                target = self.option(connectors, connector, TARGETS, f"state of connector {connector}", ConnectorTarget.RUNNING)
+                entries.append(ConnectorEntry(connector, target, state.place))
+            after = tuple(text.value for text in self.listed(node.values.get("after"), "after"))
+            yield ConnectorGroup(name, tuple(entries), after, node.place)
 
     def _query(self, name: str, node: Node) -> ContinuousQuery:
         if not isinstance(node, Entries):

@@ -12,6 +12,7 @@ from hotspare.model.frontends.yaml.written import Written, YamlWriter
 from hotspare.model.project import (
     Connector,
     ConnectorDirection,
+    ConnectorGroup,
     ContinuousQuery,
     Dialect,
     Edge,
@@ -39,6 +40,8 @@ def dump(project: Project) -> str:
     if project.metadata:
         document["metadata"] = dict(project.metadata)
     document["queries"] = {q.name: _query(q, YamlWriter(dialect)) for q in project.queries}
+    if project.connector_groups:
+        document["connector_groups"] = {group.name: _group(group) for group in project.connector_groups}
     text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
     return text
 
@@ -72,6 +75,13 @@ _Dumper.add_representer(str, _represent_text)
 def _commonest_dialect(project: Project) -> Dialect:
     counts = Counter(e.expression.dialect for q in project.queries for w in q.windows for e in type_of(w).computed(w))
     return Dialect.ESP if counts[Dialect.ESP] > counts[Dialect.SPARK_SQL] else Dialect.SPARK_SQL
+
+
+def _group(group: ConnectorGroup) -> Written:
+    document: Written = {"connectors": {entry.connector: entry.target.value for entry in group.entries}}
+    if group.after:
+        document["after"] = list(group.after)
+    return document
 
 
 def _query(query: ContinuousQuery, writer: YamlWriter) -> Written:

@@ -1,4 +1,4 @@
-"""Reads rows of a CSV file from any row on, also while the file grows; notices when it is cut or replaced under our position."""
+"""Reads rows of a file from any row on, also while the file grows; notices when it is cut or replaced under our position."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from itertools import accumulate
 from pathlib import Path
 
 from hotspare.adapters.failover.source_position import CHECK_BYTES_MAX, digest_of
-from hotspare.adapters.files.row_cutter import LINE_BYTES_MAX, LineTooLong, Row, RowCutter
+from hotspare.adapters.files.canonical import FileFormat, RowForm
+from hotspare.adapters.files.row_cutter import LINE_BYTES_MAX, LineTooLong, Row
 from hotspare.engine.codec.csv.grammar import BYTE_ORDER_MARK, is_blank
 from hotspare.errors import UsageError
 
@@ -26,15 +27,15 @@ class Growth(Enum):
     """Rows are awaited; one counts only when its line end is there."""
 
 
-class CsvFile:
-    """One pass over a file. `skip_rows` leading rows are left out; blank rows always are."""
+class RowFile:
+    """One pass over a file, which `form` cuts into rows. `skip_rows` leading rows are left out; blank rows always are."""
 
-    def __init__(self, path: Path, *, delimiter: bytes, skip_rows: int, growth: Growth) -> None:
+    def __init__(self, path: Path, *, form: RowForm, skip_rows: int, growth: Growth) -> None:
         self._path = path
         self._growth = growth
         self._skip_rows = skip_rows
         self._skip_left = skip_rows
-        self._delimiter = delimiter
+        self._form = form
         self._ready: list[Row] = []
         self._ready_bytes = 0
         self._ended = False
@@ -44,7 +45,7 @@ class CsvFile:
         """Where a growing file ended at the last look, and the check of the text before."""
         self._file = _opened(path)
         self._read_offset = 0
-        self._cutter = RowCutter(0, delimiter)
+        self._cutter = form.cutter(0)
         self._taken_end = 0
 
     @property
@@ -70,14 +71,14 @@ class CsvFile:
         tail = self._tail(offset)
         if check and digest_of(tail) != check:
             raise self._changed(f"the text before byte {offset} is not what was published")
-        if not tail.endswith(b"\n") and offset != size:
+        if self._form.format is FileFormat.CSV and not tail.endswith(b"\n") and offset != size:
             raise self._changed(
                 f"its last row had no line end when it was published, and it has grown from {offset} to {size} bytes",
                 "publish a file that grows as growing",
             )
         self._skip_left = 0
         self._read_offset = self._taken_end = offset
-        self._cutter = RowCutter(offset, self._delimiter)
+        self._cutter = self._form.cutter(offset)
 
     def take(self, rows_max: int, bytes_max: int = LINE_BYTES_MAX) -> list[Row]:
         """The next rows, at most `rows_max`, and of more than one row at most `bytes_max`; none at the end of the file, or as
@@ -141,15 +142,16 @@ class CsvFile:
         self._end_seen = None
         if self._read_offset == 0 and data.startswith(BYTE_ORDER_MARK):
             data = data[len(BYTE_ORDER_MARK) :]
-            self._cutter = RowCutter(len(BYTE_ORDER_MARK), self._delimiter)
+            self._cutter = self._form.cutter(len(BYTE_ORDER_MARK))
             self._read_offset = len(BYTE_ORDER_MARK)
         self._read_offset += len(data)
         try:
             self._add(self._cutter.feed(data))
         except LineTooLong as error:
+            what = "line end" if self._form.format is FileFormat.CSV else "end of an event"
             raise UsageError(
-                f"file {self._path} has no line end within {LINE_BYTES_MAX} bytes after byte {error.offset}",
-                hint="is it a CSV file?",
+                f"file {self._path} has no {what} within {LINE_BYTES_MAX} bytes after byte {error.offset}",
+                hint=f"is it a {self._form.format.value} file?",
             ) from None
         return True
 

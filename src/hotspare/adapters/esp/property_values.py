@@ -1,0 +1,48 @@
+"""Values of connector properties: counts, numbers, switches and choices; a value that cannot be used names its connector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import TypeVar
+
+from hotspare.errors import UsageError
+from hotspare.model.project import Connector
+
+TRUE = ("true", "1", "yes")
+FALSE = ("", "false", "0", "no")
+_E = TypeVar("_E", bound=Enum)
+_V = TypeVar("_V")
+
+
+def switch(connector: Connector, name: str, off: _E, on: _E) -> _E:
+    return choice(connector, name, {**dict.fromkeys(FALSE, off), **dict.fromkeys(TRUE, on)})
+
+
+def choice(connector: Connector, name: str, values: Mapping[str, _V]) -> _V:
+    text = connector.get(name).strip().lower()
+    if text not in values:
+        raise wrong(connector, name, text, " or ".join(value for value in values if value))
+    return values[text]
+
+
+def count(connector: Connector, name: str) -> int:
+    text = connector.get(name).strip()
+    if text and not (text.isascii() and text.isdigit()):
+        raise wrong(connector, name, text, "a whole number from 0 on")
+    return int(text or 0)
+
+
+def number(connector: Connector, name: str) -> float:
+    text = connector.get(name).strip()
+    try:
+        value = float(text or 0)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise wrong(connector, name, text, "a number from 0 on")
+    return value
+
+
+def wrong(connector: Connector, name: str, text: str, wanted: str) -> UsageError:
+    return UsageError(f"property {name} of connector {connector.name} is {text!r}", hint=f"use {wanted}")

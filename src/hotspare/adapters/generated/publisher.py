@@ -1,0 +1,134 @@
+"""Publishes what a generator makes, each step exactly once, whenever it is killed (SPEC I11, I13).
+
+With the rows of a step the bus writes how many steps are published, when the first one was due, and what the generator keeps. Who
+takes over goes on behind the last step, at the times at which the first one's publisher would have: what fell due meanwhile is made
+up for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from hotspare.adapters.failover.patience import Patience, StopAsked
+from hotspare.adapters.failover.spread_source import SpreadSource
+from hotspare.adapters.files.row_blocks import pieces, topic_partitions
+from hotspare.adapters.files.row_routing import RowRouting
+from hotspare.adapters.generated.steps import KEPT_BYTES_MAX, Course, GeneratedPosition, Generator
+from hotspare.bus.contract import Bus, Partition
+from hotspare.errors import BusError, UnknownResult, UsageError
+
+_FORMAT = b"csv"
+_ROWS_PER_MESSAGE = 256
+_APPEND_ROWS_MAX = 4096
+_APPEND_STEPS_MAX = 1000
+_WAIT_S_MAX = 3600.0
+
+
+def publish_generated(
+    bus: Bus,
+    partition: Partition,
+    name: str,
+    make: Callable[[], Generator],
+    stop: threading.Event,
+    troubled: Callable[[BusError], None] = lambda error: None,
+    routing: RowRouting | None = None,
+    clock_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+) -> GeneratedPosition:
+    """Publish until the generator is done, or `stop`. `make` gives a fresh generator. With `routing` each row goes to the partition
+    of the topic that it belongs in, else all go to `partition`.
+
+    UsageError where a step cannot be made; BusError where the bus stays out of reach, which `troubled` is told before.
+    """
+    source = SpreadSource(bus, topic_partitions(partition, routing), name)
+    publication = _Publication(source, name, make, stop, Patience(stop, troubled), routing, clock_us)
+    with contextlib.suppress(StopAsked):
+        publication.run()
+    return publication.position
+
+
+class _Publication:
+    """One call of `publish_generated`. `position` is what is known to be published."""
+
+    def __init__(
+        self,
+        source: SpreadSource,
+        name: str,
+        make: Callable[[], Generator],
+        stop: threading.Event,
+        retried: Patience,
+        routing: RowRouting | None,
+        clock_us: Callable[[], int],
+    ) -> None:
+        self._source = source
+        self._name = name
+        self._make = make
+        self._stop = stop
+        self._retried = retried
+        self._routing = routing
+        self._clock_us = clock_us
+        self._generator = make()
+        self.position = GeneratedPosition()
+
+    def run(self) -> None:
+        self._resume()
+        while not self._stop.is_set() and not self.position.is_done:
+            wait_s = (self._due_us(self.position.steps) - self._clock_us()) / 1e6
+            if wait_s > 0:
+                self._stop.wait(min(wait_s, _WAIT_S_MAX))
+            elif not self._publish():
+                self._resume()
+
+    def _resume(self) -> None:
+        """Take up the source where the bus says that its publisher stopped."""
+        found = GeneratedPosition.decoded(self._retried(self._source.look), self._name)
+        self._generator = self._make()
+        if found.steps:
+            self._generator.resume(found.steps, found.kept)
+        self.position = found if found.steps else replace(found, began_us=self._clock_us())
+
+    def _due_us(self, step: int) -> int:
+        return self.position.began_us + self._generator.due_us(step)
+
+    def _publish(self) -> bool:
+        """Make the steps that are due, some at a time, and append them. False where the topic holds more of the source than is
+        known here, or no answer came."""
+        first, rows, ends, course = self.position.steps, list[bytes](), list[int](), Course.GOES_ON
+        steps, now_us = first, self._clock_us()
+        while course is Course.GOES_ON and len(rows) < _APPEND_ROWS_MAX and steps - first < _APPEND_STEPS_MAX:
+            if self._due_us(steps) > now_us:
+                break
+            step = self._generator.next_step()
+            steps, course = steps + 1, step.course
+            rows += step.rows
+            ends += [steps] * len(step.rows)
+        done = replace(
+            self.position,
+            steps=steps,
+            events=self.position.events + len(rows),
+            is_done=course is Course.DONE,
+            kept=self._kept(),
+        )
+        if rows or done.is_done:
+            found = pieces(rows, ends, self._routing, self._source.lacks, _ROWS_PER_MESSAGE)
+            try:
+                if not self._retried(lambda: self._source.append(found, done.encoded(), _FORMAT)):
+                    return False
+            except UnknownResult as error:
+                self._retried.pause(error)  # the bus knows
+                return False
+            self._retried.passed()
+        self.position = done
+        return True
+
+    def _kept(self) -> str:
+        kept = self._generator.kept()
+        if len(kept.encode()) > KEPT_BYTES_MAX:
+            raise UsageError(
+                f"source {self._name} keeps {len(kept.encode())} bytes between two steps, {KEPT_BYTES_MAX} are allowed",
+                hint="let its code keep less in variables",
+            )
+        return kept

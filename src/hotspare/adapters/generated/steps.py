@@ -1,0 +1,76 @@
+"""What a source is that makes its events instead of reading them: steps, each of which follows from those before it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from hotspare.adapters.failover.source_position import SourcePosition
+from hotspare.errors import BusError
+
+KEPT_BYTES_MAX = 48 * 1024
+"""Of what a generator keeps between two steps: it stands in a header of the messages and in the source's record."""
+
+
+class Course(Enum):
+    GOES_ON = "goes on"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class MadeStep:
+    """What one step makes: rows as inbound topics hold them (CSV), none at all, and whether another step follows."""
+
+    rows: Sequence[bytes]
+    course: Course = Course.GOES_ON
+
+
+class Generator(Protocol):
+    """A fresh one is before its first step. Equal histories make equal steps, in every process."""
+
+    def resume(self, steps: int, kept: str) -> None:
+        """Take over on a fresh generator: it is behind so many steps, and kept this."""
+
+    def next_step(self) -> MadeStep:
+        """The next step. UsageError where it cannot be made."""
+
+    def kept(self) -> str:
+        """What has to be known beside the number of steps to go on, at most KEPT_BYTES_MAX bytes."""
+
+    def due_us(self, step: int) -> int:
+        """How many microseconds after the first step the one of this number, from 0 on, is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedPosition:
+    """How far a source is published. `began_us`: when its first step was due, microseconds since 1970; `events` in all."""
+
+    steps: int = 0
+    events: int = 0
+    began_us: int = 0
+    is_done: bool = False
+    kept: str = ""
+
+    def encoded(self) -> SourcePosition:
+        rest = {"events": self.events, "began_us": self.began_us, "is_done": self.is_done, "kept": self.kept}
+        return SourcePosition(self.steps, json.dumps(rest, separators=(",", ":")))
+
+    @staticmethod
+    def decoded(position: SourcePosition, name: str) -> GeneratedPosition:
+        """BusError where the source is not one that was generated."""
+        if not position.published_bytes:
+            return GeneratedPosition()
+        try:
+            rest = json.loads(position.check)
+            return GeneratedPosition(
+                position.published_bytes, int(rest["events"]), int(rest["began_us"]), bool(rest["is_done"]), str(rest["kept"])
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise BusError(
+                f"source {name} was published from a file before",
+                detail=repr(position.check[:80]),
+                hint="give the connector another name",
+            ) from error

@@ -1,0 +1,116 @@
+"""The timer: an event per interval, which says when it is (SPEC I13).
+
+Event k, from 0 on, has the time `basetime + k intervals`, whatever clock there is; it is published k intervals after the first one
+was. Without a basetime the times are those at which the events fall due.
+"""
+
+from __future__ import annotations
+
+import calendar
+import datetime
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from hotspare.adapters.files.canonical import KeyPresence
+from hotspare.adapters.generated.steps import Course, MadeStep
+from hotspare.engine.codec.csv.grammar import quoted
+from hotspare.engine.rows.values import DateFormat, parse
+from hotspare.errors import UsageError
+from hotspare.model.durations import UNIT_US
+from hotspare.model.types import FieldType, Schema
+
+FORMAT_DEFAULT = "%Y-%m-%d %H:%M:%S"
+MONTHS = {"month": 1, "year": 12}
+"""Units whose length the calendar says."""
+UNITS = {**UNIT_US, "week": 7 * UNIT_US["day"]}
+_ID_TYPES = (FieldType.INT32, FieldType.INT64, FieldType.STRING)
+_TIME_TYPES = (FieldType.DATE, FieldType.STAMP)
+_PER_SECOND = {FieldType.DATE: 1_000_000, FieldType.STAMP: 1}
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class TimerOptions:
+    """`interval` in units of `unit`; `base_us` microseconds since 1970, None for when the first event falls due; `events_max` 0 for
+    no limit. `key`: absent where the window makes its keys itself."""
+
+    schema: Schema
+    interval: int
+    unit: str
+    label: str = ""
+    base_us: int | None = None
+    events_max: int = 0
+    key: KeyPresence = KeyPresence.PRESENT
+
+    def __post_init__(self) -> None:
+        if self.interval < 1:
+            raise UsageError("a timer's interval is not a number from 1 on", hint="give it one, with a unit such as second")
+        if self.unit not in UNITS and self.unit not in MONTHS:
+            raise UsageError(f"unit {self.unit!r} of a timer does not exist", hint="use " + ", ".join((*MONTHS, "week", *UNIT_US)))
+        fits = len(self.schema) == len(_FORMS) and all(
+            each.type in types for each, types in zip(self.schema.fields, _FORMS, strict=True)
+        )
+        if not fits or self.schema.key_indexes != (0,):
+            raise UsageError(
+                f"a timer does not fit the schema {self.schema}",
+                hint="give the window the fields id (the key; int32, int64 or string), time (stamp or date) and label (string)",
+            )
+
+
+_FORMS = (_ID_TYPES, _TIME_TYPES, (FieldType.STRING,))
+
+
+def base_time_us(text: str, time_format: str) -> int:
+    """Microseconds since 1970 of a time in UTC that is written in a format of strptime. UsageError."""
+    form = DateFormat.of(time_format or FORMAT_DEFAULT)
+    values, _ = parse(pa.array([text.strip()]), FieldType.STAMP, form)
+    found = values.cast(pa.int64())[0].as_py()
+    if found is None:
+        raise UsageError(
+            f"basetime {text!r} of a timer is not of the form {time_format or FORMAT_DEFAULT}", hint="mend one of them"
+        )
+    return int(found)
+
+
+class Timer:
+    """A `Generator` with one event per step."""
+
+    def __init__(self, options: TimerOptions, now_us: int) -> None:
+        self._options = options
+        self._base_us = now_us if options.base_us is None else options.base_us
+        self._steps = 0
+
+    def resume(self, steps: int, kept: str) -> None:
+        self._steps = steps
+        if self._options.base_us is None and kept:
+            self._base_us = int(kept)
+
+    def next_step(self) -> MadeStep:
+        options, self._steps = self._options, self._steps + 1
+        is_last = 0 < options.events_max <= self._steps
+        return MadeStep([self._row(self._steps - 1)], Course.DONE if is_last else Course.GOES_ON)
+
+    def kept(self) -> str:
+        return str(self._base_us)
+
+    def due_us(self, step: int) -> int:
+        return self.time_us(step) - self.time_us(0)
+
+    def time_us(self, step: int) -> int:
+        """Microseconds since 1970 of the event of this number. Months that are too short for the base's day end on their last."""
+        count = step * self._options.interval
+        if self._options.unit in UNITS:
+            return self._base_us + count * UNITS[self._options.unit]
+        base = _EPOCH + datetime.timedelta(microseconds=self._base_us)
+        months = base.year * 12 + base.month - 1 + count * MONTHS[self._options.unit]
+        year, month = divmod(months, 12)
+        if year > datetime.MAXYEAR:
+            raise UsageError(f"a timer has come to the year {year}", hint="give it maxevents")
+        day = min(base.day, calendar.monthrange(year, month + 1)[1])
+        return (base.replace(year=year, month=month + 1, day=day) - _EPOCH) // datetime.timedelta(microseconds=1)
+
+    def _row(self, step: int) -> bytes:
+        key = b"%d" % (step + 1) if self._options.key is KeyPresence.PRESENT else b""
+        time = self.time_us(step) // _PER_SECOND[self._options.schema.fields[1].type]
+        return b"i,n,%b,%d,%b" % (key, time, quoted(self._options.label.encode()) if self._options.label else b"")

@@ -1,0 +1,65 @@
+"""In which order connectors start: each group once those that it starts after are in their target states (SPEC I12).
+
+Only deciding: who runs connectors says in which state they are, and starts what may start. After a failover all begin again, in the
+same order: a publisher whose source is published finishes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from enum import Enum
+
+from hotspare.model.project import ConnectorGroup, ConnectorTarget
+
+
+class ConnectorState(Enum):
+    """SPEC I12."""
+
+    WAITING = "waiting"
+    """For the groups that its own starts after."""
+    RUNNING = "running"
+    FINISHED = "finished"
+    """A publisher at the end of its source."""
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+_REACHED: dict[ConnectorTarget, frozenset[ConnectorState]] = {
+    ConnectorTarget.RUNNING: frozenset({ConnectorState.RUNNING, ConnectorState.FINISHED}),
+    ConnectorTarget.FINISHED: frozenset({ConnectorState.FINISHED}),
+    ConnectorTarget.STOPPED: frozenset({ConnectorState.FINISHED, ConnectorState.STOPPED}),
+}
+
+
+class StartOrder:
+    """Of the connectors `names`, each `query/window/connector`. Groups may name others, which another engine runs or which name the
+    bus itself: nothing waits for those, since topics keep what they bring and take."""
+
+    def __init__(self, groups: Sequence[ConnectorGroup], names: Collection[str]) -> None:
+        self._groups = {group.name: group for group in groups}
+        self._names = list(names)
+        self._group_of = {entry.connector: group for group in groups for entry in group.entries}
+
+    def may_start(self, states: Mapping[str, ConnectorState], is_taken: Callable[[str], bool]) -> Iterator[str]:
+        """Connectors that may run now, those that do among them. `is_taken`: whether the engine has taken all that a finished
+        publisher brought; only then can nothing that starts later come before it in the engine's order."""
+        for name in self._names:
+            if not self.waits_for(name, states, is_taken):
+                yield name
+
+    def waits_for(self, name: str, states: Mapping[str, ConnectorState], is_taken: Callable[[str], bool]) -> list[str]:
+        """Connectors, of the groups that this one's starts after, that are not in their target states."""
+        group = self._group_of.get(name)
+        before = [self._groups[each] for each in group.after] if group is not None else []
+        return [
+            entry.connector
+            for each in before
+            for entry in each.entries
+            if entry.connector in states and not _is_reached(entry.target, states[entry.connector], entry.connector, is_taken)
+        ]
+
+
+def _is_reached(target: ConnectorTarget, state: ConnectorState, name: str, is_taken: Callable[[str], bool]) -> bool:
+    if state not in _REACHED[target]:
+        return False
+    return target is ConnectorTarget.RUNNING or state is not ConnectorState.FINISHED or is_taken(name)

@@ -1,0 +1,218 @@
+"""Files in JSON and XML, in and out (SPEC I5, I6): the same events however their bytes are cut, each once."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotspare.adapters.esp.connector_options import connector_mistakes, file_style, publish_options
+from hotspare.adapters.files.canonical import FileFormat, InsertOpcode, RowForm
+from hotspare.adapters.files.event_cutter import EventCutter, JsonCutter, XmlCutter
+from hotspare.adapters.files.output_rows import FileStyle, OutputRows
+from hotspare.adapters.files.publisher import PublishOptions, publish_file
+from hotspare.bus.contract import Partition
+from hotspare.bus.memory import MemoryBus, MemoryBusClient
+from hotspare.engine.codec.csv.decode import decode_rows
+from hotspare.engine.codec.csv.rows import CsvStyle
+from hotspare.engine.rows.batch import output_schema
+from hotspare.errors import UsageError
+from hotspare.model.project import Connector, ConnectorDirection
+from hotspare.model.types import Field, FieldType, KeyRole, Schema
+
+SCHEMA = Schema(
+    (
+        Field("id", FieldType.INT64, KeyRole.KEY),
+        Field("name", FieldType.STRING),
+        Field("x", FieldType.DOUBLE),
+        Field("at", FieldType.STAMP),
+    )
+)
+TOPIC = Partition("t")
+JSON_LAYOUTS = (
+    '{"id":1,"name":"a"}\n{"id":2,"x":1.5}\n',
+    '[{"id":1,"name":"a"},\n {"id":2,"x":1.5}]',
+    '[[{"id": 1, "name": "a"}], [{"id": 2, "x": 1.5}]]\n',
+    '{\n "opcode": "i",\n "id": 1,\n "name": "a"\n}\n{\n "event": {"id": 2, "x": 1.5}, "opcode": "insert"\n}\n',
+)
+XML_LAYOUTS = (
+    "<events><transaction><event><opcode>i</opcode><id key='true'>1</id><name>a</name></event>"
+    "<event opcode='insert'><id>2</id><x>1.5</x></event></transaction></events>",
+    "<event><id>1</id><name>a</name></event>\n<!-- <event> -->\n"
+    "<event><value name='id'>2</value><value name='x'>1.5</value></event>\n",
+    "<?xml version='1.0'?>\n<events>\n <event>\n  <id>1</id>\n  <name><![CDATA[a]]></name>\n </event>\n"
+    " <event >\n<id>2</id><x>1.5</x></event >\n</events>\n",
+)
+
+
+def new_bus() -> MemoryBusClient:
+    bus = MemoryBus().client("c")
+    bus.create_topic(TOPIC.topic)
+    return bus
+
+
+def texts(bus: MemoryBusClient) -> list[bytes]:
+    return [message.value for message in bus.read(TOPIC, 0, messages_max=10_000, bytes_max=1 << 26)]
+
+
+def events(values: Sequence[bytes], schema: Schema = SCHEMA) -> list[tuple[object, ...]]:
+    """What the engine makes of messages: opcode and fields; bad rows as their sentences."""
+    decoded, bad = decode_rows(pa.array(values, pa.binary()), schema)
+    found = [
+        (int(each.message[i]), int(each.index[i]), int(each.opcode[i]), *(column[i].as_py() for column in each.columns))
+        for each in decoded
+        for i in range(len(each.message))
+    ]
+    return [row[2:] for row in sorted(found, key=lambda row: row[:2])] + ["bad"] * len(bad)  # type: ignore[list-item]
+
+
+def publish(bus: MemoryBusClient, path: Path, form: RowForm, **options: object) -> None:
+    publish_file(bus, TOPIC, path, PublishOptions(form=form, source_name="s", **options), threading.Event())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("format_", "text"),
+    [(FileFormat.JSON, each) for each in JSON_LAYOUTS] + [(FileFormat.XML, each) for each in XML_LAYOUTS],
+)
+def test_every_layout_says_the_same(format_: FileFormat, text: str, tmp_path: Path) -> None:
+    """SPEC I5."""
+    path, bus = tmp_path / "in", new_bus()
+    path.write_text(text)
+    publish(bus, path, RowForm(schema=SCHEMA, format=format_))
+    assert events(texts(bus)) == [(1, 1, "a", None, None), (1, 2, None, 1.5, None)]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.dictionaries(st.text(max_size=3), inner, max_size=3),
+)
+json_texts = st.tuples(
+    st.dictionaries(st.text(max_size=4), json_values, max_size=4),
+    st.sampled_from([None, 1]),
+    st.sampled_from(["\n", ",\n", " ", "\r\n"]),
+).map(lambda drawn: json.dumps(drawn[0], indent=drawn[1], ensure_ascii=False) + drawn[2])
+xml_texts = st.lists(st.tuples(st.sampled_from(["id", "event", "x"]), st.text("ab<>&\"'\n]", max_size=6)), max_size=4).map(
+    lambda fields: "<event>" + "".join(f"<{tag}>{escape(text)}</{tag}>" for tag, text in fields) + "</event>\n"
+)
+
+
+def cut(cutter: EventCutter, text: bytes, sizes: Sequence[int]) -> list[tuple[bytes, int, int]]:
+    found, at = [], 0
+    for size in [*sizes, len(text)]:
+        found += cutter.feed(text[at : at + size])
+        at = min(len(text), at + size)
+    return [tuple(row) for row in [*found, *cutter.finish()]]
+
+
+@pytest.mark.parametrize("kind", [JsonCutter, XmlCutter])
+@given(st.data())
+def test_events_do_not_depend_on_how_bytes_arrive_or_where_one_goes_on(kind: type[EventCutter], data: st.DataObject) -> None:
+    pieces = data.draw(st.lists(json_texts if kind is JsonCutter else xml_texts, max_size=6))
+    text = "".join(pieces).encode()
+    whole = cut(kind(0), text, [])
+    assert len(whole) == len(pieces)
+    assert cut(kind(0), text, data.draw(st.lists(st.integers(0, 9), max_size=80))) == whole
+    assert cut(kind(0), text, [1] * len(text)) == whole
+    for index, (_, end, _) in enumerate(whole):
+        rest = cut(kind(end), text[end:], data.draw(st.lists(st.integers(0, 9), max_size=20)))
+        assert [row[:2] for row in rest] == [row[:2] for row in whole[index + 1 :]]
+
+
+@given(st.binary(max_size=60), st.lists(st.integers(1, 7), max_size=30), st.sampled_from([JsonCutter, XmlCutter]))
+def test_any_bytes_at_all_are_cut_alike(text: bytes, sizes: list[int], kind: type[EventCutter]) -> None:
+    assert cut(kind(0), text, sizes) == cut(kind(0), text, [])
+
+
+@pytest.mark.parametrize("text", ['{"id":1}\nnonsense\n{"id":2}\n', '{"id":1}\n7\n{"id":2}', '{"id":1}{"id":2}\n{"id":'])
+def test_what_is_no_event_is_a_bad_one_and_the_next_is_taken(text: str, tmp_path: Path) -> None:
+    path, bus = tmp_path / "in.json", new_bus()
+    path.write_text(text)
+    publish(bus, path, RowForm(schema=SCHEMA, format=FileFormat.JSON))
+    assert events(texts(bus)) == [(1, 1, None, None, None), (1, 2, None, None, None), "bad"]
+
+
+def test_values_are_kept_to_the_last_bit(tmp_path: Path) -> None:
+    """Texts with anything in them, numbers as they are written, times by a format."""
+    path, bus = tmp_path / "in.json", new_bus()
+    name = 'q"uote, back\\slash,\nline, é, \u2028'
+    path.write_text(json.dumps({"id": 9223372036854775807, "name": name, "x": 0.1, "at": "2024-02-03 04:05:06.7"}) + "\n")
+    publish(bus, path, RowForm(schema=SCHEMA, format=FileFormat.JSON, date_format="%Y-%m-%d %H:%M:%S", insert=InsertOpcode.UPSERT))
+    ((opcode, key, text, x, at),) = events(texts(bus))
+    assert (key, text, x) == (9223372036854775807, name, 0.1)
+    assert str(at) == "2024-02-03 04:05:06.700000"
+    assert opcode != 1, "an upsert"
+
+
+@pytest.mark.parametrize("format_", [FileFormat.JSON, FileFormat.XML])
+def test_a_file_of_another_kind_is_refused_before_anything_is_published(format_: FileFormat, tmp_path: Path) -> None:
+    """SPEC I10."""
+    path, bus = tmp_path / "in", new_bus()
+    path.write_text('{"other": 1}\n' if format_ is FileFormat.JSON else "<event><other>1</other></event>")
+    with pytest.raises(UsageError, match="does not match the schema"):
+        publish(bus, path, RowForm(schema=SCHEMA, format=format_))
+    assert not texts(bus)
+
+
+@given(st.lists(st.integers(1, 5), max_size=8))
+def test_a_publisher_that_is_stopped_anywhere_goes_on_behind_the_last_event(
+    tmp_path_factory: pytest.TempPathFactory, limits: list[int]
+) -> None:
+    path, bus = tmp_path_factory.mktemp("f") / "in.json", new_bus()
+    path.write_text("[" + ",\n".join(json.dumps({"id": i, "name": "x" * (i % 3)}) for i in range(20)) + "]\n")
+    form, total = RowForm(schema=SCHEMA, format=FileFormat.JSON), 0
+    for limit in limits:
+        total += limit
+        publish(bus, path, form, events_max=total, block_rows=2)
+    publish(bus, path, form, repeats=1)
+    assert [row[1] for row in events(texts(bus))] == [*range(20), *range(20)]
+
+
+def test_properties_of_csv_mean_nothing_to_other_formats_and_are_refused() -> None:
+    for name, value in (("header", "1"), ("addcsvopcode", "true"), ("csvfielddelimiter", ";"), ("noautogenfield", "true")):
+        connector = Connector("c", "fs", ConnectorDirection.PUBLISH, tuple(sorted({"fstype": "json", name: value}.items())))
+        (mistake,) = connector_mistakes(connector, SCHEMA)
+        assert name in mistake.message
+        with pytest.raises(UsageError, match=name):
+            publish_options(connector, SCHEMA)
+
+
+@pytest.mark.parametrize("format_", list(FileFormat))
+def test_what_is_written_can_be_published_again(format_: FileFormat, tmp_path: Path) -> None:
+    """SPEC I6, I14: opcodes, nulls, and texts with anything in them that the format can hold."""
+    names = ["a", None, "<&>\"'", "x\ty", " blank ", "line\nend", "é\u2028"]
+    rows = pa.RecordBatch.from_pylist(
+        [
+            {"hs:sequence": i + 1, "hs:opcode": 1 + i % 3, "hs:flags": 1, "id": i, "name": name, "x": 0.1 * i, "at": None}
+            for i, name in enumerate(names)
+        ],
+        schema=output_schema(SCHEMA),
+    )
+    written = OutputRows(FileStyle(format=format_, columns=CsvStyle.EXACT), SCHEMA).text(rows)
+    path, bus = tmp_path / "out", new_bus()
+    path.write_bytes(written)
+    publish(bus, path, RowForm(schema=SCHEMA, format=format_))
+    assert events(texts(bus)) == [(1 + i % 3, i, name, 0.1 * i, None) for i, name in enumerate(names)]
+
+
+def test_times_are_written_as_their_format_says_in_every_format() -> None:
+    at = datetime.datetime(2024, 2, 3, 4, 5, 6)
+    row = {"hs:sequence": 1, "hs:opcode": 1, "hs:flags": 1, "id": 1, "name": None, "x": None, "at": at}
+    rows = pa.RecordBatch.from_pylist([row], schema=output_schema(SCHEMA))
+    for format_ in FileFormat:
+        text = OutputRows(FileStyle(format=format_, date_format="%d.%m.%Y"), SCHEMA).text(rows)
+        assert text.count(b"03.02.2024") == 1
+
+
+@pytest.mark.parametrize("format_", ["json", "xml"])
+def test_a_title_line_means_nothing_there(format_: str) -> None:
+    connector = Connector("c", "fs", ConnectorDirection.SUBSCRIBE, (("fstype", format_), ("header", "full")))
+    with pytest.raises(UsageError, match="header"):
+        file_style(connector)
