@@ -1,0 +1,149 @@
+"""Functions of people's code over columns: Arrow arrays in, Arrow arrays out, row by row and without state.
+
+One call works on as many rows as are at hand. What it makes of a row must not depend on the others, since nobody knows how many
+there will be (law Cut); so the code finds those of Arrow's functions alone that work row by row. Where a call fails, its rows are
+halved until those are found on which it fails alone. A call may not change module variables: what one engine's head keeps no other
+engine has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hotspare.engine.code.python.meter import PythonLimits
+from hotspare.engine.code.python.program import CallFailure, CallTooLarge, Interpreter, PythonText
+from hotspare.engine.head.stateless import Evaluation, Work, deletes
+from hotspare.engine.rows.bad_reasons import BadReason
+from hotspare.engine.rows.batch import ARROW_TYPE
+from hotspare.engine.rows.chunk import UInt8s, all_true
+from hotspare.engine.rows.elementwise import halved, with_nulls
+from hotspare.engine.rows.refusals import NOTHING_REFUSED, Refusals
+from hotspare.model.types import FieldType, Schema
+
+_TEXTS = (FieldType.STRING, FieldType.BLOB)
+
+
+@dataclass(frozen=True)
+class ColumnFunction(Work):
+    """`function` of the text, called with the columns `used` of events of the schema `given` by name; what it returns by name are
+    the fields of `made` that are not `copied`, or null where it returns none of the name."""
+
+    text: str
+    name: str
+    modules: tuple[tuple[str, str], ...]
+    function: str
+    used: tuple[str, ...]
+    given: Schema
+    made: Schema
+    copied: frozenset[str]
+    limits: PythonLimits
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return self.used
+
+    @cached_property
+    def picks(self) -> tuple[int, ...]:
+        return tuple(self.given.index[name] if name in self.copied else -1 for name in self.made.names)
+
+    @cached_property
+    def _free(self) -> list[Interpreter]:
+        """Interpreters that nobody uses now: each thread takes one and brings it back."""
+        return []
+
+    @cached_property
+    def _texts(self) -> tuple[PythonText, Mapping[str, PythonText]]:
+        names = [name for name, _ in self.modules]
+        texts = {name: PythonText.compiled(text, name, names) for name, text in self.modules}
+        return PythonText.compiled(self.text, self.name, names), texts
+
+    def opened(self) -> Interpreter:
+        """A fresh one. Unloadable."""
+        return Interpreter(*self._texts, self.limits)
+
+    def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
+        interpreter = self._free.pop() if self._free else self.opened()
+        computed = [i for i, pick in enumerate(self.picks) if pick < 0]
+
+        def attempt(begin: int, end: int) -> list[pa.Array]:
+            piece = {name: column.slice(begin, end - begin) for name, column in columns.items()}
+            return self._called(interpreter, piece, end - begin, computed)
+
+        parts = list(halved(attempt, len(opcode), lambda error: isinstance(error, CallFailure)))
+        self._free.append(interpreter)
+        types = [ARROW_TYPE[self.made.fields[i].type] for i in computed]
+        pieces = [[pa.nulls(1, type_) for type_ in types] if part.result is None else part.result for part in parts]
+        whole = {
+            i: pieces[0][at] if len(pieces) == 1 else pa.concat_arrays([pa.nulls(0, types[at]), *(piece[at] for piece in pieces)])
+            for at, i in enumerate(computed)
+        }
+        passes, failed = all_true(len(opcode)), [part for part in parts if part.error is not None]
+        passes[[part.begin for part in failed]] = False
+        return Evaluation(passes, whole, _refusals([(part.begin, part.error) for part in failed], opcode))
+
+    def _called(
+        self, interpreter: Interpreter, columns: dict[str, pa.Array], count: int, computed: Sequence[int]
+    ) -> list[pa.Array]:
+        function = interpreter.function(self.function)
+        if function is None:
+            raise CallFailure(f"there is no function {self.function}")
+        returned = interpreter.call_without_state(function, (columns,))
+        if not isinstance(returned, dict):
+            raise CallFailure(f"{self.function} returns a value of type {type(returned).__name__}, not a dict of columns")
+        made = []
+        for i in computed:
+            field = self.made.fields[i]
+            try:
+                made.append(_fitted(dict.get(returned, field.name), field.type, count))
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise CallFailure(f"{self.function}: field {field.name}: {type(error).__name__}: {str(error)[:200]}") from error
+        return made
+
+
+def _fitted(values: Any, type_: FieldType, count: int) -> pa.Array:
+    """An array of `ARROW_TYPE[type_]` and so many values. Arrow's errors, TypeError, ValueError."""
+    target = ARROW_TYPE[type_]
+    if values is None:
+        return pa.nulls(count, target)
+    if isinstance(values, list | tuple):
+        values = pa.array(values, target if type_ in _TEXTS else None)
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if not isinstance(values, pa.Array):
+        scalar = values if isinstance(values, pa.Scalar) else pa.scalar(values)
+        values = pa.repeat(scalar, count)
+    if len(values) != count:
+        raise ValueError(f"{len(values):,} values for {count:,} events")
+    if values.type == target:
+        if type_ in _TEXTS:
+            values.validate(full=True)
+        return values
+    if type_ is FieldType.STRING and not (pa.types.is_large_string(values.type) or pa.types.is_null(values.type)):
+        raise TypeError(f"{values.type} is no text; cast it")
+    if pa.types.is_floating(values.type) and type_ is not FieldType.DOUBLE:
+        values = with_nulls(values, np.flatnonzero(pc.is_nan(values).to_numpy(zero_copy_only=False)))
+        values = pc.round(values, 4) if type_ is FieldType.MONEY else pc.trunc(values)
+    if type_ in (FieldType.DATE, FieldType.STAMP) and not pa.types.is_timestamp(values.type):
+        values = values.cast(pa.int64())
+    return values.cast(target)
+
+
+def _refusals(failed: Sequence[tuple[int, Exception | None]], opcode: UInt8s) -> Refusals:
+    """Deletes are not refused: their event was reported when it came."""
+    told = [(row, error) for row, error in failed if not deletes(opcode[row : row + 1])[0]]
+    if not told:
+        return NOTHING_REFUSED
+    causes = [
+        (str(BadReason.CODE_LIMIT if isinstance(e, CallTooLarge) else BadReason.CODE), getattr(e, "text", "")) for _, e in told
+    ]
+    return Refusals.of(np.array([row for row, _ in told], np.int64), np.arange(len(told)), causes)

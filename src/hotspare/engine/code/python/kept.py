@@ -1,0 +1,302 @@
+"""Containers that people's code keeps between events: lists, dicts and arrays that write down how they are changed.
+
+From what is written down follows what a call changed, so that only this is looked at when it ends, and taken back when it fails;
+and what a snapshot shares with the engine is copied before its first change. People's code sees lists, dicts and arrays.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable
+from typing import Any, SupportsIndex
+
+ABSENT: Any = object()
+"""What stood at a key where nothing stood."""
+
+
+class Journal:
+    """What the present call has changed, and which snapshots look on.
+
+    `changes`: (container, where, what stood there, what was put there) in order; `undo` and `put` of the container take it.
+    `shares` is another object after each snapshot: a container that was not changed since has an older one.
+    """
+
+    __slots__ = ("changes", "shares", "taken")
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[Any, Any, Any, Any]] = []
+        self.shares: object = None
+        self.taken: Callable[[Any], None] = lambda container: None
+        """Is told each container before its first change since a snapshot."""
+
+    def note(self, container: Any, where: Any, before: Any, after: Any = None) -> None:
+        if container.shares is not self.shares:
+            container.shares = self.shares
+            self.taken(container)
+        self.changes.append((container, where, before, after))
+
+
+_WHOLE, _ADDED, _INSERTED, _REMOVED = object(), object(), object(), object()
+"""In place of a key or an index. Of all of it; of what was added at the end, and how long it was before; where one was inserted;
+where one was removed."""
+
+
+class NotPlain(Exception):
+    """Something that cannot be kept; the text says what it is."""
+
+
+class Row(dict[str, Any]):
+    """An event for code: a null is not in it, and reads as None."""
+
+    __slots__ = ()
+
+    def __missing__(self, name: str) -> None:
+        return None
+
+
+def no_value() -> None:
+    """What a `Row` that is kept has for a field that is null."""
+
+
+class KeptDict(dict[Any, Any]):
+    __slots__ = ("factory", "journal", "number", "shares")
+
+    def __init__(self, journal: Journal, number: int, factory: Any = None) -> None:
+        super().__init__()
+        self.journal, self.number, self.factory, self.shares = journal, number, factory, journal.shares
+
+    def undo(self, key: Any, before: Any) -> None:
+        if before is ABSENT:
+            dict.pop(self, key, None)
+        elif key is _WHOLE:
+            dict.clear(self)
+            dict.update(self, before)
+        else:
+            dict.__setitem__(self, key, before)
+
+    def put(self, where: Any, after: Any, before: Any, adopt: Callable[[Any], Any], adopt_key: Callable[[Any], None]) -> None:
+        """What was put at the key, and is there now, is adopted."""
+        if where is _WHOLE or (value := dict.get(self, where, ABSENT)) is ABSENT:
+            return
+        adopt_key(where)
+        if (kept := adopt(value)) is not value:
+            dict.__setitem__(self, where, kept)
+
+    def content(self) -> dict[Any, Any]:
+        return dict(self)
+
+    def __missing__(self, key: Any) -> Any:
+        if self.factory is None:
+            raise KeyError(key)
+        value = self.factory()
+        if value is None:
+            return None
+        self[key] = value
+        return value
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.journal.note(self, key, dict.get(self, key, ABSENT))
+        dict.__setitem__(self, key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self.journal.note(self, key, dict.get(self, key))
+        dict.__delitem__(self, key)
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        if key not in self:
+            self[key] = default
+        return dict.get(self, key)
+
+    def pop(self, key: Any, *default: Any) -> Any:
+        if key in self:
+            value = dict.get(self, key)
+            del self[key]
+            return value
+        return dict.pop(self, key, *default)
+
+    def popitem(self) -> tuple[Any, Any]:
+        if not self:
+            raise KeyError("popitem(): dictionary is empty")
+        key = next(reversed(self))
+        return key, self.pop(key)
+
+    def clear(self) -> None:
+        if self:
+            self.journal.note(self, _WHOLE, dict(self))
+            dict.clear(self)
+
+    def update(self, *others: Any, **named: Any) -> None:
+        for key, value in dict(*others, **named).items():
+            self[key] = value
+
+    def __ior__(self, other: Any) -> Any:
+        self.update(other)
+        return self
+
+    def copy(self) -> dict[Any, Any]:
+        return dict(self)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return dict, (dict(self),)
+
+
+class _KeptSequence:
+    """What changes a list or an array; `_base` is which of both it is."""
+
+    __slots__ = ()
+    _base: Any
+    journal: Journal
+
+    def undo(self, where: Any, before: Any) -> None:
+        base = self._base
+        if where is _WHOLE:
+            base.__setitem__(self, slice(None), before)
+        elif where is _ADDED:
+            base.__delitem__(self, slice(before, None))
+        elif where is _INSERTED:
+            base.__delitem__(self, before)
+        elif where is _REMOVED:
+            base.insert(self, *before)
+        else:
+            base.__setitem__(self, where, before)
+
+    def put(self, where: Any, after: Any, before: Any, adopt: Callable[[Any], Any], adopt_key: Callable[[Any], None]) -> None:
+        """What was put somewhere, and is there now, is adopted."""
+        if where is _REMOVED:
+            return
+        begin = 0 if where is _WHOLE else before if where is _ADDED or where is _INSERTED else where
+        for place, value in enumerate(after, begin):
+            try:
+                kept = adopt(value)
+            except NotPlain:
+                if any(each is value for each in self):
+                    raise
+                continue
+            if kept is not value:
+                self._replace(place, value, kept)
+
+    def _replace(self, place: int, value: Any, kept: Any) -> None:
+        """Where `value` stands, probably at `place`, `kept` stands from now on."""
+        base, length = self._base, self._base.__len__(self)
+        for guess in (place, place - 1):
+            if 0 <= guess < length and base.__getitem__(self, guess) is value:
+                base.__setitem__(self, guess, kept)
+                return
+        for other in range(length):
+            if base.__getitem__(self, other) is value:
+                base.__setitem__(self, other, kept)
+
+    def content(self) -> Any:
+        return self._base.__getitem__(self, slice(None))
+
+    def _note_all(self, after: Iterable[Any] = ()) -> None:
+        self.journal.note(self, _WHOLE, self.content(), after)
+
+    def _place(self, index: SupportsIndex) -> int:
+        """`index` counted from the beginning; IndexError where nothing stands there."""
+        place, length = index.__index__(), self._base.__len__(self)
+        if not -length <= place < length:
+            raise IndexError("list index out of range")
+        return place + length if place < 0 else place
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(index, slice):
+            values = list(value) if self._base is list else value
+            self._note_all(values)
+            self._base.__setitem__(self, index, values)
+            return
+        place = self._place(index)
+        self.journal.note(self, place, self._base.__getitem__(self, place), (value,))
+        self._base.__setitem__(self, place, value)
+
+    def __delitem__(self, index: Any) -> None:
+        if isinstance(index, slice):
+            self._note_all()
+        else:
+            index = self._place(index)
+            self.journal.note(self, _REMOVED, (index, self._base.__getitem__(self, index)))
+        self._base.__delitem__(self, index)
+
+    def append(self, value: Any) -> None:
+        self.journal.note(self, _ADDED, self._base.__len__(self), (value,))
+        self._base.append(self, value)
+
+    def extend(self, values: Iterable[Any]) -> None:
+        added = list(values)
+        self.journal.note(self, _ADDED, self._base.__len__(self), added)
+        self._base.extend(self, added)
+
+    def __iadd__(self, values: Iterable[Any]) -> Any:
+        self.extend(values)
+        return self
+
+    def insert(self, index: SupportsIndex, value: Any) -> None:
+        place, length = index.__index__(), self._base.__len__(self)
+        place = max(place + length, 0) if place < 0 else min(place, length)
+        self.journal.note(self, _INSERTED, place, (value,))
+        self._base.insert(self, place, value)
+
+    def pop(self, index: SupportsIndex = -1) -> Any:
+        place = self._place(index)
+        value = self._base.__getitem__(self, place)
+        self.journal.note(self, _REMOVED, (place, value))
+        self._base.__delitem__(self, place)
+        return value
+
+    def remove(self, value: Any) -> None:
+        del self[self._base.index(self, value)]
+
+    def reverse(self) -> None:
+        self._note_all()
+        self._base.reverse(self)
+
+    def clear(self) -> None:
+        self._note_all()
+        self._base.__delitem__(self, slice(None))
+
+    def __imul__(self, count: SupportsIndex) -> Any:
+        self._note_all()
+        self._base.__setitem__(self, slice(None), self.content() * count)
+        return self
+
+
+class KeptList(_KeptSequence, list[Any]):
+    __slots__ = ("journal", "number", "shares")
+    _base = list
+
+    def __init__(self, journal: Journal, number: int) -> None:
+        self.journal, self.number, self.shares = journal, number, journal.shares
+
+    def sort(self, **how: Any) -> None:
+        ordered = sorted(self, **how)
+        self._note_all()
+        list.__setitem__(self, slice(None), ordered)
+
+    def copy(self) -> list[Any]:
+        return list(self)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return list, (list(self),)
+
+
+class KeptArray(_KeptSequence, array):  # type: ignore[type-arg]
+    _base = array
+    number: int
+    shares: object
+
+    @classmethod
+    def of(cls, content: Any, journal: Journal, number: int) -> KeptArray:
+        made = cls(content.typecode, content)
+        made.journal, made.number, made.shares = journal, number, journal.shares
+        return made
+
+    def content(self) -> Any:
+        return array(self.typecode, self)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return array, (self.typecode, self.tolist())
+
+    def __repr__(self) -> str:
+        return repr(self.content())

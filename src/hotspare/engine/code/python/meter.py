@@ -1,0 +1,113 @@
+"""How much one call of people's Python code may do: steps and depth, counted the same in every engine.
+
+A step is a turn of a loop, a call of a function, or work on 64 elements that Python does by itself, such as joining texts. No clock
+decides: two engines would differ. What goes beyond a limit raises `LimitExceeded`, which no `except` of people's code catches, and
+goes on raising it at every further step, so that the call ends soon whatever the code does about it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice, repeat
+
+ELEMENTS_PER_STEP = 64
+_STEP = True
+"""What a step is for whoever asks: true."""
+FREE_ELEMENTS = 256
+"""Work on fewer elements than this is part of the step in which it is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonLimits:
+    """Of one call: `steps` and `depth` of functions within each other. Of one value that it makes: `elements` of a sequence and
+    `bits` of a number. Of all that a program keeps: `kept_bytes`."""
+
+    steps: int = 1_000_000
+    depth: int = 100
+    elements: int = 16 << 20
+    bits: int = 1 << 16
+    kept_bytes: int = 64 << 20
+
+
+class LimitExceeded(BaseException):
+    """The call does more than it may; the text says more of what. Not an `Exception`: people's code does not catch it."""
+
+
+class Meter:
+    """Counts one call at a time. `tick` is a step: true, and one of them less. It is another object in each call."""
+
+    __slots__ = ("_chain", "_depth", "_left", "_no_more", "limits", "over", "tick")
+
+    def __init__(self, limits: PythonLimits) -> None:
+        self.limits = limits
+        self._no_more = _NoMore(self)
+        self.begin()
+
+    def begin(self, steps: int | None = None) -> None:
+        """A call begins."""
+        self.over = ""
+        """What went beyond its limit, "" while nothing did."""
+        self._depth = 0
+        self._left = repeat(_STEP, self.limits.steps if steps is None else steps)
+        self._chain: Iterator[bool] = chain(self._left, self._no_more)
+        self.tick: Callable[[], bool] = self._chain.__next__
+
+    @property
+    def steps(self) -> Iterator[bool]:
+        """One item for each step that is left; whoever takes them pays."""
+        return self._chain
+
+    @property
+    def left(self) -> int:
+        """How many steps are left."""
+        return self._left.__length_hint__() if not self.over else 0
+
+    def charge(self, elements: int) -> None:
+        """Python is about to work on so many elements by itself."""
+        if elements > FREE_ELEMENTS:
+            if elements > self.limits.elements:
+                self.stop(f"a value of more than {self.limits.elements:,} elements")
+            deque(islice(self._chain, elements // ELEMENTS_PER_STEP), maxlen=0)
+
+    def charge_bits(self, bits: int) -> None:
+        """A number of about so many bits is about to be made."""
+        if bits > self.limits.bits:
+            self.stop(f"a number of more than {self.limits.bits:,} bits")
+        self.charge(bits // 8)
+
+    def enter(self) -> None:
+        """A function that may call itself begins."""
+        self._depth += 1
+        if self._depth > self.limits.depth:
+            self.stop(f"more than {self.limits.depth} functions within each other")
+
+    def leave(self) -> None:
+        self._depth -= 1
+
+    def check(self) -> None:
+        """LimitExceeded where the code went on as if it had not been raised."""
+        if self.over:
+            raise LimitExceeded(self.over)
+
+    def stop(self, over: str) -> None:
+        """Raise LimitExceeded, now and at every further step."""
+        self.over = self.over or over
+        deque(self._left, maxlen=0)
+        raise LimitExceeded(self.over)
+
+
+class _NoMore:
+    """What is left where no step is: it raises, and does so again."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+
+    def __iter__(self) -> Iterator[bool]:
+        return self
+
+    def __next__(self) -> bool:
+        meter = self._meter
+        meter.over = meter.over or f"more than {meter.limits.steps:,} steps"
+        raise LimitExceeded(meter.over)

@@ -1,0 +1,300 @@
+"""People's Python code as a program: text, checked and rewritten once, and instances of it that remember.
+
+text ─► syntax tree ─► check ─► rewritten with guards ─► code object ─► instances, each with variables of its own
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType, FunctionType, MappingProxyType
+from typing import Any
+
+from hotspare.engine.code.python.builtin_names import builtin_names, say_nothing
+from hotspare.engine.code.python.checking import Refused, check
+from hotspare.engine.code.python.guards import PROGRAM_MODULE, Guards, Namespace
+from hotspare.engine.code.python.keeper import Keeper
+from hotspare.engine.code.python.kept import NotPlain
+from hotspare.engine.code.python.kept_bytes import decode, encode
+from hotspare.engine.code.python.meter import LimitExceeded, Meter, PythonLimits
+from hotspare.engine.code.python.modules import IMPORTABLE, importable, namespace
+from hotspare.engine.code.python.moments import Clock
+from hotspare.engine.code.python.rewriting import TICK, rewritten
+from hotspare.engine.code.python.variables import Unkeepable, state_variables
+from hotspare.model.names import nearest
+
+ESP, ESP_MEMBERS = "esp", ("call", "logMessage")
+"""The module with what an engine offers, as SAS ESP names it."""
+INIT = "init"
+"""The function that a program may have to make what it needs before the first event."""
+LOADING_FACTOR = 100
+"""Loading a program may take so many times the steps of an event."""
+ERROR_LENGTH_MAX = 300
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+class Unloadable(Exception):
+    """A program that cannot be used; all mistakes, by line."""
+
+    def __init__(self, mistakes: Sequence[Refused]) -> None:
+        super().__init__("; ".join(each.message for each in mistakes))
+        self.mistakes = tuple(mistakes)
+
+
+class CallFailure(Exception):
+    """A call failed, and changed nothing. `line` counts from 1 in the text; 0 is not known."""
+
+    def __init__(self, text: str, line: int = 0) -> None:
+        super().__init__(text)
+        self.text = text
+        self.line = line
+
+
+class CallTooLarge(CallFailure):
+    """A call would do, or keep, more than it may, or keep what cannot be kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonText:
+    """A text, compiled. `rebound`: module variables of which a function says `global`; `functions`: those that can be called."""
+
+    name: str
+    code: CodeType
+    rebound: frozenset[str]
+    nonlocals: frozenset[str]
+    functions: frozenset[str]
+    imports: frozenset[str]
+    """Modules of the project."""
+    lines: Mapping[str, int]
+    """Where module variables are bound first."""
+
+    @classmethod
+    def compiled(cls, text: str, name: str, modules: Sequence[str] = ()) -> PythonText:
+        """`modules`: of the project, which may be imported too. Unloadable."""
+        syntax = _parsed(text, name)
+
+        def may_import(module: str, member: str) -> str | None:
+            if module in modules or (module == ESP and member in ("", *ESP_MEMBERS)):
+                return None
+            return nearest(member, ESP_MEMBERS) if module == ESP else importable(module, member)
+
+        mistakes = list(check(syntax, may_import))
+        if mistakes:
+            raise Unloadable(mistakes)
+        walked = list(ast.walk(syntax))
+        rebound = frozenset(each for node in walked if isinstance(node, ast.Global) for each in node.names)
+        nonlocals = frozenset(each for node in walked if isinstance(node, ast.Nonlocal) for each in node.names)
+        functions = frozenset(node.name for node in syntax.body if isinstance(node, ast.FunctionDef))
+        imported = {alias.name for node in walked if isinstance(node, ast.Import) for alias in node.names}
+        imported |= {node.module for node in walked if isinstance(node, ast.ImportFrom) and node.module}
+        lines: dict[str, int] = {}
+        for node in walked:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                lines.setdefault(node.id, node.lineno)
+        try:
+            code = compile(rewritten(syntax), _file_of(name), "exec", dont_inherit=True, optimize=0)
+        except (SyntaxError, ValueError, RecursionError) as error:
+            raise Unloadable([Refused(getattr(error, "lineno", 0) or 0, f"the code cannot be compiled: {error}", "")]) from error
+        return cls(name, code, rebound, nonlocals, functions, imported.intersection(modules), lines)
+
+
+def _file_of(name: str) -> str:
+    return f"<{name}>"
+
+
+def _parsed(text: str, name: str) -> ast.Module:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text, _file_of(name))
+    except SyntaxError as error:
+        raise Unloadable([Refused(error.lineno or 0, f"the code is no Python: {error.msg}", "see the line")]) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise Unloadable([Refused(0, f"the code is no Python: {error}", "")]) from error
+
+
+class Interpreter:
+    """A program with its variables, and those of the modules of the project that it imports.
+
+    `main` is called. Those of `modules` that it or they import are loaded before it. Functions of `snippets` are called by
+    `esp.call`; a snippet keeps nothing, since each window would keep its own.
+    """
+
+    def __init__(
+        self,
+        main: PythonText,
+        modules: Mapping[str, PythonText],
+        limits: PythonLimits,
+        snippets: Mapping[str, PythonText] = MappingProxyType({}),
+    ) -> None:
+        self.main, self.modules, self.snippets = main, modules, snippets
+        self.limits = limits
+        self.meter = Meter(limits)
+        self.clock = Clock(self.meter)
+        self.keeper = Keeper(limits.kept_bytes)
+        self.guards = Guards(self.meter)
+        self.names = builtin_names(self.guards) | {"__import__": self._import}
+        self._found: dict[str, Namespace] = {}
+        self._texts: dict[str, PythonText] = {}
+        self.meter.begin(limits.steps * LOADING_FACTOR)
+        self.names[TICK] = self.meter.tick
+        self._snippets = {name: self._snippet(name, text) for name, text in sorted(snippets.items())}
+        self.variables = self._loaded(main, "")
+        self._settle()
+
+    def function(self, name: str) -> Callable[..., Any] | None:
+        found = self.variables.get(name)
+        return found if isinstance(found, FunctionType) else None
+
+    def begin(self, time_us: int, seed: int) -> None:
+        """A call begins."""
+        self.meter.begin()
+        self.names[TICK] = self.meter.tick
+        self.clock.set(time_us, seed)
+
+    def call(self, function: Callable[..., Any], arguments: Sequence[Any], time_us: int, seed: int) -> Any:
+        """What the function returns. CallFailure, and nothing is changed."""
+        self.begin(time_us, seed)
+        try:
+            returned = function(*arguments)
+            self.end()
+        except BaseException as error:
+            raise self.failure(error) from error
+        return returned
+
+    def call_without_state(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        """What the function returns; whatever it changed is taken back. CallFailure, also where it changed variables."""
+        self.begin(0, 0)
+        try:
+            returned = function(*arguments)
+            self.meter.check()
+        except BaseException as error:
+            raise self.failure(error) from error
+        changed = self.keeper.is_changed
+        self.keeper.roll_back()
+        if changed:
+            raise CallFailure("the function changes module variables, which one over columns cannot keep")
+        return returned
+
+    def end(self) -> None:
+        """The call ends well: what it put into variables is kept. LimitExceeded, NotPlain."""
+        self.meter.check()
+        self.keeper.commit()
+
+    def failure(self, error: BaseException) -> CallFailure:
+        """The call ends badly: all is as before it. What to say about it; other errors than those of the code are raised."""
+        self.keeper.roll_back()
+        line = _line(error, self.main.code.co_filename)
+        over = self.meter.over
+        if isinstance(error, RecursionError | MemoryError):
+            over = "more functions, or values, within each other than Python can take"
+        if over:
+            return CallTooLarge(f"the code takes {over}", line)
+        if isinstance(error, NotPlain):
+            return CallTooLarge(f"the code keeps {error}", line)
+        if not isinstance(error, Exception):
+            raise error
+        return CallFailure(self._described(error), line)
+
+    def _described(self, error: Exception) -> str:
+        """The kind of an error and what it says, without what differs between engines."""
+        kind = type(error).__name__
+        self.begin(self.clock.time_us, self.clock.seed)
+        try:
+            said = str(error)
+        except BaseException as other:
+            if not isinstance(other, Exception | LimitExceeded):
+                raise
+            said = ""
+        said = _ADDRESS.sub("", said)[:ERROR_LENGTH_MAX].encode(errors="replace").decode()
+        return f"{kind}: {said}" if said else kind
+
+    def save(self) -> bytes:
+        return encode(self.keeper.freeze())
+
+    def load(self, content: bytes) -> None:
+        """Take over what `save` returned. SnapshotDamaged."""
+        kept = decode(content, self.keeper)
+        for module in self.keeper.modules:
+            self.keeper.set(module, kept.get(module, {}))
+
+    def _loaded(self, text: PythonText, module: str) -> dict[str, Any]:
+        """The variables of a module, once its text was run. Unloadable."""
+        variables: dict[str, Any] = {"__builtins__": self.names, "__name__": PROGRAM_MODULE}
+        for name in sorted(text.imports):
+            self._import(name)
+        try:
+            exec(text.code, variables)  # noqa: S102 people's code is what this is for
+            init = variables.get(INIT)
+            if isinstance(init, FunctionType) and not init.__code__.co_argcount:
+                init()
+            self.meter.check()
+            self.keeper.watch(module, variables, tuple(state_variables(variables, text.rebound, text.nonlocals)))
+        except Unloadable:
+            raise
+        except Unkeepable as error:
+            raise Unloadable([Refused(text.lines.get(error.variable, 0), str(error), error.hint)]) from error
+        except (Exception, LimitExceeded) as error:
+            said = f"it takes {error}" if isinstance(error, LimitExceeded) else self._described(error)
+            line, hint = _line(error, text.code.co_filename), "what runs when the code is loaded, and init(), must end well"
+            raise Unloadable([Refused(line, f"the code fails when it is loaded: {said}", hint)]) from error
+        return variables
+
+    def _snippet(self, name: str, text: PythonText) -> dict[str, Any]:
+        variables = self._loaded(text, f"snippet {name}")
+        if kept := self.keeper.names_of(f"snippet {name}"):
+            hint = "pass the values as arguments; what a window keeps is in its own code"
+            raise Unloadable([Refused(text.lines.get(kept[0], 0), f"snippet {name} keeps the module variable {kept[0]}", hint)])
+        return variables
+
+    def _called_by_name(self, *arguments: Any, _pyname_: str = "", _pyfunc_: str = "", **named: Any) -> dict[str, Any]:
+        """`esp.call`: whether the function of a snippet ended well, what it returned, or how it failed."""
+        function = self._snippets.get(_pyname_, {}).get(_pyfunc_)
+        if not isinstance(function, FunctionType):
+            return {"code": False, "results": [], "error": f"there is no function {_pyfunc_} in a snippet {_pyname_}"}
+        try:
+            returned = function(*arguments, **named)
+        except Exception as error:
+            self.guards.caught()
+            return {"code": False, "results": [], "error": _ADDRESS.sub("", str(error))[:ERROR_LENGTH_MAX]}
+        return {"code": True, "results": list(returned) if isinstance(returned, tuple) else [returned], "error": ""}
+
+    def _settle(self) -> None:
+        """What all texts have put into variables is kept. Unloadable."""
+        try:
+            self.keeper.commit()
+        except NotPlain as error:
+            message, hint = f"the code fails when it is loaded: it keeps {error}", "keep plain values in module variables"
+            raise Unloadable([Refused(0, message, hint)]) from error
+
+    def _import(self, name: str, globals_: Any = None, locals_: Any = None, members: Any = (), level: int = 0) -> Any:
+        """`import`."""
+        found = self._found.get(name)
+        if found is None:
+            if name in self.modules:
+                found = self._found[name] = Namespace(name, {})
+                found.__dict__ = self._loaded(self.modules[name], name)
+            elif name == ESP:
+                found = self._found[name] = Namespace(name, {"call": self._called_by_name, "logMessage": say_nothing})
+            else:
+                found = self._found[name] = namespace(name, self.guards, self.clock)
+        for member in members or ():
+            if f"{name}.{member}" in IMPORTABLE:
+                found.__dict__[member] = self._import(f"{name}.{member}", members=("*",))
+        first, _, rest = name.partition(".")
+        if not rest or members:
+            return found
+        return Namespace(first, {rest: found})
+
+
+def _line(error: BaseException, file: str) -> int:
+    """The last line of the text that was run."""
+    line, trace = 0, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == file:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line

@@ -1,0 +1,130 @@
+"""Events as dicts for people's Python code, and back: the loop over fields is written out once for each schema.
+
+A loop over the fields of each event costs more than most people's functions. So a schema becomes the text of two Python functions,
+which name its fields one by one; field names get in as literals alone.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hotspare.engine.code.contract import NO_OPCODE, OPCODE_KEY, CodeFailure, opcode_of
+from hotspare.engine.code.fields import ColumnBuilder, Unfit, plain_values
+
+from hotspare.engine.code.python.kept import KeptDict, Row
+from hotspare.engine.rows.batch import ARROW_TYPE
+from hotspare.model.types import FieldType, Schema
+
+DICTS = frozenset({dict, KeptDict, Row, defaultdict, OrderedDict})
+"""What counts as an event where code returns it."""
+
+_FITS = {
+    FieldType.INT32: "type({v}) is int and -2147483648 <= {v} <= 2147483647",
+    FieldType.INT64: "type({v}) is int and -9223372036854775808 <= {v} <= 9223372036854775807",
+    FieldType.DATE: "type({v}) is int and -9223372036854775808 <= {v} <= 9223372036854775807",
+    FieldType.STAMP: "type({v}) is int and -9223372036854775808 <= {v} <= 9223372036854775807",
+    FieldType.DOUBLE: "type({v}) is float",
+    FieldType.STRING: "type({v}) is str and {v}.isascii()",
+    FieldType.BLOB: "type({v}) is bytes",
+    FieldType.MONEY: "False",
+}
+"""What a field takes as it is."""
+_TIMES = (FieldType.DATE, FieldType.STAMP)
+
+
+def event_rows(schema: Schema, columns: Sequence[pa.Array], count: int) -> list[dict[str, Any]]:
+    """One dict per event; a null is not in it, and reads as None."""
+    if not columns:
+        return [{} for _ in range(count)]
+    rows = _row_maker(schema.names)(*(plain_values(column, f.type) for column, f in zip(columns, schema.fields, strict=True)))
+    if any(column.null_count for column in columns):
+        some = np.zeros(count, np.bool_)
+        for column in columns:
+            if column.null_count:
+                some |= column.is_null().to_numpy(zero_copy_only=False)
+        for row in np.flatnonzero(some).tolist():
+            rows[row] = Row({name: value for name, value in rows[row].items() if value is not None})
+    return rows
+
+
+@lru_cache(maxsize=256)
+def _row_maker(names: tuple[str, ...]) -> Callable[..., list[dict[str, Any]]]:
+    variables = [f"v{i}" for i in range(len(names))]
+    pairs = ", ".join(f"{name!r}: {v}" for name, v in zip(names, variables, strict=True))
+    lists = ", ".join(f"a{i}" for i in range(len(names)))
+    walked = f"for {', '.join(variables)}, in zip({lists}, strict=True)"
+    return _made(f"def make({lists}):\n    return [{{{pairs}}} {walked}]\n", {})
+
+
+class EventReader:
+    """Reads events of a schema from what code returns: a tuple of an opcode and a value per field for each."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self._read = _reader(schema)
+
+    def read(self, function: str, returned: Any) -> list[tuple[Any, ...]]:
+        """CodeFailure where it is no event, list of events or nothing."""
+        if type(returned) in DICTS:
+            return [self._read(returned)]
+        if returned is None:
+            return []
+        if not isinstance(returned, list | tuple):
+            raise CodeFailure(f"{function} returns {_named(returned)}, not an event, a list of events, or nothing")
+        for event in returned:
+            if type(event) not in DICTS:
+                raise CodeFailure(f"{function} returns a list with {_named(event)}, not an event")
+        return [self._read(event) for event in returned]
+
+    def columns(self, made: Sequence[tuple[Any, ...]]) -> tuple[np.ndarray[Any, Any], list[pa.Array]]:
+        """Opcodes uint8[n], and an Arrow array per field, of what `read` returned."""
+        if not made:
+            return np.empty(0, np.uint8), [pa.array([], ARROW_TYPE[f.type]) for f in self.schema.fields]
+        opcodes, *values = zip(*made, strict=True)
+        return np.array(opcodes, np.uint8), [_array(column, f.type) for column, f in zip(values, self.schema.fields, strict=True)]
+
+
+def _array(values: Sequence[Any], type_: FieldType) -> pa.Array:
+    return pa.array(values, pa.int64()).cast(ARROW_TYPE[type_]) if type_ in _TIMES else pa.array(values, ARROW_TYPE[type_])
+
+
+@lru_cache(maxsize=256)
+def _reader(schema: Schema) -> Callable[[Any], tuple[Any, ...]]:
+    lines = ["def make(event):", f"    o = get(event, {OPCODE_KEY!r})", f"    o = {NO_OPCODE} if o is None else opcode_of(o)"]
+    for i, field in enumerate(schema.fields):
+        fits = _FITS[field.type].format(v=f"v{i}")
+        lines += [
+            f"    v{i} = get(event, {field.name!r})",
+            f"    if not ({fits}) and v{i} is not None:",
+            f"        v{i} = fit{i}(v{i})",
+        ]
+    lines.append(f"    return (o, {', '.join(f'v{i}' for i in range(len(schema)))},)")
+    names: dict[str, Any] = {f"fit{i}": _fitting(f.name, f.type) for i, f in enumerate(schema.fields)}
+    return _made("\n".join(lines), names | {"get": dict.get, "opcode_of": opcode_of})
+
+
+def _fitting(name: str, type_: FieldType) -> Callable[[Any], Any]:
+    column = ColumnBuilder(type_)
+
+    def fit(value: Any) -> Any:
+        try:
+            return column.fitted(value)
+        except Unfit as unfit:
+            raise CodeFailure(f"field {name}: {unfit}", reason=unfit.reason) from unfit
+
+    return fit
+
+
+def _made(text: str, names: dict[str, Any]) -> Callable[..., Any]:
+    exec(text, names)  # noqa: S102 our own text, in which names of fields are literals
+    made: Callable[..., Any] = names["make"]
+    return made
+
+
+def _named(value: Any) -> str:
+    return f"a value of type {type(value).__name__}"

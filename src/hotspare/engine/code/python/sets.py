@@ -1,0 +1,144 @@
+"""Sets that are walked in the order in which their elements came.
+
+Python's own are walked by hashes, which differ from process to process for texts. People's code gets these under the names `set`
+and `frozenset`, and for set displays and comprehensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Set
+from typing import Any
+
+
+class _Ordered(Set[Any]):
+    """What both kinds can do."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, elements: Iterable[Any] = ()) -> None:
+        self._items: dict[Any, None] = dict.fromkeys(elements)
+
+    @classmethod
+    def _from_iterable(cls, it: Iterable[Any]) -> Any:
+        return cls(it)
+
+    @classmethod
+    def of(cls, items: dict[Any, None]) -> Any:
+        """One whose elements are the keys of `items`, which it shares."""
+        made = cls()
+        made._items = items
+        return made
+
+    def __contains__(self, element: object) -> bool:
+        return element in self._items
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def copy(self) -> Any:
+        return type(self)(self._items)
+
+    def union(self, *others: Iterable[Any]) -> Any:
+        return type(self)([*self._items, *(element for other in others for element in other)])
+
+    def intersection(self, *others: Iterable[Any]) -> Any:
+        within = [dict.fromkeys(other) for other in others]
+        return type(self)(element for element in self._items if all(element in each for each in within))
+
+    def difference(self, *others: Iterable[Any]) -> Any:
+        without = dict.fromkeys(element for other in others for element in other)
+        return type(self)(element for element in self._items if element not in without)
+
+    def symmetric_difference(self, other: Iterable[Any]) -> Any:
+        given = dict.fromkeys(other)
+        return type(self)([*(e for e in self._items if e not in given), *(e for e in given if e not in self._items)])
+
+    def issubset(self, other: Iterable[Any]) -> bool:
+        return all(element in within for within in (dict.fromkeys(other),) for element in self._items)
+
+    def issuperset(self, other: Iterable[Any]) -> bool:
+        return all(element in self._items for element in other)
+
+
+class OrderedFrozenSet(_Ordered):
+    """`frozenset` of people's code."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"frozenset({{{', '.join(map(repr, self._items))}}})" if self._items else "frozenset()"
+
+    def __hash__(self) -> int:
+        return self._hash()
+
+
+class OrderedSet(_Ordered):
+    """`set` of people's code. All that changes one goes through `_items`, which keeps what it is."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{{{', '.join(map(repr, self._items))}}}" if self._items else "set()"
+
+    def add(self, element: Any) -> None:
+        if element not in self._items:
+            self._items[element] = None
+
+    def discard(self, element: Any) -> None:
+        if element in self._items:
+            del self._items[element]
+
+    def remove(self, element: Any) -> None:
+        del self._items[element]
+
+    def pop(self) -> Any:
+        """The oldest one."""
+        if not self._items:
+            raise KeyError("pop from an empty set")
+        element = next(iter(self._items))
+        del self._items[element]
+        return element
+
+    def clear(self) -> None:
+        self._items.clear()
+
+    def update(self, *others: Iterable[Any]) -> None:
+        for other in others:
+            for element in list(other):
+                self.add(element)
+
+    def intersection_update(self, *others: Iterable[Any]) -> None:
+        self._keep(self.intersection(*others))
+
+    def difference_update(self, *others: Iterable[Any]) -> None:
+        self._keep(self.difference(*others))
+
+    def symmetric_difference_update(self, other: Iterable[Any]) -> None:
+        given = list(dict.fromkeys(other))
+        for element in given:
+            (self.discard if element in self._items else self.add)(element)
+
+    def _keep(self, kept: _Ordered) -> None:
+        for element in list(self._items):
+            if element not in kept:
+                del self._items[element]
+
+    def __ior__(self, other: Iterable[Any]) -> Any:
+        self.update(other)
+        return self
+
+    def __iand__(self, other: Iterable[Any]) -> Any:
+        self.intersection_update(other)
+        return self
+
+    def __isub__(self, other: Iterable[Any]) -> Any:
+        self.difference_update(other)
+        return self
+
+    def __ixor__(self, other: Iterable[Any]) -> Any:
+        self.symmetric_difference_update(other)
+        return self
