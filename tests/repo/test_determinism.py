@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.repo.determinism import ALLOWED, applies, banned, set_order
+from tests.repo.determinism import ALLOWED, ALLOWED_MODULES, applies, banned, set_order
 from tests.repo.tree import Source, sources, violations, whats
 
 CORE = "src/hotspare/engine/x.py"
@@ -16,6 +16,13 @@ def test_core_has_no_clock_thread_environment_or_log() -> None:
 
 def test_core_walks_no_set() -> None:
     assert violations(set_order, sources("src")) == []
+
+
+def test_allowed_modules_are_imported_and_say_why() -> None:
+    texts = {source.path: source.text for source in sources("src")}
+    for (path, module), why in ALLOWED_MODULES.items():
+        assert f"import {module}\n" in texts.get(path, ""), f"{path}: {module} is gone"
+        assert why
 
 
 def test_allowed_calls_exist_and_say_why() -> None:

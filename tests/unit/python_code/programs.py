@@ -22,12 +22,14 @@ def _compiled(text: str, name: str, names: tuple[str, ...]) -> PythonText:
 def program(text: str, **modules: str) -> Interpreter:
     names = tuple(modules)
     texts = {name: _compiled(each, name, names) for name, each in modules.items()}
-    return Interpreter(_compiled(text, "q/w", names), texts, LIMITS)
+    main = _compiled(text, "q/w", names)
+    return Interpreter(main, texts, LIMITS, init="init" if "init" in main.functions else "")
 
 
 def restored(interpreter: Interpreter) -> Interpreter:
     """The same program elsewhere, with what this one keeps."""
-    other = Interpreter(interpreter.main, interpreter.modules, interpreter.limits)
+    init = "init" if "init" in interpreter.main.functions else ""
+    other = Interpreter(interpreter.main, interpreter.modules, interpreter.limits, init=init)
     other.load(interpreter.save())
     return other
 

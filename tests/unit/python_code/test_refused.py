@@ -80,7 +80,7 @@ def test_the_zone_of_the_machine_is_utc() -> None:
 
 
 def test_modules_of_the_project_keep_variables_of_their_own() -> None:
-    """SPEC A38."""
+
     instance = program(
         "import counting\ndef f():\n    return counting.more(), counting.total\n",
         counting="total = 0\ndef more():\n    global total\n    total += 1\n    return total\n",

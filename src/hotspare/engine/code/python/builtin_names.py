@@ -11,7 +11,7 @@ from typing import Any
 
 from hotspare.engine.code.python.checking import REFUSED_NAMES
 from hotspare.engine.code.python.guards import Guards, ObjectBase, target
-from hotspare.engine.code.python.kept import KeptArray, KeptDict, KeptList, Row
+from hotspare.engine.code.python.kept import KeptArray, KeptDict, KeptList, SeenEvent
 from hotspare.engine.code.python.sets import OrderedFrozenSet, OrderedSet
 from hotspare.engine.code.python.words import words
 
@@ -74,7 +74,7 @@ def say_nothing(*values: Any, **named: Any) -> None:
     """Says nothing: engines do not log what people's code finds at each event. Return it, in a field."""
 
 
-_SEEN_AS = {KeptDict: dict, KeptList: list, KeptArray: array, Row: dict}
+_SEEN_AS: dict[type, type] = {KeptDict: dict, KeptList: list, KeptArray: array, SeenEvent: dict}
 
 
 def _type(value: Any) -> Any:

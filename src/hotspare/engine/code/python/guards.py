@@ -172,7 +172,7 @@ class Guards:
 
     def imult(self, a: Any, b: Any) -> Any:
         self._measure_product(a, b)
-        return operator.imul(a, b)
+        return operator.imul(a, b)  # type: ignore[no-untyped-call]
 
     def _measure_product(self, a: Any, b: Any) -> None:
         if type(a) is float or type(b) is float:
@@ -346,18 +346,18 @@ _TYPE_NAMES = {
 }
 
 
-_VIEWS = (type({}.keys()), type({}.items()))
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.items()))
+
+
+def _ordered(value: Any) -> Any:
+    return OrderedSet(list(value)) if type(value) in _VIEWS else value
 
 
 def _of_sets(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """An operation that makes sets of views of dicts: here sets that keep their order."""
 
     def apply(a: Any, b: Any) -> Any:
-        if isinstance(a, _VIEWS):
-            a = OrderedSet(a)
-        if isinstance(b, _VIEWS):
-            b = OrderedSet(b)
-        return operation(a, b)
+        return operation(_ordered(a), _ordered(b))
 
     return apply
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 from weakref import ref
 
-from hotspare.engine.code.python.kept import ABSENT, Journal, KeptArray, KeptDict, KeptList, NotPlain, Row, no_value
+from hotspare.engine.code.python.kept import ABSENT, Journal, KeptArray, KeptDict, KeptList, NotPlain, SeenEvent, no_value
 from hotspare.engine.code.python.sets import OrderedFrozenSet, OrderedSet
 
 NESTING_MAX = 64
@@ -43,7 +43,7 @@ def _none(value: Any) -> Any:
 _FACTORY_OF: Mapping[type, Callable[[Any], Any]] = {
     KeptDict: lambda value: value.factory,
     defaultdict: lambda value: value.default_factory,
-    Row: lambda value: no_value,
+    SeenEvent: lambda value: no_value,
 }
 _PLAIN_KEYS = (str, int, bytes, bool, type(None))
 _VALUE_BYTES, _CONTAINER_BYTES = 16, 64
@@ -51,11 +51,13 @@ _VALUE_BYTES, _CONTAINER_BYTES = 16, 64
 
 @dataclass(slots=True)
 class Scope:
-    """The variables of a module that a call may bind anew, and what they are bound to since the last commit."""
+    """The variables of a module that are kept, those of them that a call may bind anew, and what they are bound to since the last
+    commit."""
 
     module: str
     variables: dict[str, Any]
     names: tuple[str, ...]
+    rebound: tuple[str, ...]
     committed: dict[str, Any]
 
 
@@ -71,6 +73,8 @@ class Keeper:
         self._met: dict[int, Any] = {}
         """What was adopted since the last commit, by identity: the value, which so stays alive, and what stands for it."""
         self._scopes: list[Scope] = []
+        self._rebound: list[tuple[Scope, tuple[str, ...]]] = []
+        """Scopes that are new, and what may be bound in them once they are settled."""
         self._next_number = 0
         self._frozen: list[ref[FrozenVariables]] = []
 
@@ -89,9 +93,11 @@ class Keeper:
         """The variables of a module that are kept."""
         return next(scope.names for scope in self._scopes if scope.module == module)
 
-    def watch(self, module: str, variables: dict[str, Any], names: Sequence[str]) -> None:
-        """Keep these variables of a module from now on."""
-        self._scopes.append(Scope(module, variables, tuple(names), {}))
+    def watch(self, module: str, variables: dict[str, Any], names: Sequence[str], rebound: Set[str]) -> None:
+        """Keep these variables of a module from now on, of which functions may bind those that are `rebound`. Until the first
+        commit all may be."""
+        self._scopes.append(Scope(module, variables, tuple(names), tuple(names), {}))
+        self._rebound.append((self._scopes[-1], tuple(name for name in names if name in rebound)))
 
     def set(self, module: str, values: Mapping[str, Any]) -> None:
         """Bind the variables of a module that are kept: to these values, which are adopted; others are unbound."""
@@ -106,27 +112,19 @@ class Keeper:
     @property
     def is_changed(self) -> bool:
         """Whether anything was put somewhere since the last commit."""
-        return bool(self.journal.changes) or any(
-            scope.variables.get(name, ABSENT) is not scope.committed.get(name, ABSENT)
-            for scope in self._scopes
-            for name in scope.names
-        )
+        return bool(self.journal.changes) or bool(self._bound())
 
     def commit(self) -> None:
         """NotPlain, and nothing is settled, where something else than plain values is found, or too much of them."""
+        changes, bound = self.journal.changes, self._bound()
+        if not changes and not bound:
+            return
         self._met = {}
-        changes = self.journal.changes
         for container, where, before, after in changes:
             try:
                 container.put(where, after, before, self.adopt, self._adopt_key)
             except NotPlain as error:
                 raise NotPlain(f"{error} in the module variable {self._variable_of(container)}") from None
-        bound = [
-            (scope, name)
-            for scope in self._scopes
-            for name in scope.names
-            if scope.variables.get(name, ABSENT) is not scope.committed.get(name, ABSENT)
-        ]
         for scope, name in bound:
             self._adopt_variable(scope, name, scope.variables.get(name, ABSENT))
         if self.bytes_used > self._bytes_max + self._bytes_max // 4:
@@ -134,12 +132,25 @@ class Keeper:
             if self.bytes_used > self._bytes_max:
                 raise NotPlain(f"more than {self._bytes_max:,} bytes in module variables")
         changes.clear()
+        while self._rebound:
+            scope, names = self._rebound.pop()
+            scope.rebound = names
         for scope, name in bound:
             if name in scope.variables:
                 scope.committed[name] = scope.variables[name]
             else:
                 del scope.committed[name]
         self._bytes_committed = self.bytes_used
+
+    def _bound(self) -> list[tuple[Scope, str]]:
+        """The variables that are bound anew since the last commit. Those that no function may bind are looked at once."""
+        bound = []
+        for scope in self._scopes:
+            variables, committed = scope.variables, scope.committed
+            for name in scope.rebound:
+                if variables.get(name, ABSENT) is not committed.get(name, ABSENT):
+                    bound.append((scope, name))  # noqa: PERF401 this is the fastest where there are none
+        return bound
 
     def roll_back(self) -> None:
         for container, where, before, _ in reversed(self.journal.changes):
@@ -150,6 +161,10 @@ class Keeper:
             self.set(scope.module, scope.committed)
 
     def _adopt_variable(self, scope: Scope, name: str, value: Any) -> None:
+        """Bytes are those of the value that a variable has now, whether or not it is the object of before, which a restore makes
+        anew."""
+        if name in scope.committed:
+            self.bytes_used -= _own_bytes(scope.committed[name])
         if value is ABSENT:
             return
         try:
@@ -206,7 +221,7 @@ class Keeper:
             if type(value._items) is not KeptDict or value._items.journal is not self.journal:
                 value._items = self._adopt_dict(value._items, None, number, depth)
             return value
-        if kind in (dict, KeptDict, defaultdict, Row):
+        if kind in (dict, KeptDict, defaultdict, SeenEvent):
             factory = _FACTORY_OF.get(kind, _none)(value)
             if factory is not None and factory not in FACTORIES.values():
                 raise NotPlain("a defaultdict that makes something else than plain values")
@@ -302,6 +317,22 @@ class FrozenVariables:
                 return before
             if now is not None:
                 return now
+
+
+def _own_bytes(value: Any) -> int:
+    """What a value counts by itself, without containers that may have other names too."""
+    kind = type(value)
+    if kind is tuple:
+        return _CONTAINER_BYTES + sum(map(_own_bytes, value))
+    if kind is OrderedFrozenSet:
+        counting = Keeper(0)
+        counting.adopt(value)
+        return counting.bytes_used
+    if kind is str or kind is bytes:
+        return _VALUE_BYTES + len(value)
+    if kind is int:
+        return _VALUE_BYTES + int(value.bit_length()) // 8
+    return _VALUE_BYTES if value is None or kind is bool or kind is float else 0
 
 
 def _reached(values: Iterable[Any]) -> Iterator[Any]:

@@ -45,7 +45,7 @@ class NotPlain(Exception):
     """Something that cannot be kept; the text says what it is."""
 
 
-class Row(dict[str, Any]):
+class SeenEvent(dict[str, Any]):
     """An event for code: a null is not in it, and reads as None."""
 
     __slots__ = ()
@@ -55,7 +55,7 @@ class Row(dict[str, Any]):
 
 
 def no_value() -> None:
-    """What a `Row` that is kept has for a field that is null."""
+    """What a `SeenEvent` that is kept has for a field that is null."""
 
 
 class KeptDict(dict[Any, Any]):
@@ -131,7 +131,7 @@ class KeptDict(dict[Any, Any]):
         for key, value in dict(*others, **named).items():
             self[key] = value
 
-    def __ior__(self, other: Any) -> Any:
+    def __ior__(self, other: Any) -> Any:  # type: ignore[misc]
         self.update(other)
         return self
 
@@ -171,7 +171,7 @@ class _KeptSequence:
             try:
                 kept = adopt(value)
             except NotPlain:
-                if any(each is value for each in self):
+                if any(each is value for each in self.content()):
                     raise
                 continue
             if kept is not value:

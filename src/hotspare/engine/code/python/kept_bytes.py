@@ -123,7 +123,8 @@ class _Writer:
             self.count(self._number(value))
 
     def _number(self, value: Any) -> int:
-        own = value._items.number if type(value) is OrderedSet else value.number
+        items: Any = value._items if type(value) is OrderedSet else value
+        own: int = items.number
         if own not in self._numbers:
             self._numbers[own] = len(self._met)
             self._met.append(value)

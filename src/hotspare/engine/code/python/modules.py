@@ -75,10 +75,10 @@ REFUSED: Mapping[str, str] = {
     "pandas": "values of pandas are no plain values: use lists and math, or let the function work over columns",
 }
 
-Maker = Callable[[Guards, moments.Clock], Mapping[str, Any]]
+Maker = Callable[[Guards, moments.CallClock], Mapping[str, Any]]
 
 
-def _math(guards: Guards, clock: moments.Clock) -> Mapping[str, Any]:
+def _math(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
     def factorial(n: int) -> int:
         guards.meter.charge_bits(int(n).bit_length() * max(int(n), 0))
         return math.factorial(n)
@@ -97,7 +97,7 @@ def _math(guards: Guards, clock: moments.Clock) -> Mapping[str, Any]:
     return _public(math) | {"factorial": factorial, "comb": comb, "perm": perm, "prod": prod}
 
 
-def _itertools(guards: Guards, clock: moments.Clock) -> Mapping[str, Any]:
+def _itertools(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
     def counted(function: Callable[..., Any]) -> Callable[..., Any]:
         def made(*arguments: Any, **named: Any) -> Iterable[Any]:
             return metered(guards, function(*arguments, **named))
@@ -121,7 +121,7 @@ class _Chain:
         return made
 
 
-def _functools(guards: Guards, clock: moments.Clock) -> Mapping[str, Any]:
+def _functools(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
     def reduce(function: Callable[[Any, Any], Any], values: Iterable[Any], *initial: Any) -> Any:
         return functools.reduce(function, guards.sized(values), *initial)
 
@@ -129,7 +129,7 @@ def _functools(guards: Guards, clock: moments.Clock) -> Mapping[str, Any]:
     return {name: getattr(functools, name) for name in kept} | {"reduce": reduce}
 
 
-def _struct(guards: Guards, clock: moments.Clock) -> Mapping[str, Any]:
+def _struct(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
     def bounded(function: Callable[..., Any]) -> Callable[..., Any]:
         def apply(form: Any, *arguments: Any) -> Any:
             if re.search(r"\d{5,}", form if isinstance(form, str) else ""):
@@ -142,7 +142,7 @@ def _struct(guards: Guards, clock: moments.Clock) -> Mapping[str, Any]:
     return {name: bounded(getattr(struct, name)) for name in names} | {"error": struct.error}
 
 
-def _operator(guards: Guards, clock: moments.Clock) -> Mapping[str, Any]:
+def _operator(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
     guarded = {
         "add": guards.add,
         "concat": guards.add,
@@ -189,10 +189,10 @@ def importable(module: str, name: str) -> str | None:
 def _names(module: str) -> frozenset[str]:
     """What a module has; the same for all instances."""
     guards = Guards(Meter(PythonLimits(steps=1)))
-    return frozenset(_members(module, guards, moments.Clock(guards.meter)))
+    return frozenset(_members(module, guards, moments.CallClock(guards.meter)))
 
 
-def _members(module: str, guards: Guards, clock: moments.Clock) -> Mapping[str, Any]:
+def _members(module: str, guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
     make = _MADE.get(module)
     if make is not None:
         return make(guards, clock)
@@ -209,6 +209,6 @@ def _public(module: types.ModuleType) -> dict[str, Any]:
     }
 
 
-def namespace(module: str, guards: Guards, clock: moments.Clock) -> Namespace:
+def namespace(module: str, guards: Guards, clock: moments.CallClock) -> Namespace:
     """What `import module` finds."""
     return Namespace(module, _members(module, guards, clock))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as real
-import importlib
+import random
+import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,12 +12,9 @@ from hotspare.engine.code.python.meter import Meter
 from hotspare.engine.code.python.words import words
 
 _EPOCH = real.datetime(1970, 1, 1, tzinfo=real.UTC)
-_generators = importlib.import_module("random")
-_identifiers = importlib.import_module("uuid")
-"""Neither is asked for numbers of its own: generators get a seed, identifiers their bits."""
 
 
-class Clock:
+class CallClock:
     """What time it is for the code, and the numbers that it draws; set before each call."""
 
     __slots__ = ("_generator", "meter", "seed", "time_us")
@@ -33,14 +31,14 @@ class Clock:
     def generator(self) -> Any:
         """Random numbers of this call. Made when it is first used: that costs more than a call."""
         if self._generator is None:
-            self._generator = _generators.Random(self.seed)
+            self._generator = random.Random(self.seed)  # noqa: S311 they are meant to be known
         return self._generator
 
     def utc(self) -> real.datetime:
         return _EPOCH + real.timedelta(microseconds=self.time_us)
 
 
-def datetime_members(clock: Clock) -> Mapping[str, Any]:
+def datetime_members(clock: CallClock) -> Mapping[str, Any]:
     """The module `datetime`, in which it is the time of the event, and the zone of the machine is UTC."""
 
     class datetime(real.datetime):
@@ -97,7 +95,7 @@ def datetime_members(clock: Clock) -> Mapping[str, Any]:
     return {name: getattr(real, name) for name in kept} | {"datetime": datetime, "date": date}
 
 
-def time_members(clock: Clock) -> Mapping[str, Any]:
+def time_members(clock: CallClock) -> Mapping[str, Any]:
     """What of the module `time` reads a clock: the time of the event, whichever clock is asked."""
 
     def seconds() -> float:
@@ -111,7 +109,7 @@ def time_members(clock: Clock) -> Mapping[str, Any]:
     return readers
 
 
-def random_members(clock: Clock) -> Mapping[str, Any]:
+def random_members(clock: CallClock) -> Mapping[str, Any]:
     """The module `random`; each call begins with a seed that the position of the event determines. `seed` has no meaning here."""
 
     def drawing(name: str) -> Callable[..., Any]:
@@ -138,11 +136,11 @@ def random_members(clock: Clock) -> Mapping[str, Any]:
     return {name: drawing(name) for name in names}
 
 
-def uuid_members(clock: Clock) -> Mapping[str, Any]:
+def uuid_members(clock: CallClock) -> Mapping[str, Any]:
     """The module `uuid` without what asks the machine; uuid4 comes of the random numbers of the call."""
 
     def uuid4() -> Any:
-        return _identifiers.UUID(int=clock.generator.getrandbits(128), version=4)
+        return uuid.UUID(int=clock.generator.getrandbits(128), version=4)
 
     kept = ("UUID", "uuid3", "uuid5", "NAMESPACE_DNS", "NAMESPACE_URL", "NAMESPACE_OID", "NAMESPACE_X500")
-    return {name: getattr(_identifiers, name) for name in kept} | {"uuid4": uuid4}
+    return {name: getattr(uuid, name) for name in kept} | {"uuid4": uuid4}

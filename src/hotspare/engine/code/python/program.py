@@ -21,15 +21,13 @@ from hotspare.engine.code.python.kept import NotPlain
 from hotspare.engine.code.python.kept_bytes import decode, encode
 from hotspare.engine.code.python.meter import LimitExceeded, Meter, PythonLimits
 from hotspare.engine.code.python.modules import IMPORTABLE, importable, namespace
-from hotspare.engine.code.python.moments import Clock
+from hotspare.engine.code.python.moments import CallClock
 from hotspare.engine.code.python.rewriting import TICK, rewritten
 from hotspare.engine.code.python.variables import Unkeepable, state_variables
 from hotspare.model.names import nearest
 
 ESP, ESP_MEMBERS = "esp", ("call", "logMessage")
 """The module with what an engine offers, as SAS ESP names it."""
-INIT = "init"
-"""The function that a program may have to make what it needs before the first event."""
 LOADING_FACTOR = 100
 """Loading a program may take so many times the steps of an event."""
 ERROR_LENGTH_MAX = 300
@@ -37,11 +35,12 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 class Unloadable(Exception):
-    """A program that cannot be used; all mistakes, by line."""
+    """A program that cannot be used; all mistakes, by line. `name`: of the text that they are in."""
 
-    def __init__(self, mistakes: Sequence[Refused]) -> None:
+    def __init__(self, mistakes: Sequence[Refused], name: str) -> None:
         super().__init__("; ".join(each.message for each in mistakes))
         self.mistakes = tuple(mistakes)
+        self.name = name
 
 
 class CallFailure(Exception):
@@ -83,7 +82,7 @@ class PythonText:
 
         mistakes = list(check(syntax, may_import))
         if mistakes:
-            raise Unloadable(mistakes)
+            raise Unloadable(mistakes, name)
         walked = list(ast.walk(syntax))
         rebound = frozenset(each for node in walked if isinstance(node, ast.Global) for each in node.names)
         nonlocals = frozenset(each for node in walked if isinstance(node, ast.Nonlocal) for each in node.names)
@@ -97,8 +96,10 @@ class PythonText:
         try:
             code = compile(rewritten(syntax), _file_of(name), "exec", dont_inherit=True, optimize=0)
         except (SyntaxError, ValueError, RecursionError) as error:
-            raise Unloadable([Refused(getattr(error, "lineno", 0) or 0, f"the code cannot be compiled: {error}", "")]) from error
-        return cls(name, code, rebound, nonlocals, functions, imported.intersection(modules), lines)
+            raise Unloadable(
+                [Refused(getattr(error, "lineno", 0) or 0, f"the code cannot be compiled: {error}", "")], name
+            ) from error
+        return cls(name, code, rebound, nonlocals, functions, frozenset(imported.intersection(modules)), lines)
 
 
 def _file_of(name: str) -> str:
@@ -111,16 +112,17 @@ def _parsed(text: str, name: str) -> ast.Module:
             warnings.simplefilter("ignore")
             return ast.parse(text, _file_of(name))
     except SyntaxError as error:
-        raise Unloadable([Refused(error.lineno or 0, f"the code is no Python: {error.msg}", "see the line")]) from error
+        raise Unloadable([Refused(error.lineno or 0, f"the code is no Python: {error.msg}", "see the line")], name) from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise Unloadable([Refused(0, f"the code is no Python: {error}", "")]) from error
+        raise Unloadable([Refused(0, f"the code is no Python: {error}", "")], name) from error
 
 
 class Interpreter:
     """A program with its variables, and those of the modules of the project that it imports.
 
     `main` is called. Those of `modules` that it or they import are loaded before it. Functions of `snippets` are called by
-    `esp.call`; a snippet keeps nothing, since each window would keep its own.
+    `esp.call`; a snippet keeps nothing, since each window would keep its own. `init`: a function that is called once, when all is
+    loaded; `transient`: variables that are not kept.
     """
 
     def __init__(
@@ -129,11 +131,15 @@ class Interpreter:
         modules: Mapping[str, PythonText],
         limits: PythonLimits,
         snippets: Mapping[str, PythonText] = MappingProxyType({}),
+        *,
+        init: str = "",
+        transient: Sequence[str] = (),
     ) -> None:
+        self._init, self._transient = init, frozenset(transient)
         self.main, self.modules, self.snippets = main, modules, snippets
         self.limits = limits
         self.meter = Meter(limits)
-        self.clock = Clock(self.meter)
+        self.clock = CallClock(self.meter)
         self.keeper = Keeper(limits.kept_bytes)
         self.guards = Guards(self.meter)
         self.names = builtin_names(self.guards) | {"__import__": self._import}
@@ -228,26 +234,32 @@ class Interpreter:
             self._import(name)
         try:
             exec(text.code, variables)  # noqa: S102 people's code is what this is for
-            init = variables.get(INIT)
-            if isinstance(init, FunctionType) and not init.__code__.co_argcount:
-                init()
+            if module == "" and self._init:
+                variables[self._init]()
+            rebound = text.rebound
             self.meter.check()
-            self.keeper.watch(module, variables, tuple(state_variables(variables, text.rebound, text.nonlocals)))
+            names = tuple(state_variables(variables, rebound, text.nonlocals, self._transient))
+            self.keeper.watch(module, variables, names, rebound)
         except Unloadable:
             raise
         except Unkeepable as error:
-            raise Unloadable([Refused(text.lines.get(error.variable, 0), str(error), error.hint)]) from error
+            raise Unloadable([Refused(text.lines.get(error.variable, 0), str(error), error.hint)], text.name) from error
         except (Exception, LimitExceeded) as error:
             said = f"it takes {error}" if isinstance(error, LimitExceeded) else self._described(error)
-            line, hint = _line(error, text.code.co_filename), "what runs when the code is loaded, and init(), must end well"
-            raise Unloadable([Refused(line, f"the code fails when it is loaded: {said}", hint)]) from error
+            line, hint = (
+                _line(error, text.code.co_filename),
+                "what runs when the code is loaded, and the init function, must end well",
+            )
+            raise Unloadable([Refused(line, f"the code fails when it is loaded: {said}", hint)], text.name) from error
         return variables
 
     def _snippet(self, name: str, text: PythonText) -> dict[str, Any]:
         variables = self._loaded(text, f"snippet {name}")
         if kept := self.keeper.names_of(f"snippet {name}"):
             hint = "pass the values as arguments; what a window keeps is in its own code"
-            raise Unloadable([Refused(text.lines.get(kept[0], 0), f"snippet {name} keeps the module variable {kept[0]}", hint)])
+            raise Unloadable(
+                [Refused(text.lines.get(kept[0], 0), f"snippet {name} keeps the module variable {kept[0]}", hint)], name
+            )
         return variables
 
     def _called_by_name(self, *arguments: Any, _pyname_: str = "", _pyfunc_: str = "", **named: Any) -> dict[str, Any]:
@@ -268,7 +280,7 @@ class Interpreter:
             self.keeper.commit()
         except NotPlain as error:
             message, hint = f"the code fails when it is loaded: it keeps {error}", "keep plain values in module variables"
-            raise Unloadable([Refused(0, message, hint)]) from error
+            raise Unloadable([Refused(0, message, hint)], self.main.name) from error
 
     def _import(self, name: str, globals_: Any = None, locals_: Any = None, members: Any = (), level: int = 0) -> Any:
         """`import`."""

@@ -1,8 +1,8 @@
 """Which functions may come to call themselves: only in these the depth of calls is counted.
 
 A function may call what it names: functions by their names, methods by theirs. Where it calls something else than a name or a
-method, or hands things to what does, it may call every function that is somewhere named without being called. Methods that operators
-call count as named by everybody. So a function that is not found here never calls itself.
+method, or hands things to what does, it may call every function that is somewhere named without being called. Methods that
+operators call count as named by everybody. So a function that is not found here never calls itself.
 """
 
 from __future__ import annotations

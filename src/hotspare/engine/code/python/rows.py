@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
 from hotspare.engine.code.contract import NO_OPCODE, OPCODE_KEY, CodeFailure, opcode_of
 from hotspare.engine.code.fields import ColumnBuilder, Unfit, plain_values
-
-from hotspare.engine.code.python.kept import KeptDict, Row
+from hotspare.engine.code.python.kept import KeptDict, SeenEvent
 from hotspare.engine.rows.batch import ARROW_TYPE
 from hotspare.model.types import FieldType, Schema
 
-DICTS = frozenset({dict, KeptDict, Row, defaultdict, OrderedDict})
+DICTS = frozenset({dict, KeptDict, SeenEvent, defaultdict, OrderedDict})
 """What counts as an event where code returns it."""
 
 _FITS = {
@@ -48,7 +48,7 @@ def event_rows(schema: Schema, columns: Sequence[pa.Array], count: int) -> list[
             if column.null_count:
                 some |= column.is_null().to_numpy(zero_copy_only=False)
         for row in np.flatnonzero(some).tolist():
-            rows[row] = Row({name: value for name, value in rows[row].items() if value is not None})
+            rows[row] = SeenEvent({name: value for name, value in rows[row].items() if value is not None})
     return rows
 
 

@@ -127,7 +127,7 @@ class OrderedSet(_Ordered):
             if element not in kept:
                 del self._items[element]
 
-    def __ior__(self, other: Iterable[Any]) -> Any:
+    def __ior__(self, other: Iterable[Any]) -> Any:  # type: ignore[misc]
         self.update(other)
         return self
 
@@ -139,6 +139,6 @@ class OrderedSet(_Ordered):
         self.difference_update(other)
         return self
 
-    def __ixor__(self, other: Iterable[Any]) -> Any:
+    def __ixor__(self, other: Iterable[Any]) -> Any:  # type: ignore[misc]
         self.symmetric_difference_update(other)
         return self

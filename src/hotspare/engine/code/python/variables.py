@@ -5,7 +5,7 @@
 | a list, dict, set or array of plain values; any plain value, where a function says `global` of it | state |
 | a number, text or tuple of these; a function, class, module, compiled regular expression, Decimal, time | constant |
 | a list or dict with constants that are not plain, such as functions | constant, and cannot change |
-| what `transient = [...]` names | made anew by the program's own text and its `init` |
+| what `transient = [...]`, or the project, names | made anew by the program's own text and its init function |
 | anything else | refused, by its name |
 """
 
@@ -51,7 +51,7 @@ _IMMUTABLE = (
     BuiltinMethodType,
 )
 _CONTAINERS = (list, dict, OrderedSet, array)
-_HINT = "keep plain values in it (numbers, texts, lists, dicts, sets), or name it in transient = [...] if init() makes it anew"
+_HINT = "keep numbers, texts, lists, dicts and sets in it, or name it in transient = [...] if the init function makes it anew"
 
 
 class Unkeepable(Exception):
@@ -82,10 +82,12 @@ class FixedList(list[Any]):
     append = extend = insert = pop = remove = clear = sort = reverse = _refuse
 
 
-def state_variables(variables: dict[str, Any], rebound: frozenset[str], nonlocals: frozenset[str]) -> Iterator[str]:
-    """The names of those that are state, in order; others are made fit to be constant. Unkeepable."""
-    transient = _transient(variables)
-    for name in sorted({*variables, *rebound}):
+def state_variables(
+    variables: dict[str, Any], rebound: frozenset[str], nonlocals: frozenset[str], declared: frozenset[str]
+) -> Iterator[str]:
+    """The names of those that are state, in order; others are made fit to be constant. `declared`: are transient. Unkeepable."""
+    transient = _transient(variables) | declared
+    for name in sorted(rebound.union(variables)):
         if name.startswith("__") or name == TRANSIENT or name in transient:
             continue
         if name in rebound:
