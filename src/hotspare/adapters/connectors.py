@@ -11,18 +11,21 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
 from hotspare.adapters.esp.connector_options import FILE_KIND, connector_file, file_style, publish_options, subscribe_options
 from hotspare.adapters.esp.generated_options import GENERATED_KINDS, generator_of
+from hotspare.adapters.esp.socket_options import connector_address, line_format, line_options
 from hotspare.adapters.failover.turn import Turn
 from hotspare.adapters.files.output_rows import OutputRows
 from hotspare.adapters.files.publisher import publish_file
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.files.subscriber import SubscribeReport, subscribe_file
 from hotspare.adapters.generated.publisher import publish_generated
+from hotspare.adapters.sockets.publisher import publish_lines
+from hotspare.adapters.sockets.subscriber import subscribe_lines
 from hotspare.adapters.start_order import ConnectorState, StartOrder
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.limits import partitions_of
@@ -217,7 +220,13 @@ class ConnectorSet:
         self._ends[path] = {each: self._bus.end_offset(each) for each in partitions_of(self._bus.topics(), topic)}
 
     def _publish(self, window: WindowId, connector: Connector, source: _Source, stop: threading.Event) -> None:
-        options = publish_options(connector, self._resolved.schema(window), source.name)
+        schema, address = self._resolved.schema(window), connector_address(connector)
+        if address is not None:
+            lines, by_line = line_options(connector, schema), source.routing
+            by_line = None if by_line is None else replace(by_line, format=lines.format)
+            publish_lines(self._bus, source.partition, address, lines, stop, routing=by_line)
+            return
+        options = publish_options(connector, schema, source.name)
         file = connector_file(connector, self._home)
         publish_file(self._bus, source.partition, file, options, stop, troubled=source.troubled, routing=source.routing)
 
@@ -234,6 +243,11 @@ class ConnectorSet:
             troubled=lambda error: _waits(log, error),
         )
         rows = OutputRows(file_style(connector), self._resolved.schema(window))
+        address = connector_address(connector)
+        if address is not None:
+            number = None if self._shard.is_whole else self._shard.number
+            subscribe_lines(self._bus, topic, address, rows, line_format(connector), stop, partition=number)
+            return
         file = shard_file(connector_file(connector, self._home), self._shard)
         partition = None if self._shard.is_whole else self._shard.number
         subscribe_file(self._bus, topic, file, rows, subscribe_options(connector), stop, report, partition)

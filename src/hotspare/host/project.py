@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from hotspare.adapters.esp.connector_options import connector_mistakes, home_properties
+from hotspare.adapters.esp.connector_mistakes import connector_mistakes
+from hotspare.adapters.esp.connector_options import home_properties
 from hotspare.engine.expressions.windows import expression_mistakes
 from hotspare.model.load import Bindings, LoadedProject, load_project
 

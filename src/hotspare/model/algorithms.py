@@ -30,6 +30,9 @@ SUMMARY_OUTPUTS: dict[str, str] = {
 }
 """Names of the output map, with their meaning. Where a value is not defined (no observation, n - 1 = 0, mean 0) it is null."""
 
+SPELLINGS: dict[str, str] = {"nmissOut": "nMissOut"}
+"""How projects of others write names of the output map."""
+
 WINDOW_LENGTH_MAX = 1_000_000
 
 SUMMARY_TYPES: frozenset[FieldType] = frozenset({FieldType.INT32, FieldType.INT64, FieldType.DOUBLE})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import socket
 import threading
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from hotspare.adapters import connectors
 from hotspare.adapters.connectors import ConnectorSet, ConnectorState
 from hotspare.adapters.esp.connector_options import connector_file, home_properties, publish_options, subscribe_options
+from hotspare.adapters.esp.socket_options import connector_address
 from hotspare.adapters.failover.subscriber_position import load_position
 from hotspare.adapters.files.row_file import Growth
 from hotspare.adapters.files.subscriber import Opening
@@ -261,3 +264,71 @@ def test_of_a_divided_project_one_shard_publishes_to_all_and_each_writes_a_file_
         messages = bus.read(Partition(INBOUND.topic, number), 0, messages_max=1000, bytes_max=1 << 20)
         keys = [row.split(b",")[2] for message in messages for row in message.value.split(b"\n")]
         assert keys == [b"%d" % key for key in range(30) if (plain_murmur2(b"%d" % key) & 0x7FFFFFFF) % 3 == number]
+
+
+def free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
+
+
+def test_a_connector_that_names_a_socket_counts_with_its_client_over_role_changes(tmp_path: Path) -> None:
+    """SPEC I5: a client goes on behind the line that it is told, whichever engine listens."""
+    port, bus = free_port(), new_bus()
+    text = PROJECT.replace("fsname: in.csv", f"fsname: ':{port}'")
+    for given in ([b"i,n,1,1", b"i,n,2,2"], [b"i,n,3,3"]):
+        engine = ConnectorSet(load_text(text, "project.yaml").resolved, bus, "p", tmp_path)
+        engine.follow(Role.ACTIVE)
+        client = connected(port)
+        with client, client.makefile("rwb") as lines:
+            lines.write(b"source s\n")
+            lines.flush()
+            begin = int(lines.readline().split()[1])
+            lines.write(b"\n".join(given) + b"\n")
+            lines.flush()
+            while int(lines.readline().split()[1]) < begin + len(given):
+                pass
+        engine.stop()
+    assert rows(bus) == [b"i,n,1,1", b"i,n,2,2", b"i,n,3,3"]
+
+
+def connected(port: int) -> socket.socket:
+    found: list[socket.socket] = []
+
+    def tried() -> bool:
+        with contextlib.suppress(OSError):
+            found.append(socket.create_connection(("127.0.0.1", port), timeout=20))
+        return bool(found)
+
+    wait_until(tried, "the connector listens", 20)
+    return found[0]
+
+
+def test_outputs_go_to_whoever_connects_to_a_subscribing_connector(tmp_path: Path) -> None:
+    """SPEC I6."""
+    port, bus = free_port(), new_bus()
+    publish(bus, OUTPUTS)
+    text = PROJECT.replace("fsname: out.csv, fstype: csv", f"fsname: 'tcp://127.0.0.1:{port}', fstype: json")
+    engine = ConnectorSet(load_text(text, "project.yaml").resolved, bus, "p", tmp_path)
+    engine.follow(Role.ACTIVE)
+    client = connected(port)
+    with client, client.makefile("rwb") as lines:
+        lines.write(b"after 0\n")
+        lines.flush()
+        assert json.loads(lines.readline())["hs:sequence"] == 1
+    engine.stop()
+
+
+@pytest.mark.parametrize(
+    ("direction", "name", "value"),
+    [
+        (ConnectorDirection.PUBLISH, "rate", "5"),
+        (ConnectorDirection.PUBLISH, "header", "1"),
+        (ConnectorDirection.SUBSCRIBE, "collapse", "true"),
+        (ConnectorDirection.SUBSCRIBE, "fstype", "xml"),
+    ],
+)
+def test_what_a_socket_has_not_is_refused_by_name(direction: ConnectorDirection, name: str, value: str) -> None:
+    connector = Connector("c", "fs", direction, tuple(sorted({"fsname": ":7", name: value}.items())))
+    with pytest.raises(UsageError, match=value if name == "fstype" else name):
+        connector_address(connector)

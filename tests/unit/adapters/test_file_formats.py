@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.adapters.esp.connector_options import connector_mistakes, file_style, publish_options
+from hotspare.adapters.esp.connector_mistakes import connector_mistakes
+from hotspare.adapters.esp.connector_options import file_style, publish_options
 from hotspare.adapters.files.canonical import FileFormat, InsertOpcode, RowForm
 from hotspare.adapters.files.event_cutter import EventCutter, JsonCutter, XmlCutter
 from hotspare.adapters.files.output_rows import FileStyle, OutputRows

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.adapters.connectors import ConnectorSet, ConnectorState
-from hotspare.adapters.esp.connector_options import connector_mistakes
+from hotspare.adapters.esp.connector_mistakes import connector_mistakes
 from hotspare.adapters.failover.source_position import PublishedSource, SourcePosition
 from hotspare.adapters.files.canonical import KeyPresence
 from hotspare.adapters.generated.publisher import publish_generated
-from hotspare.adapters.generated.steps import KEPT_BYTES_MAX, Course, MadeStep
+from hotspare.adapters.generated.steps import KEPT_BYTES_MAX, Course, GeneratedPosition, MadeStep
 from hotspare.adapters.generated.timer import Timer, TimerOptions, base_time_us
 from hotspare.bus.contract import Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
@@ -52,7 +52,7 @@ def options(interval: int = 60, unit: str = "second", **more: object) -> TimerOp
 
 def test_the_first_times_are_exact() -> None:
     """SPEC I13."""
-    timer = Timer(options(), 0)
+    timer = Timer(options())
     made = [row.decode() for _ in range(3) for row in timer.next_step().rows]
     assert made == [f'i,n,{k + 1},{BASE_US + k * 60_000_000},"minutely"' for k in range(3)]
     assert base_time_us(BASE, "") == BASE_US
@@ -69,14 +69,14 @@ def test_the_first_times_are_exact() -> None:
     ],
 )
 def test_units_of_the_calendar(base: str, unit: str, interval: int, times: Sequence[str]) -> None:
-    timer = Timer(options(interval, unit, base_us=base_time_us(base, "%Y-%m-%d")), 0)
+    timer = Timer(options(interval, unit, base_us=base_time_us(base, "%Y-%m-%d")))
     epoch = datetime.datetime(1970, 1, 1)
     assert [(epoch + datetime.timedelta(microseconds=timer.time_us(k))).date().isoformat() for k in range(len(times))] == times
 
 
 def test_a_window_that_makes_its_keys_gets_none_and_a_date_gets_seconds() -> None:
     schema = Schema((ID, Field("time", FieldType.DATE), LABEL))
-    timer = Timer(TimerOptions(schema, 1, "hour", base_us=BASE_US, key=KeyPresence.ABSENT), 0)
+    timer = Timer(TimerOptions(schema, 1, "hour", base_us=BASE_US, key=KeyPresence.ABSENT))
     assert timer.next_step().rows == [b"i,n,,%d," % (BASE_US // 1_000_000)]
 
 
@@ -103,8 +103,8 @@ class Counting:
         self._interval_us = interval_us
         self._steps = self._sum = 0
 
-    def resume(self, steps: int, kept: str) -> None:
-        self._steps, self._sum = steps, int(kept)
+    def resume(self, position: GeneratedPosition) -> None:
+        self._steps, self._sum = position.steps, int(position.kept or 0)
 
     def next_step(self) -> MadeStep:
         made = [b"i,n,%d.%d,%d" % (self._steps, i, self._sum + i) for i in range(self._pattern[self._steps])]
@@ -259,3 +259,21 @@ def test_classes_that_cannot_run_here_are_refused_with_the_reason(kind: str, wor
 def test_a_connector_whose_values_are_given_later_is_not_judged() -> None:
     connector = Connector("c", "timer", ConnectorDirection.PUBLISH, (("interval", "@EVERY@"),))
     assert connector_mistakes(connector, SCHEMA) == ()
+
+
+def test_without_a_basetime_times_are_those_of_the_first_event_and_on() -> None:
+    """Whoever goes on keeps to them."""
+    bus = new_bus()
+    timer = options(1, "second", base_us=None, events_max=3)
+    publish_generated(
+        bus,
+        TOPIC,
+        "s",
+        lambda: Timer(options(1, "second", base_us=None, events_max=1)),
+        threading.Event(),
+        clock_us=lambda: 5_000_000,
+    )
+    assert [row.split(",")[3] for row in rows(bus)] == ["5000000"]
+    generator = Timer(timer)
+    generator.resume(GeneratedPosition(2, 2, 5_000_000))
+    assert generator.next_step().rows[0].startswith(b"i,n,3,7000000,")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
-from hotspare.adapters.esp.generated_options import GENERATED_KINDS, generated_mistakes
 from hotspare.adapters.esp.property_values import FALSE, TRUE, choice, count, number, switch, wrong
 from hotspare.adapters.files.canonical import FileFormat, FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
 from hotspare.adapters.files.output_file import Rotation
@@ -14,9 +12,8 @@ from hotspare.adapters.files.publisher import PublishOptions
 from hotspare.adapters.files.row_file import Growth
 from hotspare.adapters.files.subscriber import Opening, SubscribeOptions
 from hotspare.adapters.received import RetentionDeletes, RowChoice, UpdateBlocks
-from hotspare.errors import Mistake, UsageError
-from hotspare.model.connectors import PROPERTY_VALUES
-from hotspare.model.project import Connector, ConnectorDirection
+from hotspare.errors import UsageError
+from hotspare.model.project import Connector
 from hotspare.model.types import Schema
 
 FILE_KIND = "fs"
@@ -45,7 +42,7 @@ def connector_file(connector: Connector, home: Path) -> Path:
 
 def publish_options(connector: Connector, schema: Schema | None, source_name: str = "") -> PublishOptions:
     """Options of a publishing fs connector. UsageError for a value that cannot be used, naming the connector."""
-    format_ = _format(connector)
+    format_ = file_format(connector)
     form = RowForm(
         opcode=switch(connector, "addcsvopcode", OpcodeColumn.PRESENT, OpcodeColumn.ABSENT),
         flag=choice(
@@ -89,42 +86,11 @@ def file_style(connector: Connector) -> FileStyle:
     """How a subscribing fs connector writes its file. UsageError for a value that cannot be used."""
     titles = {**dict.fromkeys(FALSE, HeaderLine.NONE), **dict.fromkeys(TRUE, HeaderLine.NAMES), "full": HeaderLine.FULL}
     header, date_format = choice(connector, "header", titles), connector.get("dateformat")
-    return FileStyle(header=header, date_format=date_format, format=_format(connector))
+    return FileStyle(header=header, date_format=date_format, format=file_format(connector))
 
 
-def connector_mistakes(connector: Connector, schema: Schema) -> tuple[Mistake, ...]:
-    """Every value of a connector that its adapter would refuse at its start, so that a project says so when it is loaded.
-
-    What holds a reference to a project property that is not set is passed over, and so are formats that do not exist, which the
-    model finds itself.
-    """
-    if connector.kind in GENERATED_KINDS:
-        return generated_mistakes(connector, schema)
-    if connector.kind != FILE_KIND:
-        return ()
-    if connector.get("fstype", "csv").strip().lower() not in ("", *PROPERTY_VALUES["fstype"]):
-        return ()
-    try:
-        _format(connector)
-    except UsageError as error:
-        return (Mistake(connector.place, error.message, error.hint),)
-    found = []
-    for name, value in connector.properties:
-        if name in PROPERTY_VALUES or "@" in value:
-            continue
-        alone = dataclasses.replace(connector, properties=((name, value),))
-        try:
-            if connector.direction is ConnectorDirection.PUBLISH:
-                publish_options(alone, schema)
-            else:
-                subscribe_options(alone)
-                file_style(alone)
-        except UsageError as error:
-            found.append(Mistake(connector.place, error.message, error.hint))
-    return tuple(found)
-
-
-def _format(connector: Connector) -> FileFormat:
+def file_format(connector: Connector) -> FileFormat:
+    """UsageError for one that does not exist, and for what means nothing in it."""
     name = connector.get("fstype", FileFormat.CSV.value).strip().lower() or FileFormat.CSV.value
     formats = {each.value: each for each in FileFormat}
     if name not in formats:

@@ -86,9 +86,8 @@ class _Publication:
         """Take up the source where the bus says that its publisher stopped."""
         found = GeneratedPosition.decoded(self._retried(self._source.look), self._name)
         self._generator = self._make()
-        if found.steps:
-            self._generator.resume(found.steps, found.kept)
         self.position = found if found.steps else replace(found, began_us=self._clock_us())
+        self._generator.resume(self.position)
 
     def _due_us(self, step: int) -> int:
         return self.position.began_us + self._generator.due_us(step)

@@ -28,22 +28,6 @@ class MadeStep:
     course: Course = Course.GOES_ON
 
 
-class Generator(Protocol):
-    """A fresh one is before its first step. Equal histories make equal steps, in every process."""
-
-    def resume(self, steps: int, kept: str) -> None:
-        """Take over on a fresh generator: it is behind so many steps, and kept this."""
-
-    def next_step(self) -> MadeStep:
-        """The next step. UsageError where it cannot be made."""
-
-    def kept(self) -> str:
-        """What has to be known beside the number of steps to go on, at most KEPT_BYTES_MAX bytes."""
-
-    def due_us(self, step: int) -> int:
-        """How many microseconds after the first step the one of this number, from 0 on, is due."""
-
-
 @dataclass(frozen=True, slots=True)
 class GeneratedPosition:
     """How far a source is published. `began_us`: when its first step was due, microseconds since 1970; `events` in all."""
@@ -74,3 +58,19 @@ class GeneratedPosition:
                 detail=repr(position.check[:80]),
                 hint="give the connector another name",
             ) from error
+
+
+class Generator(Protocol):
+    """A fresh one is before its first step. Equal histories make equal steps, in every process."""
+
+    def resume(self, position: GeneratedPosition) -> None:
+        """Take over on a fresh generator, where it stands; also at the beginning, when the first step is due at `began_us`."""
+
+    def next_step(self) -> MadeStep:
+        """The next step. UsageError where it cannot be made."""
+
+    def kept(self) -> str:
+        """What has to be known beside the number of steps to go on, at most KEPT_BYTES_MAX bytes."""
+
+    def due_us(self, step: int) -> int:
+        """How many microseconds after the first step the one of this number, from 0 on, is due."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from hotspare.adapters.files.canonical import KeyPresence
-from hotspare.adapters.generated.steps import Course, MadeStep
+from hotspare.adapters.generated.steps import Course, GeneratedPosition, MadeStep
 from hotspare.engine.codec.csv.grammar import quoted
 from hotspare.engine.rows.values import DateFormat, parse
 from hotspare.errors import UsageError
@@ -76,15 +76,15 @@ def base_time_us(text: str, time_format: str) -> int:
 class Timer:
     """A `Generator` with one event per step."""
 
-    def __init__(self, options: TimerOptions, now_us: int) -> None:
+    def __init__(self, options: TimerOptions) -> None:
         self._options = options
-        self._base_us = now_us if options.base_us is None else options.base_us
+        self._base_us = options.base_us or 0
         self._steps = 0
 
-    def resume(self, steps: int, kept: str) -> None:
-        self._steps = steps
-        if self._options.base_us is None and kept:
-            self._base_us = int(kept)
+    def resume(self, position: GeneratedPosition) -> None:
+        self._steps = position.steps
+        if self._options.base_us is None:
+            self._base_us = position.began_us
 
     def next_step(self) -> MadeStep:
         options, self._steps = self._options, self._steps + 1
@@ -92,7 +92,7 @@ class Timer:
         return MadeStep([self._row(self._steps - 1)], Course.DONE if is_last else Course.GOES_ON)
 
     def kept(self) -> str:
-        return str(self._base_us)
+        return ""
 
     def due_us(self, step: int) -> int:
         return self.time_us(step) - self.time_us(0)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from hotspare.errors import Place
 from hotspare.model.algorithms import (
     ALGORITHMS,
+    SPELLINGS,
     SUMMARY,
     SUMMARY_INPUT,
     SUMMARY_OUTPUTS,
@@ -87,8 +88,12 @@ edges: [given -> newest, newest -> all]
             algorithm=algorithm or "Summary",
             parameters=values.pairs(element, "parameters"),
             input_map=values.pairs(element, "input-map"),
-            output_map=values.pairs(element, "output-map"),
-            places={(key, name): place for key, tag in _MAPS for name, place in values.property_places(element, tag).items()},
+            output_map=tuple(sorted((SPELLINGS.get(name, name), value) for name, value in values.pairs(element, "output-map"))),
+            places={
+                (key, SPELLINGS.get(name, name)): place
+                for key, tag in _MAPS
+                for name, place in values.property_places(element, tag).items()
+            },
         )
 
     def write_xml(self, window: CalculateWindow) -> Xml:

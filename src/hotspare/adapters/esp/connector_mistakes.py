@@ -1,0 +1,46 @@
+"""What of the connectors of a project their adapters would refuse at their start (SPEC I2-I6)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from hotspare.adapters.esp.connector_options import FILE_KIND, file_format, file_style, publish_options, subscribe_options
+from hotspare.adapters.esp.generated_options import GENERATED_KINDS, generated_mistakes
+from hotspare.adapters.esp.socket_options import connector_address
+from hotspare.errors import Mistake, UsageError
+from hotspare.model.connectors import PROPERTY_VALUES
+from hotspare.model.project import Connector, ConnectorDirection
+from hotspare.model.types import Schema
+
+
+def connector_mistakes(connector: Connector, schema: Schema) -> tuple[Mistake, ...]:
+    """Every value of a connector that its adapter would refuse at its start, so that a project says so when it is loaded.
+
+    What holds a reference to a project property that is not set is passed over, and so are formats that do not exist, which the
+    model finds itself.
+    """
+    if connector.kind in GENERATED_KINDS:
+        return generated_mistakes(connector, schema)
+    if connector.kind != FILE_KIND:
+        return ()
+    if connector.get("fstype", "csv").strip().lower() not in ("", *PROPERTY_VALUES["fstype"]):
+        return ()
+    try:
+        file_format(connector)
+        connector_address(connector)
+    except UsageError as error:
+        return (Mistake(connector.place, error.message, error.hint),)
+    found = []
+    for name, value in connector.properties:
+        if name in PROPERTY_VALUES or "@" in value:
+            continue
+        alone = dataclasses.replace(connector, properties=((name, value),))
+        try:
+            if connector.direction is ConnectorDirection.PUBLISH:
+                publish_options(alone, schema)
+            else:
+                subscribe_options(alone)
+                file_style(alone)
+        except UsageError as error:
+            found.append(Mistake(connector.place, error.message, error.hint))
+    return tuple(found)

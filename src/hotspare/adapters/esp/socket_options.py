@@ -1,0 +1,54 @@
+"""File connectors whose file is a socket: its address, and what cannot be asked of one (SPEC I5, I6)."""
+
+from __future__ import annotations
+
+import re
+
+from hotspare.adapters.esp.connector_options import publish_options
+from hotspare.adapters.esp.property_values import FALSE
+from hotspare.adapters.files.canonical import FileFormat
+from hotspare.adapters.sockets.line_socket import Address, SocketSide, parse_address
+from hotspare.adapters.sockets.publisher import LineOptions
+from hotspare.engine.rows.batch import MessageFormat
+from hotspare.errors import UsageError
+from hotspare.model.project import Connector, ConnectorDirection
+from hotspare.model.types import Schema
+
+_HOST_PORT = re.compile(r"([A-Za-z0-9.\-]*):([0-9]{1,5})")
+_FILES_ONLY: dict[ConnectorDirection, tuple[str, ...]] = {
+    ConnectorDirection.PUBLISH: ("header", "growinginputfile", "rate", "maxevents", "repeatcount", "publishwithupsert"),
+    ConnectorDirection.SUBSCRIBE: ("header", "collapse", "rmretdel", "snapshot", "maxfilesize", "periodicity", "dateformat"),
+}
+_FORMATS = {FileFormat.CSV.value: MessageFormat.CSV, FileFormat.JSON.value: MessageFormat.JSON}
+
+
+def connector_address(connector: Connector) -> Address | None:
+    """Where the socket is that a connector names instead of a file: `tcp://HOST:PORT` and `tcp-connect://HOST:PORT`, or, as SAS
+    writes them, `:PORT` to listen and `HOST:PORT` to connect. None for a file. UsageError for what a socket has not."""
+    name = connector.get("fsname").strip()
+    match = _HOST_PORT.fullmatch(name)
+    side = SocketSide.CONNECT if match is not None and match[1] else SocketSide.LISTEN
+    address = parse_address(f"{side.value}://{name}" if match is not None else name)
+    if address is not None:
+        _check(connector)
+    return address
+
+
+def line_format(connector: Connector) -> MessageFormat:
+    """Of the lines of a socket."""
+    return _FORMATS[connector.get("fstype", FileFormat.CSV.value).strip().lower() or FileFormat.CSV.value]
+
+
+def line_options(connector: Connector, schema: Schema) -> LineOptions:
+    options = publish_options(connector, schema)
+    return LineOptions(options.form, line_format(connector), options.begin)
+
+
+def _check(connector: Connector) -> None:
+    if (connector.get("fstype", FileFormat.CSV.value).strip().lower() or FileFormat.CSV.value) not in _FORMATS:
+        raise UsageError(f"connector {connector.name} cannot send {connector.get('fstype')} over a socket", hint="use csv or json")
+    for name in _FILES_ONLY[connector.direction]:
+        if connector.get(name).strip().lower() not in FALSE:
+            raise UsageError(
+                f"property {name} of connector {connector.name} is about files, fsname is a socket", hint="leave it out"
+            )

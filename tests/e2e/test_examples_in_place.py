@@ -1,0 +1,103 @@
+"""Projects of others run as they are, where they lie, with their own connectors and files (SPEC I5, I12, A19-A23, A27).
+
+The active engine is killed on the way: another goes on, with the groups of connectors in the same order.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from hotspare.bus.naming import group_name
+from hotspare.testing.cluster import Cluster, command, wait_until
+
+EXAMPLES = Path(__file__).parents[2].parent / "shared" / "conformance"
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not EXAMPLES.is_dir(), reason=f"the examples of others are not at {EXAMPLES}"),
+]
+PREFIX = "x"
+COPY = {"Count_Sliding": (12, 1), "Count_Jumping": (21, 10), "EventTime_Sliding": (13, 2)}
+
+
+class Example:
+    """Two engines run the project `name`."""
+
+    def __init__(self, folder: Path, directory: str, name: str) -> None:
+        self.folder, self.name = folder, name
+        self.bus_url = f"sqlite:///{folder / 'bus.db'}"
+        options = ("--runner", "local", "--snapshot-interval-ms", "200")
+        project = EXAMPLES / directory / "model.xml"
+        self.cluster = Cluster(project, self.bus_url, group_name(PREFIX, name), PREFIX, folder, options)
+        for engine in ("one", "two"):
+            self.cluster.start_engine(engine)
+        self.cluster.wait_ready()
+
+    def rows(self, window: str) -> list[list[str]]:
+        """What stands on the topic of a window now: opcode, flag and fields."""
+        file = self.folder / f"{window.replace('/', '-')}-{len(list(self.folder.iterdir()))}.csv"
+        arguments = (
+            "subscribe",
+            "--bus",
+            self.bus_url,
+            "--prefix",
+            PREFIX,
+            "--window",
+            f"{self.name}/{window}",
+            "--to-end",
+            str(file),
+        )
+        done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        return [line.split(",") for line in file.read_text().splitlines()] if file.exists() else []
+
+    def wait(self, window: str, count: int) -> list[list[str]]:
+        wait_until(lambda: len(self.rows(window)) >= count, f"{count} rows of {window}", 180)
+        return self.rows(window)
+
+    def kill_active(self) -> None:
+        active = self.cluster.active()
+        assert active is not None
+        active.kill()
+
+
+def test_the_joins(tmp_path: Path) -> None:
+    """Connector groups bring the customers first, then their loyalty, then the orders: so each order meets all that is known."""
+    example = Example(tmp_path, "join", "join")
+    try:
+        for kind, count in (("Inner", 4), ("LeftOuter", 5), ("RightOuter", 5)):
+            rows = example.wait(f"contquery_01/{kind}Join", count)
+            assert [row[0] for row in rows] == ["I"] * count, kind
+        example.kill_active()
+        left = {row[2]: row[3:] for row in example.rows("contquery_01/LeftOuterJoin")}
+        assert [values[-1] for key, values in left.items() if key.strip() == "ORD005"] == [""]
+        assert sum(values[-1] != "" for values in left.values()) == 3, "loyalty is known for 111 and 222 alone"
+        assert len(example.rows("contquery_01/InnerJoin")) == 4, "nothing is published again"
+    finally:
+        example.cluster.stop()
+
+
+def test_the_copies(tmp_path: Path) -> None:
+    """Its source gives a row a second; the engine that reads it is killed in the middle."""
+    example = Example(tmp_path, "copy", "copy")
+    try:
+        example.wait("cq1/Copy_Count_Sliding", 4)
+        example.kill_active()
+        for window, (count, deletes) in COPY.items():
+            rows = example.wait(f"cq1/Copy_{window}", count)
+            assert (len(rows), Counter(row[0] for row in rows)["D"]) == (count, deletes), window
+    finally:
+        example.cluster.stop()
+
+
+def test_the_match(tmp_path: Path) -> None:
+    example = Example(tmp_path, "compute", "compute")
+    try:
+        rows = example.wait("contQuery/computeWindow", 3)
+        assert {row[2].strip(): row[-1] for row in rows} == {"1111": "1", "1112": "1", "1113": "0"}
+    finally:
+        example.cluster.stop()
