@@ -16,6 +16,7 @@ from hotspare.model.failover_rules import JUDGED
 from hotspare.model.frontends.values import property_value
 from hotspare.model.names import unprintable
 from hotspare.model.project import (
+    EVERY_SLOT,
     AcceptedOpcodes,
     Connector,
     ConnectorDirection,
@@ -119,6 +120,7 @@ def _common(draw: st.DrawFn, name: str, *directions: ConnectorDirection) -> dict
         "index": draw(st.sampled_from(IndexType)),
         "connectors": connected,
         "quality": draw(st.none() | qualities()) if not connected else None,
+        "splitter": draw(st.none() | expressions()),
         "publication": draw(st.sampled_from([Publication.DERIVED] * 3 + list(Publication))),
         "description": draw(texts).strip(),
     }
@@ -195,7 +197,8 @@ def queries(draw: st.DrawFn, name: str) -> ContinuousQuery:
         else:
             at = draw(st.integers(0, len(windows) - 1))
             window, schema = _derived(draw, window_name, outputs[at])
-            edges.append(Edge(windows[at].name, window_name, draw(st.sampled_from(["", "data"]))))
+            slot = draw(st.sampled_from([EVERY_SLOT, 0, 7]))
+            edges.append(Edge(windows[at].name, window_name, draw(st.sampled_from(["", "data"])), slot))
         windows.append(window)
         outputs.append(schema)
     return ContinuousQuery(

@@ -105,12 +105,13 @@ def _show(resolved: Resolved, prefix: str) -> None:
     from hotspare.bus.naming import bad_topic, group_name, inbound_topic, outbound_topic
     from hotspare.cli.shared.display import print_table
     from hotspare.engine.rows.batch import BAD_STREAM
+    from hotspare.model.windows.registry import type_of
 
     name = resolved.project.name
     rows = [
         (
             str(window.id),
-            type(window.window).__name__.removesuffix("Window").lower(),
+            type_of(window.window).name,
             window.window.index.value,
             ", ".join(str(source) for source, _ in window.inputs),
             str(window.schema),

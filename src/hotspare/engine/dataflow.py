@@ -17,7 +17,7 @@ import numpy.typing as npt
 from hotspare.engine.kernels.ordering import order_by_number
 from hotspare.engine.operators.contract import Applied, Clock
 from hotspare.engine.operators.rowwise import passed_rows
-from hotspare.engine.plan import EVERY_SLOT, Plan
+from hotspare.engine.plan import Plan
 from hotspare.engine.poison import WindowFailure
 from hotspare.engine.rows.batch import RowKind
 from hotspare.engine.rows.chunk import Chunk, Int64s, Positions, Timeline, UInt8s
@@ -26,6 +26,7 @@ from hotspare.engine.rows.merged import MergedRows
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents
 from hotspare.engine.state.lanes import to_lanes
 from hotspare.engine.state.project_state import State
+from hotspare.model.project import EVERY_SLOT
 from hotspare.model.types import Schema
 
 _EVENT, _BAD = int(RowKind.EVENT), int(RowKind.BAD)
@@ -164,7 +165,7 @@ class Dataflow:
         for at, number in self._plan.followers[i]:
             mine, waiting = chunk, self._waiting[at]
             if slots is not None and (slot := self._plan.nodes[at].inputs[number].slot) != EVERY_SLOT:
-                mine = passed_rows(chunk, slots == slot)
+                mine = passed_rows(chunk, (slots == slot) | (slots == EVERY_SLOT))
                 if not len(mine):
                     continue
             waits = waiting[number]

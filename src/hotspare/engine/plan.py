@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
 from hotspare.engine.head.stateless import Chain, HeadWindow
 from hotspare.engine.operators.contract import Input, Operator
 from hotspare.engine.operators.registry import build_operator
+from hotspare.engine.operators.splitter import SplitterOperator
 from hotspare.engine.rows.batch import BAD_STREAM, TRACE_PREFIX
-from hotspare.engine.rows.changelog import DISTINCT
+from hotspare.engine.rows.changelog import DISTINCT, Changelog
 from hotspare.engine.rows.chunk import Chunk
 from hotspare.engine.state.lanes import OutputForm
 from hotspare.engine.state.multi_index import MultiIndex
 from hotspare.engine.state.relation import Relation
 from hotspare.errors import Mistake, ProjectError
 from hotspare.model.fingerprint import resolved_hash
-from hotspare.model.project import WindowId
-from hotspare.model.resolve import Resolved
+from hotspare.model.project import EVERY_SLOT, WindowId
+from hotspare.model.resolve import Resolved, ResolvedWindow
 from hotspare.model.types import Field, FieldType, Schema
 
 BAD_SCHEMA = Schema(
@@ -33,7 +35,11 @@ BAD_SCHEMA = Schema(
 """Fields of the stream of bad events: a stable code, a sentence, the event as it came, and `query/window`."""
 
 
-EVERY_SLOT = -1
+class Stage(Enum):
+    """Which part of a window a node is; the value is in the name of its page."""
+
+    WINDOW = "0"
+    SPLITTER = "splitter"
 
 
 class Arc(NamedTuple):
@@ -45,7 +51,8 @@ class Arc(NamedTuple):
 
 @dataclass(frozen=True)
 class Node:
-    """A window at its place in the plan. `inputs` in the order in which the project names them; an entry has none and `entry` >= 0.
+    """A window, or a stage behind it, at its place in the plan. `inputs` in the order in which the project names them; an entry has
+    none and `entry` >= 0.
 
     `in_head`: the head has done this window's work; events enter the core behind it.
     """
@@ -54,6 +61,7 @@ class Node:
     inputs: tuple[Arc, ...]
     entry: int
     in_head: bool
+    stage: Stage = Stage.WINDOW
 
     @cached_property
     def window(self) -> str:
@@ -62,7 +70,7 @@ class Node:
     @cached_property
     def page(self) -> str:
         """Name of its page."""
-        return f"{self.window}#0"
+        return f"{self.window}#{self.stage.value}"
 
     @cached_property
     def nothing(self) -> tuple[Chunk, ...]:
@@ -129,7 +137,7 @@ class Plan:
 
     def head_chain(self, topic: int) -> Chain | None:
         """What the head does to the events of a topic; None where it only decodes them."""
-        operators = [node.operator for node in self.nodes if node.operator.id in self.head_chains[topic]]
+        operators = [node.operator for node in self.nodes if node.in_head and node.operator.id in self.head_chains[topic]]
         if not operators:
             return None
         given = [operators[0].schema, *(operator.schema for operator in operators)]
@@ -161,15 +169,24 @@ class Plan:
 
 def compile_plan(resolved: Resolved) -> Plan:
     """ProjectError with all mistakes that only compiling its windows shows."""
-    operators = _operators(resolved)
-    chains = tuple(_head_chain(resolved, source, operators) for source in resolved.sources)
+    stages = _operators(resolved)
+    chains = tuple(_head_chain(resolved, source, stages) for source in resolved.sources)
     in_head = {window_id for chain in chains for window_id in chain}
-    place = {w.id: i for i, w in enumerate(resolved.windows)}
     topic = {window_id: i for i, window_id in enumerate(resolved.sources)}
-    nodes = [
-        Node(operators[w.id], tuple(Arc(place[source]) for source, _ in w.inputs), topic.get(w.id, -1), w.id in in_head)
-        for w in resolved.windows
-    ]
+    nodes: list[Node] = []
+    place: dict[WindowId, int] = {}
+    """Of each window its first node."""
+    last: dict[WindowId, int] = {}
+    """Of each window the node that its outputs leave."""
+    for w in resolved.windows:
+        inputs = tuple(Arc(last[source], slot) for (source, _), slot in zip(w.inputs, w.slots, strict=True))
+        place[w.id] = len(nodes)
+        for stage, operator in stages[w.id].items():
+            is_first = stage is Stage.WINDOW
+            entry = topic.get(w.id, -1) if is_first else -1
+            arcs = inputs if is_first else (Arc(len(nodes) - 1),)
+            nodes.append(Node(operator, arcs, entry, is_first and w.id in in_head, stage))
+        last[w.id] = len(nodes) - 1
     traced = _traced(resolved)
     return Plan(
         resolved=resolved,
@@ -177,43 +194,54 @@ def compile_plan(resolved: Resolved) -> Plan:
         nodes=tuple(nodes),
         entries=tuple(place[chain[-1] if chain else source] for source, chain in zip(resolved.sources, chains, strict=True)),
         head_chains=chains,
-        streams=tuple((str(window_id), place[window_id]) for window_id in resolved.streams),
-        traced=tuple(i for i, window in enumerate(resolved.windows) if window.id in traced),
+        streams=tuple((str(window_id), last[window_id]) for window_id in resolved.streams),
+        traced=tuple(last[window.id] for window in resolved.windows if window.id in traced),
     )
 
 
-def _operators(resolved: Resolved) -> dict[WindowId, Operator]:
-    """One per window. Behind a window with mistakes only those are told that do not follow from it."""
-    operators: dict[WindowId, Operator] = {}
+Stages = Mapping[Stage, Operator]
+"""Of one window, in order."""
+
+
+def _operators(resolved: Resolved) -> dict[WindowId, Stages]:
+    """Behind a window with mistakes only those are told that do not follow from it."""
+    stages: dict[WindowId, Stages] = {}
+    leaving: dict[WindowId, Changelog] = {}
     mistakes: list[Mistake] = []
     for window in resolved.windows:
-        given = [
-            Input(resolved.schema(source), operators[source].leaving if source in operators else DISTINCT, role)
-            for source, role in window.inputs
-        ]
+        given = [Input(resolved.schema(source), leaving.get(source, DISTINCT), role) for source, role in window.inputs]
         try:
-            operators[window.id] = build_operator(window, given)
+            stages[window.id] = found = _stages(window, given)
+            leaving[window.id] = list(found.values())[-1].leaving
         except ProjectError as error:
             mistakes += error.mistakes
     if mistakes:
         raise ProjectError(resolved.project.name, mistakes)
-    return operators
+    return stages
+
+
+def _stages(window: ResolvedWindow, given: Sequence[Input]) -> Stages:
+    operator = build_operator(window, given)
+    found: dict[Stage, Operator] = {Stage.WINDOW: operator}
+    if window.window.splitter is not None:
+        found[Stage.SPLITTER] = SplitterOperator(window, [Input(window.schema, operator.leaving)])
+    return found
 
 
 def _traced(resolved: Resolved) -> frozenset[WindowId]:
     return frozenset(WindowId(query.name, name) for query in resolved.project.queries for name in query.trace)
 
 
-def _head_chain(resolved: Resolved, source: WindowId, operators: Mapping[WindowId, Operator]) -> tuple[WindowId, ...]:
+def _head_chain(resolved: Resolved, source: WindowId, stages: Mapping[WindowId, Stages]) -> tuple[WindowId, ...]:
     """The source and the windows that follow it one after another, as far as the head can do their work. What leaves the last of
     them enters the core, so others may look at it, and at it alone."""
     chain: list[WindowId] = []
     watched = _traced(resolved).union(resolved.streams)
     at = source
-    while operators[at].in_head is not None:
+    while stages[at][Stage.WINDOW].in_head is not None:
         chain.append(at)
         followers = [w.id for w in resolved.windows if any(i == at for i, _ in w.inputs)]
-        if at in watched or len(followers) != 1 or len(resolved.window(followers[0]).inputs) != 1:
+        if len(stages[at]) > 1 or at in watched or len(followers) != 1 or len(resolved.window(followers[0]).inputs) != 1:
             break
         at = followers[0]
     return tuple(chain) if len(chain) > 1 else ()

@@ -13,6 +13,7 @@ from hotspare.model.failover_rules import check_failover
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import NAME, NAME_LENGTH_MAX, PROPERTY_NAME, nearest, one_of, repeated, unprintable
 from hotspare.model.project import (
+    EVERY_SLOT,
     ConnectorDirection,
     ContinuousQuery,
     Edge,
@@ -23,7 +24,7 @@ from hotspare.model.project import (
     WindowId,
 )
 from hotspare.model.types import Schema
-from hotspare.model.window_rules import check_schema
+from hotspare.model.window_rules import check_expression, check_schema
 from hotspare.model.windows.contract import INPUT_ROLES, Given, SchemaOrigin
 from hotspare.model.windows.registry import type_of
 
@@ -43,6 +44,8 @@ class Analysis:
     windows: dict[WindowId, Window] = field(default_factory=dict)
     schemas: dict[WindowId, Schema] = field(default_factory=dict)
     inputs: dict[WindowId, list[tuple[WindowId, str]]] = field(default_factory=dict)
+    slots: dict[WindowId, list[int]] = field(default_factory=dict)
+    """Of the edges that are `inputs`."""
     given: dict[WindowId, list[Given]] = field(default_factory=dict)
     """What the type of each window is given, whatever its edges are."""
     streams: tuple[WindowId, ...] = ()
@@ -148,6 +151,24 @@ def _analyse_query(project: str, query: ContinuousQuery, unreadable: frozenset[W
         analysis.windows[window_id] = window
         analysis.given[window_id] = given
         analysis.inputs[window_id] = [(WindowId(query.name, e.source), e.role) for e in inputs[name]]
+        analysis.slots[window_id] = [e.slot for e in inputs[name]]
+    _check_slots(query, windows, found)
+
+
+def _check_slots(query: ContinuousQuery, windows: Mapping[str, Window], found: Mistakes) -> None:
+    """A splitter and the slots of edges belong together."""
+    used = {edge.source for edge in query.edges if edge.slot != EVERY_SLOT}
+    for edge in query.edges:
+        source = windows.get(edge.source)
+        if edge.slot != EVERY_SLOT and source is not None and source.splitter is None:
+            message = f"slot {edge.slot} of the edge to {edge.target} has no effect: window {edge.source} has no splitter"
+            found.warn(edge.place, message, "give the window a splitter, or leave the slot out")
+    for name, window in windows.items():
+        if window.splitter is None:
+            continue
+        check_expression(window, window.splitter, found)
+        if name not in used:
+            found.warn(window.place, f"the splitter of window {name} has no effect: no edge has a slot", "give edges slots")
 
 
 def _excluded(query: ContinuousQuery, windows: Mapping[str, Window]) -> set[str]:

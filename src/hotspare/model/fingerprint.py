@@ -12,7 +12,8 @@ import json
 
 from hotspare.model.durations import format_duration
 from hotspare.model.frontends.yaml.project import dump, load
-from hotspare.model.project import IndexType, Project
+from hotspare.model.meanings import expression_meaning
+from hotspare.model.project import EVERY_SLOT, IndexType, Project, WindowId
 from hotspare.model.resolve import Resolved, ResolvedWindow, resolve
 from hotspare.model.windows.registry import type_of
 
@@ -85,6 +86,12 @@ def _window(resolved: ResolvedWindow) -> dict[str, str]:
         "schema": str(resolved.schema),
         # All keyed kinds behave alike (SPEC A14), so only keeping nothing is another meaning.
         "index": "empty" if window.index is IndexType.EMPTY else "keyed",
-        "inputs": ", ".join(f"{i} as {role}" if role else str(i) for i, role in resolved.inputs),
+        "inputs": ", ".join(_input(*each, slot) for each, slot in zip(resolved.inputs, resolved.slots, strict=True)),
     }
+    if window.splitter is not None:
+        text["splitter"] = expression_meaning(window.splitter)
     return text | window_type.meaning(window, resolved.schema)
+
+
+def _input(source: WindowId, role: str, slot: int) -> str:
+    return str(source) + (f" as {role}" if role else "") + (f" slot {slot}" if slot != EVERY_SLOT else "")

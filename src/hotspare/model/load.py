@@ -141,12 +141,12 @@ def _checked(
 
 
 def _in_expressions(analysis: Analysis, check: ExpressionCheck | None) -> Iterator[Mistake]:
-    """Also where other windows are mistaken: whatever has inputs whose schemas are known."""
+    """Also where other windows are mistaken: whatever has no input whose schema is not known."""
     if check is None:
         return
     for window_id in analysis.order:
         given = analysis.given[window_id]
-        if given and all(each.schema is not None for each in given):
+        if all(each.schema is not None for each in given):
             yield from check(window_id, analysis.windows[window_id], given)
 
 

@@ -140,11 +140,17 @@ class Publication(Enum):
     HIDDEN = "hidden"
 
 
+EVERY_SLOT = -1
+"""As the slot of an edge: it takes every event. As the value of a splitter: the event leaves by every edge."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """What every window has; `hotspare.model.windows` has one file per type, which adds its own fields.
 
     `schema` is None where it follows from the inputs and the text gives none.
+
+    `splitter` gives the slot by which an event leaves, from the fields that leave (SPEC A34); None: every edge takes every event.
 
     `quality` is that of the window's output stream; None where the text gives none (`failover_rules.effective_quality`).
     """
@@ -155,6 +161,7 @@ class Window:
     connectors: tuple[Connector, ...] = ()
     publication: Publication = Publication.DERIVED
     quality: Quality | None = None
+    splitter: Expression | None = None
     description: str = field(default="", compare=False)
     place: Place = field(default=NOWHERE, compare=False)
     schema_place: Place = field(default=NOWHERE, compare=False)
@@ -162,9 +169,12 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
+    """`slot`: of the source's splitter; the edge takes the events of this one."""
+
     source: str
     target: str
     role: str = ""
+    slot: int = EVERY_SLOT
     place: Place = field(default=NOWHERE, compare=False)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from hotspare.errors import ProjectError
 from hotspare.model.analysis import Analysis, analyse
 from hotspare.model.failover_rules import effective_quality
-from hotspare.model.project import Project, Window, WindowId
+from hotspare.model.project import EVERY_SLOT, Project, Window, WindowId
 from hotspare.model.quality import Quality
 from hotspare.model.types import Schema
 from hotspare.model.windows.registry import type_of
@@ -17,12 +17,14 @@ from hotspare.model.windows.registry import type_of
 
 @dataclass(frozen=True)
 class ResolvedWindow:
-    """A window with its full schema and its inputs in the order of their edges, each with the edge's role."""
+    """A window with its full schema and its inputs in the order of their edges, each with the edge's role. `slots`: those of the
+    same edges, EVERY_SLOT where the source splits nothing."""
 
     id: WindowId
     window: Window
     schema: Schema
     inputs: tuple[tuple[WindowId, str], ...]
+    slots: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,14 @@ def resolve(project: Project) -> Resolved:
 
 def resolved_from(project: Project, analysis: Analysis) -> Resolved:
     """`analysis` is that of `project` and found no mistake."""
-    windows = tuple(ResolvedWindow(i, analysis.windows[i], analysis.schemas[i], tuple(analysis.inputs[i])) for i in analysis.order)
+    windows = tuple(
+        ResolvedWindow(i, analysis.windows[i], analysis.schemas[i], tuple(analysis.inputs[i]), tuple(_slots(analysis, i)))
+        for i in analysis.order
+    )
     sources = tuple(sorted(w.id for w in windows if type_of(w.window).inputs.most == 0))
     return Resolved(project, windows, sources, analysis.streams)
+
+
+def _slots(analysis: Analysis, target: WindowId) -> Iterator[int]:
+    for (source, _), slot in zip(analysis.inputs[target], analysis.slots[target], strict=True):
+        yield EVERY_SLOT if analysis.windows[source].splitter is None else slot

@@ -288,7 +288,7 @@ def test_misspelled_connector_properties_are_read_as_meant() -> None:
             "",
         ),
         ("<field-expr>x</field-expr>", "<!--!!--><field-expr/>", "empty expression", ""),
-        ('<edge source="f"', '<!--!!--><edge slot="1" source="f"', "slot='1'", ""),
+        ('<edge source="f"', '<!--!!--><edge slot="one" source="f"', "slot 'one' of an edge is not a whole number", ""),
         ('<edge source="f"', '<!--!!--><edge source=""', "an edge needs a source and a target", ""),
         ('type="double"/></fields>', 'type="array(i64)"/></fields><!--!!-->', "array(i64) of field y does not exist yet", "blob"),
         ('<schema copy="a" copy-keys="true"/>', '<schema copy="aa"/><!--!!-->', "copies the unknown window 'aa'", "'a'"),

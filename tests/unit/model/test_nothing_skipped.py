@@ -41,7 +41,11 @@ FULL = """\
           <schema copy="a" copy-keys="true"/>
           <retention type="bytime_jumping_lookback" unit="hours">2 hours</retention>
         </window-copy>
-        <window-copy name="t"><retention type="bytime_sliding" field="when">2 hours</retention></window-copy>
+        <window-copy name="t">
+          <splitter-expr><expr-initialize/><expression hs:dialect="esp">id</expression></splitter-expr>
+          <retention type="bytime_sliding" field="when">2 hours</retention>
+        </window-copy>
+        <window-copy name="t1"/>
         <window-source name="times"><schema-string name="s">id*:int64,when:stamp</schema-string></window-source>
         <window-filter name="f"><expression hs:dialect="esp">x &gt; 1</expression></window-filter>
         <window-functional name="g">
@@ -60,6 +64,10 @@ FULL = """\
           <output><field-expr hs:dialect="esp">x</field-expr></output>
         </window-compute>
         <window-union name="u" strict="false"/>
+        <window-source name="tagged"><schema-string>id*:int64,by:string,tag:string,v:double</schema-string></window-source>
+        <window-transpose name="w" mode="wide" tag-name="tag" tags-included="a,b" tag-values="v" group-by="by"
+                          clear-timeout="1 hour"/>
+        <window-counter name="n" count-interval="2 seconds" clear-interval="1 minute"/>
         <window-remove-state name="r" remove="updates" add-log-fields="true"/>
         <window-join name="j">
           <join type="leftouter" no-regenerates="true" left-index="pi_EMPTY" right-index="pi_HASH">
@@ -72,8 +80,8 @@ FULL = """\
         </window-join>
       </windows>
       <edges>
-        <edge source="a" target="k f g c r" role="data"/><edge source="a" target="s" role="data"/>
-        <edge source="times" target="t"/>
+        <edge source="a" target="k f g c r n" role="data"/><edge source="a" target="s" role="data"/>
+        <edge source="times" target="t"/><edge source="tagged" target="w"/><edge source="t" target="t1" slot="1"/>
         <edge source="f g" target="u"/><edge source="f" target="j" role="left"/><edge source="g" target="j" role="right"/>
       </edges>
     </contquery>

@@ -69,6 +69,16 @@ class Checker:
             return converted(typed, ValueType.BOOLEAN)
         raise ExpressionRefused(1, f"the condition is {typed.type.value}, boolean is wanted", "compare it with something")
 
+    def slot(self, node: Tree) -> Typed:
+        """A typed tree of type int64: a number without its fraction, true as 1 and false as 0."""
+        typed = self.typed(node)
+        if typed.type is ValueType.STRING or not castable(typed.type, ValueType.INT64):
+            hint = "compute a number, or a condition that is 1 where it is true and 0 where it is not"
+            raise ExpressionRefused(1, f"the splitter is {typed.type.value}, a number is wanted", hint)
+        if typed.type in (ValueType.INT64, ValueType.NULL):
+            return converted(typed, ValueType.INT64)
+        return TypedCall("cast", (typed,), ValueType.INT64)
+
     def assigned(self, node: Tree, target: ValueType, field: str) -> Typed:
         """A typed tree of the type of the field that it is assigned to."""
         typed = self.typed(node)

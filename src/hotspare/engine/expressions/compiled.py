@@ -137,6 +137,11 @@ def compile_condition(expression: Expression, schema: Schema, window: str) -> Co
     return _compiled(expression, schema, f"window {window}, condition", Checker.condition, Counting.REFUSED)
 
 
+def compile_slot(expression: Expression, schema: Schema, window: str) -> CompiledExpression:
+    """An expression that gives an int64, the slot of an event; ProjectError with one mistake and its place."""
+    return _compiled(expression, schema, f"window {window}, splitter", Checker.slot, Counting.REFUSED)
+
+
 def compile_value(expression: Expression, schema: Schema, window: str, counting: Counting) -> CompiledExpression:
     """An expression of any type, where it is not known what it is for; ProjectError with one mistake and its place."""
     return _compiled(expression, schema, f"window {window}, expression", Checker.typed, counting)

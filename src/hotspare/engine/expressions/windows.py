@@ -10,6 +10,7 @@ from hotspare.engine.expressions.compiled import (
     CompiledExpression,
     compile_assignment,
     compile_condition,
+    compile_slot,
     compile_value,
 )
 from hotspare.engine.expressions.tree import TypedField, ValueType, fields_used
@@ -56,16 +57,20 @@ def expression_mistakes(window_id: WindowId, window: Window, given: Sequence[Giv
 
     An expression that is for no field, or nobody knows for which, is only read. One that no expression can be is left to the model.
     """
-    mistakes: list[Mistake] = []
+    compiling: list[tuple[Expression, Callable[[], CompiledExpression]]] = []
     visible = type_of(window).visible(window, given)
-    if visible is None:
-        return ()
-    for each in type_of(window).computed(window):
-        text = each.expression.text
+    if visible is not None:
+        compiling += [(each.expression, _compiling(each, visible, str(window_id))) for each in type_of(window).computed(window)]
+    made = type_of(window).schema(window, given)
+    if window.splitter is not None and made is not None:
+        compiling.append((window.splitter, partial(compile_slot, window.splitter, made, str(window_id))))
+    mistakes: list[Mistake] = []
+    for expression, compiled in compiling:
+        text = expression.text
         if not text.strip() or len(text) > EXPRESSION_LENGTH_MAX or unprintable(text):
             continue
         try:
-            _compiling(each, visible, str(window_id))()
+            compiled()
         except ProjectError as error:
             mistakes += error.mistakes
     return tuple(mistakes)

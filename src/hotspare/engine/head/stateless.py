@@ -153,6 +153,25 @@ class Projection(Work):
         return Evaluation(passes, computed, _reported(failed, opcode))
 
 
+@dataclass(frozen=True)
+class Splitting(Work):
+    """A number for each event, which passes whatever it is; field 0 of what is computed."""
+
+    slot: CompiledExpression
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return self.slot.fields
+
+    @property
+    def picks(self) -> tuple[int, ...]:
+        return (-1,)
+
+    def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
+        values, failures = self.slot.evaluate(columns, len(opcode))
+        return Evaluation(all_true(len(opcode)), {0: values}, _reported([failures] if len(failures) else [], opcode))
+
+
 def _reported(failed: Sequence[Failures], opcode: UInt8s) -> Refusals:
     """The first failure of each row, but for deletes; of `failed` none is empty."""
     if not failed:

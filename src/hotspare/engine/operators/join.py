@@ -40,7 +40,7 @@ from hotspare.engine.rows.ordering import in_order
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
 from hotspare.engine.state.lanes import CODED, coded_columns, to_arrow
 from hotspare.engine.state.multi_index import MultiIndex
-from hotspare.engine.state.pages import Columns, Page
+from hotspare.engine.state.pages import Page, Pending
 from hotspare.engine.state.relation import Relation, Resolution, Shape
 from hotspare.engine.state.strings import StringTable
 from hotspare.engine.state.text_pieces import text_pieces
@@ -65,22 +65,6 @@ class _Work:
     side: Int64s
     row: Int64s
     counts: Int64s
-
-
-class Pending:
-    """Work that waits for room. There is none when a snapshot is taken or strings are collected."""
-
-    def __init__(self) -> None:
-        self.work: _Work | None = None
-
-    def freeze(self) -> Pending:
-        return Pending()
-
-    def columns(self) -> Columns:
-        return {}
-
-    def load(self, columns: Columns) -> None:
-        pass
 
 
 class JoinOperator(Operator):
@@ -128,7 +112,7 @@ class JoinOperator(Operator):
         return DISTINCT if only_inserts else RELATION
 
     def open(self) -> Page:
-        page = Page({PENDING: Pending()})
+        page = Page({PENDING: Pending[_Work]()})
         for side, given in enumerate(self._sides):
             schema = given.schema
             if not self._once or side != self._fact:
@@ -141,7 +125,7 @@ class JoinOperator(Operator):
         return page
 
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
-        pending = cast(Pending, page.parts[PENDING])
+        pending = cast(Pending[_Work], page.parts[PENDING])
         told: list[_Told] = []
         if pending.work is None:
             pending.work = self._begun(page, inputs, timeline, strings, told)

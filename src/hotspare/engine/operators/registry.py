@@ -8,21 +8,25 @@ from hotspare.engine.operators.calculate import CalculateOperator
 from hotspare.engine.operators.compute import ComputeOperator
 from hotspare.engine.operators.contract import Input, Operator
 from hotspare.engine.operators.copy import CopyOperator
+from hotspare.engine.operators.counter import CounterOperator
 from hotspare.engine.operators.filter import FilterOperator
 from hotspare.engine.operators.functional import FunctionalOperator
 from hotspare.engine.operators.join import JoinOperator
 from hotspare.engine.operators.remove_state import RemoveStateOperator
 from hotspare.engine.operators.source import SourceOperator
+from hotspare.engine.operators.transpose import TransposeOperator
 from hotspare.engine.operators.union import UnionOperator
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.windows.calculate import CalculateWindow
 from hotspare.model.windows.compute import ComputeWindow
 from hotspare.model.windows.copy import CopyWindow
+from hotspare.model.windows.counter import CounterWindow
 from hotspare.model.windows.filter import FilterWindow
 from hotspare.model.windows.functional import FunctionalWindow
 from hotspare.model.windows.join import JoinWindow
 from hotspare.model.windows.remove_state import RemoveStateWindow
 from hotspare.model.windows.source import SourceWindow
+from hotspare.model.windows.transpose import TransposeWindow
 from hotspare.model.windows.union import UnionWindow
 
 OPERATORS: dict[type, type[Operator]] = {
@@ -35,6 +39,8 @@ OPERATORS: dict[type, type[Operator]] = {
     UnionWindow: UnionOperator,
     JoinWindow: JoinOperator,
     RemoveStateWindow: RemoveStateOperator,
+    CounterWindow: CounterOperator,
+    TransposeWindow: TransposeOperator,
 }
 
 

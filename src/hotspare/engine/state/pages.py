@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from hotspare.engine.rows.chunk import Int64s
 from hotspare.errors import SnapshotDamaged
+
+W = TypeVar("W")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,22 @@ class Counters:
 
     def load(self, columns: Columns) -> None:
         self.values[:] = expect(columns, "values", np.dtype(np.int64), self.values.shape).array
+
+
+class Pending(Generic[W]):
+    """Work that waits for room. There is none when a snapshot is taken or strings are collected."""
+
+    def __init__(self) -> None:
+        self.work: W | None = None
+
+    def freeze(self) -> Pending[W]:
+        return Pending()
+
+    def columns(self) -> Columns:
+        return {}
+
+    def load(self, columns: Columns) -> None:
+        pass
 
 
 @dataclass(slots=True)

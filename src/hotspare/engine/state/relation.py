@@ -153,7 +153,7 @@ class Relation:
         work = self._work
         assert work is not None
         if rows_max is None:
-            rows_max = self._outputs_max(work.chunk)
+            rows_max = self._outputs_max(work)
         done: Taken | None = None
         if self._queue is not None:
             done = self._queue.take(work.chunk, work.time_us, work.beats, work.counts, rows_max)
@@ -186,7 +186,7 @@ class Relation:
             self._end_queue()
         work = self._begun(chunk, timeline, row_time)
         self._pages.note_moves()
-        resolution, _ = self._resolve(work, self._outputs_max(chunk))
+        resolution, _ = self._resolve(work, self._outputs_max(work))
         return resolution
 
     def _begun(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None) -> _Work:
@@ -214,10 +214,11 @@ class Relation:
         if not self._rows.state[slots.INDEXED]:
             self._pages.build_index()
 
-    def _outputs_max(self, chunk: Chunk) -> int:
+    def _outputs_max(self, work: _Work) -> int:
         """More outputs than can come of a chunk, whatever it holds."""
-        forgotten = self.live + len(chunk) if self.policy.kind != k.KEEP else 0
-        return 2 * len(chunk) + forgotten + 1
+        waits = self._by_time and not self.policy.by_event and not len(work.beats)
+        forgets = self.policy.kind != k.KEEP and not waits
+        return 2 * len(work.chunk) + (self.live + len(work.chunk) if forgets else 0) + 1
 
     def _beats(self, timeline: Timeline) -> Int64s:
         if self.policy.kind == k.KEEP or not len(timeline.heartbeat_rank):

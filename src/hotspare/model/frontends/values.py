@@ -11,7 +11,7 @@ from hotspare.errors import Place, UsageError
 from hotspare.model.durations import parse_duration, parse_unit
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean, one_of
-from hotspare.model.project import IndexType, Project, Retention, RetentionKind, WindowId
+from hotspare.model.project import EVERY_SLOT, IndexType, Project, Retention, RetentionKind, WindowId
 from hotspare.model.quality import Quality, parse_quality
 from hotspare.model.types import FIELDS_MAX, Field, FieldType, KeyRole, Schema
 
@@ -43,6 +43,28 @@ def chosen(text: str, options: Mapping[str, V], what: str, place: Place, found: 
     if value is None:
         found.add(place, f"{what} {text.strip()!r} does not exist", did_you_mean(text, options) or one_of(options))
     return value
+
+
+def parse_span(text: str, what: str, default_us: int, place: Place, found: Mistakes) -> int:
+    """Microseconds of a duration; `default_us` where nothing is said, and after a mistake. `what` begins the message."""
+    if not text.strip():
+        return default_us
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        found.add(place, f"{what}: {error}", "write a number and a unit, such as 10 seconds")
+        return default_us
+
+
+def parse_slot(text: str, place: Place, found: Mistakes) -> int:
+    """The slot of an edge; EVERY_SLOT where nothing is said, and after a mistake."""
+    written = text.strip()
+    if written in ("", str(EVERY_SLOT)):
+        return EVERY_SLOT
+    if _COUNT.fullmatch(written):
+        return int(written)
+    found.add(place, f"slot {written!r} of an edge is not a whole number", f"write one from 0 on, or {EVERY_SLOT} for every event")
+    return EVERY_SLOT
 
 
 def field_type(text: str, name: str, place: Place, found: Mistakes) -> FieldType | None:

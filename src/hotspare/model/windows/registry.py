@@ -9,11 +9,13 @@ from hotspare.model.windows.calculate import CalculateType
 from hotspare.model.windows.compute import ComputeType
 from hotspare.model.windows.contract import WindowType
 from hotspare.model.windows.copy import CopyType
+from hotspare.model.windows.counter import CounterType
 from hotspare.model.windows.filter import FilterType
 from hotspare.model.windows.functional import FunctionalType
 from hotspare.model.windows.join import JoinType
 from hotspare.model.windows.remove_state import RemoveStateType
 from hotspare.model.windows.source import SourceType
+from hotspare.model.windows.transpose import TransposeType
 from hotspare.model.windows.union import UnionType
 
 WINDOW_TYPES: dict[str, WindowType[Any]] = {
@@ -28,6 +30,8 @@ WINDOW_TYPES: dict[str, WindowType[Any]] = {
         UnionType(),
         JoinType(),
         RemoveStateType(),
+        CounterType(),
+        TransposeType(),
     )
 }
 """By name, in the order in which people are told of them."""

@@ -74,7 +74,7 @@ def window_shape(read: str = "", children: str = "") -> ElementShape:
     """The element of a window type that reads these attributes and children beside those that all have."""
     return shape(
         f"name index {PUBLISH} {QUALITY} {read}",
-        f"description schema schema-string connectors {children}",
+        f"description schema schema-string connectors splitter-expr {children}",
         label_children="metadata",
         idle={
             "pubsub": _STREAMS,
@@ -88,6 +88,9 @@ def window_shape(read: str = "", children: str = "") -> ElementShape:
             "pulse-interval": FALSE,
             "insert-only": FALSE,
             "autogen-key": FALSE,
+        },
+        refused={
+            "splitter-plug": "it calls a function of a shared library; write what it does as an expression, in <splitter-expr>"
         },
     )
 
@@ -111,7 +114,7 @@ REFUSED_WINDOWS: dict[str, str] = {
 }
 """Types of windows that cannot be done here, and why."""
 
-TEXTS: frozenset[str] = frozenset({"property", "meta", "description", "schema-string", "retention", "initializer"})
+TEXTS: frozenset[str] = frozenset({"property", "meta", "description", "schema-string", "retention", "initializer", "expression"})
 """Elements whose text is read. In all others it has no effect."""
 
 COMMON: dict[str, ElementShape] = {
@@ -168,7 +171,7 @@ COMMON: dict[str, ElementShape] = {
         idle={"timing-threshold": "events are not timed one by one", "pubsub": _STREAMS},
     ),
     "edges": shape(children="edge", label_children="description"),
-    "edge": shape("source target role", neutral={"slot": frozenset({"", "-1"})}),
+    "edge": shape("source target role slot"),
     "schema": shape("copy copy-keys", "fields", labels="name"),
     "fields": shape(children="field"),
     "field": shape("name type key", labels="description"),
@@ -181,6 +184,8 @@ COMMON: dict[str, ElementShape] = {
         idle={"connection-name": "a connector says itself what it connects to"},
     ),
     "retention": shape("type field unit"),
+    "splitter-expr": shape(children="expr-initialize expression"),
+    "expression": shape(DIALECT),
     "expr-initialize": shape(children="initializer"),
     "initializer": shape(labels="type"),
     "description": shape(),

@@ -9,13 +9,14 @@ from hotspare.model.frontends.esp_xml.elements import PUBLISH, QUALITY, REFUSED_
 from hotspare.model.frontends.esp_xml.shapes import WINDOWS
 from hotspare.model.frontends.esp_xml.tree import Tree, elements
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.values import chosen, field_type, parse_schema, read_quality
+from hotspare.model.frontends.values import chosen, field_type, parse_schema, parse_slot, read_quality
 from hotspare.model.names import nearest, one_of
 from hotspare.model.project import (
     Connector,
     ConnectorDirection,
     ContinuousQuery,
     Edge,
+    Expression,
     IndexType,
     Publication,
     Singletons,
@@ -77,12 +78,13 @@ class QueryReader(EspValues):
             for element in tree.children(wrapper, "edge"):
                 tree.check(element)
                 role = tree.attribute(element, "role")
+                slot = parse_slot(tree.attribute(element, "slot"), tree.place(element), self.found)
                 sources, targets = (tree.attribute(element, end).split() for end in ("source", "target"))
                 if not sources or not targets:
                     self.found.add(
                         tree.place(element), "an edge needs a source and a target", 'write <edge source="..." target="..."/>'
                     )
-                edges += [Edge(s, t, role, tree.place(element)) for s in sources for t in targets]
+                edges += [Edge(s, t, role, slot, tree.place(element)) for s in sources for t in targets]
         return tuple(edges)
 
     def _window(self, element: Any) -> Window | None:
@@ -118,6 +120,7 @@ class QueryReader(EspValues):
             "connectors": self._connectors(element),
             "publication": chosen(element.get(PUBLISH) or "", PUBLICATIONS, "publish:", tree.place(element), self.found)
             or Publication.DERIVED,
+            "splitter": self._splitter(element),
             "description": tree.description(element),
             "place": tree.place(element),
         }
@@ -127,6 +130,16 @@ class QueryReader(EspValues):
             common["schema"] = self._schema(schema_element, 0)
             common["schema_place"] = tree.place(schema_element)
         return common
+
+    def _splitter(self, window: Any) -> Expression | None:
+        element = self.tree.only_child(window, "splitter-expr")
+        if element is None:
+            return None
+        self.check_initializers(element)
+        written = self.listed(element, "expression")
+        if len(written) != 1:
+            self.missing(element, "<expression>" if not written else "single <expression>")
+        return self.expression(written[0]) if written else None
 
     def _schema_element(self, window: Any) -> Any:
         schema = self.tree.only_child(window, "schema")

@@ -12,8 +12,9 @@ from lxml import etree
 from hotspare.model.durations import format_seconds
 from hotspare.model.frontends.esp_xml.connector_groups import written_groups
 from hotspare.model.frontends.esp_xml.elements import EXTENSION, PUBLISH, QUALITY
-from hotspare.model.frontends.esp_xml.written import Xml, properties
+from hotspare.model.frontends.esp_xml.written import Xml, expression, properties
 from hotspare.model.project import (
+    EVERY_SLOT,
     Connector,
     ConnectorDirection,
     ContinuousQuery,
@@ -74,6 +75,8 @@ def _query(parent: Any, query: ContinuousQuery) -> None:
             written = etree.SubElement(edges, "edge", source=edge.source, target=edge.target)
             if edge.role:
                 written.set("role", edge.role)
+            if edge.slot != EVERY_SLOT:
+                written.set("slot", str(edge.slot))
 
 
 def _window(parent: Any, window: Window) -> None:
@@ -88,6 +91,8 @@ def _window(parent: Any, window: Window) -> None:
     _described(element, window.description)
     if window.schema is not None:
         _schema(element, window.schema)
+    if window.splitter is not None:
+        _append(element, Xml("splitter-expr", children=(expression("expression", window.splitter),)))
     own = window_type.write_xml(window)
     for name, value in own.attributes.items():
         element.set(name, value)

@@ -12,13 +12,14 @@ from hotspare.errors import Place, ProjectError
 from hotspare.model.connector_rules import connector_from_properties
 from hotspare.model.durations import parse_duration
 from hotspare.model.frontends.properties import Substitution, merged
-from hotspare.model.frontends.values import INDEX_TYPES, Reading, property_value, read_quality
+from hotspare.model.frontends.values import INDEX_TYPES, Reading, parse_slot, property_value, read_quality
 from hotspare.model.frontends.yaml.text import dump
 from hotspare.model.frontends.yaml.tree import Entries, Items, Node, Text, parse_tree
 from hotspare.model.frontends.yaml.values import DIALECTS, YamlValues, places_and_texts, texts
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean, one_of
 from hotspare.model.project import (
+    EVERY_SLOT,
     Connector,
     ConnectorDirection,
     ConnectorEntry,
@@ -41,7 +42,7 @@ __all__ = ["dump", "load", "read"]
 PROJECT_KEYS = ("project", "description", "heartbeat", "expressions", "properties", "metadata", "queries", "connector_groups")
 GROUP_KEYS = ("connectors", "after")
 QUERY_KEYS = ("singletons", "trace", "windows", "edges")
-COMMON_KEYS = ("type", "description", "schema", "index", "publish", "quality", "connectors")
+COMMON_KEYS = ("type", "description", "schema", "index", "publish", "quality", "splitter", "connectors")
 CONNECTOR_KEYS = ("kind", "direction", "properties")
 
 TARGETS = {target.value: target for target in ConnectorTarget}
@@ -56,6 +57,7 @@ PUBLICATIONS = {"true": Publication.PUBLISHED, "false": Publication.HIDDEN}
 INDEX_NAMES = {name.removeprefix("pi_").lower(): i for name, i in INDEX_TYPES.items()} | INDEX_TYPES
 
 _EDGE_ROLE = re.compile(r"(.*\S)\s+as\s+(\S+)\s*")
+_EDGE_SLOT = re.compile(r"(.*\S)\s+slot\s+(\S+)\s*")
 
 
 def load(text: str, file: str = "", properties: Mapping[str, str] | None = None) -> Project:
@@ -156,20 +158,25 @@ class _Reader(YamlValues):
                 continue
             names = self.listed(item, "an edge") if isinstance(item, Items) else []
             if len(names) in (2, 3):
-                yield Edge(names[0].value, names[1].value, names[2].value if len(names) == 3 else "", item.place)
+                yield Edge(names[0].value, names[1].value, names[2].value if len(names) == 3 else "", place=item.place)
             else:
                 self.found.add(item.place, "an edge is not [from, to] or [from, to, role]", "or write it as from -> to")
 
     def _edge_text(self, item: Text) -> Iterable[Edge]:
-        text, role = item.value, ""
+        text, role, slot = item.value, "", EVERY_SLOT
+        if match := _EDGE_SLOT.fullmatch(text):
+            text, slot = match[1], parse_slot(match[2], item.place, self.found)
         if match := _EDGE_ROLE.fullmatch(text):
             text, role = match[1], match[2]
         names = [name.strip() for name in text.split("->")]
         if len(names) < 2 or not all(name and " " not in name for name in names):
-            self.found.add(item.place, f"{item.value!r} is not an edge", "write from -> to, or from -> to as role")
+            self.found.add(
+                item.place, f"{item.value!r} is not an edge", "write from -> to, from -> to as role, or from -> to slot 1"
+            )
             return
         for source, target in pairwise(names):
-            yield Edge(source, target, role if target == names[-1] else "", item.place)
+            is_last = target == names[-1]
+            yield Edge(source, target, role if is_last else "", slot if is_last else EVERY_SLOT, item.place)
 
     def _window(self, query: str, name: str, node: Node) -> Window | None:
         if not isinstance(node, Entries):
@@ -204,6 +211,8 @@ class _Reader(YamlValues):
             common["index"] = self.option(node, "index", INDEX_NAMES, "index type", INDEX_TYPES["pi_HASH"])
         if "quality" in node.values:
             common["quality"] = self._quality(node)
+        if "splitter" in node.values:
+            common["splitter"] = self.expression(node.values["splitter"], "splitter")
         if "publish" in node.values:
             common["publication"] = self.option(node, "publish", PUBLICATIONS, "publish:", Publication.DERIVED)
         return common

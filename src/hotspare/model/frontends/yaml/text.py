@@ -10,6 +10,7 @@ import yaml
 from hotspare.model.durations import format_duration
 from hotspare.model.frontends.yaml.written import Written, YamlWriter
 from hotspare.model.project import (
+    EVERY_SLOT,
     Connector,
     ConnectorDirection,
     ConnectorGroup,
@@ -97,7 +98,8 @@ def _query(query: ContinuousQuery, writer: YamlWriter) -> Written:
 
 
 def _edge(edge: Edge) -> str:
-    return f"{edge.source} -> {edge.target}" + (f" as {edge.role}" if edge.role else "")
+    slot = f" slot {edge.slot}" if edge.slot != EVERY_SLOT else ""
+    return f"{edge.source} -> {edge.target}" + (f" as {edge.role}" if edge.role else "") + slot
 
 
 def _window(window: Window, writer: YamlWriter) -> Written:
@@ -113,6 +115,8 @@ def _window(window: Window, writer: YamlWriter) -> Written:
         document["publish"] = window.publication is Publication.PUBLISHED
     if window.quality is not None:
         document["quality"] = str(window.quality)
+    if window.splitter is not None:
+        document["splitter"] = writer.expression(window.splitter)
     document.update(window_type.write_yaml(window, writer))
     if window.connectors:
         document["connectors"] = {c.name: _connector(c) for c in window.connectors}
