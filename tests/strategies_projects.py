@@ -16,6 +16,7 @@ from hotspare.model.failover_rules import JUDGED
 from hotspare.model.frontends.values import property_value
 from hotspare.model.names import unprintable
 from hotspare.model.project import (
+    AS_MADE,
     EVERY_SLOT,
     AcceptedOpcodes,
     Connector,
@@ -24,6 +25,7 @@ from hotspare.model.project import (
     ContinuousQuery,
     Dialect,
     Edge,
+    Emission,
     Expression,
     IndexType,
     KeyOrigin,
@@ -31,7 +33,9 @@ from hotspare.model.project import (
     Publication,
     Retention,
     RetentionKind,
+    RetentionTracking,
     Singletons,
+    Updates,
     Window,
 )
 from hotspare.model.quality import BUFFERED, COUNT_MAX, PRECISE, SIMPLE, TRIMMED, Quality, QualityKind
@@ -63,7 +67,8 @@ def schemas(draw: st.DrawFn) -> Schema:
     drawn = draw(st.lists(field_names, min_size=1, max_size=6, unique=True))
     keys = draw(st.integers(1, len(drawn)))
     types = st.sampled_from(FieldType)
-    fields = [Field(name, draw(types), KeyRole.KEY if i < keys else KeyRole.VALUE) for i, name in enumerate(drawn)]
+    of_keys = st.sampled_from([type_ for type_ in FieldType if not type_.is_array])
+    fields = [Field(name, draw(of_keys), KeyRole.KEY) if i < keys else Field(name, draw(types)) for i, name in enumerate(drawn)]
     return Schema(tuple(draw(st.permutations(fields))))
 
 
@@ -113,6 +118,11 @@ def qualities() -> st.SearchStrategy[Quality]:
     )
 
 
+def emissions() -> st.SearchStrategy[Emission]:
+    opcodes = st.sampled_from(AcceptedOpcodes)
+    return st.builds(Emission, opcodes, opcodes, st.sampled_from(Updates), st.just(0) | durations)
+
+
 def _common(draw: st.DrawFn, name: str, *directions: ConnectorDirection) -> dict[str, object]:
     connected = draw(connectors(directions)) if draw(st.integers(0, 3)) == 0 else ()
     return {
@@ -122,6 +132,8 @@ def _common(draw: st.DrawFn, name: str, *directions: ConnectorDirection) -> dict
         "quality": draw(st.none() | qualities()) if not connected else None,
         "splitter": draw(st.none() | expressions()),
         "publication": draw(st.sampled_from([Publication.DERIVED] * 3 + list(Publication))),
+        "emission": draw(st.just(AS_MADE) | emissions()),
+        "text_bytes_max": draw(st.just(0) | st.integers(1, 999_999_999)),
         "description": draw(texts).strip(),
     }
 
@@ -228,6 +240,7 @@ def projects(draw: st.DrawFn) -> Project:
         name=draw(names),
         queries=tuple(draw(queries(name)) for name in draw(st.lists(names, min_size=1, max_size=2, unique=True))),
         heartbeat_interval_us=draw(st.one_of(st.just(1_000_000), st.integers(1_000, 86_400_000_000))),
+        retention_tracking=draw(st.sampled_from(RetentionTracking)),
         properties=tuple(sorted(draw(st.dictionaries(names, property_values, max_size=2)).items())),
         connector_groups=draw(connector_groups()),
         metadata=tuple(sorted(draw(st.dictionaries(names, texts, max_size=2)).items())),

@@ -49,6 +49,9 @@ VALUES: dict[ValueType, list[object]] = {
     ValueType.STAMP: [*_STAMPS],
     ValueType.MONEY: [*_MONEYS],
     ValueType.BLOB: [None, b"", b"\x00\xff", b"a" * 10_000],
+    ValueType.INT32_ARRAY: [None, [], [1], [None, -(2**31), 2**31 - 1]],
+    ValueType.INT64_ARRAY: [None, [], [INT64_MIN, None, INT64_MAX], [1, 2, 3]],
+    ValueType.DOUBLE_ARRAY: [None, [], [0.0, None], [-0.0, None], [float("nan"), float("inf")]],
     ValueType.BOOLEAN: [None, True, False],
 }
 """Per type: null, the ends of the range, and what lies beside them. Times as the numbers that are stored, money as text."""

@@ -16,7 +16,7 @@ from hotspare.engine.state.relation import Relation, RowTime, Shape
 from hotspare.engine.state.row_index import empty_index, grown_index
 from hotspare.engine.state.summary import Before, Newest
 from hotspare.model.algorithms import SUMMARY_OUTPUTS
-from tests.laws import join_inputs, text_inputs
+from tests.laws import held_inputs, join_inputs, text_inputs
 from tests.laws.text_inputs import crowded_index
 
 Args = tuple[Any, ...]
@@ -398,6 +398,9 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "relation.repeat_moves": repeat_moves,
     "relation.arrived": arrived,
     "relation.gather_outputs": gather_outputs,
+    "held.fold_in": held_inputs.fold_in,
+    "held.keep_in": held_inputs.keep_in,
+    "held.let_go": held_inputs.let_go,
     "join.join": join_inputs.join,
     "join.gather_met": join_inputs.gather_met,
     "multi_index.fill_lists": join_inputs.fill_lists,

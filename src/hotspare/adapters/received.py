@@ -4,36 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from hotspare.engine.rows.arrays import packed
 from hotspare.engine.rows.batch import OUTPUT_COLUMNS
 from hotspare.errors import StateError
 from hotspare.model.events import Flag, Opcode
+from hotspare.model.events import RetentionDeletes as RetentionDeletes
+from hotspare.model.events import UpdateBlocks as UpdateBlocks
 
 SNAPSHOT_ROWS_MAX = 10_000_000
 """Limit on the rows of a window's content that a snapshot is folded into."""
 _COMPACT_ROWS = 65_536
 _COMPACT_BYTES = 64 << 20
+_NO_CONTENT = "subscribe without snapshot, to a window with an index whose stream is not collapsed"
 _SEQUENCE = "hs:sequence"
 _OPCODE = "hs:opcode"
 _FLAGS = "hs:flags"
-
-
-class UpdateBlocks(Enum):
-    PAIRS = "pairs"
-    """As they leave the window: the new values, then a delete with the old ones (A11)."""
-    COLLAPSED = "collapsed"
-    """One update with the new values, so that the file can be published again (I14)."""
-
-
-class RetentionDeletes(Enum):
-    KEPT = "kept"
-    DROPPED = "dropped"
-    """I15."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +76,12 @@ class RowChoice:
         """The rows to write. `update_open` 1: the row before the batch was an update block."""
         opcodes = _uint8s(batch.column(_OPCODE))
         kept = np.ones(len(batch), np.bool_)
+        follows = np.concatenate([np.array([bool(update_open)]), opcodes[:-1] == Opcode.UPDATE_BLOCK])
         if self.updates is UpdateBlocks.COLLAPSED:
-            follows = np.concatenate([np.array([bool(update_open)]), opcodes[:-1] == Opcode.UPDATE_BLOCK])
             kept &= ~(follows & (opcodes == Opcode.DELETE))
-        if self.retention_deletes is RetentionDeletes.DROPPED:
+        if self.retention_deletes is RetentionDeletes.DROPPED:  # the old row of an update, which retention may cause, is no delete
             retention = (_uint8s(batch.column(_FLAGS)) & np.uint8(Flag.RETENTION)) != 0
-            kept &= ~(retention & (opcodes == Opcode.DELETE))
+            kept &= ~(retention & (opcodes == Opcode.DELETE) & ~follows)
         chosen = batch.filter(pa.array(kept))
         return _collapsed(chosen) if self.updates is UpdateBlocks.COLLAPSED else chosen
 
@@ -123,6 +113,8 @@ class WindowContent:
     def add(self, batch: pa.RecordBatch) -> None:
         values = _identities(batch.select(batch.schema.names[len(OUTPUT_COLUMNS) :]))
         for index, (opcode, row) in enumerate(zip(batch.column(_OPCODE).to_pylist(), values, strict=True)):
+            if opcode in (Opcode.UPDATE, Opcode.UPSERT):
+                raise StateError("the outputs do not tell what the window holds: updates come without old values", hint=_NO_CONTENT)
             if opcode in (Opcode.DELETE, Opcode.SAFE_DELETE):
                 self._remove(row)
             else:
@@ -180,6 +172,8 @@ def _identities(fields: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
             columns.append([b if ok else None for b, ok in zip(bits, column.is_valid().to_pylist(), strict=True)])
         elif pa.types.is_timestamp(column.type):
             columns.append(column.cast(pa.int64()).to_pylist())
+        elif pa.types.is_list(column.type):
+            columns.append(packed(column).to_pylist())
         else:
             columns.append(column.to_pylist())
     return zip(*columns, strict=True)

@@ -73,11 +73,13 @@ def record(
     heartbeat_us: int,
     progress: RecordingProgress | None = None,
     places: FilePlaces | None = None,
+    pulses_us: Sequence[int] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Batches of RAW_SCHEMA with one row per message, in order of (time, topic), offsets from 0 per topic, partition 0.
 
     `topics` is the number of inbound topics. Rows of equal time from several files of one topic stand in the order of the files.
-    A last tick closes every topic, so that nothing waits for what comes after. `places` gets each message's file and line.
+    A last tick closes every topic, so that nothing waits for what comes after; where windows have pulses, time goes on to the next
+    one of each interval of `pulses_us`. `places` gets each message's file and line.
     UsageError where a file cannot be read or its time runs over TICKS_MAX heartbeats.
     """
     progress = progress if progress is not None else RecordingProgress()
@@ -95,9 +97,22 @@ def record(
             places.add(topic, offset, file, line)
         if batch.is_full:
             yield batch.take()
-    for each in range(topics):
-        batch.add(each, time_us + 1, None)
+    end_us = _end_us(time_us, heartbeat_us, pulses_us)
+    for tick_us in (*(ticks.until(end_us) if pulses_us else ()), end_us):
+        for each in range(topics):
+            batch.add(each, tick_us, None)
+        if batch.is_full:
+            yield batch.take()
     yield batch.take()
+
+
+def _end_us(time_us: int, heartbeat_us: int, pulses_us: Sequence[int]) -> int:
+    """When the last tick comes: behind the newest event, and, where anything waits for a pulse, at one. Pulses are heartbeats, and
+    both are counted from 1970."""
+    if not pulses_us:
+        return time_us + 1
+    pulse_us = max((time_us // each + 1) * each for each in pulses_us)
+    return -(-pulse_us // heartbeat_us) * heartbeat_us
 
 
 class _Ticks:

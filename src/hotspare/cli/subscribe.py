@@ -128,7 +128,25 @@ def subscribe_rows(chosen: Transport, stream: Stream, file: str, style: FileStyl
         if address is None:
             _subscribe(bus, chosen, topic, stream.partition, Path(file), rows, options)
         else:
+            _refuse_options_of_files(options)
             _serve(bus, chosen, topic, address, rows, stream)
+
+
+def _refuse_options_of_files(options: SubscribeOptions) -> None:
+    """UsageError for options that would mean nothing to the clients of a socket: each says itself where it goes on."""
+    from hotspare.adapters.files.subscriber import SubscribeOptions, Until
+    from hotspare.errors import UsageError
+
+    plain = SubscribeOptions()
+    asked = {
+        "--collapse": options.choice.updates is not plain.choice.updates,
+        "--rmretdel": options.choice.retention_deletes is not plain.choice.retention_deletes,
+        "--snapshot": options.opening is not plain.opening,
+        "--to-end": options.until is Until.END,
+        "--maxfilesize, --periodicity": options.rotation.is_wanted,
+    }
+    if names := [name for name, is_asked in asked.items() if is_asked]:
+        raise UsageError(f"a socket has no {', '.join(names)}", hint="name a file, or leave it out: clients get every output")
 
 
 def _serve(bus: Bus, chosen: Transport, topic: str, address: Address, rows: OutputRows, stream: Stream) -> None:

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from hotspare.engine.head.stateless import Chain, HeadWindow
 from hotspare.engine.operators.contract import Input, Operator
+from hotspare.engine.operators.delivery import DeliveryOperator
+from hotspare.engine.operators.emission import EmissionOperator
 from hotspare.engine.operators.registry import build_operator
 from hotspare.engine.operators.splitter import SplitterOperator
 from hotspare.engine.rows.batch import BAD_STREAM, TRACE_PREFIX
@@ -39,6 +41,10 @@ class Stage(Enum):
     """Which part of a window a node is; the value is in the name of its page."""
 
     WINDOW = "0"
+    EMISSION = "emission"
+    """What stands behind it: which of its outputs leave, and when."""
+    DELIVERY = "delivery"
+    """What stands between it and its stream."""
     SPLITTER = "splitter"
 
 
@@ -155,11 +161,12 @@ class Plan:
 
     @property
     def keeping(self) -> frozenset[WindowId]:
-        """The windows that remember rows."""
+        """The windows that remember rows; what waits for a pulse is not counted."""
         return frozenset(
             node.operator.id
             for node in self.nodes
-            if any(isinstance(part, Relation | MultiIndex) for part in node.operator.open().parts.values())
+            if node.stage is Stage.WINDOW
+            and any(isinstance(part, Relation | MultiIndex) for part in node.operator.open().parts.values())
         )
 
     @property
@@ -187,6 +194,7 @@ def compile_plan(resolved: Resolved) -> Plan:
             arcs = inputs if is_first else (Arc(len(nodes) - 1),)
             nodes.append(Node(operator, arcs, entry, is_first and w.id in in_head, stage))
         last[w.id] = len(nodes) - 1
+    streams = tuple((str(window_id), _outlet(resolved, window_id, last[window_id], nodes)) for window_id in resolved.streams)
     traced = _traced(resolved)
     return Plan(
         resolved=resolved,
@@ -194,9 +202,18 @@ def compile_plan(resolved: Resolved) -> Plan:
         nodes=tuple(nodes),
         entries=tuple(place[chain[-1] if chain else source] for source, chain in zip(resolved.sources, chains, strict=True)),
         head_chains=chains,
-        streams=tuple((str(window_id), last[window_id]) for window_id in resolved.streams),
+        streams=streams,
         traced=tuple(last[window.id] for window in resolved.windows if window.id in traced),
     )
+
+
+def _outlet(resolved: Resolved, window: WindowId, last: int, nodes: list[Node]) -> int:
+    """The node whose outputs are the window's stream; it may be added."""
+    delivery = DeliveryOperator(resolved.window(window), [Input(resolved.schema(window), nodes[last].operator.leaving)])
+    if delivery.does_nothing:
+        return last
+    nodes.append(Node(delivery, (Arc(last),), -1, in_head=False, stage=Stage.DELIVERY))
+    return len(nodes) - 1
 
 
 Stages = Mapping[Stage, Operator]
@@ -211,7 +228,7 @@ def _operators(resolved: Resolved) -> dict[WindowId, Stages]:
     for window in resolved.windows:
         given = [Input(resolved.schema(source), leaving.get(source, DISTINCT), role) for source, role in window.inputs]
         try:
-            stages[window.id] = found = _stages(window, given)
+            stages[window.id] = found = _stages(window, given, resolved)
             leaving[window.id] = list(found.values())[-1].leaving
         except ProjectError as error:
             mistakes += error.mistakes
@@ -220,11 +237,15 @@ def _operators(resolved: Resolved) -> dict[WindowId, Stages]:
     return stages
 
 
-def _stages(window: ResolvedWindow, given: Sequence[Input]) -> Stages:
+def _stages(window: ResolvedWindow, given: Sequence[Input], resolved: Resolved) -> Stages:
     operator = build_operator(window, given)
     found: dict[Stage, Operator] = {Stage.WINDOW: operator}
+    project, made = resolved.project, Input(window.schema, operator.leaving)
+    emission = EmissionOperator(window, [made], project.heartbeat_interval_us, project.retention_tracking)
+    if not emission.does_nothing:
+        found[Stage.EMISSION] = emission
     if window.window.splitter is not None:
-        found[Stage.SPLITTER] = SplitterOperator(window, [Input(window.schema, operator.leaving)])
+        found[Stage.SPLITTER] = SplitterOperator(window, [Input(window.schema, list(found.values())[-1].leaving)])
     return found
 
 

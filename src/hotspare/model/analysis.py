@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from hotspare.errors import Place
 from hotspare.model.connector_groups import check_groups
 from hotspare.model.connector_rules import PROPERTY_VALUE_LENGTH_MAX, check_connectors
+from hotspare.model.delivery import check_delivery
+from hotspare.model.durations import format_duration
 from hotspare.model.failover_rules import check_failover
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import NAME, NAME_LENGTH_MAX, PROPERTY_NAME, nearest, one_of, repeated, unprintable
@@ -105,6 +107,10 @@ def _check_project(project: Project, unreadable: frozenset[WindowId], found: Mis
     windows = sum(len(q.windows) for q in project.queries)
     if windows > WINDOWS_MAX:
         found.add(project.place, f"project {project.name} has {windows} windows, {WINDOWS_MAX} are allowed", "split the project")
+    for window in (w for q in project.queries for w in q.windows if 0 < w.emission.pulse_us < project.heartbeat_interval_us):
+        pulse = format_duration(window.emission.pulse_us)
+        message = f"window {window.name} has a pulse each {pulse}, but time passes at heartbeats"
+        found.warn(window.place, message, f"shorten the heartbeat, which is {format_duration(project.heartbeat_interval_us)}")
     for name in repeated(q.name for q in project.queries):
         second = [q for q in project.queries if q.name == name][1]
         found.add(second.place, f"project {project.name} has two queries {name}", "give one of them another name")
@@ -142,6 +148,7 @@ def _analyse_query(project: str, query: ContinuousQuery, unreadable: frozenset[W
         _check_window(window, given, found)
         check_connectors(window, window_type.connectors, found)
         check_failover(project, query.name, window, found)
+        check_delivery(window, found)
         if name in excluded:
             continue
         schema = window_type.schema(window, given)

@@ -49,10 +49,10 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
             "avroschemanoopcode",
         ),
         SUBSCRIBE: _table(
-            "kafkatype hotfailover",
+            "kafkatype hotfailover collapse rmretdel",
             "kafkahostport kafkatopic urlhostport kafkapartition kafkaglobalconfig kafkatopicconfig numbufferedmsgs "
             "zookeeperhostport snapshot dateformat useoffsetmsgid configfilesection",
-            "collapse rmretdel csvincludeschema csvmsgperevent csvmsgpereventblock useclientmsgid protofile protomsg "
+            "csvincludeschema csvmsgperevent csvmsgpereventblock useclientmsgid protofile protomsg "
             "avroschemaregistryurl avroschemadefinition avroschemaname avroschemanoopcode",
         ),
     },

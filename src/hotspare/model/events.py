@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import IntEnum, IntFlag
+from enum import Enum, IntEnum, IntFlag
 
 
 class Opcode(IntEnum):
@@ -26,6 +26,21 @@ class Flag(IntFlag):
     """Null fields of an update keep the stored value."""
     RETENTION = 4
     """Made by a retention policy."""
+
+
+class UpdateBlocks(Enum):
+    """How updates look to who takes outputs."""
+
+    PAIRS = "pairs"
+    """As they leave the window: the new values, then a delete with the old ones (A11)."""
+    COLLAPSED = "collapsed"
+    """One update with the new values, so that what is taken can be published again (I14)."""
+
+
+class RetentionDeletes(Enum):
+    KEPT = "kept"
+    DROPPED = "dropped"
+    """I15."""
 
 
 OPCODE_LETTER: dict[Opcode, str] = {

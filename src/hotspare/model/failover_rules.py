@@ -14,7 +14,9 @@ from hotspare.model.project import Connector, ConnectorDirection, Window
 from hotspare.model.quality import PRECISE, SIMPLE, Quality, QualityKind
 
 FAILOVER = "hotfailover"
-JUDGED: frozenset[str] = frozenset({FAILOVER, "snapshot", "numbufferedmsgs", "useoffsetmsgid", "zookeeperhostport"})
+JUDGED: frozenset[str] = frozenset(
+    {FAILOVER, "snapshot", "numbufferedmsgs", "useoffsetmsgid", "zookeeperhostport", "collapse", "rmretdel"}
+)
 """Properties of bus connectors whose values are looked at here, each by itself."""
 TOPIC_NAMES = ("kafkatopic", "urlhostport")
 """Looked at here where both are given."""
@@ -29,7 +31,7 @@ def effective_quality(window: Window) -> Quality:
     """The quality of the window's output stream: its own, else what its connectors ask for, else precise."""
     if window.quality is not None:
         return window.quality
-    asked = {_truth(c, FAILOVER) for c in window.connectors if _is_subscriber(c)}
+    asked = {says(c, FAILOVER) for c in window.connectors if _is_subscriber(c)}
     return SIMPLE if asked == {"false"} else PRECISE
 
 
@@ -42,7 +44,7 @@ def check_failover(project: str, query: str, window: Window, found: Mistakes) ->
     for connector in subscribers:
         _check_subscriber(connector, found)
         _check_against_quality(window, connector, found)
-    asked = {answer: c for c in subscribers if (answer := _truth(c, FAILOVER))}
+    asked = {answer: c for c in subscribers if (answer := says(c, FAILOVER))}
     if len(asked) > 1:
         names = f"connectors {asked['true'].name} and {asked['false'].name} of window {window.name}"
         found.add(asked["false"].place, f"{names} contradict each other in hotfailover", "give both the same value")
@@ -55,13 +57,13 @@ def _is_subscriber(connector: Connector) -> bool:
     return connector.kind in BUS_KINDS and connector.direction is ConnectorDirection.SUBSCRIBE
 
 
-def _truth(connector: Connector, name: str) -> str:
-    """`"true"`, `"false"`, or "" where the property is absent or says neither."""
+def says(connector: Connector, name: str) -> str:
+    """What a property says: `"true"`, `"false"`, or "" where the property is absent or says neither."""
     return _TRUTH.get(connector.get(name).strip().lower(), "")
 
 
 def _check_values(connector: Connector, found: Mistakes) -> None:
-    for name in (FAILOVER, "snapshot", "useoffsetmsgid"):
+    for name in (FAILOVER, "snapshot", "useoffsetmsgid", "collapse", "rmretdel"):
         value = connector.get(name).strip().lower()
         if value not in _TRUTH and "@" not in value:
             message = f"property {name} of connector {connector.name} is {value[:40]!r}"
@@ -70,13 +72,13 @@ def _check_values(connector: Connector, found: Mistakes) -> None:
     if count and not _NUMBER.fullmatch(count) and "@" not in count:
         message = f"property numbufferedmsgs of connector {connector.name} is {count[:40]!r}"
         found.add(connector.place, message, "write a number of messages, 0 or more")
-    if _truth(connector, "useoffsetmsgid") == "false":
+    if says(connector, "useoffsetmsgid") == "false":
         message = f"useoffsetmsgid=false of connector {connector.name} has no effect: positions on the topic always are the ids"
         found.warn(connector.place, message, "leave useoffsetmsgid out")
 
 
 def _check_subscriber(connector: Connector, found: Mistakes) -> None:
-    failover, snapshot = _truth(connector, FAILOVER), _truth(connector, "snapshot")
+    failover, snapshot = says(connector, FAILOVER), says(connector, "snapshot")
     if snapshot == "true" and failover == "true":
         message = f"connector {connector.name} has hotfailover and snapshot, which contradict each other"
         found.add(connector.place, message, "write snapshot=false: a reader of the topic begins where it likes")
@@ -94,7 +96,7 @@ def _check_subscriber(connector: Connector, found: Mistakes) -> None:
 def _check_against_quality(window: Window, connector: Connector, found: Mistakes) -> None:
     if window.quality is None:
         return
-    failover, is_simple = _truth(connector, FAILOVER), window.quality.kind is QualityKind.SIMPLE
+    failover, is_simple = says(connector, FAILOVER), window.quality.kind is QualityKind.SIMPLE
     if failover and (failover == "false") is not is_simple:
         message = f"connector {connector.name} has hotfailover={failover}, its window {window.name} is {window.quality}"
         hint = "leave hotfailover out: the window's quality says it" if failover == "false" else "leave one of them out"

@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 
+from hotspare.model.delivery import delivery_meaning
 from hotspare.model.durations import format_duration
 from hotspare.model.frontends.yaml.project import dump, load
-from hotspare.model.meanings import expression_meaning
-from hotspare.model.project import EVERY_SLOT, IndexType, Project, WindowId
+from hotspare.model.meanings import emission_meaning, expression_meaning
+from hotspare.model.project import EVERY_SLOT, IndexType, Project, RetentionTracking, WindowId
 from hotspare.model.resolve import Resolved, ResolvedWindow, resolve
 from hotspare.model.windows.registry import type_of
 
@@ -75,6 +76,8 @@ def _description(resolved: Resolved) -> dict[str, dict[str, str]]:
             "published windows": ", ".join(map(str, resolved.streams)),
         }
     }
+    if project.retention_tracking is RetentionTracking.ON:
+        subjects["project"]["retention tracking"] = project.retention_tracking.value
     return subjects | {f"window {w.id}": _window(w) for w in resolved.windows}
 
 
@@ -90,7 +93,9 @@ def _window(resolved: ResolvedWindow) -> dict[str, str]:
     }
     if window.splitter is not None:
         text["splitter"] = expression_meaning(window.splitter)
-    return text | window_type.meaning(window, resolved.schema)
+    if window.text_bytes_max:
+        text["text bytes"] = str(window.text_bytes_max)
+    return text | emission_meaning(window.emission) | delivery_meaning(window) | window_type.meaning(window, resolved.schema)
 
 
 def _input(source: WindowId, role: str, slot: int) -> str:

@@ -1,9 +1,9 @@
-"""How the hash of a project says what expressions and retention mean (`hotspare.model.fingerprint`): never to be said otherwise."""
+"""How the hash of a project says what its parts mean (`hotspare.model.fingerprint`): never to be said otherwise."""
 
 from __future__ import annotations
 
 from hotspare.model.durations import format_duration
-from hotspare.model.project import Expression, Retention
+from hotspare.model.project import AcceptedOpcodes, Emission, Expression, Retention, Updates
 
 
 def expression_meaning(expression: Expression) -> str:
@@ -17,3 +17,17 @@ def retention_meaning(retention: Retention | None) -> str:
     clock = f" by {retention.time_field}" if retention.time_field else ""
     unit = f" in units of {format_duration(retention.unit_us)}" if retention.unit_us else ""
     return f"{retention.kind.value} {limit}{clock}{unit}"
+
+
+def emission_meaning(emission: Emission) -> dict[str, str]:
+    """Empty where everything leaves as the window makes it."""
+    found: dict[str, str] = {}
+    if emission.output is AcceptedOpcodes.INSERT_ONLY:
+        found["output"] = emission.output.value
+    if emission.produces is AcceptedOpcodes.INSERT_ONLY:
+        found["produces"] = emission.produces.value
+    if emission.updates is Updates.COLLAPSED:
+        found["updates"] = emission.updates.value
+    if emission.pulse_us:
+        found["pulse"] = format_duration(emission.pulse_us)
+    return found

@@ -144,6 +144,35 @@ EVERY_SLOT = -1
 """As the slot of an edge: it takes every event. As the value of a splitter: the event leaves by every edge."""
 
 
+class Updates(Enum):
+    EACH = "each"
+    COLLAPSED = "collapsed"
+    """What changes a key between two pulses leaves as one change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """How what a window makes leaves it (SPEC A17).
+
+    `output`: the opcodes that leave; others are dropped. `produces`: those that the project says the window makes; others are bad
+    events. `pulse_us`: what the window makes waits for the next pulse, one each so many microseconds; 0: it leaves at once. Where
+    updates are collapsed and no pulse is said, there is one at each heartbeat.
+    """
+
+    output: AcceptedOpcodes = AcceptedOpcodes.ANY
+    produces: AcceptedOpcodes = AcceptedOpcodes.ANY
+    updates: Updates = Updates.EACH
+    pulse_us: int = 0
+
+    def held_us(self, heartbeat_us: int) -> int:
+        """How many microseconds lie between two pulses; 0 where nothing waits."""
+        return self.pulse_us or (heartbeat_us if self.updates is Updates.COLLAPSED else 0)
+
+
+AS_MADE = Emission()
+"""Everything leaves at once, as the window makes it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """What every window has; `hotspare.model.windows` has one file per type, which adds its own fields.
@@ -153,6 +182,7 @@ class Window:
     `splitter` gives the slot by which an event leaves, from the fields that leave (SPEC A34); None: every edge takes every event.
 
     `quality` is that of the window's output stream; None where the text gives none (`failover_rules.effective_quality`).
+    `text_bytes_max`: of a string that the window computes so many bytes of UTF-8 are kept (SPEC A17); 0: all.
     """
 
     name: str
@@ -162,6 +192,8 @@ class Window:
     publication: Publication = Publication.DERIVED
     quality: Quality | None = None
     splitter: Expression | None = None
+    emission: Emission = AS_MADE
+    text_bytes_max: int = 0
     description: str = field(default="", compare=False)
     place: Place = field(default=NOWHERE, compare=False)
     schema_place: Place = field(default=NOWHERE, compare=False)
@@ -195,6 +227,13 @@ class ContinuousQuery:
     place: Place = field(default=NOWHERE, compare=False)
 
 
+class RetentionTracking(Enum):
+    """Whether pulses tell apart what retention did to a key (SPEC A2)."""
+
+    OFF = "off"
+    ON = "on"
+
+
 @dataclass(frozen=True, slots=True)
 class Project:
     """What is loaded, started, saved and failed over as one (SPEC A1). `heartbeat_interval_us` is a second by default (SPEC A2)."""
@@ -202,6 +241,7 @@ class Project:
     name: str
     queries: tuple[ContinuousQuery, ...]
     heartbeat_interval_us: int = 1_000_000
+    retention_tracking: RetentionTracking = RetentionTracking.OFF
     properties: tuple[tuple[str, str], ...] = ()
     connector_groups: tuple[ConnectorGroup, ...] = ()
     metadata: tuple[tuple[str, str], ...] = field(default=(), compare=False)

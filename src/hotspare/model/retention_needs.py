@@ -75,6 +75,8 @@ def retention_needs(resolved: Resolved, keeping: Collection[WindowId]) -> tuple[
         sources = tuple(dict.fromkeys(source for each in above for source in sources_of[each])) or (window.id,)
         keeps = window.id in keeping
         remembered = list(type_of(window.window).remembered(window.window))
+        if held_us := window.window.emission.held_us(resolved.project.heartbeat_interval_us):
+            remembered.append(Remembered(Memory.TIME, held_us, "holds what it puts out until the next pulse"))
         forgets = list(type_of(window.window).forgets(window.window)) if keeps else []
         bounded[window.id] = bool(forgets) or (bool(above) and all(bounded[each] for each in above))
         if keeps and not bounded[window.id]:

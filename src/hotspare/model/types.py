@@ -21,6 +21,14 @@ class FieldType(Enum):
     MONEY = "money"
     """Fixed point with 4 decimals, 18 digits in all."""
     BLOB = "blob"
+    INT32_ARRAY = "array(i32)"
+    """Any number of elements, each of which may be null; no key."""
+    INT64_ARRAY = "array(i64)"
+    DOUBLE_ARRAY = "array(dbl)"
+
+    @property
+    def is_array(self) -> bool:
+        return self in (FieldType.INT32_ARRAY, FieldType.INT64_ARRAY, FieldType.DOUBLE_ARRAY)
 
 
 class KeyRole(Enum):

@@ -39,6 +39,11 @@ def check_schema(window: Window, schema: Schema, found: Mistakes) -> None:
         if name in schema.index:
             message = f"window {window.name} has a field {name}: expressions behind it see the field, not what the event itself has"
             found.warn(place, message, "give the field another name")
+    for field in keys(schema):
+        if field.type.is_array:
+            found.add(
+                place, f"key {field.name} of window {window.name} is an {field.type.value}", "let a field of another type be key"
+            )
     if not schema.key_indexes:
         found.add(place, f"window {window.name} has no key field", 'mark at least one: id*:int64, or key="true" in XML')
 

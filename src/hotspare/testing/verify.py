@@ -13,6 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.engine.rows.arrays import packed
+
 
 @dataclass(frozen=True, slots=True)
 class DeliveryVerdict:
@@ -41,6 +43,8 @@ class DeliveryVerdict:
 def _same_cells(left: pa.ChunkedArray, right: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
     """Per row: both null, or the same bits (so NaN equals NaN, and 0.0 differs from -0.0)."""
     left, right = left.combine_chunks(), right.combine_chunks()
+    if pa.types.is_list(left.type):
+        left, right = packed(left), packed(right)
     both_null = pc.and_(pc.is_null(left), pc.is_null(right))
     if pa.types.is_float64(left.type):
         filled = [pc.fill_null(side, 0.0).to_numpy(zero_copy_only=False).view(np.int64) for side in (left, right)]

@@ -41,6 +41,15 @@ def test_i15_only_deletes_by_retention_are_dropped() -> None:
     assert list(zip(opcodes(chosen), chosen.column("id").to_pylist(), strict=True)) == [(I, 1), (D, 2)]
 
 
+def test_i15_an_update_that_retention_causes_keeps_both_rows() -> None:
+    """SPEC I15, A11: the old row of an update is no delete, whatever flags it has, also where it begins a message."""
+    choice = RowChoice(retention_deletes=RetentionDeletes.DROPPED)
+    rows: list[Row] = [(UB, R, 1, 2.0), (D, R, 1, 1.0), (D, R, 2, 1.0), (UB, R, 3, 1.0)]
+    chosen = choice.apply(block(rows, 1), update_open=0)
+    assert list(zip(opcodes(chosen), chosen.column("id").to_pylist(), strict=True)) == [(UB, 1), (D, 1), (UB, 3)]
+    assert opcodes(choice.apply(block([(D, R, 3, 2.0), (D, R, 4, 2.0)], 5), update_open=1)) == [D]
+
+
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=20), st.integers(0, 3))
 def test_every_break_of_the_sequence_is_found(steps: list[int], last: int) -> None:
     sequences, now = [], last

@@ -147,6 +147,22 @@ def test_i16_a_late_subscriber_begins_with_the_content(tmp_path: Path) -> None:
     assert done.breaks == 0
 
 
+def test_i16_a_snapshot_in_the_middle_of_an_update_has_its_old_row(tmp_path: Path) -> None:
+    """SPEC I16, A11: an update may be cut between messages; until its other row is there, it belongs to the stream."""
+    bus = new_bus([[(I, N, 1, 1.0), (I, N, 2, 2.0)], [(I, N, 3, 3.0), (UB, N, 1, 1.5)]])
+    paths = [tmp_path / "pairs.csv", tmp_path / "collapsed.csv"]
+    choices = [RowChoice(), RowChoice(updates=UpdateBlocks.COLLAPSED)]
+    options = [SubscribeOptions(choice, opening=Opening.SNAPSHOT, until=Until.END) for choice in choices]
+    for path, each in zip(paths, options, strict=True):
+        subscribe(bus, path, each)
+    publish(bus, [[(D, N, 1, 1.0)], [(D, N, 3, 3.0)]], first_sequence=5)
+    for path, each in zip(paths, options, strict=True):
+        assert subscribe(bus, path, each).breaks == 0
+    content = b"I,N, 1,1.000000\nI,N, 2,2.000000\nI,N, 3,3.000000\n"
+    assert paths[0].read_bytes() == content + b"UB,N, 1,1.500000\nD,N, 1,1.000000\nD,N, 3,3.000000\n"
+    assert paths[1].read_bytes() == content + b"U,N, 1,1.500000\nD,N, 3,3.000000\n"
+
+
 def test_a_gap_and_a_repetition_are_reported(tmp_path: Path) -> None:
     bus = new_bus([[(I, N, 1, 1.0)]])
     publish(bus, [[(I, N, 2, 1.0)]], first_sequence=4)

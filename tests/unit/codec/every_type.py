@@ -12,5 +12,8 @@ EVERY_TYPE = Schema(
         Field("t", FieldType.STAMP),
         Field("d", FieldType.DATE),
         Field("b", FieldType.BLOB),
+        Field("few", FieldType.INT32_ARRAY),
+        Field("many", FieldType.INT64_ARRAY),
+        Field("real", FieldType.DOUBLE_ARRAY),
     )
 )

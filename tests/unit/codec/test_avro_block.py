@@ -16,6 +16,7 @@ from tests.unit.codec.bad_rows import listed
 SCHEMA = Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("m", FieldType.MONEY)))
 ID: dict[str, Any] = {"name": "id", "type": "long"}
 ROW = avro_long(7)
+NESTED = {"type": "array", "items": "int"}
 
 
 def file(*blocks: bytes, fields: list[dict[str, Any]] | None = None) -> bytes:
@@ -36,7 +37,8 @@ def deep(levels: int) -> bytes:
         (file(block(1, ROW), b"\x80"), "cut short"),
         (file(block(1, ROW, sync=SYNC[::-1])), "(ValueError)"),
         (file(block(1, b"\0\0"), fields=[{"name": "id", "type": "double"}]), "cut short"),
-        (file(fields=[{"name": "\ud800", "type": {"type": "array", "items": "int"}}]), "field \\ud800 is nested"),
+        (file(fields=[{"name": "\ud800", "type": {"type": "array", "items": NESTED}}]), "field \\ud800 is nested"),
+        (file(fields=[{"name": "few", "type": {"type": "array", "items": "null"}}]), "field few is nested"),
         (deep(200) + block(1, ROW), "nested deeper than 100"),
     ],
 )

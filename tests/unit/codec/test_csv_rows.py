@@ -25,6 +25,7 @@ SCHEMA = Schema(
         Field("d", FieldType.DATE),
         Field("m", FieldType.MONEY),
         Field("b", FieldType.BLOB),
+        Field("a", FieldType.DOUBLE_ARRAY),
     )
 )
 Row = tuple[object, ...]
@@ -64,6 +65,7 @@ ROWS = st.tuples(
     st.one_of(st.none(), st.integers(-(10**9), 10**10)),
     st.one_of(st.none(), MONEYS),
     st.one_of(st.none(), st.binary(max_size=8)),
+    st.one_of(st.none(), st.lists(st.none() | st.floats(), max_size=3)),
 )
 
 
@@ -82,4 +84,7 @@ def test_what_is_written_reads_back(style: CsvStyle, rows: list[tuple[Row, int, 
     for field, found, written in zip(SCHEMA.fields, part.columns, batch.columns[9:], strict=True):
         if field.type is FieldType.DOUBLE and style is CsvStyle.FILE:
             written = pa.array([None if v is None else float(f"{v:.6f}") for v in written.to_pylist()], pa.float64())
+        if field.type is FieldType.DOUBLE_ARRAY and style is CsvStyle.FILE:
+            rounded = [v and [e if e is None else float(f"{e:.6f}") for e in v] for v in written.to_pylist()]
+            written = pa.array(rounded, written.type)
         assert [repr(v) for v in found] == [repr(v) for v in written], field.name

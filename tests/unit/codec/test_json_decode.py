@@ -42,6 +42,8 @@ def _plain(column: pa.Array) -> pa.DataType:
 
 
 def _shown(value: object) -> object:
+    if isinstance(value, list) and any(isinstance(each, float) for each in value):
+        return repr(value)
     return repr(value) if isinstance(value, float) else value
 
 
@@ -127,6 +129,10 @@ def test_opcode_and_flags_and_the_nested_event() -> None:
         ("s", '"a\\u0000\\n\\u00e9\\ud83d\\ude00"', "a\0\n\xe9\U0001f600"),
         ("s", '""', ""),
         ("s", "null", None),
+        ("few", "[1, null,-2]", [1, None, -2]),
+        ("few", "[]", []),
+        ("few", '" [ 1; ;null ] "', [1, None, None]),
+        ("real", '[0.5, "inf"]', "[0.5, inf]"),
         ("t", "1600000000123456", 1600000000123456),
         ("t", '"2020-09-13T12:26:40.123456"', 1600000000123456),
         ("d", '"2020-09-13"', 1599955200),
@@ -249,7 +255,7 @@ def test_what_is_said_of_a_line_that_is_no_json(line: str, why: str) -> None:
     assert sorted(text for part in parts for text in part.columns[3].to_pylist() if text) == ['"]\xe9', "["]
 
 
-NAMES = st.sampled_from(["id", "n", "x", "s", "m", "t", "d", "b", "opcode", "flags", "other", "event"])
+NAMES = st.sampled_from(["id", "n", "x", "s", "m", "t", "d", "b", "few", "real", "opcode", "flags", "other", "event"])
 NUMBERS = st.one_of(
     st.integers(-(2**64), 2**64),
     st.floats(),
@@ -267,6 +273,8 @@ GOOD = st.fixed_dictionaries(
         "m": st.integers(-(10**13), 10**13),
         "t": st.one_of(st.integers(-(2**60), 2**60), st.just("2020-01-01 10:00:00.5")),
         "opcode": st.sampled_from(["i", "update", "sd"]),
+        "few": st.one_of(st.lists(st.one_of(st.none(), st.integers(-9, 2**31)), max_size=3), st.just("[1;2]"), st.none()),
+        "real": st.lists(st.one_of(st.floats(), st.just("inf"), st.just("1;2"), st.booleans()), max_size=2),
         "extra": st.one_of(SCALARS, st.lists(SCALARS, max_size=2)),
     },
 )
@@ -316,6 +324,7 @@ WRONG_KINDS = st.fixed_dictionaries(
         "s": st.one_of(SMALL, SMALL, st.booleans(), st.none()),
         "b": st.one_of(SMALL, st.just("AA==")),
         "n": st.one_of(SMALL, st.just("x")),
+        "few": st.one_of(SMALL, st.lists(SMALL, max_size=2), st.just("[1]")),
         "opcode": st.one_of(SMALL, st.just("i")),
         "event": st.none(),
         "other": st.one_of(SMALL, st.just('\\"[{'), st.just("\xe9")),

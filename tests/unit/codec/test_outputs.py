@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from hotspare.engine.codec import avro_block
 from hotspare.engine.codec.outputs import decode_outputs, encode_outputs
+from hotspare.engine.rows.arrays import packed
 from hotspare.engine.rows.batch import ARROW_TYPE, OUTPUT_COLUMNS, MessageFormat, output_schema
 from hotspare.errors import BusError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
@@ -34,10 +35,13 @@ VALUES = st.tuples(
     st.integers(-(2**62), 2**62),
     st.integers(-(2**40), 2**40),
     st.binary(max_size=5),
+    st.lists(st.none() | st.integers(-(2**31), 2**31 - 1), max_size=3),
+    st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=3),
+    st.lists(st.none() | st.floats(allow_nan=False), max_size=3),
     st.sampled_from(["i", "x", 'a"b\\', "\n"]),
 )
 ROWS = st.lists(
-    st.tuples(st.sampled_from([1, 2, 3, 4, 5, 6]), st.sampled_from([1, 3, 4]), VALUES, st.sets(st.integers(1, 8))),
+    st.tuples(st.sampled_from([1, 2, 3, 4, 5, 6]), st.sampled_from([1, 3, 4]), VALUES, st.sets(st.integers(1, 11))),
     min_size=1,
     max_size=6,
 )
@@ -60,6 +64,8 @@ def bits(batch: pa.RecordBatch) -> list[Any]:
         if pa.types.is_floating(column.type):
             filled = column.fill_null(0.0).to_numpy().view(np.int64).tolist()
             columns.append(list(zip(filled, column.is_valid().to_pylist(), strict=True)))
+        elif pa.types.is_list(column.type):
+            columns.append(packed(column).to_pylist())
         else:
             columns.append((column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist())
     return columns
@@ -81,17 +87,19 @@ def test_what_is_no_message_of_outputs_is_refused(format_: MessageFormat) -> Non
 
 
 def test_json_is_json_for_everybody() -> None:
-    rows = [(1, 4, (1, 2, float("inf"), 'a"\n\t', decimal.Decimal("1.5"), 3, 4, b"\xff", "x"), set())]
+    arrays = [1, None], [], [0.5, float("inf")]
+    rows = [(1, 4, (1, 2, float("inf"), 'a"\n\t', decimal.Decimal("1.5"), 3, 4, b"\xff", *arrays, "x"), set())]
     text = encode_outputs(batch_of(rows, 9), MessageFormat.JSON).decode()
     expected = {"hs:opcode": "I", "flags": "R", "id": 1, "n": 2, "x": "inf", "s": 'a"\n\t', "m": 1.5, "t": 3, "d": 4, "b": "/w=="}
+    expected |= {"few": [1, None], "many": [], "real": [0.5, "inf"]}
     assert json.loads(text) == {**expected, "opcode": "x", "hs:sequence": 9}
 
 
 def test_avro_is_avro_for_everybody() -> None:
-    rows = [(2, 1, (1, 2, 0.5, "a", decimal.Decimal("1.5000"), 3, 4, b"\xff", "x"), {1})]
+    rows = [(2, 1, (1, 2, 0.5, "a", decimal.Decimal("1.5000"), 3, 4, b"\xff", [1, None], [], [0.5], "x"), {1})]
     (record,) = fastavro.reader(io.BytesIO(encode_outputs(batch_of(rows, 9), MessageFormat.AVRO)))
     fields = {"id": 1, "n": None, "x": 0.5, "s": "a", "m": decimal.Decimal("1.5000"), "t": 3, "d": 4, "b": b"\xff", "opcode": "x"}
-    assert record == {"hs_opcode": "U", "flags": "N", **fields}
+    assert record == {"hs_opcode": "U", "flags": "N", **fields, "few": [1, None], "many": [], "real": [0.5]}
 
 
 SMALL = Schema(

@@ -27,6 +27,9 @@ VALUES: dict[FieldType, st.SearchStrategy[object]] = {
     FieldType.STAMP: st.datetimes(datetime.datetime(1, 1, 1), datetime.datetime(9999, 1, 1)),
     FieldType.MONEY: st.integers(-(10**18) + 1, 10**18 - 1).map(lambda n: decimal.Decimal(n).scaleb(-4)),
     FieldType.BLOB: st.binary(max_size=5),
+    FieldType.INT32_ARRAY: st.lists(st.none() | st.integers(-(2**31), 2**31 - 1), max_size=4),
+    FieldType.INT64_ARRAY: st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=4),
+    FieldType.DOUBLE_ARRAY: st.lists(st.none() | st.floats(allow_nan=False), max_size=4),
 }
 
 

@@ -263,9 +263,9 @@ def test_misspelled_connector_properties_are_read_as_meant() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "message", "hint"),
     [
-        ('<window-source name="a">', '<window-source name="a" collapse-updates="true"><!--!!-->', "collapse-updates='true'", ""),
-        ('<window-source name="a">', '<window-source name="a" pulse-interval="5 s"><!--!!-->', "pulse-interval='5 s'", ""),
-        ('<window-source name="a">', '<window-source name="a" output-insert-only="true"><!--!!-->', "output-insert-only", ""),
+        ('<window-source name="a">', '<window-source name="a" collapse-updates="si"><!--!!-->', "collapse-updates: 'si'", ""),
+        ('<window-source name="a">', '<window-source name="a" pulse-interval="5"><!--!!-->', "'5' is not a duration", "5 seconds"),
+        ('<window-source name="a">', '<window-source name="a" output-insert-only="2"><!--!!-->', "output-insert-only: '2'", ""),
         ('<window-source name="a">', '<window-source name="a" indx="x"><!--!!-->', "attribute indx='x'", "did you mean 'index'?"),
         ('<window-source name="a">', '<window-source name="a"><splitter-expr/><!--!!-->', "<splitter-expr>", ""),
         ('<window-source name="a">', '<window-source name="a" index="pi_HSAH"><!--!!-->', "'pi_HSAH'", "did you mean 'pi_HASH'?"),
@@ -278,7 +278,7 @@ def test_misspelled_connector_properties_are_read_as_meant() -> None:
         ),
         ('<window-filter name="f">', '<windo-x name="z"/><!--!!--><window-filter name="f">', "<windo-x> is not a window", ""),
         ("<windows>", "<description/><windows>", "", ""),
-        ('threads="4"', 'retention-tracking="true"', "retention-tracking='true'", ""),
+        ('threads="4"', 'retention-tracking="si"', "retention-tracking: 'si'", ""),
         ("<output>", "<output><!--!!--><field-plug/>", "<field-plug>", "did you mean 'field-expr'?"),
         ("<output>", "<udf/><!--!!--><output>", "<udf>", ""),
         (
@@ -290,7 +290,7 @@ def test_misspelled_connector_properties_are_read_as_meant() -> None:
         ("<field-expr>x</field-expr>", "<!--!!--><field-expr/>", "empty expression", ""),
         ('<edge source="f"', '<!--!!--><edge slot="one" source="f"', "slot 'one' of an edge is not a whole number", ""),
         ('<edge source="f"', '<!--!!--><edge source=""', "an edge needs a source and a target", ""),
-        ('type="double"/></fields>', 'type="array(i64)"/></fields><!--!!-->', "array(i64) of field y does not exist yet", "blob"),
+        ('type="double"/></fields>', 'type="array(i65)"/></fields><!--!!-->', "field y: 'array(i65)' does not exist", "array(i64)"),
         ('<schema copy="a" copy-keys="true"/>', '<schema copy="aa"/><!--!!-->', "copies the unknown window 'aa'", "'a'"),
         ('<schema copy="a" copy-keys="true"/>', '<schema copy="f"/><!--!!-->', "copies window f, which has none of its own", ""),
         ('<schema copy="a" copy-keys="true"/>', '<schema copy="lonely"/><!--!!-->', "copies window lonely", ""),

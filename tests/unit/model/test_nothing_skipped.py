@@ -19,7 +19,7 @@ from hotspare.model.project import Project
 
 FULL = """\
 <engine><projects>
-<project name="p" heartbeat-interval="2" index="pi_RBTREE" xmlns:hs="urn:hotspare">
+<project name="p" heartbeat-interval="2" index="pi_RBTREE" retention-tracking="true" xmlns:hs="urn:hotspare">
   <description>d</description>
   <metadata><meta id="a">b</meta><meta name="c">e</meta></metadata>
   <properties><property name="N">1</property></properties>
@@ -28,7 +28,8 @@ FULL = """\
       <description>d</description>
       <windows>
         <window-source name="a" index="pi_EMPTY" insert-only="true" autogen-key="true" hs:publish="true" hs:quality="simple"
-                       hs:partition-by="x">
+                       hs:partition-by="x" output-insert-only="true" produces-only-inserts="true" collapse-updates="true"
+                       exp-max-string="9" pulse-interval="5 seconds">
           <description>d</description>
           <schema name="s"><fields><field name="id" type="int64" key="true"/><field name="x" type="double"/></fields></schema>
           <connectors>
@@ -76,6 +77,7 @@ FULL = """\
           <output>
             <field-expr name="y" type="double" hs:dialect="esp">l_x + 1</field-expr>
             <field-selection name="z" source="r_x"/>
+            <left-select exclude="x">*</left-select><right-select exclude="id">*</right-select>
           </output>
         </window-join>
       </windows>

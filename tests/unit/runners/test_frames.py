@@ -29,6 +29,7 @@ def test_frames_come_back_by_position(keys: list[tuple[int, int, int]], order: r
 def test_types_that_spark_lacks_pass_unchanged() -> None:
     """Unsigned opcodes, seconds, decimals, structs with null: the decoded batch of every field type."""
     event = {"int32": 1, "int64": 2**62, "double": 0.1, "string": "é", "date": None, "stamp": 3, "money": None, "blob": b"\0"}
+    event |= {"array(i32)": [1, None], "array(i64)": [], "array(dbl)": None}
     row = {"topic": 0, "partition": 0, "offset": 1, "index": 0, "time_us": 5, "kind": 0, "opcode": 200, "flags": 1}
     batch = pa.RecordBatch.from_pylist([{**row, "e0": event, "bad": None}, {**row, "e0": None, "bad": None}], SCHEMA)
     (back,) = unframe(pa.Table.from_batches([frame(0, 0, 1, batch)]))

@@ -229,21 +229,32 @@ class _Subscription:
     def _write_snapshot(self, position: SubscriberPosition) -> SubscriberPosition:
         content = WindowContent()
         for index, partition in enumerate(self._partitions):
-            end = self._end(partition)
-            sequence, offset = 0, position.places[index].offset
-            while offset < end and (messages := self._read(partition, offset, end)):
-                for message in messages:
-                    batch = self._format.decode(message)
-                    if len(batch):
-                        self._check_sequence(batch, sequence, partition)
-                        sequence = last_sequence(batch)
-                        content.add(batch)
-                offset = messages[-1].offset + 1
-            position = position.moved(index, PartitionPlace(max(offset, end), sequence))
+            position = position.moved(index, self._folded(content, partition, position.places[index].offset))
         for batch in content.inserts():
             self._stop.is_set()  # a sign that the work goes on
             self._write(batch)
         return position
+
+    def _folded(self, content: WindowContent, partition: Partition, offset: int) -> PartitionPlace:
+        """Fold what is known of a partition into the content; where the stream goes on. The first row of an update whose other row
+        is not there yet belongs to the stream."""
+        end, sequence = self._end(partition), 0
+        held: tuple[int, pa.RecordBatch] | None = None
+        """A message that ends in such a row, and its offset."""
+        while offset < end and (messages := self._read(partition, offset, end)):
+            for message in messages:
+                batch = self._format.decode(message)
+                if len(batch):
+                    if held is not None:
+                        content.add(held[1].slice(len(held[1]) - 1))
+                    self._check_sequence(batch, sequence, partition)
+                    sequence = last_sequence(batch)
+                    held = (message.offset, batch) if ends_in_update(batch) else None
+                    content.add(batch.slice(0, len(batch) - 1) if held is not None else batch)
+            offset = messages[-1].offset + 1
+        if held is not None:
+            return PartitionPlace(held[0], sequence - 1, taken=len(held[1]) - 1)
+        return PartitionPlace(max(offset, end), sequence)
 
     def _end(self, partition: Partition) -> int:
         return self._with_topic(lambda: self._bus.end_offset(partition))

@@ -202,8 +202,10 @@ def _pieces(decoded: pa.Table, rows_max: int) -> Iterator[pa.RecordBatch]:
 
 
 def _recorded(replay: Replay, progress: RecordingProgress, places: FilePlaces | None = None) -> Iterator[pa.RecordBatch]:
-    project = replay.plan.resolved.project
-    for raw in record(replay.files, len(replay.plan.resolved.sources), project.heartbeat_interval_us, progress, places):
+    resolved = replay.plan.resolved
+    heartbeat_us = resolved.project.heartbeat_interval_us
+    pulses_us = [us for w in resolved.windows if (us := w.window.emission.held_us(heartbeat_us))]
+    for raw in record(replay.files, len(resolved.sources), heartbeat_us, progress, places, pulses_us):
         if replay.stop.is_set():
             return
         yield raw

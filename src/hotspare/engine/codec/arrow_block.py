@@ -104,9 +104,15 @@ def _place_of(schema: pa.Schema, field: pa.Field) -> int:
     type_ = schema.field(place).type
     while pa.types.is_dictionary(type_) or isinstance(type_, pa.BaseExtensionType):
         type_ = type_.value_type if pa.types.is_dictionary(type_) else type_.storage_type
-    if pa.types.is_nested(type_):
+    if pa.types.is_nested(type_) and not (pa.types.is_list(field.type) and _lists_numbers(type_)):
         raise _unfit(schema.field(place).type, field)
     return place
+
+
+def _lists_numbers(type_: pa.DataType) -> bool:
+    """Whether each row has elements of its own, all of them numbers: no row is larger than its bytes in the block."""
+    is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
+    return bool(is_list and (pa.types.is_integer(type_.value_type) or pa.types.is_floating(type_.value_type)))
 
 
 def _place_of_numbers(schema: pa.Schema, names: Sequence[str]) -> int | None:

@@ -32,6 +32,7 @@ MAGIC = b"Obj\x01"
 _CODECS = ("null",)
 """Packed blocks are refused: a small message could unpack to any size."""
 _FLAT = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_ITEMS = frozenset({"null", "int", "long", "float", "double"})
 _FLAT_COMPLEX = frozenset({"fixed", "enum"})
 _HEADER: dict[str, Any] = {
     "type": "record",
@@ -55,6 +56,9 @@ _AVRO_TYPE: dict[FieldType, Any] = {
     FieldType.STAMP: "long",
     FieldType.MONEY: {"type": "bytes", "logicalType": "decimal", "precision": 18, "scale": 4},
     FieldType.BLOB: "bytes",
+    FieldType.INT32_ARRAY: {"type": "array", "items": ["null", "int"]},
+    FieldType.INT64_ARRAY: {"type": "array", "items": ["null", "long"]},
+    FieldType.DOUBLE_ARRAY: {"type": "array", "items": ["null", "double"]},
 }
 _OPCODES, _FLAGS = frozenset(OPCODE_WORDS.texts.to_pylist()), frozenset(FLAG_WORDS.texts.to_pylist())
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -238,8 +242,16 @@ def _check_flat(schema: Any) -> None:
             raise _Unreadable(f"field {str(field['name'])[:80]} takes no bytes")
         for type_ in field["type"] if isinstance(field["type"], list) else [field["type"]]:
             name = type_.get("type") if isinstance(type_, dict) else type_
+            if name == "array" and _has_flat_items(type_["items"]):
+                continue
             if name not in _FLAT and name not in _FLAT_COMPLEX:
                 raise _Unreadable(f"field {str(field['name'])[:80]} is nested")
+
+
+def _has_flat_items(items: Any) -> bool:
+    """Whether each item of an array is a number, or may be null, and takes a byte or more."""
+    names = items if isinstance(items, list) else [items]
+    return items != "null" and names != ["null"] and all(isinstance(each, str) and each in _ITEMS for each in names)
 
 
 def _word(value: Any, otherwise: str, name: str) -> str:
@@ -299,6 +311,17 @@ def _money(value: Any, name: str) -> Any:
     return decimal.Decimal(units).scaleb(-4, _WIDE)
 
 
+def _array(type_: FieldType, take: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    def take_all(value: Any, name: str) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise _wrong(value, name, type_)
+        return [take(item, name) for item in value]
+
+    return take_all
+
+
 _WIDE = decimal.Context(prec=60)
 _TAKEN: dict[FieldType, Callable[[Any, str], Any]] = {
     FieldType.INT32: _whole(FieldType.INT32, 32),
@@ -309,4 +332,7 @@ _TAKEN: dict[FieldType, Callable[[Any, str], Any]] = {
     FieldType.STRING: _string,
     FieldType.BLOB: _blob,
     FieldType.MONEY: _money,
+    FieldType.INT32_ARRAY: _array(FieldType.INT32_ARRAY, _whole(FieldType.INT32, 32)),
+    FieldType.INT64_ARRAY: _array(FieldType.INT64_ARRAY, _whole(FieldType.INT64, 64)),
+    FieldType.DOUBLE_ARRAY: _array(FieldType.DOUBLE_ARRAY, _double),
 }

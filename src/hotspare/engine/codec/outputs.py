@@ -14,21 +14,12 @@ from hotspare.engine.codec.csv.decode import DecodedRows, decode_rows
 from hotspare.engine.codec.csv.rows import CsvStyle, rows_to_csv
 from hotspare.engine.codec.json.decode import decode_json
 from hotspare.engine.codec.json.rows import rows_to_json
-from hotspare.engine.rows.batch import OUTPUT_COLUMNS, MessageFormat, output_schema
+from hotspare.engine.rows.batch import ARROW_TYPE, OUTPUT_COLUMNS, MessageFormat, output_schema
 from hotspare.engine.rows.refusals import BadRows
 from hotspare.errors import BusError
-from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.model.types import Field, KeyRole, Schema
 
-_FIELD_TYPE = {
-    pa.int32(): FieldType.INT32,
-    pa.int64(): FieldType.INT64,
-    pa.float64(): FieldType.DOUBLE,
-    pa.string(): FieldType.STRING,
-    pa.timestamp("s"): FieldType.DATE,
-    pa.timestamp("us"): FieldType.STAMP,
-    pa.decimal128(18, 4): FieldType.MONEY,
-    pa.binary(): FieldType.BLOB,
-}
+_FIELD_TYPE = {arrow: type_ for type_, arrow in ARROW_TYPE.items()}
 
 
 def encode_outputs(rows: pa.RecordBatch, format_: MessageFormat) -> bytes:

@@ -9,6 +9,7 @@ from math import isnan
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.engine.expressions.arrays import ARRAYS, comparable
 from hotspare.engine.expressions.frame import Frame, Value
 from hotspare.engine.expressions.function import (
     BOOLEAN,
@@ -35,7 +36,9 @@ _FLOAT64 = pa.float64()
 
 
 def _nan_aware(kernel: Callable[[Value, Value], Value], left: Value, right: Value) -> Value:
-    """`kernel` over numbers among which NaN is the greatest."""
+    """`kernel` over numbers among which NaN is the greatest. Arrays are only asked whether they are equal."""
+    if pa.types.is_list(left.type):
+        left, right = comparable(left), comparable(right)
     plain_result = kernel(left, right)
     if left.type != _FLOAT64:
         return plain_result
@@ -129,8 +132,7 @@ def _ordered_rule(result: ValueType, least: int, most: int) -> Callable[[Sequenc
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
         signature = shared(types, dialect)
-        if signature.arguments[0] is ValueType.BLOB:
-            raise TypeMismatch("blobs have no order", "compare other fields, or ask only whether they are equal")
+        _check_order(signature.arguments[0])
         return signature
 
     return rule
@@ -139,9 +141,14 @@ def _ordered_rule(result: ValueType, least: int, most: int) -> Callable[[Sequenc
 def _extreme_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
     count_between(types, 2, len(types))
     shared = common(types, dialect)
-    if shared is ValueType.BLOB:
-        raise TypeMismatch("blobs have no order", "compare other fields, or ask only whether they are equal")
+    _check_order(shared)
     return Signature((shared,) * len(types), shared)
+
+
+def _check_order(type_: ValueType) -> None:
+    if type_ is ValueType.BLOB or type_ in ARRAYS:
+        what = "blobs" if type_ is ValueType.BLOB else "arrays"
+        raise TypeMismatch(f"{what} have no order", "compare other fields, or ask only whether they are equal")
 
 
 _TWO = _ordered_rule(BOOLEAN, 2, 2)

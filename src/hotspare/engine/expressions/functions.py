@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from hotspare.engine.expressions import arithmetic, casts, comparison, conditional, text, times
+from hotspare.engine.expressions import arithmetic, arrays, casts, comparison, conditional, text, times
 from hotspare.engine.expressions.function import Function
 from hotspare.model.project import Dialect
 
-_MODULES = (arithmetic, comparison, conditional, text, times, casts)
+_MODULES = (arithmetic, arrays, comparison, conditional, text, times, casts)
 
 TABLE = MappingProxyType({f.name: f for module in _MODULES for f in module.FUNCTIONS})
 """Every function and operator by its own name."""

@@ -92,6 +92,7 @@ _UNARY = MappingProxyType(
         exp.Upper: "upper",
         exp.Lower: "lower",
         exp.Length: "length",
+        exp.ArraySize: "size",
         exp.Reverse: "reverse",
         exp.Year: "year",
         exp.Quarter: "quarter",
@@ -276,6 +277,14 @@ def _negative(node: Node, depth: int) -> Tree:
     return _call("negate", node, [inner], depth, "-")
 
 
+def _element(node: Node, depth: int) -> Tree:
+    """`element_at` and `try_element_at`; `a[0]` counts otherwise, and is refused."""
+    number = node.expressions
+    if node.args.get("offset") != 1 or len(number) != 1:
+        raise _refused(node)
+    return _call("try_element_at" if node.args.get("safe") else "element_at", node, [node.this, number[0]], depth)
+
+
 def _field(node: Node, _depth: int) -> Tree:
     if node.args.get("table") is not None or not isinstance(node.this, exp.Identifier):
         raise ExpressionRefused(_column(node), f"{_words(node)} is not the name of a field", "put `...` around a name with a point")
@@ -370,6 +379,7 @@ _READERS: MappingProxyType[Any, Callable[[Node, int], Tree]] = MappingProxyType(
         exp.Null: lambda node, _depth: Literal(None, ValueType.NULL, _column(node)),
         exp.Neg: _negative,
         exp.Column: _field,
+        exp.Bracket: _element,
         exp.Cast: _cast,
         exp.TryCast: _cast,
         exp.Is: _is,

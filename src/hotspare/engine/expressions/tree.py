@@ -31,6 +31,9 @@ class ValueType(Enum):
     STAMP = "stamp"
     MONEY = "money"
     BLOB = "blob"
+    INT32_ARRAY = "array(i32)"
+    INT64_ARRAY = "array(i64)"
+    DOUBLE_ARRAY = "array(dbl)"
     BOOLEAN = "boolean"
     NULL = "null"
 

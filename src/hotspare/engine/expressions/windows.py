@@ -25,9 +25,13 @@ from hotspare.model.windows.registry import type_of
 
 @dataclass(frozen=True, slots=True)
 class Assignments:
-    """One expression per field of a window's schema, in its order; fields taken from the input are expressions too."""
+    """One expression per field of a window's schema, in its order; fields taken from the input are expressions too.
+
+    `text_bytes_max`: so much is kept of a computed string; 0: all.
+    """
 
     outputs: tuple[CompiledExpression, ...]
+    text_bytes_max: int = 0
 
 
 def compile_assignments(
@@ -49,7 +53,7 @@ def compile_assignments(
             mistakes += error.mistakes
     if mistakes:
         raise ProjectError(str(window.id), mistakes)
-    return Assignments(tuple(outputs))
+    return Assignments(tuple(outputs), window.window.text_bytes_max)
 
 
 def expression_mistakes(window_id: WindowId, window: Window, given: Sequence[Given]) -> tuple[Mistake, ...]:

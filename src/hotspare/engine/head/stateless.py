@@ -28,7 +28,7 @@ from hotspare.engine.expressions.windows import Assignments
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.rows.changelog import Changelog
 from hotspare.engine.rows.chunk import Bools, UInt8s, all_true, is_all
-from hotspare.engine.rows.elementwise import chosen, true_mask
+from hotspare.engine.rows.elementwise import chosen, cut_texts, true_mask
 from hotspare.engine.rows.event_texts import event_texts
 from hotspare.engine.rows.letters import flag_letters, opcode_letters
 from hotspare.engine.rows.refusals import NOTHING_REFUSED, BadRows, Refusals
@@ -146,7 +146,8 @@ class Projection(Work):
         failed: list[Failures] = []
         passes = all_true(len(opcode))
         for i, output in self._computed:
-            computed[i], failures = output.evaluate(columns, len(opcode))
+            values, failures = output.evaluate(columns, len(opcode))
+            computed[i] = cut_texts(values, self.assignments.text_bytes_max)
             if len(failures):
                 passes[failures.rows] = False
                 failed.append(failures)

@@ -49,7 +49,8 @@ from hotspare.model.events import Opcode
 from hotspare.model.project import Dialect, Expression, IndexType
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.types import FieldType, Schema
-from hotspare.model.windows.join import LEFT, RIGHT, Identity, JoinWindow, identity, key_sources, sides, visible
+from hotspare.model.windows.join import Identity, JoinWindow, identity, key_sources, outputs_of, sides, visible
+from hotspare.model.windows.join_outputs import LEFT, RIGHT
 
 SIDES = ("left", "right")
 ROWS, PENDING = "rows", "pending"
@@ -288,8 +289,9 @@ def _rules(declared: JoinWindow, found: Identity, fact: int) -> Int64s:
 def _projection(window: ResolvedWindow, declared: JoinWindow, left: Schema, right: Schema) -> Projection:
     """Each field of the window of those of both sides. ProjectError with all mistakes."""
     given = visible(left, right)
-    sources = key_sources(declared, left, right) | {o.name: o.source for o in declared.outputs if o.expression is None}
-    computed = {o.name: o.expression for o in declared.outputs if o.expression is not None}
+    outputs = outputs_of(declared, left, right)
+    sources = key_sources(declared, left, right) | {o.name: o.source for o in outputs if o.expression is None}
+    computed = {o.name: o.expression for o in outputs if o.expression is not None}
     computed |= {name: Expression(source, Dialect.SPARK_SQL) for name, source in sources.items()}
     work = Projection(compile_assignments(window, given, [(f, computed[f.name]) for f in window.schema.fields]), given)
     if work.reads_event(given):

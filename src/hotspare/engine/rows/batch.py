@@ -78,6 +78,9 @@ ARROW_TYPE: dict[FieldType, pa.DataType] = {
     FieldType.STAMP: pa.timestamp("us"),
     FieldType.MONEY: pa.decimal128(18, 4),
     FieldType.BLOB: pa.binary(),
+    FieldType.INT32_ARRAY: pa.list_(pa.int32()),
+    FieldType.INT64_ARRAY: pa.list_(pa.int64()),
+    FieldType.DOUBLE_ARRAY: pa.list_(pa.float64()),
 }
 
 BAD_TYPE = pa.struct([("reason", pa.string()), ("message", pa.string()), ("text", pa.string()), ("window", pa.string())])

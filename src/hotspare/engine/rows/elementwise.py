@@ -56,6 +56,19 @@ def with_nulls(array: pa.Array, rows: Rows) -> pa.Array:
     return pc.if_else(pa.array(keep), array, pa.scalar(None, array.type))
 
 
+def cut_texts(array: pa.Array, bytes_max: int) -> pa.Array:
+    """Strings of at most so many bytes of UTF-8, longer ones without their ends, and without a character that is cut. Other types
+    are left as they are, and all where it says 0 bytes."""
+    if not bytes_max or not pa.types.is_string(array.type):
+        return array
+    is_long = true_mask(pc.greater(pc.binary_length(array), bytes_max))
+    if not is_long.any():
+        return array
+    long = array.filter(pa.array(is_long)).to_pylist()
+    kept = pa.array([text.encode()[:bytes_max].decode(errors="ignore") for text in long], pa.string())
+    return pc.replace_with_mask(array, pa.array(is_long), kept)
+
+
 def shared(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
     """Numbers that are given away, contiguous and as wide as `type_` wants them, as an Arrow array."""
     return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
@@ -74,6 +87,8 @@ def _of_zeros(count: int, type_: pa.DataType, zeros: pa.Buffer) -> pa.Array:
     if pa.types.is_struct(type_):
         children = [_of_zeros(count, field.type, zeros) for field in type_]
         return pa.Array.from_buffers(type_, count, [zeros], count, children=children)
+    if pa.types.is_list(type_):
+        return pa.Array.from_buffers(type_, count, [zeros, zeros], count, children=[_of_zeros(0, type_.value_type, zeros)])
     return pa.Array.from_buffers(type_, count, [zeros] * type_.num_buffers, count)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.engine.rows.arrays import texts_of
 from hotspare.engine.rows.chunk import UInt8s
 from hotspare.engine.rows.letters import opcode_letters
 from hotspare.engine.rows.refusals import BAD_TEXT_LENGTH_MAX, clipped
@@ -28,6 +29,8 @@ def _shown(column: pa.Array, type_: FieldType) -> pa.Array:
     if type_ is FieldType.BLOB:
         values = pc.binary_slice(column, 0, BAD_TEXT_LENGTH_MAX).to_pylist()
         return pa.array([None if value is None else value.hex() for value in values], pa.string())
+    if type_.is_array:
+        return clipped(texts_of(column, lambda elements: elements.cast(pa.string())))
     text = column.cast(pa.string())
     if type_ is FieldType.DOUBLE:
         whole = pc.equal(pc.floor(column), column).fill_null(False)  # noqa: FBT003

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.engine.rows.arrays import ELEMENT, parse_arrays
 from hotspare.engine.rows.batch import ARROW_TYPE
 from hotspare.engine.rows.elementwise import Rows, attempt_rows, either, true_rows, whole_seconds, with_nulls
 from hotspare.errors import UsageError
@@ -63,8 +64,10 @@ def parse(texts: pa.Array, type_: FieldType, dateformat: DateFormat | None = Non
 
     Blanks around a text are ignored but for strings; an integer may have a plus sign or be hexadecimal (`0x`). Money has up to 4
     decimals. A stamp is microseconds, a date seconds since 1970, or either is a time: by `dateformat` where given (before an
-    integer), else ISO 8601 in UTC; a date drops the fraction. A blob is base64.
+    integer), else ISO 8601 in UTC; a date drops the fraction. A blob is base64, an array `[a;b;c]`.
     """
+    if type_.is_array:
+        return parse_arrays(texts, ARROW_TYPE[type_], lambda elements: _numbers(elements, ELEMENT[type_]))
     if type_ is FieldType.STRING:
         return texts, _NO_ROWS
     if type_ is FieldType.BLOB:

@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.engine.kernels.outputs import split_columns
+from hotspare.engine.rows.arrays import ELEMENT, packed, unpacked
 from hotspare.engine.rows.batch import ARROW_TYPE, output_schema
 from hotspare.engine.rows.chunk import Bools, Int64s, all_true, is_all
 from hotspare.engine.state.strings import StringTable
 from hotspare.model.types import FieldType, Schema
 
-CODED = (FieldType.STRING, FieldType.BLOB)
+CODED = (FieldType.STRING, FieldType.BLOB, *ELEMENT)
 _PLAIN = (FieldType.INT64, FieldType.DOUBLE, FieldType.DATE, FieldType.STAMP)
 
 
@@ -63,7 +64,7 @@ class OutputForm:
 def to_lane(array: pa.Array, type_: FieldType, strings: StringTable) -> tuple[Int64s, Bools]:
     """Lane int64[n] and validity bool[n] of an Arrow array of `ARROW_TYPE[type_]`."""
     if type_ in CODED:
-        return strings.intern(array)
+        return strings.intern(packed(array) if type_.is_array else array)
     nulls = array.null_count
     valid = array.is_valid().to_numpy(zero_copy_only=False) if nulls else all_true(len(array))
     lane = _numbers(array, type_)
@@ -113,7 +114,8 @@ def to_arrow_columns(lanes: Int64s, valid: Bools, schema: Schema, strings: Strin
 def _array(lane: Int64s, valid: Bools | None, type_: FieldType, strings: StringTable) -> pa.Array:
     """`lane` is contiguous and given away; `valid` is None where nothing is null."""
     if type_ in CODED:
-        return strings.arrow(lane, np.ones(len(lane), np.bool_) if valid is None else valid, ARROW_TYPE[type_])
+        known, arrow = np.ones(len(lane), np.bool_) if valid is None else valid, ARROW_TYPE[type_]
+        return unpacked(strings.arrow(lane, known, pa.binary()), arrow) if type_.is_array else strings.arrow(lane, known, arrow)
     mask = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(ARROW_TYPE[type_], len(lane), [mask, _values(lane, type_)])
 

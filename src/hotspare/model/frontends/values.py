@@ -68,10 +68,7 @@ def parse_slot(text: str, place: Place, found: Mistakes) -> int:
 
 
 def field_type(text: str, name: str, place: Place, found: Mistakes) -> FieldType | None:
-    written = text.strip()
-    if _ARRAY.fullmatch(written):
-        found.add(place, f"field type {written} of field {name} does not exist yet", one_of(FIELD_TYPES))
-        return None
+    written = "".join(text.split()) if _ARRAY.fullmatch(text.strip()) else text.strip()
     return chosen(written, FIELD_TYPES, f"type of field {name}:", place, found)
 
 
@@ -120,6 +117,25 @@ def read_quality(text: str, place: Place, found: Mistakes) -> Quality | None:
     except UsageError as error:
         found.add(place, f"{error.message}: {error.detail}" if error.detail else error.message, error.hint)
         return None
+
+
+def read_pulse(text: str, place: Place, found: Mistakes) -> int:
+    """Microseconds between two pulses; 0 after a mistake."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        found.add(place, f"pulse interval: {error}", "write a number and a unit, such as 5 seconds")
+        return 0
+
+
+def read_text_bytes_max(text: str, place: Place, found: Mistakes) -> int:
+    """0 where nothing is written, and after a mistake."""
+    if not text:
+        return 0
+    if text.isascii() and text.isdigit() and 0 < len(text) < 10 and int(text):
+        return int(text)
+    found.add(place, f"{text!r} is not how many bytes a computed string may have", "write a positive number, such as 1024")
+    return 0
 
 
 def _count(text: str) -> int:

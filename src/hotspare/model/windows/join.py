@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from hotspare.model.frontends.esp_xml.elements import DIALECT, FALSE, ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml, expression
+from hotspare.model.frontends.esp_xml.written import Xml
 from hotspare.model.frontends.values import INDEX_TYPES, chosen, field_type
 from hotspare.model.frontends.yaml.tree import Entries
 from hotspare.model.frontends.yaml.values import YamlValues
@@ -27,14 +27,24 @@ from hotspare.model.frontends.yaml.written import Written, YamlWriter
 from hotspare.model.meanings import expression_meaning
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import nearest, repeated
-from hotspare.model.project import Expression, IndexType, Window
-from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.model.project import IndexType, Window
+from hotspare.model.types import Field, KeyRole, Schema
 from hotspare.model.window_rules import check_derived_schema, check_expression
 from hotspare.model.windows.contract import Carried, Computed, Given, Inputs, SchemaOrigin, WindowType
-
-LEFT, RIGHT = 0, 1
-PREFIXES = ("l_", "r_")
-"""Before the names of fields in expressions: of the left and of the right side."""
+from hotspare.model.windows.join_outputs import (
+    EVERY,
+    LEFT,
+    PREFIXES,
+    RIGHT,
+    SELECTS,
+    WHOLE_SIDES,
+    Output,
+    SideFields,
+    output_xml,
+    selection,
+    selection_text,
+    xml_outputs,
+)
 
 
 class JoinKind(Enum):
@@ -79,23 +89,13 @@ REGENERATIONS = {each.value: each for each in Regeneration}
 STREAMINGS = {each.value: each for each in Streaming}
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """A field that is no key: that of a side, `source` is its prefixed name; or `expression` of type `type`."""
-
-    name: str
-    source: str = ""
-    type: FieldType | None = None
-    expression: Expression | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinWindow(Window):
     """`conditions`: pairs of fields, left and right, that are equal in rows that meet."""
 
     kind: JoinKind
     conditions: tuple[tuple[str, str], ...]
-    outputs: tuple[Output, ...]
+    outputs: tuple[Output | SideFields, ...]
     regeneration: Regeneration = Regeneration.ALWAYS
     streaming: Streaming = Streaming.NEITHER
 
@@ -155,6 +155,20 @@ def key_sources(window: JoinWindow, left: Schema, right: Schema) -> dict[str, st
     return names
 
 
+def outputs_of(window: JoinWindow, left: Schema, right: Schema) -> tuple[Output, ...]:
+    """The fields that are no keys, selected ones each by itself."""
+    of_key = set(key_sources(window, left, right).values())
+    found: list[Output] = []
+    for each in window.outputs:
+        if isinstance(each, Output):
+            found.append(each)
+            continue
+        names = each.names or [name for name in (left, right)[each.side].names if name not in each.excluded]
+        sources = [(name, f"{PREFIXES[each.side]}{name}") for name in names]
+        found += [Output(name, source) for name, source in sources if source not in of_key]
+    return tuple(found)
+
+
 class JoinType(WindowType[JoinWindow]):
     name = "join"
     declared = JoinWindow
@@ -171,11 +185,13 @@ class JoinType(WindowType[JoinWindow]):
         ),
         "conditions": shape(children="fields"),
         "conditions/fields": shape("left right"),
-        "output": shape(children="field-expr field-selection"),
+        "output": shape(children="field-expr field-selection left-select right-select"),
+        "left-select": shape("exclude"),
+        "right-select": shape("exclude"),
         "field-expr": shape(f"name type {DIALECT}"),
         "field-selection": shape("name source"),
     }
-    xml_texts = frozenset({"field-expr"})
+    xml_texts = frozenset({"field-expr", *SELECTS})
     example = """
 windows:
   orders: {type: source, schema: "order*:string,customer:int64,amount:double"}
@@ -188,6 +204,7 @@ windows:
   once: {type: join, kind: leftouter, conditions: {customer: id}, outputs: {name: r_name}, regenerates: never}
   enriched: {type: join, kind: inner, index: empty, conditions: {customer: id}, outputs: {name: r_name}, streaming: left}
   pairs: {type: join, kind: inner, conditions: {customer: customer}, outputs: {amount: l_amount}}
+  whole: {type: join, kind: inner, conditions: {id: id}, outputs: {"l_*": "* except id", "r_*": city}}
 edges:
   - customers -> known as left
   - cities -> known as right
@@ -201,6 +218,8 @@ edges:
   - customers -> enriched as right
   - orders -> pairs as left
   - events -> pairs as right
+  - customers -> whole as left
+  - cities -> whole as right
 """
 
     def schema(self, window: JoinWindow, given: Sequence[Given]) -> Schema | None:
@@ -209,15 +228,19 @@ edges:
             return window.schema
         fields = visible(left, right)
         keys = [Field(n, fields.fields[fields.index[s]].type, KeyRole.KEY) for n, s in key_sources(window, left, right).items()]
-        types = [fields.fields[fields.index[o.source]].type if o.source in fields.index else o.type for o in window.outputs]
-        named = zip(window.outputs, types, strict=True)
+        outputs = outputs_of(window, left, right)
+        types = [fields.fields[fields.index[o.source]].type if o.source in fields.index else o.type for o in outputs]
+        named = zip(outputs, types, strict=True)
         return Schema((*keys, *(Field(o.name, each) for o, each in named if each is not None)))
 
     def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> JoinWindow:
         if "kind" not in node.values:
             values.found.add(node.place, f"join window {common['name']} has no kind", f"write one of: {', '.join(KINDS)}")
-        outputs = []
+        outputs: list[Output | SideFields] = []
         for written, each in values.expressions(node, "outputs").items():
+            if written in WHOLE_SIDES:
+                outputs.append(selection(WHOLE_SIDES[written], each.text))
+                continue
             name, colon, type_text = (part.strip() for part in written.partition(":"))
             if colon:
                 outputs.append(Output(name, "", field_type(type_text, name, each.place, values.found), each))
@@ -241,7 +264,9 @@ edges:
     def write_yaml(self, window: JoinWindow, writer: YamlWriter) -> Written:
         outputs: Written = {}
         for o in window.outputs:
-            if o.expression is not None and o.type is not None:
+            if isinstance(o, SideFields):
+                outputs[f"{PREFIXES[o.side]}{EVERY}"] = selection_text(o)
+            elif o.expression is not None and o.type is not None:
                 outputs[f"{o.name}:{o.type.value}"] = writer.expression(o.expression)
             else:
                 outputs[o.name] = o.source
@@ -267,7 +292,7 @@ edges:
             **common,
             kind=kind,
             conditions=tuple(sorted(pairs)),
-            outputs=tuple(_xml_outputs(values, element)),
+            outputs=tuple(xml_outputs(values, element)),
             regeneration=Regeneration.NEVER if values.truth(join, "no-regenerates") else Regeneration.ALWAYS,
             streaming=Streaming.LEFT if empty[LEFT] else Streaming.RIGHT if empty[RIGHT] else Streaming.NEITHER,
         )
@@ -279,12 +304,7 @@ edges:
         if window.streaming is not Streaming.NEITHER:
             join[f"{window.streaming.value}-index"] = IndexType.EMPTY.value
         pairs = tuple(Xml("fields", attributes={"left": left, "right": right}) for left, right in window.conditions)
-        outputs = tuple(
-            expression("field-expr", o.expression, name=o.name, type=o.type.value)
-            if o.expression is not None and o.type is not None
-            else Xml("field-selection", attributes={"name": o.name, "source": o.source})
-            for o in window.outputs
-        )
+        outputs = tuple(map(output_xml, window.outputs))
         return Xml("", children=(Xml("join", "", join, (Xml("conditions", children=pairs),)), Xml("output", children=outputs)))
 
     def check(self, window: JoinWindow, given: Sequence[Given], found: Mistakes) -> None:
@@ -300,7 +320,7 @@ edges:
         if not window.outputs:
             found.add(window.place, f"window {window.name} has no output", "name at least one, such as name: l_name")
         for output in window.outputs:
-            if output.expression is not None:
+            if isinstance(output, Output) and output.expression is not None:
                 check_expression(window, output.expression, found)
         left, right = _schemas(given)
         if left is None or right is None:
@@ -319,12 +339,16 @@ edges:
     def meaning(self, window: JoinWindow, schema: Schema) -> dict[str, str]:
         text = {"kind": window.kind.value, "regenerates": window.regeneration.value, "streaming": window.streaming.value}
         text["conditions"] = ", ".join(f"{left} = {right}" for left, right in window.conditions)
-        of = {o.name: o.source if o.expression is None else expression_meaning(o.expression) for o in window.outputs}
-        return text | {f"output {name}": what for name, what in of.items()}
+        for o in window.outputs:
+            if isinstance(o, SideFields):
+                text[f"outputs of {PREFIXES[o.side]}"] = selection_text(o)
+            else:
+                text[f"output {o.name}"] = o.source if o.expression is None else expression_meaning(o.expression)
+        return text
 
     def computed(self, window: JoinWindow) -> Iterator[Computed]:
         for output in window.outputs:
-            if output.expression is not None:
+            if isinstance(output, Output) and output.expression is not None:
                 yield Computed(output.expression, Field(output.name, output.type) if output.type is not None else None)
 
     def visible(self, window: JoinWindow, given: Sequence[Given]) -> Schema | None:
@@ -345,7 +369,7 @@ edges:
         sources = {f"{PREFIXES[side]}{name}" for side in (LEFT, RIGHT) if may[side] for name in held[side]}
         shared = {f"l_{name}" for name in held[LEFT]} if window.kind is JoinKind.FULL_OUTER else set()
         of_key = {name for name, source in key_sources(window, left, right).items() if source in sources | shared}
-        return Carried(frozenset(of_key | {o.name for o in window.outputs if o.source in sources}))
+        return Carried(frozenset(of_key | {o.name for o in outputs_of(window, left, right) if o.source in sources}))
 
 
 def _keyless(window: JoinWindow, left: Schema, right: Schema) -> tuple[str, str]:
@@ -398,13 +422,21 @@ def _check_fields(window: JoinWindow, left: Schema, right: Schema, found: Mistak
             if types[LEFT] is not types[RIGHT]:
                 message = f"window {window.name} compares {pair[LEFT]}, which is {types[LEFT].value}, with {pair[RIGHT]}, "
                 found.add(window.place, f"{message}which is {types[RIGHT].value}", "compute one of them as the other's type before")
+            elif types[LEFT].is_array:
+                message = f"window {window.name} compares {pair[LEFT]} and {pair[RIGHT]}, which are {types[LEFT].value}"
+                found.add(window.place, message, "compare fields of other types, such as one element, computed before")
     for number, side in enumerate(("left", "right")):
         for name in repeated(pair[number] for pair in window.conditions):
             message = f"window {window.name} compares the {side} field {name} twice"
             found.add(window.place, message, "filter one side before, or compute another field")
     known = visible(left, right)
+    for selected in (each for each in window.outputs if isinstance(each, SideFields)):
+        own = (left, right)[selected.side].names
+        for name in dict.fromkeys(n for n in (*selected.names, *selected.excluded) if n not in own):
+            message = f"window {window.name} selects the unknown {('left', 'right')[selected.side]} field {name!r}"
+            found.add(window.place, message, nearest(name, own))
     for output in window.outputs:
-        if output.expression is None and output.source not in known.index:
+        if isinstance(output, Output) and output.expression is None and output.source not in known.index:
             message = f"output {output.name} of window {window.name} is the unknown field {output.source!r}"
             found.add(window.place, message, nearest(output.source, known.names))
 
@@ -412,17 +444,3 @@ def _check_fields(window: JoinWindow, left: Schema, right: Schema, found: Mistak
 def _is_empty(values: EspValues, join: Any, name: str) -> bool:
     text = values.attribute(join, name)
     return bool(text) and chosen(text, INDEX_TYPES, f"{name}:", values.tree.place(join), values.found) is IndexType.EMPTY
-
-
-def _xml_outputs(values: EspValues, element: Any) -> Iterator[Output]:
-    wrapper = values.tree.only_child(element, "output")
-    for child in wrapper if wrapper is not None else ():
-        if child.tag not in ("field-expr", "field-selection"):
-            continue
-        values.tree.check(child)
-        name, place = values.attribute(child, "name"), values.tree.place(child)
-        if child.tag == "field-selection":
-            yield Output(name, values.attribute(child, "source"))
-        else:
-            type_ = field_type(values.attribute(child, "type"), name, place, values.found)
-            yield Output(name, "", type_, values.expression(child))

@@ -8,6 +8,7 @@ from enum import Enum
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.engine.rows.arrays import texts_of
 from hotspare.engine.rows.letters import flag_letters, opcode_letters
 
 _NEEDS_QUOTES = r'[",\\\r\n]|^ | $|^$'
@@ -26,7 +27,7 @@ def rows_to_csv(batch: pa.RecordBatch, style: CsvStyle) -> bytes:
     """One line per row of a batch of `engine.rows.batch.output_schema`, each with a line feed.
 
     Null is empty; an empty string or blob is `""`. Strings with commas, quotes, backslashes, line ends or outer blanks are
-    quoted. Dates are seconds and stamps microseconds since 1970, money has 4 decimals, blobs are base64.
+    quoted. Dates are seconds and stamps microseconds since 1970, money has 4 decimals, blobs are base64, arrays `[a;b;c]`.
     """
     if batch.num_rows == 0:
         return b""
@@ -69,6 +70,8 @@ def value_texts(column: pa.Array, style: CsvStyle) -> pa.Array:
         return column.cast(pa.int64()).cast(pa.string())
     if pa.types.is_binary(type_):
         return pa.array([None if v is None else base64.b64encode(v).decode() for v in column.to_pylist()], pa.string())
+    if pa.types.is_list(type_):
+        return texts_of(column, lambda elements: value_texts(elements, style))
     return column.cast(pa.string())
 
 

@@ -26,6 +26,7 @@ from hotspare.engine.codec.csv.lines import joined, numbered, strings_of
 from hotspare.engine.codec.json.flat import read_flat
 from hotspare.engine.codec.json.plain import (
     EVENT_MEMBER,
+    NO_NUMBERS,
     decode_plainly,
     kinds_written,
     meta_names,
@@ -57,7 +58,6 @@ _ROW = re.compile(r"in row ([0-9]{1,9})$")
 """Where Arrow's parser met the first mistake: a hint only, which saves halving."""
 _PLAIN_ONLY = (b"NaN", b"Inf", b"\x00")
 """What Arrow's parser would take otherwise than a JSON reader does."""
-_TEXTS = (FieldType.STRING, FieldType.BLOB)
 _MONEY_LIMIT = pa.scalar(Decimal(10**14), pa.decimal128(19, 4))
 """Arrow's parser gives amounts that have more digits than their type allows."""
 _TIMES = (FieldType.DATE, FieldType.STAMP)
@@ -391,7 +391,7 @@ def _wanted(schema: Schema, values: pa.Array) -> _Wanted:
     types = dict.fromkeys(meta_names(schema), pa.string())
     as_text = set()
     for field in schema.fields:
-        if field.type in _TEXTS or field.name in strings:
+        if field.type in NO_NUMBERS or field.name in strings:
             as_text.add(field.name)
             types[field.name] = pa.string()
         else:

@@ -4,8 +4,8 @@ A message is an array of objects, or objects one after another, commonly one per
 fields; `opcode` and `flags` (`hs:opcode`, `hs:flags` where fields have these names) are what they say, by default insert and
 normal. An object may instead hold its fields in a member `event`, where no field has this name. Other members are ignored; a
 member of ours that comes twice makes the event bad. A number or string is read as its text would be in CSV
-(`engine.rows.values.parse`), so numbers stay exact; a string field takes strings only. `json.decode` does the same for whole
-batches at once.
+(`engine.rows.values.parse`), so numbers stay exact; a string field takes strings only, and an array field an array of numbers,
+nulls and strings, or its text. `json.decode` does the same for whole batches at once.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hotspare.engine.codec.csv.decode import DecodedRows, WrongTexts, kept_rows
+from hotspare.engine.rows.arrays import ELEMENT
 from hotspare.engine.rows.bad_reasons import RowReason
 from hotspare.engine.rows.elementwise import Rows
 from hotspare.engine.rows.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, BadRows, Refusals
@@ -31,9 +32,11 @@ DEPTH_MAX = 100
 """Limit on objects and arrays inside each other, where a message has to be read plainly."""
 _BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[][{}]', re.DOTALL)
 """A text or a bracket. A text that nobody closes goes on to the end: each letter is looked at once, whatever the message holds."""
+_PART_OF_ARRAY = re.compile(r"[^;\[\]]*")
 _BLANK = " \t\r\n"
 _GAP = re.compile(r"[ \t\r\n]*")
-_TEXT_TYPES = (FieldType.STRING, FieldType.BLOB)
+NO_NUMBERS = (FieldType.STRING, FieldType.BLOB, *ELEMENT)
+"""Types of fields of which no number is a value."""
 
 
 class _Number(str):
@@ -64,7 +67,7 @@ def names_wanted(schema: Schema) -> list[str]:
 
 def takes_numbers(schema: Schema) -> list[bool]:
     """By place, whether a number may stand there."""
-    return [False, False, *(field.type not in _TEXT_TYPES for field in schema.fields)]
+    return [False, False, *(field.type not in NO_NUMBERS for field in schema.fields)]
 
 
 def wrong_kind(place: int, name: str, kind: str) -> tuple[RowReason, str]:
@@ -257,6 +260,7 @@ class _Columns:
         self.names = names_wanted(schema)
         self.place = {name: number for number, name in enumerate(self.names)}
         self.takes_numbers = takes_numbers(schema)
+        self.takes_arrays = [False, False, *(field.type.is_array for field in schema.fields)]
         self.texts: list[list[str | None]] = [[None] * count for _ in self.names]
         self.refused: dict[int, tuple[RowReason, str]] = {}
 
@@ -271,12 +275,21 @@ class _Columns:
             seen.add(place)
             if value is None:
                 continue
+            if self.takes_arrays[place] and type(value) is list:
+                value = _array_text(value)
             if not isinstance(value, str) or (isinstance(value, _Number) and not self.takes_numbers[place]):
                 self.refused.setdefault(row, wrong_kind(place, name, _kind(value)))
             elif not is_unicode(value):
                 self.refused.setdefault(row, not_unicode(name))
             else:
                 self.texts[place][row] = value
+
+
+def _array_text(items: list[Any]) -> str | list[Any]:
+    """What would stand in CSV; the items where one of them is no single value."""
+    if all(item is None or (isinstance(item, str) and _PART_OF_ARRAY.fullmatch(item)) for item in items):
+        return f"[{';'.join('null' if item is None else item for item in items)}]"
+    return items
 
 
 def is_unicode(text: str) -> bool:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.engine.codec.json.plain import meta_names
+from hotspare.engine.rows.arrays import texts_of
 from hotspare.engine.rows.letters import flag_letters, opcode_letters
 from hotspare.model.types import Schema
 
@@ -20,7 +21,8 @@ def rows_to_json(batch: pa.RecordBatch, schema: Schema) -> bytes:
     """One object per row of a batch of `engine.rows.batch.output_schema`, each with a line feed.
 
     Members: `opcode` and `flags` as the letters of CSV, the fields, and `hs:sequence`. Doubles are the shortest text that reads
-    back ("nan", "inf" as strings), dates seconds and stamps microseconds since 1970, money a number with 4 decimals, blobs base64.
+    back ("nan", "inf" as strings), dates seconds and stamps microseconds since 1970, money a number with 4 decimals, blobs
+    base64, arrays are arrays.
     """
     if batch.num_rows == 0:
         return b""
@@ -48,6 +50,8 @@ def _text(column: pa.Array) -> pa.Array:
         return column.cast(pa.int64()).cast(pa.string())
     if pa.types.is_binary(type_):
         return pa.array([None if v is None else f'"{base64.b64encode(v).decode()}"' for v in column.to_pylist()], pa.string())
+    if pa.types.is_list(type_):
+        return texts_of(column, _text, ",")
     return column.cast(pa.string())
 
 

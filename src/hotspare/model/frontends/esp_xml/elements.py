@@ -70,22 +70,24 @@ def shape(
     )
 
 
+OUTPUT_INSERT_ONLY, PRODUCES_ONLY_INSERTS = "output-insert-only", "produces-only-inserts"
+COLLAPSE_UPDATES, PULSE_INTERVAL = "collapse-updates", "pulse-interval"
+"""How what a window makes leaves it (SPEC A17)."""
+EXP_MAX_STRING = "exp-max-string"
+_EMISSION = f"{EXP_MAX_STRING} {OUTPUT_INSERT_ONLY} {PRODUCES_ONLY_INSERTS} {COLLAPSE_UPDATES} {PULSE_INTERVAL}"
+
+
 def window_shape(read: str = "", children: str = "") -> ElementShape:
     """The element of a window type that reads these attributes and children beside those that all have."""
     return shape(
-        f"name index {PUBLISH} {QUALITY} {read}",
+        f"name index {_EMISSION} {PUBLISH} {QUALITY} {read}",
         f"description schema schema-string connectors splitter-expr {children}",
         label_children="metadata",
         idle={
             "pubsub": _STREAMS,
             "pubsub-index": _STREAMS,
-            "exp-max-string": "texts have no such limit",
         },
         neutral={
-            "output-insert-only": FALSE,
-            "produces-only-inserts": FALSE,
-            "collapse-updates": FALSE,
-            "pulse-interval": FALSE,
             "insert-only": FALSE,
             "autogen-key": FALSE,
         },
@@ -132,7 +134,7 @@ COMMON: dict[str, ElementShape] = {
     ),
     "projects": shape(children="project"),
     "project": shape(
-        "name heartbeat-interval index",
+        "name heartbeat-interval index retention-tracking",
         "description metadata properties contqueries project-connectors",
         idle={
             "threads": "events are worked on in one order, whatever the number of threads",
@@ -145,7 +147,6 @@ COMMON: dict[str, ElementShape] = {
         },
         neutral={
             "threads": frozenset({"1"}),
-            "retention-tracking": FALSE,
             "restore": FALSE,
             "use-tagged-token": FALSE,
             "compress-open-patterns": FALSE,

@@ -21,7 +21,7 @@ from hotspare.model.frontends.esp_xml.tree import Tree
 from hotspare.model.frontends.properties import Substitution, merged
 from hotspare.model.frontends.values import Reading, property_value
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.project import Project, WindowId
+from hotspare.model.project import Project, RetentionTracking, WindowId
 
 __all__ = ["dump", "load", "load_all", "read"]
 
@@ -135,6 +135,7 @@ def _project(outer: Tree, element: Any, properties: Mapping[str, str]) -> tuple[
         name=name,
         queries=tuple(queries),
         heartbeat_interval_us=tree.heartbeat_us(element),
+        retention_tracking=RetentionTracking.ON if tree.true(element, "retention-tracking") else RetentionTracking.OFF,
         properties=kept,
         connector_groups=connector_groups(tree, element, switched_off),
         metadata=_metadata(tree, element),

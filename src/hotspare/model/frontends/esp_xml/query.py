@@ -5,21 +5,42 @@ from __future__ import annotations
 from typing import Any
 
 from hotspare.model.connector_rules import connector_from_properties
-from hotspare.model.frontends.esp_xml.elements import PUBLISH, QUALITY, REFUSED_WINDOWS
+from hotspare.model.frontends.esp_xml.elements import (
+    COLLAPSE_UPDATES,
+    EXP_MAX_STRING,
+    FALSE,
+    OUTPUT_INSERT_ONLY,
+    PRODUCES_ONLY_INSERTS,
+    PUBLISH,
+    PULSE_INTERVAL,
+    QUALITY,
+    REFUSED_WINDOWS,
+)
 from hotspare.model.frontends.esp_xml.shapes import WINDOWS
 from hotspare.model.frontends.esp_xml.tree import Tree, elements
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.values import chosen, field_type, parse_schema, parse_slot, read_quality
+from hotspare.model.frontends.values import (
+    chosen,
+    field_type,
+    parse_schema,
+    parse_slot,
+    read_pulse,
+    read_quality,
+    read_text_bytes_max,
+)
 from hotspare.model.names import nearest, one_of
 from hotspare.model.project import (
+    AcceptedOpcodes,
     Connector,
     ConnectorDirection,
     ContinuousQuery,
     Edge,
+    Emission,
     Expression,
     IndexType,
     Publication,
     Singletons,
+    Updates,
     Window,
     WindowId,
 )
@@ -121,6 +142,8 @@ class QueryReader(EspValues):
             "publication": chosen(element.get(PUBLISH) or "", PUBLICATIONS, "publish:", tree.place(element), self.found)
             or Publication.DERIVED,
             "splitter": self._splitter(element),
+            "emission": self._emission(element),
+            "text_bytes_max": read_text_bytes_max(tree.attribute(element, EXP_MAX_STRING), tree.place(element), self.found),
             "description": tree.description(element),
             "place": tree.place(element),
         }
@@ -140,6 +163,19 @@ class QueryReader(EspValues):
         if len(written) != 1:
             self.missing(element, "<expression>" if not written else "single <expression>")
         return self.expression(written[0]) if written else None
+
+    def _emission(self, window: Any) -> Emission:
+        tree, pulse = self.tree, self.tree.attribute(window, PULSE_INTERVAL)
+        output, produces = (
+            AcceptedOpcodes.INSERT_ONLY if tree.true(window, name) else AcceptedOpcodes.ANY
+            for name in (OUTPUT_INSERT_ONLY, PRODUCES_ONLY_INSERTS)
+        )
+        return Emission(
+            output=output,
+            produces=produces,
+            updates=Updates.COLLAPSED if tree.true(window, COLLAPSE_UPDATES) else Updates.EACH,
+            pulse_us=read_pulse(pulse, tree.place(window), self.found) if pulse.lower() not in FALSE else 0,
+        )
 
     def _schema_element(self, window: Any) -> Any:
         schema = self.tree.only_child(window, "schema")

@@ -9,19 +9,32 @@ from typing import Any
 
 from lxml import etree
 
-from hotspare.model.durations import format_seconds
+from hotspare.model.durations import format_duration, format_seconds
 from hotspare.model.frontends.esp_xml.connector_groups import written_groups
-from hotspare.model.frontends.esp_xml.elements import EXTENSION, PUBLISH, QUALITY
+from hotspare.model.frontends.esp_xml.elements import (
+    COLLAPSE_UPDATES,
+    EXP_MAX_STRING,
+    EXTENSION,
+    OUTPUT_INSERT_ONLY,
+    PRODUCES_ONLY_INSERTS,
+    PUBLISH,
+    PULSE_INTERVAL,
+    QUALITY,
+)
 from hotspare.model.frontends.esp_xml.written import Xml, expression, properties
 from hotspare.model.project import (
     EVERY_SLOT,
+    AcceptedOpcodes,
     Connector,
     ConnectorDirection,
     ContinuousQuery,
+    Emission,
     IndexType,
     Project,
     Publication,
+    RetentionTracking,
     Singletons,
+    Updates,
     Window,
 )
 from hotspare.model.types import Schema
@@ -32,6 +45,8 @@ def dump(project: Project) -> str:
     """XML text of a project without mistakes; places and the layout of the first text are not kept."""
     root = etree.Element("project", name=project.name, pubsub="auto", nsmap={"hs": EXTENSION})
     root.set("heartbeat-interval", format_seconds(project.heartbeat_interval_us))
+    if project.retention_tracking is RetentionTracking.ON:
+        root.set("retention-tracking", "true")
     _described(root, project.description)
     if project.metadata:
         metadata = etree.SubElement(root, "metadata")
@@ -88,6 +103,9 @@ def _window(parent: Any, window: Window) -> None:
         element.set(PUBLISH, "true" if window.publication is Publication.PUBLISHED else "false")
     if window.quality is not None:
         element.set(QUALITY, str(window.quality))
+    _emission(element, window.emission)
+    if window.text_bytes_max:
+        element.set(EXP_MAX_STRING, str(window.text_bytes_max))
     _described(element, window.description)
     if window.schema is not None:
         _schema(element, window.schema)
@@ -102,6 +120,17 @@ def _window(parent: Any, window: Window) -> None:
         connectors = etree.SubElement(element, "connectors")
         for connector in window.connectors:
             _connector(connectors, connector)
+
+
+def _emission(element: Any, emission: Emission) -> None:
+    if emission.output is AcceptedOpcodes.INSERT_ONLY:
+        element.set(OUTPUT_INSERT_ONLY, "true")
+    if emission.produces is AcceptedOpcodes.INSERT_ONLY:
+        element.set(PRODUCES_ONLY_INSERTS, "true")
+    if emission.updates is Updates.COLLAPSED:
+        element.set(COLLAPSE_UPDATES, "true")
+    if emission.pulse_us:
+        element.set(PULSE_INTERVAL, format_duration(emission.pulse_us))
 
 
 def _schema(parent: Any, schema: Schema) -> None:

@@ -12,7 +12,15 @@ from hotspare.errors import Place, ProjectError
 from hotspare.model.connector_rules import connector_from_properties
 from hotspare.model.durations import parse_duration
 from hotspare.model.frontends.properties import Substitution, merged
-from hotspare.model.frontends.values import INDEX_TYPES, Reading, parse_slot, property_value, read_quality
+from hotspare.model.frontends.values import (
+    INDEX_TYPES,
+    Reading,
+    parse_slot,
+    property_value,
+    read_pulse,
+    read_quality,
+    read_text_bytes_max,
+)
 from hotspare.model.frontends.yaml.text import dump
 from hotspare.model.frontends.yaml.tree import Entries, Items, Node, Text, parse_tree
 from hotspare.model.frontends.yaml.values import DIALECTS, YamlValues, places_and_texts, texts
@@ -20,6 +28,7 @@ from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean, one_of
 from hotspare.model.project import (
     EVERY_SLOT,
+    AcceptedOpcodes,
     Connector,
     ConnectorDirection,
     ConnectorEntry,
@@ -28,9 +37,12 @@ from hotspare.model.project import (
     ContinuousQuery,
     Dialect,
     Edge,
+    Emission,
     Project,
     Publication,
+    RetentionTracking,
     Singletons,
+    Updates,
     Window,
     WindowId,
 )
@@ -39,10 +51,32 @@ from hotspare.model.windows.registry import WINDOW_TYPES
 
 __all__ = ["dump", "load", "read"]
 
-PROJECT_KEYS = ("project", "description", "heartbeat", "expressions", "properties", "metadata", "queries", "connector_groups")
+PROJECT_KEYS = (
+    "project",
+    "description",
+    "heartbeat",
+    "retention_tracking",
+    "expressions",
+    "properties",
+    "metadata",
+    "queries",
+    "connector_groups",
+)
 GROUP_KEYS = ("connectors", "after")
 QUERY_KEYS = ("singletons", "trace", "windows", "edges")
-COMMON_KEYS = ("type", "description", "schema", "index", "publish", "quality", "splitter", "connectors")
+EMISSION_KEYS = ("output", "produces", "updates", "pulse")
+COMMON_KEYS = (
+    "type",
+    "description",
+    "schema",
+    "index",
+    "publish",
+    "quality",
+    "splitter",
+    *EMISSION_KEYS,
+    "text_bytes_max",
+    "connectors",
+)
 CONNECTOR_KEYS = ("kind", "direction", "properties")
 
 TARGETS = {target.value: target for target in ConnectorTarget}
@@ -53,6 +87,9 @@ DIRECTIONS = {
     "pub": ConnectorDirection.PUBLISH,
     "sub": ConnectorDirection.SUBSCRIBE,
 }
+OPCODES = {a.value: a for a in AcceptedOpcodes}
+TRACKING = {t.value: t for t in RetentionTracking}
+UPDATES = {u.value: u for u in Updates}
 PUBLICATIONS = {"true": Publication.PUBLISHED, "false": Publication.HIDDEN}
 INDEX_NAMES = {name.removeprefix("pi_").lower(): i for name, i in INDEX_TYPES.items()} | INDEX_TYPES
 
@@ -107,6 +144,7 @@ class _Reader(YamlValues):
             name=self.text(root, "project"),
             queries=tuple(self._query(name, node) for name, node in queries),
             heartbeat_interval_us=heartbeat_us,
+            retention_tracking=self.option(root, "retention_tracking", TRACKING, "retention_tracking:", RetentionTracking.OFF),
             properties=properties,
             connector_groups=tuple(self._groups(root)),
             metadata=tuple(texts(root.values.get("metadata"), "metadata", self.found).items()),
@@ -201,6 +239,8 @@ class _Reader(YamlValues):
         common: dict[str, Any] = {
             "name": name,
             "connectors": tuple(c for c in (self._connector(n, e) for n, e in connectors) if c is not None),
+            "emission": self._emission(node),
+            "text_bytes_max": read_text_bytes_max(self.text(node, "text_bytes_max"), node.place, self.found),
             "description": self.text(node, "description"),
             "place": node.place,
         }
@@ -216,6 +256,15 @@ class _Reader(YamlValues):
         if "publish" in node.values:
             common["publication"] = self.option(node, "publish", PUBLICATIONS, "publish:", Publication.DERIVED)
         return common
+
+    def _emission(self, node: Entries) -> Emission:
+        pulse = self.text(node, "pulse")
+        return Emission(
+            output=self.option(node, "output", OPCODES, "output:", AcceptedOpcodes.ANY),
+            produces=self.option(node, "produces", OPCODES, "produces:", AcceptedOpcodes.ANY),
+            updates=self.option(node, "updates", UPDATES, "updates:", Updates.EACH),
+            pulse_us=read_pulse(pulse, node.values["pulse"].place, self.found) if pulse else 0,
+        )
 
     def _connector(self, name: str, node: Node) -> Connector | None:
         if not isinstance(node, Entries):

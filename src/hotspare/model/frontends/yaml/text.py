@@ -10,6 +10,7 @@ import yaml
 from hotspare.model.durations import format_duration
 from hotspare.model.frontends.yaml.written import Written, YamlWriter
 from hotspare.model.project import (
+    AS_MADE,
     EVERY_SLOT,
     Connector,
     ConnectorDirection,
@@ -17,9 +18,11 @@ from hotspare.model.project import (
     ContinuousQuery,
     Dialect,
     Edge,
+    Emission,
     IndexType,
     Project,
     Publication,
+    RetentionTracking,
     Singletons,
     Window,
 )
@@ -34,6 +37,8 @@ def dump(project: Project) -> str:
         document["description"] = project.description
     if project.heartbeat_interval_us != 1_000_000:
         document["heartbeat"] = format_duration(project.heartbeat_interval_us)
+    if project.retention_tracking is RetentionTracking.ON:
+        document["retention_tracking"] = project.retention_tracking.value
     if dialect is not Dialect.SPARK_SQL:
         document["expressions"] = dialect.value
     if project.properties:
@@ -115,12 +120,28 @@ def _window(window: Window, writer: YamlWriter) -> Written:
         document["publish"] = window.publication is Publication.PUBLISHED
     if window.quality is not None:
         document["quality"] = str(window.quality)
+    document.update(_emission(window.emission))
+    if window.text_bytes_max:
+        document["text_bytes_max"] = window.text_bytes_max
     if window.splitter is not None:
         document["splitter"] = writer.expression(window.splitter)
     document.update(window_type.write_yaml(window, writer))
     if window.connectors:
         document["connectors"] = {c.name: _connector(c) for c in window.connectors}
     return document
+
+
+def _emission(emission: Emission) -> Written:
+    written: Written = {}
+    if emission.output is not AS_MADE.output:
+        written["output"] = emission.output.value
+    if emission.produces is not AS_MADE.produces:
+        written["produces"] = emission.produces.value
+    if emission.updates is not AS_MADE.updates:
+        written["updates"] = emission.updates.value
+    if emission.pulse_us:
+        written["pulse"] = format_duration(emission.pulse_us)
+    return written
 
 
 def _connector(connector: Connector) -> Written:

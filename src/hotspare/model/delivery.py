@@ -1,0 +1,61 @@
+"""What of a window's outputs its stream holds, as the subscribing connectors of a bus ask for it (SPEC I14, I15).
+
+All readers of a topic read the same, so what one connector asks for, all of the window's must. A file has its own choice of what it
+writes of a stream that is whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hotspare.model.events import RetentionDeletes, UpdateBlocks
+from hotspare.model.failover_rules import BUS_KINDS, says
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.project import ConnectorDirection, Window
+
+COLLAPSE, NO_RETENTION_DELETES = "collapse", "rmretdel"
+"""Properties of connectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    updates: UpdateBlocks = UpdateBlocks.PAIRS
+    retention_deletes: RetentionDeletes = RetentionDeletes.KEPT
+
+
+WHOLE = Delivery()
+"""Everything, as it leaves the window."""
+
+
+def delivery_of(window: Window) -> Delivery:
+    """What the window's stream holds."""
+    collapsed, dropped = (_is_asked(window, name) for name in (COLLAPSE, NO_RETENTION_DELETES))
+    return Delivery(
+        UpdateBlocks.COLLAPSED if collapsed else UpdateBlocks.PAIRS,
+        RetentionDeletes.DROPPED if dropped else RetentionDeletes.KEPT,
+    )
+
+
+def check_delivery(window: Window, found: Mistakes) -> None:
+    for name in (COLLAPSE, NO_RETENTION_DELETES):
+        asking = [c for c in window.connectors if c.kind in BUS_KINDS and says(c, name) == "true"]
+        silent = [c for c in window.connectors if c.direction is ConnectorDirection.SUBSCRIBE and says(c, name) != "true"]
+        if asking and silent:
+            message = f"connector {asking[0].name} of window {window.name} has {name}, connector {silent[0].name} has not"
+            found.add(silent[0].place, f"{message}: they read one topic", "give both the same value")
+
+
+def delivery_meaning(window: Window) -> dict[str, str]:
+    """Empty where the stream is whole."""
+    delivery, found = delivery_of(window), dict[str, str]()
+    if delivery.updates is not WHOLE.updates:
+        found["updates in the stream"] = delivery.updates.value
+    if delivery.retention_deletes is not WHOLE.retention_deletes:
+        found["retention deletes in the stream"] = delivery.retention_deletes.value
+    return found
+
+
+def _is_asked(window: Window, name: str) -> bool:
+    return any(
+        c.kind in BUS_KINDS and c.direction is ConnectorDirection.SUBSCRIBE and says(c, name) == "true" for c in window.connectors
+    )
