@@ -87,6 +87,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "sqlalchemy": ("hotspare.stores.sql",),
     "redis": ("hotspare.stores.redis",),
     "fastavro": ("hotspare.engine.codec",),
+    "lupa": ("hotspare.engine.code.lua",),
     "fastapi": ("hotspare.server",),
     "uvicorn": ("hotspare.server",),
 }

@@ -69,6 +69,12 @@ FULL = """\
         <window-transpose name="w" mode="wide" tag-name="tag" tags-included="a,b" tag-values="v" group-by="by"
                           clear-timeout="1 hour"/>
         <window-counter name="n" count-interval="2 seconds" clear-interval="1 minute"/>
+        <window-lua name="l" events="make" init="begin" hs:transient="seen" hs:steps-max="1000" hs:state-bytes-max="1000">
+          <schema-string>id*:int64,x:double</schema-string>
+          <copy exclude="true">x</copy>
+          <use exclude="true">id</use>
+          <code>function make(event) return {x = event.x} end</code>
+        </window-lua>
         <window-remove-state name="r" remove="updates" add-log-fields="true"/>
         <window-join name="j">
           <join type="leftouter" no-regenerates="true" left-index="pi_EMPTY" right-index="pi_HASH">
@@ -82,7 +88,7 @@ FULL = """\
         </window-join>
       </windows>
       <edges>
-        <edge source="a" target="k f g c r n" role="data"/><edge source="a" target="s" role="data"/>
+        <edge source="a" target="k f g c r n l" role="data"/><edge source="a" target="s" role="data"/>
         <edge source="times" target="t"/><edge source="tagged" target="w"/><edge source="t" target="t1" slot="1"/>
         <edge source="f g" target="u"/><edge source="f" target="j" role="left"/><edge source="g" target="j" role="right"/>
       </edges>

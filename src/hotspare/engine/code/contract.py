@@ -27,10 +27,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hotspare.engine.code.fields import ColumnBuilder, Unfit, plain_values
+from hotspare.engine.code.fields import ColumnBuilder, Unfit, kind_of, plain_values
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.rows.refusals import BAD_TEXT_LENGTH_MAX
+from hotspare.model.code import Code, Script
 from hotspare.model.events import Opcode
 from hotspare.model.types import Schema
 
@@ -51,20 +52,11 @@ OPCODE_NAMES: dict[str, Opcode] = {
 }
 """What code may write there."""
 
+OPCODE_TEXT = {int(value): name for name, value in OPCODE_NAMES.items()} | {int(Opcode.UPDATE_BLOCK): "update"}
+"""What the code is told of the event that it is given."""
+
 NO_OPCODE = 0
 """The code says none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The same in every engine, so they are part of a project's meaning.
-
-    steps_max        of one call: instructions of a virtual machine, or turns of loops and calls
-    state_bytes_max  of what the variables of one instance hold, in the form of `Instance.save`
-    """
-
-    steps_max: int = 1_000_000
-    state_bytes_max: int = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +102,11 @@ class GivenEvents:
     def __len__(self) -> int:
         return len(self.opcode)
 
+    def slice(self, begin: int, end: int) -> GivenEvents:
+        """Those from number `begin` to before number `end`."""
+        columns = [column.slice(begin, end - begin) for column in self.columns]
+        return GivenEvents(self.schema, columns, self.opcode[begin:end], self.time_us[begin:end], self.seeds[begin:end])
+
     def moment(self, row: int) -> Moment:
         return Moment(int(self.time_us[row]), int(self.seeds[row]))
 
@@ -122,12 +119,28 @@ class MadeEvents:
     opcode   uint8[n]   `Opcode`, or NO_OPCODE
     columns             per field of the schema that was asked for an Arrow array of n values; null where the code gives none
     failed              rising by row; none of these events made any
+    done                how many of the events that were given the code has seen
     """
 
     row: Int64s
     opcode: UInt8s
     columns: Sequence[pa.Array]
     failed: Sequence[Failed]
+    done: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramText:
+    """What a program is compiled from. `name` of the window; `modules` are loaded before its own code, in order, each under its
+    name.
+
+    `empties_count`: an empty table that the code returns is an event, not an empty list.
+    """
+
+    name: str
+    script: Script
+    modules: tuple[tuple[str, Code], ...] = ()
+    empties_count: bool = False
 
 
 class Program(Protocol):
@@ -156,10 +169,10 @@ class Instance(ABC):
     def load(self, data: bytes) -> None:
         """Take over what `save` returned, on a fresh instance of an equal program. SnapshotDamaged where that cannot be."""
 
-    def make_events(self, function: str, events: GivenEvents, schema: Schema) -> MadeEvents:
-        """Call `function(event, context)` for each event; it returns an event of `schema`, a list of events, or nothing. Names that
-        are no field of the schema are left out."""
-        return _made(self, function, events, schema)
+    def make_events(self, function: str, events: GivenEvents, schema: Schema, made_max: int) -> MadeEvents:
+        """Call `function(event, context)` for one event after another, until `made_max` are made or more. It returns an event of
+        `schema`, a list of events, or nothing; names that are no field of the schema are left out."""
+        return _made(self, function, events, schema, made_max)
 
     def select(self, function: str, events: GivenEvents) -> tuple[Bools, Sequence[Failed]]:
         """Which events pass: those for which `function(event, context)` returns true. Those that fail do not."""
@@ -168,10 +181,7 @@ class Instance(ABC):
 
 def context_of(opcode: int) -> dict[str, Value]:
     """The second argument: what the code may know of an event beside its fields."""
-    return {"opcode": _OPCODE_TEXT[opcode]}
-
-
-_OPCODE_TEXT = {int(value): name for name, value in OPCODE_NAMES.items()} | {int(Opcode.UPDATE_BLOCK): "update"}
+    return {"opcode": OPCODE_TEXT[opcode]}
 
 
 def _rows(events: GivenEvents) -> list[dict[str, Value]]:
@@ -185,32 +195,35 @@ def _rows(events: GivenEvents) -> list[dict[str, Value]]:
     ]
 
 
-def _made(instance: Instance, function: str, events: GivenEvents, schema: Schema) -> MadeEvents:
-    builder = EventBuilder(schema)
+def _made(instance: Instance, function: str, events: GivenEvents, schema: Schema, made_max: int) -> MadeEvents:
+    builder, done = EventBuilder(schema), 0
     for row, event in enumerate(_rows(events)):
+        if builder.count >= made_max:
+            break
+        done = row + 1
         try:
             returned = instance.call(function, (event, context_of(int(events.opcode[row]))), events.moment(row))
-            builder.add(row, function, returned)
+            builder.add(row, returned)
         except CodeFailure as failure:
             builder.refuse(row, failure)
-    return builder.made()
+    return builder.made(done)
 
 
 def _selected(instance: Instance, function: str, events: GivenEvents) -> tuple[Bools, Sequence[Failed]]:
     passes, failed = np.zeros(len(events), np.bool_), []
     for row, event in enumerate(_rows(events)):
         try:
-            passes[row] = truth(instance.call(function, (event, context_of(int(events.opcode[row]))), events.moment(row)), function)
+            passes[row] = truth(instance.call(function, (event, context_of(int(events.opcode[row]))), events.moment(row)))
         except CodeFailure as failure:
             failed.append(Failed(row, failure.reason, failure.text))
     return passes, failed
 
 
-def truth(returned: Value, function: str) -> bool:
+def truth(returned: Value) -> bool:
     """What a filter says; CodeFailure where it is neither true nor false. Nothing counts as false, as a null condition does."""
     if returned is None or isinstance(returned, bool):
         return returned is True
-    raise CodeFailure(f"{function} returns {kind_of(returned)}, not true or false")
+    raise CodeFailure(f"returns {kind_of(returned)}, not true or false")
 
 
 class EventBuilder:
@@ -223,11 +236,11 @@ class EventBuilder:
         self._opcode: list[int] = []
         self._failed: list[Failed] = []
 
-    def add(self, row: int, function: str, returned: Value) -> None:
-        """What `function` returned for event `row`; CodeFailure, and nothing is added, where it is no event, list of events or
+    def add(self, row: int, returned: Value) -> None:
+        """What the code returned for event `row`; CodeFailure, and nothing is added, where it is no event, list of events or
         nothing."""
         events = returned if isinstance(returned, list) else [] if returned is None else [returned]
-        made = [self._event(function, event) for event in events]
+        made = [self._event(event) for event in events]
         for opcode, values in made:
             self._row.append(row)
             self._opcode.append(opcode)
@@ -237,17 +250,23 @@ class EventBuilder:
     def refuse(self, row: int, failure: CodeFailure) -> None:
         self._failed.append(Failed(row, failure.reason, failure.text))
 
-    def made(self) -> MadeEvents:
+    @property
+    def count(self) -> int:
+        return len(self._row)
+
+    def made(self, done: int) -> MadeEvents:
+        """All of them; `done`: how many events the code has seen."""
         return MadeEvents(
             np.array(self._row, np.int64),
             np.array(self._opcode, np.uint8),
             [column.array() for column in self._columns],
             self._failed,
+            done,
         )
 
-    def _event(self, function: str, event: Value) -> tuple[int, list[Value]]:
+    def _event(self, event: Value) -> tuple[int, list[Value]]:
         if not isinstance(event, dict):
-            raise CodeFailure(f"{function} returns {kind_of(event)}, not an event, a list of events, or nothing")
+            raise CodeFailure(f"returns {kind_of(event)}, not an event, a list of events, or nothing")
         values = []
         for field, column in zip(self._schema.fields, self._columns, strict=True):
             try:
@@ -272,19 +291,3 @@ def shown(value: Value) -> str:
     if isinstance(value, str):
         return repr(value[:100])
     return str(value) if isinstance(value, bool | float) else kind_of(value)
-
-
-def kind_of(value: Value) -> str:
-    """A word for what a value is, for people."""
-    if value is None:
-        return "nothing"
-    kinds = {
-        bool: "a truth value",
-        int: "a number",
-        float: "a number",
-        str: "a text",
-        bytes: "bytes",
-        list: "a list",
-        dict: "a table",
-    }
-    return kinds.get(type(value), f"a {type(value).__name__}")

@@ -155,4 +155,14 @@ def _named(value: Any) -> str:
     """A number as it is; of others, and of numbers too long to read, what they are."""
     if isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < _DIGITS_MAX):
         return str(value)
-    return "a whole number of many digits" if isinstance(value, int) else f"a value of type {type(value).__name__}"
+    return "a whole number of many digits" if isinstance(value, int) else kind_of(value)
+
+
+def kind_of(value: Any) -> str:
+    """A word for what a value is, for people."""
+    if value is None:
+        return "nothing"
+    return _KINDS.get(type(value), f"a {type(value).__name__}")
+
+
+_KINDS = {bool: "a truth value", int: "a number", float: "a number", str: "a text", bytes: "bytes", list: "a list", dict: "a table"}

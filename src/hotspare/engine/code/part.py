@@ -7,7 +7,7 @@ where no event came since the last time. A program is opened when it is first ne
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -15,13 +15,15 @@ from hotspare.engine.code.contract import CodeFailure, Instance, Program
 from hotspare.engine.state.pages import Column, Columns, expect
 from hotspare.errors import SnapshotDamaged
 
+W = TypeVar("W")
 _VARIABLES, _UNKEPT = "variables", "unkept"
 
 
-class CodeState:
-    """The one instance of a program in a page."""
+class CodeState(Generic[W]):
+    """The one instance of a program in a page. `unfinished`: what its window has yet to do within a step, in no snapshot."""
 
     def __init__(self, program: Program) -> None:
+        self.unfinished: W | None = None
         self._program = program
         self._instance: Instance | None = None
         self._saved: bytes | None = None
@@ -59,9 +61,9 @@ class CodeState:
         self._instance = self._program.open()
         self._instance.load(self._saved)
 
-    def __deepcopy__(self, known: Mapping[int, Any]) -> CodeState:
+    def __deepcopy__(self, known: Mapping[int, Any]) -> CodeState[W]:
         """With an instance of its own."""
-        twin = CodeState(self._program)
+        twin: CodeState[W] = CodeState(self._program)
         twin._saved = self._opened().save()
         return twin
 

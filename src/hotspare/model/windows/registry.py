@@ -13,6 +13,7 @@ from hotspare.model.windows.counter import CounterType
 from hotspare.model.windows.filter import FilterType
 from hotspare.model.windows.functional import FunctionalType
 from hotspare.model.windows.join import JoinType
+from hotspare.model.windows.lua import LuaType
 from hotspare.model.windows.remove_state import RemoveStateType
 from hotspare.model.windows.source import SourceType
 from hotspare.model.windows.transpose import TransposeType
@@ -29,6 +30,7 @@ WINDOW_TYPES: dict[str, WindowType[Any]] = {
         CalculateType(),
         UnionType(),
         JoinType(),
+        LuaType(),
         RemoveStateType(),
         CounterType(),
         TransposeType(),

@@ -1,0 +1,179 @@
+-- The functions that every Lua program has, where the usual ones would answer otherwise in two equal engines: addresses in texts, the
+-- order of pairs, finalisers, clocks, files.
+local host = ...
+local builtins, charge = host.builtins, host.charge
+local error, type, tostring, rawnext, select, ipairs = error, type, tostring, next, select, ipairs
+local getmetatable, setmetatable, rawget = getmetatable, setmetatable, rawget
+local sort, find = table.sort, string.find
+
+for _, name in ipairs({ "assert", "error", "rawequal", "rawget", "rawlen", "rawset", "select", "tonumber", "type", "_VERSION" }) do
+  builtins[name] = _G[name]
+end
+
+-- Keys in their fixed order: numbers by value, then texts by bytes, then false and true.
+local function ordered(t)
+  local keys, texts, n, m = {}, {}, 0, 0
+  local no, yes = false, false
+  for key in rawnext, t do
+    local kind = type(key)
+    if kind == "number" then
+      n = n + 1
+      keys[n] = key
+    elseif kind == "string" then
+      m = m + 1
+      texts[m] = key
+    elseif key == true then
+      yes = true
+    elseif key == false then
+      no = true
+    else
+      error("a table that has a " .. kind .. " as a key has no fixed order: use texts or numbers as keys", 3)
+    end
+  end
+  sort(keys)
+  sort(texts)
+  for i = 1, m do keys[n + i] = texts[i] end
+  n = n + m
+  if no then n = n + 1; keys[n] = false end
+  if yes then n = n + 1; keys[n] = true end
+  return keys, n
+end
+host.ordered = ordered
+
+local walked, walked_keys, walked_count, walked_at -- the table that next went through last
+
+function host.forget_walk() walked, walked_keys = nil, nil end
+
+local function from(t, keys, count, at)
+  while at < count do
+    at = at + 1
+    local value = rawget(t, keys[at])
+    if value ~= nil then
+      walked, walked_keys, walked_count, walked_at = t, keys, count, at
+      return keys[at], value
+    end
+  end
+  return nil
+end
+
+builtins.next = function(t, key)
+  if type(t) ~= "table" then error("a table is needed to ask for what comes next", 2) end
+  if key == nil and rawnext(t) == nil then return nil end
+  if key ~= nil and walked == t and walked_keys[walked_at] == key then return from(t, walked_keys, walked_count, walked_at) end
+  local keys, count = ordered(t)
+  local at = 0
+  if key ~= nil then
+    repeat at = at + 1 until at > count or keys[at] == key
+    if at > count then error("the key to go on from is not in the table", 2) end
+  end
+  return from(t, keys, count, at)
+end
+
+builtins.pairs = function(t)
+  local meta = getmetatable(t)
+  local own = type(meta) == "table" and rawget(meta, "__pairs")
+  if own then return own(t) end
+  if type(t) ~= "table" then error("pairs needs a table, not " .. type(t), 2) end
+  local keys, count = ordered(t)
+  local at = 0
+  return function()
+    while at < count do
+      at = at + 1
+      local value = t[keys[at]]
+      if value ~= nil then return keys[at], value end
+    end
+    return nil
+  end, t, nil
+end
+
+builtins.ipairs = ipairs
+
+local function text(value)
+  local kind = type(value)
+  if kind == "string" or kind == "number" or kind == "boolean" or kind == "nil" then return tostring(value) end
+  local meta = getmetatable(value)
+  if type(meta) == "table" then
+    if rawget(meta, "__tostring") then return tostring(value) end
+    local name = rawget(meta, "__name")
+    if type(name) == "string" then return name end
+  end
+  return kind
+end
+host.text = text
+builtins.tostring = text
+
+builtins.getmetatable = getmetatable
+builtins.setmetatable = function(t, meta)
+  if type(meta) == "table" then
+    for _, name in ipairs({ "__gc", "__mode" }) do
+      if rawget(meta, name) ~= nil then error("a metatable with " .. name .. " depends on when memory is tidied up", 2) end
+    end
+  end
+  return setmetatable(t, meta)
+end
+
+builtins.print = function() end
+builtins.esp_logMessage = builtins.print
+
+builtins.require = function(name)
+  local found = host.loaded[name]
+  if found == nil then error("there is no module " .. text(name) .. ": modules are named in the project", 2) end
+  return found
+end
+
+local function absent(library, reason)
+  return setmetatable({}, {
+    __index = function(_, name) error(library .. "." .. text(name) .. " is not there: " .. reason, 2) end,
+    __newindex = function() error(library .. " cannot be changed", 2) end,
+    __metatable = false,
+  })
+end
+
+builtins.io = absent("io", "people's code has no files")
+builtins.debug = absent("debug", "people's code cannot look into the machine")
+builtins.package = absent("package", "modules are named in the project")
+for _, name in ipairs({ "load", "loadstring", "loadfile", "dofile", "collectgarbage" }) do
+  builtins[name] = function() error(name .. " is not there for people's code", 2) end
+end
+
+-- math: the machine's own, but for chance, which follows from the event.
+local math_, state = {}, 0
+for name, value in rawnext, math do math_[name] = value end
+
+local function drawn()
+  state = state + 0x9E3779B97F4A7C15
+  local z = state
+  z = (z ~ (z >> 30)) * 0xBF58476D1CE4E5B9
+  z = (z ~ (z >> 27)) * 0x94D049BB133111EB
+  return z ~ (z >> 31)
+end
+
+function host.seed(number) state = number end
+
+local tointeger, ult = math.tointeger, math.ult
+local function whole(value, place)
+  local found = tointeger(value)
+  if not found then error("bad argument #" .. place .. " to 'random': a whole number is needed", 3) end
+  return found
+end
+
+math_.random = function(...)
+  local count = select("#", ...)
+  if count == 0 then return (drawn() >> 11) * (1.0 / (1 << 53)) end
+  local low, high = 1, nil
+  if count == 1 then
+    high = whole((...), 1)
+    if high == 0 then return drawn() end
+  else
+    low, high = whole((...), 1), whole((select(2, ...)), 2)
+  end
+  if low > high then error("bad argument to 'random': the interval is empty", 2) end
+  local span = high - low + 1
+  if span > 0 then return low + (drawn() >> 1) % span end
+  local number
+  repeat number = drawn() until not ult(high - low, number - low)
+  return number
+end
+
+math_.randomseed = function(number) state = tointeger(number) or (type(number) == "number" and math.floor(number) // 1 | 0) or 0 end
+builtins.math = math_

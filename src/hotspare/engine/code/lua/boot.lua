@@ -1,0 +1,27 @@
+-- Puts the machine together: what every program has, then the program itself.
+local host = ...
+host.builtins, host.loaded = {}, {}
+
+-- Load the program: modules first, each under its name. Returns nothing, or what is wrong with which text.
+function host.begin_program()
+  local env = {}
+  for name, value in pairs(host.builtins) do env[name] = value end
+  env._G = env
+  host.builtins._G = env
+  host.env = env
+end
+
+function host.load_text(chunk, source, module)
+  local f, message = load(source, "=" .. chunk, "t", host.env)
+  if not f then return message end
+  host.set_time(0)
+  host.seed(0)
+  host.begin()
+  local ok, result = pcall(f)
+  host.finish()
+  if not ok then
+    if result == host.spent then return chunk .. ": takes more than " .. host.steps_max .. " steps" end
+    return type(result) == "string" and result or chunk .. ": fails with a " .. type(result)
+  end
+  if module then host.loaded[module] = result == nil and true or result end
+end

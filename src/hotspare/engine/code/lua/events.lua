@@ -1,0 +1,175 @@
+-- Calls the program's functions for events, many at once, and looks now and then at what its variables hold.
+local host = ...
+local env, spent = host.env, host.spent
+local begin, finish, seed, set_time, forget_walk = host.begin, host.finish, host.seed, host.set_time, host.forget_walk
+local error, type, pcall, rawset, rawget, tostring, rawnext = error, type, pcall, rawset, rawget, tostring, next
+local sub, concat = string.sub, table.concat
+
+local VALUES_A_CALL = 3 -- how many values of the variables a call pays for looking at,
+local STEPS_A_VALUE = 50 -- and so many steps pay for one more
+local MESSAGE_LENGTH_MAX = 2000
+
+local credit, weight = 0, 0 -- what calls have paid since the variables were looked at, and how many values there were then
+local broken = "" -- why no event is taken any more
+
+function host.clear()
+  rawset(env, "data", nil)
+  rawset(env, "context", nil)
+  host.event = nil
+end
+
+local KINDS = { number = "a number", string = "a text", boolean = "a truth value", ["nil"] = "nothing", ["function"] = "a function" }
+local function kind_of(value) return KINDS[type(value)] or "a " .. type(value) end
+
+function host.shown(value)
+  if type(value) == "string" then return '"' .. sub(value, 1, 100) .. '"' end
+  return kind_of(value)
+end
+
+-- What to say of a failure, and whether it is a limit.
+local function told(failure)
+  if failure == spent then return "takes more than " .. host.steps_max .. " steps", true end
+  if failure == "not enough memory" then return "takes more memory than there is for it", true end
+  if type(failure) == "string" or type(failure) == "number" then return sub(tostring(failure), 1, MESSAGE_LENGTH_MAX), false end
+  return "fails with " .. kind_of(failure), false
+end
+
+local function why_not_kept(failure)
+  if type(failure) == "table" and failure.unkept then
+    return "variable " .. failure.unkept .. " holds a " .. failure.kind .. ", which cannot be kept: make it local to the function"
+      .. " that uses it, or name the variable under transient"
+  end
+  if type(failure) == "table" and failure.bytes then return "its variables hold more than " .. failure.bytes .. " bytes" end
+  return tostring(failure)
+end
+
+local function look_at_variables(used)
+  for i = 1, #host.transient do host.forget_variable(host.transient[i]) end
+  credit = credit + VALUES_A_CALL + used // STEPS_A_VALUE
+  if credit < weight then return end
+  credit = 0
+  local ok, failure, values = pcall(host.save, host.state_bytes_max)
+  if ok then
+    weight = values
+  else
+    broken = why_not_kept(failure)
+  end
+end
+
+-- A call at the moment of an event: whether it went well; its result, or what to say; whether a limit is why not.
+local function called(f, us, number, ...)
+  if broken ~= "" then return false, broken, true end
+  set_time(us)
+  seed(number)
+  forget_walk()
+  begin()
+  local ok, first, second = pcall(f, ...)
+  look_at_variables(finish())
+  if not ok then return false, told(first) end
+  if broken ~= "" then return false, broken, true end
+  return true, first, second
+end
+
+local function function_of(name)
+  local f = rawget(env, name)
+  return type(f) == "function" and f or nil
+end
+host.function_of = function_of
+
+function host.call(name, us, number, ...)
+  local f = function_of(name)
+  if not f then return false, "there is no function " .. name, false end
+  return called(f, us, number, ...)
+end
+
+-- Calls for rows from `first` on, until `is_done` or the last. Returns how far it is, and row, whether a limit is why, and message of
+-- each that failed.
+local function each(name, read, first, count, rows, take, is_done)
+  local f, failed, names = function_of(name), {}, host.opcode_names
+  for row = first, count do
+    local event, opcode, us, number = read(rows, row)
+    local context = { opcode = names[opcode] }
+    local ok, result, is_limit = false, "there is no function " .. name, false
+    if f then
+      host.event = event
+      rawset(env, "data", event)
+      rawset(env, "context", context)
+      ok, result, is_limit = called(f, us, number, event, context)
+    end
+    if ok then ok, result, is_limit = take(row, result) end
+    if not ok then
+      local n = #failed
+      failed[n + 1], failed[n + 2], failed[n + 3] = row, is_limit and 1 or 0, result
+    end
+    if is_done() then return row, failed end
+  end
+  return count, failed
+end
+
+-- Filters: a byte per event.
+function host.select(name, read, count, rows)
+  local passes = {}
+  for row = 1, count do passes[row] = "\0" end
+  local _, failed = each(name, read, 1, count, rows, function(row, result)
+    if result == true then
+      passes[row] = "\1"
+    elseif result ~= nil and result ~= false then
+      return false, "returns " .. kind_of(result) .. ", not true or false", false
+    end
+    return true
+  end, function() return false end)
+  return concat(passes), failed
+end
+
+-- Windows: events by `writer`.
+function host.make(name, read, count, rows, writer, made_max)
+  local write = writer.write
+  local function take(row, result)
+    if result == nil then return true end
+    if type(result) ~= "table" then
+      return false, "returns " .. kind_of(result) .. ", not an event, a list of events, or nothing", false
+    end
+    local before, wrong, i = writer.count, nil, 1
+    writer.begin()
+    local event = rawget(result, 1)
+    if event == nil then
+      if host.empty_is_event or rawnext(result) ~= nil then wrong = write(row, result) end
+    end
+    while event ~= nil and not wrong do
+      if type(event) == "table" then
+        wrong = write(row, event)
+      else
+        wrong = "returns a list with " .. kind_of(event) .. " in it, not events alone"
+      end
+      i = i + 1
+      event = rawget(result, i)
+    end
+    if not wrong then return true end
+    writer.cut(before)
+    return false, wrong, false
+  end
+  local done, failed = each(name, read, 1, count, rows, take, function() return writer.is_full(made_max) end)
+  return done, failed, writer.taken()
+end
+
+-- What counts beside the variables is kept with them: when they are looked at next depends on it.
+function host.kept() return credit, weight, broken end
+function host.keep(credit_then, weight_then, broken_then) credit, weight, broken = credit_then, weight_then, broken_then end
+
+-- The bytes of the variables, whatever they are, or why they cannot be kept.
+function host.saved()
+  if broken ~= "" then return true, "" end
+  local ok, data = pcall(host.save, math.maxinteger)
+  if ok then return true, data end
+  return false, why_not_kept(data)
+end
+
+-- Call a function before any event: what is wrong, or nothing.
+function host.start(name)
+  set_time(0)
+  seed(0)
+  begin()
+  local ok, failure = pcall(function_of(name))
+  finish()
+  if not ok then return (told(failure)) end
+end

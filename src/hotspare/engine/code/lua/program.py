@@ -1,0 +1,325 @@
+"""Lua programs (SPEC A26, A36): Lua 5.4 by the library lupa, in a machine of their own that sees nothing but the event.
+
+What would differ between engines is replaced in the machine's own Lua files: clock, chance, the order of `pairs`, addresses in
+texts, `table.sort`. A hook counts instructions; the allocator's limit is only a guard behind that.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, NoReturn
+
+import lupa.lua54
+import numpy as np
+import pyarrow as pa
+
+from hotspare.engine.code.contract import (
+    OPCODE_NAMES,
+    OPCODE_TEXT,
+    CodeFailure,
+    Failed,
+    GivenEvents,
+    Instance,
+    MadeEvents,
+    Moment,
+    ProgramText,
+    Value,
+)
+from hotspare.engine.code.fields import ColumnBuilder, Unfit, plain_values
+from hotspare.engine.code.lua.rows import given_kinds, made_kinds, packed, unpacked
+from hotspare.engine.rows.bad_reasons import BadReason
+from hotspare.engine.rows.chunk import Bools
+from hotspare.errors import Mistake, Place, ProjectError, SnapshotDamaged
+from hotspare.model.code import Code, Script
+from hotspare.model.types import Schema
+
+MEMORY_BYTES_MAX = 512 << 20
+"""Of one machine. Texts that double reach it; what is paid for in steps does not."""
+ROWS_A_CALL = 4096
+"""So many events are handed to the machine at once."""
+DEPTH_MAX = 100
+"""Of tables in each other that go in or out as values."""
+_FILES = ("boot", "budget", "basics", "tables", "times", "text", "json", "rows")
+_OF_PROGRAMS = ("variables", "events")
+_COUNTS = struct.Struct("<qqq")
+_LINE = re.compile(r"^(?P<chunk>[^:\n]*):(?P<line>[0-9]+): (?P<text>.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class LuaProgram:
+    text: ProgramText
+
+    def open(self) -> LuaInstance:
+        return LuaInstance(self.text)
+
+    def defines(self, function: str) -> bool:
+        return self.open().defines(function)
+
+
+class LuaInstance(Instance):
+    def __init__(self, text: ProgramText) -> None:
+        """ProjectError where the program cannot be loaded."""
+        self._name = text.name
+        script = text.script
+        self._runtime = lupa.lua54.LuaRuntime(
+            encoding=None,
+            unpack_returned_tuples=True,
+            register_eval=False,
+            register_builtins=False,
+            max_memory=MEMORY_BYTES_MAX,
+            attribute_filter=_no_attribute,
+        )
+        self._host = host = self._runtime.table()
+        host[b"steps_max"], host[b"state_bytes_max"] = script.limits.steps_max, script.limits.state_bytes_max
+        host[b"transient"] = self._runtime.table_from([name.encode() for name in script.transient])
+        host[b"opcodes"] = self._runtime.table_from({name.encode(): int(value) for name, value in OPCODE_NAMES.items()})
+        host[b"opcode_names"] = self._runtime.table_from({value: name.encode() for value, name in OPCODE_TEXT.items()})
+        host[b"empty_is_event"] = text.empties_count
+        for name in _FILES:
+            self._run(name)
+        host[b"begin_program"]()
+        for name in _OF_PROGRAMS:
+            self._run(name)
+        for module, code in text.modules:
+            self._load(module, code, module)
+        self._load(text.name, script.code, "")
+        if script.init and self.defines(script.init):
+            self._begin(script)
+        host[b"scan"]()
+        self._readers: dict[Schema, Any] = {}
+        self._writers: dict[Schema, Any] = {}
+
+    def _run(self, name: str) -> None:
+        self._runtime.compile(_source(name), name=f"={name}".encode(), mode=b"t")(self._host)
+
+    def _load(self, chunk: str, code: Code, module: str) -> None:
+        text = code.text.encode(errors="replace")
+        wrong = self._host[b"load_text"](chunk.encode(), text, module.encode() or None)
+        if wrong is not None:
+            failure = _failure(wrong, self._name)
+            message = f"the Lua code of {chunk} cannot be loaded: {failure.text}"
+            raise ProjectError(self._name, [_mistake(code, message, failure.line)])
+
+    def _begin(self, script: Script) -> None:
+        """Call what is to be called once. It is no event, so it pays for nothing."""
+        wrong = self._host[b"start"](script.init.encode())
+        if wrong is not None:
+            failure = _failure(wrong, self._name)
+            message = f"function {script.init} of window {self._name} fails: {failure.text}"
+            raise ProjectError(self._name, [_mistake(script.code, message, failure.line)])
+
+    def defines(self, function: str) -> bool:
+        return self._host[b"function_of"](function.encode()) is not None
+
+    def call(self, function: str, arguments: Sequence[Value], moment: Moment) -> Value:
+        given = [self._to_lua(value, 0) for value in arguments]
+        ok, result, *limit = _several(self._host[b"call"](function.encode(), moment.time_us, _signed(moment.seed), *given))
+        if not ok:
+            raise _failure(result, self._name, _reason(limit and limit[0]))
+        return _from_lua(result, 0)
+
+    def make_events(self, function: str, events: GivenEvents, schema: Schema, made_max: int) -> MadeEvents:
+        reader, writer = self._reader(events.schema), self._writer(schema)
+        events = events.slice(0, ROWS_A_CALL)
+        done, failed, count, rows, texts, strange = self._host[b"make"](
+            function.encode(), reader, len(events), self._rows(events), writer, made_max
+        )
+        row, opcode, columns = unpacked(count, rows, list(texts.values()), schema)
+        made = _Judged(schema, columns, row)
+        odd = list(strange.values())
+        for n, field, value in zip(odd[0::3], odd[1::3], odd[2::3], strict=True):
+            made.fit(n - 1, field - 1, _from_lua(value, 0))
+        columns, wrong = made.columns()
+        failures = self._failed(failed) + wrong
+        refused = np.isin(row, np.array([each.row for each in wrong], np.int64))
+        if refused.any():
+            kept = np.flatnonzero(~refused)
+            row, opcode, columns = row[kept], opcode[kept], [column.take(pa.array(kept)) for column in columns]
+        return MadeEvents(row, opcode, columns, sorted(failures, key=lambda each: each.row), done)
+
+    def select(self, function: str, events: GivenEvents) -> tuple[Bools, Sequence[Failed]]:
+        passes, failures = [np.empty(0, np.uint8)], []
+        reader = self._reader(events.schema)
+        for begin in range(0, len(events), ROWS_A_CALL):
+            piece = events.slice(begin, begin + ROWS_A_CALL)
+            mask, failed = self._host[b"select"](function.encode(), reader, len(piece), self._rows(piece))
+            passes.append(np.frombuffer(mask, np.uint8))
+            failures += [Failed(each.row + begin, each.reason, each.message) for each in self._failed(failed)]
+        return np.concatenate(passes).astype(np.bool_), failures
+
+    def save(self) -> bytes:
+        ok, data = self._host[b"saved"]()
+        if not ok:
+            raise _failure(data, self._name, BadReason.CODE_LIMIT)
+        credit, weight, broken = self._host[b"kept"]()
+        return b"".join((_COUNTS.pack(credit, weight, len(broken)), broken, data))
+
+    def load(self, data: bytes) -> None:
+        try:
+            credit, weight, length = _COUNTS.unpack_from(data)
+            broken, body = data[_COUNTS.size : _COUNTS.size + length], data[_COUNTS.size + length :]
+            if not broken:
+                self._host[b"load"](body)
+            self._host[b"keep"](credit, weight, broken)
+        except (lupa.lua54.LuaError, struct.error) as error:
+            raise SnapshotDamaged("the variables of Lua code cannot be read", detail=str(error)) from error
+
+    def _reader(self, schema: Schema) -> Any:
+        if schema not in self._readers:
+            self._readers[schema] = self._host[b"reader"](self._names(schema), self._runtime.table_from(given_kinds(schema)))
+        return self._readers[schema]
+
+    def _writer(self, schema: Schema) -> Any:
+        if schema not in self._writers:
+            self._writers[schema] = self._host[b"writer"](self._names(schema), self._runtime.table_from(made_kinds(schema)))
+        return self._writers[schema]
+
+    def _names(self, schema: Schema) -> Any:
+        return self._runtime.table_from([name.encode() for name in schema.names])
+
+    def _rows(self, events: GivenEvents) -> Any:
+        rows, text = packed(events)
+        return self._runtime.table_from({b"bytes": rows, b"text": text})
+
+    def _failed(self, failed: Any) -> list[Failed]:
+        flat = list(failed.values())
+        found = []
+        for row, is_limit, message in zip(flat[0::3], flat[1::3], flat[2::3], strict=True):
+            failure = _failure(message, self._name, _reason(is_limit))
+            found.append(Failed(row - 1, failure.reason, failure.text))
+        return found
+
+    def _to_lua(self, value: Value, depth: int) -> Any:
+        if isinstance(value, str):
+            return value.encode(errors="surrogatepass")
+        if isinstance(value, list | dict):
+            if depth >= DEPTH_MAX:
+                raise CodeFailure(f"what it is given is nested more than {DEPTH_MAX} deep")
+            pairs = value.items() if isinstance(value, dict) else enumerate(value, 1)
+            table = self._runtime.table()
+            for key, inner in pairs:
+                if inner is not None:
+                    table[self._to_lua(key, depth + 1)] = self._to_lua(inner, depth + 1)
+            return table
+        if isinstance(value, int) and not isinstance(value, bool) and not -(1 << 63) <= value < 1 << 63:
+            return float(value)
+        return value
+
+
+class _Judged:
+    """Columns that the machine made, with the values put in that it leaves to others."""
+
+    def __init__(self, schema: Schema, columns: list[pa.Array], row: Any) -> None:
+        self._schema, self._columns, self._row = schema, columns, row
+        self._fitted: dict[int, dict[int, Any]] = {}
+        self._failed: dict[int, Failed] = {}
+
+    def fit(self, made: int, field: int, value: Value) -> None:
+        try:
+            self._fitted.setdefault(field, {})[made] = ColumnBuilder(self._schema.fields[field].type).fitted(value)
+        except Unfit as unfit:
+            self._refuse(made, field, str(unfit), unfit.reason)
+
+    def _refuse(self, made: int, field: int, text: str, reason: BadReason) -> None:
+        row = int(self._row[made])
+        self._failed.setdefault(row, Failed(row, reason, f"field {self._schema.fields[field].name}: {text}"))
+
+    def columns(self) -> tuple[list[pa.Array], list[Failed]]:
+        """Those that are right, and what the others are."""
+        return [self._column(i) for i in range(len(self._columns))], list(self._failed.values())
+
+    def _column(self, i: int) -> pa.Array:
+        column, type_ = self._columns[i], self._schema.fields[i].type
+        if pa.types.is_string(column.type):
+            column = self._unicode(i, column)
+        if i not in self._fitted:
+            return column
+        builder, values = ColumnBuilder(type_), plain_values(column, type_)
+        for made, value in self._fitted[i].items():
+            values[made] = value
+        for value in values:
+            builder.append(value)
+        return builder.array()
+
+    def _unicode(self, i: int, column: pa.Array) -> pa.Array:
+        """The column, with null where a text is none."""
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            texts = column.cast(pa.binary()).to_pylist()
+            for made, text in enumerate(texts):
+                if text is not None and not _is_unicode(text):
+                    texts[made] = None
+                    self._refuse(made, i, "the bytes are no UTF-8 text", BadReason.CODE)
+            return pa.array(texts, pa.binary()).cast(pa.string())
+        return column
+
+
+def _is_unicode(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _mistake(code: Code, message: str, line: int) -> Mistake:
+    place = Place(code.place.file, code.place.line + max(line, 1) - 1) if code.place.line else code.place
+    return Mistake(place, message, "the code is loaded once, before any event")
+
+
+@cache
+def _source(name: str) -> bytes:
+    content: bytes = files("hotspare.engine.code.lua").joinpath(f"{name}.lua").read_bytes()
+    return content
+
+
+def _no_attribute(owner: object, name: object, is_setting: object) -> NoReturn:
+    raise AttributeError("Lua code sees no Python objects")
+
+
+def _failure(message: bytes, program: str, reason: BadReason = BadReason.CODE) -> CodeFailure:
+    """What the machine says, with the line in front, of the window's own code without its name."""
+    text, line = message.decode(errors="replace"), 0
+    if found := _LINE.match(text):
+        line = int(found["line"])
+        where = f"line {line}" if found["chunk"] == program else f"{found['chunk']}, line {line}"
+        text = f"{where}: {found['text']}"
+    return CodeFailure(text, reason=reason, line=line)
+
+
+def _reason(is_limit: object) -> BadReason:
+    """`is_limit` as the machine tells it."""
+    return BadReason.CODE_LIMIT if is_limit else BadReason.CODE
+
+
+def _several(returned: Any) -> tuple[Any, ...]:
+    return returned if isinstance(returned, tuple) else (returned, None)
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def _from_lua(value: Any, depth: int) -> Value:
+    """CodeFailure where it is no plain value."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if lupa.lua54.lua_type(value) != "table":
+        raise CodeFailure(f"a {lupa.lua54.lua_type(value)} is no plain value")
+    if depth >= DEPTH_MAX:
+        raise CodeFailure(f"a table is nested more than {DEPTH_MAX} deep")
+    pairs = {_from_lua(key, depth + 1): _from_lua(inner, depth + 1) for key, inner in value.items()}
+    if pairs and all(isinstance(key, int) for key in pairs) and sorted(pairs) == list(range(1, len(pairs) + 1)):
+        return [pairs[i] for i in range(1, len(pairs) + 1)]
+    return pairs

@@ -1,0 +1,147 @@
+"""People's own code in a project: its text, its language, what it may cost, and which fields it is given (SPEC A26, A36, A38)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
+
+from hotspare.errors import Place
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.names import FIELD_NAME, nearest, unprintable
+from hotspare.model.project import NOWHERE, Window
+from hotspare.model.types import Schema
+
+CODE_LENGTH_MAX = 1 << 20
+STEPS_MAX, STEPS_DEFAULT = 10**12, 1_000_000
+STATE_BYTES_MAX, STATE_BYTES_DEFAULT = 1 << 30, 1 << 20
+"""What a project may ask for, and what it has where it asks for nothing."""
+
+
+class Language(Enum):
+    LUA = "lua"
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A text of code, which begins with a line that is not blank; `place` is that line."""
+
+    text: str
+    place: Place = field(default=NOWHERE, compare=False)
+
+    @classmethod
+    def of(cls, text: str, place: Place) -> Code:
+        """Of a text as it stands at `place`."""
+        lines = text.replace("\r\n", "\n").replace("\r", "\n").rstrip().split("\n")
+        blank = next((i for i, line in enumerate(lines) if line.strip()), 0)
+        return cls("\n".join(lines[blank:]), replace(place, line=place.line + blank, column=0) if place.line else place)
+
+
+class Choice(Enum):
+    """Which fields are meant."""
+
+    ALL = "all"
+    LISTED = "listed"
+    OTHERS = "others"
+    """All but those that are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChoice:
+    """Some of a schema's fields. Names are sorted and stand once."""
+
+    choice: Choice = Choice.ALL
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, choice: Choice, names: Sequence[str]) -> FieldChoice:
+        """`names` in any order; leaving out nothing is all."""
+        listed = tuple(sorted(dict.fromkeys(names)))
+        return cls() if choice is Choice.OTHERS and not listed else cls(choice, listed)
+
+    def picked(self, schema: Schema) -> tuple[str, ...]:
+        """Those that are meant, in the order of the schema."""
+        if self.choice is Choice.ALL:
+            return schema.names
+        return tuple(name for name in schema.names if (name in self.names) is (self.choice is Choice.LISTED))
+
+    def __str__(self) -> str:
+        return "all" if self.choice is Choice.ALL else f"{self.choice.value} {','.join(self.names)}"
+
+
+ALL_FIELDS = FieldChoice()
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLimits:
+    """What the code may take for one event, and what its variables may hold, in every engine.
+
+    steps_max        instructions of a virtual machine, or turns of loops and calls
+    state_bytes_max  of the variables, in the form in which they are kept
+    """
+
+    steps_max: int = STEPS_DEFAULT
+    state_bytes_max: int = STATE_BYTES_DEFAULT
+
+    def chosen(self) -> list[tuple[str, int]]:
+        """Those that a project has to say, by name."""
+        default = CodeLimits()
+        return [(f.name, value) for f in fields(self) if (value := getattr(self, f.name)) != getattr(default, f.name)]
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What a window calls for each event: `function` of `code`, with the fields `use` of the event.
+
+    `init`: a function that is called once, before any event; "" for none. `transient`: variables that are not kept from one event
+    to the next.
+    """
+
+    language: Language
+    code: Code
+    function: str
+    use: FieldChoice = ALL_FIELDS
+    init: str = ""
+    transient: tuple[str, ...] = ()
+    limits: CodeLimits = CodeLimits()
+
+    def meaning(self) -> dict[str, str]:
+        """What determines outputs, for a project's hash, which is told as words: so the code is told by a hash of its own."""
+        return {
+            "language": self.language.value,
+            "code": hashlib.sha256(self.code.text.encode(errors="replace")).hexdigest(),
+            "function": self.function,
+            "use": str(self.use),
+            "init": self.init,
+            "transient": ",".join(self.transient),
+            "steps": str(self.limits.steps_max),
+            "state bytes": str(self.limits.state_bytes_max),
+        }
+
+
+def check_script(window: Window, script: Script, given: Schema | None, found: Mistakes) -> None:
+    place = script.code.place if script.code.place.line else window.place
+    if not script.code.text.strip():
+        found.add(place, f"window {window.name} has no code", "write the function that it calls for each event")
+    if len(script.code.text) > CODE_LENGTH_MAX:
+        found.add(place, f"the code of window {window.name} is longer than {CODE_LENGTH_MAX} characters", "shorten it")
+    if odd := unprintable(script.code.text):
+        found.add(place, f"the code of window {window.name} contains the character {odd!r}", "remove the character")
+    if not FIELD_NAME.fullmatch(script.function):
+        hint = "name the function that the code defines"
+        found.add(window.place, f"window {window.name} does not say which function it calls for each event", hint)
+    check_field_choice(window, "use", script.use, given, found)
+    limits = (("steps", script.limits.steps_max, STEPS_MAX), ("state bytes", script.limits.state_bytes_max, STATE_BYTES_MAX))
+    for what, value, most in limits:
+        if not 0 < value <= most:
+            found.add(window.place, f"window {window.name} has a limit of {value} {what}", f"use one from 1 to {most}")
+
+
+def check_field_choice(window: Window, what: str, chosen: FieldChoice, schema: Schema | None, found: Mistakes) -> None:
+    """`what` the fields are for, as the project says it."""
+    for name in chosen.names if schema is not None else ():
+        if schema is not None and name not in schema.index:
+            found.add(
+                window.place, f"window {window.name} has the unknown field {name!r} under {what}", nearest(name, schema.names)
+            )

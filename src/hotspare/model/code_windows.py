@@ -1,0 +1,97 @@
+"""Windows of people's own code, whatever its language: called for each event, it makes events (SPEC A36).
+
+A language adds a file in `model/windows/` with its name and an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from hotspare.model import scripts
+from hotspare.model.code import ALL_FIELDS, Choice, FieldChoice, Language, Script, check_field_choice, check_script
+from hotspare.model.frontends.esp_xml.elements import ElementShape, shape, window_shape
+from hotspare.model.frontends.esp_xml.values import EspValues
+from hotspare.model.frontends.esp_xml.written import Xml
+from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.yaml.values import YamlValues
+from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.project import Window
+from hotspare.model.types import Schema
+from hotspare.model.windows.contract import Carried, Given, Memory, Remembered, WindowType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeWindow(Window):
+    """`copy`: fields of the input that an event has where the code does not give them."""
+
+    script: Script
+    copy: FieldChoice = ALL_FIELDS
+
+
+W = TypeVar("W", bound=CodeWindow)
+
+
+class CodeType(WindowType[W]):
+    """Subclasses say `name`, `declared`, `language` and `example`."""
+
+    language: ClassVar[Language]
+    yaml_keys = ("events", "copy", "copy-except", *scripts.YAML_KEYS)
+    xml = window_shape(f"events {scripts.XML_ATTRIBUTES}", f"copy {scripts.XML_CHILDREN}")
+    xml_elements: ClassVar[Mapping[str, ElementShape]] = {"copy": shape("exclude"), **scripts.XML_ELEMENTS}
+    xml_texts = scripts.XML_TEXTS | {"copy"}
+
+    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> W:
+        script = scripts.script_from_yaml(values, node, self.language, values.text(node, "events").strip())
+        return self.declared(**common, script=script, copy=scripts.fields_from_yaml(values, node, "copy"))
+
+    def write_yaml(self, window: W, writer: YamlWriter) -> Written:
+        chosen = scripts.fields_to_yaml(window.copy, "copy")
+        return {"events": window.script.function, **chosen, **scripts.script_to_yaml(window.script)}
+
+    def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> W:
+        script = scripts.script_from_xml(values, element, self.language, values.attribute(element, "events"))
+        return self.declared(**common, script=script, copy=scripts.fields_from_xml(values, element, "copy"))
+
+    def write_xml(self, window: W) -> Xml:
+        written = scripts.script_to_xml(window.script)
+        attributes = {"events": window.script.function, **written.attributes}
+        return Xml("", attributes=attributes, children=(*scripts.fields_to_xml(window.copy, "copy"), *written.children))
+
+    def check(self, window: W, given: Sequence[Given], found: Mistakes) -> None:
+        schema = given[0].schema
+        check_script(window, window.script, schema, found)
+        check_field_choice(window, "copy", window.copy, schema, found)
+        if schema is not None and window.schema is not None and window.copy.choice is Choice.LISTED:
+            _check_copied(window, schema, window.schema, found)
+
+    def meaning(self, window: W, schema: Schema) -> dict[str, str]:
+        return window.script.meaning() | {"copy": str(window.copy)}
+
+    def remembered(self, window: W) -> Iterator[Remembered]:
+        yield Remembered(Memory.EVERYTHING, 0, "keeps what the variables of its code hold")
+
+    def carried(self, window: W, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
+        return Carried(refusal="its code may keep something of the events of all partitions")
+
+
+def copied_fields(window: CodeWindow, given: Schema, schema: Schema) -> dict[str, int]:
+    """Names of the fields that events have from the input where the code does not give them, with their place there."""
+    return {
+        name: given.index[name]
+        for name in window.copy.picked(given)
+        if name in schema.index and schema.fields[schema.index[name]].type is given.fields[given.index[name]].type
+    }
+
+
+def _check_copied(window: CodeWindow, given: Schema, schema: Schema, found: Mistakes) -> None:
+    """Fields that are named under copy are there, with the type that they have in the input."""
+    copied = copied_fields(window, given, schema)
+    for name in window.copy.names:
+        if name in given.index and name not in copied:
+            here = schema.fields[schema.index[name]].type.value if name in schema.index else "not there"
+            type_name = given.fields[given.index[name]].type.value
+            hint = f"give it the type {type_name}, which it has in the input, or leave it out under copy"
+            found.add(window.place, f"window {window.name} copies the field {name}, which is {here} in its schema", hint)

@@ -1,0 +1,126 @@
+"""Reads and writes people's own code in both texts of a project: what windows that call code have in common."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hotspare.errors import Place
+from hotspare.model.code import Choice, Code, CodeLimits, FieldChoice, Language, Script
+from hotspare.model.frontends.esp_xml.elements import EXTENSION, ElementShape, shape
+from hotspare.model.frontends.esp_xml.values import EspValues
+from hotspare.model.frontends.esp_xml.written import Xml
+from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.yaml.values import YamlValues
+from hotspare.model.frontends.yaml.written import Written
+from hotspare.model.mistakes import Mistakes
+
+TRANSIENT = f"{{{EXTENSION}}}transient"
+STEPS = f"{{{EXTENSION}}}steps-max"
+STATE_BYTES = f"{{{EXTENSION}}}state-bytes-max"
+
+YAML_KEYS = ("code", "use", "use-except", "init", "transient", "steps-max", "state-bytes-max")
+XML_ATTRIBUTES = f"init {TRANSIENT} {STEPS} {STATE_BYTES}"
+XML_CHILDREN = "use code"
+XML_ELEMENTS: Mapping[str, ElementShape] = {"use": shape("exclude"), "code": shape()}
+XML_TEXTS = frozenset({"use", "code"})
+
+_LIMITS = {"steps_max": "steps-max", "state_bytes_max": "state-bytes-max"}
+_XML_LIMITS = {"steps_max": STEPS, "state_bytes_max": STATE_BYTES}
+_SEPARATOR = re.compile(r"[\s,]+")
+_WHOLE = re.compile(r"[0-9]{1,18}")
+
+
+def script_from_yaml(values: YamlValues, node: Entries, language: Language, function: str) -> Script:
+    if "code" not in node.values:
+        values.found.add(node.place, "a window of code has none", "add code: |, and the text indented below it")
+    place = node.values["code"].place if "code" in node.values else node.place
+    limits = {name: values.text(node, key) for name, key in _LIMITS.items() if key in node.values}
+    return Script(
+        language,
+        Code.of(values.text(node, "code"), place),
+        function,
+        use=fields_from_yaml(values, node, "use"),
+        init=values.text(node, "init").strip(),
+        transient=_names(text.value for text in values.listed(node.values.get("transient"), "transient")),
+        limits=_limits(limits, node.place, values.found),
+    )
+
+
+def script_to_yaml(script: Script) -> Written:
+    written: Written = {"code": script.code.text} | fields_to_yaml(script.use, "use")
+    if script.init:
+        written["init"] = script.init
+    if script.transient:
+        written["transient"] = list(script.transient)
+    return written | {_LIMITS[name]: value for name, value in script.limits.chosen()}
+
+
+def script_from_xml(values: EspValues, element: Any, language: Language, function: str) -> Script:
+    codes, place = values.listed(element, "code"), values.tree.place(element)
+    if len(codes) != 1:
+        values.missing(element, "<code>" if not codes else "single <code>")
+    limits = {name: values.attribute(element, key) for name, key in _XML_LIMITS.items() if element.get(key) is not None}
+    return Script(
+        language,
+        Code.of(values.tree.text(codes[0]), values.tree.place(codes[0])) if codes else Code("", place),
+        function,
+        use=fields_from_xml(values, element, "use"),
+        init=values.attribute(element, "init"),
+        transient=_names(values.attribute(element, TRANSIENT).split()),
+        limits=_limits(limits, place, values.found),
+    )
+
+
+def script_to_xml(script: Script) -> Xml:
+    """Attributes and children, under no name."""
+    attributes = {"init": script.init} if script.init else {}
+    if script.transient:
+        attributes[TRANSIENT] = " ".join(script.transient)
+    attributes |= {_XML_LIMITS[name]: str(value) for name, value in script.limits.chosen()}
+    return Xml("", attributes=attributes, children=(*fields_to_xml(script.use, "use"), Xml("code", script.code.text)))
+
+
+def fields_from_yaml(values: YamlValues, node: Entries, key: str) -> FieldChoice:
+    """Those under `key`, or all but those under `key-except`."""
+    others = f"{key}-except"
+    if key in node.values and others in node.values:
+        values.found.add(node.places[others], f"{key} and {others} stand side by side", "leave one of them out")
+    if key in node.values:
+        return FieldChoice.of(Choice.LISTED, _names(text.value for text in values.listed(node.values[key], key)))
+    return FieldChoice.of(Choice.OTHERS, _names(text.value for text in values.listed(node.values.get(others), others)))
+
+
+def fields_to_yaml(chosen: FieldChoice, key: str) -> Written:
+    if chosen.choice is Choice.ALL:
+        return {}
+    return {key if chosen.choice is Choice.LISTED else f"{key}-except": list(chosen.names)}
+
+
+def fields_from_xml(values: EspValues, window: Any, tag: str) -> FieldChoice:
+    element = values.tree.only_child(window, tag)
+    if element is None:
+        return FieldChoice()
+    choice = Choice.OTHERS if values.truth(element, "exclude") else Choice.LISTED
+    return FieldChoice.of(choice, _names(_SEPARATOR.split(values.tree.text(element))))
+
+
+def fields_to_xml(chosen: FieldChoice, tag: str) -> tuple[Xml, ...]:
+    if chosen.choice is Choice.ALL:
+        return ()
+    return (Xml(tag, ",".join(chosen.names), {"exclude": "true"} if chosen.choice is Choice.OTHERS else {}),)
+
+
+def _limits(written: Mapping[str, str], place: Place, found: Mistakes) -> CodeLimits:
+    numbers: dict[str, int] = {}
+    for name, text in written.items():
+        if _WHOLE.fullmatch(text.strip()):
+            numbers[name] = int(text)
+        else:
+            found.add(place, f"{_LIMITS[name]} is {text.strip()!r}", "write a whole number")
+    return CodeLimits(**numbers)
+
+
+def _names(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name for text in texts if (name := text.strip()))
