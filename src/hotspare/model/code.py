@@ -23,6 +23,9 @@ class Language(Enum):
     LUA = "lua"
 
 
+LANGUAGES = {each.value: each for each in Language}
+
+
 @dataclass(frozen=True, slots=True)
 class Code:
     """A text of code, which begins with a line that is not blank; `place` is that line."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hotspare.errors import Place
-from hotspare.model.code import Choice, Code, CodeLimits, FieldChoice, Language, Script
+from hotspare.model.code import LANGUAGES, Choice, Code, CodeLimits, FieldChoice, Language, Script
 from hotspare.model.frontends.esp_xml.elements import EXTENSION, ElementShape, shape
 from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.esp_xml.written import Xml
+from hotspare.model.frontends.values import chosen
 from hotspare.model.frontends.yaml.tree import Entries
 from hotspare.model.frontends.yaml.values import YamlValues
 from hotspare.model.frontends.yaml.written import Written
@@ -19,6 +20,8 @@ from hotspare.model.mistakes import Mistakes
 TRANSIENT = f"{{{EXTENSION}}}transient"
 STEPS = f"{{{EXTENSION}}}steps-max"
 STATE_BYTES = f"{{{EXTENSION}}}state-bytes-max"
+
+LANGUAGE = f"{{{EXTENSION}}}language"
 
 YAML_KEYS = ("code", "use", "use-except", "init", "transient", "steps-max", "state-bytes-max")
 XML_ATTRIBUTES = f"init {TRANSIENT} {STEPS} {STATE_BYTES}"
@@ -82,6 +85,25 @@ def script_to_xml(script: Script) -> Xml:
     return Xml("", attributes=attributes, children=(*fields_to_xml(script.use, "use"), Xml("code", script.code.text)))
 
 
+def language_from_xml(values: EspValues, element: Any) -> Language:
+    """Of a window whose type does not say it: Lua, if nothing is said."""
+    text = values.attribute(element, LANGUAGE)
+    found = chosen(text, LANGUAGES, "language", values.tree.place(element), values.found) if text else None
+    return found or Language.LUA
+
+
+def refuse_without_code(values: EspValues, element: Any, more: Sequence[str]) -> None:
+    """What only means something beside code, and `more` of such attributes."""
+    place = values.tree.place(element)
+    for name in (*XML_ATTRIBUTES.split(), *more):
+        if element.get(name) is not None:
+            shown = name.rpartition("}")[2]
+            values.found.add(place, f"attribute {shown} of <{element.tag}> needs code", "leave it out, or add <code>")
+    for tag in XML_CHILDREN.split():
+        if element.find(tag) is not None:
+            values.found.add(place, f"<{tag}> in <{element.tag}> needs code", "leave it out, or add <code>")
+
+
 def fields_from_yaml(values: YamlValues, node: Entries, key: str) -> FieldChoice:
     """Those under `key`, or all but those under `key-except`."""
     others = f"{key}-except"
@@ -92,10 +114,10 @@ def fields_from_yaml(values: YamlValues, node: Entries, key: str) -> FieldChoice
     return FieldChoice.of(Choice.OTHERS, _names(text.value for text in values.listed(node.values.get(others), others)))
 
 
-def fields_to_yaml(chosen: FieldChoice, key: str) -> Written:
-    if chosen.choice is Choice.ALL:
+def fields_to_yaml(fields: FieldChoice, key: str) -> Written:
+    if fields.choice is Choice.ALL:
         return {}
-    return {key if chosen.choice is Choice.LISTED else f"{key}-except": list(chosen.names)}
+    return {key if fields.choice is Choice.LISTED else f"{key}-except": list(fields.names)}
 
 
 def fields_from_xml(values: EspValues, window: Any, tag: str) -> FieldChoice:
@@ -106,10 +128,10 @@ def fields_from_xml(values: EspValues, window: Any, tag: str) -> FieldChoice:
     return FieldChoice.of(choice, _names(_SEPARATOR.split(values.tree.text(element))))
 
 
-def fields_to_xml(chosen: FieldChoice, tag: str) -> tuple[Xml, ...]:
-    if chosen.choice is Choice.ALL:
+def fields_to_xml(fields: FieldChoice, tag: str) -> tuple[Xml, ...]:
+    if fields.choice is Choice.ALL:
         return ()
-    return (Xml(tag, ",".join(chosen.names), {"exclude": "true"} if chosen.choice is Choice.OTHERS else {}),)
+    return (Xml(tag, ",".join(fields.names), {"exclude": "true"} if fields.choice is Choice.OTHERS else {}),)
 
 
 def _limits(written: Mapping[str, str], place: Place, found: Mistakes) -> CodeLimits:

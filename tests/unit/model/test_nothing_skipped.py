@@ -69,6 +69,11 @@ FULL = """\
         <window-transpose name="w" mode="wide" tag-name="tag" tags-included="a,b" tag-values="v" group-by="by"
                           clear-timeout="1 hour"/>
         <window-counter name="n" count-interval="2 seconds" clear-interval="1 minute"/>
+        <window-filter name="h" func="pass" init="begin" hs:language="lua" hs:transient="seen" hs:steps-max="9"
+                       hs:state-bytes-max="9">
+          <use exclude="true">id</use>
+          <code>function pass(event) return event.x == 1 end</code>
+        </window-filter>
         <window-lua name="l" events="make" init="begin" hs:transient="seen" hs:steps-max="1000" hs:state-bytes-max="1000">
           <schema-string>id*:int64,x:double</schema-string>
           <copy exclude="true">x</copy>
@@ -88,7 +93,7 @@ FULL = """\
         </window-join>
       </windows>
       <edges>
-        <edge source="a" target="k f g c r n l" role="data"/><edge source="a" target="s" role="data"/>
+        <edge source="a" target="k f g c r n l h" role="data"/><edge source="a" target="s" role="data"/>
         <edge source="times" target="t"/><edge source="tagged" target="w"/><edge source="t" target="t1" slot="1"/>
         <edge source="f g" target="u"/><edge source="f" target="j" role="left"/><edge source="g" target="j" role="right"/>
       </edges>

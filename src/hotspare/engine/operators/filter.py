@@ -10,15 +10,37 @@ from collections.abc import Sequence
 from typing import cast
 
 from hotspare.engine.expressions.compiled import compile_condition
-from hotspare.engine.head.stateless import Selection
-from hotspare.engine.operators.contract import Input
+from hotspare.engine.head.stateless import Admission, Selection, Work
+from hotspare.engine.operators.code_filter import CodeFilter
+from hotspare.engine.operators.contract import Applied, Input, Operator
 from hotspare.engine.operators.rowwise import RowWindow
+from hotspare.engine.rows.chunk import Chunk, Timeline
+from hotspare.engine.state.pages import Page
+from hotspare.engine.state.strings import StringTable
+from hotspare.model.code import Script
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.windows.filter import FilterWindow
 
 
-class FilterOperator(RowWindow):
+class FilterOperator(Operator):
+    """By an expression, or by code."""
+
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
-        given = inputs[0].schema
-        condition = compile_condition(cast(FilterWindow, window.window).condition, given, str(window.id))
-        super().__init__(window, inputs, Selection(condition, given))
+        super().__init__(window, inputs)
+        condition, given = cast(FilterWindow, window.window).condition, inputs[0].schema
+        self._by: Operator
+        if isinstance(condition, Script):
+            self._by = CodeFilter(window, inputs, condition)
+        else:
+            self._by = RowWindow(window, inputs, Selection(compile_condition(condition, given, str(window.id)), given))
+        self.leaving, self.clock = self._by.leaving, self._by.clock
+
+    @property
+    def in_head(self) -> Work | Admission | None:
+        return self._by.in_head
+
+    def open(self) -> Page:
+        return self._by.open()
+
+    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+        return self._by.apply(page, inputs, timeline, strings)
