@@ -40,18 +40,14 @@ local function ordered(t)
 end
 host.ordered = ordered
 
-local walked, walked_keys, walked_count, walked_at -- the table that next went through last
+local moment = host.moment
 
-function host.forget_walk() walked, walked_keys = nil, nil end
-
-local function from(t, keys, count, at)
-  while at < count do
-    at = at + 1
-    local value = rawget(t, keys[at])
-    if value ~= nil then
-      walked, walked_keys, walked_count, walked_at = t, keys, count, at
-      return keys[at], value
-    end
+local function from(walk)
+  while walk.at < walk.count do
+    walk.at = walk.at + 1
+    local key = walk.keys[walk.at]
+    local value = rawget(walk.table, key)
+    if value ~= nil then return key, value end
   end
   return nil
 end
@@ -59,14 +55,17 @@ end
 builtins.next = function(t, key)
   if type(t) ~= "table" then error("a table is needed to ask for what comes next", 2) end
   if key == nil and rawnext(t) == nil then return nil end
-  if key ~= nil and walked == t and walked_keys[walked_at] == key then return from(t, walked_keys, walked_count, walked_at) end
-  local keys, count = ordered(t)
-  local at = 0
-  if key ~= nil then
-    repeat at = at + 1 until at > count or keys[at] == key
-    if at > count then error("the key to go on from is not in the table", 2) end
+  local walk = moment.walk
+  if key == nil or not walk or walk.table ~= t or walk.keys[walk.at] ~= key then
+    local keys, count = ordered(t)
+    walk = { table = t, keys = keys, count = count, at = 0 }
+    moment.walk = walk
+    if key ~= nil then
+      repeat walk.at = walk.at + 1 until walk.at > count or keys[walk.at] == key
+      if walk.at > count then error("the key to go on from is not in the table", 2) end
+    end
   end
-  return from(t, keys, count, at)
+  return from(walk)
 end
 
 builtins.pairs = function(t)
@@ -137,18 +136,16 @@ for _, name in ipairs({ "load", "loadstring", "loadfile", "dofile", "collectgarb
 end
 
 -- math: the machine's own, but for chance, which follows from the event.
-local math_, state = {}, 0
+local math_ = {}
 for name, value in rawnext, math do math_[name] = value end
 
 local function drawn()
-  state = state + 0x9E3779B97F4A7C15
-  local z = state
+  local z = moment.seed + 0x9E3779B97F4A7C15
+  moment.seed = z
   z = (z ~ (z >> 30)) * 0xBF58476D1CE4E5B9
   z = (z ~ (z >> 27)) * 0x94D049BB133111EB
   return z ~ (z >> 31)
 end
-
-function host.seed(number) state = number end
 
 local tointeger, ult = math.tointeger, math.ult
 local function whole(value, place)
@@ -175,5 +172,5 @@ math_.random = function(...)
   return number
 end
 
-math_.randomseed = function(number) state = tointeger(number) or (type(number) == "number" and math.floor(number) // 1 | 0) or 0 end
+math_.randomseed = function(number) moment.seed = tointeger(number) or (type(number) == "number" and math.floor(number) // 1 | 0) or 0 end
 builtins.math = math_

@@ -1,12 +1,14 @@
 -- Puts the machine together: what every program has, then the program itself.
 local host = ...
 host.builtins, host.loaded = {}, {}
+host.moment = { us = 0, seed = 0 } -- of the event: its time, the state of chance, and the walk that next is on
 
 -- Load the program: modules first, each under its name. Returns nothing, or what is wrong with which text.
 function host.begin_program()
   local env = {}
   for name, value in pairs(host.builtins) do env[name] = value end
   env._G = env
+  setmetatable(env, { __metatable = false })
   host.builtins._G = env
   host.env = env
 end
@@ -14,9 +16,7 @@ end
 function host.load_text(chunk, source, module)
   local f, message = load(source, "=" .. chunk, "t", host.env)
   if not f then return message end
-  host.set_time(0)
-  host.seed(0)
-  host.begin()
+  host.begin(0, 0)
   local ok, result = pcall(f)
   host.finish()
   if not ok then

@@ -8,7 +8,8 @@ local PERIOD = 1000 -- instructions between two looks at the count
 local COROUTINE_STEPS = 200 -- a coroutine counts from 0, so beginning one pays for what may not be counted
 
 local spent = setmetatable({}, { __tostring = function() return "the limit of steps" end })
-local used, is_spent = 0, false
+local used, is_spent, is_counting = 0, false, false
+local moment = host.moment
 
 local function charge(steps)
   used = used + steps
@@ -18,7 +19,9 @@ local function charge(steps)
   end
 end
 
-local function tick() charge(PERIOD) end
+local function tick()
+  if is_counting then charge(PERIOD) end
+end
 
 -- An error for the limit is caught by nobody but the engine.
 local function passed_on(ok, ...)
@@ -29,13 +32,15 @@ end
 host.charge = charge
 host.spent = spent
 
-function host.begin()
-  used, is_spent = 0, false
+-- Count for an event of this time and chance.
+function host.begin(us, seed)
+  moment.us, moment.seed, moment.walk = us, seed, nil
+  used, is_spent, is_counting = 0, false, true
   sethook(tick, "", PERIOD)
 end
 
 function host.finish()
-  sethook()
+  is_counting = false
   return used
 end
 

@@ -1,8 +1,8 @@
 -- Calls the program's functions for events, many at once, and looks now and then at what its variables hold.
 local host = ...
 local env, spent = host.env, host.spent
-local begin, finish, seed, set_time, forget_walk = host.begin, host.finish, host.seed, host.set_time, host.forget_walk
-local error, type, pcall, rawset, rawget, tostring, rawnext = error, type, pcall, rawset, rawget, tostring, next
+local begin, finish, sethook = host.begin, host.finish, debug.sethook
+local type, pcall, rawget, tostring, rawnext = type, pcall, rawget, tostring, next
 local sub, concat = string.sub, table.concat
 
 local VALUES_A_CALL = 3 -- how many values of the variables a call pays for looking at,
@@ -13,9 +13,7 @@ local credit, weight = 0, 0 -- what calls have paid since the variables were loo
 local broken = "" -- why no event is taken any more
 
 function host.clear()
-  rawset(env, "data", nil)
-  rawset(env, "context", nil)
-  host.event = nil
+  env.data, env.context, host.event = nil, nil, nil
 end
 
 local KINDS = { number = "a number", string = "a text", boolean = "a truth value", ["nil"] = "nothing", ["function"] = "a function" }
@@ -43,8 +41,10 @@ local function why_not_kept(failure)
   return tostring(failure)
 end
 
+local transient = host.transient
+
 local function look_at_variables(used)
-  for i = 1, #host.transient do host.forget_variable(host.transient[i]) end
+  for i = 1, #transient do host.forget_variable(transient[i]) end
   credit = credit + VALUES_A_CALL + used // STEPS_A_VALUE
   if credit < weight then return end
   credit = 0
@@ -59,10 +59,7 @@ end
 -- A call at the moment of an event: whether it went well; its result, or what to say; whether a limit is why not.
 local function called(f, us, number, ...)
   if broken ~= "" then return false, broken, true end
-  set_time(us)
-  seed(number)
-  forget_walk()
-  begin()
+  begin(us, number)
   local ok, first, second = pcall(f, ...)
   look_at_variables(finish())
   if not ok then return false, told(first) end
@@ -76,10 +73,15 @@ local function function_of(name)
 end
 host.function_of = function_of
 
+local function unhooked(...)
+  sethook()
+  return ...
+end
+
 function host.call(name, us, number, ...)
   local f = function_of(name)
   if not f then return false, "there is no function " .. name, false end
-  return called(f, us, number, ...)
+  return unhooked(called(f, us, number, ...))
 end
 
 -- Calls for rows from `first` on, until `is_done` or the last. Returns how far it is, and row, whether a limit is why, and message of
@@ -92,17 +94,26 @@ local function each(name, read, first, count, rows, take, is_done)
     local ok, result, is_limit = false, "there is no function " .. name, false
     if f then
       host.event = event
-      rawset(env, "data", event)
-      rawset(env, "context", context)
-      ok, result, is_limit = called(f, us, number, event, context)
+      env.data, env.context = event, context
+      if broken == "" then
+        begin(us, number)
+        ok, result = pcall(f, event, context)
+        look_at_variables(finish())
+        if not ok then result, is_limit = told(result) end
+      end
+      if broken ~= "" then ok, result, is_limit = false, broken, true end
     end
     if ok then ok, result, is_limit = take(row, result) end
     if not ok then
       local n = #failed
       failed[n + 1], failed[n + 2], failed[n + 3] = row, is_limit and 1 or 0, result
     end
-    if is_done() then return row, failed end
+    if is_done() then
+      count = row
+      break
+    end
   end
+  sethook()
   return count, failed
 end
 
@@ -166,9 +177,7 @@ end
 
 -- Call a function before any event: what is wrong, or nothing.
 function host.start(name)
-  set_time(0)
-  seed(0)
-  begin()
+  begin(0, 0)
   local ok, failure = pcall(function_of(name))
   finish()
   if not ok then return (told(failure)) end

@@ -319,7 +319,11 @@ def _from_lua(value: Any, depth: int) -> Value:
         raise CodeFailure(f"a {lupa.lua54.lua_type(value)} is no plain value")
     if depth >= DEPTH_MAX:
         raise CodeFailure(f"a table is nested more than {DEPTH_MAX} deep")
-    pairs = {_from_lua(key, depth + 1): _from_lua(inner, depth + 1) for key, inner in value.items()}
+    pairs: dict[Any, Value] = {}
+    for key, inner in value.items():
+        if not isinstance(key, bytes | bool | int | float):
+            raise CodeFailure(f"a table has a {lupa.lua54.lua_type(key)} as a key")
+        pairs[_from_lua(key, depth + 1)] = _from_lua(inner, depth + 1)
     if pairs and all(isinstance(key, int) for key in pairs) and sorted(pairs) == list(range(1, len(pairs) + 1)):
         return [pairs[i] for i in range(1, len(pairs) + 1)]
     return pairs

@@ -2,7 +2,8 @@
 local host = ...
 local builtins, charge, text = host.builtins, host.charge, host.text
 local error, type, select, getmetatable = error, type, select, getmetatable
-local find, gsub, match, gmatch, rep, format, sub = string.find, string.gsub, string.match, string.gmatch, string.rep, string.format, string.sub
+local find, gsub, match, gmatch, rep, format = string.find, string.gsub, string.match, string.gmatch, string.rep, string.format
+local sub, byte = string.sub, string.byte
 
 local BYTES_A_STEP = 64
 local UNWEIGHED = 1024 -- a text so short costs no more than the call
@@ -18,29 +19,78 @@ local function weighed(f)
   end
 end
 
--- How long a pattern may take: each place where it can try several lengths multiplies by the length of the text, but for the last,
--- which takes what is there. Places are counted by their signs, so a sign that stands for itself counts too.
-local TRIES_A_STEP = 256
-local function weigh_match(s, p)
+-- The longest row of characters of a class.
+local function longest(s, class)
+  if class == "." then return #s end
+  local most = 0
+  for first, last in gmatch(s, "()" .. class .. "+()") do
+    if last - first > most then most = last - first end
+  end
+  return most
+end
+
+-- At most how many ways of matching there are. Each place at which a pattern can take more or less multiplies by what there is to take,
+-- but for the last, which takes all; a pattern that is not anchored begins anywhere.
+local function ways(s, p)
+  local at, last, found = 1, #p, 1.0
+  if byte(p, 1) == 94 then at = 2 else found = #s + 1.0 end
+  while at <= last do
+    local c, from = byte(p, at), at
+    if c == 40 or c == 41 then
+      at = at + 1
+    else
+      local is_class = true
+      if c == 37 then
+        local d = byte(p, at + 1) or 0
+        at = at + 2
+        if d == 98 or (d >= 48 and d <= 57) then
+          found, is_class = found * (#s + 1), false
+          if d == 98 then at = at + 2 end
+        elseif d == 102 then
+          is_class = false
+        end
+      elseif c == 91 then
+        at = at + 1
+        if byte(p, at) == 94 then at = at + 1 end
+        repeat at = at + (byte(p, at) == 37 and 2 or 1) until at > last or byte(p, at) == 93
+        at = at + 1
+      else
+        at = at + 1
+      end
+      local q = is_class and byte(p, at)
+      if q == 42 or q == 43 or q == 45 or q == 63 then
+        local class = sub(p, from, at - 1)
+        if not find(p, class == "." and "^%)*%$?$" or "^%)*$", at + 1) then found = found * (q == 63 and 2 or longest(s, class) + 1) end
+        at = at + 1
+      end
+    end
+  end
+  return found
+end
+
+local WAYS_A_STEP = 256
+local function weigh_match(s, p, init)
   if type(s) == "number" then s = text(s) end
   if type(s) ~= "string" or type(p) ~= "string" then return end
-  local length = #s + 1
-  local _, places = gsub(p, "[%*%+%?%-]", "")
-  if find(p, "%%[b%d]") then
-    local _, more = gsub(p, "%%[b%d]", "")
-    places = places + more
+  if math.type(init) == "integer" and init ~= 1 and init ~= 0 then s = sub(s, init) end
+  local _, places = gsub(p, "[%*%+%?%-%%]", "")
+  local most = (#s + 1.0) ^ (places + 1) * (#p + 1)
+  if most > UNWEIGHED then
+    if most > 65536 then most = ways(s, p) * (#p + 1) end
+    charge(most < 1e15 and most // WAYS_A_STEP | 0 or host.steps_max + 1)
   end
-  if places > 0 and find(p, "[%*%+%?%-]%)*$") then places = places - 1 end
-  if sub(p, 1, 1) ~= "^" then places = places + 1 end
-  local tries = (length + 0.0) ^ places * (#p + 1)
-  if tries > UNWEIGHED then charge(tries < 1e15 and tries // TRIES_A_STEP | 0 or host.steps_max) end
 end
 
 local function matching(f)
   return function(s, p, ...)
-    weigh_match(s, p)
+    weigh_match(s, p, ...)
     return f(s, p, ...)
   end
+end
+
+local function replacing(s, p, ...)
+  weigh_match(s, p)
+  return gsub(s, p, ...)
 end
 
 local library = {
@@ -60,12 +110,12 @@ local library = {
   reverse = weighed(string.reverse),
   match = matching(match),
   gmatch = matching(gmatch),
-  gsub = matching(gsub),
+  gsub = replacing,
   find = function(s, p, init, plain)
     if plain and type(s) == "string" and type(p) == "string" then
       weigh(#s * (1 + #p // BYTES_A_STEP))
     else
-      weigh_match(s, p)
+      weigh_match(s, p, init)
     end
     return find(s, p, init, plain)
   end,

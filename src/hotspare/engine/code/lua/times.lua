@@ -10,9 +10,7 @@ local DAYS = { "Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday",
 local MONTHS = {
   "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
 }
-local time_us = 0
-
-function host.set_time(us) time_us = us end
+local moment = host.moment
 
 -- Days since 1970-01-01 of a day of the Gregorian calendar: years begin in March, so that a leap day is the last of its year.
 local function days_of(year, month, day)
@@ -107,7 +105,7 @@ local function part(t, name, otherwise)
   return value
 end
 
-local function whole_seconds() return time_us // 1000000 end
+local function whole_seconds() return moment.us // 1000000 end
 
 builtins.os = {
   time = function(t)
@@ -204,7 +202,7 @@ builtins.esp_parseDate = function(value, pattern)
   return days * DAY + hour * 3600 + (f.min or 0) * 60 + (f.sec or 0) - (f.offset or 0)
 end
 
-builtins.esp_getSystemMicro = function() return time_us end
-builtins.esp_getSystemMilli = function() return time_us // 1000 end
+builtins.esp_getSystemMicro = function() return moment.us end
+builtins.esp_getSystemMilli = function() return moment.us // 1000 end
 builtins.esp_getSystemSeconds = whole_seconds
 builtins.esp_getTime = whole_seconds

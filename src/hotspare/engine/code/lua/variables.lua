@@ -161,7 +161,7 @@ function host.save(bytes_max)
   while at < count do
     at = at + 1
     local t, path = tables[at], paths[at]
-    local meta = getmetatable(t)
+    local meta = t ~= host.env and getmetatable(t) or nil
     if meta ~= nil then
       for _, name in pairs({ "__gc", "__mode" }) do
         if rawget(meta, name) ~= nil then unkept(path, "table that is " .. (name == "__gc" and "finalised" or "weak")) end
@@ -241,7 +241,8 @@ function host.load(data)
   for place = 0, count - 1 do
     local t = tables[place] or {}
     tables[place] = t
-    setmetatable(t, (value()))
+    local meta = value()
+    if place > 0 then setmetatable(t, meta) end
     for _ = 1, number() do
       local key = value()
       rawset(t, key, (value()))
