@@ -231,7 +231,7 @@ class ConnectorSet:
         publish_file(self._bus, source.partition, file, options, stop, troubled=source.troubled, routing=source.routing)
 
     def _generate(self, window: WindowId, connector: Connector, source: _Source, stop: threading.Event) -> None:
-        make = generator_of(connector, self._resolved.window(window).window, self._resolved.schema(window))
+        make = generator_of(connector, self._resolved.window(window).window, self._resolved.schema(window), self._home)
         publish_generated(self._bus, source.partition, source.name, make, stop, source.troubled, source.routing)
 
     def _subscribe(self, window: WindowId, connector: Connector, stop: threading.Event) -> None:

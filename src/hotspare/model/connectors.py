@@ -56,6 +56,11 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
             "avroschemaregistryurl avroschemadefinition avroschemaname avroschemanoopcode",
         ),
     },
+    "lua": {
+        PUBLISH: _table(
+            "code interval init publish maxevents", "destroy blocksize transactional snapshot configfilesection", "codefile"
+        )
+    },
     "timer": {PUBLISH: _table("basetime interval unit label timeformat maxevents", "transactional snapshot configfilesection", "")},
 }
 """Class of the connector, its direction, its properties. Host and topic of a bus have no effect because the bus is given by URL
@@ -71,7 +76,7 @@ REFUSED_CLASSES: dict[str, str] = {
 }
 """Classes of connectors that cannot be run here, and why."""
 
-REQUIRED: dict[str, tuple[str, ...]] = {"fs": ("fsname",)}
+REQUIRED: dict[str, tuple[str, ...]] = {"fs": ("fsname",), "lua": ("code",)}
 """Properties, by class, without which a connector cannot start."""
 
 PROPERTY_VALUES: dict[str, frozenset[str]] = {
@@ -84,6 +89,7 @@ NO_EFFECT: dict[str, str] = {
     "transactional": "each event of a message is taken or refused on its own",
     "prebuffer": "rows are read while they are published",
     "ignorecsvparseerrors": "a row that cannot be read is a bad event, and the next one is taken",
+    "destroy": "code holds nothing open that would have to be closed",
     "snapshot": "a publisher has none",
     "configfilesection": "files with settings of connectors are not read",
     "unbufferedoutputstreams": "what the file's position says is on the disk",

@@ -144,6 +144,13 @@ def _count(text: str) -> int:
     return int(text)
 
 
+_BLANK_LINES = re.compile(r"\A(?:[ \t\r]*\n)+")
+
+
 def property_value(text: str) -> str:
-    """A value without the line breaks that only lay out the text; other blanks may mean something (a delimiter)."""
-    return text.strip() if text.startswith("\n") or text.endswith("\n") else text
+    """A value without the line breaks that only lay out the text; other blanks may mean something (a delimiter, and in front of
+    the first of several lines their indentation)."""
+    if not (text.startswith("\n") or text.endswith("\n")):
+        return text
+    bare = text.strip()
+    return _BLANK_LINES.sub("", text.rstrip(), count=1) if "\n" in bare else bare

@@ -1,0 +1,64 @@
+"""From the properties of connectors in people's own code to their generators (SPEC I11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+from hotspare.adapters.esp.property_values import count, wrong
+from hotspare.adapters.generated.code_source import CodeOptions, CodeSource
+from hotspare.adapters.generated.lua_files import file_texts, files_digest, lua_texts
+from hotspare.engine.code.contract import ProgramText
+from hotspare.engine.code.programs import compile_program
+from hotspare.errors import UsageError
+from hotspare.model.code import Code, CodeLimits, Language, Script
+from hotspare.model.durations import parse_duration
+from hotspare.model.names import FIELD_NAME
+from hotspare.model.project import Connector
+from hotspare.model.types import Schema
+
+CODE_KINDS = frozenset(language.value for language in Language)
+STEPS_MAX = 100_000_000
+"""Of one call, which may make many events."""
+STATE_BYTES_MAX = 1 << 18
+INTERVAL_DEFAULT = "1 second"
+LUA_CALL = "hs_publish"
+_LUA_MODULE = "hotspare publisher"
+
+
+def code_source(connector: Connector, schema: Schema, home: Path) -> Callable[[], CodeSource]:
+    """What makes a fresh generator. UsageError for a value that cannot be used; ProjectError where the code cannot be loaded."""
+    code = connector.get("code")
+    if not code.strip():
+        raise UsageError(f"connector {connector.name} has no code", hint="give it the property code")
+    function = connector.get("publish").strip() or "publish"
+    if not FIELD_NAME.fullmatch(function):
+        raise wrong(connector, "publish", function, "the name of a function")
+    language = Language(connector.kind)
+    script = Script(
+        language,
+        Code.of(code, connector.place),
+        function=function,
+        init=connector.get("init").strip(),
+        limits=CodeLimits(STEPS_MAX, STATE_BYTES_MAX),
+    )
+    texts = file_texts(code, home) if language is Language.LUA else {}
+    modules: tuple[tuple[str, Code], ...] = ()
+    if language is Language.LUA:
+        own = files("hotspare.adapters.generated").joinpath("publisher.lua").read_text(encoding="utf-8")
+        head = f'function hs_function() return "{function}" end '
+        modules = ((_LUA_MODULE, Code(head + lua_texts(texts) + own)),)
+    program = compile_program(ProgramText(f"connector {connector.name}", script, modules))
+    call = LUA_CALL if language is Language.LUA else function
+    options = CodeOptions(schema, call, _interval_us(connector), count(connector, "maxevents"), files_digest(texts))
+    return lambda: CodeSource(program.open, options)
+
+
+def _interval_us(connector: Connector) -> int:
+    """A bare number is milliseconds."""
+    text = connector.get("interval").strip() or INTERVAL_DEFAULT
+    try:
+        return int(text) * 1000 if text.isascii() and text.isdigit() else parse_duration(text)
+    except ValueError as error:
+        raise wrong(connector, "interval", text, "a duration such as 5 seconds") from error

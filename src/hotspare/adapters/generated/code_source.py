@@ -1,0 +1,133 @@
+"""Publishers in people's own code: a function that is called again and again, and says which events it makes (SPEC I11).
+
+The code is that of windows (`engine.code`): a deterministic function of the calls before it, whose variables are kept. What they
+hold is written with the events of each call, so whoever takes over goes on with the next call, and nothing is made twice.
+
+Python returns `{"events": an event or a list of them, "done": whether it was the last call}`. Lua calls `esp_inject` with an event
+or a list of them, or `esp_injectCsv` with rows, and returns true when it is done.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hotspare.adapters.files.canonical import FlagColumn, OpcodeColumn, RowForm
+from hotspare.adapters.generated.steps import Course, GeneratedPosition, MadeStep
+from hotspare.engine.code.contract import OPCODE_KEY, CodeFailure, Instance, Moment
+from hotspare.engine.codec.csv.grammar import is_blank, quoted
+from hotspare.errors import UsageError
+from hotspare.model.events import OPCODE_LETTER
+from hotspare.model.types import Schema
+
+CSV_KEY = "hs:csv"
+"""In place of an event: rows in CSV, without opcode and flags."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeOptions:
+    """`function` is called every `interval_us`; `events_max` 0 for no limit. `check`: what has to be the same wherever the code
+    runs, beside the code."""
+
+    schema: Schema
+    function: str
+    interval_us: int
+    events_max: int = 0
+    check: str = ""
+
+
+class CodeSource:
+    """A `Generator` with one call per step."""
+
+    def __init__(self, open_: Callable[[], Instance], options: CodeOptions) -> None:
+        self._options = options
+        self._instance = open_()
+        self._began_us = self._steps = self._events = 0
+
+    def resume(self, position: GeneratedPosition) -> None:
+        self._began_us, self._steps, self._events = position.began_us, position.steps, position.events
+        if not position.kept:
+            return
+        check, _, variables = position.kept.partition(" ")
+        if check != self._options.check:
+            raise UsageError(
+                "the files that a publisher's code reads have changed since it began", hint="give the connector another name"
+            )
+        self._instance.load(zlib.decompress(base64.b85decode(variables)))
+
+    def next_step(self) -> MadeStep:
+        options = self._options
+        moment = Moment(self._began_us + self.due_us(self._steps), _seed(self._steps))
+        try:
+            returned = self._instance.call(options.function, (), moment)
+        except CodeFailure as failure:
+            line = f", line {failure.line}" if failure.line else ""
+            raise UsageError(f"call {self._steps + 1} of the code of a publisher fails{line}: {failure.text}") from failure
+        events, is_done = _said(returned)
+        rows = [row for event in events for row in _rows(event, options.schema)]
+        left = options.events_max - self._events if options.events_max else len(rows)
+        is_done |= bool(options.events_max) and len(rows) >= left
+        self._steps, self._events = self._steps + 1, self._events + min(left, len(rows))
+        return MadeStep(rows[:left], Course.DONE if is_done else Course.GOES_ON)
+
+    def kept(self) -> str:
+        try:
+            return f"{self._options.check} {base64.b85encode(zlib.compress(self._instance.save())).decode()}"
+        except CodeFailure as failure:
+            raise UsageError(f"the variables of a publisher cannot be kept: {failure.text}") from failure
+
+    def due_us(self, step: int) -> int:
+        return step * self._options.interval_us
+
+
+def _seed(step: int) -> int:
+    """Of the random numbers of a call: other ones for each, the same in every process."""
+    return int.from_bytes(hashlib.blake2b(b"%d" % step, digest_size=8).digest(), "big")
+
+
+def _said(returned: Any) -> tuple[Sequence[Mapping[str, Any]], bool]:
+    """Events and whether it was the last call. UsageError where it is neither."""
+    if returned is None:
+        return (), False
+    if not isinstance(returned, dict):
+        raise UsageError("the code of a publisher does not return its events", hint='return {"events": [...], "done": False}')
+    events = returned.get("events") or []
+    listed = [events] if isinstance(events, dict) else events
+    if not isinstance(listed, list) or not all(isinstance(event, dict) for event in listed):
+        raise UsageError("the code of a publisher returns something else than events", hint="an event is a dict by field names")
+    return listed, returned.get("done") is True
+
+
+def _rows(event: Mapping[str, Any], schema: Schema) -> list[bytes]:
+    """One row as inbound topics hold them, or those that the event's text has."""
+    opcode = str(event.get(OPCODE_KEY) or "insert").lower()
+    letter = _LETTERS.get(opcode, opcode).encode()
+    if CSV_KEY in event:
+        lines = str(event[CSV_KEY]).encode().split(b"\n")
+        form = RowForm(opcode=OpcodeColumn.ABSENT, flag=FlagColumn.NORMAL, schema=schema)
+        rows = form.canonical([line.strip() for line in lines if not is_blank(line)])
+        return [letter + row[row.index(b",") :] for row in rows]
+    return [b",".join([letter, b"n", *(_column(event.get(name)) for name in schema.names)])]
+
+
+_WORDS = {"insert": "INSERT", "update": "UPDATE", "upsert": "UPSERT", "delete": "DELETE", "safedelete": "SAFE_DELETE"}
+_LETTERS = {word: OPCODE_LETTER[opcode].lower() for opcode in OPCODE_LETTER for word, name in _WORDS.items() if opcode.name == name}
+
+
+def _column(value: Any) -> bytes:
+    """A value in CSV; null is empty."""
+    if value is None:
+        return b""
+    if isinstance(value, bool):
+        return b"1" if value else b"0"
+    if isinstance(value, int | float):
+        return repr(value).encode()
+    if isinstance(value, bytes):
+        return quoted(base64.b64encode(value))
+    if isinstance(value, list):
+        return b"[" + b";".join(b"" if item is None else repr(item).encode() for item in value) + b"]"
+    return quoted(str(value).encode(errors="replace"))

@@ -1,0 +1,63 @@
+"""The files that the code of a publisher in Lua reads: those of the project that it names in quotes, as they are when it is loaded.
+
+Code that opens files as it runs would depend on when it runs. So their texts become a part of the program; whoever goes on with the
+code sees whether they are still the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from hotspare.errors import UsageError
+
+FILE_BYTES_MAX = 16 << 20
+_OPENED = re.compile(r"""\bio\.(?:open|lines)\s*\(\s*(?P<quote>["'])(?P<path>[^"'\n]+)(?P=quote)""")
+_PLAIN = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
+
+
+def file_texts(code: str, home: Path) -> dict[str, bytes]:
+    """By the path as it is written. Files of other folders, and those that are not there, are left out: the code is told that they
+    are not there. UsageError where one is too large."""
+    found: dict[str, bytes] = {}
+    for match in _OPENED.finditer(code):
+        path = _inside(home, match["path"])
+        if path is None:
+            continue
+        if path.stat().st_size > FILE_BYTES_MAX:
+            raise UsageError(f"file {path} is longer than {FILE_BYTES_MAX} bytes, which a publisher's code cannot read")
+        found[match["path"]] = path.read_bytes()
+    return found
+
+
+def files_missing(code: str, home: Path) -> bool:
+    """Whether the code names a file that is not there."""
+    return any(_inside(home, match["path"]) is None for match in _OPENED.finditer(code))
+
+
+def _inside(home: Path, written: str) -> Path | None:
+    """The file, in the project's folder; `test_files/NAME` may lie there as `NAME`, as for connectors."""
+    wanted = home / written
+    for path in (wanted, wanted.parent.parent / wanted.name):
+        if path.is_file() and path.resolve().is_relative_to(home.resolve()):
+            return path
+    return None
+
+
+def files_digest(texts: dict[str, bytes]) -> str:
+    """Equal for equal files."""
+    digest = hashlib.blake2b(digest_size=8)
+    for path, text in sorted(texts.items()):
+        digest.update(b"%d %d " % (len(path.encode()), len(text)) + path.encode() + text)
+    return digest.hexdigest() if texts else ""
+
+
+def lua_texts(texts: dict[str, bytes]) -> str:
+    """A function in Lua that gives the text of a file."""
+    cases = "".join(f"if path == {_literal(path.encode())} then return {_literal(text)} end " for path, text in texts.items())
+    return f"function hs_text(path) {cases}return nil end\n"
+
+
+def _literal(text: bytes) -> str:
+    return '"' + "".join(chr(byte) if byte in _PLAIN else f"\\{byte:03d}" for byte in text) + '"'
