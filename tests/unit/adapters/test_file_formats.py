@@ -203,6 +203,23 @@ def test_what_is_written_can_be_published_again(format_: FileFormat, tmp_path: P
     assert events(texts(bus)) == [(1 + i % 3, i, name, 0.1 * i, None) for i, name in enumerate(names)]
 
 
+@pytest.mark.parametrize("format_", list(FileFormat))
+def test_arrays_are_written_and_published_again(format_: FileFormat, tmp_path: Path) -> None:
+    """SPEC A7, I5, I6."""
+    schema = Schema(
+        (Field("id", FieldType.INT64, KeyRole.KEY), Field("a", FieldType.DOUBLE_ARRAY), Field("n", FieldType.INT32_ARRAY))
+    )
+    given_rows = [([1.5, None, -2.0], [1, 2]), ([], [None]), (None, [7])]
+    rows = pa.RecordBatch.from_pylist(
+        [{"hs:sequence": i + 1, "hs:opcode": 1, "hs:flags": 1, "id": i, "a": a, "n": n} for i, (a, n) in enumerate(given_rows)],
+        schema=output_schema(schema),
+    )
+    path, bus = tmp_path / "out", new_bus()
+    path.write_bytes(OutputRows(FileStyle(format=format_, columns=CsvStyle.EXACT), schema).text(rows))
+    publish(bus, path, RowForm(schema=schema, format=format_))
+    assert events(texts(bus), schema) == [(1, i, *row) for i, row in enumerate(given_rows)]
+
+
 def test_times_are_written_as_their_format_says_in_every_format() -> None:
     at = datetime.datetime(2024, 2, 3, 4, 5, 6)
     row = {"hs:sequence": 1, "hs:opcode": 1, "hs:flags": 1, "id": 1, "name": None, "x": None, "at": at}

@@ -34,7 +34,7 @@ def _json_text(value: Any) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list) and all(item is None or isinstance(item, str) for item in value):
-        return "[" + ";".join("" if item is None else item for item in value) + "]"
+        return "[" + ";".join("null" if item is None else item for item in value) + "]"
     return json.dumps(value)
 
 

@@ -129,5 +129,5 @@ def _column(value: Any) -> bytes:
     if isinstance(value, bytes):
         return quoted(base64.b64encode(value))
     if isinstance(value, list):
-        return b"[" + b";".join(b"" if item is None else repr(item).encode() for item in value) + b"]"
+        return b"[" + b";".join(b"null" if item is None else repr(item).encode() for item in value) + b"]"
     return quoted(str(value).encode(errors="replace"))
