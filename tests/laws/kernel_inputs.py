@@ -16,7 +16,7 @@ from hotspare.engine.state.relation import Relation, RowTime, Shape
 from hotspare.engine.state.row_index import empty_index, grown_index
 from hotspare.engine.state.summary import Before, Newest
 from hotspare.model.algorithms import SUMMARY_OUTPUTS
-from tests.laws import held_inputs, join_inputs, text_inputs
+from tests.laws import held_inputs, join_inputs, pattern_inputs, text_inputs
 from tests.laws.text_inputs import crowded_index
 
 Args = tuple[Any, ...]
@@ -403,6 +403,8 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "held.let_go": held_inputs.let_go,
     "join.join": join_inputs.join,
     "join.gather_met": join_inputs.gather_met,
+    "pattern.run_pattern": pattern_inputs.run,
+    "pattern.waiting_for": pattern_inputs.waiting_for,
     "multi_index.fill_lists": join_inputs.fill_lists,
     "multi_index.follow_moves": join_inputs.follow_moves,
     "summary.begin_block": begin_block,

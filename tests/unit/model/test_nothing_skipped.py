@@ -91,10 +91,24 @@ FULL = """\
             <left-select exclude="x">*</left-select><right-select exclude="id">*</right-select>
           </output>
         </window-join>
+        <window-pattern name="found" active="true">
+          <schema-string>n*:int64,first:double,last:double</schema-string>
+          <patterns>
+            <pattern name="one" index="id" active="true">
+              <events>
+                <event name="e1" source="times" hs:dialect="esp">v == when</event>
+                <event name="e2" source="times">v &lt; when</event>
+              </events>
+              <logic>fby{1 second}(e1, e2)</logic>
+              <output><field-selection node="e1" name="id"/><field-expr node="e2" hs:dialect="esp">id + 1</field-expr></output>
+              <timefields><timefield source="times" field="when"/></timefields>
+            </pattern>
+          </patterns>
+        </window-pattern>
       </windows>
       <edges>
         <edge source="a" target="k f g c r n l h" role="data"/><edge source="a" target="s" role="data"/>
-        <edge source="times" target="t"/><edge source="tagged" target="w"/><edge source="t" target="t1" slot="1"/>
+        <edge source="times" target="t found"/><edge source="tagged" target="w"/><edge source="t" target="t1" slot="1"/>
         <edge source="f g" target="u"/><edge source="f" target="j" role="left"/><edge source="g" target="j" role="right"/>
       </edges>
     </contquery>

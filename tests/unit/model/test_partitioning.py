@@ -190,3 +190,27 @@ queries: {q: {singletons: included, windows: {w: {type: source, schema: "id*:int
 """
     with pytest.raises(ProjectError, match="is partitioned by the unknown field 'ix'"):
         load_text(text)
+
+
+def test_a_pattern_is_divided_by_its_index() -> None:
+    """What an event that need not have come holds is carried by nothing."""
+    text = """
+project: p
+queries:
+  q:
+    windows:
+      orders: {type: source, schema: "order*:int64,customer:int64", opcodes: insert-only}
+      found:
+        type: pattern
+        schema: "n*:int64,customer:int64,other:int64"
+        patterns:
+          one:
+            index: [customer]
+            events: {a: {source: orders}, b: {source: orders}, c: {source: orders}}
+            logic: fby(a, or(b, c))
+            outputs: {customer: a.customer, other: b.customer}
+    edges: [orders -> found]
+"""
+    assert keys_of(text, orders="customer")["found"] == {"customer"}
+    assert told(text, orders="customer") == []
+    assert [window for window, _ in told(text, orders="order")] == ["found"]

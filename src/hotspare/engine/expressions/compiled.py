@@ -158,9 +158,18 @@ def _compiled(
     try:
         typed = typing(checker, parse(expression.text, expression.dialect))
     except ExpressionRefused as refused:
-        place = _place(expression, refused.column)
-        raise ProjectError(label, [Mistake(place, f"{label}: {refused.message}", refused.hint)]) from None
-    text = " ".join(expression.text.split())
+        raise refusal(expression, label, refused) from None
+    return compiled_tree(typed, expression.text, label, schema)
+
+
+def refusal(expression: Expression, label: str, refused: ExpressionRefused) -> ProjectError:
+    """With the place of the mistake in the project."""
+    return ProjectError(label, [Mistake(_place(expression, refused.column), f"{label}: {refused.message}", refused.hint)])
+
+
+def compiled_tree(typed: Typed, text: str, label: str, schema: Schema) -> CompiledExpression:
+    """A typed tree over fields of the schema; `text`: what people see of it."""
+    text = " ".join(text.split())
     passed = typed.name if isinstance(typed, TypedField) and typed.name in schema.index else ""
     return CompiledExpression(text if len(text) <= 200 else text[:197] + "...", label, typed, fields_used(typed), passed)
 

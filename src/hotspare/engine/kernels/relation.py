@@ -52,8 +52,8 @@ from hotspare.engine.kernels.slots import (
 )
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 
-KEEP, COUNT_SLIDING, COUNT_JUMPING, TIME_SLIDING, TIME_JUMPING, TIME_LOOKBACK = 0, 1, 2, 3, 4, 5
-"""Kinds of retention; KEEP forgets nothing."""
+KEEP, COUNT_SLIDING, COUNT_JUMPING, TIME_SLIDING, TIME_JUMPING, TIME_LOOKBACK, UNTIL = 0, 1, 2, 3, 4, 5, 6
+"""Kinds of retention; KEEP forgets nothing. UNTIL: each row has a time of its own, and another kernel says what happens then."""
 
 REFUSED_NULL_KEY, REFUSED_NULL_TIME, REFUSED_KEY_EXISTS, REFUSED_KEY_UNKNOWN = (np.int64(why) for why in (0, 1, 2, 3))
 """Why a row was refused."""
@@ -180,7 +180,7 @@ def fill_nulls(rows: Rows, new: Whole, old: Whole) -> None:
 
 @kernel
 def is_linked(policy: Policy) -> bool:
-    return policy.kind != KEEP or policy.new_keys == 1
+    return policy.kind != UNTIL and (policy.kind != KEEP or policy.new_keys == 1)
 
 
 @kernel

@@ -13,6 +13,7 @@ from hotspare.engine.operators.filter import FilterOperator
 from hotspare.engine.operators.functional import FunctionalOperator
 from hotspare.engine.operators.join import JoinOperator
 from hotspare.engine.operators.lua import LuaOperator
+from hotspare.engine.operators.pattern import PatternOperator
 from hotspare.engine.operators.remove_state import RemoveStateOperator
 from hotspare.engine.operators.source import SourceOperator
 from hotspare.engine.operators.transpose import TransposeOperator
@@ -26,6 +27,7 @@ from hotspare.model.windows.filter import FilterWindow
 from hotspare.model.windows.functional import FunctionalWindow
 from hotspare.model.windows.join import JoinWindow
 from hotspare.model.windows.lua import LuaWindow
+from hotspare.model.windows.pattern import PatternWindow
 from hotspare.model.windows.remove_state import RemoveStateWindow
 from hotspare.model.windows.source import SourceWindow
 from hotspare.model.windows.transpose import TransposeWindow
@@ -44,6 +46,7 @@ OPERATORS: dict[type, type[Operator]] = {
     RemoveStateWindow: RemoveStateOperator,
     CounterWindow: CounterOperator,
     TransposeWindow: TransposeOperator,
+    PatternWindow: PatternOperator,
 }
 
 

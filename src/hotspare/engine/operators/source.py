@@ -1,8 +1,6 @@
 """Source window (SPEC A15, A16, A18): where the events of one inbound topic enter.
 
-A generated int64 key counts the accepted events 0, 1, 2 ... and replaces what was published. A generated string key has the look of
-a GUID and is computed from the window's name and the same counter, so it is the same in every engine and after a restore (SPEC Z8).
-Shard k of a project counts from k * 2**48, so no two shards generate the same key.
+A generated key replaces what was published (`engine.operators.generated_keys`).
 With index pi_EMPTY opcodes pass as they came: there is nothing to resolve them against.
 """
 
@@ -12,24 +10,20 @@ from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
-import xxhash
 
 from hotspare.engine.head.stateless import Admission, Work
-from hotspare.engine.kernels.columns import identifier_texts
 from hotspare.engine.operators.contract import SHARD_BITS, Applied, Input, Operator
+from hotspare.engine.operators.generated_keys import KeyMaker
 from hotspare.engine.operators.keyed import apply_relation, bad_events, clock_of, expelled_by, relation_of
 from hotspare.engine.rows.changelog import DISTINCT, INSERTS, PUBLISHED
-from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline
+from hotspare.engine.rows.chunk import Bools, Chunk, Timeline
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents
 from hotspare.engine.state.pages import Counters, Page
 from hotspare.engine.state.relation import Relation
 from hotspare.engine.state.strings import StringTable
 from hotspare.model.project import AcceptedOpcodes, IndexType, KeyOrigin
 from hotspare.model.resolve import ResolvedWindow
-from hotspare.model.types import FieldType
 from hotspare.model.windows.source import SourceWindow
-
-IDENTIFIER_LENGTH = 36
 
 
 class SourceOperator(Operator):
@@ -48,7 +42,7 @@ class SourceOperator(Operator):
         if self._keeps:
             self.clock = clock_of(self._retention)
             self.leaving = self._given.indexed() if self._retention is None else self._given.forgotten(expelled_by(self._retention))
-        self._seed = np.uint64(xxhash.xxh3_64_intdigest(str(self.id).encode()))
+        self._maker = KeyMaker(self.id, self.schema)
 
     @property
     def in_head(self) -> Work | Admission | None:
@@ -91,18 +85,6 @@ class SourceOperator(Operator):
         return chunk.taken(np.flatnonzero(kept)), bad
 
     def _with_keys(self, chunk: Chunk, counter: Counters, strings: StringTable) -> Chunk:
-        first, count = int(counter.values[0]), len(chunk)
-        counter.values[0] += count
         lanes, valid = chunk.lanes.copy(), chunk.valid.copy()
-        key = int(self._keys[0])
-        valid[:, key] = True
-        if self.schema.fields[key].type is FieldType.STRING:
-            lanes[:, key] = self._identifiers(first, count, strings)
-        else:
-            lanes[:, key] = np.arange(first, first + count)
+        self._maker.write(counter.values, lanes, valid, strings)
         return Chunk(chunk.rank, chunk.opcode, chunk.flags, lanes, valid)
-
-    def _identifiers(self, first: int, count: int, strings: StringTable) -> Int64s:
-        text = np.empty(count * IDENTIFIER_LENGTH, np.uint8)
-        identifier_texts(self._seed, first, text)
-        return strings.intern_bytes(text, np.arange(0, len(text) + 1, IDENTIFIER_LENGTH, dtype=np.int32))

@@ -27,7 +27,7 @@ class BadReason(StrEnum):
     """An opcode that only leaves windows: update block."""
     NULL_KEY = "null-key"
     NULL_TIME = "null-time"
-    """The field that retention takes its time from is null."""
+    """The field is null that tells the time: of a retention, or of a pattern."""
     KEY_EXISTS = "key-exists"
     """Insert of a key that is there."""
     KEY_UNKNOWN = "key-unknown"
@@ -55,7 +55,7 @@ _SENTENCE: dict[BadReason, str] = {
     BadReason.NOT_INSERT: "the window takes inserts only",
     BadReason.OPCODE: "an update block cannot be published",
     BadReason.NULL_KEY: "a key field is null",
-    BadReason.NULL_TIME: "the field that retention takes its time from is null",
+    BadReason.NULL_TIME: "the field that tells the time is null",
     BadReason.KEY_EXISTS: "the key to insert exists",
     BadReason.MISROUTED: "the event belongs in another partition of its topic",
     BadReason.KEY_UNKNOWN: "the key to update or delete does not exist",

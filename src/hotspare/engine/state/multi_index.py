@@ -13,20 +13,22 @@ import numpy as np
 
 from hotspare.engine.kernels import multi_index as k
 from hotspare.engine.kernels import slots
+from hotspare.engine.kernels.relation import Policy
 from hotspare.engine.rows.chunk import Chunk, Timeline, UInt8s
 from hotspare.engine.state.memory import as_much, longer
 from hotspare.engine.state.pages import Columns
-from hotspare.engine.state.relation import Relation, Resolution, Shape
+from hotspare.engine.state.relation import KEEP_ALL, Relation, Resolution, Shape
 from hotspare.engine.state.row_index import empty_index, grown_index
 from hotspare.engine.state.row_layout import RowsOfPage
 
 
 class MultiIndex:
     """`apply` resolves a chunk, then a kernel that is given `lists` follows event by event, then `settle`. Until then it is not
-    frozen. `shape.conditions`: the fields of the condition."""
+    frozen. Or a kernel changes rows and lists itself, between `begin` and `settle`. `shape.conditions`: the fields of the
+    condition."""
 
-    def __init__(self, shape: Shape) -> None:
-        self.rows = Relation(shape)
+    def __init__(self, shape: Shape, policy: Policy = KEEP_ALL) -> None:
+        self.rows = Relation(shape, policy)
         self._lists = self._empty()
         self._follow_pages()
 
@@ -44,6 +46,17 @@ class MultiIndex:
         resolution = self.rows.apply(chunk, timeline)
         self._follow_pages()
         return resolution
+
+    def begin(self) -> None:
+        """A kernel changes rows and lists itself from now on."""
+        self.rows.pages.note_moves()
+        self._follow_pages(len(self.rows.lanes))
+
+    def make_more_room(self) -> None:
+        """Room for what such a kernel may need next: in pages, and for one list more."""
+        self.rows.pages.make_room()
+        self.make_room()
+        self._follow_pages(len(self.rows.lanes))
 
     def make_room(self) -> None:
         """Room for one list more."""
@@ -100,9 +113,9 @@ class MultiIndex:
             conditions=rows.conditions,
         )
 
-    def _follow_pages(self) -> None:
-        """Name the memory in which rows stand now."""
-        rows, links, needed = self.rows.pages.rows, self._lists.links, self.rows.pages.slots_used
+    def _follow_pages(self, slots_needed: int = 0) -> None:
+        """Name the memory in which rows stand now, with links for so many slots, or for those that were given."""
+        rows, links, needed = self.rows.pages.rows, self._lists.links, max(slots_needed, self.rows.pages.slots_used)
         if len(links) < needed:
             links = as_much(len(rows.lanes), needed, lambda length: longer(self._lists.links, len(self._lists.links), length))
         self._lists = self._lists._replace(links=links, lanes=rows.lanes, valid=rows.valid, moved=rows.moved)
@@ -118,7 +131,7 @@ class MultiIndex:
 
 
 def _received(rows: Relation) -> MultiIndex:
-    index = MultiIndex(rows.shape)
+    index = MultiIndex(rows.shape, rows.policy)
     index.rows = rows
     index._build()
     return index

@@ -53,7 +53,7 @@ class RowPages:
         state[[slots.NEWEST, slots.BOUNDARY]] = slots.UNSET
         state[slots.PAGE_SLOTS], state[slots.SPARE] = page_slots, SPARE_SLOTS
         self._by_time, self._by_event = policy.kind >= relation_kernels.TIME_SLIDING, policy.by_event == 1
-        self._is_linked = policy.kind != relation_kernels.KEEP or policy.new_keys == 1
+        self._is_linked = bool(relation_kernels.is_linked.py_func(policy))
         self.rows = k.Rows(
             by_key=empty_index(),
             lanes=np.empty((0, shape.width), np.int64),

@@ -14,6 +14,7 @@ from hotspare.model.windows.filter import FilterType
 from hotspare.model.windows.functional import FunctionalType
 from hotspare.model.windows.join import JoinType
 from hotspare.model.windows.lua import LuaType
+from hotspare.model.windows.pattern import PatternType
 from hotspare.model.windows.remove_state import RemoveStateType
 from hotspare.model.windows.source import SourceType
 from hotspare.model.windows.transpose import TransposeType
@@ -34,6 +35,7 @@ WINDOW_TYPES: dict[str, WindowType[Any]] = {
         RemoveStateType(),
         CounterType(),
         TransposeType(),
+        PatternType(),
     )
 }
 """By name, in the order in which people are told of them."""

@@ -143,7 +143,7 @@ COMMON: dict[str, ElementShape] = {
             "use-tagged-token": "it tunes how another server moves events",
             "luaroot": "there is no Lua yet",
             "disk-store-path": "an engine has a folder of its own for what does not fit into memory",
-            "compress-open-patterns": "there are no patterns yet",
+            "compress-open-patterns": "an open match always takes as little memory as it can",
         },
         neutral={
             "threads": frozenset({"1"}),

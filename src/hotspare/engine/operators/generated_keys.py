@@ -1,0 +1,39 @@
+"""Keys that a window makes itself: those of a source without keys of its own, and of what comes of many events (SPEC A16, F9).
+
+An int64 key counts 0, 1, 2 ... A string key has the look of a GUID and is computed from the window's name and the same counter,
+so it is the same in every engine and after a restore (SPEC Z8). Shard k of a project counts from k * 2**48, so no two shards make
+the same key."""
+
+from __future__ import annotations
+
+import numpy as np
+import xxhash
+
+from hotspare.engine.kernels.columns import identifier_texts
+from hotspare.engine.rows.chunk import Bools, Int64s
+from hotspare.engine.state.strings import StringTable
+from hotspare.model.project import WindowId
+from hotspare.model.types import FieldType, Schema
+
+IDENTIFIER_LENGTH = 36
+
+
+class KeyMaker:
+    """Of a window whose schema has one key."""
+
+    def __init__(self, window: WindowId, schema: Schema) -> None:
+        self._key = schema.key_indexes[0] if schema.key_indexes else 0
+        self._is_text = schema.fields[self._key].type is FieldType.STRING
+        self._seed = np.uint64(xxhash.xxh3_64_intdigest(str(window).encode()))
+
+    def write(self, counter: Int64s, lanes: Int64s, valid: Bools, strings: StringTable) -> None:
+        """Write the key of every row, and count on in the first entry of `counter`."""
+        first, count = int(counter[0]), len(lanes)
+        counter[0] += count
+        valid[:, self._key] = True
+        if self._is_text:
+            text = np.empty(count * IDENTIFIER_LENGTH, np.uint8)
+            identifier_texts(self._seed, first, text)
+            lanes[:, self._key] = strings.intern_bytes(text, np.arange(0, len(text) + 1, IDENTIFIER_LENGTH, dtype=np.int32))
+        else:
+            lanes[:, self._key] = np.arange(first, first + count)

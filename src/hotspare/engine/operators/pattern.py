@@ -1,0 +1,226 @@
+"""Pattern window (SPEC A30): matches of events that come in an order, together, or not at all.
+
+    events of all inputs ──► what each says by itself ──► open matches, event by event ──► fields, key ──► inserts
+    heartbeats ─────────────────────────────────────────────────┘
+
+Each event is shown to the open matches that wait for it, in the order in which they came to where they are, pattern by pattern;
+then it may begin a match. A match that is complete is put out, with the newest event of each name, and is open no longer.
+
+System time passes at heartbeats: limits that are over end there, in the order of (deadline, when the match came to where it is). An
+event that comes between a deadline and the next heartbeat is too late for that match. Event time is the newest time of all events
+of the window, and passes with each event: what is due ends before the event is taken; what is due at once, as that of a late event,
+behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.engine.expressions.frame import Failures
+from hotspare.engine.head.stateless import event_columns
+from hotspare.engine.kernels import pattern_logic as k
+from hotspare.engine.kernels.pattern import run_pattern, waiting_for
+from hotspare.engine.kernels.relation import UNTIL, Policy
+from hotspare.engine.kernels.slots import UNSET
+from hotspare.engine.operators.contract import SHARD_BITS, Applied, Clock, Input, Operator
+from hotspare.engine.operators.generated_keys import KeyMaker
+from hotspare.engine.operators.keyed import bad_events
+from hotspare.engine.patterns.columns import EventColumns, OrderedEvents, mirrored
+from hotspare.engine.patterns.program import Asked, compile_patterns
+from hotspare.engine.rows.changelog import DISTINCT
+from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline
+from hotspare.engine.rows.elementwise import true_mask
+from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
+from hotspare.engine.state.lanes import to_arrow
+from hotspare.engine.state.multi_index import MultiIndex
+from hotspare.engine.state.pages import Columns, Counters, Page
+from hotspare.engine.state.strings import StringTable
+from hotspare.model.events import Flag, Opcode
+from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.types import FieldType
+from hotspare.model.windows.pattern import PatternWindow
+
+MATCHES, KEPT, PENDING = "matches", "kept", "pending"
+"""Parts of the page: open matches; the next key, and the newest event time; the work under way."""
+_POLICY = Policy(UNTIL, 0, 1, 1, 1, 1)
+_NO_BEATS = np.empty((0, 2), np.int64)
+_ASKED_MAX = 1 << 16
+"""So many open matches are asked at a time whether an event is for them."""
+
+
+class PatternWork:
+    """Work that waits for room, and memory for it. There is no such work when a snapshot is taken or strings are collected; `work`
+    follows from the open matches."""
+
+    def __init__(self) -> None:
+        self.taking: OrderedEvents | None = None
+        self.bad = NO_BAD_EVENTS
+        self.work: k.MatchWork | None = None
+
+    def freeze(self) -> PatternWork:
+        return PatternWork()
+
+    def columns(self) -> Columns:
+        return {}
+
+    def load(self, columns: Columns) -> None:
+        pass
+
+    def __reduce__(self) -> tuple[type[PatternWork], tuple[()]]:
+        return PatternWork, ()
+
+
+class PatternOperator(Operator):
+    leaving = DISTINCT
+
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+        super().__init__(window, inputs)
+        declared = cast(PatternWindow, window.window)
+        names = [source.window for source, _ in window.inputs]
+        schemas = [each.schema for each in self.inputs]
+        times = declared.time_fields
+        self._by_event = 1 if times else 0
+        if declared.has_limits:
+            self.clock = Clock.EVENT_TIME if times else Clock.TICKS
+        sources = list(zip(names, schemas, strict=True))
+        self._plan = compile_patterns(str(window.id), declared.at_work, sources, self.schema, self._by_event)
+        places = {number: schema.index[times[name]] for number, (name, schema) in enumerate(sources) if name in times}
+        fields = {number: (place, schemas[number].fields[place].type) for number, place in places.items()}
+        self._columns = EventColumns(self._plan, schemas, fields)
+        self._maker = KeyMaker(self.id, self.schema)
+
+    def open(self) -> Page:
+        kept = Counters(2)
+        kept.values[k.CLOCK] = UNSET
+        return Page({MATCHES: MultiIndex(self._plan.shape, _POLICY), KEPT: kept, PENDING: PatternWork()})
+
+    def divide(self, page: Page, shard: int) -> None:
+        cast(Counters, page.parts[KEPT]).values[0] = shard << SHARD_BITS
+
+    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+        matches, pending = cast(MultiIndex, page.parts[MATCHES]), cast(PatternWork, page.parts[PENDING])
+        if not self._plan.conditions:
+            return Applied(Chunk.empty(len(self.schema)))
+        if pending.taking is None:
+            beats = self._beats(timeline)
+            pending.taking, pending.bad = self._columns.take(inputs, timeline, beats, strings)
+            pending.work = self._begun(matches, cast(Counters, page.parts[KEPT]).values, pending.work)
+        assert pending.work is not None
+        room = sum(len(chunk) for chunk in inputs) + timeline.extra_rows_max
+        out = k.Made(
+            np.empty(room, np.int64), np.empty((room, len(self.schema)), np.int64), np.empty((room, len(self.schema)), np.bool_)
+        )
+        is_done = self._run(matches, pending, out, room, strings)
+        chunk = self._laid_out(out, int(pending.work.counts[k.MADE]), pending.work.kept, strings)
+        until = None if is_done else int(pending.work.counts[k.RANK])
+        told = pending.bad.by_rank()
+        count = len(told) if until is None else int(np.searchsorted(told.rank, until))
+        pending.bad = told.slice(count, len(told))
+        if until is None:
+            pending.taking = None
+        return Applied(chunk, told.slice(0, count), until)
+
+    def _beats(self, timeline: Timeline) -> Int64s:
+        if self.clock is not Clock.TICKS or not len(timeline.heartbeat_rank):
+            return _NO_BEATS
+        return np.column_stack((timeline.heartbeat_rank, timeline.time_us[timeline.heartbeat_rank]))
+
+    def _begun(self, matches: MultiIndex, kept: Int64s, before: k.MatchWork | None) -> k.MatchWork:
+        """Memory for the kernel. Who is waited for is looked up in the open matches the first time."""
+        if before is not None:
+            before.counts[:] = 0
+            return before._replace(kept=kept)
+        program = self._plan.program
+        patterns, width, nodes = len(program.patterns), self._plan.shape.width, len(program.nodes)
+        work = k.MatchWork(
+            lanes=np.zeros((1, width), np.int64),
+            valid=np.zeros((1, width), np.bool_),
+            state=np.zeros(nodes, np.int64),
+            active=np.zeros(nodes, np.int64),
+            cursors=np.zeros(k.CLASSES_MAX, np.int64),
+            classes=np.zeros((patterns, k.CLASSES_MAX), np.int64),
+            known=np.zeros(patterns, np.int64),
+            truth=np.zeros(0, np.int64),
+            counts=np.zeros(k.COUNTS_WIDTH, np.int64),
+            kept=kept,
+        )
+        there = matches.rows.lanes[matches.rows.pages.alive_slots()][:, [k.PATTERN, k.WAITS_FOR]]
+        for p, waits in np.unique(there, axis=0).tolist():
+            work.classes[p, work.known[p]] = waits
+            work.known[p] += 1
+        return work
+
+    def _run(self, matches: MultiIndex, pending: PatternWork, out: k.Made, room: int, strings: StringTable) -> bool:
+        """Go on as far as there is room for outputs; whether that is all."""
+        taking, work, program = pending.taking, pending.work, self._plan.program
+        assert taking is not None and work is not None
+        work.counts[k.MADE], work.counts[k.ROOM] = 0, room
+        matches.begin()
+        while True:
+            state = run_pattern(matches.rows.pages.rows, matches.lists, program, taking.events, out, work)
+            if state == k.NEEDS_ROOM:
+                matches.make_more_room()
+            elif state == k.NEEDS_TRUTH:
+                pending.work = work = self._answered(matches, taking, work, pending, strings)
+            else:
+                break
+        matches.settle()
+        return bool(state == k.DONE)
+
+    def _laid_out(self, out: k.Made, count: int, kept: Int64s, strings: StringTable) -> Chunk:
+        lanes, valid = out.lanes[:count].copy(), out.valid[:count].copy()
+        self._maker.write(kept, lanes, valid, strings)
+        opcode, flags = np.full(count, Opcode.INSERT, np.uint8), np.full(count, Flag.NORMAL, np.uint8)
+        return Chunk(out.rank[:count].copy(), opcode, flags, lanes, valid, is_whole=True)
+
+    def _answered(
+        self, matches: MultiIndex, taking: OrderedEvents, work: k.MatchWork, pending: PatternWork, strings: StringTable
+    ) -> k.MatchWork:
+        """Say for which open matches the event under way is true."""
+        rows = matches.rows.pages.rows
+        if len(work.truth) < matches.rows.pages.slots_used:
+            work = work._replace(truth=np.zeros(len(work.truth) + 2 * matches.rows.pages.slots_used, np.int64))
+        slots = np.empty(0, np.int64)
+        while (count := int(waiting_for(rows, matches.lists, self._plan.program, taking.events, work, slots))) > len(slots):
+            slots = np.empty(count, np.int64)
+        work.truth[slots] = 0
+        event, p = int(work.counts[k.EVENT]), int(work.counts[k.AT])
+        number, row = int(taking.number[event]), int(taking.row[event])
+        mask, failed = int(taking.events.masks[p, event]), None
+        for asked in self._plan.asked:
+            if asked.pattern == p and mask >> asked.bit & 1:
+                for begin in range(0, count, _ASKED_MAX):
+                    some = slots[begin : begin + _ASKED_MAX]
+                    values, failures = self._asked(asked, matches, some, taking.chunks[number].between(row, row + 1), strings)
+                    work.truth[some] |= true_mask(values).astype(np.int64) << asked.bit
+                    failed = failed or (failures if len(failures) else None)
+        if failed is not None:
+            pending.bad += self._failed(failed, taking.chunks[number], number, row, strings)
+        work.counts[k.ANSWERED] = 1
+        return work
+
+    def _asked(
+        self, asked: Asked, matches: MultiIndex, slots: Int64s, event: Chunk, strings: StringTable
+    ) -> tuple[pa.Array, Failures]:
+        """An expression over the event and the variables of these matches."""
+        rows, schema, count = matches.rows.pages.rows, self.inputs[asked.number].schema, len(slots)
+        columns = event_columns(asked.expression.fields, schema, event.opcode, event.flags)
+        for name in asked.expression.fields:
+            if name in schema.index:
+                place = schema.index[name]
+                columns[name] = to_arrow(event.lanes[:, place], event.valid[:, place], schema.fields[place].type, strings)
+        columns = {name: pa.repeat(column[0], count) for name, column in columns.items()}
+        for name, place, type_ in asked.variables:
+            lanes = mirrored(rows.lanes[slots, place]) if type_ is FieldType.DOUBLE else rows.lanes[slots, place]
+            columns[name] = to_arrow(lanes, rows.valid[slots, place], type_, strings)
+        return asked.expression.evaluate(columns, count)
+
+    def _failed(self, failed: Failures, chunk: Chunk, number: int, row: int, strings: StringTable) -> BadEvents:
+        """The first failure."""
+        reason, message = failed.causes[int(failed.cause[0])]
+        refused = Refusals.of(np.array([row]), np.zeros(1, np.int64), [(str(reason), message)])
+        return bad_events(refused, chunk, self.inputs[number].schema, strings)

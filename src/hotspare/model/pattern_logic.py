@@ -1,0 +1,283 @@
+"""The logic of a pattern as text: which events have to come, in which order, within which time (SPEC A30).
+
+    logic   = EVENT | OPERATOR [":" COUNT] ["{" DURATION "}"] "(" logic {"," logic} ")"
+
+    fby(a, b, c)   a, later b, later c; whatever comes between does not matter
+    and(a, b)      both, in any order
+    or(a, b)       one of them
+    not(a)         the next event is not a; of other logic, that it comes to nothing
+    notoccur(a)    no a comes: as long as the operator around it is waited for, or for the time of its own limit
+    is:n(a)        the next n events are a
+    seen:n(a)      n events are a, whatever comes between
+
+Operators may be written in any case. A limit counts from when its operator begins to wait: from the first event of the match, or,
+behind another operand of a fby, from when that one was complete. What is not complete by then never is, but for what must not
+occur: that has not occurred then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from hotspare.model.durations import format_duration, parse_duration
+from hotspare.model.names import nearest
+
+DEPTH_MAX = 50
+NODES_MAX = 240
+"""Limits on nesting, and on events and operators of one pattern together."""
+COUNT_MAX = 1_000_000
+
+
+class LogicOperator(Enum):
+    FBY = "fby"
+    AND = "and"
+    OR = "or"
+    NOT = "not"
+    NOTOCCUR = "notoccur"
+    IS = "is"
+    SEEN = "seen"
+
+
+OPERATORS = {each.value: each for each in LogicOperator}
+COUNTING = frozenset({LogicOperator.IS, LogicOperator.SEEN})
+"""Operators that take a count."""
+OF_AN_EVENT = frozenset({LogicOperator.IS, LogicOperator.SEEN, LogicOperator.NOTOCCUR})
+"""Operators of an event, not of other logic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The event of interest of that name."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """`limit_us` 0: no limit."""
+
+    operator: LogicOperator
+    operands: tuple[Logic, ...]
+    limit_us: int = 0
+    count: int = 1
+
+    def __str__(self) -> str:
+        count = f":{self.count}" if self.operator in COUNTING else ""
+        limit = f"{{{format_duration(self.limit_us)}}}" if self.limit_us else ""
+        return f"{self.operator.value}{count}{limit}({', '.join(map(str, self.operands))})"
+
+
+Logic: TypeAlias = Event | Operation
+
+
+class LogicRefused(Exception):
+    """A logic that cannot be used; `hint` is the way on."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<limit>\{[^{}]*\})|(?P<count>:\s*[0-9]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)|(?P<sign>[(),])|(?P<end>$))"
+)
+_EXAMPLE = "write it as fby{1 minute}(a, b)"
+
+
+def parse_logic(text: str) -> Logic:
+    """LogicRefused with what is wrong."""
+    reader = _Reader(text)
+    logic = reader.logic(0)
+    kind, rest = reader.take()
+    if kind != "end":
+        raise LogicRefused(f"{rest!r} stands behind the end", _EXAMPLE)
+    return logic
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._nodes = 0
+
+    def take(self) -> tuple[str, str]:
+        """Kind and text of the next token."""
+        match = _TOKEN.match(self._text, self._at)
+        if match is None or match.lastgroup is None:
+            raise LogicRefused(f"{self._text[self._at :].strip()[:20]!r} is not understood", _EXAMPLE)
+        self._at = match.end()
+        return match.lastgroup, match[match.lastgroup]
+
+    def _next_is(self, kind: str) -> bool:
+        match = _TOKEN.match(self._text, self._at)
+        return match is not None and match.lastgroup == kind
+
+    def logic(self, depth: int) -> Logic:
+        self._nodes += 1
+        if depth > DEPTH_MAX or self._nodes > NODES_MAX:
+            raise LogicRefused(
+                f"it is nested more than {DEPTH_MAX} deep, or has more than {NODES_MAX} events and operators",
+                "split it over several windows",
+            )
+        kind, name = self.take()
+        if kind != "name":
+            raise LogicRefused("an event or operator is missing" + (f" before {name!r}" if name else ""), _EXAMPLE)
+        operator = OPERATORS.get(name.lower())
+        count, limit_us = self._suffixes()
+        if not self._next_is("sign") or self._text[self._at :].lstrip()[0] != "(":
+            if count or limit_us:
+                raise LogicRefused(f"{name} has a count or a limit, but no operands", "counts and limits belong to operators")
+            return Event(name)
+        if operator is None:
+            raise LogicRefused(f"operator {name!r} does not exist", nearest(name, OPERATORS))
+        self.take()
+        operands = [self.logic(depth + 1)]
+        while (sign := self.take()[1]) == ",":
+            operands.append(self.logic(depth + 1))
+        if sign != ")":
+            raise LogicRefused(f"a parenthesis of {name} is not closed", _EXAMPLE)
+        return _operation(operator, tuple(operands), limit_us, count)
+
+    def _suffixes(self) -> tuple[int, int]:
+        """Count and limit, each 0 where it does not stand there."""
+        count = limit_us = 0
+        while self._next_is("count") or self._next_is("limit"):
+            kind, text = self.take()
+            if (count if kind == "count" else limit_us) != 0:
+                raise LogicRefused(f"{text} is the second {kind} of one operator", "leave one of them out")
+            if kind == "count":
+                count = int(text.removeprefix(":"))
+                if not 1 <= count <= COUNT_MAX:
+                    raise LogicRefused(f"a count is {count}", f"use one from 1 to {COUNT_MAX}")
+            else:
+                try:
+                    limit_us = parse_duration(text[1:-1])
+                except ValueError as error:
+                    raise LogicRefused(str(error), "write a number and a unit, such as {30 seconds}") from None
+        return count, limit_us
+
+
+def _operation(operator: LogicOperator, operands: tuple[Logic, ...], limit_us: int, count: int) -> Operation:
+    name = operator.value
+    if count and operator not in COUNTING:
+        raise LogicRefused(f"{name} takes no count", "is and seen do")
+    wanted = "two or more" if operator in (LogicOperator.FBY, LogicOperator.AND, LogicOperator.OR) else "one"
+    if (len(operands) < 2) is (wanted != "one"):
+        raise LogicRefused(f"{name} has {len(operands)} operand{'s' * (len(operands) != 1)}, {wanted} are wanted", _EXAMPLE)
+    if operator in OF_AN_EVENT and not isinstance(operands[0], Event):
+        raise LogicRefused(f"{name} takes an event of interest, not {operands[0]}", f"write {name}(a) for each event")
+    return Operation(operator, operands, limit_us, count or 1)
+
+
+def events_in(logic: Logic) -> Iterator[str]:
+    """Names of events, as often as they stand there."""
+    if isinstance(logic, Event):
+        yield logic.name
+    else:
+        for operand in logic.operands:
+            yield from events_in(operand)
+
+
+def limits_in(logic: Logic) -> Iterator[int]:
+    """All limits, in microseconds."""
+    if isinstance(logic, Operation):
+        if logic.limit_us:
+            yield logic.limit_us
+        for operand in logic.operands:
+            yield from limits_in(operand)
+
+
+def certain_events(logic: Logic) -> frozenset[str]:
+    """Those that have come in every match."""
+    if isinstance(logic, Event):
+        return frozenset([logic.name])
+    operands, operator = logic.operands, logic.operator
+    if operator is LogicOperator.NOT:
+        inner = operands[0]
+        is_twice = isinstance(inner, Operation) and inner.operator is LogicOperator.NOT
+        return certain_events(inner.operands[0]) if isinstance(inner, Operation) and is_twice else frozenset()
+    found = [certain_events(operand) for operand in operands] if operator is not LogicOperator.NOTOCCUR else [frozenset()]
+    return frozenset.intersection(*found) if operator is LogicOperator.OR else frozenset().union(*found)
+
+
+def is_strict(logic: Logic) -> bool:
+    """Whether it matters which event is the next, also one that is no event of interest."""
+    if isinstance(logic, Event):
+        return False
+    if logic.operator is LogicOperator.IS or (logic.operator is LogicOperator.NOT and isinstance(logic.operands[0], Event)):
+        return True
+    return any(map(is_strict, logic.operands))
+
+
+def is_guard(logic: Logic) -> bool:
+    """Whether it is what must not occur while others are waited for."""
+    return isinstance(logic, Operation) and logic.operator is LogicOperator.NOTOCCUR and not logic.limit_us
+
+
+def open_us_max(logic: Logic) -> int | None:
+    """For how long it may be waited for; None where nothing ends that."""
+    if isinstance(logic, Event):
+        return None
+    spans = [open_us_max(operand) for operand in logic.operands]
+    known = [span for span in spans if span is not None]
+    inner: int | None = None
+    if logic.operator is LogicOperator.AND:
+        inner = min(known, default=None)
+    elif len(known) == len(spans):
+        inner = sum(known) if logic.operator is LogicOperator.FBY else max(known)
+    limits = [each for each in (logic.limit_us or None, inner) if each is not None]
+    return min(limits, default=None)
+
+
+def check_logic(logic: Logic, names: Sequence[str]) -> None:
+    """LogicRefused where it cannot be: an unknown event, a match that nothing begins, or one that is never complete."""
+    for name in events_in(logic):
+        if name not in names:
+            raise LogicRefused(f"{name} is no event of interest", nearest(name, names))
+    if not _begins(logic):
+        raise LogicRefused(
+            f"no event begins {logic}", "put an event before that has to come, as in fby(a, notoccur{10 seconds}(b))"
+        )
+    undecided = _undecided(logic, 0)
+    if undecided is not None:
+        raise LogicRefused(
+            f"{undecided} is never complete: at no time is it known that the event will not come",
+            "give it a limit, as in notoccur{30 seconds}(a), or put it beside an event that has to come, as in and(b, notoccur(a))",
+        )
+
+
+def _begins(logic: Logic) -> bool:
+    if isinstance(logic, Event):
+        return True
+    if logic.operator is LogicOperator.FBY:
+        return _begins(logic.operands[0])
+    return logic.operator is not LogicOperator.NOTOCCUR and any(map(_begins, logic.operands))
+
+
+def _undecided(logic: Logic, around_us: int) -> Logic | None:
+    """Where it can never be complete, the part for which. `around_us`: the limit that ends the waiting, 0 where none does."""
+    if isinstance(logic, Event):
+        return None
+    limit_us = logic.limit_us or around_us
+    operands, operator = logic.operands, logic.operator
+    if operator is LogicOperator.NOTOCCUR:
+        return None if limit_us else logic
+    if operator is LogicOperator.FBY:
+        found = [*(_undecided(operand, 0) for operand in operands[:-1]), _undecided(operands[-1], limit_us)]
+        return next((each for each in found if each is not None), None)
+    if operator is LogicOperator.AND:
+        others = [operand for operand in operands if not is_guard(operand)]
+        if not others:
+            return None if limit_us else logic
+        return next((each for each in (_undecided(operand, limit_us) for operand in others) if each is not None), None)
+    if operator is LogicOperator.OR:
+        found = [_undecided(operand, limit_us) for operand in operands]
+        return found[0] if all(each is not None for each in found) else None
+    return None

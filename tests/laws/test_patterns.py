@@ -1,0 +1,331 @@
+"""Law of patterns: what comes out is what a list of open matches in plain Python gives, at the same places; however it is cut (SPEC
+A30, F5, F6, F8, Z13)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hotspare.engine.head.head import Head
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import Plan, compile_plan
+from hotspare.model.load import load_text
+from hotspare.model.pattern_logic import Event, Logic, LogicOperator, LogicRefused, Operation, check_logic, events_in, parse_logic
+from tests.cases.case import Case, Message, raw_batches
+from tests.laws import plain_patterns as plain
+from tests.laws.test_cut import check_page_sizes, cut, fed, in_parts
+from tests.laws.test_joins import check_restart
+
+pytestmark = pytest.mark.law
+
+SECOND = 1_000_000
+Fields = plain.Fields
+
+
+def known(value: Any) -> Any:
+    """Null is not different from anything: it is unknown."""
+    if value is None:
+        raise TypeError
+    return value
+
+
+def when(asked: Callable[[Fields, Fields], object], **binds: str) -> plain.Condition:
+    """A condition that binds variables to fields; null is not true, nor does it bind."""
+
+    def condition(fields: Fields, bound: Fields) -> Fields | None:
+        try:
+            is_true = asked(fields, bound)
+        except (TypeError, KeyError):  # null, or a variable that is not bound
+            return None
+        values = {name: fields[of] for name, of in binds.items()}
+        return values if is_true and None not in values.values() else None
+
+    return condition
+
+
+EVENTS: dict[str, tuple[str, str, plain.Condition]] = {
+    "one": ("s", "x = 1", when(lambda f, b: f["x"] == 1)),
+    "any": ("t", "", when(lambda f, b: True)),
+    "text": ("s", "y = 'b' and v = k", when(lambda f, b: f["y"] == "b", v="k")),
+    "bind": ("s", "w = x", when(lambda f, b: True, w="x")),
+    "more": ("s", "x > w", when(lambda f, b: f["x"] > b["w"])),
+    "same": ("t", "v = k and x >= 1", when(lambda f, b: f["x"] >= 1, v="k")),
+    "twice": ("t", "w * 2 <= x", when(lambda f, b: b["w"] * 2 <= f["x"])),
+    "other": ("s", "r <> z and x > 0", when(lambda f, b: known(f["z"]) != b["r"] and f["x"] > 0)),
+    "real": ("t", "r = z", when(lambda f, b: True, r="z")),
+    "least": ("t", "z < r", when(lambda f, b: f["z"] < b["r"])),
+    "apart": ("s", "x - w > 1 or y = 'a'", when(lambda f, b: f["y"] == "a" or f["x"] - b["w"] > 1)),
+    "far": ("t", "abs(x - w) >= 2 and v <> k", when(lambda f, b: abs(f["x"] - b["w"]) >= 2 and known(f["k"]) != b["v"])),
+}
+"""Name, source, condition, and what it means. In `apart` null is unknown, and true as soon as one side is."""
+NAMES = sorted(EVENTS)
+BINDS = {"w": ("bind",), "r": ("real",), "v": ("text", "same")}
+ASKS = {"more": "w", "twice": "w", "other": "r", "least": "r", "apart": "w", "far": "wv"}
+
+
+def _apart(fields: Fields, bound: Fields) -> Fields | None:
+    far = fields["x"] is not None and "w" in bound and fields["x"] - bound["w"] > 1
+    return {} if far or fields["y"] == "a" else None
+
+
+EVENTS["apart"] = (*EVENTS["apart"][:2], _apart)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One pattern as text: its logic, fields of its index, and the events whose numbers come out."""
+
+    logic: str
+    index: str
+    outputs: tuple[str, str]
+
+
+def logics(depth: int = 3) -> st.SearchStrategy[Logic]:
+    leaf = st.sampled_from(NAMES).map(Event)
+    limit = st.sampled_from([0, 0, 2 * SECOND, 3 * SECOND + 1])
+    simple = st.one_of(
+        leaf,
+        st.builds(
+            lambda op, name, limit, count: Operation(
+                op, (name,), limit, count if op in (LogicOperator.IS, LogicOperator.SEEN) else 1
+            ),
+            st.sampled_from([LogicOperator.IS, LogicOperator.SEEN, LogicOperator.NOTOCCUR, LogicOperator.NOT]),
+            leaf,
+            limit,
+            st.integers(1, 3),
+        ),
+    )
+
+    def wider(inner: st.SearchStrategy[Logic]) -> st.SearchStrategy[Logic]:
+        several = st.lists(inner, min_size=2, max_size=3).map(tuple)
+        ops = st.sampled_from([LogicOperator.FBY, LogicOperator.FBY, LogicOperator.AND, LogicOperator.OR])
+        return st.one_of(
+            st.builds(Operation, ops, several, limit),
+            st.builds(lambda one, limit: Operation(LogicOperator.NOT, (one,), limit), inner.filter(_is_operation), limit),
+        )
+
+    return st.recursive(simple, wider, max_leaves=2 * depth)
+
+
+def _is_operation(logic: Logic) -> bool:
+    return isinstance(logic, Operation)
+
+
+def _can_be(logic: Logic) -> bool:
+    try:
+        check_logic(logic, NAMES)
+    except LogicRefused:
+        return False
+    names = set(events_in(logic))
+    return all(names.intersection(BINDS[variable]) for name in names for variable in ASKS.get(name, ""))
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> Shape:
+    logic = draw(logics().filter(_can_be))
+    names = st.sampled_from(sorted(set(events_in(logic))))
+    return Shape(str(logic), draw(st.sampled_from(["", "k", "k y"])), (draw(names), draw(names)))
+
+
+@dataclass(frozen=True)
+class Windows:
+    shapes: tuple[Shape, ...]
+    by_event: bool
+
+    @property
+    def text(self) -> str:
+        patterns = ""
+        for number, shape in enumerate(self.shapes):
+            logic = read(shape.logic)
+            events = ""
+            for name in dict.fromkeys(events_in(logic)):
+                source, condition, _ = EVENTS[name]
+                events += f"\n              {name}: {{source: {source}" + (f', condition: "{condition}"}}' if condition else "}")
+            sources = dict.fromkeys(EVENTS[name][0] for name in events_in(logic))
+            times = "{" + ", ".join(f"{source}: at" for source in sources) + "}" if self.by_event else "{}"
+            outputs = f"{{first: {shape.outputs[0]}.n, last: {{{shape.outputs[1]}: n + 0}}}}"
+            patterns += f"""
+          p{number}:
+            events: {events}
+            logic: "{shape.logic}"
+            index: [{", ".join(shape.index.split())}]
+            timefields: {times}
+            outputs: {outputs}"""
+        fields = "n*:int64,k:string,x:int64,y:string,z:double,at:stamp"
+        return f"""
+project: p
+queries:
+  q:
+    windows:
+      s: {{type: source, index: empty, opcodes: insert-only, schema: "{fields}"}}
+      t: {{type: source, index: empty, opcodes: insert-only, schema: "{fields}"}}
+      found:
+        type: pattern
+        index: empty
+        schema: "id*:int64,first:int64,last:int64"
+        patterns: {patterns}
+    edges: [s -> found, t -> found]
+"""
+
+    @property
+    def plan(self) -> Plan:
+        return compiled(self.text)
+
+    @property
+    def plain(self) -> plain.Window:
+        patterns = []
+        for shape in self.shapes:
+            logic = read(shape.logic)
+            events = {name: (EVENTS[name][0], EVENTS[name][2]) for name in events_in(logic)}
+            patterns.append(plain.Pattern(logic, events, tuple(shape.index.split()), shape.outputs))
+        return plain.Window(patterns, by_event=self.by_event)
+
+
+@cache
+def compiled(text: str) -> Plan:
+    return compile_plan(load_text(text).resolved)
+
+
+read = cache(parse_logic)
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> Windows:
+    return Windows(tuple(draw(st.lists(shapes(), min_size=1, max_size=2))), draw(st.booleans()))
+
+
+Script = list[tuple[int, str, list[Fields]]]
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> Script:
+    """Messages of both sources, and ticks."""
+    found: Script = []
+    time, number = 10 * SECOND, 0
+    row = st.fixed_dictionaries(
+        {
+            "k": st.sampled_from(["a", "a", "b", None]),
+            "x": st.sampled_from([0, 1, 1, 2, 2, 3, None]),
+            "y": st.sampled_from(["a", "b", "b", None]),
+            "z": st.sampled_from([0.0, -0.0, 1.5, -2.0, None]),
+            "at": st.integers(-3, 1),
+        }
+    )
+    for _ in range(draw(st.integers(1, 16))):
+        time += draw(st.sampled_from([1, 500_000, SECOND, 2 * SECOND]))
+        source = draw(st.sampled_from(["s", "s", "t", "t", "tick"]))
+        rows = draw(st.lists(row, min_size=1, max_size=4)) if source != "tick" else []
+        for each in rows:
+            number += 1
+            each["n"], each["at"] = number, time + (each["at"] * 700_000 if each["at"] < 0 else 0)
+        found.append((time, source, rows))
+    return [*found, (time + 2 * SECOND, "tick", []), (time + 9 * SECOND, "tick", [])]
+
+
+def as_text(fields: Fields) -> str:
+    values = [fields[name] for name in ("n", "k", "x", "y", "z", "at")]
+    return "I,N," + ",".join("" if value is None else str(value) for value in values)
+
+
+def case_of(plan: Plan, script: Script) -> Case:
+    messages = [Message(time, "" if source == "tick" else source, " | ".join(map(as_text, rows))) for time, source, rows in script]
+    return Case(plan, tuple(messages), ())
+
+
+def decoded(case: Case) -> pa.RecordBatch:
+    return Head.of(case.plan).decode(pa.concat_batches(raw_batches(case)))
+
+
+def expected(window: plain.Window, script: Script) -> list[tuple[Any, ...]]:
+    """Topic, offset and index of the cause, and the numbers of two events."""
+    made: list[tuple[Any, ...]] = []
+    offsets, beat = {"s": 0, "t": 0}, None
+    for time, source, rows in script:
+        if source == "tick":
+            if beat is None or time // SECOND > beat // SECOND:
+                beat = time
+                made += [(0, offsets["s"], 0, *each) for each in window.beat(time)]
+            offsets = {name: offset + 1 for name, offset in offsets.items()}
+            continue
+        for index, fields in enumerate(rows):
+            outputs, _ = window.take(source, fields, fields["at"] if window.by_event else time)
+            made += [(int(source == "t"), offsets[source], index, *each) for each in outputs]
+        offsets[source] += 1
+    return made
+
+
+def check(given_windows: Windows, script: Script) -> None:
+    plan = given_windows.plan
+    outputs = Pipeline.fresh(plan).feed(decoded(case_of(plan, script)))
+    rows = outputs["q/found"].to_pylist() if "q/found" in outputs else []
+    assert [row["id"] for row in rows] == list(range(len(rows)))
+    made = [(row["hs:topic"], row["hs:offset"], row["hs:index"], row["first"], row["last"]) for row in rows]
+    assert made == expected(given_windows.plain, script), given_windows.text
+
+
+@settings(max_examples=300)
+@given(windows(), scripts())
+def test_patterns(found: Windows, script: Script) -> None:
+    check(found, script)
+
+
+@settings(max_examples=60)
+@given(windows(), scripts(), st.lists(st.integers(0, 60), max_size=60), st.integers(1, 5))
+def test_cut_and_parts(found: Windows, script: Script, places: list[int], extra_rows_max: int) -> None:
+    """Law Cut, and with one output at a time."""
+    case = case_of(found.plan, script)
+    rows = decoded(case)
+    whole = fed(case, [rows])
+    assert fed(case, cut(rows, places)) == whole
+    assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == whole
+
+
+@settings(max_examples=30)
+@given(windows(), scripts(), st.integers(0, 60))
+def test_restart(found: Windows, script: Script, place: int) -> None:
+    """A snapshot with open matches that is written while the engine goes on, and restored, goes on with the same bits."""
+    check_restart(case_of(found.plan, script), place)
+
+
+@settings(max_examples=30)
+@given(windows(), scripts(), st.lists(st.integers(0, 60), max_size=12), st.sampled_from([1, 2, 16]))
+def test_page_sizes(found: Windows, script: Script, places: list[int], page_slots: int) -> None:
+    """However large pages are, and wherever open matches were moved to, the outputs are the same."""
+    case = case_of(found.plan, script)
+    check_page_sizes(case, decoded(case), places, page_slots)
+
+
+def test_one_event_that_completes_very_many_matches() -> None:
+    """It is worked on in parts of bounded size, and comes out as a whole."""
+    found = Windows((Shape("fby(one, any)", "", ("one", "any")),), by_event=False)
+    event = {"k": "a", "x": 1, "y": "", "z": 0.0, "at": SECOND}
+    first = " | ".join(as_text({**event, "n": n}) for n in range(3000))
+    messages = (Message(SECOND, "s", first), Message(SECOND, "", ""), Message(2 * SECOND, "t", as_text({**event, "n": 9})))
+    case = Case(found.plan, (*messages, Message(9 * SECOND, "", "")), ())
+    rows = decoded(case)
+    whole = fed(case, [rows])
+    assert whole[0]["q/found"].column("first").to_pylist() == list(range(3000))
+    pipeline = Pipeline.fresh(case.plan, extra_rows_max=100)
+    pipeline.feed(rows.slice(0, 3002))
+    sizes = [part["q/found"].num_rows for part in pipeline.parts(rows.slice(3002)) if "q/found" in part]
+    assert sum(sizes) == 3000
+    assert max(sizes) <= 3 + 100
+
+
+def test_the_law_bites() -> None:
+    """A limit that does not end is found."""
+    found = Windows((Shape("fby{2 seconds}(one, any)", "", ("one", "any")),), by_event=False)
+    event = {"k": "a", "x": 1, "y": "", "z": 0.0, "at": SECOND}
+    script = [(10 * SECOND, "s", [{**event, "n": 1}]), (12 * SECOND, "t", [{**event, "n": 2}])]
+    check(found, script)
+    endless = Windows((Shape("fby(one, any)", "", ("one", "any")),), by_event=False)
+    made = expected(endless.plain, script)
+    assert made
+    assert made != expected(found.plain, script)

@@ -1,0 +1,165 @@
+"""Every mistake of a pattern is told once, with its line and a way on; and what its logic says (SPEC A1, A30)."""
+
+from __future__ import annotations
+
+import pytest
+
+from hotspare.engine.expressions.windows import expression_mistakes
+from hotspare.engine.plan import compile_plan
+from hotspare.errors import ProjectError
+from hotspare.model.frontends.esp_xml import project as esp_xml
+from hotspare.model.frontends.yaml import project as yaml_project
+from hotspare.model.load import load_text
+from hotspare.model.pattern_logic import LogicRefused, certain_events, open_us_max, parse_logic
+
+PROJECT = """
+project: p
+queries:
+  q:
+    windows:
+      trades: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,symbol:string,price:double,at:stamp,n:int32"}
+      orders: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,symbol:string,at:date,n:int64"}
+      found:
+        type: pattern
+        schema: "key*:int64,symbol:string,twice:double"
+        patterns:
+          rise:
+            index: [symbol]
+            events:
+              low: {source: trades, condition: p = price}
+              high: {source: trades, condition: price > p * 1.5}
+            logic: fby{1 minute}(low, high)
+            outputs: {symbol: low.symbol, twice: {high: price * 2}}
+            timefields: {trades: at}
+    edges: [trades -> found, orders -> found]
+"""
+
+
+def mistakes(text: str) -> list[tuple[str, str]]:
+    with pytest.raises(ProjectError) as raised:
+        compile_plan(load_text(text, "p", expressions=expression_mistakes).resolved)
+    assert all(each.place.line for each in raised.value.mistakes)
+    return [(each.message, each.hint) for each in raised.value.mistakes]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message", "hint"),
+    [
+        ("fby{1 minute}(low, high)", "fby(low, hihg)", "hihg is no event of interest", "'high'"),
+        ("fby{1 minute}(low, high)", "then(low, high)", "operator 'then' does not exist", "fby"),
+        ("fby{1 minute}(low, high)", "fby{1 parsec}(low, high)", "'1 parsec' is not a duration", "{30 seconds}"),
+        ("fby{1 minute}(low, high)", "fby:2(low, high)", "fby takes no count", "is and seen"),
+        ("fby{1 minute}(low, high)", "fby(low)", "fby has 1 operand, two or more are wanted", "fby{1 minute}(a, b)"),
+        ("fby{1 minute}(low, high)", "fby(low, high", "a parenthesis of fby is not closed", "fby{1 minute}(a, b)"),
+        ("fby{1 minute}(low, high)", "fby(low, high))", "')' stands behind the end", "fby{1 minute}(a, b)"),
+        ("fby{1 minute}(low, high)", "fby(low, seen:0(high))", "a count is 0", "from 1"),
+        ("fby{1 minute}(low, high)", "fby(low, notoccur(and(low, high)))", "notoccur takes an event of interest", "notoccur(a)"),
+        ("fby{1 minute}(low, high)", "fby(low, notoccur(high))", "notoccur(high) is never complete", "notoccur{30 seconds}(a)"),
+        ("fby{1 minute}(low, high)", "fby{1 second}(fby(low, notoccur(high)), low)", "is never complete", "a limit"),
+        ("fby{1 minute}(low, high)", "notoccur{1 second}(high)", "no event begins", "that has to come"),
+        ("source: trades, condition: p", "source: trade, condition: p", "which is no input of the window", "'trades'"),
+        ("low.symbol", "low.simbol", "unknown field 'simbol' of trades", "'symbol'"),
+        ("low.symbol", "lo.symbol", "of 'lo', which is no event of interest", "'low'"),
+        ("symbol: low.symbol, ", "", "no output for symbol", "each field that is no key"),
+        ("symbol: low.symbol, ", "symbol: low.symbol, kex: low.id, ", "output kex, which is no field", ""),
+        ("index: [symbol]", "index: [simbol]", "unknown index field 'simbol' of trades", "'symbol'"),
+        ("{trades: at}", "{trades: ad}", "unknown time field 'ad' of trades", "known are id"),
+        ("{trades: at}", "{trades: price}", "time field price of trades, which is double", "date or a stamp"),
+        ("{trades: at}", "{orders: at}", "time field of 'orders', of which it has no event", "'trades'"),
+        ("key*:int64,symbol", "key*:double,symbol", "makes its key itself", "int64 or string"),
+        ("key*:int64,symbol:", "key*:int64,symbol*:", "makes its key itself", "int64 or string"),
+        ("p = price}", "p = pryce}", "unknown field", ""),
+        ("price > p * 1.5", "price > q * 1.5", "unknown field q", ""),
+        ("price > p * 1.5", "price > upper(p)", "upper", ""),
+        ("price > p * 1.5", "p = n", "variable p is double in another event, and int32 here", "cast"),
+        ("{high: price * 2}", "{high: symbol}", "field twice", ""),
+        (", condition: price > p", ", condition: 2 * prize > p", "unknown field prize", "'price'"),
+        ("high: {source", "fby: {source", "an event of interest called 'fby'", "no name of an operator"),
+        ("            logic: fby{1 minute}(low, high)\n", "", "has no logic", "fby{1 minute}(a, b)"),
+    ],
+)
+def test_a_mistake_has_a_place_and_a_hint(before: str, after: str, message: str, hint: str) -> None:
+    assert before in PROJECT
+    found = mistakes(PROJECT.replace(before, after))
+    assert any(message in said and hint in way for said, way in found), found
+
+
+def test_patterns_of_one_window_tell_time_alike() -> None:
+    second = PROJECT.replace(
+        "    edges:",
+        """          other:
+            events: {any: {source: orders}}
+            logic: seen:2(any)
+            outputs: {symbol: any.symbol, twice: {any: n}}
+    edges:""",
+    )
+    assert any("has no time field of orders, while others have one" in message for message, _ in mistakes(second))
+
+
+def test_the_logic_is_read_as_it_is_written() -> None:
+    for text in ("a", "fby{200 milliseconds}(a, b, c)", "and(not(not(a)), fby{1 minute}(a, is:3(b)), notoccur(c))"):
+        assert str(parse_logic(text)) == text
+    assert parse_logic("FBY {1 MINUTE} (a,b)") == parse_logic("fby{60 seconds}(a, b)")
+    assert parse_logic("is(a)") == parse_logic("is:1(a)")
+    deep = "not(" * 60 + "a" + ")" * 60
+    with pytest.raises(LogicRefused, match="nested"):
+        parse_logic(deep)
+
+
+@pytest.mark.parametrize(
+    ("logic", "seconds"),
+    [
+        ("a", None),
+        ("fby{5 seconds}(a, b)", 5),
+        ("fby(seen{2 seconds}(a), notoccur{3 seconds}(b))", 5),
+        ("and(seen{2 seconds}(a), b)", 2),
+        ("or(seen{2 seconds}(a), b)", None),
+        ("or{9 seconds}(seen{2 seconds}(a), b)", 9),
+    ],
+)
+def test_how_long_a_match_may_be_open(logic: str, seconds: int | None) -> None:
+    assert open_us_max(parse_logic(logic)) == (None if seconds is None else seconds * 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("logic", "certain"),
+    [
+        ("fby(a, or(b, c), notoccur{1 second}(d))", "a"),
+        ("or(and(a, b), fby(c, a))", "a"),
+        ("and(not(not(a)), not(b), seen:2(c), notoccur(d))", "a c"),
+        ("not(fby(a, is(b)))", ""),
+    ],
+)
+def test_which_events_have_come_in_every_match(logic: str, certain: str) -> None:
+    assert certain_events(parse_logic(logic)) == set(certain.split())
+
+
+XML = """
+<project name="p"><contqueries><contquery name="q"><windows>
+  <window-source name="s" index="pi_EMPTY" insert-only="true"><schema-string>id*:int32,x:double</schema-string></window-source>
+  <window-pattern name="w"><schema-string>id*:int64,first:int32,y:double</schema-string><patterns><pattern>{pattern}</pattern>
+  </patterns></window-pattern></windows>
+  <edges><edge source="s" target="w"/></edges></contquery></contqueries></project>
+"""
+EVENTS = '<events><event source="s" name="a">v==id and x&gt;1</event><event source="s" name="b">v!=id</event></events>'
+REST = """<logic>fby(a, b)</logic>
+<output><field-selection name="id" node="a"/><field-expr node="b">x*2</field-expr></output>"""
+
+
+def test_both_texts_say_the_same() -> None:
+    loaded = load_text(XML.format(pattern=EVENTS + REST), expressions=expression_mistakes).project
+    compile_plan(load_text(XML.format(pattern=EVENTS + REST)).resolved)
+    (window,) = [each for each in loaded.queries[0].windows if each.name == "w"]
+    (pattern,) = window.patterns  # type: ignore[attr-defined]
+    assert pattern.name == "pattern1"
+    assert [output.target for output in pattern.outputs] == ["first", "y"]
+    assert yaml_project.load(yaml_project.dump(loaded)) == loaded
+    assert esp_xml.load(esp_xml.dump(loaded)) == loaded
+
+
+def test_events_in_lua_and_python_are_refused_by_name() -> None:
+    for language, tag in (("Lua", "lua-events"), ("Python", "python-events")):
+        code = f'<{tag}><event name="a" func="f"/></{tag}><code>...</code>'
+        with pytest.raises(ProjectError) as raised:
+            load_text(XML.format(pattern=code + REST))
+        assert f"events of interest in {language}" in str(raised.value.mistakes[0].message)
