@@ -2,14 +2,15 @@
 
 The reference chain (30 minutes of retention, a counter, a sum over 20 rows, a compute window), a keyed copy that is updated, a
 pass-through, a filter that half of the events pass, in the head (decoded events in, those that pass out) and with all that
-publishing them costs, a stream that is joined with a dimension of 10,000 rows, a union of two streams, four fields of text, and
-statistics of the newest 20 and 100,000 rows. Time moves so that the reference chain's retention deletes as many rows as come, once
-it is full. Medians over repetitions, in events per second of processor time, so that other load on the machine matters less. And
-what a batch of one event costs in a chain of twenty windows, each of which is published, and what events of sixteen topics cost
-beside as many of one.
+publishing them costs, a stream that is joined with a dimension of 10,000 rows, a union of two streams, pairs of events that
+follow each other by key within an hour, four fields of text, and statistics of the newest 20 and 100,000 rows. Time moves so that
+the reference chain's retention deletes as many rows as come, once it is full. Medians over repetitions, in events per second of
+processor time, so that other load on the machine matters less. And what a batch of one event costs in a chain of twenty windows,
+each of which is published, and what events of sixteen topics cost beside as many of one.
 
-Filter and join stand beside Esper 9 (`benchmarks.esper`), which is given the same events as Java objects and has to put out as many
-rows: turn by turn, both on one core. It needs Java, and the first time a Maven repository; without them the rest is measured.
+Filter, join and pattern stand beside Esper 9 (`benchmarks.esper`), which is given the same events as Java objects and has to put
+out as many rows: turn by turn, both on one core. It needs Java, and the first time a Maven repository; without them the rest is
+measured.
 
     python -m benchmarks.core_throughput [--events 4000000] [--batch 100000] [--repeat 5]
 """
@@ -110,6 +111,25 @@ queries:
       all: {type: union, index: empty}
     edges: [incoming -> even, incoming -> odd, odd -> all, even -> all]
 """
+FOLLOWED = """
+project: followed
+queries:
+  cq:
+    windows:
+      incoming: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,user:double,idl:double"}
+      pairs:
+        type: pattern
+        index: empty
+        schema: "n*:int64,first:double,last:double"
+        patterns:
+          followed:
+            index: [id]
+            events: {a: {source: incoming, condition: idl < 5000}, b: {source: incoming, condition: idl >= 5000}}
+            logic: fby{1 hour}(a, b)
+            outputs: {first: a.idl, last: b.idl}
+    edges: [incoming -> pairs]
+"""
+"""With 5,000 keys: each event of the first half of 10,000 is followed by one of the other half."""
 TEXTS = """
 project: texts
 queries:
@@ -356,6 +376,7 @@ def main() -> None:
         ("filter, published", FILTERED, INSERT, 2**62),
         ("join", JOINED, INSERT, 2**62),
         ("union", UNITED, INSERT, 2**62),
+        ("pattern", FOLLOWED, INSERT, 5_000),
         ("four texts", TEXTS, INSERT, 2**62),
         ("summary of 20", STATISTICS.replace("LENGTH", "20"), INSERT, 2**62),
         ("summary of 1e5", STATISTICS.replace("LENGTH", "100000"), INSERT, 2**62),

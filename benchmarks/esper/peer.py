@@ -37,6 +37,8 @@ STATEMENTS = {
     "filter": "select * from Event(user > 0.5)",
     "join": "select e.idl as idl, p.name as name, p.score as score from Event as e unidirectional"
     " left outer join Person#unique(id) as p on e.who = p.id",
+    "pattern": "select a.idl as first, b.idl as last from pattern"
+    " [every a=Event(idl < 5000) -> (b=Event(idl >= 5000, id = a.id) where timer:within(1 hour))]",
 }
 """By the case of `benchmarks.core_throughput` that does the same."""
 TURN_EVENTS = 8_000_000
