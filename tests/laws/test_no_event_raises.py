@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hotspare.engine.expressions.compiled import CompiledExpression
 from hotspare.engine.expressions.functions import TABLE
 from hotspare.engine.expressions.tree import Typed, TypedCall, TypedField, ValueType, fields_used
+from hotspare.engine.rows.arrays import packed
 from hotspare.model.project import Dialect
 from tests.laws.expression_calls import EXTREMES, FIELDS, Asked, columns_for, every_call
 
@@ -100,7 +101,7 @@ def bits(values: pa.Array) -> list[object]:
         ]
     if pa.types.is_timestamp(values.type):
         return list(values.cast(pa.int64()).to_pylist())
-    return list(values.to_pylist())
+    return list((packed(values) if pa.types.is_list(values.type) else values).to_pylist())
 
 
 def taken(whole: Told, row: int) -> Told:

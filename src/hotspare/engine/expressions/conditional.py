@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.engine.expressions.arrays import comparable
 from hotspare.engine.expressions.frame import Frame, Value
 from hotspare.engine.expressions.function import (
     BOOLEAN,
@@ -87,6 +88,8 @@ class _Pieces:
 
 def _nullif(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
     left, right = (frame.array(evaluator.value(a, frame)) for a in call.arguments)
+    if pa.types.is_list(left.type):
+        return with_nulls(left, true_rows(pc.equal(comparable(left), comparable(right))))
     same = pc.equal(left, right)
     if pa.types.is_floating(left.type):
         same = pc.or_(same, pc.and_(pc.is_nan(left), pc.is_nan(right)))
