@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hotspare.errors import Place
+from hotspare.model.code_rules import check_modules, check_required
 from hotspare.model.connector_groups import check_groups
 from hotspare.model.connector_rules import PROPERTY_VALUE_LENGTH_MAX, check_connectors
 from hotspare.model.delivery import check_delivery
@@ -62,7 +63,11 @@ def analyse(project: Project, unreadable: frozenset[WindowId] = frozenset()) -> 
     analysis = Analysis(Mistakes())
     _check_project(project, unreadable, analysis.found)
     check_groups(project, unreadable, analysis.found)
+    check_modules(project.modules, analysis.found)
     for query in project.queries:
+        for window in query.windows:
+            for script in type_of(window).scripts(window):
+                check_required(window, script, project.modules, analysis.found)
         _analyse_query(project.name, query, unreadable, analysis)
     analysis.streams = output_streams(project, frozenset(analysis.inputs))
     _check_qualities(analysis)

@@ -8,15 +8,10 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 
 from hotspare.errors import Place
-from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import FIELD_NAME, nearest, unprintable
-from hotspare.model.project import NOWHERE, Window
 from hotspare.model.types import Schema
 
-CODE_LENGTH_MAX = 1 << 20
-STEPS_MAX, STEPS_DEFAULT = 10**12, 1_000_000
-STATE_BYTES_MAX, STATE_BYTES_DEFAULT = 1 << 30, 1 << 20
-"""What a project may ask for, and what it has where it asks for nothing."""
+STEPS_DEFAULT, STATE_BYTES_DEFAULT = 1_000_000, 1 << 20
+"""What a project has where it asks for nothing."""
 
 
 class Language(Enum):
@@ -31,7 +26,7 @@ class Code:
     """A text of code, which begins with a line that is not blank; `place` is that line."""
 
     text: str
-    place: Place = field(default=NOWHERE, compare=False)
+    place: Place = field(default=Place(), compare=False)
 
     @classmethod
     def of(cls, text: str, place: Place) -> Code:
@@ -39,6 +34,24 @@ class Code:
         lines = text.replace("\r\n", "\n").replace("\r", "\n").rstrip().split("\n")
         blank = next((i for i, line in enumerate(lines) if line.strip()), 0)
         return cls("\n".join(lines[blank:]), replace(place, line=place.line + blank, column=0) if place.line else place)
+
+    @property
+    def digest(self) -> str:
+        """For a project's hash, which is told as words: the text is too long for that."""
+        return hashlib.sha256(self.text.encode(errors="replace")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """Code of a project that its windows may load before their own (SPEC A38)."""
+
+    name: str
+    language: Language
+    code: Code
+
+    def meaning(self) -> dict[str, str]:
+        """What determines outputs."""
+        return {"language": self.language.value, "code": self.code.digest}
 
 
 class Choice(Enum):
@@ -97,14 +110,15 @@ class CodeLimits:
 class Script:
     """What a window calls for each event: `function` of `code`, with the fields `use` of the event.
 
-    `init`: a function that is called once, before any event; "" for none. `transient`: variables that are not kept from one event
-    to the next.
+    `modules`: names of those that are loaded before. `init`: a function that is called once, before any event; "" for none.
+    `transient`: variables that are not kept from one event to the next.
     """
 
     language: Language
     code: Code
     function: str
     use: FieldChoice = ALL_FIELDS
+    modules: tuple[str, ...] = ()
     init: str = ""
     transient: tuple[str, ...] = ()
     limits: CodeLimits = CodeLimits()
@@ -113,38 +127,12 @@ class Script:
         """What determines outputs, for a project's hash, which is told as words: so the code is told by a hash of its own."""
         return {
             "language": self.language.value,
-            "code": hashlib.sha256(self.code.text.encode(errors="replace")).hexdigest(),
+            "code": self.code.digest,
             "function": self.function,
             "use": str(self.use),
+            "modules": ",".join(self.modules),
             "init": self.init,
             "transient": ",".join(self.transient),
             "steps": str(self.limits.steps_max),
             "state bytes": str(self.limits.state_bytes_max),
         }
-
-
-def check_script(window: Window, script: Script, given: Schema | None, found: Mistakes) -> None:
-    place = script.code.place if script.code.place.line else window.place
-    if not script.code.text.strip():
-        found.add(place, f"window {window.name} has no code", "write the function that it calls for each event")
-    if len(script.code.text) > CODE_LENGTH_MAX:
-        found.add(place, f"the code of window {window.name} is longer than {CODE_LENGTH_MAX} characters", "shorten it")
-    if odd := unprintable(script.code.text):
-        found.add(place, f"the code of window {window.name} contains the character {odd!r}", "remove the character")
-    if not FIELD_NAME.fullmatch(script.function):
-        hint = "name the function that the code defines"
-        found.add(window.place, f"window {window.name} does not say which function it calls for each event", hint)
-    check_field_choice(window, "use", script.use, given, found)
-    limits = (("steps", script.limits.steps_max, STEPS_MAX), ("state bytes", script.limits.state_bytes_max, STATE_BYTES_MAX))
-    for what, value, most in limits:
-        if not 0 < value <= most:
-            found.add(window.place, f"window {window.name} has a limit of {value} {what}", f"use one from 1 to {most}")
-
-
-def check_field_choice(window: Window, what: str, chosen: FieldChoice, schema: Schema | None, found: Mistakes) -> None:
-    """`what` the fields are for, as the project says it."""
-    for name in chosen.names if schema is not None else ():
-        if schema is not None and name not in schema.index:
-            found.add(
-                window.place, f"window {window.name} has the unknown field {name!r} under {what}", nearest(name, schema.names)
-            )

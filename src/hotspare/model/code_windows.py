@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from hotspare.model import scripts
-from hotspare.model.code import ALL_FIELDS, Choice, FieldChoice, Language, Script, check_field_choice, check_script
+from hotspare.model.code import ALL_FIELDS, Choice, FieldChoice, Language, Script
+from hotspare.model.code_rules import check_field_choice, check_script
 from hotspare.model.frontends.esp_xml.elements import ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.esp_xml.written import Xml
@@ -69,6 +70,9 @@ class CodeType(WindowType[W]):
 
     def meaning(self, window: W, schema: Schema) -> dict[str, str]:
         return window.script.meaning() | {"copy": str(window.copy)}
+
+    def scripts(self, window: W) -> Iterator[Script]:
+        yield window.script
 
     def remembered(self, window: W) -> Iterator[Remembered]:
         yield Remembered(Memory.EVERYTHING, 0, "keeps what the variables of its code hold")

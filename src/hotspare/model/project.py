@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from hotspare.errors import Place
+from hotspare.model.code import Module
 from hotspare.model.quality import Quality
 from hotspare.model.types import Schema
 
@@ -244,6 +245,7 @@ class Project:
     retention_tracking: RetentionTracking = RetentionTracking.OFF
     properties: tuple[tuple[str, str], ...] = ()
     connector_groups: tuple[ConnectorGroup, ...] = ()
+    modules: tuple[Module, ...] = ()
     metadata: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     description: str = field(default="", compare=False)
     place: Place = field(default=NOWHERE, compare=False)

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from hotspare.errors import ProjectError
 from hotspare.model.analysis import Analysis, analyse
+from hotspare.model.code import Module
 from hotspare.model.failover_rules import effective_quality
 from hotspare.model.project import EVERY_SLOT, Project, Window, WindowId
 from hotspare.model.quality import Quality
@@ -18,13 +19,14 @@ from hotspare.model.windows.registry import type_of
 @dataclass(frozen=True)
 class ResolvedWindow:
     """A window with its full schema and its inputs in the order of their edges, each with the edge's role. `slots`: those of the
-    same edges, EVERY_SLOT where the source splits nothing."""
+    same edges, EVERY_SLOT where the source splits nothing. `modules`: those that its code asks for, in order."""
 
     id: WindowId
     window: Window
     schema: Schema
     inputs: tuple[tuple[WindowId, str], ...]
     slots: tuple[int, ...] = ()
+    modules: tuple[Module, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -63,11 +65,24 @@ def resolve(project: Project) -> Resolved:
 def resolved_from(project: Project, analysis: Analysis) -> Resolved:
     """`analysis` is that of `project` and found no mistake."""
     windows = tuple(
-        ResolvedWindow(i, analysis.windows[i], analysis.schemas[i], tuple(analysis.inputs[i]), tuple(_slots(analysis, i)))
+        ResolvedWindow(
+            i,
+            analysis.windows[i],
+            analysis.schemas[i],
+            tuple(analysis.inputs[i]),
+            tuple(_slots(analysis, i)),
+            _modules(project, analysis.windows[i]),
+        )
         for i in analysis.order
     )
     sources = tuple(sorted(w.id for w in windows if type_of(w.window).inputs.most == 0))
     return Resolved(project, windows, sources, analysis.streams)
+
+
+def _modules(project: Project, window: Window) -> tuple[Module, ...]:
+    known = {module.name: module for module in project.modules}
+    names = (name for script in type_of(window).scripts(window) for name in script.modules)
+    return tuple(known[name] for name in dict.fromkeys(names))
 
 
 def _slots(analysis: Analysis, target: WindowId) -> Iterator[int]:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hotspare.errors import Place
-from hotspare.model.code import LANGUAGES, Choice, Code, CodeLimits, FieldChoice, Language, Script
+from hotspare.model.code import LANGUAGES, Choice, Code, CodeLimits, FieldChoice, Language, Module, Script
 from hotspare.model.frontends.esp_xml.elements import EXTENSION, ElementShape, shape
+from hotspare.model.frontends.esp_xml.tree import Tree
 from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.esp_xml.written import Xml
 from hotspare.model.frontends.values import chosen
@@ -23,8 +24,8 @@ STATE_BYTES = f"{{{EXTENSION}}}state-bytes-max"
 
 LANGUAGE = f"{{{EXTENSION}}}language"
 
-YAML_KEYS = ("code", "use", "use-except", "init", "transient", "steps-max", "state-bytes-max")
-XML_ATTRIBUTES = f"init {TRANSIENT} {STEPS} {STATE_BYTES}"
+YAML_KEYS = ("code", "modules", "use", "use-except", "init", "transient", "steps-max", "state-bytes-max")
+XML_ATTRIBUTES = f"require init {TRANSIENT} {STEPS} {STATE_BYTES}"
 XML_CHILDREN = "use code"
 XML_ELEMENTS: Mapping[str, ElementShape] = {"use": shape("exclude"), "code": shape()}
 XML_TEXTS = frozenset({"use", "code"})
@@ -45,6 +46,7 @@ def script_from_yaml(values: YamlValues, node: Entries, language: Language, func
         Code.of(values.text(node, "code"), place),
         function,
         use=fields_from_yaml(values, node, "use"),
+        modules=_names(text.value for text in values.listed(node.values.get("modules"), "modules")),
         init=values.text(node, "init").strip(),
         transient=_names(text.value for text in values.listed(node.values.get("transient"), "transient")),
         limits=_limits(limits, node.place, values.found),
@@ -53,6 +55,8 @@ def script_from_yaml(values: YamlValues, node: Entries, language: Language, func
 
 def script_to_yaml(script: Script) -> Written:
     written: Written = {"code": script.code.text} | fields_to_yaml(script.use, "use")
+    if script.modules:
+        written["modules"] = list(script.modules)
     if script.init:
         written["init"] = script.init
     if script.transient:
@@ -70,6 +74,7 @@ def script_from_xml(values: EspValues, element: Any, language: Language, functio
         Code.of(values.tree.text(codes[0]), values.tree.place(codes[0])) if codes else Code("", place),
         function,
         use=fields_from_xml(values, element, "use"),
+        modules=_names(_SEPARATOR.split(values.attribute(element, "require"))),
         init=values.attribute(element, "init"),
         transient=_names(values.attribute(element, TRANSIENT).split()),
         limits=_limits(limits, place, values.found),
@@ -79,6 +84,8 @@ def script_from_xml(values: EspValues, element: Any, language: Language, functio
 def script_to_xml(script: Script) -> Xml:
     """Attributes and children, under no name."""
     attributes = {"init": script.init} if script.init else {}
+    if script.modules:
+        attributes["require"] = " ".join(script.modules)
     if script.transient:
         attributes[TRANSIENT] = " ".join(script.transient)
     attributes |= {_XML_LIMITS[name]: str(value) for name, value in script.limits.chosen()}
@@ -102,6 +109,62 @@ def refuse_without_code(values: EspValues, element: Any, more: Sequence[str]) ->
     for tag in XML_CHILDREN.split():
         if element.find(tag) is not None:
             values.found.add(place, f"<{tag}> in <{element.tag}> needs code", "leave it out, or add <code>")
+
+
+def modules_from_yaml(values: YamlValues, root: Entries) -> tuple[Module, ...]:
+    """The entry `modules` of a project: name to code, or to language and code."""
+    modules = []
+    for name, node in (values.entries(root, "modules").values if "modules" in root.values else {}).items():
+        language, entries = Language.LUA, Entries(node.place, {"code": node})
+        if isinstance(node, Entries):
+            values.known(node, ("language", "code"), f"module {name}")
+            language, entries = values.option(node, "language", LANGUAGES, "language:", language), node
+        place = entries.values["code"].place if "code" in entries.values else node.place
+        modules.append(Module(name, language, Code.of(values.text(entries, "code"), place)))
+    return tuple(modules)
+
+
+def modules_to_yaml(modules: Sequence[Module]) -> Written:
+    return {each.name: {"language": each.language.value, "code": each.code.text} for each in modules}
+
+
+MODULES_ELEMENTS = frozenset(f"{language.value}-modules" for language in Language)
+
+MODULES_SHAPES: Mapping[str, ElementShape] = {
+    shape_name: each
+    for language in Language
+    for shape_name, each in (
+        (f"{language.value}-modules", shape(children=f"{language.value}-module")),
+        (f"{language.value}-module", shape("name", "code", label_children="description")),
+    )
+} | {"code": shape()}
+"""Elements that hold modules, by the language that is part of their names."""
+
+
+def modules_from_xml(tree: Tree, project: Any) -> tuple[Module, ...]:
+    """Those of `<lua-modules>` and its like."""
+    modules = []
+    for language in Language:
+        for wrapper in tree.children(project, f"{language.value}-modules"):
+            tree.check(wrapper)
+            for element in tree.children(wrapper, f"{language.value}-module"):
+                tree.check(element)
+                code = tree.only_child(element, "code")
+                if code is None:
+                    tree.found.add(tree.place(element), f"<{element.tag}> has no <code>", "add <code>")
+                text, place = (tree.text(code), tree.place(code)) if code is not None else ("", tree.place(element))
+                modules.append(Module(tree.attribute(element, "name"), language, Code.of(text, place)))
+    return tuple(modules)
+
+
+def modules_to_xml(modules: Sequence[Module]) -> tuple[Xml, ...]:
+    written = []
+    for language in Language:
+        own = [each for each in modules if each.language is language]
+        children = [Xml(f"{language.value}-module", attributes={"name": m.name}, children=(Xml("code", m.code.text),)) for m in own]
+        if own:
+            written.append(Xml(f"{language.value}-modules", children=tuple(children)))
+    return tuple(written)
 
 
 def fields_from_yaml(values: YamlValues, node: Entries, key: str) -> FieldChoice:

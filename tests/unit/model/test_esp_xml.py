@@ -272,8 +272,8 @@ def test_misspelled_connector_properties_are_read_as_meant() -> None:
         ('<window-source name="a">', '<window-source name="a" insert-only="si"><!--!!-->', "insert-only: 'si'", ""),
         (
             '<window-filter name="f">',
-            '<window-procedural name="z"/><!--!!--><window-filter name="f">',
-            "window type 'procedural' of window z",
+            '<window-unheard name="z"/><!--!!--><window-filter name="f">',
+            "window type 'unheard' of window z",
             "filter",
         ),
         ('<window-filter name="f">', '<windo-x name="z"/><!--!!--><window-filter name="f">', "<windo-x> is not a window", ""),

@@ -23,6 +23,7 @@ FULL = """\
   <description>d</description>
   <metadata><meta id="a">b</meta><meta name="c">e</meta></metadata>
   <properties><property name="N">1</property></properties>
+  <lua-modules><lua-module name="m"><description>d</description><code>one = 1</code></lua-module></lua-modules>
   <contqueries>
     <contquery name="q" trace="a" include-singletons="true" index="pi_HASH">
       <description>d</description>
@@ -69,12 +70,12 @@ FULL = """\
         <window-transpose name="w" mode="wide" tag-name="tag" tags-included="a,b" tag-values="v" group-by="by"
                           clear-timeout="1 hour"/>
         <window-counter name="n" count-interval="2 seconds" clear-interval="1 minute"/>
-        <window-filter name="h" func="pass" init="begin" hs:language="lua" hs:transient="seen" hs:steps-max="9"
+        <window-filter name="h" func="pass" require="m" init="begin" hs:language="lua" hs:transient="seen" hs:steps-max="9"
                        hs:state-bytes-max="9">
           <use exclude="true">id</use>
           <code>function pass(event) return event.x == 1 end</code>
         </window-filter>
-        <window-lua name="l" events="make" init="begin" hs:transient="seen" hs:steps-max="1000" hs:state-bytes-max="1000">
+        <window-lua name="l" events="make" require="m" init="begin" hs:transient="seen" hs:steps-max="9" hs:state-bytes-max="9">
           <schema-string>id*:int64,x:double</schema-string>
           <copy exclude="true">x</copy>
           <use exclude="true">id</use>

@@ -12,7 +12,7 @@ from hotspare.adapters.generated.lua_files import file_texts, files_digest, lua_
 from hotspare.engine.code.contract import ProgramText
 from hotspare.engine.code.programs import compile_program
 from hotspare.errors import UsageError
-from hotspare.model.code import Code, CodeLimits, Language, Script
+from hotspare.model.code import Code, CodeLimits, Language, Module, Script
 from hotspare.model.durations import parse_duration
 from hotspare.model.names import FIELD_NAME
 from hotspare.model.project import Connector
@@ -44,11 +44,11 @@ def code_source(connector: Connector, schema: Schema, home: Path) -> Callable[[]
         limits=CodeLimits(STEPS_MAX, STATE_BYTES_MAX),
     )
     texts = file_texts(code, home) if language is Language.LUA else {}
-    modules: tuple[tuple[str, Code], ...] = ()
+    modules: tuple[Module, ...] = ()
     if language is Language.LUA:
         own = files("hotspare.adapters.generated").joinpath("publisher.lua").read_text(encoding="utf-8")
         head = f'function hs_function() return "{function}" end '
-        modules = ((_LUA_MODULE, Code(head + lua_texts(texts) + own)),)
+        modules = (Module(_LUA_MODULE, language, Code(head + lua_texts(texts) + own)),)
     program = compile_program(ProgramText(f"connector {connector.name}", script, modules))
     call = LUA_CALL if language is Language.LUA else function
     options = CodeOptions(schema, call, _interval_us(connector), count(connector, "maxevents"), files_digest(texts))

@@ -31,7 +31,7 @@ from hotspare.engine.code.fields import ColumnBuilder, Unfit, kind_of, plain_val
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.rows.refusals import BAD_TEXT_LENGTH_MAX
-from hotspare.model.code import Code, Script
+from hotspare.model.code import Module, Script
 from hotspare.model.events import Opcode
 from hotspare.model.types import Schema
 
@@ -139,7 +139,7 @@ class ProgramText:
 
     name: str
     script: Script
-    modules: tuple[tuple[str, Code], ...] = ()
+    modules: tuple[Module, ...] = ()
     empties_count: bool = False
 
 

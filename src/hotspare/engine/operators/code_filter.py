@@ -46,7 +46,7 @@ class CodeFilter(Operator):
         made = INSERTS if given.opcodes is Opcodes.INSERTS else PUBLISHED
         self.leaving = made.indexed() if self._keeps else made
         self._shown = CodeEvents(self.id, self.schema, script.use)
-        self._program = compile_program(ProgramText(str(self.id), script))
+        self._program = compile_program(ProgramText(str(self.id), script, modules=window.modules))
 
     def open(self) -> Page:
         state: CodeState[Any] = CodeState(self._program)

@@ -82,7 +82,9 @@ class CodeWindowOperator(Operator):
         made = INSERTS if self._inserts_only else PUBLISHED
         self.leaving = made.indexed() if self._keeps else made
         has_keys = {self.schema.names[i] for i in self.schema.key_indexes} <= set(copied)
-        self._program = compile_program(ProgramText(str(window.id), declared.script, empties_count=has_keys))
+        self._program = compile_program(
+            ProgramText(str(window.id), declared.script, modules=window.modules, empties_count=has_keys)
+        )
 
     def open(self) -> Page:
         page = Page({CODE: CodeState(self._program), CALLS: Counters(1)})

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Generic, TypeVar
 
+from hotspare.model.code import Script
 from hotspare.model.frontends.esp_xml.elements import ElementShape
 from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.esp_xml.written import Xml
@@ -159,6 +160,10 @@ class WindowType(ABC, Generic[W]):
 
     def computed(self, window: W) -> Iterator[Computed]:
         """Every expression, also of windows with mistakes."""
+        return iter(())
+
+    def scripts(self, window: W) -> Iterator[Script]:
+        """Every piece of people's own code, also of windows with mistakes."""
         return iter(())
 
     def visible(self, window: W, given: Sequence[Given]) -> Schema | None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hotspare.model import scripts
-from hotspare.model.code import LANGUAGES, Language, Script, check_script
+from hotspare.model.code import LANGUAGES, Language, Script
+from hotspare.model.code_rules import check_script
 from hotspare.model.frontends.esp_xml.elements import DIALECT, ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.esp_xml.written import Xml, expression
@@ -127,6 +128,10 @@ edges: [given -> high, given -> new, given -> rising, given -> every-second]
     def computed(self, window: FilterWindow) -> Iterator[Computed]:
         if isinstance(window.condition, Expression):
             yield Computed(window.condition, use=Use.CONDITION)
+
+    def scripts(self, window: FilterWindow) -> Iterator[Script]:
+        if isinstance(window.condition, Script):
+            yield window.condition
 
     def remembered(self, window: FilterWindow) -> Iterator[Remembered]:
         if isinstance(window.condition, Script):

@@ -85,8 +85,8 @@ class LuaInstance(Instance):
         host[b"begin_program"]()
         for name in _OF_PROGRAMS:
             self._run(name)
-        for module, code in text.modules:
-            self._load(module, code, module)
+        for module in text.modules:
+            self._load(module.name, module.code, module.name)
         self._load(text.name, script.code, "")
         if script.init and self.defines(script.init):
             self._begin(script)

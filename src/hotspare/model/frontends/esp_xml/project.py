@@ -22,6 +22,7 @@ from hotspare.model.frontends.properties import Substitution, merged
 from hotspare.model.frontends.values import Reading, property_value
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import Project, RetentionTracking, WindowId
+from hotspare.model.scripts import modules_from_xml
 
 __all__ = ["dump", "load", "load_all", "read"]
 
@@ -137,6 +138,7 @@ def _project(outer: Tree, element: Any, properties: Mapping[str, str]) -> tuple[
         heartbeat_interval_us=tree.heartbeat_us(element),
         retention_tracking=RetentionTracking.ON if tree.true(element, "retention-tracking") else RetentionTracking.OFF,
         properties=kept,
+        modules=modules_from_xml(tree, element),
         connector_groups=connector_groups(tree, element, switched_off),
         metadata=_metadata(tree, element),
         description=tree.description(element),

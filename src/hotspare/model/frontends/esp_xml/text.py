@@ -37,6 +37,7 @@ from hotspare.model.project import (
     Updates,
     Window,
 )
+from hotspare.model.scripts import modules_to_xml
 from hotspare.model.types import Schema
 from hotspare.model.windows.registry import type_of
 
@@ -54,6 +55,8 @@ def dump(project: Project) -> str:
             _leaf(metadata, "meta", value, id=name)
     if project.properties:
         _append(root, properties(project.properties))
+    for modules in modules_to_xml(project.modules):
+        _append(root, modules)
     queries = etree.SubElement(root, "contqueries")
     for query in project.queries:
         _query(queries, query)

@@ -47,6 +47,7 @@ from hotspare.model.project import (
     WindowId,
 )
 from hotspare.model.quality import Quality
+from hotspare.model.scripts import modules_from_yaml
 from hotspare.model.windows.registry import WINDOW_TYPES
 
 __all__ = ["dump", "load", "read"]
@@ -59,6 +60,7 @@ PROJECT_KEYS = (
     "expressions",
     "properties",
     "metadata",
+    "modules",
     "queries",
     "connector_groups",
 )
@@ -146,6 +148,7 @@ class _Reader(YamlValues):
             heartbeat_interval_us=heartbeat_us,
             retention_tracking=self.option(root, "retention_tracking", TRACKING, "retention_tracking:", RetentionTracking.OFF),
             properties=properties,
+            modules=modules_from_yaml(self, root),
             connector_groups=tuple(self._groups(root)),
             metadata=tuple(texts(root.values.get("metadata"), "metadata", self.found).items()),
             description=self.text(root, "description"),

@@ -26,6 +26,7 @@ from hotspare.model.project import (
     Singletons,
     Window,
 )
+from hotspare.model.scripts import modules_to_yaml
 from hotspare.model.windows.registry import type_of
 
 
@@ -45,6 +46,8 @@ def dump(project: Project) -> str:
         document["properties"] = dict(project.properties)
     if project.metadata:
         document["metadata"] = dict(project.metadata)
+    if project.modules:
+        document["modules"] = modules_to_yaml(project.modules)
     document["queries"] = {q.name: _query(q, YamlWriter(dialect)) for q in project.queries}
     if project.connector_groups:
         document["connector_groups"] = {group.name: _group(group) for group in project.connector_groups}

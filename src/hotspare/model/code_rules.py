@@ -1,0 +1,67 @@
+"""Rules of people's own code in a project (SPEC A26, A36, A38)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hotspare.model.code import Code, FieldChoice, Module, Script
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.names import FIELD_NAME, nearest, repeated, unprintable
+from hotspare.model.project import Window
+from hotspare.model.types import Schema
+
+CODE_LENGTH_MAX = 1 << 20
+STEPS_MAX, STATE_BYTES_MAX = 10**12, 1 << 30
+"""What a project may ask for."""
+
+
+def check_script(window: Window, script: Script, given: Schema | None, found: Mistakes) -> None:
+    place = script.code.place if script.code.place.line else window.place
+    if not script.code.text.strip():
+        found.add(place, f"window {window.name} has no code", "write the function that it calls for each event")
+    _check_text(f"window {window.name}", script.code, found)
+    if not FIELD_NAME.fullmatch(script.function):
+        hint = "name the function that the code defines"
+        found.add(window.place, f"window {window.name} does not say which function it calls for each event", hint)
+    check_field_choice(window, "use", script.use, given, found)
+    limits = (("steps", script.limits.steps_max, STEPS_MAX), ("state bytes", script.limits.state_bytes_max, STATE_BYTES_MAX))
+    for what, value, most in limits:
+        if not 0 < value <= most:
+            found.add(window.place, f"window {window.name} has a limit of {value} {what}", f"use one from 1 to {most}")
+
+
+def check_field_choice(window: Window, what: str, chosen: FieldChoice, schema: Schema | None, found: Mistakes) -> None:
+    """`what` the fields are for, as the project says it."""
+    for name in chosen.names if schema is not None else ():
+        if schema is not None and name not in schema.index:
+            found.add(
+                window.place, f"window {window.name} has the unknown field {name!r} under {what}", nearest(name, schema.names)
+            )
+
+
+def check_modules(modules: Sequence[Module], found: Mistakes) -> None:
+    for name in repeated(module.name for module in modules):
+        second = [module for module in modules if module.name == name][1]
+        found.add(second.code.place, f"there are two modules {name}", "give one of them another name")
+    for module in modules:
+        if not FIELD_NAME.fullmatch(module.name):
+            found.add(module.code.place, f"module name {module.name!r} cannot be used", "use letters, digits and '_'")
+        _check_text(f"module {module.name}", module.code, found)
+
+
+def check_required(window: Window, script: Script, modules: Sequence[Module], found: Mistakes) -> None:
+    """The modules that the code asks for are there, in its language."""
+    known = {module.name: module for module in modules}
+    for name in script.modules:
+        if name not in known:
+            found.add(window.place, f"window {window.name} needs the unknown module {name!r}", nearest(name, known))
+        elif known[name].language is not script.language:
+            message = f"window {window.name} needs module {name}, which is in {known[name].language.value}"
+            found.add(window.place, message, f"name one that is in {script.language.value}")
+
+
+def _check_text(whose: str, code: Code, found: Mistakes) -> None:
+    if len(code.text) > CODE_LENGTH_MAX:
+        found.add(code.place, f"the code of {whose} is longer than {CODE_LENGTH_MAX} characters", "shorten it")
+    if odd := unprintable(code.text):
+        found.add(code.place, f"the code of {whose} contains the character {odd!r}", "remove the character")
