@@ -173,7 +173,9 @@ PROJECT = """\
         <window-filter name="f"><!-- note --><expression>x &gt; 1 <!-- half --> and s != ''</expression></window-filter>
         <window-filter name="g"><expression><![CDATA[x < 1]]></expression></window-filter>
         <window-compute name="c">
-          <schema copy="a"><fields><field name="id" type="int64" key="true"/><field name="y" type="double"/></fields></schema>
+          <schema copy="a" copy-keys="false">
+            <fields><field name="id" type="int64" key="true"/><field name="y" type="double"/></fields>
+          </schema>
           <output><field-expr>x</field-expr><field-expr>s</field-expr><field-expr>x*2</field-expr></output>
         </window-compute>
       </windows>
@@ -208,6 +210,15 @@ def test_forms_that_the_reference_project_lacks() -> None:
         (12, "connector fs is switched off and left out"),
     ]
     assert loaded.resolved.streams == (WindowId("q", "c"), WindowId("q", "g"), WindowId("q", "lonely"))
+
+
+@pytest.mark.parametrize(("attribute", "keys"), [("", ["id"]), ('copy-keys="true"', ["id"]), ('copy-keys="false"', [])])
+def test_a_copied_schema_has_its_keys_unless_it_says_otherwise(attribute: str, keys: list[str]) -> None:
+    """SPEC A6."""
+    own = '<fields><field name="k" type="int32" key="true"/></fields>'
+    text = PROJECT.replace('<schema copy="a" copy-keys="true"/>', f'<schema copy="a" {attribute}>{own}</schema>')
+    schema = load_text(text, "p.xml").project.queries[0].windows[1].schema
+    assert [field.name for field in schema.fields if field.is_key] == [*keys, "k"]
 
 
 def test_properties_are_overridden_from_outside() -> None:

@@ -194,7 +194,7 @@ class QueryReader(EspValues):
             copied = self._copied_schema(element, source, copies)
             if copied is None:
                 return None
-            with_keys = tree.true(element, "copy-keys")
+            with_keys = tree.attribute(element, "copy-keys") == "" or tree.true(element, "copy-keys")
             fields = {f.name: f if with_keys else Field(f.name, f.type) for f in copied.fields}
         own = [self._field(f) for w in tree.children(element, "fields") for f in self.checked_children(w, "field")]
         if None in own:
@@ -205,7 +205,7 @@ class QueryReader(EspValues):
         return Schema((*kept, *listed))
 
     def _copied_schema(self, element: Any, source: str, copies: int) -> Schema | None:
-        """The schema of another window of the query (SPEC A6); which keys it brings is told by copy-keys."""
+        """The schema of another window of the query (SPEC A6), whose keys are keys here too unless copy-keys says otherwise."""
         tree = self.tree
         window = next((w for w in self._windows if tree.attribute(w, "name") == source), None)
         if window is None:
