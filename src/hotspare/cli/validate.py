@@ -30,8 +30,15 @@ def command(
     store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.")] = "",
     snapshot_interval_ms: Annotated[int, typer.Option(min=0, help="Time between snapshots; 0 takes none.")] = 5000,
     shards: ShardsOption = 1,
+    check_code: Annotated[
+        bool, typer.Option("--check-code", help="Run recorded input several ways; the project's own code has to give the same.")
+    ] = False,
+    in_: Annotated[
+        list[str] | None,
+        typer.Option("--in", metavar="CQ/WINDOW=FILE", help="With --check-code: input of a source window; else its connector's."),
+    ] = None,
 ) -> None:
-    """Check a project. Exit status 2 if it has mistakes, which are all shown, each with its place."""
+    """Check a project. Exit status 2 if it has mistakes, which are all shown, each with its place; 1 if its code differs."""
     from hotspare.bus.naming import checked_prefix, group_name
     from hotspare.cli.shared.project_file import loaded_project
     from hotspare.engine.plan import compile_plan
@@ -52,6 +59,40 @@ def command(
     if shards > 1:
         _show_shards(plan, prefix, shards)
     typer.echo(f"project {loaded.project.name} has no mistakes and {count} warning{'' if count == 1 else 's'}")
+    if check_code:
+        _check_code(project, tuple(set_ or ()), project_name, home, in_ or ())
+
+
+def _check_code(project: Path, texts: tuple[str, ...], name: str, home: Path | None, inputs: Sequence[str]) -> None:
+    """Tell what differs between runs of the recorded input, and end with status 1 where anything does."""
+    import os
+
+    from hotspare.adapters.files.output_rows import FileStyle, OutputRows
+    from hotspare.cli.replaying.code_check import FIRST, OTHERS, check_code
+    from hotspare.cli.replaying.plan import ReplayRequest, prepare
+    from hotspare.cli.shared.values import assigned
+
+    request = ReplayRequest(
+        project=project,
+        texts=texts,
+        home=home,
+        name=name,
+        inputs=assigned(inputs, "--in", "FILE"),
+        outputs={},
+        bad=Path(os.devnull),
+        times={},
+        header_rows=None,
+        messages_max=1,
+        rows=OutputRows(FileStyle()),
+    )
+    checked = check_code(prepare(request))
+    for each in checked.differences:
+        typer.echo(f"output {each.sequence} of {each.stream} is not the same", err=True)
+        typer.echo(f"    {FIRST.words}: {each.expected or 'there is none'}", err=True)
+        typer.echo(f"    {each.way.words}: {each.found or 'there is none'}", err=True)
+    if checked.differences:
+        raise typer.Exit(1)
+    typer.echo(f"{checked.events} events give the same in all of {len(OTHERS) + 1} runs")
 
 
 def _retention(

@@ -16,6 +16,7 @@ STEPS_DEFAULT, STATE_BYTES_DEFAULT = 1_000_000, 1 << 20
 
 class Language(Enum):
     LUA = "lua"
+    PYTHON = "python"
 
 
 LANGUAGES = {each.value: each for each in Language}

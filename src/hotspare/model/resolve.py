@@ -9,6 +9,7 @@ from functools import cached_property
 from hotspare.errors import ProjectError
 from hotspare.model.analysis import Analysis, analyse
 from hotspare.model.code import Module
+from hotspare.model.code_imports import imported
 from hotspare.model.failover_rules import effective_quality
 from hotspare.model.project import EVERY_SLOT, Project, Window, WindowId
 from hotspare.model.quality import Quality
@@ -81,7 +82,10 @@ def resolved_from(project: Project, analysis: Analysis) -> Resolved:
 
 def _modules(project: Project, window: Window) -> tuple[Module, ...]:
     known = {module.name: module for module in project.modules}
-    names = (name for script in type_of(window).scripts(window) for name in script.modules)
+    scripts = list(type_of(window).scripts(window))
+    names = [
+        name for script in scripts for name in (*script.modules, *imported(script.language, script.code.text, project.modules))
+    ]
     return tuple(known[name] for name in dict.fromkeys(names))
 
 

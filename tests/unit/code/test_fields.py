@@ -46,6 +46,9 @@ def test_what_code_sees_of_a_field_it_may_give_back(type_: FieldType, data: st.D
         FieldType.STRING: st.text(),
         FieldType.MONEY: st.integers(-(10**12), 10**12).map(lambda n: Decimal(n).scaleb(-4)),
         FieldType.BLOB: st.binary(),
+        FieldType.INT32_ARRAY: st.lists(st.none() | st.integers(-(2**31), 2**31 - 1), max_size=4),
+        FieldType.INT64_ARRAY: st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=4),
+        FieldType.DOUBLE_ARRAY: st.lists(st.none() | st.floats(allow_nan=False), max_size=4),
     }.get(type_, st.integers(-(2**63), 2**63 - 1))
     given_ = pa.array([data.draw(values), None], pa.int64() if type_ in (FieldType.DATE, FieldType.STAMP) else ARROW_TYPE[type_])
     given_ = given_.cast(ARROW_TYPE[type_])
@@ -65,6 +68,8 @@ def test_what_code_sees_of_a_field_it_may_give_back(type_: FieldType, data: st.D
         (FieldType.MONEY, "12.5", Decimal("12.5000")),
         (FieldType.DATE, "1970-01-02", 86_400),
         (FieldType.INT32, math.nan, None),
+        (FieldType.INT32_ARRAY, (1, 2.7, None, "3"), [1, 2, None, 3]),
+        (FieldType.DOUBLE_ARRAY, "[1;2.5]", [1.0, 2.5]),
     ],
 )
 def test_values_become_those_of_their_field(type_: FieldType, value: Any, fitted: Any) -> None:
@@ -73,7 +78,13 @@ def test_values_become_those_of_their_field(type_: FieldType, value: Any, fitted
 
 @pytest.mark.parametrize(
     ("type_", "value"),
-    [(FieldType.INT32, 2**31), (FieldType.INT64, 1e19), (FieldType.DOUBLE, 10**400), (FieldType.MONEY, math.inf)],
+    [
+        (FieldType.INT32_ARRAY, [1, 2**31]),
+        (FieldType.INT32, 2**31),
+        (FieldType.INT64, 1e19),
+        (FieldType.DOUBLE, 10**400),
+        (FieldType.MONEY, math.inf),
+    ],
 )
 def test_a_number_that_does_not_fit_says_so(type_: FieldType, value: Any) -> None:
     with pytest.raises(Unfit, match="does not fit") as unfit:

@@ -24,6 +24,7 @@ FULL = """\
   <metadata><meta id="a">b</meta><meta name="c">e</meta></metadata>
   <properties><property name="N">1</property></properties>
   <lua-modules><lua-module name="m"><description>d</description><code>one = 1</code></lua-module></lua-modules>
+  <python-modules><python-module name="o"><description>d</description><code>one = 1</code></python-module></python-modules>
   <contqueries>
     <contquery name="q" trace="a" include-singletons="true" index="pi_HASH">
       <description>d</description>
@@ -81,6 +82,19 @@ FULL = """\
           <use exclude="true">id</use>
           <code>function make(event) return {x = event.x} end</code>
         </window-lua>
+        <window-python name="p" events="make" require="o" init="begin" hs:transient="seen" hs:steps-max="9" hs:state-bytes-max="9">
+          <schema-string>id*:int64,x:double</schema-string>
+          <copy exclude="true">x</copy>
+          <use exclude="true">id</use>
+          <code>def make(event): return {"x": event["x"]}</code>
+        </window-python>
+        <window-python-columns name="pc" events="make" require="o" init="begin" hs:transient="seen" hs:steps-max="9"
+          hs:state-bytes-max="9">
+          <schema-string>id*:int64,x:double</schema-string>
+          <copy exclude="true">x</copy>
+          <use exclude="true">id</use>
+          <code>def make(event): return {"x": event["x"]}</code>
+        </window-python-columns>
         <window-remove-state name="r" remove="updates" add-log-fields="true"/>
         <window-join name="j">
           <join type="leftouter" no-regenerates="true" left-index="pi_EMPTY" right-index="pi_HASH">
@@ -108,7 +122,7 @@ FULL = """\
         </window-pattern>
       </windows>
       <edges>
-        <edge source="a" target="k f g c r n l h" role="data"/><edge source="a" target="s" role="data"/>
+        <edge source="a" target="k f g c r n l h p pc" role="data"/><edge source="a" target="s" role="data"/>
         <edge source="times" target="t found"/><edge source="tagged" target="w"/><edge source="t" target="t1" slot="1"/>
         <edge source="f g" target="u"/><edge source="f" target="j" role="left"/><edge source="g" target="j" role="right"/>
       </edges>

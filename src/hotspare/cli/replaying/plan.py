@@ -48,7 +48,7 @@ def prepare(request: ReplayRequest) -> Replay:
     _check_names(request, known, loaded.resolved)
     project = loaded.project
     if request.outputs:
-        project = _publishing(project, {known[name] for name in request.outputs})
+        project = publishing(project, {known[name] for name in request.outputs})
     plan = compile_plan(resolve(project))
     home = request.home or request.project.parent
     files = [file for topic in range(len(plan.resolved.sources)) for file in _files(request, plan.resolved, topic, home)]
@@ -82,7 +82,7 @@ def _check_names(request: ReplayRequest, known: Mapping[str, WindowId], resolved
                 raise UsageError(f"{option} names {name}, the project has no such {what}", hint=f"it has {', '.join(allowed)}")
 
 
-def _publishing(project: Project, wanted: set[WindowId]) -> Project:
+def publishing(project: Project, wanted: set[WindowId]) -> Project:
     """The project with exactly the wanted windows published."""
     queries = []
     for query in project.queries:

@@ -108,7 +108,7 @@ class _Writers:
 
 
 def _core(replay: Replay) -> CarefulCore:
-    return replay_core(replay.plan, lambda: _recorded(replay, RecordingProgress()), replay.on_trace, replay.told)
+    return replay_core(replay.plan, lambda: recorded(replay, RecordingProgress()), replay.on_trace, replay.told)
 
 
 def run_local(replay: Replay) -> ReplayCounts:
@@ -117,7 +117,7 @@ def run_local(replay: Replay) -> ReplayCounts:
     with contextlib.ExitStack() as stack:
         writers = _Writers(replay, stack)
         progress = RecordingProgress()
-        for raw in _recorded(replay, progress, writers.places):
+        for raw in recorded(replay, progress, writers.places):
             for decoded in decode_iterable([raw], head, replay.messages_max):
                 for outputs in core.parts(decoded):
                     writers.write(outputs)
@@ -201,7 +201,7 @@ def _pieces(decoded: pa.Table, rows_max: int) -> Iterator[pa.RecordBatch]:
                 yield batch.slice(begin, end - begin)
 
 
-def _recorded(replay: Replay, progress: RecordingProgress, places: FilePlaces | None = None) -> Iterator[pa.RecordBatch]:
+def recorded(replay: Replay, progress: RecordingProgress, places: FilePlaces | None = None) -> Iterator[pa.RecordBatch]:
     resolved = replay.plan.resolved
     heartbeat_us = resolved.project.heartbeat_interval_us
     pulses_us = [us for w in resolved.windows if (us := w.window.emission.held_us(heartbeat_us))]
@@ -223,7 +223,7 @@ def _fill(
     try:
         for topic in topics:
             bus.create_topic(topic.name)
-        for raw in _recorded(replay, progress, places):
+        for raw in recorded(replay, progress, places):
             names = ("topic", "time_us", "tick", "value")
             rows = zip(*(raw.column(name).to_pylist() for name in names), strict=True)
             for (index, time_us), same in groupby(rows, key=lambda row: (row[0], row[1])):

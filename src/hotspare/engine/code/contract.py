@@ -13,13 +13,14 @@ Code is a deterministic function of the events that it was given and of what its
 - keeps what the variables of the program hold, as a tree of plain values. Two names for one container are two names for one
   container after a restore, and order is kept. What holds another kind of value is refused with the name of the variable.
 
-What an event changed before its code failed stays changed, as in any program: every engine fails at the same step.
+What an event changed before its code failed stays changed, or is taken back, as the language says: every engine fails at the same
+step.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -164,6 +165,12 @@ class Instance(ABC):
     def save(self) -> bytes:
         """What its variables hold: equal for equal histories, in every process. CodeFailure, with the name of the variable, where
         one holds what cannot be kept."""
+
+    def freeze(self) -> Callable[[], bytes]:
+        """What `save` would return now, told later, from any thread, while the instance goes on. CodeFailure as `save`. A language
+        whose variables write down their changes shares them until then."""
+        saved = self.save()
+        return lambda: saved
 
     @abstractmethod
     def load(self, data: bytes) -> None:

@@ -8,6 +8,7 @@
 | string | text | text, bytes that are UTF-8, a number or truth value as text |
 | date, stamp | seconds or microseconds since 1970, whole | a number (its fraction is dropped), an ISO 8601 text |
 | blob | bytes | bytes, a text as UTF-8 |
+| array | a list of numbers, nulls among them | a list of what a field of its elements takes, a text such as `[1;2]` |
 
 A null is not there for code, and what code does not give, or gives as NaN to a field without NaN, is null. A number that does not
 fit is a bad event `number-range`, another value that the field cannot hold a bad event `code`.
@@ -28,6 +29,12 @@ from hotspare.model.types import FieldType
 
 _WHOLE = {FieldType.INT32: 31, FieldType.INT64: 63, FieldType.DATE: 63, FieldType.STAMP: 63}
 _TIMES = (FieldType.DATE, FieldType.STAMP)
+_ELEMENTS = {
+    FieldType.INT32_ARRAY: FieldType.INT32,
+    FieldType.INT64_ARRAY: FieldType.INT64,
+    FieldType.DOUBLE_ARRAY: FieldType.DOUBLE,
+}
+"""What the elements of an array are."""
 _MONEY_MAX = Decimal(10) ** 14
 _MONEY_UNIT = Decimal("0.0001")
 _DIGITS_MAX = 1 << 128
@@ -57,6 +64,7 @@ class ColumnBuilder:
 
     def __init__(self, type_: FieldType) -> None:
         self._type = type_
+        self._element = ColumnBuilder(_ELEMENTS[type_]) if type_ in _ELEMENTS else None
         self._values: list[Any] = []
 
     def append(self, fitted: Any) -> None:
@@ -79,7 +87,9 @@ class ColumnBuilder:
             return _blob(value)
         if isinstance(value, str):
             return self._parsed(value)
-        if not isinstance(value, bool | int | float):
+        if self._element is not None and isinstance(value, list | tuple):
+            return [self._element.fitted(each) for each in value]
+        if self._element is not None or not isinstance(value, bool | int | float):
             raise Unfit(f"{_named(value)} is no value of a field of type {self._type.value}")
         if isinstance(value, float) and math.isnan(value):
             return value if self._type is FieldType.DOUBLE else None

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from hotspare.engine.code.contract import Program, ProgramText
 from hotspare.engine.code.lua.program import LuaProgram
+from hotspare.engine.code.python.instance import PythonProgram
 from hotspare.errors import Mistake, ProjectError
 from hotspare.model.code import Language
 
-_PROGRAMS: dict[Language, Callable[[ProgramText], Program]] = {Language.LUA: LuaProgram}
+_PROGRAMS: dict[Language, Callable[[ProgramText], Program]] = {Language.LUA: LuaProgram, Language.PYTHON: PythonProgram}
 
 
 def compile_program(text: ProgramText) -> Program:

@@ -14,6 +14,8 @@ from hotspare.engine.operators.functional import FunctionalOperator
 from hotspare.engine.operators.join import JoinOperator
 from hotspare.engine.operators.lua import LuaOperator
 from hotspare.engine.operators.pattern import PatternOperator
+from hotspare.engine.operators.python import PythonOperator
+from hotspare.engine.operators.python_columns import PythonColumnsOperator
 from hotspare.engine.operators.remove_state import RemoveStateOperator
 from hotspare.engine.operators.source import SourceOperator
 from hotspare.engine.operators.transpose import TransposeOperator
@@ -28,6 +30,8 @@ from hotspare.model.windows.functional import FunctionalWindow
 from hotspare.model.windows.join import JoinWindow
 from hotspare.model.windows.lua import LuaWindow
 from hotspare.model.windows.pattern import PatternWindow
+from hotspare.model.windows.python import PythonWindow
+from hotspare.model.windows.python_columns import PythonColumnsWindow
 from hotspare.model.windows.remove_state import RemoveStateWindow
 from hotspare.model.windows.source import SourceWindow
 from hotspare.model.windows.transpose import TransposeWindow
@@ -43,6 +47,8 @@ OPERATORS: dict[type, type[Operator]] = {
     UnionWindow: UnionOperator,
     JoinWindow: JoinOperator,
     LuaWindow: LuaOperator,
+    PythonWindow: PythonOperator,
+    PythonColumnsWindow: PythonColumnsOperator,
     RemoveStateWindow: RemoveStateOperator,
     CounterWindow: CounterOperator,
     TransposeWindow: TransposeOperator,

@@ -15,6 +15,8 @@ from hotspare.model.windows.functional import FunctionalType
 from hotspare.model.windows.join import JoinType
 from hotspare.model.windows.lua import LuaType
 from hotspare.model.windows.pattern import PatternType
+from hotspare.model.windows.python import PythonType
+from hotspare.model.windows.python_columns import PythonColumnsType
 from hotspare.model.windows.remove_state import RemoveStateType
 from hotspare.model.windows.source import SourceType
 from hotspare.model.windows.transpose import TransposeType
@@ -32,6 +34,8 @@ WINDOW_TYPES: dict[str, WindowType[Any]] = {
         UnionType(),
         JoinType(),
         LuaType(),
+        PythonType(),
+        PythonColumnsType(),
         RemoveStateType(),
         CounterType(),
         TransposeType(),

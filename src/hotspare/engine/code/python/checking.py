@@ -84,7 +84,7 @@ def check(syntax: ast.Module, importable: Importable) -> Iterator[Refused]:
     found: list[Refused] = []
     for count, node in enumerate(ast.walk(syntax)):
         if count > NAMES_MAX:
-            found.append(Refused(0, "the code is too long", f"use at most {NAMES_MAX:,} names, values and operators"))
+            found.append(Refused(0, "the code is too long", f"use at most {NAMES_MAX} names, values and operators"))
             break
         rule = _RULES.get(type(node))
         if rule is not None:

@@ -17,6 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.engine.code.contract import ProgramText
+from hotspare.engine.code.fields import kind_of
 from hotspare.engine.code.python.meter import PythonLimits
 from hotspare.engine.code.python.program import CallFailure, CallTooLarge, Interpreter, PythonText
 from hotspare.engine.head.stateless import Evaluation, Work, deletes
@@ -43,7 +45,30 @@ class ColumnFunction(Work):
     given: Schema
     made: Schema
     copied: frozenset[str]
+    init: str
+    transient: tuple[str, ...]
     limits: PythonLimits
+
+    @classmethod
+    def of(cls, text: ProgramText, given: Schema, made: Schema, copied: frozenset[str]) -> ColumnFunction:
+        """Of a text that can be loaded."""
+        script = text.script
+        limits = PythonLimits(steps=script.limits.steps_max, kept_bytes=script.limits.state_bytes_max)
+        modules = tuple((module.name, module.code.text) for module in text.modules)
+        used = script.use.picked(given)
+        return cls(
+            text=script.code.text,
+            name=text.name,
+            modules=modules,
+            function=script.function,
+            used=used,
+            given=given,
+            made=made,
+            copied=copied,
+            init=script.init,
+            transient=script.transient,
+            limits=limits,
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)}
@@ -69,7 +94,7 @@ class ColumnFunction(Work):
 
     def opened(self) -> Interpreter:
         """A fresh one. Unloadable."""
-        return Interpreter(*self._texts, self.limits)
+        return Interpreter(*self._texts, self.limits, init=self.init, transient=self.transient)
 
     def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
         interpreter = self._free.pop() if self._free else self.opened()
@@ -89,7 +114,7 @@ class ColumnFunction(Work):
         }
         passes, failed = all_true(len(opcode)), [part for part in parts if part.error is not None]
         passes[[part.begin for part in failed]] = False
-        return Evaluation(passes, whole, _refusals([(part.begin, part.error) for part in failed], opcode))
+        return Evaluation(passes, whole, _refusals(self.function, [(part.begin, part.error) for part in failed], opcode))
 
     def _called(
         self, interpreter: Interpreter, columns: dict[str, pa.Array], count: int, computed: Sequence[int]
@@ -99,14 +124,14 @@ class ColumnFunction(Work):
             raise CallFailure(f"there is no function {self.function}")
         returned = interpreter.call_without_state(function, (columns,))
         if not isinstance(returned, dict):
-            raise CallFailure(f"{self.function} returns a value of type {type(returned).__name__}, not a dict of columns")
+            raise CallFailure(f"returns {kind_of(returned)}, not a dict of columns")
         made = []
         for i in computed:
             field = self.made.fields[i]
             try:
                 made.append(_fitted(dict.get(returned, field.name), field.type, count))
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-                raise CallFailure(f"{self.function}: field {field.name}: {type(error).__name__}: {str(error)[:200]}") from error
+                raise CallFailure(f"field {field.name}: {str(error)[:200]}") from error
         return made
 
 
@@ -138,12 +163,17 @@ def _fitted(values: Any, type_: FieldType, count: int) -> pa.Array:
     return values.cast(target)
 
 
-def _refusals(failed: Sequence[tuple[int, Exception | None]], opcode: UInt8s) -> Refusals:
+def _sentence(function: str, error: Exception | None) -> str:
+    line = getattr(error, "line", 0)
+    return f"{function}: {f'line {line}: ' if line else ''}{getattr(error, 'text', '')}"
+
+
+def _refusals(function: str, failed: Sequence[tuple[int, Exception | None]], opcode: UInt8s) -> Refusals:
     """Deletes are not refused: their event was reported when it came."""
     told = [(row, error) for row, error in failed if not deletes(opcode[row : row + 1])[0]]
     if not told:
         return NOTHING_REFUSED
     causes = [
-        (str(BadReason.CODE_LIMIT if isinstance(e, CallTooLarge) else BadReason.CODE), getattr(e, "text", "")) for _, e in told
+        (str(BadReason.CODE_LIMIT if isinstance(e, CallTooLarge) else BadReason.CODE), _sentence(function, e)) for _, e in told
     ]
     return Refusals.of(np.array([row for row, _ in told], np.int64), np.arange(len(told)), causes)

@@ -192,7 +192,7 @@ class Guards:
 
     def pow(self, a: Any, b: Any, modulus: Any = None) -> Any:
         if isinstance(b, int) and abs(b) > _POWER_MAX and not isinstance(a, int | float | complex | Decimal):
-            self.meter.stop(f"a power of more than {_POWER_MAX:,}")
+            self.meter.stop(f"a power of more than {_POWER_MAX}")
         if isinstance(a, int) and isinstance(b, int):
             bits = a.bit_length()
             self.meter.charge_bits(max(bits * b if modulus is None and bits > 1 else 0, bits, b.bit_length()))
@@ -208,7 +208,7 @@ class Guards:
             self.sized(a)
             pattern = a if isinstance(a, str) else a.decode("latin-1")
             if _WIDTH.search(pattern):
-                self.meter.stop("a format with a width of more than 9,999")
+                self.meter.stop("a format with a width of more than 9999")
             return self._without_address(a % b) if isinstance(a, str) else a % b
         return a % b
 
@@ -233,7 +233,7 @@ class Guards:
 
     def _format(self, owner: str, name: str, *arguments: Any, **named: Any) -> str:
         if _WIDTH.search(self.sized(owner)):
-            self.meter.stop("a format with a width of more than 9,999")
+            self.meter.stop("a format with a width of more than 9999")
         if "{" in owner.replace("{{", "").replace("{}", "") and re.search(r":[^}]*\{", owner):
             self.meter.stop("a format whose width comes from a value")
         if "__" in owner or re.search(r"\{[^}]*\.", owner.split(":", 1)[0]):
@@ -287,9 +287,9 @@ class Guards:
 
     def whole(self, *arguments: Any, **named: Any) -> int:
         if arguments and isinstance(arguments[0], str | bytes) and len(arguments[0]) > _DIGITS_MAX:
-            raise ValueError(f"a number of more than {_DIGITS_MAX:,} digits")
+            raise ValueError(f"a number of more than {_DIGITS_MAX} digits")
         if arguments and isinstance(arguments[0], Decimal) and arguments[0].is_finite() and arguments[0].adjusted() > _DIGITS_MAX:
-            raise ValueError(f"a number of more than {_DIGITS_MAX:,} digits")
+            raise ValueError(f"a number of more than {_DIGITS_MAX} digits")
         return int(*arguments, **named)
 
     def text(self, *arguments: Any, **named: Any) -> str:
@@ -308,7 +308,7 @@ class Guards:
     def formatted(self, value: Any, spec: str = "") -> str:
         """`format(...)`."""
         if _WIDTH.search(spec):
-            self.meter.stop("a format with a width of more than 9,999")
+            self.meter.stop("a format with a width of more than 9999")
         return self._without_address(format(self._short(self.sized(value)), spec))
 
     def text_in_place(self, value: Any, conversion: str, spec: str) -> str:
@@ -323,7 +323,7 @@ class Guards:
     @staticmethod
     def _short(value: Any) -> Any:
         if type(value) is int and value.bit_length() > _BITS_SHOWN_MAX:
-            raise ValueError(f"a number of more than {_DIGITS_MAX:,} digits")
+            raise ValueError(f"a number of more than {_DIGITS_MAX} digits")
         return value
 
     @staticmethod

@@ -130,7 +130,7 @@ class Keeper:
         if self.bytes_used > self._bytes_max + self._bytes_max // 4:
             self.bytes_used = self._counted()
             if self.bytes_used > self._bytes_max:
-                raise NotPlain(f"more than {self._bytes_max:,} bytes in module variables")
+                raise NotPlain(f"more than {self._bytes_max} bytes in module variables")
         changes.clear()
         while self._rebound:
             scope, names = self._rebound.pop()

@@ -68,13 +68,13 @@ class Meter:
         """Python is about to work on so many elements by itself."""
         if elements > FREE_ELEMENTS:
             if elements > self.limits.elements:
-                self.stop(f"a value of more than {self.limits.elements:,} elements")
+                self.stop(f"a value of more than {self.limits.elements} elements")
             deque(islice(self._chain, elements // ELEMENTS_PER_STEP), maxlen=0)
 
     def charge_bits(self, bits: int) -> None:
         """A number of about so many bits is about to be made."""
         if bits > self.limits.bits:
-            self.stop(f"a number of more than {self.limits.bits:,} bits")
+            self.stop(f"a number of more than {self.limits.bits} bits")
         self.charge(bits // 8)
 
     def enter(self) -> None:
@@ -109,5 +109,5 @@ class _NoMore:
 
     def __next__(self) -> bool:
         meter = self._meter
-        meter.over = meter.over or f"more than {meter.limits.steps:,} steps"
+        meter.over = meter.over or f"more than {meter.limits.steps} steps"
         raise LimitExceeded(meter.over)

@@ -62,7 +62,7 @@ class Pattern:
 
     def _bounded(self, text: Any) -> Any:
         if isinstance(text, str | bytes) and len(text) > TEXT_LENGTH_MAX:
-            self._guards.meter.stop(f"a regular expression over a text of more than {TEXT_LENGTH_MAX:,} letters")
+            self._guards.meter.stop(f"a regular expression over a text of more than {TEXT_LENGTH_MAX} letters")
         return self._guards.sized(text)
 
 

@@ -198,9 +198,9 @@ class Interpreter:
         if isinstance(error, RecursionError | MemoryError):
             over = "more functions, or values, within each other than Python can take"
         if over:
-            return CallTooLarge(f"the code takes {over}", line)
+            return CallTooLarge(f"takes {over}", line)
         if isinstance(error, NotPlain):
-            return CallTooLarge(f"the code keeps {error}", line)
+            return CallTooLarge(f"keeps {error}", line)
         if not isinstance(error, Exception):
             raise error
         return CallFailure(self._described(error), line)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.engine.code.contract import NO_OPCODE, OPCODE_KEY, CodeFailure, opcode_of
-from hotspare.engine.code.fields import ColumnBuilder, Unfit, plain_values
+from hotspare.engine.code.fields import ColumnBuilder, Unfit, kind_of, plain_values
 from hotspare.engine.code.python.kept import KeptDict, SeenEvent
 from hotspare.engine.rows.batch import ARROW_TYPE
 from hotspare.model.types import FieldType, Schema
@@ -31,7 +31,6 @@ _FITS = {
     FieldType.DOUBLE: "type({v}) is float",
     FieldType.STRING: "type({v}) is str and {v}.isascii()",
     FieldType.BLOB: "type({v}) is bytes",
-    FieldType.MONEY: "False",
 }
 """What a field takes as it is."""
 _TIMES = (FieldType.DATE, FieldType.STAMP)
@@ -68,17 +67,17 @@ class EventReader:
         self.schema = schema
         self._read = _reader(schema)
 
-    def read(self, function: str, returned: Any) -> list[tuple[Any, ...]]:
+    def read(self, returned: Any) -> list[tuple[Any, ...]]:
         """CodeFailure where it is no event, list of events or nothing."""
         if type(returned) in DICTS:
             return [self._read(returned)]
         if returned is None:
             return []
         if not isinstance(returned, list | tuple):
-            raise CodeFailure(f"{function} returns {_named(returned)}, not an event, a list of events, or nothing")
+            raise CodeFailure(f"returns {kind_of(returned)}, not an event, a list of events, or nothing")
         for event in returned:
             if type(event) not in DICTS:
-                raise CodeFailure(f"{function} returns a list with {_named(event)}, not an event")
+                raise CodeFailure(f"returns {kind_of(event)} in a list, not an event, a list of events, or nothing")
         return [self._read(event) for event in returned]
 
     def columns(self, made: Sequence[tuple[Any, ...]]) -> tuple[np.ndarray[Any, Any], list[pa.Array]]:
@@ -97,7 +96,7 @@ def _array(values: Sequence[Any], type_: FieldType) -> pa.Array:
 def _reader(schema: Schema) -> Callable[[Any], tuple[Any, ...]]:
     lines = ["def make(event):", f"    o = get(event, {OPCODE_KEY!r})", f"    o = {NO_OPCODE} if o is None else opcode_of(o)"]
     for i, field in enumerate(schema.fields):
-        fits = _FITS[field.type].format(v=f"v{i}")
+        fits = _FITS.get(field.type, "False").format(v=f"v{i}")
         lines += [
             f"    v{i} = get(event, {field.name!r})",
             f"    if not ({fits}) and v{i} is not None:",
@@ -124,7 +123,3 @@ def _made(text: str, names: dict[str, Any]) -> Callable[..., Any]:
     exec(text, names)  # noqa: S102 our own text, in which names of fields are literals
     made: Callable[..., Any] = names["make"]
     return made
-
-
-def _named(value: Any) -> str:
-    return f"a value of type {type(value).__name__}"

@@ -1,0 +1,130 @@
+"""Whether people's code is a function of its events and of what it keeps: recorded input that is run several times gives the same.
+
+The first run is compared with a second one, with one whose batches are of 7 messages, and with one whose batches are of one message
+and that is restored from a snapshot after each. Code that looks at the machine, keeps something that no snapshot has, or, over
+columns, looks from one row at another, gives something else in one of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.adapters.recording import RecordingProgress
+from hotspare.cli.replaying.plan import publishing
+from hotspare.cli.replaying.run import Replay, recorded
+from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
+from hotspare.engine.head.head import Head
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import Plan, compile_plan
+from hotspare.model.resolve import resolve
+from hotspare.runners.local import decode_iterable
+
+_ALL = 5_000
+
+
+class Restoring(Enum):
+    NEVER = "never"
+    AFTER_EACH_BATCH = "after each batch"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRun:
+    """How the input is run: in batches of so many messages. `words` end a sentence."""
+
+    words: str
+    messages_max: int
+    restoring: Restoring = Restoring.NEVER
+
+
+FIRST = CheckRun("in the first run", _ALL)
+OTHERS = (
+    CheckRun("in a second run", _ALL),
+    CheckRun("in batches of 7 messages", 7),
+    CheckRun("in batches of one message, restored from a snapshot after each", 1, Restoring.AFTER_EACH_BATCH),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CodeDifference:
+    """The first output of a stream that two runs do not share; "" where a run has none there."""
+
+    stream: str
+    sequence: int
+    way: CheckRun
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCode:
+    """How many events were run, and what was found, one difference at most for each way."""
+
+    events: int
+    differences: tuple[CodeDifference, ...]
+
+
+def check_code(replay: Replay) -> CheckedCode:
+    """Every window is looked at, also those that the project does not publish."""
+    project = replay.plan.resolved.project
+    replay = dataclasses.replace(
+        replay, plan=compile_plan(resolve(publishing(project, {window.id for window in replay.plan.resolved.windows})))
+    )
+    progress = RecordingProgress()
+    expected = _digests(replay, FIRST, progress)
+    found = (_difference(replay, expected, way) for way in OTHERS)
+    return CheckedCode(progress.events, tuple(each for each in found if each is not None))
+
+
+def _difference(replay: Replay, expected: Mapping[str, np.ndarray], way: CheckRun) -> CodeDifference | None:
+    found = _digests(replay, way, RecordingProgress())
+    for stream in replay.plan.stream_schemas:
+        one, two = expected.get(stream, _NONE), found.get(stream, _NONE)
+        common = min(len(one), len(two))
+        differ = np.flatnonzero(one[:common] != two[:common])
+        if len(differ) or len(one) != len(two):
+            sequence = (int(differ[0]) if len(differ) else common) + 1
+            rows = (_row(replay, each, stream, sequence) for each in (FIRST, way))
+            return CodeDifference(stream, sequence, way, *rows)
+    return None
+
+
+_NONE = np.empty(0, np.uint64)
+
+
+def _digests(replay: Replay, way: CheckRun, progress: RecordingProgress) -> dict[str, np.ndarray]:
+    """By stream the digest up to each output."""
+    found: dict[str, list[np.ndarray]] = {}
+    for outputs in _outputs(replay, way, progress):
+        for stream, batch in outputs.items():
+            found.setdefault(stream, []).append(batch.column("hs:digest").to_numpy())
+    return {stream: np.concatenate(pieces) for stream, pieces in found.items()}
+
+
+def _row(replay: Replay, way: CheckRun, stream: str, sequence: int) -> str:
+    """The output of that number as text: the input is run once more."""
+    for outputs in _outputs(replay, way, RecordingProgress()):
+        batch = outputs.get(stream)
+        if batch is not None and len(batch):
+            first = batch.column("hs:sequence")[0].as_py()
+            if first <= sequence < first + len(batch):
+                (text,) = row_texts(batch.slice(sequence - first, 1), CsvStyle.EXACT)
+                return text
+    return ""
+
+
+def _outputs(replay: Replay, way: CheckRun, progress: RecordingProgress) -> Iterator[Mapping[str, pa.RecordBatch]]:
+    """Of a run with programs of its own."""
+    plan: Plan = compile_plan(replay.plan.resolved)
+    head, pipeline = Head.of(plan), Pipeline.fresh(plan)
+    for raw in recorded(replay, progress):
+        for decoded in decode_iterable([raw], head, way.messages_max):
+            yield from pipeline.parts(decoded)
+            if way.restoring is Restoring.AFTER_EACH_BATCH and not pipeline.waiting:
+                frozen = pipeline.freeze()
+                pipeline = Pipeline.restore(plan, frozen.header, dict(frozen.pages()))

@@ -1,0 +1,168 @@
+"""Python as a language of people's code: the contract of `engine.code.contract` over an interpreter.
+
+What a call changed before it failed is taken back: a bad event leaves nothing behind, and nothing that cannot be kept stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from inspect import CO_VARARGS
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hotspare.engine.code.contract import (
+    OPCODE_TEXT,
+    CodeFailure,
+    Failed,
+    GivenEvents,
+    Instance,
+    MadeEvents,
+    Moment,
+    ProgramText,
+    Value,
+    truth,
+)
+from hotspare.engine.code.python.kept_bytes import encode
+from hotspare.engine.code.python.meter import PythonLimits
+from hotspare.engine.code.python.program import CallFailure, CallTooLarge, Interpreter, PythonText, Unloadable
+from hotspare.engine.code.python.rows import EventReader, event_rows
+from hotspare.engine.rows.bad_reasons import BadReason
+from hotspare.engine.rows.chunk import Bools
+from hotspare.errors import Mistake, ProjectError
+from hotspare.model.code import Code
+from hotspare.model.types import Schema
+
+_BLOCK_EVENTS = 4096
+"""Events become dicts so many at a time."""
+
+
+class PythonProgram:
+    """Immutable, and the same for every instance. ProjectError where it cannot be loaded."""
+
+    def __init__(self, text: ProgramText) -> None:
+        script = text.script
+        names = [module.name for module in text.modules]
+        self._name = text.name
+        self._codes: Mapping[str, Code] = {text.name: script.code} | {each.name: each.code for each in text.modules}
+        self._init, self._transient = script.init, script.transient
+        self._limits = PythonLimits(steps=script.limits.steps_max, kept_bytes=script.limits.state_bytes_max)
+        self._modules = {each.name: self._compiled(each.code, each.name, names) for each in text.modules}
+        self._text = self._compiled(script.code, text.name, names)
+        self.open()
+
+    def _compiled(self, code: Code, name: str, modules: Sequence[str]) -> PythonText:
+        try:
+            return PythonText.compiled(code.text, name, modules)
+        except Unloadable as error:
+            raise self._refused(error, name) from error
+
+    def _refused(self, error: Unloadable, name: str) -> ProjectError:
+        place = self._codes[name].place
+        mistakes = [
+            Mistake(replace(place, line=place.line + max(each.line - 1, 0)) if place.line else place, each.message, each.hint)
+            for each in error.mistakes
+        ]
+        return ProjectError(self._name, mistakes)
+
+    def open(self) -> PythonInstance:
+        try:
+            interpreter = Interpreter(self._text, self._modules, self._limits, init=self._init, transient=self._transient)
+        except Unloadable as error:
+            raise self._refused(error, error.name or self._name) from error
+        return PythonInstance(interpreter)
+
+    def defines(self, function: str) -> bool:
+        return function in self._text.functions
+
+
+class _Failures(NamedTuple):
+    """What came of calls: failures, and how many events were seen."""
+
+    failed: list[Failed]
+    done: int
+
+
+class PythonInstance(Instance):
+    def __init__(self, interpreter: Interpreter) -> None:
+        self._interpreter = interpreter
+
+    def call(self, function: str, arguments: Sequence[Value], moment: Moment) -> Value:
+        try:
+            return self._interpreter.call(self._function(function), arguments, moment.time_us, moment.seed)
+        except CallFailure as failure:
+            raise _code_failure(failure) from failure
+
+    def _function(self, name: str) -> Callable[..., Any]:
+        found = self._interpreter.function(name)
+        if found is None:
+            raise CodeFailure(f"there is no function {name}")
+        return found
+
+    def save(self) -> bytes:
+        return self._interpreter.save()
+
+    def freeze(self) -> Callable[[], bytes]:
+        frozen = self._interpreter.keeper.freeze()
+        return lambda: encode(frozen)
+
+    def load(self, data: bytes) -> None:
+        self._interpreter.load(data)
+
+    def make_events(self, function: str, events: GivenEvents, schema: Schema, made_max: int) -> MadeEvents:
+        reader = EventReader(schema)
+        row_of: list[int] = []
+        made: list[tuple[Any, ...]] = []
+
+        def put(row: int, found: list[tuple[Any, ...]]) -> bool:
+            for each in found:
+                row_of.append(row)
+                made.append(each)
+            return len(made) < made_max
+
+        failed, done = self._each(function, events, reader.read, put)
+        opcodes, columns = reader.columns(made)
+        return MadeEvents(np.array(row_of, np.int64), opcodes, columns, failed, done)
+
+    def select(self, function: str, events: GivenEvents) -> tuple[Bools, Sequence[Failed]]:
+        passes = np.zeros(len(events), np.bool_)
+
+        def put(row: int, found: Any) -> bool:
+            passes[row] = found
+            return True
+
+        return passes, self._each(function, events, truth, put).failed
+
+    def _each(self, function: str, events: GivenEvents, read: Callable[[Any], Any], put: Callable[[int, Any], bool]) -> _Failures:
+        """Call the function for one event after another: what `read` makes of what it returns is given to `put` with the number of
+        the event, until that says no."""
+        interpreter, called, failed = self._interpreter, self._function(function), list[Failed]()
+        begin, end = interpreter.begin, interpreter.end
+        takes_context = called.__code__.co_argcount != 1 or bool(called.__code__.co_flags & CO_VARARGS)
+        for first in range(0, len(events), _BLOCK_EVENTS):
+            block = events.slice(first, min(first + _BLOCK_EVENTS, len(events)))
+            times, seeds, opcodes = block.time_us.tolist(), block.seeds.tolist(), block.opcode.tolist()
+            rows = event_rows(block.schema, block.columns, len(block))
+            for row, (event, opcode, time_us, seed) in enumerate(zip(rows, opcodes, times, seeds, strict=True), first):
+                begin(time_us, seed)
+                try:
+                    returned = called(event, {"opcode": OPCODE_TEXT[opcode]}) if takes_context else called(event)
+                    found = read(returned)
+                    end()
+                except CodeFailure as error:
+                    interpreter.keeper.roll_back()
+                    failed.append(Failed(row, error.reason, error.text))
+                except BaseException as error:
+                    failure = _code_failure(interpreter.failure(error))
+                    failed.append(Failed(row, failure.reason, failure.text))
+                else:
+                    if not put(row, found):
+                        return _Failures(failed, row + 1)
+        return _Failures(failed, len(events))
+
+
+def _code_failure(failure: CallFailure) -> CodeFailure:
+    reason = BadReason.CODE_LIMIT if isinstance(failure, CallTooLarge) else BadReason.CODE
+    text = f"line {failure.line}: {failure.text}" if failure.line else failure.text
+    return CodeFailure(text, reason=reason, line=failure.line)
