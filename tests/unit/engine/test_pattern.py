@@ -13,7 +13,8 @@ from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.state.multi_index import MultiIndex
 from hotspare.model.load import load_text
-from tests.cases.case import Case, Message, outputs_by_cause, raw_batches, run
+from tests.cases.case import Case, Message, raw_batches
+from tests.unit.engine.test_join import lines_of
 
 SECOND = 1_000_000
 
@@ -38,16 +39,6 @@ queries:
     )
 
 
-def lines(plan: Plan, messages: list[Message]) -> dict[str, list[str]]:
-    case = Case(plan, tuple(messages), ())
-    outputs, _ = run(case, [[batch] for batch in raw_batches(case)], restarts=False)
-    made: dict[str, list[str]] = {}
-    for by_stream in outputs_by_cause(outputs).values():
-        for stream, found in by_stream.items():
-            made.setdefault(stream, []).extend(found)
-    return made
-
-
 def rows(*events: str) -> list[Message]:
     return [Message((i + 1) * SECOND, "s", event) for i, event in enumerate(events)] + [Message(99 * SECOND, "", "")]
 
@@ -57,7 +48,9 @@ OUTPUTS = "outputs: {first: a.id, last: b.id}"
 
 def test_an_event_on_which_an_expression_fails_is_bad_and_takes_no_part() -> None:
     events = "{a: {source: s, condition: 10 div x = 5 and v = k}, b: {source: s, condition: x > 100 and w = k}}"
-    made = lines(plan_of(f"{{events: {events}, logic: 'fby(a, b)', {OUTPUTS}}}"), rows("I,N,1,7,2,", "I,N,2,7,0,", "I,N,3,7,200,"))
+    made = lines_of(
+        plan_of(f"{{events: {events}, logic: 'fby(a, b)', {OUTPUTS}}}"), rows("I,N,1,7,2,", "I,N,2,7,0,", "I,N,3,7,200,")
+    )
     assert made["q/found"] == ["I,N,0,1,3"]
     assert len(made["bad"]) == 1
     assert '"I,2,7,0,",q/found' in made["bad"][0]
@@ -66,7 +59,7 @@ def test_an_event_on_which_an_expression_fails_is_bad_and_takes_no_part() -> Non
 def test_what_fails_for_an_open_match_is_bad_and_not_that_event() -> None:
     events = "{a: {source: s, condition: x < 9 and v = x}, b: {source: s, condition: x >= 9 and (x - v) div v >= 1}}"
     plan = plan_of(f"{{events: {events}, logic: 'fby(a, b)', {OUTPUTS}}}")
-    made = lines(plan, rows("I,N,1,7,0,", "I,N,2,7,3,", "I,N,3,7,9,"))
+    made = lines_of(plan, rows("I,N,1,7,0,", "I,N,2,7,3,", "I,N,3,7,9,"))
     assert made["q/found"] == ["I,N,0,2,3"]
     assert len(made["bad"]) == 1
     assert '"I,3,7,9,",q/found' in made["bad"][0]
@@ -75,13 +68,13 @@ def test_what_fails_for_an_open_match_is_bad_and_not_that_event() -> None:
 def test_a_side_is_evaluated_only_where_the_parts_before_it_are_true() -> None:
     events = "{a: {source: s, condition: v = k}, b: {source: s, condition: x <> 0 and v < 100 div x}}"
     plan = plan_of(f"{{events: {events}, logic: 'fby(a, b)', {OUTPUTS}}}")
-    assert "bad" not in lines(plan, rows("I,N,1,7,0,", "I,N,2,7,0,", "I,N,3,7,4,"))
+    assert "bad" not in lines_of(plan, rows("I,N,1,7,0,", "I,N,2,7,0,", "I,N,3,7,4,"))
 
 
 def test_texts_are_compared_with_variables_in_every_way() -> None:
     events = "{a: {source: s, condition: x = 1 and t = text}, b: {source: s, condition: x = 2 and text > t and t <> 'm'}}"
     plan = plan_of(f"{{events: {events}, logic: 'fby(a, b)', {OUTPUTS}}}")
-    made = lines(plan, rows("I,N,1,0,1,k | I,N,2,0,1,m | I,N,3,0,1,z", "I,N,4,0,2,n"))
+    made = lines_of(plan, rows("I,N,1,0,1,k | I,N,2,0,1,m | I,N,3,0,1,z", "I,N,4,0,2,n"))
     assert made["q/found"] == ["I,N,0,1,4"]
 
 
@@ -89,13 +82,13 @@ def test_texts_are_compared_with_variables_in_every_way() -> None:
 def test_what_is_inactive_takes_no_events(more: str) -> None:
     off = "" if more else "active: false, "
     plan = plan_of(f"{{{off}events: {{a: {{source: s}}, b: {{source: s}}}}, logic: 'fby(a, b)', {OUTPUTS}}}", more)
-    assert lines(plan, rows("I,N,1,0,0,", "I,N,2,0,0,")) == {}
+    assert lines_of(plan, rows("I,N,1,0,0,", "I,N,2,0,0,")) == {}
 
 
 def test_events_that_are_no_inserts_are_bad() -> None:
     """SPEC A15."""
     plan = plan_of(f"{{events: {{a: {{source: s}}, b: {{source: s}}}}, logic: 'fby(a, b)', {OUTPUTS}}}", source="index: hash")
-    made = lines(plan, rows("P,N,1,0,0,", "P,N,1,0,1,", "I,N,2,0,0,"))
+    made = lines_of(plan, rows("P,N,1,0,0,", "P,N,1,0,1,", "I,N,2,0,0,"))
     assert made["q/found"] == ["I,N,0,1,2"]
     assert [line.split(",")[2] for line in made["bad"]] == ["not-insert", "not-insert"]
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from hotspare.engine.kernels import Whole, kernel
 from hotspare.engine.kernels.index import Index, entry_of, key_hash, place_of, replace
 from hotspare.engine.kernels.slots import (
+    EITHER,
     EMPTIED,
     FILL,
     FREE,
@@ -26,6 +27,7 @@ from hotspare.engine.kernels.slots import (
     HEAP_PLACE,
     HEAP_SLOT,
     HIGH,
+    IN_HEAP,
     INDEXED,
     LIVE,
     MOVED,
@@ -35,6 +37,7 @@ from hotspare.engine.kernels.slots import (
     OPEN,
     PAGE_SLOTS,
     PAGES,
+    PREV,
     SPARE,
     YOUNGEST,
     link_instead,
@@ -176,9 +179,12 @@ def move_row(rows: Rows, old: Whole) -> None:
     rows.order[to] = rows.order[source]
     if len(rows.time) > 0:
         rows.time[to] = rows.time[source]
-    if len(rows.links) > 0:
+    is_listed = len(rows.links) > 0 and rows.links[old, PREV] >= NONE
+    if is_listed:
         link_instead(rows.links, rows.state, old, new)
-    if len(rows.heap) > 0:
+    elif len(rows.links) > 0:
+        rows.links[new, PREV] = rows.links[old, PREV]
+    if len(rows.heap) > 0 and (rows.state[EITHER] == 0 or (not is_listed and rows.links[old, PREV] == IN_HEAP)):
         at = rows.heap[old, HEAP_PLACE]
         rows.heap[at, HEAP_SLOT] = new
         rows.heap[new, HEAP_PLACE] = at

@@ -3,7 +3,7 @@
 An open match is a row of pages: who has to come next, the partition, the state of the logic, deadlines, counts, values of
 variables, and what it will put out. What happens to a match writes it anew, as the newest row; a match that ends is a row less.
 So matches stand in lists by (pattern, who has to come next, partition), each in the order in which its matches came to where they
-are; and in a heap by (deadline, that order).
+are; and, by (deadline, that order), in the list or the heap of their pages.
 
 An event costs what it costs to look into the lists that wait for it, and what comes of the matches there.
 """
@@ -66,14 +66,14 @@ from hotspare.engine.kernels.pattern_logic import (
     load,
     take_event,
 )
-from hotspare.engine.kernels.slots import ARRIVALS, FREE, HEAP_SLOT, HEAPED, HIGH, LIVE, MOVED, UNSET, heap_drop, heap_push
+from hotspare.engine.kernels.slots import ARRIVALS, FREE, HIGH, LIVE, MOVED, UNSET, dequeue, enqueue, first_due
 from hotspare.engine.rows.chunk import Int64s
 
 
 @kernel
 def remove(rows: Rows, lists: Lists, slot: Whole) -> None:
     delist(lists, slot)
-    heap_drop(rows.heap, rows.time, rows.order, rows.state, slot)
+    dequeue(rows.links, rows.heap, rows.time, rows.order, rows.state, slot)
     rows.state[LIVE] -= 1
     free_slot(rows, slot)
 
@@ -90,7 +90,7 @@ def store(rows: Rows, lists: Lists, p: Whole, deadline: Whole, work: MatchWork) 
     rows.time[at] = deadline
     rows.state[ARRIVALS] += 1
     rows.state[LIVE] += 1
-    heap_push(rows.heap, rows.time, rows.order, rows.state, slot)
+    enqueue(rows.links, rows.heap, rows.time, rows.order, rows.state, slot)
     enlist(lists, slot)
     waits = work.lanes[0, WAITS_FOR]
     for c in range(work.known[p]):
@@ -271,8 +271,8 @@ def run_pattern(rows: Rows, lists: Lists, program: PatternProgram, events: Patte
         cursor: Whole = NONE
         p: Whole = np.int64(counts[AT])
         if phase in (BEFORE, BEHIND):
-            if rows.state[HEAPED] > 0 and rows.time[rows.heap[0, HEAP_SLOT]] <= counts[NOW]:
-                slot = np.int64(rows.heap[0, HEAP_SLOT])
+            slot = first_due(rows.heap, rows.time, rows.order, rows.state)
+            if slot >= 0 and rows.time[slot] <= counts[NOW]:
                 due, p = np.int64(rows.time[slot]), np.int64(rows.lanes[slot, PATTERN])
             else:
                 counts[PHASE] = OPEN if phase == BEFORE else NEXT

@@ -10,7 +10,7 @@ import numpy as np
 from hotspare.engine.kernels import Whole, kernel
 from hotspare.engine.kernels.index import NONE as NONE
 from hotspare.engine.kernels.pages import Rows
-from hotspare.engine.kernels.slots import UNSET
+from hotspare.engine.kernels.slots import NEVER, UNSET
 from hotspare.engine.rows.chunk import Bools, Int64s
 
 LEAF, IS, SEEN, NOT_EVENT, NOTOCCUR, NOT, AND, OR, FBY = (np.int64(kind) for kind in range(9))
@@ -52,8 +52,6 @@ NEXT, BEFORE, OPEN, VISIT, BEGINS, BEHIND = (np.int64(phase) for phase in range(
 """Phases: nothing is under way; what is due before an event; a pattern, its open matches, and the match that the event begins; what
 is due then."""
 GOES_ON, DONE, NEEDS_ROOM, IS_FULL, NEEDS_TRUTH = (np.int64(state) for state in range(5))
-NEVER = np.int64(2**62)
-"""The deadline of a match that nothing ends."""
 CLOCK = 1
 """Entry of `kept`: the newest time of an event; the first one is the next key."""
 CLASSES_MAX = 32

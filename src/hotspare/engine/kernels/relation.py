@@ -43,6 +43,7 @@ from hotspare.engine.kernels.slots import (
     NEXT,
     NONE,
     UNSET,
+    enqueue,
     heap_drop,
     heap_push,
     heap_sift,
@@ -180,7 +181,7 @@ def fill_nulls(rows: Rows, new: Whole, old: Whole) -> None:
 
 @kernel
 def is_linked(policy: Policy) -> bool:
-    return policy.kind != UNTIL and (policy.kind != KEEP or policy.new_keys == 1)
+    return policy.kind != KEEP or policy.new_keys == 1
 
 
 @kernel
@@ -436,8 +437,11 @@ def fill_index(rows: Rows, begin: Whole, end: Whole) -> Whole:
 
 @kernel
 def relink(rows: Rows, policy: Policy, slots: Int64s) -> None:
-    """Bring slots, given in order of arrival, into list and heap."""
+    """Bring slots, given in order of arrival, into list and heap, or into one of them."""
     for i in range(len(slots)):
+        if policy.kind == UNTIL:
+            enqueue(rows.links, rows.heap, rows.time, rows.order, rows.state, slots[i])
+            continue
         if is_linked(policy):
             link_last(rows.links, rows.state, slots[i])
         if policy.by_event == 1:

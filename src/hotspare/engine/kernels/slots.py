@@ -2,6 +2,9 @@
 
 list   doubly linked, in order of arrival, only where there is retention
 heap   by (event time, arrival), only where retention goes by event time
+
+Or rows stand in one of both, by (deadline, arrival): in the list as long as deadlines rise as rows come, else in the heap. Those
+without a deadline stand in neither.
 """
 
 from __future__ import annotations
@@ -23,11 +26,16 @@ OPEN, FILL, NUMBER, PAGES, HAND, OLDEST, YOUNGEST, FREE, HIGH, EMPTIED, MOVED = 
 """Of its pages: the one that is being filled, NONE before the first; its slots that were given; the number of the next one; pages
 in use; the page that is looked at next for being cleared, NONE for the oldest; ends of the list by number; how many are free on the
 stack; pages ever used; emptied and not free yet; rows moved and not told yet."""
-PAGE_SLOTS, SPARE = 19, 20
-"""Slots of a page; and how many a small relation may have beside its rows."""
-STATE_WIDTH = 21
+PAGE_SLOTS, SPARE, EITHER = 19, 20, 21
+"""Slots of a page; how many a small relation may have beside its rows; and 1 where rows stand in list or heap, 0 where in both."""
+STATE_WIDTH = 22
 UNSET = np.int64(-(2**63))
 """NEWEST and BOUNDARY before there is any."""
+
+IN_HEAP, IN_NEITHER = np.int64(-2), np.int64(-3)
+"""Where rows stand in list or heap, in place of the neighbour before of one that is not in the list."""
+NEVER = np.int64(2**62)
+"""No deadline."""
 
 HEAP_SLOT, HEAP_PLACE = 0, 1
 """Columns of `Rows.heap`."""
@@ -124,3 +132,35 @@ def heap_drop(heap: Int64s, time: Int64s, order: Int64s, state: Int64s, slot: Wh
     if last != slot:
         heap[at, HEAP_SLOT] = last
         heap_sift(heap, state[HEAPED], time, order, at)
+
+
+@kernel
+def enqueue(links: Int64s, heap: Int64s, time: Int64s, order: Int64s, state: Int64s, slot: Whole) -> None:
+    """Put a slot, which is the last to arrive, where it stands by its deadline."""
+    last = state[LAST]
+    if time[slot] >= NEVER:
+        links[slot, PREV] = IN_NEITHER
+    elif last < 0 or time[last] <= time[slot]:
+        link_last(links, state, slot)
+    else:
+        links[slot, PREV] = IN_HEAP
+        heap_push(heap, time, order, state, slot)
+
+
+@kernel
+def dequeue(links: Int64s, heap: Int64s, time: Int64s, order: Int64s, state: Int64s, slot: Whole) -> None:
+    where = links[slot, PREV]
+    if where == IN_HEAP:
+        heap_drop(heap, time, order, state, slot)
+    elif where != IN_NEITHER:
+        unlink(links, state, slot)
+
+
+@kernel
+def first_due(heap: Int64s, time: Int64s, order: Int64s, state: Int64s) -> Whole:
+    """The slot with the first deadline; NONE where none has one."""
+    listed = np.int64(state[FIRST])
+    if state[HEAPED] == 0:
+        return listed
+    heaped = np.int64(heap[0, HEAP_SLOT])
+    return listed if listed >= 0 and earlier(time, order, listed, heaped) else heaped

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from hotspare.engine.expressions.checking import Checker
 from hotspare.engine.expressions.compiled import EVENT_FIELDS, CompiledExpression, compiled_tree, parse, refusal
@@ -35,6 +36,8 @@ from hotspare.errors import Mistake, ProjectError
 from hotspare.model.patterns import EventOfInterest, WindowPattern
 from hotspare.model.project import Dialect, Expression
 from hotspare.model.types import FieldType, Schema
+
+T = TypeVar("T", Tree, Typed)
 
 COMPARED = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 _MIRRORED = dict(zip(COMPARED, ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal"), strict=True))
@@ -145,7 +148,7 @@ def _take_apart(condition: EventCondition, written: Expression, tree: Tree, vari
     own: list[Typed] = []
     others: list[Typed] = []
     bindings: dict[str, Typed] = {}
-    for part in _typed_parts(typed):
+    for part in _parts(typed):
         name, value = _bound(part, variables, known)
         if value is not None and name not in bindings:
             bindings[name] = value
@@ -221,18 +224,11 @@ def _with(tree: Typed, values: Mapping[str, Typed]) -> Typed:
     return replace(tree, arguments=tuple(_with(argument, values) for argument in tree.arguments))
 
 
-def _parts(tree: Tree) -> Iterator[Tree]:
-    if isinstance(tree, Call) and tree.function == "and":
+def _parts(tree: T) -> Iterator[T]:
+    """What `and` joins."""
+    if isinstance(tree, Call | TypedCall) and tree.function == "and":
         for argument in tree.arguments:
             yield from _parts(argument)
-    else:
-        yield tree
-
-
-def _typed_parts(tree: Typed) -> Iterator[Typed]:
-    if isinstance(tree, TypedCall) and tree.function == "and":
-        for argument in tree.arguments:
-            yield from _typed_parts(argument)
     else:
         yield tree
 

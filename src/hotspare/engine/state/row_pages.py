@@ -52,8 +52,9 @@ class RowPages:
         state[[slots.FIRST, slots.LAST, slots.OPEN, slots.HAND, slots.OLDEST, slots.YOUNGEST]] = slots.NONE
         state[[slots.NEWEST, slots.BOUNDARY]] = slots.UNSET
         state[slots.PAGE_SLOTS], state[slots.SPARE] = page_slots, SPARE_SLOTS
+        state[slots.EITHER] = policy.kind == relation_kernels.UNTIL
         self._by_time, self._by_event = policy.kind >= relation_kernels.TIME_SLIDING, policy.by_event == 1
-        self._is_linked = bool(relation_kernels.is_linked.py_func(policy))
+        self._is_linked = policy.kind != relation_kernels.KEEP or policy.new_keys == 1
         self.rows = k.Rows(
             by_key=empty_index(),
             lanes=np.empty((0, shape.width), np.int64),
