@@ -53,7 +53,8 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class WindowPattern:
-    """`partition`: fields in which all events of a match agree. `time_fields`: pairs of source and field; none for system time."""
+    """`partition`: fields in which all events of a match agree. `time_fields`: pairs of source and field; none for system time.
+    `language`: that of the code in which events of interest are written; "" for expressions."""
 
     name: str
     events: tuple[EventOfInterest, ...]
@@ -62,6 +63,7 @@ class WindowPattern:
     partition: tuple[str, ...] = ()
     time_fields: tuple[tuple[str, str], ...] = ()
     activity: Activity = Activity.ACTIVE
+    language: str = ""
     place: Place = field(default=NOWHERE, compare=False)
 
     @property
@@ -78,6 +80,10 @@ class WindowPattern:
 def check_pattern(window: Window, pattern: WindowPattern, given: Mapping[str, Schema | None], found: Mistakes) -> None:
     """`given`: the inputs by name."""
     label, place = f"pattern {pattern.name} of window {window.name}", _place(pattern.place, window)
+    if pattern.language:
+        message = f"{label} has events of interest in {pattern.language}, which are not implemented yet"
+        found.add(place, message, "write them as expressions, in <events>")
+        return
     if not pattern.events:
         found.add(place, f"{label} has no events of interest", "add one")
     if len(pattern.events) > EVENTS_MAX:

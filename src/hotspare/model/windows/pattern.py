@@ -35,6 +35,9 @@ from hotspare.model.project import Dialect, Expression, Window
 from hotspare.model.types import Schema
 from hotspare.model.windows.contract import Carried, Computed, Given, Inputs, Memory, Remembered, Use, WindowType
 
+_CODE_EVENTS = {"lua-events": "Lua", "python-events": "Python"}
+"""Elements of events of interest that are code, and its language."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatternWindow(Window):
@@ -234,7 +237,7 @@ def _yaml_pattern(values: YamlValues, name: str, node: Entries, common: Mapping[
         tuple(text.value for text in values.listed(node.values.get("index"), "index")),
         values.pairs(node, "timefields"),
         _yaml_activity(values, node),
-        node.place,
+        place=node.place,
     )
 
 
@@ -285,11 +288,8 @@ def _xml_activity(values: EspValues, element: Any) -> Activity:
 
 
 def _xml_pattern(values: EspValues, number: int, element: Any, schema: Schema | None) -> WindowPattern:
-    tree, place = values.tree, values.tree.place(element)
-    for tag, language in (("lua-events", "Lua"), ("python-events", "Python")):
-        for code in tree.children(element, tag):
-            message = f"events of interest in {language} (<{tag}>) are not implemented yet"
-            values.found.add(tree.place(code), message, "write them as expressions, in <events>")
+    tree = values.tree
+    languages = [name for tag, name in _CODE_EVENTS.items() if tree.children(element, tag)]
     events = []
     for each in values.listed(element, "events/event"):
         condition = values.expression(each)
@@ -308,7 +308,8 @@ def _xml_pattern(values: EspValues, number: int, element: Any, schema: Schema | 
         tuple(part.strip() for part in values.attribute(element, "index").split(",") if part.strip()),
         tuple(sorted(times)),
         _xml_activity(values, element),
-        place,
+        " and ".join(languages),
+        tree.place(element),
     )
 
 
