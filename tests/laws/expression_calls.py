@@ -53,12 +53,14 @@ VALUES: dict[ValueType, list[object]] = {
     ValueType.INT64_ARRAY: [None, [], [INT64_MIN, None, INT64_MAX], [1, 2, 3]],
     ValueType.DOUBLE_ARRAY: [None, [], [0.0, None], [-0.0, None], [float("nan"), float("inf")]],
     ValueType.BOOLEAN: [None, True, False],
+    ValueType.LIST: [None, [], ["a"], ["a", None, "", "a", "b,c"]],
+    ValueType.MAP: [None, [], [("a", "1")], [("a", None), ("", "x"), ("a", "2")]],
 }
 """Per type: null, the ends of the range, and what lies beside them. Times as the numbers that are stored, money as text."""
 
 _LITERALS = [
     *(Literal(value, ValueType.INT32) for value in (0, 1, 2, -1, -20, 400)),
-    *(Literal(value, ValueType.STRING) for value in ("", "a", "%b_", "(a|b)+", "$1x", "\\", *TRUNC_UNITS)),
+    *(Literal(value, ValueType.STRING) for value in ("", "a", "%b_", "(a|b)+", "$1x", "\\", "%Y-%m-%d", *TRUNC_UNITS)),
     Literal(INT64_MAX, ValueType.INT64),
     Literal(INT64_MIN, ValueType.INT64),
     Literal(1e308, ValueType.DOUBLE),
@@ -67,7 +69,7 @@ _LITERALS = [
 ]
 """What stands in the place of an argument now and then, and always where a constant is wanted."""
 _CONVERSIONS = ("cast", "try_cast", "cast_stored")
-_BY_THEMSELVES = ("convert", "convert_checked", "assign")
+_BY_THEMSELVES = ("convert", "convert_checked", "convert_text", "assign")
 FIELDS = {f"{type_.value}{letter}": type_ for type_ in VALUES for letter in "abc"}
 NAMES = {**FIELDS, **dict.fromkeys(EVENT_FIELDS, ValueType.STRING)}
 
@@ -122,7 +124,7 @@ def every_call(name: str, dialect: Dialect) -> Iterator[Asked]:
 
 def _calls(name: str) -> Iterator[Call]:
     """Of one argument each type, of two each pair, of three those of which two types are equal; and constants among them."""
-    constants = TABLE[name].literals
+    constants = (*TABLE[name].literals, *TABLE[name].patterns, *TABLE[name].replacements)
     for count in (1, 2, 3):
         fields = [[FieldRef(f"{type_.value}{'abc'[place]}") for type_ in VALUES] for place in range(count)]
         places: list[Sequence[Tree]] = [_LITERALS if place in constants else fields[place] for place in range(count)]

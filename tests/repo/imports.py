@@ -78,7 +78,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "py4j": ("hotspare.runners.spark",),
     "numba": ("hotspare.engine",),
     "sqlglot": ("hotspare.engine.expressions", "hotspare.model.frontends"),
-    "lxml": ("hotspare.model.frontends",),
+    "lxml": ("hotspare.engine.expressions", "hotspare.model.frontends"),
     "sqlite3": ("hotspare.sqlite_file", "hotspare.bus", "hotspare.coordination", "hotspare.stores"),
     "typer": ("hotspare.cli",),
     "structlog": ("hotspare.telemetry",),

@@ -27,7 +27,7 @@ from hotspare.model.project import (
     WindowId,
 )
 from hotspare.model.types import Schema
-from hotspare.model.window_rules import check_expression, check_schema
+from hotspare.model.window_rules import check_expression, check_initialization, check_schema
 from hotspare.model.windows.contract import INPUT_ROLES, Given, SchemaOrigin
 from hotspare.model.windows.registry import type_of
 
@@ -179,6 +179,7 @@ def _check_slots(query: ContinuousQuery, windows: Mapping[str, Window], found: M
         if window.splitter is None:
             continue
         check_expression(window, window.splitter, found)
+        check_initialization(window, window.splitter_initialization, found)
         if name not in used:
             found.warn(window.place, f"the splitter of window {name} has no effect: no edge has a slot", "give edges slots")
 

@@ -13,7 +13,7 @@ import json
 from hotspare.model.delivery import delivery_meaning
 from hotspare.model.durations import format_duration
 from hotspare.model.frontends.yaml.project import dump, load
-from hotspare.model.meanings import emission_meaning, expression_meaning
+from hotspare.model.meanings import emission_meaning, expression_meaning, initialization_meaning
 from hotspare.model.project import EVERY_SLOT, IndexType, Project, RetentionTracking, WindowId
 from hotspare.model.resolve import Resolved, ResolvedWindow, resolve
 from hotspare.model.windows.registry import type_of
@@ -95,6 +95,7 @@ def _window(resolved: ResolvedWindow) -> dict[str, str]:
     }
     if window.splitter is not None:
         text["splitter"] = expression_meaning(window.splitter)
+        text |= {f"splitter {what}": said for what, said in initialization_meaning(window.splitter_initialization).items()}
     if window.text_bytes_max:
         text["text bytes"] = str(window.text_bytes_max)
     return text | emission_meaning(window.emission) | delivery_meaning(window) | window_type.meaning(window, resolved.schema)

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from hotspare.model.durations import format_duration
-from hotspare.model.project import AcceptedOpcodes, Emission, Expression, Retention, Updates
+from hotspare.model.project import AcceptedOpcodes, Emission, Expression, Initialization, Retention, Updates
 
 
 def expression_meaning(expression: Expression) -> str:
     return f"{expression.text.strip()} ({expression.dialect.value})"
+
+
+def initialization_meaning(initialization: Initialization) -> dict[str, str]:
+    """Nothing where a window has none."""
+    found = {f"function {f.name}": f"{expression_meaning(f.code)} as {f.type}" for f in initialization.functions}
+    if initialization.code is not None:
+        found["initializer"] = expression_meaning(initialization.code)
+    return found
 
 
 def retention_meaning(retention: Retention | None) -> str:

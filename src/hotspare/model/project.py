@@ -22,6 +22,12 @@ class Dialect(Enum):
 
     SPARK_SQL = "spark-sql"
     ESP = "esp"
+    FUNCTIONS = "functions"
+    """That of functional windows: SAS names, and no types."""
+
+    @property
+    def is_sas(self) -> bool:
+        return self is not Dialect.SPARK_SQL
 
 
 class IndexType(Enum):
@@ -81,6 +87,27 @@ class Expression:
     text: str
     dialect: Dialect
     place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UserFunction:
+    """A function of a project's own; `type`: of its value, as it is written."""
+
+    name: str
+    type: str
+    code: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Initialization:
+    """What is there before the first event, for all expressions of a window (SPEC A24): variables, which code declares and sets,
+    and functions."""
+
+    code: Expression | None = None
+    functions: tuple[UserFunction, ...] = ()
+
+
+NO_INITIALIZATION = Initialization()
 
 
 class ConnectorDirection(Enum):
@@ -181,6 +208,7 @@ class Window:
     `schema` is None where it follows from the inputs and the text gives none.
 
     `splitter` gives the slot by which an event leaves, from the fields that leave (SPEC A34); None: every edge takes every event.
+    `splitter_initialization`: what is there for it alone.
 
     `quality` is that of the window's output stream; None where the text gives none (`failover_rules.effective_quality`).
     `text_bytes_max`: of a string that the window computes so many bytes of UTF-8 are kept (SPEC A17); 0: all.
@@ -193,6 +221,7 @@ class Window:
     publication: Publication = Publication.DERIVED
     quality: Quality | None = None
     splitter: Expression | None = None
+    splitter_initialization: Initialization = NO_INITIALIZATION
     emission: Emission = AS_MADE
     text_bytes_max: int = 0
     description: str = field(default="", compare=False)

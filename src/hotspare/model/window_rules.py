@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from hotspare.model.durations import DURATION_US_MAX
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import (
@@ -15,10 +18,11 @@ from hotspare.model.names import (
     repeated,
     unprintable,
 )
-from hotspare.model.project import Expression, IndexType, Retention, RetentionKind, Window
+from hotspare.model.project import Expression, IndexType, Initialization, Retention, RetentionKind, Window
 from hotspare.model.types import FIELDS_MAX, Field, FieldType, Schema
 
 RETENTION_COUNT_MAX = 1_000_000_000
+_WORD, _ASSIGNED = re.compile(r"[A-Za-z_]\w*"), re.compile(r"([A-Za-z_]\w*)\s*:?=(?!=)")
 _TIME_TYPES = frozenset({FieldType.DATE, FieldType.STAMP})
 
 
@@ -142,6 +146,29 @@ def check_expression(window: Window, expression: Expression, found: Mistakes) ->
         )
     if odd := unprintable(expression.text):
         found.add(place, f"an expression of window {window.name} contains the character {odd!r}", "remove the character")
+
+
+def check_initialization(window: Window, initialization: Initialization, found: Mistakes) -> None:
+    if initialization.code is not None:
+        check_expression(window, initialization.code, found)
+    names = [function.name.lower() for function in initialization.functions]
+    for name in repeated(names):
+        found.add(window.place, f"window {window.name} has two functions {name}", "give one of them another name")
+    for function in initialization.functions:
+        place = function.code.place if function.code.place.line else window.place
+        if not FIELD_NAME.fullmatch(function.name) or len(function.name) > FIELD_NAME_LENGTH_MAX:
+            message = f"window {window.name} has a function name {function.name!r} that expressions cannot use"
+            found.add(place, message, "use letters, digits and '_', not a digit first")
+        check_expression(window, function.code, found)
+
+
+def sets_variables(initialization: Initialization, expressions: Iterable[Expression]) -> bool:
+    """Whether an expression or function may set a variable of the initializer, so that the window keeps it from event to event."""
+    if initialization.code is None:
+        return False
+    texts = [expression.text for expression in expressions] + [function.code.text for function in initialization.functions]
+    declared = set(_WORD.findall(initialization.code.text))
+    return any(name in declared for text in texts for name in _ASSIGNED.findall(text))
 
 
 def keys(schema: Schema) -> list[Field]:

@@ -14,11 +14,13 @@ _HEAD = """# Expressions
 The table of functions below is written from `src/hotspare/engine/expressions/` by `make docs`; do not edit.
 
 Compute, filter and functional windows take expressions over the fields of one event. YAML projects write them in **Spark SQL**;
-projects in SAS ESP XML write **SAS expressions**. Both become the same typed tree, evaluated over whole batches.
+projects in SAS ESP XML write **SAS expressions**, and in functional windows the **function language**. All become the same typed
+tree, evaluated over whole batches. `{esp: ...}` and `{functions: ...}` are the other languages in YAML, `hs:dialect` in ESP XML.
 
 ```
 case when price > 100 then 'high' when price is null then null else 'low' end      Spark SQL
-if(price > 100, "high", if(isnull(price), null, "low"))                            SAS
+if price > 100 then return "high" else if isnull(price) then return null return "low"   SAS
+if(gt($price, 100), 'high', if(isNull($price), null, 'low'))                       functions
 ```
 
 ## What holds in both
@@ -44,8 +46,8 @@ if(price > 100, "high", if(isnull(price), null, "low"))                         
   timestamp (our stamp), date (midnight of the day, as our date), decimal(18,4) (our money).
 - Assigning to a narrower field needs a cast: `cast(total as bigint)`.
 - Differences from Spark: `floor` and `ceil` of what does not fit int64 fail; an integer that does not fit 18 digits cannot meet
-  money; upper and lower case go character by character; regular expressions are those of RE2; `round` works on the double's
-  binary value.
+  money; upper and lower case go character by character; `url_decode` and base64 functions fail as others do; `round` works on the
+  double's binary value.
 
 ## SAS expressions
 
@@ -56,10 +58,70 @@ Words and functions may be written in any case.
 - Integers are counted in int64. Truth values, dates and stamps are numbers where a number is wanted: 1 and 0, seconds,
   microseconds; a number is a condition, true unless 0.
 - Assigning narrows numbers: the fraction is dropped toward zero, and what does not fit is a bad event (`number-range`).
-- `eventCounter()` belongs to functional windows: it counts the events that came to the window, deletes not, and goes on after a
-  restore.
 - Unverified against SAS, chosen: `/` of integers is a double; `match_string` takes `*` and `?` in its second argument; `substring`
   and `indexOf` count from 0, `mid` and `instr` from 1.
+
+### Statements
+
+An expression may be code, whose value is what it returns:
+
+```
+private integer n                     types: integer, real, string, boolean, date, money, and regex
+n = 0
+for i = 1 to length(name) begin
+  if mid(name, i, 1) = "a" then n = n + 1
+end
+return n
+```
+
+- `if c then ... else ...`, `while c ...`, `for i = 1 to 10 step 2 ...`, `begin ... end`, `return`; semicolons may stand between
+  statements. An expression as the last statement is what is returned. `name = value` assigns where `name` is a variable, else it
+  compares.
+- A variable is null until it is set, and gets the type that it is declared with. Loops turn 10,000 times for an event at most,
+  and a text in a variable has 1 MiB at most; more is a bad event.
+- `regex r`, `r.compile("...")` with a constant, then `r.findfirst(s)`, `r.findnext(s)`, `r.matchstart()`, `r.matchlength()`,
+  `r.substart(n)`, `r.sublength(n)`, `r.replace(s, new)`; places count from 1. What was found is known within one expression.
+- Statements are worked on for whole batches: each for all rows that come to it.
+
+### Code of a window
+
+`initialize` of a compute or filter window (`<expr-initialize>` in ESP XML) has code that runs once, before the first event, and
+functions:
+
+```yaml
+initialize:
+  code: integer n = 0  integer limit = 10  regex r  r.compile("[0-9]+")
+  functions:
+    twice: {type: int32, code: return parameter(1) * 2}
+```
+
+- A function gets its arguments as `parameter(1)`, `parameter(2)` ..., sees the fields of the event and the variables of the
+  window, and gives a value of its type. It does not call itself.
+- A variable that only the initializer sets is a **constant**. One that an expression or a function sets is **state**: `n = n + 1
+  return n` numbers the events. State is in the snapshot and goes on after a restore. Expressions of one event are worked on in
+  the order of the fields; a delete computes nothing and sets nothing; a bad event leaves all variables as they were.
+- A window with state works on one event after the other: about 200,000 a second, where columns do millions. Such a window cannot be
+  divided into shards.
+
+## The function language
+
+That of functional windows: SAS functions, and no types. `$name` is a field or an earlier function, `#name` a property or a pattern
+([functional windows](windows/functional.md)). A comma may stand behind the last argument.
+
+- Numbers, texts, truth values and times become each other where they are wanted: `sum('1.5', $n)`. A blank text is null as a
+  number, any other text that is no number is a bad event. Beside a number a text is compared as one.
+- A number as a time is seconds since 1970.
+- `string(a, b, ...)` joins; `switch(x, v, result, ..., otherwise)`; `interval(x, bound, result, ..., otherwise)` has the result
+  of the first bound above `x`; `ifNext(c, result, c, result, ..., otherwise)`; `if(c, result)` is null otherwise; `mean`,
+  `precision`, `true()`, `false()`.
+- Of a pattern and a text the constant one is the pattern: `rgx('([a-z]+)', $name, 1)`. Of two constants the first is.
+- `eventCounter()`, `eventNumber()`, `input()`: see functional windows. `guid()` and `random(low, high)`, here and in SAS
+  expressions of compute and filter windows, are drawn from the number of the event in its window.
+
+## Regular expressions
+
+They are those of RE2, everywhere: the time that one takes rises with the text, whatever the pattern. RE2 has no lookahead, no
+lookbehind and no reference to a group within the pattern (`\\1`). A pattern is a constant.
 """
 
 

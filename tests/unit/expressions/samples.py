@@ -14,7 +14,7 @@ from hotspare.errors import Mistake, Place, ProjectError
 from hotspare.model.project import Dialect, Expression
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 
-SQL, ESP = Dialect.SPARK_SQL, Dialect.ESP
+SQL, ESP, FN = Dialect.SPARK_SQL, Dialect.ESP, Dialect.FUNCTIONS
 SCHEMA = Schema(
     (
         Field("a", FieldType.INT64, KeyRole.KEY),

@@ -12,6 +12,7 @@ from hotspare.engine.expressions.functions import CAST_NAMES, NAMES, REFUSED, TA
 from hotspare.model.project import Dialect
 from hotspare.model.types import FieldType
 from tests.unit.expressions.samples import ESP, NULL_ROW, SQL, evaluated, mistake_of, value_of
+from tests.unit.expressions.sas_examples import LOWERED, MORE_EXAMPLES
 
 I32, I64, F64, STR = FieldType.INT32, FieldType.INT64, FieldType.DOUBLE, FieldType.STRING
 STAMP, DATE, MONEY = FieldType.STAMP, FieldType.DATE, FieldType.MONEY
@@ -179,13 +180,18 @@ EXAMPLES: dict[str, list[tuple[Dialect, str, FieldType, object]]] = {
 }
 
 
+EXAMPLES |= MORE_EXAMPLES
+
+
 def test_every_function_has_an_example() -> None:
     """Those of array fields stand in test_arrays.py."""
     assert set(EXAMPLES) | {function.name for function in arrays.FUNCTIONS} == set(TABLE)
 
 
 @pytest.mark.parametrize(
-    ("dialect", "text", "target", "expected"), [e for examples in EXAMPLES.values() for e in examples], ids=lambda e: str(e)
+    ("dialect", "text", "target", "expected"),
+    [e for examples in (*EXAMPLES.values(), LOWERED) for e in examples],
+    ids=lambda e: str(e),
 )
 def test_example(dialect: Dialect, text: str, target: FieldType, expected: object) -> None:
     found = value_of(text, dialect, target)

@@ -294,8 +294,9 @@ def test_misspelled_connector_properties_are_read_as_meant() -> None:
         ("<output>", "<udf/><!--!!--><output>", "<udf>", ""),
         (
             "<output>",
-            '<expr-initialize><initializer type="int64">counter=0</initializer></expr-initialize><!--!!--><output>',
-            "code in <initializer> is not implemented yet",
+            "<expr-initialize><initializer>integer a</initializer><!--!!--><initializer>integer b</initializer>"
+            "</expr-initialize><output>",
+            "<window-compute> has two initializers",
             "",
         ),
         ("<field-expr>x</field-expr>", "<!--!!--><field-expr/>", "empty expression", ""),

@@ -45,7 +45,10 @@ FULL = """\
           <retention type="bytime_jumping_lookback" unit="hours">2 hours</retention>
         </window-copy>
         <window-copy name="t">
-          <splitter-expr><expr-initialize/><expression hs:dialect="esp">id</expression></splitter-expr>
+          <splitter-expr>
+            <expr-initialize><udfs><udf name="u" type="int32">return 1</udf></udfs></expr-initialize>
+            <expression hs:dialect="esp">id</expression>
+          </splitter-expr>
           <retention type="bytime_sliding" field="when">2 hours</retention>
         </window-copy>
         <window-copy name="t1"/>
@@ -63,9 +66,47 @@ FULL = """\
         </window-calculate>
         <window-compute name="c">
           <schema-string>id*:int64,x:double</schema-string>
-          <expr-initialize><initializer type="int64"/></expr-initialize>
+          <expr-initialize>
+            <initializer type="int64" hs:dialect="esp">integer k</initializer>
+            <udfs><udf name="once" type="int32" hs:dialect="esp">return 1</udf></udfs>
+          </expr-initialize>
           <output><field-expr hs:dialect="esp">x</field-expr></output>
         </window-compute>
+        <window-functional name="fx">
+          <schema-string>id*:int64,x:double,w:string</schema-string>
+          <function-context>
+            <expressions><expression name="p">[a-z]+</expression></expressions>
+            <properties>
+              <property-string name="t" hs:dialect="esp">string($id)</property-string>
+              <property-list name="l" delimiter=";" hs:dialect="esp">string($id)</property-list>
+              <property-set name="s" delimiter=";" hs:dialect="esp">string($id)</property-set>
+              <property-map name="m" outer=";" inner="=" hs:dialect="esp">string($id)</property-map>
+              <property-xml name="d" hs:dialect="esp">string($id)</property-xml>
+              <property-json name="j" hs:dialect="esp">string($id)</property-json>
+            </properties>
+            <functions><function name="w" hs:dialect="esp">rgx(#p, #t)</function></functions>
+          </function-context>
+          <event-loops>
+            <event-loop-xml name="xl" data="e">
+              <use-xml hs:dialect="esp">#d</use-xml><xpath>//a</xpath>
+              <function-context><functions><function name="w">$e</function></functions></function-context>
+            </event-loop-xml>
+            <event-loop-json name="jl" data="e">
+              <use-json hs:dialect="esp">#j</use-json><json>a</json>
+              <function-context><functions><function name="w">$e</function></functions></function-context>
+            </event-loop-json>
+            <event-loop-regex name="rl" data="e">
+              <use-text hs:dialect="esp">#t</use-text><regex group="0">(a)</regex>
+              <function-context><functions><function name="w">$e</function></functions></function-context>
+            </event-loop-regex>
+            <event-loop-regex name="rm" data="e">
+              <use-text hs:dialect="esp">#t</use-text><regex regex_group="1">(a)</regex>
+              <function-context><functions><function name="w">$e</function></functions></function-context>
+            </event-loop-regex>
+          </event-loops>
+          <generate hs:dialect="esp">gt($x, 0)</generate>
+          <opcode hs:dialect="esp">'insert'</opcode>
+        </window-functional>
         <window-union name="u" strict="false"/>
         <window-source name="tagged"><schema-string>id*:int64,by:string,tag:string,v:double</schema-string></window-source>
         <window-transpose name="w" mode="wide" tag-name="tag" tags-included="a,b" tag-values="v" group-by="by"
@@ -122,7 +163,7 @@ FULL = """\
         </window-pattern>
       </windows>
       <edges>
-        <edge source="a" target="k f g c r n l h p pc" role="data"/><edge source="a" target="s" role="data"/>
+        <edge source="a" target="k f g c r n l h p pc fx" role="data"/><edge source="a" target="s" role="data"/>
         <edge source="times" target="t found"/><edge source="tagged" target="w"/><edge source="t" target="t1" slot="1"/>
         <edge source="f g" target="u"/><edge source="f" target="j" role="left"/><edge source="g" target="j" role="right"/>
       </edges>

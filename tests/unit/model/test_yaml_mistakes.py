@@ -73,7 +73,12 @@ WINDOWS = [
     ("type: compute\nschema: id*:int64\noutputs: {id: id} # !!", "computes its key field 'id'", "pass through"),
     ("type: compute\nschema: id*:int64,yy:int64\noutputs: {yy: x, y: x} # !!", "unknown field 'y'", "did you mean 'yy'?"),
     ("type: functional\nschema: id*:int64,n:int64\nfunctions: {n: x, nn: x} # !!", "unknown field 'nn'", "did you mean 'n'?"),
-    ("type: functional\nschema: id*:int64,n:int64\nfunctions: {n: x, id: x} # !!", "its key field id", ""),
+    ("type: functional\nschema: id*:int64,n:int64\nfunctions: {n: x}\nloops: # !!\n  a: b", "loops is not a list", "write - name"),
+    (
+        "type: functional\nschema: id*:int64,n:int64\nfunctions: {n: x}\nproperties:\n  p: {lists: x} # !!",
+        "property p has no kind",
+        "list",
+    ),
     ("type: functional\nschema: id*:int64,n:int64 # !!", "field n of window w is not in its input", "add a function"),
     ("type: functional\nschema: id*:int64,x:int64 # !!", "is int64, but it passes through from the input, where it is double", ""),
 ]

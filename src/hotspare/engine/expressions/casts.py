@@ -150,8 +150,18 @@ def _stored_money(frame: Frame, value: Value, target: ValueType, reason: BadReas
     return _integer_to_money(frame, pc.cast(value, INT64.arrow), target, reason)
 
 
-def _time_of_stored(_frame: Frame, value: Value, target: ValueType, _reason: BadReason) -> Value:
+def _time_of_stored(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
+    if value.type == DOUBLE.arrow:
+        value = _double_to_integer(frame, value, INT64, reason)
+    elif value.type == MONEY.arrow:
+        value = _money_to_integer(frame, value, INT64, reason)
+    elif value.type == BOOLEAN.arrow:
+        value = pc.cast(value, INT32.arrow)
     return pc.cast(pc.cast(value, INT64.arrow), target.arrow)
+
+
+def _stored_truth(_frame: Frame, value: Value, _target: ValueType, _reason: BadReason) -> Value:
+    return pc.not_equal(pc.cast(value, INT64.arrow), 0)
 
 
 def _money_to_double(_frame: Frame, value: Value, _target: ValueType, _reason: BadReason) -> Value:
@@ -184,7 +194,8 @@ _CAST |= {(number, time): _time_of_seconds for time in (DATE, STAMP) for number 
 _STORED = _table()
 _STORED |= {(time, number): _stored_number for time in (DATE, STAMP) for number in (INT32, INT64, DOUBLE)}
 _STORED |= {(time, MONEY): _stored_money for time in (DATE, STAMP)}
-_STORED |= {(number, time): _time_of_stored for time in (DATE, STAMP) for number in (INT32, INT64)}
+_STORED |= {(number, time): _time_of_stored for time in (DATE, STAMP) for number in (INT32, INT64, MONEY, DOUBLE, BOOLEAN)}
+_STORED |= {(time, BOOLEAN): _stored_truth for time in (DATE, STAMP)}
 
 
 def castable(source: ValueType, target: ValueType) -> bool:
@@ -196,7 +207,7 @@ def assignable(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
     """Whether a value of `source` may be assigned to a field of `target` without a cast (narrowing of numbers: ESP only)."""
     if converts(source, target, dialect):
         return True
-    if dialect is not Dialect.ESP or STRING in (source, target) or BOOLEAN is target:
+    if not dialect.is_sas or STRING in (source, target) or BOOLEAN is target:
         return False
     return (source, target) in _STORED
 
@@ -220,6 +231,13 @@ def _try_cast(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
     return with_nulls(value, inner.failed_rows())
 
 
+def _read_text(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
+    """A text that is no number fails."""
+    text = frame.array(arguments[0])
+    text = pc.if_else(pc.match_substring_regex(text, r"^\s*$"), pa.scalar(None, pa.string()), text)
+    return _STORED[STRING, call.type](frame, text, call.type, BadReason.EXPRESSION)
+
+
 def _never(types: Sequence[ValueType], dialect: Dialect) -> Signature:
     raise AssertionError("the checker types conversions itself")
 
@@ -235,6 +253,7 @@ FUNCTIONS: tuple[Function, ...] = (
         fallibility=ROW,
     ),
     Function("try_cast", _never, eager(_try_cast), "try_cast(x as type); null where the value does not fit"),
+    Function("convert_text", _never, eager(_read_text), "a text as the value that it is; null if it is blank", fallibility=ROW),
     Function("convert", _never, _conversion(_STORED, BadReason.EXPRESSION), "implicit conversion"),
     Function(
         "convert_checked",

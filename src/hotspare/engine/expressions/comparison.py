@@ -156,7 +156,7 @@ _LOGIC = variadic(BOOLEAN, BOOLEAN)
 
 FUNCTIONS: tuple[Function, ...] = (
     Function("equal", alike(2, 2, BOOLEAN), _compared(pc.equal), "whether equal", esp=("eq", "equals")),
-    Function("not_equal", alike(2, 2, BOOLEAN), _compared(pc.not_equal), "whether different", esp=("neq",)),
+    Function("not_equal", alike(2, 2, BOOLEAN), _compared(pc.not_equal), "whether different", esp=("neq", "nequals", "notequals")),
     Function("less", _TWO, _compared(pc.less), "whether less", esp=("lt",)),
     Function("less_equal", _TWO, _compared(pc.less_equal), "whether less or equal", esp=("lte",)),
     Function("greater", _TWO, _compared(pc.greater), "whether greater", esp=("gt",)),

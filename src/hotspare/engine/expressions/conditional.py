@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.engine.expressions.arrays import comparable
-from hotspare.engine.expressions.frame import Frame, Value
+from hotspare.engine.expressions.frame import Frame, RowPieces, Value
 from hotspare.engine.expressions.function import (
     BOOLEAN,
     Evaluator,
@@ -22,7 +22,7 @@ from hotspare.engine.expressions.function import (
     count_between,
 )
 from hotspare.engine.expressions.tree import TypedCall, ValueType
-from hotspare.engine.rows.elementwise import Rows, true_rows, with_nulls
+from hotspare.engine.rows.elementwise import true_rows, with_nulls
 from hotspare.model.project import Dialect
 
 
@@ -39,7 +39,7 @@ def _case(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
 
 
 def _case_by_rows(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
-    pieces = _Pieces(frame, call.type)
+    pieces = RowPieces(frame.length, call.type.arrow)
     rest = np.arange(frame.length, dtype=np.int64)
     for condition, value in zip(call.arguments[0:-1:2], call.arguments[1::2], strict=True):
         inner = frame.select(rest)
@@ -55,7 +55,7 @@ def _case_by_rows(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
 def _coalesce(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
     if not any(evaluator.can_fail(a) for a in call.arguments[1:]):
         return pc.coalesce(*(evaluator.value(a, frame) for a in call.arguments))
-    pieces = _Pieces(frame, call.type)
+    pieces = RowPieces(frame.length, call.type.arrow)
     rest = np.arange(frame.length, dtype=np.int64)
     for argument in call.arguments:
         inner = frame.select(rest)
@@ -65,25 +65,6 @@ def _coalesce(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
         rest = rest[~found]
     pieces.add(rest, pa.nulls(len(rest), call.type.arrow))
     return pieces.joined()
-
-
-class _Pieces:
-    """Values of disjoint rows, put together in the order of rows."""
-
-    def __init__(self, frame: Frame, type_: ValueType) -> None:
-        self._length = frame.length
-        self._type = type_.arrow
-        self._rows: list[Rows] = []
-        self._values: list[pa.Array] = []
-
-    def add(self, rows: Rows, values: pa.Array) -> None:
-        self._rows.append(rows)
-        self._values.append(values.cast(self._type))
-
-    def joined(self) -> pa.Array:
-        place = np.empty(self._length, np.int64)
-        place[np.concatenate(self._rows)] = np.arange(self._length)
-        return pa.concat_arrays(self._values).take(pa.array(place))
 
 
 def _nullif(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:

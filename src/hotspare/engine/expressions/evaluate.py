@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from hotspare.engine.expressions.blocks import run_block
 from hotspare.engine.expressions.frame import Frame, Value
 from hotspare.engine.expressions.function import Fallibility
 from hotspare.engine.expressions.functions import lookup
-from hotspare.engine.expressions.tree import Typed, TypedCall, TypedField, TypedLiteral
+from hotspare.engine.expressions.tree import Typed, TypedBlock, TypedCall, TypedField, TypedLiteral, TypedVariable
 
 
 class TreeEvaluator:
@@ -19,10 +20,16 @@ class TreeEvaluator:
             return frame.column(node.name)
         if isinstance(node, TypedLiteral):
             return node.scalar
+        if isinstance(node, TypedVariable):
+            return frame.variable(node.name)
+        if isinstance(node, TypedBlock):
+            return run_block(self, frame, node)
         return _checked(lookup(node.function).evaluate(self, frame, node), node, frame)
 
     def can_fail(self, node: Typed) -> bool:
         """Whether a row can fail in this node or below."""
+        if isinstance(node, TypedBlock):
+            return True
         if not isinstance(node, TypedCall):
             return False
         return lookup(node.function).fallibility is Fallibility.ROW or any(self.can_fail(a) for a in node.arguments)

@@ -68,22 +68,48 @@ class Ledger:
 class Frame:
     """Columns by name, all of `length` rows, in which a sub-frame of chosen rows can be evaluated on its own."""
 
-    def __init__(self, columns: Mapping[str, Value], length: int) -> None:
+    def __init__(self, columns: Mapping[str, Value], length: int, memo: dict[Any, Any] | None = None) -> None:
+        """`memo`: what was made of texts and may be wanted again, such as documents."""
         self.length = length
         self.failures: Ledger | None = None
         self._columns = columns
         self._rows: Rows | None = None
         self._whole = self
+        self._variables: dict[str, Value] = {}
+        self.memo: dict[Any, Any] = {} if memo is None else memo
 
     def column(self, name: str) -> Value:
-        array = self._columns[name]
-        if self._rows is None or isinstance(array, pa.Scalar):
-            return array
-        return array.take(pa.array(self._rows))
+        return self._mine(self._columns[name])
+
+    def variable(self, name: str) -> Value:
+        """Of the block that runs."""
+        return self._mine(self._whole._variables[name])
+
+    def assign(self, name: str, value: Value) -> None:
+        """Give a variable a value in these rows."""
+        variables = self._whole._variables
+        if self._rows is None:
+            variables[name] = self.array(value)
+            return
+        before = variables[name]
+        place = np.arange(self._whole.length)
+        place[self._rows] = self._whole.length + np.arange(self.length)
+        variables[name] = pa.concat_arrays([before, self.array(value)]).take(pa.array(place))
+
+    def nested(self, variables: Mapping[str, Value]) -> Frame:
+        """The same rows as a frame of its own, in which a block runs: its failures and variables stay in it."""
+        inner = Frame(_Columns(self), self.length, self.memo)
+        inner._variables = dict(variables)
+        return inner
+
+    def _mine(self, value: Value) -> Value:
+        if self._rows is None or isinstance(value, pa.Scalar):
+            return value
+        return value.take(pa.array(self._rows))
 
     def select(self, rows: Rows) -> Frame:
         """The frame of these rows of this frame; failures go to the same place."""
-        frame = Frame(self._columns, len(rows))
+        frame = Frame(self._columns, len(rows), self.memo)
         frame._rows = rows if self._rows is None else self._rows[rows]
         frame._whole = self._whole
         return frame
@@ -96,6 +122,13 @@ class Frame:
         if whole.failures is None:
             whole.failures = Ledger(whole.length)
         whole.failures.note(rows if self._rows is None else self._rows[rows], reason, message)
+
+    def fail_as(self, inner: Frame) -> None:
+        """Mark the rows that failed in a nested frame."""
+        if inner.failures is None:
+            return
+        for number, (reason, message) in enumerate(inner.failures.causes):
+            self.fail(np.flatnonzero(inner.failures.first == number + 1), message, reason)
 
     def array(self, value: Value) -> Value:
         """The value as an array of this frame's length."""
@@ -138,3 +171,41 @@ class Frame:
         self.fail(known, message, reason)
         self.fail(bad, message, reason)
         return result
+
+
+class _Columns(Mapping[str, Value]):
+    """The columns of a frame as they are in its rows, each made once."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self._made: dict[str, Value] = {}
+
+    def __getitem__(self, name: str) -> Value:
+        if name not in self._made:
+            self._made[name] = self._frame.column(name)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._frame._columns)
+
+    def __len__(self) -> int:
+        return len(self._frame._columns)
+
+
+class RowPieces:
+    """Values of disjoint rows, put together in the order of rows."""
+
+    def __init__(self, length: int, type_: pa.DataType) -> None:
+        self._length = length
+        self._type = type_
+        self._rows: list[Rows] = []
+        self._values: list[pa.Array] = []
+
+    def add(self, rows: Rows, values: pa.Array) -> None:
+        self._rows.append(rows)
+        self._values.append(values.cast(self._type))
+
+    def joined(self) -> pa.Array:
+        place = np.empty(self._length, np.int64)
+        place[np.concatenate(self._rows)] = np.arange(self._length)
+        return pa.concat_arrays(self._values).take(pa.array(place))

@@ -3,7 +3,8 @@
 A rule takes the types of the arguments and answers with the types that the function wants for them and the type of its result; the
 checker inserts the conversions. Implicit conversions lose nothing: int32 -> int64 -> double, integers -> money -> double,
 date -> stamp, null -> anything. The ESP dialect, whose dates and truth values are numbers, adds boolean -> numbers and
-date, stamp -> int64 (the stored number).
+date, stamp -> int64 (the stored number). The function language of functional windows knows no types: there numbers, texts, truth
+values and times become each other, where a value can.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ from hotspare.model.project import Dialect
 INT32, INT64, DOUBLE, MONEY = ValueType.INT32, ValueType.INT64, ValueType.DOUBLE, ValueType.MONEY
 STRING, BOOLEAN, NULL = ValueType.STRING, ValueType.BOOLEAN, ValueType.NULL
 DATE, STAMP = ValueType.DATE, ValueType.STAMP
+LIST, MAP = ValueType.LIST, ValueType.MAP
 
 _NUMBERS = (INT32, INT64, MONEY, DOUBLE)
 """From narrow to wide."""
 _TIMES = (DATE, STAMP)
+_LOOSE = (*_NUMBERS, STRING, BOOLEAN, *_TIMES)
+"""What becomes each other in the function language."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,10 @@ class Function:
     fallibility: Fallibility = Fallibility.NEVER
     literals: tuple[int, ...] = ()
     """Arguments, from 0, that must be literals."""
+    patterns: tuple[int, ...] = ()
+    """Those that must be literals and regular expressions."""
+    replacements: tuple[int, ...] = ()
+    """Those that must be literals and are put in place of matches of the pattern."""
 
 
 def eager(kernel: EagerKernel) -> Evaluate:
@@ -92,13 +100,20 @@ def plain(kernel: Callable[..., Value]) -> Evaluate:
 
 def converts(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
     """Whether `source` becomes `target` without being asked."""
+    if widens(source, target, dialect):
+        return True
+    return dialect is Dialect.FUNCTIONS and source in _LOOSE and target in _LOOSE
+
+
+def widens(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
+    """The same where nothing is lost, and a text stays one."""
     if source is target or source is NULL:
         return True
     if source in _NUMBERS and target in _NUMBERS:
         return _NUMBERS.index(source) < _NUMBERS.index(target)
     if source is DATE and target is STAMP:
         return True
-    if dialect is not Dialect.ESP:
+    if not dialect.is_sas:
         return False
     if target is BOOLEAN:
         return source in _NUMBERS
@@ -112,19 +127,31 @@ def common(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
     found = [t for t in dict.fromkeys(types) if t is not NULL]
     if not found:
         return NULL
+    if len(types) > 1 and (LIST in found or MAP in found):
+        raise TypeMismatch("lists and maps cannot be compared or chosen", "take a value out of them")
     for candidate in (*found, *_NUMBERS, STAMP):
-        if all(converts(t, candidate, dialect) for t in found) and (candidate is not BOOLEAN or set(found) == {BOOLEAN}):
+        if all(widens(t, candidate, dialect) for t in found) and (candidate is not BOOLEAN or set(found) == {BOOLEAN}):
             return candidate
+    if dialect is Dialect.FUNCTIONS and STRING in found and all(t in _LOOSE for t in found):
+        return STRING
     raise TypeMismatch(f"{' and '.join(t.value for t in found)} have no common type", "cast one of them")
+
+
+def comparable(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
+    """The type in which values are compared: in the function language a text is a number beside numbers."""
+    if dialect is Dialect.FUNCTIONS and STRING in types and any(t in (*_NUMBERS, BOOLEAN, *_TIMES) for t in types):
+        return number(types, dialect)
+    return common(types, dialect)
 
 
 def number(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
     """The common numeric type in which arithmetic happens. ESP counts integers in int64."""
     for t in types:
-        if not (t is NULL or t in _NUMBERS or (dialect is Dialect.ESP and (t is BOOLEAN or t in _TIMES))):
+        is_loose = (dialect.is_sas and (t is BOOLEAN or t in _TIMES)) or (dialect is Dialect.FUNCTIONS and t is STRING)
+        if not (t is NULL or t in _NUMBERS or is_loose):
             raise TypeMismatch(f"{t.value} is not a number", "cast it" if t is STRING else "")
-    if dialect is Dialect.ESP:
-        types = [INT64 if t in (BOOLEAN, INT32, DATE, STAMP) else t for t in types]
+    if dialect.is_sas:
+        types = [INT64 if t in (BOOLEAN, INT32, DATE, STAMP) else DOUBLE if t is STRING else t for t in types]
     widest = common(types, dialect)
     return INT32 if widest is NULL else widest
 
@@ -155,11 +182,12 @@ def arithmetic(count: int) -> Rule:
 
 
 def alike(least: int, most: int, result: ValueType | None = None) -> Rule:
-    """`least` to `most` (-1: any number) arguments of one common type; the result is of that type or of `result`."""
+    """`least` to `most` (-1: any number) arguments of one common type; the result is of that type or of `result`, for which they
+    are compared."""
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
         count_between(types, least, len(types) if most < 0 else most)
-        shared = common(types, dialect)
+        shared = common(types, dialect) if result is None else comparable(types, dialect)
         shared = STRING if shared is NULL and result is not None else shared
         return Signature((shared,) * len(types), result or shared)
 

@@ -4,33 +4,49 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from hotspare.engine.expressions import arithmetic, arrays, casts, comparison, conditional, text, times
+from hotspare.engine.expressions import (
+    arithmetic,
+    arrays,
+    casts,
+    chance,
+    comparison,
+    conditional,
+    documents,
+    encodings,
+    lists,
+    patterns,
+    text,
+    times,
+    words,
+)
 from hotspare.engine.expressions.function import Function
 from hotspare.model.project import Dialect
 
-_MODULES = (arithmetic, arrays, comparison, conditional, text, times, casts)
+_MODULES = (arithmetic, arrays, comparison, conditional, text, words, patterns, lists, documents, encodings, times, chance, casts)
 
 TABLE = MappingProxyType({f.name: f for module in _MODULES for f in module.FUNCTIONS})
 """Every function and operator by its own name."""
 
+_SAS_CASTS = MappingProxyType(
+    {
+        "tointeger": "int64",
+        "integer": "int64",
+        "int": "int64",
+        "long": "int64",
+        "todouble": "double",
+        "toreal": "double",
+        "double": "double",
+        "tostring": "string",
+        "string": "string",
+        "todate": "date",
+        "tostamp": "stamp",
+        "boolean": "boolean",
+    }
+)
 CAST_NAMES = MappingProxyType(
     {
-        Dialect.ESP: MappingProxyType(
-            {
-                "tointeger": "int64",
-                "integer": "int64",
-                "int": "int64",
-                "long": "int64",
-                "todouble": "double",
-                "toreal": "double",
-                "double": "double",
-                "tostring": "string",
-                "string": "string",
-                "todate": "date",
-                "tostamp": "stamp",
-                "boolean": "boolean",
-            }
-        ),
+        Dialect.ESP: _SAS_CASTS,
+        Dialect.FUNCTIONS: _SAS_CASTS,
         Dialect.SPARK_SQL: MappingProxyType(
             {
                 "int": "int32",
@@ -48,8 +64,11 @@ CAST_NAMES = MappingProxyType(
 EVENT_COUNTER = "eventcounter"
 """The one function with state: it belongs to the functional window, which counts (A25)."""
 
+OF_POSITION = MappingProxyType({"guid": "guid", "random": "random", "rand": "random"})
+"""What SAS draws by chance is drawn here from the place of the event, so that every engine draws the same."""
+
 _CLOCK = "it reads a clock, which differs between engines and runs"
-_CHANCE = "it draws a random value, which differs between engines and runs"
+CHANCE = "it draws a random value, which differs between engines and runs"
 _MACHINE = "it depends on the machine that it runs on"
 
 REFUSED = MappingProxyType(
@@ -57,7 +76,7 @@ REFUSED = MappingProxyType(
         **dict.fromkeys(("now", "current_timestamp", "current_date", "curdate", "current_time", "localtimestamp"), _CLOCK),
         **dict.fromkeys(("unix_timestamp", "today", "timecurrent", "timetoday", "timestamp_now"), _CLOCK),
         **dict.fromkeys(("systemmicro", "systemmilli", "systemdatetime", "eventtimestamp"), _CLOCK),
-        **dict.fromkeys(("rand", "random", "randn", "randstr", "uniform", "shuffle", "uuid", "guid"), _CHANCE),
+        **dict.fromkeys(("randn", "randstr", "uniform", "shuffle", "uuid"), CHANCE),
         **dict.fromkeys(("monotonically_increasing_id", "spark_partition_id", "input_file_name"), _MACHINE),
         **dict.fromkeys(("current_user", "current_catalog", "current_database", "version", "getenv"), _MACHINE),
     }
@@ -68,7 +87,7 @@ REFUSED = MappingProxyType(
 def _names(dialect: Dialect) -> dict[str, str]:
     found: dict[str, str] = {}
     for function in TABLE.values():
-        for name in function.esp if dialect is Dialect.ESP else function.spark:
+        for name in function.esp if dialect.is_sas else function.spark:
             if name in found:
                 raise AssertionError(f"{name} stands for both {found[name]} and {function.name}")
             found[name] = function.name

@@ -33,7 +33,7 @@ from hotspare.model.project import Dialect
 BLANK = " "
 
 
-def _row_by_row(function: Callable[..., object]) -> Callable[[Frame, TypedCall, list[Value]], Value]:
+def row_by_row(function: Callable[..., object]) -> Callable[[Frame, TypedCall, list[Value]], Value]:
     """A Python function of values none of which is null; null otherwise."""
 
     def kernel(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
@@ -46,7 +46,7 @@ def _row_by_row(function: Callable[..., object]) -> Callable[[Frame, TypedCall, 
 
 def _by_pattern(vectorised: Callable[[Value, str], Value], function: Callable[[str, str], object]) -> Evaluate:
     """(text, pattern): the Arrow kernel where the pattern is a constant and not empty."""
-    slow = _row_by_row(function)
+    slow = row_by_row(function)
 
     def kernel(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
         text, pattern = arguments
@@ -88,7 +88,7 @@ def _zero_substring(text: str, position: int, length: int | None = None) -> str:
 
 
 def _substring(function: Callable[..., str], origin: int) -> Evaluate:
-    slow = _row_by_row(function)
+    slow = row_by_row(function)
 
     def kernel(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
         text, *numbers = arguments
@@ -107,7 +107,7 @@ def _replace(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
     constant = all(isinstance(a, pa.Scalar) and a.is_valid for a in (search, new))
     if constant and isinstance(text, pa.Array) and search.as_py():
         return pc.replace_substring(text, search.as_py(), new.as_py())
-    return _row_by_row(lambda t, s, n: t.replace(s, n) if s else t)(frame, call, arguments)
+    return row_by_row(lambda t, s, n: t.replace(s, n) if s else t)(frame, call, arguments)
 
 
 def _concat_with(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
@@ -143,7 +143,7 @@ def _matches(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
             pc.match_substring_regex(text, f"^(?s:{_wildcards(wanted)})$") if set(wanted) & set("*?") else pc.equal(text, pattern)
         )
     else:
-        found = _row_by_row(lambda t, p: re.fullmatch(_wildcards(p), t, re.DOTALL) is not None)(
+        found = row_by_row(lambda t, p: re.fullmatch(_wildcards(p), t, re.DOTALL) is not None)(
             frame, TypedCall(call.function, call.arguments, BOOLEAN), arguments
         )
     return pc.cast(pc.fill_null(found, fill_value=False), INT32.arrow)
@@ -170,7 +170,7 @@ def _regex_replace(_frame: Frame, _call: TypedCall, arguments: list[Value]) -> V
 
 def replacement(text: str) -> str:
     """A replacement with groups $1, $2 ... as RE2 writes it."""
-    return re.sub(r"\$(\d)", r"\\\1", text)
+    return re.sub(r"\$([0-9])", r"\\\1", text)
 
 
 def _any_text(types: Sequence[ValueType], dialect: Dialect) -> Signature:
@@ -234,7 +234,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "left",
         fixed(STRING, STRING, INT64),
-        eager(_row_by_row(lambda t, n: t[: max(n, 0)])),
+        eager(row_by_row(lambda t, n: t[: max(n, 0)])),
         "the first n characters",
         ("left",),
         ("left",),
@@ -242,14 +242,21 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "right",
         fixed(STRING, STRING, INT64),
-        eager(_row_by_row(lambda t, n: t[-n:] if n > 0 else "")),
+        eager(row_by_row(lambda t, n: t[-n:] if n > 0 else "")),
         "the last n characters",
         ("right",),
         ("right",),
     ),
     Function("reverse", _TEXT, plain(pc.utf8_reverse), "the characters backwards", ("reverse",), ("reverse",)),
     Function("concat", _any_text, plain(_concat), "all strings one after another", ("concat",), ("concat",)),
-    Function("concat_ws", _any_text, eager(_concat_with), "concat_ws(separator, ...); nulls are skipped", ("concat_ws",)),
+    Function(
+        "concat_ws",
+        _any_text,
+        eager(_concat_with),
+        "concat_ws(separator, ...); nulls are skipped",
+        ("concat_ws",),
+        ("concatdelim",),
+    ),
     Function(
         "contains",
         _TEXT_PAIR,
@@ -287,12 +294,12 @@ FUNCTIONS: tuple[Function, ...] = (
         fixed(INT32, STRING, STRING),
         _place(0),
         "place of the second in the first, from 0; -1 if absent",
-        esp=("indexof",),
+        esp=("indexof", "index"),
     ),
     Function(
         "lastindexof",
         fixed(INT32, STRING, STRING),
-        eager(_row_by_row(_last_place)),
+        eager(row_by_row(_last_place)),
         "last place of the second in the first, from 0; -1 if absent",
         esp=("lastindexof",),
     ),
@@ -315,7 +322,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "whether a regular expression (RE2) is found",
         ("rlike", "regexp", "regexp_like"),
         ("rgxmatch",),
-        literals=(1,),
+        patterns=(1,),
     ),
     Function(
         "regexp_replace",
@@ -324,6 +331,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "every match of a regular expression (RE2) replaced; $1 is a group",
         ("regexp_replace",),
         ("rgxreplaceall",),
-        literals=(1, 2),
+        patterns=(1,),
+        replacements=(2,),
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from hotspare.engine.expressions.compiled import (
@@ -13,10 +13,12 @@ from hotspare.engine.expressions.compiled import (
     compile_slot,
     compile_value,
 )
+from hotspare.engine.expressions.prelude import NO_PRELUDE, Prelude, Variable, prelude_of
+from hotspare.engine.expressions.programs import CompiledProgram, Compiling, FunctionStep
 from hotspare.engine.expressions.tree import TypedField, ValueType, fields_used
 from hotspare.errors import Mistake, ProjectError
 from hotspare.model.names import EXPRESSION_LENGTH_MAX, unprintable
-from hotspare.model.project import Expression, Window, WindowId
+from hotspare.model.project import NO_INITIALIZATION, Expression, Initialization, Window, WindowId
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.types import Field, Schema
 from hotspare.model.windows.contract import Computed, Counting, Given, Use
@@ -32,6 +34,12 @@ class Assignments:
 
     outputs: tuple[CompiledExpression, ...]
     text_bytes_max: int = 0
+    state: tuple[Variable, ...] = ()
+    """Variables that the window keeps from event to event."""
+    prepared: tuple[FunctionStep, ...] = ()
+    """What is made before, under names that the expressions may read."""
+    order: tuple[int, ...] = ()
+    """In which order the expressions are worked on, where later ones see the values of earlier ones; else any."""
 
 
 def compile_assignments(
@@ -39,8 +47,11 @@ def compile_assignments(
     given: Schema,
     computed: Iterable[tuple[Field, Expression | None]],
     counting: Counting = Counting.REFUSED,
+    initialization: Initialization = NO_INITIALIZATION,
 ) -> Assignments:
     """Every field with its expression, or None where it is the input field of its name. ProjectError with all mistakes."""
+    computed = tuple(computed)
+    prelude = prelude_for(window.id, initialization, [expression for _, expression in computed if expression is not None])
     outputs: list[CompiledExpression] = []
     mistakes: list[Mistake] = []
     for field, expression in computed:
@@ -48,12 +59,36 @@ def compile_assignments(
             if expression is None:
                 outputs.append(_taken(window, given, field))
             else:
-                outputs.append(compile_assignment(expression, given, field, str(window.id), counting))
+                outputs.append(compile_assignment(expression, given, field, str(window.id), counting, prelude))
         except ProjectError as error:
             mistakes += error.mistakes
     if mistakes:
         raise ProjectError(str(window.id), mistakes)
-    return Assignments(tuple(outputs), window.window.text_bytes_max)
+    return Assignments(tuple(outputs), window.window.text_bytes_max, prelude.state)
+
+
+def assignments_of(window: ResolvedWindow, given: Schema, program: CompiledProgram) -> Assignments:
+    """Of functions that see each other; fields without one are taken from the input. ProjectError with all mistakes."""
+    steps = {step.name: step.expression for step in program.own.outputs}
+    order = {name: place for place, name in enumerate(steps)}
+    outputs: list[CompiledExpression] = []
+    mistakes: list[Mistake] = []
+    for field in window.schema.fields:
+        if field.name not in steps:
+            try:
+                outputs.append(_taken(window, given, field))
+            except ProjectError as error:
+                mistakes += error.mistakes
+            continue
+        later = [step.expression for step in program.own.outputs[order[field.name] + 1 :]]
+        is_seen = field.name not in given.index and any(field.name in each.fields for each in later)
+        outputs.append(replace(steps[field.name], passed_field="") if is_seen else steps[field.name])
+    if mistakes:
+        raise ProjectError(str(window.id), mistakes)
+    places = sorted((order[field.name], i) for i, field in enumerate(window.schema.fields) if field.name in order)
+    return Assignments(
+        tuple(outputs), window.window.text_bytes_max, prepared=program.own.prepared, order=tuple(i for _, i in places)
+    )
 
 
 def expression_mistakes(window_id: WindowId, window: Window, given: Sequence[Given]) -> tuple[Mistake, ...]:
@@ -63,12 +98,19 @@ def expression_mistakes(window_id: WindowId, window: Window, given: Sequence[Giv
     """
     compiling: list[tuple[Expression, Callable[[], CompiledExpression]]] = []
     visible = type_of(window).visible(window, given)
+    mistakes: list[Mistake] = []
     if visible is not None:
-        compiling += [(each.expression, _compiling(each, visible, str(window_id))) for each in type_of(window).computed(window)]
+        program = type_of(window).program(window)
+        if program is not None and window.schema is not None:
+            of_program = Compiling(visible, window.schema, str(window_id), "input")
+            of_program.program(program)
+            mistakes += of_program.mistakes
+        else:
+            expressions = tuple(type_of(window).computed(window))
+            compiling += [(each.expression, partial(_compiled, each, visible, window_id, expressions)) for each in expressions]
     made = type_of(window).schema(window, given)
     if window.splitter is not None and made is not None:
-        compiling.append((window.splitter, partial(compile_slot, window.splitter, made, str(window_id))))
-    mistakes: list[Mistake] = []
+        compiling.append((window.splitter, partial(splitter_of, window_id, window, made)))
     for expression, compiled in compiling:
         text = expression.text
         if not text.strip() or len(text) > EXPRESSION_LENGTH_MAX or unprintable(text):
@@ -77,15 +119,32 @@ def expression_mistakes(window_id: WindowId, window: Window, given: Sequence[Giv
             compiled()
         except ProjectError as error:
             mistakes += error.mistakes
-    return tuple(mistakes)
+    return tuple(dict.fromkeys(mistakes))
 
 
-def _compiling(computed: Computed, visible: Schema, label: str) -> Callable[[], CompiledExpression]:
+def prelude_for(window_id: WindowId, initialization: Initialization, expressions: Iterable[Expression]) -> Prelude:
+    """What the code of a window gives to these expressions, which are all that see it."""
+    if initialization == NO_INITIALIZATION:
+        return NO_PRELUDE
+    return prelude_of(initialization, tuple(expressions), f"window {window_id}")
+
+
+def splitter_of(window_id: WindowId, window: Window, schema: Schema) -> CompiledExpression:
+    """The slot of an event that leaves; ProjectError with its mistakes."""
+    assert window.splitter is not None
+    prelude = prelude_for(window_id, window.splitter_initialization, [window.splitter])
+    return compile_slot(window.splitter, schema, str(window_id), prelude)
+
+
+def _compiled(computed: Computed, visible: Schema, window_id: WindowId, siblings: Sequence[Computed]) -> CompiledExpression:
+    """`siblings`: all expressions of the window."""
+    of_same = [each.expression for each in siblings if each.initialization == computed.initialization]
+    prelude, label = prelude_for(window_id, computed.initialization, of_same), str(window_id)
     if computed.use is Use.CONDITION:
-        return partial(compile_condition, computed.expression, visible, label)
+        return compile_condition(computed.expression, visible, label, prelude, computed.counting)
     if computed.field is None:
-        return partial(compile_value, computed.expression, visible, label, computed.counting)
-    return partial(compile_assignment, computed.expression, visible, computed.field, label, computed.counting)
+        return compile_value(computed.expression, visible, label, computed.counting, prelude)
+    return compile_assignment(computed.expression, visible, computed.field, label, computed.counting, prelude)
 
 
 def _taken(window: ResolvedWindow, given: Schema, field: Field) -> CompiledExpression:

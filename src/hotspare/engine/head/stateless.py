@@ -14,15 +14,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from hotspare.engine.codec.csv.decode import DecodedRows
-from hotspare.engine.expressions.checking import COUNTER_FIELD
-from hotspare.engine.expressions.compiled import EVENT_FIELDS, CompiledExpression
+from hotspare.engine.expressions.checking import COUNTER_FIELD, POSITION_FIELD
+from hotspare.engine.expressions.compiled import EVENT_FIELDS, STATE_FIELD, CompiledExpression
 from hotspare.engine.expressions.frame import Failures
+from hotspare.engine.expressions.programs import ROWS_AT_ONCE, FunctionStep, parses
 from hotspare.engine.expressions.tree import Typed, TypedCall, TypedField, TypedLiteral
 from hotspare.engine.expressions.windows import Assignments
 from hotspare.engine.rows.bad_reasons import BadReason
@@ -38,6 +39,10 @@ from hotspare.model.project import AcceptedOpcodes
 from hotspare.model.types import Schema
 
 _DELETE, _SAFE_DELETE = int(Opcode.DELETE), int(Opcode.SAFE_DELETE)
+
+
+OF_EVENT = (*EVENT_FIELDS, COUNTER_FIELD, POSITION_FIELD, STATE_FIELD)
+"""Names that an expression may read beside fields: what comes of them depends on more than the values of a row."""
 
 
 def deletes(opcode: UInt8s) -> Bools:
@@ -80,7 +85,7 @@ class Work(ABC):
 
     def reads_event(self, given: Schema) -> bool:
         """Whether what comes of a row depends on more than its values: on opcode, flags or the count of events."""
-        return any(name not in given.index for name in self.fields if name in (*EVENT_FIELDS, COUNTER_FIELD))
+        return any(name not in given.index for name in self.fields if name in OF_EVENT)
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,7 @@ class Selection(Work):
 
     def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
         values, failures = self.condition.evaluate(columns, len(opcode))
-        return Evaluation(true_mask(values), {}, _reported([failures] if len(failures) else [], opcode))
+        return Evaluation(true_mask(values), {}, reported([failures] if len(failures) else [], opcode))
 
 
 def _asks_for_inserts(tree: Typed) -> bool:
@@ -124,34 +129,72 @@ def _asks_for_inserts(tree: Typed) -> bool:
 
 @dataclass(frozen=True)
 class Projection(Work):
-    """Assignments: every event passes, laid out anew, but those on which an expression fails."""
+    """Assignments: every event passes, laid out anew, but those on which an expression fails. `names`: of the fields that come out,
+    where expressions see each other's values."""
 
     assignments: Assignments
     given: Schema
+    names: tuple[str, ...] = ()
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for _, output in self._computed for name in output.fields))
+        made: set[str] = set()
+        found: dict[str, None] = {}
+        for step in self.assignments.prepared:
+            found |= dict.fromkeys(name for name in step.expression.fields if name not in made)
+            made.add(step.name)
+        for i, output in self.computed:
+            found |= dict.fromkeys(name for name in output.fields if name not in made)
+            made |= {self.names[i]} - self.given.index.keys() if self.names else set()
+        return tuple(found)
 
     @cached_property
     def picks(self) -> tuple[int, ...]:
         return tuple(self.given.index.get(output.passed_field, -1) for output in self.assignments.outputs)
 
     @cached_property
-    def _computed(self) -> tuple[tuple[int, CompiledExpression], ...]:
-        return tuple((i, output) for i, output in enumerate(self.assignments.outputs) if self.picks[i] < 0)
+    def computed(self) -> tuple[tuple[int, CompiledExpression], ...]:
+        """The fields that are not passed, by place, in the order in which they are worked on."""
+        outputs = self.assignments.outputs
+        places = [*self.assignments.order, *(i for i in range(len(outputs)) if i not in self.assignments.order)]
+        return tuple((i, outputs[i]) for i in places if self.picks[i] < 0)
+
+    @cached_property
+    def _parses(self) -> bool:
+        return parses([*self.assignments.prepared, *(FunctionStep("", output) for _, output in self.computed)])
 
     def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
+        if not self._parses or len(opcode) <= ROWS_AT_ONCE:
+            return self._at_once(columns, opcode)
+        starts = range(0, len(opcode), ROWS_AT_ONCE)
+        parts = [
+            self._at_once({n: c.slice(at, ROWS_AT_ONCE) for n, c in columns.items()}, opcode[at : at + ROWS_AT_ONCE])
+            for at in starts
+        ]
+        computed = {i: pa.concat_arrays([part.computed[i] for part in parts]) for i, _ in self.computed}
+        refused = Refusals.joined([(at, part.refused) for at, part in zip(starts, parts, strict=True)])
+        return Evaluation(np.concatenate([part.passes for part in parts]), computed, refused)
+
+    def _at_once(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
+        count, memo, seen = len(opcode), dict[Any, Any](), columns
         computed: dict[int, pa.Array] = {}
         failed: list[Failures] = []
-        passes = all_true(len(opcode))
-        for i, output in self._computed:
-            values, failures = output.evaluate(columns, len(opcode))
-            computed[i] = cut_texts(values, self.assignments.text_bytes_max)
-            if len(failures):
-                passes[failures.rows] = False
+        if self.names:
+            seen = dict(columns)
+            for step in self.assignments.prepared:
+                seen[step.name], failures = step.expression.evaluate(seen, count, memo)
                 failed.append(failures)
-        return Evaluation(passes, computed, _reported(failed, opcode))
+        for i, output in self.computed:
+            values, failures = output.evaluate(seen, count, memo)
+            computed[i] = cut_texts(values, self.assignments.text_bytes_max)
+            failed.append(failures)
+            if self.names and self.names[i] not in self.given.index:
+                seen = {**seen, self.names[i]: computed[i]}
+        passes = all_true(count)
+        some = [failures for failures in failed if len(failures)]
+        for failures in some:
+            passes[failures.rows] = False
+        return Evaluation(passes, computed, reported(some, opcode))
 
 
 @dataclass(frozen=True)
@@ -170,10 +213,10 @@ class Splitting(Work):
 
     def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
         values, failures = self.slot.evaluate(columns, len(opcode))
-        return Evaluation(all_true(len(opcode)), {0: values}, _reported([failures] if len(failures) else [], opcode))
+        return Evaluation(all_true(len(opcode)), {0: values}, reported([failures] if len(failures) else [], opcode))
 
 
-def _reported(failed: Sequence[Failures], opcode: UInt8s) -> Refusals:
+def reported(failed: Sequence[Failures], opcode: UInt8s) -> Refusals:
     """The first failure of each row, but for deletes; of `failed` none is empty."""
     if not failed:
         return NOTHING_REFUSED

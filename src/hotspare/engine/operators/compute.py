@@ -11,11 +11,14 @@ from hotspare.engine.operators.contract import Input
 from hotspare.engine.operators.rowwise import RowWindow
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.windows.compute import ComputeWindow
+from hotspare.model.windows.contract import Counting
 
 
 class ComputeOperator(RowWindow):
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         given = inputs[0].schema
-        expressions = iter(cast(ComputeWindow, window.window).outputs)
+        declared = cast(ComputeWindow, window.window)
+        expressions = iter(declared.outputs)
         computed = [(f, None if f.is_key else next(expressions)) for f in window.schema.fields]
-        super().__init__(window, inputs, Projection(compile_assignments(window, given, computed), given))
+        assignments = compile_assignments(window, given, computed, Counting.POSITION, declared.initialization)
+        super().__init__(window, inputs, Projection(assignments, given), assignments.state)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from hotspare.engine.expressions.compiled import compile_condition
+from hotspare.engine.expressions.windows import prelude_for
 from hotspare.engine.head.stateless import Admission, Selection, Work
 from hotspare.engine.operators.code_filter import CodeFilter
 from hotspare.engine.operators.contract import Applied, Input, Operator
@@ -19,6 +20,7 @@ from hotspare.engine.state.pages import Page
 from hotspare.engine.state.strings import StringTable
 from hotspare.model.code import Script
 from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.windows.contract import Counting
 from hotspare.model.windows.filter import FilterWindow
 
 
@@ -32,7 +34,10 @@ class FilterOperator(Operator):
         if isinstance(condition, Script):
             self._by = CodeFilter(window, inputs, condition)
         else:
-            self._by = RowWindow(window, inputs, Selection(compile_condition(condition, given, str(window.id)), given))
+            initialization = cast(FilterWindow, window.window).initialization
+            prelude = prelude_for(window.id, initialization, [condition])
+            compiled = compile_condition(condition, given, str(window.id), prelude, Counting.POSITION)
+            self._by = RowWindow(window, inputs, Selection(compiled, given), prelude.state)
         self.leaving, self.clock = self._by.leaving, self._by.clock
 
     @property
@@ -41,6 +46,9 @@ class FilterOperator(Operator):
 
     def open(self) -> Page:
         return self._by.open()
+
+    def divide(self, page: Page, shard: int) -> None:
+        self._by.divide(page, shard)
 
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
         return self._by.apply(page, inputs, timeline, strings)

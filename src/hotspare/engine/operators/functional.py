@@ -1,4 +1,6 @@
-"""Functional window (SPEC A25): a function per output field; fields without one are taken from the input by name.
+"""Functional window (SPEC A25): functions of an event, one event for each or as many as its loops make.
+
+A window without loops, generate, opcode and computed keys makes one event of each (`rowwise`); any other is `generating`.
 
 eventCounter() counts the events that came to this window, deletes not, 1, 2, 3 ...; rows that become bad events are counted too,
 but for published ones that the index refuses. The count is state, so it goes on after a restore (SPEC Z8). A delete goes out with
@@ -7,56 +9,44 @@ the count that was put out for its row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import cast
 
-import numpy as np
-import pyarrow as pa
-
-from hotspare.engine.expressions.checking import COUNTER_FIELD
-from hotspare.engine.expressions.tree import ValueType
-from hotspare.engine.expressions.windows import compile_assignments
-from hotspare.engine.head.stateless import Admission, Projection, Work, deletes
-from hotspare.engine.operators.contract import Input
+from hotspare.engine.expressions.programs import compile_program
+from hotspare.engine.expressions.windows import assignments_of
+from hotspare.engine.head.stateless import Admission, Projection, Work
+from hotspare.engine.operators.contract import Applied, Input, Operator
+from hotspare.engine.operators.generating import GeneratingWindow
 from hotspare.engine.operators.rowwise import RowWindow
-from hotspare.engine.rows.chunk import Chunk, Int64s, UInt8s, is_all
-from hotspare.engine.state.pages import Counters, Page, Part
+from hotspare.engine.rows.chunk import Chunk, Timeline
+from hotspare.engine.state.pages import Page
+from hotspare.engine.state.strings import StringTable
 from hotspare.model.resolve import ResolvedWindow
-from hotspare.model.windows.contract import Counting
 from hotspare.model.windows.functional import FunctionalWindow
 
-COUNTER = "counter"
-"""Part of the page: how many events came."""
 
-
-class FunctionalOperator(RowWindow):
+class FunctionalOperator(Operator):
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
-        given = inputs[0].schema
-        functions = dict(cast(FunctionalWindow, window.window).functions)
-        computed = [(f, functions.get(f.name)) for f in window.schema.fields]
-        super().__init__(window, inputs, Projection(compile_assignments(window, given, computed, Counting.ALLOWED), given))
-        self._counts = COUNTER_FIELD in self.work.fields
+        super().__init__(window, inputs)
+        declared, given = cast(FunctionalWindow, window.window), inputs[0].schema
+        program = compile_program(declared.program, given, window.schema, str(window.id), window.inputs[0][0].window)
+        self._made: GeneratingWindow | RowWindow
+        if declared.generates:
+            self._made = GeneratingWindow(window, inputs, program)
+        else:
+            work = Projection(assignments_of(window, given, program), given, window.schema.names)
+            self._made = RowWindow(window, inputs, work)
+        self.leaving = self._made.leaving
 
     @property
     def in_head(self) -> Work | Admission | None:
-        return None if self._counts else super().in_head
+        return self._made.in_head
 
-    def own_parts(self) -> dict[str, Part]:
-        return {COUNTER: Counters(1)} if self._counts else {}
+    def open(self) -> Page:
+        return self._made.open()
 
-    def counted(self, page: Page, chunk: Chunk) -> Mapping[str, pa.Array]:
-        if not self._counts:
-            return {}
-        counter = cast(Counters, page.parts[COUNTER]).values
-        numbers, counter[0] = _counted(int(counter[0]), chunk.opcode)
-        return {COUNTER_FIELD: numbers}
+    def divide(self, page: Page, shard: int) -> None:
+        self._made.divide(page, shard)
 
-
-def _counted(before: int, opcode: UInt8s) -> tuple[pa.Array, int]:
-    """eventCounter() of each row, null for deletes, and the count after them."""
-    counts = ~deletes(opcode)
-    numbers: Int64s = before + np.cumsum(counts, dtype=np.int64)
-    after = int(numbers[-1]) if len(numbers) else before
-    if is_all(counts):
-        return pa.array(numbers), after
-    return pa.array(numbers, ValueType.INT64.arrow, mask=~counts), after
+    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+        return self._made.apply(page, inputs, timeline, strings)

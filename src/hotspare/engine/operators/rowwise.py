@@ -17,33 +17,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.expressions.checking import COUNTER_FIELD
+from hotspare.engine.expressions.checking import COUNTER_FIELD, POSITION_FIELD
+from hotspare.engine.expressions.compiled import EVENT_FIELDS, STATE_FIELD
+from hotspare.engine.expressions.prelude import Variable
+from hotspare.engine.expressions.statements import OF_WINDOW
+from hotspare.engine.head.in_order import InOrder
 from hotspare.engine.head.stateless import Admission, Evaluation, Selection, Work, deletes, event_columns
 from hotspare.engine.kernels.columns import pick_columns
-from hotspare.engine.operators.contract import Applied, Input, Operator
+from hotspare.engine.operators.contract import SHARD_BITS, Applied, Input, Operator
 from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
 from hotspare.engine.rows.changelog import Changelog, Keys, Opcodes
-from hotspare.engine.rows.chunk import Bools, Chunk, Timeline, is_all
+from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline, is_all
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, Refusals
 from hotspare.engine.state.lanes import CODED, to_arrow, to_lane
-from hotspare.engine.state.pages import Page, Part
+from hotspare.engine.state.pages import Counters, Page, Part
 from hotspare.engine.state.relation import Relation
 from hotspare.engine.state.strings import StringTable
 from hotspare.engine.state.text_pieces import text_pieces
+from hotspare.engine.state.variables import Variables
 from hotspare.errors import Mistake, ProjectError
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.project import IndexType
 from hotspare.model.resolve import ResolvedWindow
-from hotspare.model.types import Schema
+from hotspare.model.types import FieldType, Schema
 
 _PARTIAL = np.uint8(Flag.PARTIAL)
-GIVEN, ROWS = "given", "rows"
-"""Parts of the page: the two indexes."""
+GIVEN, ROWS, VARIABLES, COUNTER = "given", "rows", "variables", "counter"
+"""Parts of the page: the two indexes, what the code of the window keeps, and how many events came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +62,20 @@ class Indexes:
 class RowWindow(Operator):
     """Evaluates `work` over the rows of its one input."""
 
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input], work: Work) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input], work: Work, state: Sequence[Variable] = ()) -> None:
+        """`state`: variables that the window keeps from event to event."""
         super().__init__(window, inputs)
+        self._state = tuple(state)
         (self._given,) = self.inputs
         self.work = work
         self._picks = np.array(work.picks, np.int64)
         self._is_keyed = window.window.index is not IndexType.EMPTY
         self._passes_all = work.picks == tuple(range(len(self._given.schema)))
-        fields, index = self._given.schema.fields, self._given.schema.index
-        self._read = tuple((name, index[name], fields[index[name]].type) for name in work.fields if name in index)
+        index = self._given.schema.index
+        self._read = read_of(self._given.schema, work.fields)
         self._texts = tuple(i for _, i, type_ in self._read if type_ in CODED)
-        self._of_event = tuple(name for name in work.fields if name not in index)
+        self._of_event = tuple(name for name in work.fields if name in EVENT_FIELDS and name not in index)
+        self._counted = tuple(name for name in work.fields if name in (COUNTER_FIELD, POSITION_FIELD))
         if not self._is_keyed:
             check_without_index(window, self._given, work)
             self.indexes = Indexes(None, None)
@@ -78,7 +86,7 @@ class RowWindow(Operator):
 
     @property
     def in_head(self) -> Work | Admission | None:
-        return None if self._is_keyed else self.work
+        return None if self._is_keyed or self._state or self._counted else self.work
 
     def open(self) -> Page:
         page = Page(self.own_parts())
@@ -97,7 +105,7 @@ class RowWindow(Operator):
             resolved = cast(Relation, page.parts[GIVEN]).change(chunk, timeline)
             bad += refusals(resolved, chunk, self._given.schema, strings)
             chunk = resolved.chunk
-        made, passes, refused = self._evaluated(chunk, self.counted(page, chunk), strings)
+        made, passes, refused = self._evaluated(page, chunk, counted(self._counted, page, chunk), strings)
         if len(refused):
             bad += bad_events(refused, chunk, self._given.schema, strings)
         if self.indexes.rows is None:
@@ -111,11 +119,11 @@ class RowWindow(Operator):
 
     def own_parts(self) -> dict[str, Part]:
         """What the window remembers beside its indexes."""
-        return {}
+        parts: dict[str, Part] = {VARIABLES: Variables(self._state, OF_WINDOW)} if self._state else {}
+        return parts | ({COUNTER: Counters(1)} if self._counted else {})
 
-    def counted(self, page: Page, chunk: Chunk) -> Mapping[str, pa.Array]:
-        """Columns beside fields, opcode and flags."""
-        return {}
+    def divide(self, page: Page, shard: int) -> None:
+        begin_counting(self._counted, page, shard)
 
     def _stored_deletes(self, chunk: Chunk) -> Bools:
         """Deletes that do not need to be computed: the values are in the index. A condition decides about them as about others."""
@@ -123,11 +131,11 @@ class RowWindow(Operator):
 
     def _columns(self, chunk: Chunk, strings: StringTable) -> dict[str, pa.Array]:
         columns = event_columns(self._of_event, self._given.schema, chunk.opcode, chunk.flags) if self._of_event else {}
-        for name, i, type_ in self._read:
-            columns[name] = to_arrow(chunk.lanes[:, i], chunk.valid[:, i], type_, strings)
-        return columns
+        return columns | field_columns(self._read, chunk, strings)
 
-    def _evaluated(self, given: Chunk, counted: Mapping[str, pa.Array], strings: StringTable) -> tuple[Chunk, Bools, Refusals]:
+    def _evaluated(
+        self, page: Page, given: Chunk, counted: Mapping[str, pa.Array], strings: StringTable
+    ) -> tuple[Chunk, Bools, Refusals]:
         """Rows of the window's schema, those that do not pass as well; who passes; who is refused."""
         made = given if self._passes_all else self._laid_out(given)
 
@@ -135,8 +143,11 @@ class RowWindow(Operator):
             beside = {name: column.slice(begin, end - begin) for name, column in counted.items()}
             return self._columns(given.between(begin, end), strings) | beside
 
+        work = self.work
+        if self._state:
+            work = InOrder(work, cast(Variables, page.parts[VARIABLES]).values)
         pieces = text_pieces(given.lanes, self._texts, strings)
-        passes, refused = evaluate_pieces(self.work, pieces, columns, made, self.schema, strings)
+        passes, refused = evaluate_pieces(work, pieces, columns, made, self.schema, strings)
         return made, passes, refused
 
     def _laid_out(self, chunk: Chunk) -> Chunk:
@@ -145,6 +156,37 @@ class RowWindow(Operator):
         valid = np.empty((len(chunk), len(self.schema)), np.bool_)
         pick_columns(chunk.lanes, chunk.valid, self._picks, lanes, valid)
         return Chunk(chunk.rank, chunk.opcode, chunk.flags, lanes, valid, chunk.is_whole)
+
+
+Read: TypeAlias = tuple[tuple[str, int, FieldType], ...]
+"""Fields that are read: name, place and type."""
+
+
+def read_of(schema: Schema, names: Sequence[str]) -> Read:
+    return tuple((name, schema.index[name], schema.fields[schema.index[name]].type) for name in names if name in schema.index)
+
+
+def field_columns(read: Read, chunk: Chunk, strings: StringTable) -> dict[str, pa.Array]:
+    return {name: to_arrow(chunk.lanes[:, i], chunk.valid[:, i], type_, strings) for name, i, type_ in read}
+
+
+def begin_counting(names: Sequence[str], page: Page, shard: int) -> None:
+    """What is drawn from the number of an event differs between shards; a window that has eventCounter() is in none."""
+    if POSITION_FIELD in names:
+        cast(Counters, page.parts[COUNTER]).values[0] = shard << SHARD_BITS
+
+
+def counted(names: Sequence[str], page: Page, chunk: Chunk) -> dict[str, pa.Array]:
+    """For each of these names the number of each event among those that came to the window, 1, 2, 3 ..., null for deletes."""
+    if not names:
+        return {}
+    counter = cast(Counters, page.parts[COUNTER]).values
+    counts = ~deletes(chunk.opcode)
+    numbers: Int64s = int(counter[0]) + np.cumsum(counts, dtype=np.int64)
+    if len(numbers):
+        counter[0] = numbers[-1]
+    column = pa.array(numbers) if is_all(counts) else pa.array(numbers, pa.int64(), mask=~counts)
+    return dict.fromkeys(names, column)
 
 
 def indexes_of(given: Input, work: Work) -> Indexes:
@@ -187,7 +229,9 @@ def check_without_index(window: ResolvedWindow, given: Input, work: Work) -> Non
         raise unresolved(window)
     is_told_what_was = given.changelog.opcodes is not Opcodes.RESOLVED or isinstance(work, Selection)
     if not is_told_what_was and work.reads_event(given.schema):
-        what = "eventCounter()" if COUNTER_FIELD in work.fields else "ESP_OPCODE or ESP_FLAGS"
+        counts = "eventCounter()" if COUNTER_FIELD in work.fields else "ESP_OPCODE or ESP_FLAGS"
+        counts = "guid() or random()" if POSITION_FIELD in work.fields else counts
+        what = "variables that it keeps" if STATE_FIELD in work.fields else counts
         raise forgetful(window, f"computes from {what}", f"compute without {what}")
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.expressions.compiled import compile_slot
+from hotspare.engine.expressions.windows import splitter_of
 from hotspare.engine.head.stateless import Splitting, event_columns
 from hotspare.engine.operators.contract import Applied, Input, Operator
 from hotspare.engine.operators.keyed import bad_events
@@ -37,8 +37,7 @@ class SplitterOperator(Operator):
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         super().__init__(window, inputs)
-        assert window.window.splitter is not None
-        self._work = Splitting(compile_slot(window.window.splitter, self.schema, str(window.id)))
+        self._work = Splitting(splitter_of(window.id, window.window, self.schema))
         (given,) = self.inputs
         _check(window, given, self._work)
         self.leaving = given.changelog

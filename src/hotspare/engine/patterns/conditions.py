@@ -24,11 +24,11 @@ from hotspare.engine.expressions.tree import (
     ExpressionRefused,
     FieldRef,
     Literal,
+    Statements,
     Tree,
     Typed,
     TypedCall,
     TypedField,
-    TypedLiteral,
     ValueType,
     fields_used,
 )
@@ -95,7 +95,7 @@ def compile_conditions(pattern: WindowPattern, label: str, inputs: Sequence[tupl
         condition, tree = EventCondition(event.name, number, inputs[number][1], what, text), None
         if event.condition is not None:
             try:
-                tree = parse(event.condition.text, event.condition.dialect)
+                tree = _expression(event.condition)
             except ExpressionRefused as refused:
                 mistakes += refusal(event.condition, what, refused).mistakes
         trees.append((condition, event, tree))
@@ -114,6 +114,15 @@ def compile_conditions(pattern: WindowPattern, label: str, inputs: Sequence[tupl
     for condition in found:
         _leave_to_rest(condition, found)
     return Conditions(found, variables)
+
+
+def _expression(written: Expression) -> Tree:
+    tree = parse(written.text, written.dialect)
+    if isinstance(tree, Statements):
+        raise ExpressionRefused(
+            1, "a condition of a pattern is one expression, without statements", "compute it in a window before"
+        )
+    return tree
 
 
 def _note_variables(condition: EventCondition, written: Expression, tree: Tree, variables: dict[str, ValueType]) -> None:
@@ -219,7 +228,7 @@ def _with(tree: Typed, values: Mapping[str, Typed]) -> Typed:
     """The tree with values in place of names."""
     if isinstance(tree, TypedField):
         return values.get(tree.name, tree)
-    if isinstance(tree, TypedLiteral):
+    if not isinstance(tree, TypedCall):
         return tree
     return replace(tree, arguments=tuple(_with(argument, values) for argument in tree.arguments))
 

@@ -53,6 +53,8 @@ def with_nulls(array: pa.Array, rows: Rows) -> pa.Array:
         return array
     keep = np.ones(len(array), np.bool_)
     keep[rows] = False
+    if pa.types.is_nested(array.type):
+        return array.take(pa.array(np.arange(len(array)), mask=~keep))
     return pc.if_else(pa.array(keep), array, pa.scalar(None, array.type))
 
 

@@ -187,6 +187,8 @@ class DateFormat:
         expanded = text.strip().strip("'\"")
         for name, meaning in _COMPOSITE.items():
             expanded = expanded.replace(name, meaning)
+        if not expanded:
+            raise UsageError("the dateformat is empty", hint="write one, such as %Y-%m-%d %H:%M:%S")
         parts, seconds_at, has_day = [], -1, False
         for piece in re.findall(r"%.?|\s+|[^%\s]+", expanded):
             if not piece.startswith("%"):

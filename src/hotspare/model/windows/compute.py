@@ -8,17 +8,17 @@ from typing import Any, ClassVar
 
 from hotspare.model.frontends.esp_xml.elements import DIALECT, ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml, expression
+from hotspare.model.frontends.esp_xml.written import Xml, expression, initialization
 from hotspare.model.frontends.yaml.tree import Entries
 from hotspare.model.frontends.yaml.values import YamlValues
 from hotspare.model.frontends.yaml.written import Written, YamlWriter
-from hotspare.model.meanings import expression_meaning
+from hotspare.model.meanings import expression_meaning, initialization_meaning
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import nearest
-from hotspare.model.project import Expression, Window
+from hotspare.model.project import NO_INITIALIZATION, Expression, Initialization, Window
 from hotspare.model.types import Field, Schema
-from hotspare.model.window_rules import check_expression, check_keys
-from hotspare.model.windows.contract import Carried, Computed, Given, WindowType
+from hotspare.model.window_rules import check_expression, check_initialization, check_keys, sets_variables
+from hotspare.model.windows.contract import Carried, Computed, Counting, Given, Memory, Remembered, WindowType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +26,13 @@ class ComputeWindow(Window):
     """One expression per non-key field of `schema`, in its order."""
 
     outputs: tuple[Expression, ...]
+    initialization: Initialization = NO_INITIALIZATION
 
 
 class ComputeType(WindowType[ComputeWindow]):
     name = "compute"
     declared = ComputeWindow
-    yaml_keys = ("outputs",)
+    yaml_keys = ("outputs", "initialize")
     xml = window_shape("", "output expr-initialize")
     xml_elements: ClassVar[Mapping[str, ElementShape]] = {"output": shape(children="field-expr"), "field-expr": shape(DIALECT)}
     xml_texts = frozenset({"field-expr"})
@@ -45,6 +46,7 @@ edges: [given -> doubled]
     def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> ComputeWindow:
         """Outputs are named here, and ordered as the schema has them."""
         outputs = values.expressions(node, "outputs")
+        common = {**common, "initialization": values.initialization(node)}
         schema: Schema | None = common.get("schema")
         if schema is None:
             return ComputeWindow(**common, outputs=tuple(outputs.values()))
@@ -62,17 +64,24 @@ edges: [given -> doubled]
 
     def write_yaml(self, window: ComputeWindow, writer: YamlWriter) -> Written:
         named = zip(_values(window.schema), window.outputs, strict=True)
-        return {"outputs": {field.name: writer.expression(e) for field, e in named}}
+        return {"outputs": {field.name: writer.expression(e) for field, e in named}} | writer.initialization(window.initialization)
 
     def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> ComputeWindow:
-        values.check_initializers(element)
+        common = {**common, "initialization": values.initialization(element)}
         outputs = tuple(values.expression(e) for e in values.listed(element, "output/field-expr"))
         return ComputeWindow(**common, outputs=outputs)
 
     def write_xml(self, window: ComputeWindow) -> Xml:
-        return Xml("", children=(Xml("output", children=tuple(expression("field-expr", e) for e in window.outputs)),))
+        return Xml(
+            "",
+            children=(
+                *initialization(window.initialization),
+                Xml("output", children=tuple(expression("field-expr", e) for e in window.outputs)),
+            ),
+        )
 
     def check(self, window: ComputeWindow, given: Sequence[Given], found: Mistakes) -> None:
+        check_initialization(window, window.initialization, found)
         for each in window.outputs:
             check_expression(window, each, found)
         if window.schema is None:
@@ -89,17 +98,23 @@ edges: [given -> doubled]
 
     def meaning(self, window: ComputeWindow, schema: Schema) -> dict[str, str]:
         named = zip(_values(schema), window.outputs, strict=True)
-        return {f"output {field.name}": expression_meaning(e) for field, e in named}
+        return {f"output {field.name}": expression_meaning(e) for field, e in named} | initialization_meaning(window.initialization)
 
     def computed(self, window: ComputeWindow) -> Iterator[Computed]:
         fields: list[Field | None] = [*_values(window.schema)]
         if len(fields) != len(window.outputs):
             fields = [None] * len(window.outputs)
         for each, field in zip(window.outputs, fields, strict=True):
-            yield Computed(each, field)
+            yield Computed(each, field, counting=Counting.POSITION, initialization=window.initialization)
+
+    def remembered(self, window: ComputeWindow) -> Iterator[Remembered]:
+        if sets_variables(window.initialization, window.outputs):
+            yield Remembered(Memory.EVERYTHING, 0, "keeps variables")
 
     def carried(self, window: ComputeWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
         """By key fields, and by fields that are nothing but another name."""
+        if sets_variables(window.initialization, window.outputs):
+            return Carried(refusal="it keeps variables from event to event of all partitions")
         named = zip(_values(window.schema), window.outputs, strict=True)
         renamed = {field.name for field, e in named if e.text.strip() in keys[0]}
         kept = {f.name for f in window.schema.fields if f.is_key} if window.schema is not None else set()

@@ -20,8 +20,9 @@ from hotspare.model.frontends.yaml.tree import Entries
 from hotspare.model.frontends.yaml.values import YamlValues
 from hotspare.model.frontends.yaml.written import Written, YamlWriter
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.project import ConnectorDirection, Expression, Window
+from hotspare.model.project import NO_INITIALIZATION, ConnectorDirection, Expression, Initialization, Window
 from hotspare.model.types import Field, Schema
+from hotspare.model.windows.function_contexts import FunctionProgram
 
 W = TypeVar("W", bound=Window)
 
@@ -67,9 +68,11 @@ class Use(Enum):
 
 
 class Counting(Enum):
-    """Whether eventCounter() may be used: only where a window counts."""
+    """Whether what counts events may be used: only where a window counts."""
 
     REFUSED = "refused"
+    POSITION = "position"
+    """Only guid() and random(), which are drawn from the number of an event."""
     ALLOWED = "allowed"
 
 
@@ -81,6 +84,7 @@ class Computed:
     field: Field | None = None
     use: Use = Use.VALUE
     counting: Counting = Counting.REFUSED
+    initialization: Initialization = NO_INITIALIZATION
 
 
 class Memory(Enum):
@@ -165,6 +169,10 @@ class WindowType(ABC, Generic[W]):
     def scripts(self, window: W) -> Iterator[Script]:
         """Every piece of people's own code, also of windows with mistakes."""
         return iter(())
+
+    def program(self, window: W) -> FunctionProgram | None:
+        """What is computed, where expressions see each other's values: then `computed` does not say it all."""
+        return None
 
     def visible(self, window: W, given: Sequence[Given]) -> Schema | None:
         """The fields that expressions may use; None where that is not known."""

@@ -11,16 +11,16 @@ from hotspare.model.code import LANGUAGES, Language, Script
 from hotspare.model.code_rules import check_script
 from hotspare.model.frontends.esp_xml.elements import DIALECT, ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml, expression
+from hotspare.model.frontends.esp_xml.written import Xml, expression, initialization
 from hotspare.model.frontends.yaml.tree import Entries
 from hotspare.model.frontends.yaml.values import YamlValues
 from hotspare.model.frontends.yaml.written import Written, YamlWriter
-from hotspare.model.meanings import expression_meaning
+from hotspare.model.meanings import expression_meaning, initialization_meaning
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.project import Dialect, Expression, Window
+from hotspare.model.project import NO_INITIALIZATION, Dialect, Expression, Initialization, Window
 from hotspare.model.types import Schema
-from hotspare.model.window_rules import check_expression, check_passed_schema
-from hotspare.model.windows.contract import Carried, Computed, Given, Memory, Remembered, SchemaOrigin, Use, WindowType
+from hotspare.model.window_rules import check_expression, check_initialization, check_passed_schema, sets_variables
+from hotspare.model.windows.contract import Carried, Computed, Counting, Given, Memory, Remembered, SchemaOrigin, Use, WindowType
 
 FUNCTION = "filter"
 """The function that code defines where a project names none."""
@@ -31,13 +31,15 @@ class FilterWindow(Window):
     """Has the schema of its input."""
 
     condition: Expression | Script
+    initialization: Initialization = NO_INITIALIZATION
+    """Of an expression: code has its own."""
 
 
 class FilterType(WindowType[FilterWindow]):
     name = "filter"
     declared = FilterWindow
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.INPUTS
-    yaml_keys = ("condition", "function", "language", *scripts.YAML_KEYS)
+    yaml_keys = ("condition", "initialize", "function", "language", *scripts.YAML_KEYS)
     xml = window_shape(f"func {scripts.LANGUAGE} {scripts.XML_ATTRIBUTES}", f"expression expr-initialize {scripts.XML_CHILDREN}")
     xml_elements: ClassVar[Mapping[str, ElementShape]] = {"expression": shape(DIALECT), **scripts.XML_ELEMENTS}
     xml_texts = scripts.XML_TEXTS | {"expression"}
@@ -68,6 +70,8 @@ edges: [given -> high, given -> new, given -> rising, given -> every-second]
         if "code" in node.values:
             if "condition" in node.values:
                 values.found.add(node.places["condition"], "condition and code stand side by side", "leave one of them out")
+            if "initialize" in node.values:
+                values.found.add(node.places["initialize"], "initialize and code stand side by side", "write it in the code")
             language = values.option(node, "language", LANGUAGES, "language:", Language.LUA)
             function = values.text(node, "function").strip() or FUNCTION
             return FilterWindow(**common, condition=scripts.script_from_yaml(values, node, language, function))
@@ -75,6 +79,7 @@ edges: [given -> high, given -> new, given -> rising, given -> every-second]
             if key in node.values:
                 values.found.add(node.places[key], f"{key} of a filter window needs code", "leave it out, or add code")
         condition = node.values.get("condition")
+        common = {**common, "initialization": values.initialization(node)}
         if condition is None:
             values.found.add(node.place, f"filter window {common['name']} has no condition", "add condition: EXPRESSION, or code")
             return FilterWindow(**common, condition=Expression("true", values.dialect, node.place))
@@ -82,15 +87,17 @@ edges: [given -> high, given -> new, given -> rising, given -> every-second]
 
     def write_yaml(self, window: FilterWindow, writer: YamlWriter) -> Written:
         if isinstance(window.condition, Expression):
-            return {"condition": writer.expression(window.condition)}
+            return {"condition": writer.expression(window.condition)} | writer.initialization(window.initialization)
         script = window.condition
         chosen: Written = {} if script.function == FUNCTION else {"function": script.function}
         language: Written = {} if script.language is Language.LUA else {"language": script.language.value}
         return {**chosen, **language, **scripts.script_to_yaml(script)}
 
     def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> FilterWindow:
-        values.check_initializers(element)
         if element.find("code") is not None:
+            if element.find("expr-initialize") is not None:
+                place = values.tree.place(element)
+                values.found.add(place, "<window-filter> has both <expr-initialize> and <code>", "leave one of them out")
             if element.find("expression") is not None:
                 place = values.tree.place(element)
                 values.found.add(place, "<window-filter> has both <expression> and <code>", "leave one of them out")
@@ -98,6 +105,7 @@ edges: [given -> high, given -> new, given -> rising, given -> every-second]
             function = values.attribute(element, "func") or FUNCTION
             return FilterWindow(**common, condition=scripts.script_from_xml(values, element, language, function))
         scripts.refuse_without_code(values, element, ("func", scripts.LANGUAGE))
+        common = {**common, "initialization": values.initialization(element)}
         conditions = values.listed(element, "expression")
         if len(conditions) != 1:
             values.missing(element, "<expression>" if not conditions else "single <expression>")
@@ -106,7 +114,7 @@ edges: [given -> high, given -> new, given -> rising, given -> every-second]
 
     def write_xml(self, window: FilterWindow) -> Xml:
         if isinstance(window.condition, Expression):
-            return Xml("", children=(expression("expression", window.condition),))
+            return Xml("", children=(*initialization(window.initialization), expression("expression", window.condition)))
         script = window.condition
         written = scripts.script_to_xml(script)
         chosen: dict[str, str] = {} if script.function == FUNCTION else {"func": script.function}
@@ -116,18 +124,19 @@ edges: [given -> high, given -> new, given -> rising, given -> every-second]
     def check(self, window: FilterWindow, given: Sequence[Given], found: Mistakes) -> None:
         check_passed_schema(window, given[0].schema, found)
         if isinstance(window.condition, Expression):
+            check_initialization(window, window.initialization, found)
             check_expression(window, window.condition, found)
         else:
             check_script(window, window.condition, given[0].schema, found)
 
     def meaning(self, window: FilterWindow, schema: Schema) -> dict[str, str]:
         if isinstance(window.condition, Expression):
-            return {"condition": expression_meaning(window.condition)}
+            return {"condition": expression_meaning(window.condition)} | initialization_meaning(window.initialization)
         return window.condition.meaning()
 
     def computed(self, window: FilterWindow) -> Iterator[Computed]:
         if isinstance(window.condition, Expression):
-            yield Computed(window.condition, use=Use.CONDITION)
+            yield Computed(window.condition, None, Use.CONDITION, Counting.POSITION, window.initialization)
 
     def scripts(self, window: FilterWindow) -> Iterator[Script]:
         if isinstance(window.condition, Script):
@@ -136,8 +145,12 @@ edges: [given -> high, given -> new, given -> rising, given -> every-second]
     def remembered(self, window: FilterWindow) -> Iterator[Remembered]:
         if isinstance(window.condition, Script):
             yield Remembered(Memory.EVERYTHING, 0, "keeps what the variables of its code hold")
+        elif sets_variables(window.initialization, [window.condition]):
+            yield Remembered(Memory.EVERYTHING, 0, "keeps variables")
 
     def carried(self, window: FilterWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
         if isinstance(window.condition, Script):
             return Carried(refusal="its code may keep something of the events of all partitions")
+        if sets_variables(window.initialization, [window.condition]):
+            return Carried(refusal="it keeps variables from event to event of all partitions")
         return Carried(keys[0])

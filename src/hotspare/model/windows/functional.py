@@ -1,4 +1,12 @@
-"""Functional window: a function per output field; fields without one are taken from the input by name (SPEC A25)."""
+"""Functional window: functions of an event, and of what its texts hold; one event may become many (SPEC A25).
+
+patterns      regular expressions by name, `#name`
+properties    texts, lists, sets, maps, XML and JSON of the event by name, `#name`, made once for all functions
+functions     a value per output field; fields without one are taken from the input by name
+loops         for each element of an XML or JSON text, or match of a regular expression, an event of its own
+generate      whether the event itself comes out
+opcode        what an event that comes out does
+"""
 
 from __future__ import annotations
 
@@ -7,86 +15,198 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from hotspare.model.frontends.esp_xml.elements import DIALECT, ElementShape, shape, window_shape
+from hotspare.model.frontends.esp_xml.elements import ElementShape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.esp_xml.written import Xml, expression
-from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.yaml.tree import Entries, Items
 from hotspare.model.frontends.yaml.values import YamlValues
 from hotspare.model.frontends.yaml.written import Written, YamlWriter
 from hotspare.model.meanings import expression_meaning
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.names import nearest, repeated
 from hotspare.model.project import Expression, Window
 from hotspare.model.types import Schema
 from hotspare.model.window_rules import check_expression, check_keys, check_passed_field, keys
 from hotspare.model.windows.contract import Carried, Computed, Counting, Given, Memory, Remembered, WindowType
+from hotspare.model.windows.function_contexts import (
+    LOOP_SHAPES,
+    SHAPES,
+    TEXTS,
+    ContextProperty,
+    EventLoop,
+    FunctionContext,
+    FunctionProgram,
+    LoopKind,
+    check_context,
+    check_loop,
+    check_targets,
+    context_of_xml,
+    context_of_yaml,
+    loop_of_xml,
+    loop_of_yaml,
+    xml_of_context,
+    xml_of_loop,
+    yaml_of_context,
+    yaml_of_loop,
+)
 
 _COUNTER = re.compile(r"\beventcounter\s*\(", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionalWindow(Window):
-    """`functions`: field name to expression."""
-
     functions: tuple[tuple[str, Expression], ...]
+    properties: tuple[ContextProperty, ...] = ()
+    patterns: tuple[tuple[str, str], ...] = ()
+    loops: tuple[EventLoop, ...] = ()
+    generate: Expression | None = None
+    opcode: Expression | None = None
+
+    @property
+    def program(self) -> FunctionProgram:
+        return FunctionProgram(
+            FunctionContext(self.functions, self.properties, self.patterns), self.loops, self.generate, self.opcode
+        )
+
+    @property
+    def generates(self) -> bool:
+        """Whether an event may become another number of events, or others than of its own key and opcode."""
+        of_key = {f.name for f in self.schema.fields if f.is_key} if self.schema is not None else set()
+        return bool(self.loops or self.generate or self.opcode) or any(name in of_key for name, _ in self.functions)
 
 
 class FunctionalType(WindowType[FunctionalWindow]):
     name = "functional"
     declared = FunctionalWindow
-    yaml_keys = ("functions",)
-    xml = window_shape("", "function-context")
-    xml_elements: ClassVar[Mapping[str, ElementShape]] = {
-        "function-context": shape(children="functions", label_children="description"),
-        "functions": shape(children="function"),
-        "function": shape(f"name {DIALECT}"),
-    }
-    xml_texts = frozenset({"function"})
+    yaml_keys = ("functions", "properties", "patterns", "loops", "generate", "opcode")
+    xml = window_shape("", "function-context event-loops generate opcode")
+    xml_elements: ClassVar[Mapping[str, ElementShape]] = {**SHAPES, **LOOP_SHAPES}
+    xml_texts = TEXTS
     example = """
 windows:
   given: {type: source, schema: "id*:string,x:double"}
   counted: {type: functional, schema: "id*:string,x:double,n:int64", functions: {n: eventCounter()}}
-edges: [given -> counted]
+  words:
+    type: functional
+    schema: "word*:string,id:string,n:int32"
+    functions: {word: {functions: "string($id, '-', eventNumber())"}}
+    patterns: {word: "[a-z0-9]+"}
+    properties: {all: {list: {functions: $id}, outer: "-"}}
+    generate: {functions: "gt(listSize(#all), 0)"}
+    opcode: {functions: "if(gt($x, 1e6), 'upsert', null)"}
+    loops:
+      - name: parts
+        regex: "[a-z0-9]+"
+        text: {functions: $id}
+        data: part
+        functions: {word: {functions: "string($part, '-', eventNumber())"}, n: {functions: eventNumber()}}
+edges: [given -> counted, given -> words]
 """
 
     def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> FunctionalWindow:
-        return FunctionalWindow(**common, functions=tuple(values.expressions(node, "functions").items()))
+        context = context_of_yaml(values, node)
+        loops = node.values.get("loops")
+        listed: list[EventLoop] = []
+        if isinstance(loops, Items):
+            listed = [loop for loop in (loop_of_yaml(values, each) for each in loops.items) if loop is not None]
+        elif loops is not None:
+            values.found.add(loops.place, "loops is not a list", "write - name: ..., and what belongs to it indented below")
+        asked = {key: values.expression(node.values[key], key) for key in ("generate", "opcode") if key in node.values}
+        return FunctionalWindow(
+            **common,
+            functions=context.functions,
+            properties=context.properties,
+            patterns=context.patterns,
+            loops=tuple(listed),
+            generate=asked.get("generate"),
+            opcode=asked.get("opcode"),
+        )
 
     def write_yaml(self, window: FunctionalWindow, writer: YamlWriter) -> Written:
-        return {"functions": {name: writer.expression(e) for name, e in window.functions}}
+        written = yaml_of_context(window.program.context, writer)
+        if window.loops:
+            written["loops"] = [yaml_of_loop(loop, writer) for loop in window.loops]
+        for key, each in (("generate", window.generate), ("opcode", window.opcode)):
+            if each is not None:
+                written[key] = writer.expression(each)
+        return written
 
     def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> FunctionalWindow:
-        functions = values.listed(element, "function-context/functions/function")
-        named = tuple((values.attribute(f, "name"), values.expression(f)) for f in functions)
-        return FunctionalWindow(**common, functions=named)
+        context = context_of_xml(values, element)
+        outer = values.tree.only_child(element, "event-loops")
+        loops: list[EventLoop] = []
+        for child in outer if outer is not None else ():
+            kind = next((k for k in LoopKind if child.tag == f"event-loop-{k.value}"), None)
+            if kind is not None:
+                loops.append(loop_of_xml(values, child, kind))
+        asked = {name: values.tree.only_child(element, name) for name in ("generate", "opcode")}
+        return FunctionalWindow(
+            **common,
+            functions=context.functions,
+            properties=context.properties,
+            patterns=context.patterns,
+            loops=tuple(loops),
+            generate=values.expression(asked["generate"]) if asked["generate"] is not None else None,
+            opcode=values.expression(asked["opcode"]) if asked["opcode"] is not None else None,
+        )
 
     def write_xml(self, window: FunctionalWindow) -> Xml:
-        functions = tuple(expression("function", e, name=name) for name, e in window.functions)
-        return Xml("", children=(Xml("function-context", children=(Xml("functions", children=functions),)),))
+        children = [xml_of_context(window.program.context)]
+        if window.loops:
+            children.append(Xml("event-loops", children=tuple(xml_of_loop(loop) for loop in window.loops)))
+        for name, each in (("generate", window.generate), ("opcode", window.opcode)):
+            if each is not None:
+                children.append(expression(name, each))
+        return Xml("", children=tuple(children))
 
     def check(self, window: FunctionalWindow, given: Sequence[Given], found: Mistakes) -> None:
-        names = [name for name, _ in window.functions]
-        for name in repeated(names):
-            found.add(window.place, f"window {window.name} has two functions for the field {name}", "leave one of them out")
-        for _, each in window.functions:
-            check_expression(window, each, found)
-        if window.schema is None:
+        for context in window.program.contexts:
+            check_context(window, context, found)
+        for loop in window.loops:
+            check_loop(window, loop, found)
+        for each in (window.generate, window.opcode):
+            if each is not None:
+                check_expression(window, each, found)
+        schema, input_schema = window.schema, given[0].schema
+        if schema is None:
             return
-        _check_targets(window, window.schema, found)
-        if given[0].schema is None:
+        for context in window.program.contexts:
+            check_targets(window, context, schema, found)
+        if input_schema is None:
             return
-        check_keys(window, window.schema, given[0].schema, found)
-        for field in window.schema.fields:
-            if field.name not in names and not field.is_key:
-                check_passed_field(window, field, given[0].schema, found, otherwise="add a function for it")
+        computed = {name for name, _ in window.functions}
+        of_key = {f.name for f in keys(schema)}
+        if not of_key & computed:
+            check_keys(window, schema, input_schema, found)
+        for field in schema.fields:
+            may_be_null = window.loops and not field.is_key and field.name not in input_schema.index
+            if field.name not in computed and (not field.is_key or of_key & computed) and not may_be_null:
+                check_passed_field(window, field, input_schema, found, otherwise="add a function for it")
 
     def meaning(self, window: FunctionalWindow, schema: Schema) -> dict[str, str]:
-        return {f"function {name}": expression_meaning(e) for name, e in sorted(window.functions, key=lambda f: f[0])}
+        """As it was said before there was more than functions, where there is no more."""
+        said = {f"function {name}": expression_meaning(e) for name, e in sorted(window.functions, key=lambda f: f[0])}
+        said |= _said(window.program.context, "")
+        for loop in window.loops:
+            where = f"loop {loop.name}: "
+            said[f"{where}elements"] = (
+                f"{loop.kind.value} {loop.path} group {loop.group} of {expression_meaning(loop.text)} as {loop.data}"
+            )
+            said |= {f"{where}function {name}": expression_meaning(e) for name, e in loop.context.functions}
+            said |= _said(loop.context, where)
+        if window.loops:
+            said["order of loops"] = ", ".join(loop.name for loop in window.loops)
+        for key, each in (("generate", window.generate), ("opcode", window.opcode)):
+            if each is not None:
+                said[key] = expression_meaning(each)
+        return said
 
     def computed(self, window: FunctionalWindow) -> Iterator[Computed]:
-        fields = {f.name: f for f in window.schema.fields if not f.is_key} if window.schema is not None else {}
+        fields = {f.name: f for f in window.schema.fields} if window.schema is not None else {}
         for name, each in window.functions:
             yield Computed(each, fields.get(name), counting=Counting.ALLOWED)
+
+    def program(self, window: FunctionalWindow) -> FunctionProgram:
+        return window.program
 
     def remembered(self, window: FunctionalWindow) -> Iterator[Remembered]:
         if _counts(window):
@@ -96,25 +216,26 @@ edges: [given -> counted]
         """By fields that pass, and by fields that are nothing but another name."""
         if _counts(window):
             return Carried(refusal="eventCounter() counts the events of all partitions")
-        functions = dict(window.functions)
+        kept: frozenset[str] | None = None
         names = window.schema.names if window.schema is not None else ()
-        passed = {name for name in names if name not in functions and name in keys[0]}
-        return Carried(frozenset(passed | {name for name, e in functions.items() if e.text.strip().removeprefix("$") in keys[0]}))
+        for context in window.program.contexts:
+            functions = dict(context.functions)
+            same = {name for name in names if name not in functions and name in keys[0]}
+            same |= {name for name, e in functions.items() if e.text.strip().removeprefix("$") in keys[0]}
+            kept = frozenset(same) if kept is None else kept & same
+        return Carried(kept or frozenset())
+
+
+def _said(context: FunctionContext, where: str) -> dict[str, str]:
+    said = {f"{where}pattern {name}": pattern for name, pattern in context.patterns}
+    for each in context.properties:
+        form = f"{each.kind.value} {each.outer!r} {each.inner!r}"
+        said[f"{where}property {each.name}"] = f"{form} of {expression_meaning(each.value)}"
+    return said
 
 
 def _counts(window: FunctionalWindow) -> bool:
-    return any(_COUNTER.search(each.text) for _, each in window.functions)
-
-
-def _check_targets(window: FunctionalWindow, schema: Schema, found: Mistakes) -> None:
-    of_key = {f.name for f in keys(schema)}
-    for name, each in window.functions:
-        place = each.place if each.place.line else window.place
-        if name not in schema.index:
-            found.add(place, f"window {window.name} has a function for the unknown field {name!r}", nearest(name, schema.names))
-        elif name in of_key:
-            found.add(
-                place,
-                f"window {window.name} has a function for its key field {name}, which passes through",
-                "leave the function out",
-            )
+    texts = [e.text for context in window.program.contexts for _, e in context.functions]
+    texts += [each.value.text for context in window.program.contexts for each in context.properties]
+    texts += [each.text for each in (window.generate, window.opcode) if each is not None]
+    return any(_COUNTER.search(text) for text in texts)

@@ -116,7 +116,9 @@ REFUSED_WINDOWS: dict[str, str] = {
 }
 """Types of windows that cannot be done here, and why."""
 
-TEXTS: frozenset[str] = frozenset({"property", "meta", "description", "schema-string", "retention", "initializer", "expression"})
+TEXTS: frozenset[str] = frozenset(
+    {"property", "meta", "description", "schema-string", "retention", "initializer", "udf", "expression"}
+)
 """Elements whose text is read. In all others it has no effect."""
 
 COMMON: dict[str, ElementShape] = {
@@ -187,7 +189,9 @@ COMMON: dict[str, ElementShape] = {
     "retention": shape("type field unit"),
     "splitter-expr": shape(children="expr-initialize expression"),
     "expression": shape(DIALECT),
-    "expr-initialize": shape(children="initializer"),
-    "initializer": shape(labels="type"),
+    "expr-initialize": shape(children="initializer udfs"),
+    "initializer": shape(DIALECT, labels="type"),
+    "udfs": shape(children="udf"),
+    "udf": shape(f"name type {DIALECT}"),
     "description": shape(),
 }

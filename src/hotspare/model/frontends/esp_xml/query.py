@@ -36,7 +36,6 @@ from hotspare.model.project import (
     ContinuousQuery,
     Edge,
     Emission,
-    Expression,
     IndexType,
     Publication,
     Singletons,
@@ -141,7 +140,7 @@ class QueryReader(EspValues):
             "connectors": self._connectors(element),
             "publication": chosen(element.get(PUBLISH) or "", PUBLICATIONS, "publish:", tree.place(element), self.found)
             or Publication.DERIVED,
-            "splitter": self._splitter(element),
+            **self._splitter(element),
             "emission": self._emission(element),
             "text_bytes_max": read_text_bytes_max(tree.attribute(element, EXP_MAX_STRING), tree.place(element), self.found),
             "description": tree.description(element),
@@ -154,15 +153,15 @@ class QueryReader(EspValues):
             common["schema_place"] = tree.place(schema_element)
         return common
 
-    def _splitter(self, window: Any) -> Expression | None:
+    def _splitter(self, window: Any) -> dict[str, Any]:
         element = self.tree.only_child(window, "splitter-expr")
         if element is None:
-            return None
-        self.check_initializers(element)
+            return {}
         written = self.listed(element, "expression")
         if len(written) != 1:
             self.missing(element, "<expression>" if not written else "single <expression>")
-        return self.expression(written[0]) if written else None
+        splitter = self.expression(written[0]) if written else None
+        return {"splitter": splitter, "splitter_initialization": self.initialization(element)}
 
     def _emission(self, window: Any) -> Emission:
         tree, pulse = self.tree, self.tree.attribute(window, PULSE_INTERVAL)

@@ -21,7 +21,7 @@ from hotspare.model.frontends.esp_xml.elements import (
     PULSE_INTERVAL,
     QUALITY,
 )
-from hotspare.model.frontends.esp_xml.written import Xml, expression, properties
+from hotspare.model.frontends.esp_xml.written import Xml, expression, initialization, properties
 from hotspare.model.project import (
     EVERY_SLOT,
     AcceptedOpcodes,
@@ -113,7 +113,13 @@ def _window(parent: Any, window: Window) -> None:
     if window.schema is not None:
         _schema(element, window.schema)
     if window.splitter is not None:
-        _append(element, Xml("splitter-expr", children=(expression("expression", window.splitter),)))
+        _append(
+            element,
+            Xml(
+                "splitter-expr",
+                children=(*initialization(window.splitter_initialization), expression("expression", window.splitter)),
+            ),
+        )
     own = window_type.write_xml(window)
     for name, value in own.attributes.items():
         element.set(name, value)

@@ -8,7 +8,7 @@ from hotspare.errors import Place
 from hotspare.model.frontends.esp_xml.elements import DIALECT
 from hotspare.model.frontends.esp_xml.tree import Tree
 from hotspare.model.frontends.values import RETENTION_KINDS, chosen, parse_retention
-from hotspare.model.project import Dialect, Expression, Retention
+from hotspare.model.project import NO_INITIALIZATION, Dialect, Expression, Initialization, Retention, UserFunction
 
 DIALECTS = {d.value: d for d in Dialect} | {"": Dialect.ESP}
 
@@ -22,6 +22,10 @@ class EspValues:
 
     def checked_children(self, element: Any, tag: str) -> list[Any]:
         self.tree.check(element)
+        return self._children(element, tag)
+
+    def _children(self, element: Any, tag: str) -> list[Any]:
+        """Of an element that is checked."""
         children = self.tree.children(element, tag)
         for child in children:
             self.tree.check(child)
@@ -68,11 +72,20 @@ class EspValues:
             places.setdefault(child.get("name") or "", self.tree.place(child))
         return places
 
-    def check_initializers(self, window: Any) -> None:
-        """An initializer without code does nothing; one with code would (SPEC A24)."""
-        for element in self.listed(window, "expr-initialize/initializer"):
-            if self.tree.raw_text(element).strip():
-                self.found.add(self.tree.place(element), "code in <initializer> is not implemented yet", "write plain expressions")
+    def initialization(self, window: Any) -> Initialization:
+        """What `<expr-initialize>` says; an initializer without code does nothing (SPEC A24)."""
+        outer = self.tree.only_child(window, "expr-initialize")
+        if outer is None:
+            return NO_INITIALIZATION
+        codes = [e for e in self._children(outer, "initializer") if self.tree.raw_text(e).strip()]
+        if len(codes) > 1:
+            self.found.add(self.tree.place(codes[1]), f"<{window.tag}> has two initializers", "write them as one")
+        udfs = self.tree.only_child(outer, "udfs")
+        functions = [
+            UserFunction(self.attribute(e, "name"), self.attribute(e, "type").lower(), self.expression(e))
+            for e in (self._children(udfs, "udf") if udfs is not None else [])
+        ]
+        return Initialization(self.expression(codes[0]) if codes else None, tuple(functions))
 
     def attribute(self, element: Any, name: str) -> str:
         return self.tree.attribute(element, name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from hotspare.model.durations import format_duration
 from hotspare.model.frontends.esp_xml.elements import DIALECT
-from hotspare.model.project import Dialect, Expression, Retention
+from hotspare.model.project import Dialect, Expression, Initialization, Retention
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +41,14 @@ def retention(written: Retention | None) -> tuple[Xml, ...]:
     if written.unit_us:
         attributes["unit"] = format_duration(written.unit_us)
     return (Xml("retention", limit, attributes),)
+
+
+def initialization(written: Initialization) -> tuple[Xml, ...]:
+    """The element `<expr-initialize>`; none where there is none."""
+    children: tuple[Xml, ...] = ()
+    if written.code is not None:
+        children += (expression("initializer", written.code),)
+    if written.functions:
+        udfs = tuple(expression("udf", f.code, name=f.name, type=f.type) for f in written.functions)
+        children += (Xml("udfs", children=udfs),)
+    return (Xml("expr-initialize", children=children),) if children else ()

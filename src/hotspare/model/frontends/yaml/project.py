@@ -75,6 +75,7 @@ COMMON_KEYS = (
     "publish",
     "quality",
     "splitter",
+    "splitter_initialize",
     *EMISSION_KEYS,
     "text_bytes_max",
     "connectors",
@@ -256,6 +257,7 @@ class _Reader(YamlValues):
             common["quality"] = self._quality(node)
         if "splitter" in node.values:
             common["splitter"] = self.expression(node.values["splitter"], "splitter")
+            common["splitter_initialization"] = self.initialization(node, "splitter_initialize")
         if "publish" in node.values:
             common["publication"] = self.option(node, "publish", PUBLICATIONS, "publish:", Publication.DERIVED)
         return common

@@ -128,6 +128,8 @@ def _window(window: Window, writer: YamlWriter) -> Written:
         document["text_bytes_max"] = window.text_bytes_max
     if window.splitter is not None:
         document["splitter"] = writer.expression(window.splitter)
+    if written := writer.initialization(window.splitter_initialization):
+        document["splitter_initialize"] = written["initialize"]
     document.update(window_type.write_yaml(window, writer))
     if window.connectors:
         document["connectors"] = {c.name: _connector(c) for c in window.connectors}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from hotspare.errors import Place
@@ -12,7 +12,7 @@ from hotspare.model.frontends.values import RETENTION_KINDS, chosen, parse_reten
 from hotspare.model.frontends.yaml.tree import Entries, Items, Node, Text
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean, one_of
-from hotspare.model.project import Dialect, Expression, Retention
+from hotspare.model.project import NO_INITIALIZATION, Dialect, Expression, Initialization, Retention, UserFunction
 from hotspare.model.types import Schema
 
 DIALECTS = {d.value: d for d in Dialect}
@@ -59,6 +59,27 @@ class YamlValues:
     def expressions(self, node: Entries, key: str) -> dict[str, Expression]:
         entries = self.entries(node, key).values if key in node.values else {}
         return {name: self.expression(value, f"{key}: {name}") for name, value in entries.items()}
+
+    def initialization(self, node: Entries, key: str = "initialize") -> Initialization:
+        """What is under a key: `code`, and `functions` by name, each with its `type` and `code`."""
+        if key not in node.values:
+            return NO_INITIALIZATION
+        entries = self.entries(node, key)
+        self.known(entries, ("code", "functions"), key)
+        code = self._code(entries.values["code"], f"{key}: code") if "code" in entries.values else None
+        written = self.entries(entries, "functions").values if "functions" in entries.values else {}
+        functions: list[UserFunction] = []
+        for name, value in written.items():
+            if not isinstance(value, Entries) or "code" not in value.values:
+                self.found.add(value.place, f"the function {name} has no code", "write {type: int64, code: return 1}")
+                continue
+            self.known(value, ("type", "code"), f"function {name}")
+            functions.append(UserFunction(name, self.text(value, "type"), self._code(value.values["code"], f"function {name}")))
+        return Initialization(code, tuple(functions))
+
+    def _code(self, node: Node, what: str) -> Expression:
+        """Code is of the SAS language, whatever that of expressions is."""
+        return replace(self, dialect=Dialect.ESP).expression(node, what)
 
     def entries(self, node: Entries, key: str) -> Entries:
         """The mapping under a key that is there."""

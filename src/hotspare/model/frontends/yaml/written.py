@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hotspare.model.durations import format_duration
-from hotspare.model.project import Dialect, Expression, Retention
+from hotspare.model.project import Dialect, Expression, Initialization, Retention
 
 Written = dict[str, Any]
 
@@ -31,3 +31,13 @@ class YamlWriter:
         if retention.unit_us:
             written["unit"] = format_duration(retention.unit_us)
         return {"retention": written}
+
+    def initialization(self, initialization: Initialization) -> Written:
+        """The entry `initialize`; none where there is none."""
+        code = YamlWriter(Dialect.ESP).expression
+        written: Written = {}
+        if initialization.code is not None:
+            written["code"] = code(initialization.code)
+        if initialization.functions:
+            written["functions"] = {f.name: {"type": f.type, "code": code(f.code)} for f in initialization.functions}
+        return {"initialize": written} if written else {}

@@ -1,0 +1,331 @@
+"""Expressions of a window that keeps variables: one event after the other, because what comes of one depends on those before it.
+
+The same typed trees as over columns, with equal values and equal failures. What is used most is computed on Python's own values;
+everything else by its kernel over one row, which is slower. A failing event leaves the variables as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from hotspare.engine.expressions.blocks import LOOP_TURNS_MAX, TOO_LONG, TOO_MANY_TURNS, VARIABLE_BYTES_MAX
+from hotspare.engine.expressions.evaluate import EVALUATOR
+from hotspare.engine.expressions.frame import Frame
+from hotspare.engine.expressions.prelude import stored
+from hotspare.engine.expressions.tree import (
+    Typed,
+    TypedAssign,
+    TypedBlock,
+    TypedCall,
+    TypedChoose,
+    TypedField,
+    TypedLiteral,
+    TypedLoop,
+    TypedReturn,
+    TypedStatement,
+    TypedVariable,
+    ValueType,
+)
+from hotspare.engine.rows.bad_reasons import BadReason
+
+Values: TypeAlias = dict[str, Any]
+"""Fields and variables by name, of one event. Times are the numbers that are stored."""
+Step: TypeAlias = Callable[[Values], Any]
+_INT32, _INT64, _DOUBLE = ValueType.INT32, ValueType.INT64, ValueType.DOUBLE
+_LIMITS = {_INT32: (-(2**31), 2**31 - 1), _INT64: (-(2**63), 2**63 - 1)}
+_PLAIN = (_INT32, _INT64, ValueType.STRING, ValueType.BOOLEAN)
+
+
+class RowFailed(Exception):
+    """The event that is worked on fails."""
+
+    def __init__(self, reason: BadReason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+class _Returned(Exception):
+    """A block ends."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
+def step_of(node: Typed) -> Step:
+    """What computes the value of a typed tree for one event; RowFailed where it fails."""
+    if isinstance(node, TypedLiteral):
+        value = stored(pa.array([node.value], node.type.arrow))[0] if node.value is not None else None
+        return lambda _: value
+    if isinstance(node, TypedField | TypedVariable):
+        name = node.name if isinstance(node, TypedVariable) else field_name(node.name)
+        return lambda values: values[name]
+    if isinstance(node, TypedBlock):
+        return _block(node)
+    if node.function in _LAZY:
+        return _LAZY[node.function](node)
+    arguments = [step_of(argument) for argument in node.arguments]
+    quick = _quick(node, arguments)
+    return quick if quick is not None else _by_kernel(node, arguments)
+
+
+def field_name(name: str) -> str:
+    """Under which a field stands among the values: no variable has such a name."""
+    return f"field:{name}"
+
+
+def _by_kernel(node: TypedCall, arguments: Sequence[Step]) -> Step:
+    """The function's own kernel, over one row."""
+    asked = tuple(
+        argument if isinstance(argument, TypedLiteral) else TypedField(str(i), argument.type)
+        for i, argument in enumerate(node.arguments)
+    )
+    call = TypedCall(node.function, asked, node.type, node.column)
+    given = [(str(i), argument.type.arrow, arguments[i]) for i, argument in enumerate(asked) if isinstance(argument, TypedField)]
+
+    def step(values: Values) -> Any:
+        frame = Frame({name: pa.array([argument(values)], type_) for name, type_, argument in given}, 1)
+        try:
+            made = frame.array(EVALUATOR.value(call, frame))
+        except (pa.ArrowException, ArithmeticError, ValueError, TypeError) as error:
+            raise RowFailed(BadReason.EXPRESSION, f"the value cannot be computed ({type(error).__name__})") from None
+        if frame.failures is not None:
+            raise RowFailed(*frame.failures.causes[int(frame.failures.first[0]) - 1])
+        return stored(made)[0]
+
+    return step
+
+
+def _quick(node: TypedCall, arguments: Sequence[Step]) -> Step | None:
+    """Without a kernel, where that gives the same; None where there is no such way."""
+    types = [argument.type for argument in node.arguments]
+    if node.function in _ARITHMETIC and node.type in _LIMITS:
+        message = f"{_SIGN[node.function]}: the result exceeds {node.type.value}"
+        return partial(_checked, (arguments[0], arguments[1]), _ARITHMETIC[node.function], _LIMITS[node.type], message)
+    if node.function in _ARITHMETIC and node.type is _DOUBLE:
+        return partial(_strict, (arguments[0], arguments[1]), _ARITHMETIC[node.function])
+    if node.function in _COMPARISON and types[0] in _PLAIN:
+        return partial(_strict, (arguments[0], arguments[1]), _COMPARISON[node.function])
+    if node.function == "isnull":
+        return lambda values: arguments[0](values) is None
+    if node.function == "isnotnull":
+        return lambda values: arguments[0](values) is not None
+    if node.function == "not":
+        return lambda values: None if (value := arguments[0](values)) is None else not value
+    if node.function in ("convert", "assign") and types[0] in _LIMITS and node.type in _LIMITS:
+        reason = BadReason.NUMBER_RANGE if node.function == "assign" else BadReason.EXPRESSION
+        return partial(_narrowed, arguments[0], _LIMITS[node.type], reason, f"the number does not fit {node.type.value}")
+    if node.function == "convert" and types[0] in _LIMITS and node.type is _DOUBLE:
+        return lambda values: None if (value := arguments[0](values)) is None else float(value)
+    return None
+
+
+_ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
+    "add": lambda a, b: a + b,
+    "subtract": lambda a, b: a - b,
+    "multiply": lambda a, b: a * b,
+}
+_SIGN = {"add": "+", "subtract": "-", "multiply": "*"}
+_COMPARISON: Mapping[str, Callable[[Any, Any], bool]] = {
+    "equal": lambda a, b: a == b,
+    "not_equal": lambda a, b: a != b,
+    "less": lambda a, b: a < b,
+    "less_equal": lambda a, b: a <= b,
+    "greater": lambda a, b: a > b,
+    "greater_equal": lambda a, b: a >= b,
+}
+
+
+def _checked(
+    sides: tuple[Step, Step], operator: Callable[[Any, Any], Any], limits: tuple[int, int], message: str, values: Values
+) -> Any:
+    a, b = sides[0](values), sides[1](values)
+    if a is None or b is None:
+        return None
+    result = operator(a, b)
+    if not limits[0] <= result <= limits[1]:
+        raise RowFailed(BadReason.EXPRESSION, message)
+    return result
+
+
+def _strict(sides: tuple[Step, Step], operator: Callable[[Any, Any], Any], values: Values) -> Any:
+    """Texts are compared by characters, which has the order of their bytes in UTF-8."""
+    a, b = sides[0](values), sides[1](values)
+    return None if a is None or b is None else operator(a, b)
+
+
+def _narrowed(argument: Step, limits: tuple[int, int], reason: BadReason, message: str, values: Values) -> Any:
+    value = argument(values)
+    if value is not None and not limits[0] <= value <= limits[1]:
+        raise RowFailed(reason, message)
+    return value
+
+
+def _case(node: TypedCall) -> Step:
+    steps = [step_of(argument) for argument in node.arguments]
+    pairs = list(zip(steps[0:-1:2], steps[1::2], strict=True))
+
+    def step(values: Values) -> Any:
+        for condition, value in pairs:
+            if condition(values):
+                return value(values)
+        return steps[-1](values)
+
+    return step
+
+
+def _coalesce(node: TypedCall) -> Step:
+    steps = [step_of(argument) for argument in node.arguments]
+
+    def step(values: Values) -> Any:
+        for each in steps:
+            if (value := each(values)) is not None:
+                return value
+        return None
+
+    return step
+
+
+def _junction(node: TypedCall) -> Step:
+    """Ends at the first argument that decides."""
+    steps, decides = [step_of(argument) for argument in node.arguments], node.function == "or"
+
+    def step(values: Values) -> Any:
+        found: Any = not decides
+        for each in steps:
+            value = each(values)
+            if value is decides:
+                return value
+            if value is None:
+                found = None
+        return found
+
+    return step
+
+
+def _nvl2(node: TypedCall) -> Step:
+    known, some, none = (step_of(argument) for argument in node.arguments)
+    return lambda values: some(values) if known(values) is not None else none(values)
+
+
+_LAZY: Mapping[str, Callable[[TypedCall], Step]] = {
+    "case": _case,
+    "coalesce": _coalesce,
+    "and": _junction,
+    "or": _junction,
+    "nvl2": _nvl2,
+}
+
+
+def _block(block: TypedBlock) -> Step:
+    """A block has variables of its own; those of the window are seen through."""
+    arguments = [(name, step_of(value)) for (name, _), value in zip(block.variables, block.arguments, strict=False)]
+    own = [name for name, _ in block.variables]
+    run = _statements(block.statements)
+
+    def step(values: Values) -> Any:
+        given = {name: argument(values) for name, argument in arguments}
+        before = {name: values[name] for name in (*own, _TURNS) if name in values}
+        values.update(dict.fromkeys(own))
+        values.update(given)
+        values[_TURNS] = 0
+        try:
+            run(values)
+        except _Returned as returned:
+            return returned.value
+        finally:
+            values.update(before)
+        return None
+
+    return step
+
+
+_TURNS = "turns of loops"
+
+
+def _statements(statements: Sequence[TypedStatement]) -> Callable[[Values], None]:
+    steps = [_statement(each) for each in statements]
+
+    def run(values: Values) -> None:
+        for step in steps:
+            step(values)
+
+    return run
+
+
+def _statement(statement: TypedStatement) -> Callable[[Values], None]:
+    if isinstance(statement, TypedReturn):
+        value = step_of(statement.value)
+
+        def leave(values: Values) -> None:
+            raise _Returned(value(values))
+
+        return leave
+    if isinstance(statement, TypedAssign):
+        return partial(_assign, statement.name, step_of(statement.value))
+    condition = step_of(statement.condition)
+    if isinstance(statement, TypedChoose):
+        then, otherwise = _statements(statement.then), _statements(statement.otherwise)
+        return lambda values: then(values) if condition(values) else otherwise(values)
+    return _loop(statement, condition)
+
+
+def _assign(name: str, step: Step, values: Values) -> None:
+    value = step(values)
+    if isinstance(value, str) and len(value) * 4 > VARIABLE_BYTES_MAX and len(value.encode()) > VARIABLE_BYTES_MAX:
+        raise RowFailed(BadReason.EXPRESSION, TOO_LONG)
+    values[name] = value
+
+
+def _loop(statement: TypedLoop, condition: Step) -> Callable[[Values], None]:
+    before, body = _statements(statement.before), _statements(statement.body)
+
+    def run(values: Values) -> None:
+        before(values)
+        while condition(values):
+            values[_TURNS] += 1
+            if values[_TURNS] > LOOP_TURNS_MAX:
+                raise RowFailed(BadReason.EXPRESSION, TOO_MANY_TURNS)
+            body(values)
+            before(values)
+
+    return run
+
+
+@dataclass(frozen=True)
+class Stepwise:
+    """Expressions of one window, in their order, over rows that come one after the other."""
+
+    trees: tuple[Typed, ...]
+
+    def run(
+        self, columns: Mapping[str, pa.Array], rows: Sequence[int], variables: Values
+    ) -> tuple[list[pa.Array], list[tuple[int, int, RowFailed]]]:
+        """For each tree its values in these rows, null where the row failed; and (row, number of the tree, why), rising by row.
+        `variables` are read and set."""
+        steps = [step_of(tree) for tree in self.trees]
+        fields = [(field_name(name), stored(column)) for name, column in columns.items()]
+        made: list[list[Any]] = [[] for _ in steps]
+        failed: list[tuple[int, int, RowFailed]] = []
+        for row in rows:
+            values = variables | {name: column[row] for name, column in fields}
+            found: list[Any] = [None] * len(steps)
+            done = 0
+            try:
+                for number, step in enumerate(steps):
+                    found[number] = step(values)
+                    done = number + 1
+            except RowFailed as failure:
+                failed.append((row, done, failure))
+                found = [None] * len(steps)
+            else:
+                variables.update((name, values[name]) for name in variables)
+            for column, value in zip(made, found, strict=True):
+                column.append(value)
+        return [pa.array(column, tree.type.arrow) for column, tree in zip(made, self.trees, strict=True)], failed
