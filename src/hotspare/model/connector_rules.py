@@ -77,7 +77,9 @@ def check_properties(connector: Connector, found: Mistakes) -> None:
     directions = CONNECTOR_PROPERTIES.get(connector.kind)
     if connector.kind in REFUSED_CLASSES:
         message = f"connector class {connector.kind!r} does not exist yet: {REFUSED_CLASSES[connector.kind]}"
-        found.add(connector.place, message, f"leave connector {connector.name} out, or bind its class to one of: fs, lua, timer")
+        found.add(
+            connector.place, message, f"leave connector {connector.name} out, or bind its class to one of: fs, lua, python, timer"
+        )
         return
     if directions is None:
         hint = did_you_mean(connector.kind, CONNECTOR_PROPERTIES) or one_of(CONNECTOR_PROPERTIES)

@@ -25,6 +25,12 @@ def _table(implemented: str, no_effect: str, missing: str) -> dict[str, Support]
 PUBLISH = ConnectorDirection.PUBLISH
 SUBSCRIBE = ConnectorDirection.SUBSCRIBE
 
+_CODE = {
+    PUBLISH: _table(
+        "code interval init publish maxevents", "destroy blocksize transactional snapshot configfilesection", "codefile"
+    )
+}
+
 CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = {
     "fs": {
         PUBLISH: _table(
@@ -56,11 +62,8 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
             "avroschemaregistryurl avroschemadefinition avroschemaname avroschemanoopcode",
         ),
     },
-    "lua": {
-        PUBLISH: _table(
-            "code interval init publish maxevents", "destroy blocksize transactional snapshot configfilesection", "codefile"
-        )
-    },
+    "lua": _CODE,
+    "python": _CODE,
     "timer": {PUBLISH: _table("basetime interval unit label timeformat maxevents", "transactional snapshot configfilesection", "")},
 }
 """Class of the connector, its direction, its properties. Host and topic of a bus have no effect because the bus is given by URL
@@ -76,7 +79,7 @@ REFUSED_CLASSES: dict[str, str] = {
 }
 """Classes of connectors that cannot be run here, and why."""
 
-REQUIRED: dict[str, tuple[str, ...]] = {"fs": ("fsname",), "lua": ("code",)}
+REQUIRED: dict[str, tuple[str, ...]] = {"fs": ("fsname",), "lua": ("code",), "python": ("code",)}
 """Properties, by class, without which a connector cannot start."""
 
 PROPERTY_VALUES: dict[str, frozenset[str]] = {

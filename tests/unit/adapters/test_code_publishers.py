@@ -49,9 +49,30 @@ end
 """
 
 
-def connector(code: str, **properties: str) -> Connector:
+PYTHON_COUNTER = """
+import random
+import esp
+
+last = 0
+seen = []
+
+def publish():
+    global last
+    events = []
+    for _ in range(last % 3):
+        last += 1
+        events.append({"id": last, "name": f"n{last}", "x": random.randint(1, 1000) / 8})
+        seen.append(last)
+    if last % 3 == 0:
+        last += 1
+    return {"events": events, "done": last > 40}
+"""
+COUNTERS = {"lua": COUNTER, "python": PYTHON_COUNTER}
+
+
+def connector(code: str, kind: str = "lua", **properties: str) -> Connector:
     given_properties = {"code": code, "interval": "1 microsecond", **properties}
-    return Connector("c", "lua", ConnectorDirection.PUBLISH, tuple(sorted(given_properties.items())))
+    return Connector("c", kind, ConnectorDirection.PUBLISH, tuple(sorted(given_properties.items())))
 
 
 def new_bus() -> MemoryBusClient:
@@ -65,8 +86,8 @@ def rows(bus: MemoryBusClient, partition: Partition = TOPIC) -> list[str]:
     return [row for message in messages for row in message.value.decode().split("\n")]
 
 
-def made(code: str, home: Path = Path(), **properties: str) -> list[str]:
-    source = code_source(connector(code, **properties), SCHEMA, home)()
+def made(code: str, home: Path = Path(), kind: str = "lua", **properties: str) -> list[str]:
+    source = code_source(connector(code, kind, **properties), SCHEMA, home)()
     source.resume(GeneratedPosition(began_us=1_000_000))
     found, course = [], Course.GOES_ON
     while course is Course.GOES_ON:
@@ -76,11 +97,12 @@ def made(code: str, home: Path = Path(), **properties: str) -> list[str]:
     return found
 
 
-EXPECTED = made(COUNTER)
+EXPECTED = {kind: made(code, kind=kind) for kind, code in COUNTERS.items()}
 
 
 def test_what_code_gives_are_events() -> None:
-    assert [row.split(",")[:4] for row in EXPECTED[:2]] == [["i", "n", "2", '"n2"'], ["i", "n", "3", '"n3"']]
+    for expected in EXPECTED.values():
+        assert [row.split(",")[:4] for row in expected[:2]] == [["i", "n", "2", '"n2"'], ["i", "n", "3", '"n3"']]
     assert made("function publish() esp_inject({{id=1}, {id=2, _opcode='upsert'}}, {opcode='delete'}) return true end") == [
         "d,n,1,,",
         "p,n,2,,",
@@ -97,18 +119,36 @@ def test_what_code_gives_are_events() -> None:
     assert made(text, publish="go", init="begin", maxevents="3") == ["i,n,5,,", "i,n,6,,", "i,n,7,,"]
 
 
+@pytest.mark.parametrize("kind", COUNTERS)
 @settings(max_examples=25)
-@given(st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_size=6))
-def test_each_call_is_published_once_through_any_number_of_kills(kills: list[tuple[int, bool]]) -> None:
+@given(kills=st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_size=6))
+def test_each_call_is_published_once_through_any_number_of_kills(kind: str, kills: list[tuple[int, bool]]) -> None:
     """Variables and random numbers go on where they were; the code is not called again for what was published."""
-    bus, make = new_bus(), code_source(connector(COUNTER), SCHEMA, Path())
+    bus, make = new_bus(), code_source(connector(COUNTERS[kind], kind), SCHEMA, Path())
     clock = iter(range(10**9, 10**12, 3))
     for at, after in kills:
         with contextlib.suppress(Killed):
             fragile = FragileBus(bus, at, after)
             publish_generated(fragile, TOPIC, "s", make, threading.Event(), clock_us=lambda: next(clock))  # type: ignore[arg-type]
     publish_generated(bus, TOPIC, "s", make, threading.Event())
-    assert rows(bus) == EXPECTED
+    assert rows(bus) == EXPECTED[kind]
+
+
+def test_python_gives_one_event_or_a_list_and_says_whether_it_is_done() -> None:
+    one = "count = 1\ndef go():\n    global count\n    count += 1\n    return {'events': {'id': count, 'x': None}}\n"
+    assert made(one, kind="python", publish="go", maxevents="2") == ["i,n,2,,", "i,n,3,,"]
+    many = "def publish():\n    return {'events': [{'id': 1}, {'id': 1, '_opcode': 'delete'}], 'done': True}\n"
+    assert made(many, kind="python") == ["i,n,1,,", "d,n,1,,"]
+    assert made("def publish():\n    return {'done': True}\n", kind="python") == []
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [("[1]", "does not return its events"), ("{'events': 7}", "something else than events"), ("{'events': [1]}", "something else")],
+)
+def test_python_that_returns_something_else_is_told_so(returned: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        made(f"def publish():\n    return {returned}\n", kind="python")
 
 
 READER = """
