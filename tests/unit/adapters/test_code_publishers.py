@@ -180,6 +180,54 @@ def test_files_of_the_project_are_read_on_where_one_stopped(tmp_path: Path) -> N
         third.resume(GeneratedPosition(1, 1, 0, kept=first.kept()))
 
 
+PYTHON_READER = """
+import esp
+import os
+
+rest = []
+
+def init():
+    global rest
+    with open(f"{os.environ['ESP_PROJECT_HOME']}/files/é.csv", "r") as file:
+        rest = file.readlines()
+
+def publish():
+    id_, name = rest.pop(0).strip().split(",")
+    return {"events": {"id": id_, "name": name}, "done": not rest}
+"""
+
+
+PYTHON_PATH = "f\"{os.environ['ESP_PROJECT_HOME']}/files/é.csv\""
+
+
+def folder_with_people(folder: Path) -> Path:
+    (folder / "files").mkdir()
+    (folder / "files" / "é.csv").write_text("1,ä\n2,b")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        ("file.readlines()", "[line for line in file]"),
+        ("file.readlines()", "file.read().split()"),
+        ("file.readlines()", "[file.readline(), file.readline()]"),
+        (PYTHON_PATH, "os.path.join('.', 'files/é.csv')"),
+    ],
+)
+def test_files_are_read_by_python_too(old: str, new: str, tmp_path: Path) -> None:
+    code = PYTHON_READER.replace(old, new)
+    assert made(code, folder_with_people(tmp_path), "python", init="init") == ['i,n,"1","ä",', 'i,n,"2","b",']
+
+
+@pytest.mark.parametrize(("old", "new"), [('"r"', '"w"'), (PYTHON_PATH, '"/etc/passwd"'), (PYTHON_PATH, '"files/other.csv"')])
+def test_python_writes_no_files_and_reads_none_of_others(old: str, new: str, tmp_path: Path) -> None:
+    assert old in PYTHON_READER
+    with pytest.raises(ProjectError):
+        made(PYTHON_READER.replace(old, new), folder_with_people(tmp_path), "python", init="init")
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from hotspare.adapters.esp.property_values import count, wrong
 from hotspare.adapters.generated.code_source import CodeOptions, CodeSource
-from hotspare.adapters.generated.lua_files import file_texts, files_digest, lua_texts
+from hotspare.adapters.generated.lua_files import file_texts, files_digest, lua_texts, opened_paths
+from hotspare.adapters.generated.python_files import MODULE as PYTHON_MODULE
+from hotspare.adapters.generated.python_files import python_files
 from hotspare.engine.code.contract import ProgramText
 from hotspare.engine.code.programs import compile_program
 from hotspare.errors import UsageError
@@ -36,6 +38,15 @@ def code_source(connector: Connector, schema: Schema, home: Path) -> Callable[[]
     if not FIELD_NAME.fullmatch(function):
         raise wrong(connector, "publish", function, "the name of a function")
     language = Language(connector.kind)
+    modules: tuple[Module, ...]
+    if language is Language.LUA:
+        call, texts = LUA_CALL, file_texts(code, home)
+        own = files("hotspare.adapters.generated").joinpath("publisher.lua").read_text(encoding="utf-8")
+        head = f'function hs_function() return "{function}" end '
+        modules = (Module(_LUA_MODULE, language, Code(head + lua_texts(texts) + own)),)
+    else:
+        call, (code, module, texts) = function, python_files(code, home)
+        modules = (Module(PYTHON_MODULE, language, Code(module)),) if module else ()
     script = Script(
         language,
         Code.of(code, connector.place),
@@ -43,16 +54,18 @@ def code_source(connector: Connector, schema: Schema, home: Path) -> Callable[[]
         init=connector.get("init").strip(),
         limits=CodeLimits(STEPS_MAX, STATE_BYTES_MAX),
     )
-    texts = file_texts(code, home) if language is Language.LUA else {}
-    modules: tuple[Module, ...] = ()
-    if language is Language.LUA:
-        own = files("hotspare.adapters.generated").joinpath("publisher.lua").read_text(encoding="utf-8")
-        head = f'function hs_function() return "{function}" end '
-        modules = (Module(_LUA_MODULE, language, Code(head + lua_texts(texts) + own)),)
     program = compile_program(ProgramText(f"connector {connector.name}", script, modules))
-    call = LUA_CALL if language is Language.LUA else function
     options = CodeOptions(schema, call, _interval_us(connector), count(connector, "maxevents"), files_digest(texts))
     return lambda: CodeSource(program.open, options)
+
+
+def has_its_files(connector: Connector, home: Path) -> bool:
+    """Whether every file that the code opens is there, as far as its text tells."""
+    code = connector.get("code")
+    if connector.kind == Language.LUA.value:
+        return opened_paths(code) == file_texts(code, home).keys()
+    files_of = python_files(code, home)
+    return not files_of.module or bool(files_of.texts)
 
 
 def _interval_us(connector: Connector) -> int:

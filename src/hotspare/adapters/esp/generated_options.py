@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from hotspare.adapters.esp.code_options import CODE_KINDS, code_source
+from hotspare.adapters.esp.code_options import CODE_KINDS, code_source, has_its_files
 from hotspare.adapters.esp.property_values import count, wrong
 from hotspare.adapters.files.canonical import KeyPresence
-from hotspare.adapters.generated.lua_files import files_missing
 from hotspare.adapters.generated.steps import Generator
 from hotspare.adapters.generated.timer import MONTHS, UNITS, Timer, TimerOptions, base_time_us
 from hotspare.errors import Mistake, ProjectError, UsageError
@@ -37,7 +36,7 @@ def generated_mistakes(connector: Connector, schema: Schema) -> tuple[Mistake, .
     try:
         if connector.kind in CODE_KINDS:
             home = _folder(connector)
-            if not files_missing(connector.get("code"), home):
+            if has_its_files(connector, home):
                 code_source(connector, schema, home)
         else:
             timer_options(connector, schema)

@@ -20,20 +20,23 @@ _PLAIN = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
 def file_texts(code: str, home: Path) -> dict[str, bytes]:
     """By the path as it is written. Files of other folders, and those that are not there, are left out: the code is told that they
     are not there. UsageError where one is too large."""
-    found: dict[str, bytes] = {}
-    for match in _OPENED.finditer(code):
-        path = _inside(home, match["path"])
-        if path is None:
-            continue
-        if path.stat().st_size > FILE_BYTES_MAX:
-            raise UsageError(f"file {path} is longer than {FILE_BYTES_MAX} bytes, which a publisher's code cannot read")
-        found[match["path"]] = path.read_bytes()
-    return found
+    found = {path: project_file(home, path) for path in sorted(opened_paths(code))}
+    return {path: text for path, text in found.items() if text is not None}
 
 
-def files_missing(code: str, home: Path) -> bool:
-    """Whether the code names a file that is not there."""
-    return any(_inside(home, match["path"]) is None for match in _OPENED.finditer(code))
+def opened_paths(code: str) -> frozenset[str]:
+    """Those that the code names."""
+    return frozenset(match["path"] for match in _OPENED.finditer(code))
+
+
+def project_file(home: Path, written: str) -> bytes | None:
+    """The file's content; None for one that is not there, or not in the project's folder. UsageError for one that is too large."""
+    path = _inside(home, written)
+    if path is None:
+        return None
+    if path.stat().st_size > FILE_BYTES_MAX:
+        raise UsageError(f"file {path} is longer than {FILE_BYTES_MAX} bytes, which a publisher's code cannot read")
+    return path.read_bytes()
 
 
 def _inside(home: Path, written: str) -> Path | None:

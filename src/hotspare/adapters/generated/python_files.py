@@ -1,0 +1,117 @@
+"""The files that the code of a publisher in Python reads: those of the project whose names stand in it, as they are when it is
+loaded.
+
+As in `lua_files` they become a part of the program: a module that has a function for `open`, and what of `os` leads to them. The
+project's folder is `.` there, wherever it is, so that engines on several machines do the same.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import NamedTuple
+
+from hotspare.adapters.generated.lua_files import project_file
+
+MODULE = "hs_files"
+_OPEN = "hs_open"
+_SIMPLE = (ast.Import, ast.ImportFrom, ast.Assign, ast.Expr)
+_CLASSES = f"""
+class path:
+    @staticmethod
+    def join(first, *others):
+        return "/".join([first, *others])
+
+
+class Opened:
+    def __init__(self, text):
+        self.lines = [line + "\\n" for line in text.split("\\n")]
+        self.lines[-1] = self.lines[-1][:-1]
+        self.at = 0
+
+    def read(self):
+        return "".join(self.readlines())
+
+    def readlines(self):
+        found = [line for line in self.lines[self.at :] if line]
+        self.at = len(self.lines)
+        return found
+
+    def readline(self):
+        self.at += 1
+        return self.lines[self.at - 1] if self.at <= len(self.lines) else ""
+
+    def close(self):
+        pass
+
+    def __iter__(self):
+        return iter(self.readlines())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        return False
+
+
+def {_OPEN}(name, mode="r", encoding="utf-8", newline=None):
+    if mode not in ("r", "rt"):
+        raise ValueError("a publisher reads texts, and writes no files")
+    text = hs_text(name[2:] if name.startswith("./") else name)
+    if text is None:
+        raise FileNotFoundError(name + " is no file of the project whose name stands in its code")
+    return Opened(text)
+
+
+environ = {{"ESP_PROJECT_HOME": "."}}
+"""
+
+
+class PythonFiles(NamedTuple):
+    """Code that opens the files by `module`, and their texts by their paths. No module: it opens none."""
+
+    code: str
+    module: str
+    texts: dict[str, bytes]
+
+
+def python_files(code: str, home: Path) -> PythonFiles:
+    """UsageError where a file is too large. Code that cannot be read as Python stays as it is."""
+    try:
+        syntax = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return PythonFiles(code, "", {})
+    nodes = list(ast.walk(syntax))
+    opens = [node for node in nodes if isinstance(node, ast.Name) and node.id == "open"]
+    first = next((node for node in syntax.body if isinstance(node, _SIMPLE)), None)
+    if not opens or first is None:
+        return PythonFiles(code, "", {})
+    texts = {}
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and 0 < len(node.value.strip("/")) < 4096:
+            written = node.value.removeprefix("./").lstrip("/") if not node.value.startswith(str(home)) else node.value
+            found = project_file(home, written)
+            if found is not None:
+                texts[written] = found
+    imports = [
+        node for node in nodes if isinstance(node, ast.Import) and [(a.name, a.asname) for a in node.names] == [("os", None)]
+    ]
+    places = [(node.lineno, node.col_offset, "open", _OPEN) for node in opens]
+    places += [(node.lineno, node.col_offset, "import os", f"import {MODULE} as os") for node in imports]
+    places.append((first.lineno, first.col_offset, "", f"from {MODULE} import {_OPEN}; "))
+    return PythonFiles(_replaced(code, places), _texts(texts) + _CLASSES, texts)
+
+
+def _replaced(code: str, places: list[tuple[int, int, str, str]]) -> str:
+    """The code with other words at some places: line, column in bytes, the word there and the new one."""
+    lines = [line.encode() for line in code.split("\n")]
+    for line, column, before, after in sorted(places, reverse=True):
+        text = lines[line - 1]
+        if text[column:].startswith(before.encode()):
+            lines[line - 1] = text[:column] + after.encode() + text[column + len(before) :]
+    return b"\n".join(lines).decode()
+
+
+def _texts(texts: dict[str, bytes]) -> str:
+    cases = "".join(f"    if name == {path!r}:\n        return {text.decode(errors='replace')!r}\n" for path, text in texts.items())
+    return f"def hs_text(name):\n{cases}    return None\n"
