@@ -38,11 +38,12 @@ def connector_tables() -> str:
 def test_the_examples_run_and_show_every_window_type() -> None:
     shown: set[str] = set()
     for page in PAGES:
-        example = re.findall(r"```yaml\n(project:.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-        assert len(example) == 1, page
-        loaded = load_text(example[0], expressions=expression_mistakes)
-        assert loaded.warnings == ()
-        shown |= {type_of(w.window).name for w in loaded.resolved.windows}
+        examples = re.findall(r"```yaml\n(project:.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+        assert examples, page
+        for example in examples:
+            loaded = load_text(example, expressions=expression_mistakes)
+            assert loaded.warnings == ()
+            shown |= {type_of(w.window).name for w in loaded.resolved.windows}
     assert shown == set(WINDOW_TYPES)
 
 
