@@ -296,6 +296,7 @@ def test_code_of_a_project_goes_on_elsewhere(tmp_path: Path) -> None:
     [
         ("function publish()", "function other()", "publish"),
         ("id = id + 1", "id = = 1", "cannot be loaded"),
+        ("id = id + 1", "id = esp_sendHttp({url = 1})", "calls esp_sendHttp, which is not there"),
         ("interval: 1 millisecond", "interval: soon", "interval"),
         ("interval: 1 millisecond", "publish: a b", "publish"),
         ("direction: pub", "direction: sub", "only publish"),
