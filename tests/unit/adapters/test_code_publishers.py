@@ -115,6 +115,8 @@ def test_what_code_gives_are_events() -> None:
     schema = Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("a", FieldType.DOUBLE_ARRAY)))
     arrays = code_source(connector("function publish() esp_inject({id = 1, a = {1.5, 2}}) return true end"), schema, Path())()
     assert arrays.next_step().rows == [b"i,n,1,[1.5;2]"]
+    commented = "-- esp_getGuids()\n--[[ esp_a()\nesp_b() ]] function publish() esp_inject({id = 1}) return true end"
+    assert made(commented) == ["i,n,1,,"]
     text = "function go() esp_inject({id = count}) count = count + 1 end function begin() count = 5 end"
     assert made(text, publish="go", init="begin", maxevents="3") == ["i,n,5,,", "i,n,6,,", "i,n,7,,"]
 

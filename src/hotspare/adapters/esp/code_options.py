@@ -28,6 +28,7 @@ STATE_BYTES_MAX = 1 << 18
 INTERVAL_DEFAULT = "1 second"
 LUA_CALL = "hs_publish"
 _ESP_CALL = re.compile(r"\b(esp_\w+)\s*\(")
+_COMMENT = re.compile(r"--\[\[.*?\]\]|--[^\n]*", re.DOTALL)
 _LUA_MODULE = "hotspare publisher"
 
 
@@ -57,7 +58,11 @@ def code_source(connector: Connector, schema: Schema, home: Path) -> Callable[[]
         limits=CodeLimits(STEPS_MAX, STATE_BYTES_MAX),
     )
     program = compile_program(ProgramText(f"connector {connector.name}", script, modules))
-    missing = [name for name in sorted(set(_ESP_CALL.findall(code))) if language is Language.LUA and not program.defines(name)]
+    missing = [
+        name
+        for name in sorted(set(_ESP_CALL.findall(_COMMENT.sub("", code))))
+        if language is Language.LUA and not program.defines(name)
+    ]
     if missing:
         hint = "a publisher has no network, and reads no windows: bring in what it needs as a file of the project"
         raise UsageError(f"the code of connector {connector.name} calls {', '.join(missing)}, which is not there", hint=hint)
