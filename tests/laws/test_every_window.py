@@ -37,11 +37,13 @@ def project_of(name: str) -> Project:
 
 
 @cache
-def plan_of(name: str) -> Plan:
-    """The example with every window published."""
+def plan_of(name: str, pulse_us: int = 0) -> Plan:
+    """The example with every window published, and with a pulse where its interval is given."""
     project = project_of(name)
     (query,) = project.queries
     windows = tuple(replace(window, publication=Publication.PUBLISHED) for window in query.windows)
+    if pulse_us:
+        windows = tuple(replace(window, emission=replace(window.emission, pulse_us=pulse_us)) for window in windows)
     return compile_plan(resolve(replace(project, queries=(replace(query, windows=windows),))))
 
 
@@ -52,8 +54,8 @@ def value(type_: FieldType, number: int) -> str:
 
 
 @st.composite
-def cases(draw: st.DrawFn, name: str) -> Case:
-    plan = plan_of(name)
+def cases(draw: st.DrawFn, name: str, pulse_us: int = 0) -> Case:
+    plan = plan_of(name, pulse_us)
     schemas: dict[str, Schema] = {source.window: plan.resolved.schema(source) for source in plan.resolved.sources}
     messages, time = [], SECOND
     for _ in range(draw(st.integers(1, 12))):
@@ -95,6 +97,19 @@ def test_cut(name: str, data: st.DataObject, places: list[int], extra_rows_max: 
     whole = fed(case, [rows])
     assert fed(case, cut(rows, places)) == whole
     assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == whole
+
+
+@pytest.mark.parametrize("name", TYPES)
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), places=st.lists(st.integers(0, 60), max_size=60), extra_rows_max=st.integers(1, 5))
+def test_pulses(name: str, data: st.DataObject, places: list[int], extra_rows_max: int) -> None:
+    """Law Cut, where what any window makes waits for pulses (SPEC A17); and what waits is in its snapshots."""
+    case = data.draw(cases(name, 2 * SECOND))
+    rows = decoded(case)
+    whole = fed(case, [rows])
+    assert fed(case, cut(rows, places)) == whole
+    assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == whole
+    check_restart(case, sum(places))
 
 
 @pytest.mark.parametrize("name", TYPES)

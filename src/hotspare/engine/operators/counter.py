@@ -76,6 +76,8 @@ class CounterOperator(Operator):
             counts = cast(Counters, page.parts[COUNTS]).values.reshape(-1, WIDTH)
             made = self._chunk(list(self._reports(counts, inputs, timeline)), strings)
         room = max(1, timeline.extra_rows_max) + 3 * sum(map(len, inputs))
+        if len(made) > room and made.opcode[room - 1] == Opcode.UPDATE_BLOCK:  # whose rows stay together
+            room += 1
         pending.work = made.since(room) if len(made) > room else None
         until = None if pending.work is None else int(pending.work.rank[0])
         return Applied(made.between(0, room) if pending.work is not None else made, until=until)
