@@ -90,6 +90,23 @@ def fill_lists() -> Iterator[Args]:
         yield index.lists, index.rows.pages.in_order(), np.int64(0)
 
 
+def follow_all() -> Iterator[Args]:
+    random = np.random.default_rng(8)
+    index = _index()
+    for first in (0, 20):
+        events = _events(random, index, 20, first)
+        yield index.lists, events.opcode, events.row, np.int64(0)
+        index.settle()
+
+
+def find_lists() -> Iterator[Args]:
+    random = np.random.default_rng(9)
+    index = _index()
+    events = _events(random, index, 20, 0)
+    multi_index.follow_all(index.lists, events.opcode, events.row, np.int64(0))
+    yield index.lists, np.arange(5).reshape(-1, 1), np.array([0]), np.zeros(5, np.int64)
+
+
 def follow_moves() -> Iterator[Args]:
     """The rows of one list, all of which are moved, and some of them again."""
     for slots_moved in ((), (1,), (0, 1, 2)):

@@ -406,6 +406,8 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "pattern.run_pattern": pattern_inputs.run,
     "pattern.waiting_for": pattern_inputs.waiting_for,
     "multi_index.fill_lists": join_inputs.fill_lists,
+    "multi_index.follow_all": join_inputs.follow_all,
+    "multi_index.find_lists": join_inputs.find_lists,
     "multi_index.follow_moves": join_inputs.follow_moves,
     "summary.begin_block": begin_block,
     "summary.complete_block": complete_block,

@@ -111,6 +111,19 @@ FULL = """\
         <window-source name="tagged"><schema-string>id*:int64,by:string,tag:string,v:double</schema-string></window-source>
         <window-transpose name="w" mode="wide" tag-name="tag" tags-included="a,b" tag-values="v" group-by="by"
                           clear-timeout="1 hour"/>
+        <window-source name="places">
+          <schema-string>id*:int64,x:double,y:double,r:double,d:string,e:string</schema-string>
+        </window-source>
+        <window-copy name="areas"/>
+        <window-geofence name="z">
+          <geofence coordinate-type="geographic" geofencing-algorithm="winding" polygon-compute-distance-to="segment"
+                    proximity-analysis="true" output-multiple-results="true" output-sorted-results="true"/>
+          <geometry x-fieldname="x" y-fieldname="y" radius-fieldname="r" radius="5" data-fieldname="d" desc-fieldname="e"
+                    data-separator=","/>
+          <position x-fieldname="x" y-fieldname="x" lookupdistance="2"/>
+          <output geoid-fieldname="g" geotype-fieldname="t" geodesc-fieldname="a" geodistance-fieldname="far"
+                  eventnumber-fieldname="no" include-geo-fields="r"/>
+        </window-geofence>
         <window-counter name="n" count-interval="2 seconds" clear-interval="1 minute"/>
         <window-filter name="h" func="pass" require="m" init="begin" hs:language="lua" hs:transient="seen" hs:steps-max="9"
                        hs:state-bytes-max="9">
@@ -165,6 +178,8 @@ FULL = """\
       <edges>
         <edge source="a" target="k f g c r n l h p pc fx" role="data"/><edge source="a" target="s" role="data"/>
         <edge source="times" target="t found"/><edge source="tagged" target="w"/><edge source="t" target="t1" slot="1"/>
+        <edge source="places" target="areas"/><edge source="a" target="z" role="position"/>
+        <edge source="areas" target="z" role="geometry"/>
         <edge source="f g" target="u"/><edge source="f" target="j" role="left"/><edge source="g" target="j" role="right"/>
       </edges>
     </contquery>

@@ -167,6 +167,22 @@ def follow(lists: Lists, opcode: UInt8s, row: Int64s, i: Whole) -> bool:
 
 
 @kernel
+def follow_all(lists: Lists, opcode: UInt8s, row: Int64s, begin: Whole) -> Whole:
+    """Follow all events from number `begin` on; where it stopped: at the end, or where there is no room."""
+    at = begin
+    while at < len(row) and follow(lists, opcode, row, at):
+        at += 2 if opcode[at] == UPDATE_BLOCK else 1
+    return at
+
+
+@kernel
+def find_lists(lists: Lists, lanes: Int64s, columns: Int64s, first: Int64s) -> None:
+    """Of each row the slot of the first one that agrees with these fields, none of which is null; NONE where there is none."""
+    for i in range(len(lanes)):
+        first[i] = first_in(lists, lanes, i, columns)
+
+
+@kernel
 def fill_lists(lists: Lists, slots: Int64s, begin: Whole) -> Whole:
     """Enter rows in order of arrival, from number `begin` on; where it stopped: at the end, or where there is no room."""
     at = begin

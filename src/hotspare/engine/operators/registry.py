@@ -11,6 +11,7 @@ from hotspare.engine.operators.copy import CopyOperator
 from hotspare.engine.operators.counter import CounterOperator
 from hotspare.engine.operators.filter import FilterOperator
 from hotspare.engine.operators.functional import FunctionalOperator
+from hotspare.engine.operators.geofence import GeofenceOperator
 from hotspare.engine.operators.join import JoinOperator
 from hotspare.engine.operators.lua import LuaOperator
 from hotspare.engine.operators.pattern import PatternOperator
@@ -27,6 +28,7 @@ from hotspare.model.windows.copy import CopyWindow
 from hotspare.model.windows.counter import CounterWindow
 from hotspare.model.windows.filter import FilterWindow
 from hotspare.model.windows.functional import FunctionalWindow
+from hotspare.model.windows.geofence import GeofenceWindow
 from hotspare.model.windows.join import JoinWindow
 from hotspare.model.windows.lua import LuaWindow
 from hotspare.model.windows.pattern import PatternWindow
@@ -53,6 +55,7 @@ OPERATORS: dict[type, type[Operator]] = {
     CounterWindow: CounterOperator,
     TransposeWindow: TransposeOperator,
     PatternWindow: PatternOperator,
+    GeofenceWindow: GeofenceOperator,
 }
 
 

@@ -126,18 +126,28 @@ class TransposeOperator(Operator):
         self, page: Page, work: _Work, timeline: Timeline, strings: StringTable, rows_max: int
     ) -> tuple[Chunk, BadEvents, int | None]:
         """What leaves, and the rank of the heartbeat at which there are more groups to forget."""
-        made, bad = Chunk.empty(len(self.schema)), NO_BAD_EVENTS
-        groups = cast(Relation, page.parts[GROUPS])
+        made: list[Chunk] = []
+        bad, chunk, groups = NO_BAD_EVENTS, work.chunk, cast(Relation, page.parts[GROUPS])
         while True:
-            end = int(work.chunk.rank.searchsorted(work.beats[0], "right")) if work.beats else len(work.chunk)
-            if end > work.at:
-                some, refused = self._observed(page, work.chunk.between(work.at, end), timeline, strings)
-                made, bad, work.at = some if not len(made) else made.joined(some), bad + refused, end
+            limit = int(chunk.rank.searchsorted(work.beats[0], "right")) if work.beats else len(chunk)
+            while work.at < limit:
+                end = min(limit, work.at + self._groups.rows_max)
+                end += int(chunk.opcode[end - 1] == Opcode.UPDATE_BLOCK)
+                some, refused = self._observed(page, chunk.between(work.at, end), timeline, strings)
+                made.append(some)
+                bad, work.at = bad + refused, end
             if not work.beats:
-                return made, bad, None
+                return self._joined(made), bad, None
             if not _has_forgotten(groups, work.beats[0], timeline, rows_max):
-                return made, bad, work.beats[0]
+                return self._joined(made), bad, work.beats[0]
             del work.beats[0]
+
+    def _joined(self, chunks: Sequence[Chunk]) -> Chunk:
+        if len(chunks) < 2:
+            return chunks[0] if chunks else Chunk.empty(len(self.schema))
+        names = ("rank", "opcode", "flags", "lanes", "valid")
+        rank, opcode, flags, lanes, valid = (np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in names)
+        return Chunk(rank, opcode, flags, lanes, valid)
 
     def _observed(self, page: Page, given: Chunk, timeline: Timeline, strings: StringTable) -> tuple[Chunk, BadEvents]:
         chunk, quiet = self._laid_out(given), Timeline(timeline.time_us, _NO_BEATS)

@@ -32,6 +32,8 @@ class BadReason(StrEnum):
     """Insert of a key that is there."""
     KEY_UNKNOWN = "key-unknown"
     """Update or delete of a key that is not there."""
+    GEOMETRY = "geometry"
+    """A row that is to say where something is, and does not."""
     NUMBER_RANGE = "number-range"
     """A computed number does not fit its field."""
     EXPRESSION = "expression"
@@ -56,6 +58,7 @@ _SENTENCE: dict[BadReason, str] = {
     BadReason.OPCODE: "an update block cannot be published",
     BadReason.NULL_KEY: "a key field is null",
     BadReason.NULL_TIME: "the field that tells the time is null",
+    BadReason.GEOMETRY: "the row is no geometry: a circle has a place and a radius, a polygon at least three corners",
     BadReason.KEY_EXISTS: "the key to insert exists",
     BadReason.MISROUTED: "the event belongs in another partition of its topic",
     BadReason.KEY_UNKNOWN: "the key to update or delete does not exist",

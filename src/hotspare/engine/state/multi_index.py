@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from hotspare.engine.kernels import multi_index as k
-from hotspare.engine.kernels import slots
+from hotspare.engine.kernels import relation, slots
 from hotspare.engine.kernels.relation import Policy
-from hotspare.engine.rows.chunk import Chunk, Timeline, UInt8s
+from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline, UInt8s
 from hotspare.engine.state.memory import as_much, longer
 from hotspare.engine.state.pages import Columns
 from hotspare.engine.state.relation import KEEP_ALL, Relation, Resolution, Shape
@@ -57,6 +57,28 @@ class MultiIndex:
         self.rows.pages.make_room()
         self.make_room()
         self._follow_pages(len(self.rows.lanes))
+
+    def change(self, chunk: Chunk, timeline: Timeline) -> None:
+        """Change the rows, and their lists with them."""
+        made = self.apply(chunk, timeline).made
+        opcode, slot, at = made[:, relation.OPCODE].astype(np.uint8), made[:, relation.SLOT].copy(), 0
+        while (at := int(k.follow_all(self._lists, opcode, slot, np.int64(at)))) < len(slot):
+            self.make_room()
+        self.settle()
+
+    def found(self, conditions: Int64s) -> tuple[Int64s, Int64s]:
+        """(number, slot) of each row that agrees with the fields `conditions[number]`, none of which is null, in no order. Of rows
+        that are settled."""
+        at = np.empty(len(conditions), np.int64)
+        k.find_lists(self._lists, conditions, np.arange(conditions.shape[1]), at)
+        number = np.flatnonzero(at >= 0)
+        numbers, slots_, at = [number], [at[number]], at[number]
+        while len(at):
+            at = self._lists.links[at, k.AFTER]
+            number, at = number[at >= 0], at[at >= 0]
+            numbers.append(number)
+            slots_.append(at)
+        return np.concatenate(numbers), np.concatenate(slots_)
 
     def make_room(self) -> None:
         """Room for one list more."""

@@ -19,6 +19,7 @@ from hotspare.engine.state.strings import StringTable
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.types import FieldType, Schema
 
+_LANES_MAX = 1 << 21
 _EMPTY_TEXT = pa.array([""], pa.string())
 
 
@@ -40,6 +41,8 @@ class TagGroups:
         self._nulls = self._first + tags * len(values)
         coded = [i for i, is_coded in enumerate(self._coded) if is_coded]
         coded += [self._first + t * len(values) + v for t in range(tags) for v, i in enumerate(self._values) if types[i] in CODED]
+        self.rows_max = max(1, _LANES_MAX // (self._nulls + tags))
+        """So many rows are best observed together."""
         self._shape = Shape(self._nulls + tags, tuple(range(self._first)), tuple(coded))
         self._policy = k.Policy(k.TIME_SLIDING, limit_us, limit_us, 0, 0, 0) if limit_us else KEEP_ALL
 

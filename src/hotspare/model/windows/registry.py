@@ -12,6 +12,7 @@ from hotspare.model.windows.copy import CopyType
 from hotspare.model.windows.counter import CounterType
 from hotspare.model.windows.filter import FilterType
 from hotspare.model.windows.functional import FunctionalType
+from hotspare.model.windows.geofence import GeofenceType
 from hotspare.model.windows.join import JoinType
 from hotspare.model.windows.lua import LuaType
 from hotspare.model.windows.pattern import PatternType
@@ -40,6 +41,7 @@ WINDOW_TYPES: dict[str, WindowType[Any]] = {
         CounterType(),
         TransposeType(),
         PatternType(),
+        GeofenceType(),
     )
 }
 """By name, in the order in which people are told of them."""

@@ -1,0 +1,152 @@
+"""Plane and sphere: distances, and polygons, for whole arrays of positions.
+
+Only sums, products, quotients and square roots are used, which are the same bits on every machine; sines come from their series.
+Positions are (x, y): of a sphere longitude and latitude in degrees, and distances in metres. Inside a polygon, and at its edge,
+degrees are taken as a plane; a distance to an edge is measured on the plane that touches the sphere at the position.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+Doubles = npt.NDArray[np.float64]
+
+EARTH_RADIUS_M = 6_371_008.8
+"""Of the sphere with the mean radius of the earth."""
+METRES_PER_DEGREE = EARTH_RADIUS_M * np.pi / 180
+CORNERS_MAX = 1 << 16
+_PAIRS_MAX = 1 << 20
+"""So many positions and edges are looked at together."""
+_TERMS = 10
+_ASIN_STEPS = 6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Polygon:
+    """Corners in order; the last one is joined with the first."""
+
+    x: Doubles
+    y: Doubles
+
+    @property
+    def centroid(self) -> tuple[float, float]:
+        """Of its area; of its corners, where it has none."""
+        x, y, x2, y2 = self.x, self.y, np.roll(self.x, -1), np.roll(self.y, -1)
+        x0, y0 = float(x[0]), float(y[0])
+        cross = (x - x0) * (y2 - y0) - (x2 - x0) * (y - y0)
+        area = _sum(cross)
+        if area == 0:
+            return _sum(x) / len(x), _sum(y) / len(y)
+        return x0 + _sum((x + x2 - 2 * x0) * cross) / (3 * area), y0 + _sum((y + y2 - 2 * y0) * cross) / (3 * area)
+
+
+def _sum(values: Doubles) -> float:
+    """In order: numpy's own sum depends on how many there are."""
+    return float(np.cumsum(values)[-1])
+
+
+@lru_cache(maxsize=1024)
+def polygon_of(text: str, separator: str) -> Polygon | None:
+    """`x y x y ...`; None where that is no polygon."""
+    words = text.split() if separator.isspace() else text.split(separator)
+    if len(words) % 2 or not 6 <= len(words) <= 2 * CORNERS_MAX:
+        return None
+    try:
+        numbers = np.array([float(word) for word in words], np.float64)
+    except ValueError:
+        return None
+    x, y = numbers[0::2], numbers[1::2]
+    if x[0] == x[-1] and y[0] == y[-1]:
+        x, y = x[:-1], y[:-1]
+    if len(x) < 3 or not np.isfinite(numbers).all() or (np.abs(numbers) > COORDINATE_MAX).any():
+        return None
+    return Polygon(x, y)
+
+
+COORDINATE_MAX = 1e15
+"""Of corners, centres and radiuses: squares of their differences are far from the end of doubles."""
+
+
+def plane_distance(x: Doubles, y: Doubles, to_x: Doubles, to_y: Doubles) -> Doubles:
+    found: Doubles = np.sqrt((x - to_x) * (x - to_x) + (y - to_y) * (y - to_y))
+    return found
+
+
+def sphere_distance(x: Doubles, y: Doubles, to_x: Doubles, to_y: Doubles) -> Doubles:
+    """Along the great circle, in metres."""
+    half_y, half_x = sine((to_y - y) / 2), sine((to_x - x) / 2)
+    h = half_y * half_y + sine(90.0 - y) * sine(90.0 - to_y) * half_x * half_x
+    return 2 * EARTH_RADIUS_M * _arcsine(np.sqrt(np.clip(h, 0.0, 1.0)))
+
+
+def sine(degrees: Doubles) -> Doubles:
+    """Elementwise."""
+    turned = np.abs(degrees - 360.0 * np.floor(degrees / 360.0 + 0.5))
+    sign = np.where(degrees - 360.0 * np.floor(degrees / 360.0 + 0.5) < 0, -1.0, 1.0)
+    return sign * _series(np.minimum(turned, 180.0 - turned) * (np.pi / 180))
+
+
+def _series(angle: Doubles) -> Doubles:
+    """The sine of radians from 0 to a quarter of a turn."""
+    square, total = angle * angle, np.ones_like(angle)
+    for term in range(_TERMS, 0, -1):
+        total = 1.0 - square / (2 * term * (2 * term + 1)) * total
+    return angle * total
+
+
+def _arcsine(value: Doubles) -> Doubles:
+    """Radians, of values from 0 to 1: by Newton's steps from below, and by half the angle where the sine is flat."""
+    is_flat = value > 0.7
+    sought = np.where(is_flat, np.sqrt((1.0 - value) / 2), value)
+    angle = sought.copy()
+    for _ in range(_ASIN_STEPS):
+        angle = angle - (_series(angle) - sought) / _series(np.pi / 2 - angle)
+    return np.where(is_flat, np.pi / 2 - 2 * angle, angle)
+
+
+def crosses(polygon: Polygon, x: Doubles, y: Doubles) -> npt.NDArray[np.bool_]:
+    """Whether a ray from each position to the right crosses the edge an odd number of times."""
+    ups, downs = _passes(polygon, x, y)
+    odd: npt.NDArray[np.bool_] = (ups + downs) % 2 == 1
+    return odd
+
+
+def winds(polygon: Polygon, x: Doubles, y: Doubles) -> npt.NDArray[np.bool_]:
+    """Whether the edge winds around each position."""
+    ups, downs = _passes(polygon, x, y)
+    around: npt.NDArray[np.bool_] = ups != downs
+    return around
+
+
+def _passes(polygon: Polygon, x: Doubles, y: Doubles) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """How often the edge passes to the right of each position, upwards and downwards."""
+    x1, y1, x2, y2 = polygon.x, polygon.y, np.roll(polygon.x, -1), np.roll(polygon.y, -1)
+    ups, downs = np.zeros(len(x), np.int64), np.zeros(len(x), np.int64)
+    block = max(1, _PAIRS_MAX // len(x1))
+    for begin in range(0, len(x), block):
+        px, py = x[begin : begin + block, None], y[begin : begin + block, None]
+        left = (x2 - x1) * (py - y1) - (px - x1) * (y2 - y1)
+        up, down = (y1 <= py) & (y2 > py) & (left > 0), (y1 > py) & (y2 <= py) & (left < 0)
+        ups[begin : begin + block], downs[begin : begin + block] = up.sum(axis=1), down.sum(axis=1)
+    return ups, downs
+
+
+def edge_distance(polygon: Polygon, x: Doubles, y: Doubles, scale_x: Doubles, scale_y: float) -> Doubles:
+    """To the closest segment of the edge. Lengths along x are multiplied by `scale_x`, of each position, along y by `scale_y`."""
+    x1, y1, x2, y2 = polygon.x, polygon.y, np.roll(polygon.x, -1), np.roll(polygon.y, -1)
+    found = np.empty(len(x))
+    block = max(1, _PAIRS_MAX // len(x1))
+    for begin in range(0, len(x), block):
+        rows = slice(begin, begin + block)
+        scale = scale_x[rows, None]
+        ax, ay = (x1 - x[rows, None]) * scale, (y1 - y[rows, None]) * scale_y
+        dx, dy = (x2 - x1) * scale, np.broadcast_to((y2 - y1) * scale_y, ax.shape)
+        length = dx * dx + dy * dy
+        along = np.clip(np.divide(-(ax * dx + ay * dy), length, out=np.zeros(ax.shape), where=length > 0), 0.0, 1.0)
+        nearest_x, nearest_y = ax + along * dx, ay + along * dy
+        found[rows] = np.sqrt((nearest_x * nearest_x + nearest_y * nearest_y).min(axis=1))
+    return found
