@@ -12,10 +12,11 @@ from hotspare.engine.head.stateless import Chain, HeadWindow
 from hotspare.engine.operators.contract import Input, Operator
 from hotspare.engine.operators.delivery import DeliveryOperator
 from hotspare.engine.operators.emission import EmissionOperator
+from hotspare.engine.operators.merging import EntryOperator, ForwardedOperator
 from hotspare.engine.operators.registry import build_operator
 from hotspare.engine.operators.splitter import SplitterOperator
 from hotspare.engine.rows.batch import BAD_STREAM, TRACE_PREFIX
-from hotspare.engine.rows.changelog import DISTINCT, Changelog
+from hotspare.engine.rows.changelog import DISTINCT, PUBLISHED, Changelog
 from hotspare.engine.rows.chunk import Chunk
 from hotspare.engine.state.lanes import OutputForm
 from hotspare.engine.state.multi_index import MultiIndex
@@ -40,6 +41,10 @@ BAD_SCHEMA = Schema(
 class Stage(Enum):
     """Which part of a window a node is; the value is in the name of its page."""
 
+    ENTRY = "entry"
+    """Of a source window that others forward to: the events of its topic."""
+    FORWARDED = "forwarded"
+    """What stands before it: those events, and what others forward."""
     WINDOW = "0"
     EMISSION = "emission"
     """What stands behind it: which of its outputs leave, and when."""
@@ -188,9 +193,12 @@ def compile_plan(resolved: Resolved) -> Plan:
     for w in resolved.windows:
         inputs = tuple(Arc(last[source], slot) for (source, _), slot in zip(w.inputs, w.slots, strict=True))
         place[w.id] = len(nodes)
+        if w.forwarded:
+            nodes += _before_forwarded(w, topic[w.id], len(nodes), [last[source] for source in w.forwarded])
+            inputs = (Arc(len(nodes) - 1),)
         for stage, operator in stages[w.id].items():
             is_first = stage is Stage.WINDOW
-            entry = topic.get(w.id, -1) if is_first else -1
+            entry = topic.get(w.id, -1) if is_first and not w.forwarded else -1
             arcs = inputs if is_first else (Arc(len(nodes) - 1),)
             nodes.append(Node(operator, arcs, entry, is_first and w.id in in_head, stage))
         last[w.id] = len(nodes) - 1
@@ -205,6 +213,14 @@ def compile_plan(resolved: Resolved) -> Plan:
         streams=streams,
         traced=tuple(last[window.id] for window in resolved.windows if window.id in traced),
     )
+
+
+def _before_forwarded(window: ResolvedWindow, topic: int, first: int, sources: Sequence[int]) -> tuple[Node, Node]:
+    """The nodes, numbered from `first`, that stand before a source window to which the nodes `sources` forward."""
+    arcs = (Arc(first), *map(Arc, sources))
+    together = ForwardedOperator(window, [Input(window.schema, PUBLISHED)] * len(arcs))
+    entry = Node(EntryOperator(window, ()), (), topic, in_head=False, stage=Stage.ENTRY)
+    return entry, Node(together, arcs, -1, in_head=False, stage=Stage.FORWARDED)
 
 
 def _outlet(resolved: Resolved, window: WindowId, last: int, nodes: list[Node]) -> int:
@@ -256,6 +272,8 @@ def _traced(resolved: Resolved) -> frozenset[WindowId]:
 def _head_chain(resolved: Resolved, source: WindowId, stages: Mapping[WindowId, Stages]) -> tuple[WindowId, ...]:
     """The source and the windows that follow it one after another, as far as the head can do their work. What leaves the last of
     them enters the core, so others may look at it, and at it alone."""
+    if resolved.window(source).forwarded:
+        return ()
     chain: list[WindowId] = []
     watched = _traced(resolved).union(resolved.streams)
     at = source

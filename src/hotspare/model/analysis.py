@@ -13,6 +13,7 @@ from hotspare.model.connector_rules import PROPERTY_VALUE_LENGTH_MAX, check_conn
 from hotspare.model.delivery import check_delivery
 from hotspare.model.durations import format_duration
 from hotspare.model.failover_rules import check_failover
+from hotspare.model.forwarding import Forwarded, check_forwarded, forwarded, in_order
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import NAME, NAME_LENGTH_MAX, PROPERTY_NAME, nearest, one_of, repeated, unprintable
 from hotspare.model.project import (
@@ -52,6 +53,7 @@ class Analysis:
     given: dict[WindowId, list[Given]] = field(default_factory=dict)
     """What the type of each window is given, whatever its edges are."""
     streams: tuple[WindowId, ...] = ()
+    forwarded: Forwarded = field(default_factory=dict)
 
 
 def analyse(project: Project, unreadable: frozenset[WindowId] = frozenset()) -> Analysis:
@@ -64,11 +66,14 @@ def analyse(project: Project, unreadable: frozenset[WindowId] = frozenset()) -> 
     _check_project(project, unreadable, analysis.found)
     check_groups(project, unreadable, analysis.found)
     check_modules(project.modules, analysis.found)
+    analysis.forwarded = forwarded(project, analysis.found)
     for query in project.queries:
         for window in query.windows:
             for script in type_of(window).scripts(window):
                 check_required(window, script, project.modules, analysis.found)
         _analyse_query(project.name, query, unreadable, analysis)
+    check_forwarded(analysis.forwarded, analysis.windows, analysis.schemas, analysis.found)
+    analysis.order = in_order(analysis.order, analysis.inputs, analysis.forwarded, analysis.found)
     analysis.streams = output_streams(project, frozenset(analysis.inputs))
     _check_qualities(analysis)
     if not analysis.streams and not analysis.found and not unreadable:
@@ -145,7 +150,7 @@ def _analyse_query(project: str, query: ContinuousQuery, unreadable: frozenset[W
     for name in query.trace:
         if name not in windows and name not in lost:
             found.add(query.place, f"query {query.name} traces the unknown window {name!r}", nearest(name, windows))
-    excluded = _excluded(query, windows)
+    excluded = _excluded(query, windows) - {to.window for to in analysis.forwarded if to.query == query.name}
     for name in _evaluation_order(query, windows, inputs, found):
         window, window_id = windows[name], WindowId(query.name, name)
         window_type = type_of(window)

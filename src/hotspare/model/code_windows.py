@@ -19,17 +19,19 @@ from hotspare.model.frontends.yaml.tree import Entries
 from hotspare.model.frontends.yaml.values import YamlValues
 from hotspare.model.frontends.yaml.written import Written, YamlWriter
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.project import Window
+from hotspare.model.project import Window, WindowId
 from hotspare.model.types import Schema
 from hotspare.model.windows.contract import Carried, Given, Memory, Remembered, WindowType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeWindow(Window):
-    """`copy`: fields of the input that an event has where the code does not give them."""
+    """`copy`: fields of the input that an event has where the code does not give them. `forward`: source windows
+    of other queries that get the events, too."""
 
     script: Script
     copy: FieldChoice = ALL_FIELDS
+    forward: tuple[WindowId, ...] = ()
 
 
 W = TypeVar("W", bound=CodeWindow)
@@ -39,27 +41,47 @@ class CodeType(WindowType[W]):
     """Subclasses say `name`, `declared`, `language` and `example`."""
 
     language: ClassVar[Language]
-    yaml_keys = ("events", "copy", "copy-except", *scripts.YAML_KEYS)
-    xml = window_shape(f"events {scripts.XML_ATTRIBUTES}", f"copy {scripts.XML_CHILDREN}")
-    xml_elements: ClassVar[Mapping[str, ElementShape]] = {"copy": shape("exclude"), **scripts.XML_ELEMENTS}
+    yaml_keys = ("events", "copy", "copy-except", "forward", *scripts.YAML_KEYS)
+    xml = window_shape(f"events {scripts.XML_ATTRIBUTES}", f"copy forwarding {scripts.XML_CHILDREN}")
+    xml_elements: ClassVar[Mapping[str, ElementShape]] = {
+        "copy": shape("exclude"),
+        "forwarding": shape(children="destinations"),
+        "destinations": shape(children="destination"),
+        "destination": shape("window contquery", idle={"blocksize": "events are put in as they are made"}),
+        **scripts.XML_ELEMENTS,
+    }
     xml_texts = scripts.XML_TEXTS | {"copy"}
 
     def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> W:
         script = scripts.script_from_yaml(values, node, self.language, values.text(node, "events").strip())
-        return self.declared(**common, script=script, copy=scripts.fields_from_yaml(values, node, "copy"))
+        forward = []
+        for text in values.listed(node.values.get("forward"), "forward"):
+            query, _, window = text.value.partition("/")
+            if not window:
+                values.found.add(text.place, f"{text.value!r} names no window of a query", "write query/window")
+            forward.append(WindowId(query, window))
+        copied = scripts.fields_from_yaml(values, node, "copy")
+        return self.declared(**common, script=script, copy=copied, forward=tuple(forward))
 
     def write_yaml(self, window: W, writer: YamlWriter) -> Written:
         chosen = scripts.fields_to_yaml(window.copy, "copy")
-        return {"events": window.script.function, **chosen, **scripts.script_to_yaml(window.script)}
+        forward: Written = {"forward": [str(each) for each in window.forward]} if window.forward else {}
+        return {"events": window.script.function, **chosen, **forward, **scripts.script_to_yaml(window.script)}
 
     def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> W:
         script = scripts.script_from_xml(values, element, self.language, values.attribute(element, "events"))
-        return self.declared(**common, script=script, copy=scripts.fields_from_xml(values, element, "copy"))
+        destinations = values.listed(element, "forwarding/destinations/destination")
+        forward = tuple(WindowId(values.attribute(each, "contquery"), values.attribute(each, "window")) for each in destinations)
+        return self.declared(**common, script=script, copy=scripts.fields_from_xml(values, element, "copy"), forward=forward)
 
     def write_xml(self, window: W) -> Xml:
         written = scripts.script_to_xml(window.script)
         attributes = {"events": window.script.function, **written.attributes}
-        return Xml("", attributes=attributes, children=(*scripts.fields_to_xml(window.copy, "copy"), *written.children))
+        children = [*scripts.fields_to_xml(window.copy, "copy"), *written.children]
+        if window.forward:
+            places = [Xml("destination", attributes={"window": each.window, "contquery": each.query}) for each in window.forward]
+            children.append(Xml("forwarding", children=(Xml("destinations", children=tuple(places)),)))
+        return Xml("", attributes=attributes, children=tuple(children))
 
     def check(self, window: W, given: Sequence[Given], found: Mistakes) -> None:
         schema = given[0].schema
@@ -70,6 +92,9 @@ class CodeType(WindowType[W]):
 
     def meaning(self, window: W, schema: Schema) -> dict[str, str]:
         return window.script.meaning() | {"copy": str(window.copy)}
+
+    def forwards(self, window: W) -> Iterator[WindowId]:
+        yield from window.forward
 
     def scripts(self, window: W) -> Iterator[Script]:
         yield window.script

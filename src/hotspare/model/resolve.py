@@ -20,7 +20,8 @@ from hotspare.model.windows.registry import type_of
 @dataclass(frozen=True)
 class ResolvedWindow:
     """A window with its full schema and its inputs in the order of their edges, each with the edge's role. `slots`: those of the
-    same edges, EVERY_SLOT where the source splits nothing. `modules`: those that its code asks for, in order."""
+    same edges, EVERY_SLOT where the source splits nothing. `modules`: those that its code asks for, in order.
+    `forwarded`: of a source window, those whose outputs come in, too."""
 
     id: WindowId
     window: Window
@@ -28,6 +29,7 @@ class ResolvedWindow:
     inputs: tuple[tuple[WindowId, str], ...]
     slots: tuple[int, ...] = ()
     modules: tuple[Module, ...] = ()
+    forwarded: tuple[WindowId, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ def resolved_from(project: Project, analysis: Analysis) -> Resolved:
             tuple(analysis.inputs[i]),
             tuple(_slots(analysis, i)),
             _modules(project, analysis.windows[i]),
+            tuple(analysis.forwarded.get(i, ())),
         )
         for i in analysis.order
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotspare.engine.code.contract import CodeFailure, GivenEvents, Instance, Moment, Program, ProgramText
+from hotspare.engine.code.part import CodeState
 from hotspare.engine.code.programs import compile_program
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.errors import ProjectError, SnapshotDamaged
@@ -336,3 +338,28 @@ def test_events_go_in_and_come_out_equal(rows: list[tuple[int | None, str | None
         found += zip(*(column.to_pylist() for column in made.columns), strict=True)
         events = events.slice(made.done, len(events))
     assert found == [each for n, s in rows for each in ((n, s, None if n is None else 0.5), (None, s, None))]
+
+
+def test_a_copy_of_the_state_goes_on_like_it() -> None:
+    """Also where what it holds cannot be kept: the engine that has to take rows again goes on."""
+    of = program("n, kept = 0, nil function f(set) n = n + 1 if set then kept = f and function() end end return n end")
+    state: CodeState[None] = CodeState(of)
+    state.running().call("f", (False,), NOW)
+    twin = copy.deepcopy(state)
+    assert twin.running().call("f", (False,), NOW) == state.running().call("f", (False,), NOW) == 2
+    state.running().call("f", (True,), NOW)
+    twin = copy.deepcopy(state)
+    with pytest.raises(CodeFailure, match="variable kept holds a function"):
+        for _ in range(9):
+            twin.running().call("f", (False,), NOW)
+
+
+def test_a_snapshot_of_what_cannot_be_kept_is_refused() -> None:
+    """Its variables were not looked at yet."""
+    of = program("t = {} for i = 1, 100 do t[i] = i end function f(set) if set then kept = function() end end end")
+    state: CodeState[None] = CodeState(of)
+    state.running().call("f", (False,), NOW)
+    state.running().call("f", (True,), NOW)
+    columns = state.freeze().columns()
+    with pytest.raises(SnapshotDamaged, match="lacks what people's code kept"):
+        CodeState(of).load(columns)

@@ -135,6 +135,7 @@ FULL = """\
           <copy exclude="true">x</copy>
           <use exclude="true">id</use>
           <code>function make(event) return {x = event.x} end</code>
+          <forwarding><destinations><destination window="lf" contquery="q2"/></destinations></forwarding>
         </window-lua>
         <window-python name="p" events="make" require="o" init="begin" hs:transient="seen" hs:steps-max="9" hs:state-bytes-max="9">
           <schema-string>id*:int64,x:double</schema-string>
@@ -183,6 +184,9 @@ FULL = """\
         <edge source="f g" target="u"/><edge source="f" target="j" role="left"/><edge source="g" target="j" role="right"/>
       </edges>
     </contquery>
+    <contquery name="q2"><windows>
+      <window-source name="lf"><schema-string>id*:int64,x:double</schema-string></window-source>
+    </windows></contquery>
   </contqueries>
   <project-connectors>
     <connector-groups>

@@ -63,10 +63,14 @@ class CodeState(Generic[W]):
         self._frozen = FrozenCode(lambda: saved)
 
     def __deepcopy__(self, known: Mapping[int, Any]) -> CodeState[W]:
-        """With an instance of its own."""
+        """With an instance of its own; with the same one where what it holds cannot be kept, which its window will be told."""
         twin: CodeState[W] = CodeState(self._program)
-        saved = self._opened().save()
-        twin._frozen = FrozenCode(lambda: saved)
+        try:
+            saved = self._opened().save()
+        except CodeFailure:
+            twin._instance = self._instance
+        else:
+            twin._frozen = FrozenCode(lambda: saved)
         return twin
 
 

@@ -12,9 +12,9 @@ from typing import cast
 
 import numpy as np
 
-from hotspare.engine.kernels.ordering import order_by_number
 from hotspare.engine.operators.contract import Applied, Input, Operator
 from hotspare.engine.operators.keyed import refusals, relation_of
+from hotspare.engine.operators.merging import merged
 from hotspare.engine.rows.changelog import Changelog, Keys, Opcodes
 from hotspare.engine.rows.chunk import Chunk, Timeline
 from hotspare.engine.state.pages import Page
@@ -52,22 +52,6 @@ class UnionOperator(Operator):
             return Applied(chunk)
         change = cast(Relation, page.parts[ROWS]).change(chunk, timeline)
         return Applied(change.chunk, refusals(change, chunk, self.schema, strings))
-
-
-def merged(chunks: Sequence[Chunk]) -> Chunk:
-    """All rows, of one schema, in order: by rank, then by chunk, then as they came."""
-    filled = [chunk for chunk in chunks if len(chunk)]
-    if len(filled) < 2:
-        return filled[0] if filled else chunks[0]
-    rank = np.concatenate([chunk.rank for chunk in filled])
-    low = min(int(chunk.rank[0]) for chunk in filled)
-    high = max(int(chunk.rank[-1]) for chunk in filled)
-    order = np.empty(len(rank), np.int64)
-    order_by_number(rank - low, np.zeros(high - low + 1, np.int64), order)
-    names = ("opcode", "flags", "lanes", "valid")
-    columns = (np.concatenate([getattr(chunk, name) for chunk in filled]) for name in names)
-    opcode, flags, lanes, valid = (column.take(order, axis=0) for column in columns)
-    return Chunk(rank.take(order), opcode, flags, lanes, valid)
 
 
 def _mixed(opcodes: Sequence[Opcodes], merging: Merging) -> Opcodes:

@@ -20,7 +20,7 @@ from hotspare.model.frontends.yaml.tree import Entries
 from hotspare.model.frontends.yaml.values import YamlValues
 from hotspare.model.frontends.yaml.written import Written, YamlWriter
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.project import NO_INITIALIZATION, ConnectorDirection, Expression, Initialization, Window
+from hotspare.model.project import NO_INITIALIZATION, ConnectorDirection, Expression, Initialization, Window, WindowId
 from hotspare.model.types import Field, Schema
 from hotspare.model.windows.function_contexts import FunctionProgram
 
@@ -164,6 +164,10 @@ class WindowType(ABC, Generic[W]):
 
     def computed(self, window: W) -> Iterator[Computed]:
         """Every expression, also of windows with mistakes."""
+        return iter(())
+
+    def forwards(self, window: W) -> Iterator[WindowId]:
+        """Source windows that get what the window puts out."""
         return iter(())
 
     def scripts(self, window: W) -> Iterator[Script]:

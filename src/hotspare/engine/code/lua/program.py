@@ -39,7 +39,9 @@ from hotspare.model.code import Code, Script
 from hotspare.model.types import Schema
 
 MEMORY_BYTES_MAX = 512 << 20
-"""Of one machine. Texts that double reach it; what is paid for in steps does not."""
+"""Of one machine, beside its variables. Texts that double reach it; what is paid for in steps does not."""
+MEMORY_A_BYTE = 8
+"""What variables take beside that, for each byte in which they are kept."""
 ROWS_A_CALL = 4096
 """So many events are handed to the machine at once."""
 DEPTH_MAX = 100
@@ -48,6 +50,10 @@ _FILES = ("boot", "budget", "basics", "tables", "times", "text", "json", "rows")
 _OF_PROGRAMS = ("variables", "events")
 _COUNTS = struct.Struct("<qqq")
 _LINE = re.compile(r"^(?P<chunk>[^:\n]*):(?P<line>[0-9]+): (?P<text>.*)", re.DOTALL)
+
+
+class MachineFailure(Exception):
+    """The machine itself has too little memory for the events that it was given. None of its variables is sure any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,7 @@ class LuaInstance(Instance):
             unpack_returned_tuples=True,
             register_eval=False,
             register_builtins=False,
-            max_memory=MEMORY_BYTES_MAX,
+            max_memory=MEMORY_BYTES_MAX + MEMORY_A_BYTE * script.limits.state_bytes_max,
             attribute_filter=_no_attribute,
         )
         self._host = host = self._runtime.table()
@@ -118,7 +124,7 @@ class LuaInstance(Instance):
 
     def call(self, function: str, arguments: Sequence[Value], moment: Moment) -> Value:
         given = [self._to_lua(value, 0) for value in arguments]
-        ok, result, *limit = _several(self._host[b"call"](function.encode(), moment.time_us, _signed(moment.seed), *given))
+        ok, result, *limit = _several(self._asked(b"call", function.encode(), moment.time_us, _signed(moment.seed), *given))
         if not ok:
             raise _failure(result, self._name, _reason(limit and limit[0]))
         return _from_lua(result, 0)
@@ -126,8 +132,8 @@ class LuaInstance(Instance):
     def make_events(self, function: str, events: GivenEvents, schema: Schema, made_max: int) -> MadeEvents:
         reader, writer = self._reader(events.schema), self._writer(schema)
         events = events.slice(0, ROWS_A_CALL)
-        done, failed, count, rows, texts, strange = self._host[b"make"](
-            function.encode(), reader, len(events), self._rows(events), writer, made_max
+        done, failed, count, rows, texts, strange = self._asked(
+            b"make", function.encode(), reader, len(events), self._rows(events), writer, made_max
         )
         row, opcode, columns = unpacked(count, rows, list(texts.values()), schema)
         made = _Judged(schema, columns, row)
@@ -147,13 +153,16 @@ class LuaInstance(Instance):
         reader = self._reader(events.schema)
         for begin in range(0, len(events), ROWS_A_CALL):
             piece = events.slice(begin, begin + ROWS_A_CALL)
-            mask, failed = self._host[b"select"](function.encode(), reader, len(piece), self._rows(piece))
+            mask, failed = self._asked(b"select", function.encode(), reader, len(piece), self._rows(piece))
             passes.append(np.frombuffer(mask, np.uint8))
             failures += [Failed(each.row + begin, each.reason, each.message) for each in self._failed(failed)]
         return np.concatenate(passes).astype(np.bool_), failures
 
     def save(self) -> bytes:
-        ok, data = self._host[b"saved"]()
+        try:
+            ok, data = self._asked(b"saved")
+        except MachineFailure as error:
+            raise CodeFailure(str(error), reason=BadReason.CODE_LIMIT) from error
         if not ok:
             raise _failure(data, self._name, BadReason.CODE_LIMIT)
         credit, weight, broken = self._host[b"kept"]()
@@ -168,6 +177,13 @@ class LuaInstance(Instance):
             self._host[b"keep"](credit, weight, broken)
         except (lupa.lua54.LuaError, struct.error) as error:
             raise SnapshotDamaged("the variables of Lua code cannot be read", detail=str(error)) from error
+
+    def _asked(self, name: bytes, *arguments: Any) -> Any:
+        """Memory that runs out in the program itself is a failure of the program, and does not come here."""
+        try:
+            return self._host[name](*arguments)
+        except lupa.lua54.LuaMemoryError as error:
+            raise MachineFailure("the Lua machine has too little memory for the events") from error
 
     def _reader(self, schema: Schema) -> Any:
         if schema not in self._readers:

@@ -143,7 +143,7 @@ COMMON: dict[str, ElementShape] = {
             "pubsub": _STREAMS,
             "port": _SERVER,
             "use-tagged-token": "it tunes how another server moves events",
-            "luaroot": "there is no Lua yet",
+            "luaroot": "code sees no files: modules stand in the project",
             "disk-store-path": "an engine has a folder of its own for what does not fit into memory",
             "compress-open-patterns": "an open match always takes as little memory as it can",
         },

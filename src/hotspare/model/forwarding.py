@@ -1,0 +1,75 @@
+"""Forwarding (SPEC A37): what a window puts out is put into source windows of other queries, too, in the same step.
+
+It is an edge like any other to the order of evaluation, so it may not lead in a circle.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.names import nearest
+from hotspare.model.project import NOWHERE, Project, Window, WindowId
+from hotspare.model.types import Schema
+from hotspare.model.windows.registry import type_of
+
+Forwarded = Mapping[WindowId, Sequence[WindowId]]
+"""By source window those that forward to it, in the order of the project."""
+
+
+def forwarded(project: Project, found: Mistakes) -> Forwarded:
+    """What the project's windows forward to source windows that are there."""
+    windows = {WindowId(query.name, window.name): window for query in project.queries for window in query.windows}
+    by_target: dict[WindowId, list[WindowId]] = {}
+    for window_id, window in windows.items():
+        for target in type_of(window).forwards(window):
+            if target not in windows:
+                hint = nearest(str(target), [str(each) for each in windows])
+                found.add(window.place, f"window {window.name} forwards to the unknown window {target}", hint)
+            elif type_of(windows[target]).inputs.most != 0:
+                hint = "forward to a source window; inside a query draw an edge"
+                found.add(window.place, f"window {window.name} forwards to {target}, which is no source window", hint)
+            elif window_id not in by_target.setdefault(target, []):
+                by_target[target].append(window_id)
+    return by_target
+
+
+def check_forwarded(to: Forwarded, windows: Mapping[WindowId, Window], schemas: Mapping[WindowId, Schema], found: Mistakes) -> None:
+    """Whoever forwards has the schema of the window that it forwards to."""
+    for target, sources in to.items():
+        for source in sources:
+            own, wanted = schemas.get(source), schemas.get(target)
+            if own is not None and wanted is not None and own != wanted:
+                message = f"window {source} has the schema {own}, but forwards to {target}, which has {wanted}"
+                found.add(windows[source].place, message, "give both the same schema")
+
+
+def in_order(
+    order: Sequence[WindowId], inputs: Mapping[WindowId, Sequence[tuple[WindowId, str]]], to: Forwarded, found: Mistakes
+) -> list[WindowId]:
+    """The windows, inputs and forwarding ones first; else in the order that they have."""
+    if not to:
+        return list(order)
+    rank = {window: i for i, window in enumerate(order)}
+    before = {window: [source for source, _ in inputs[window]] + list(to.get(window, ())) for window in order}
+    followers: dict[WindowId, list[WindowId]] = {window: [] for window in order}
+    missing = dict.fromkeys(order, 0)
+    for window, sources in before.items():
+        for source in sources:
+            if source in rank:
+                followers[source].append(window)
+                missing[window] += 1
+    ready, made = [rank[window] for window in order if not missing[window]], []
+    while ready:
+        window = order[heapq.heappop(ready)]
+        made.append(window)
+        for follower in followers[window]:
+            missing[follower] -= 1
+            if not missing[follower]:
+                heapq.heappush(ready, rank[follower])
+    left = [window for window in order if missing[window]]
+    if left:
+        names = ", ".join(map(str, left))
+        found.add(NOWHERE, f"forwarding leads in a circle: {names}", "forward to a window from which no way leads back")
+    return made + left
