@@ -29,6 +29,10 @@ import java.nio.file.Paths;
  * Plain enough for Janino, which Esper brings along, to compile it: no Java compiler is needed.
  */
 public final class Throughput {
+    /** Milliseconds between two events, and of all passes that are over. */
+    private static final double EVENT_GAP_MS = 3.6;
+    private static long passed = 0;
+
     public static final class Event {
         private final long id;
         private final double user;
@@ -44,6 +48,7 @@ public final class Throughput {
         public double getUser() { return user; }
         public long getWho() { return (long) user; }
         public double getIdl() { return idl; }
+        public long getTime() { return passed + (long) (id * EVENT_GAP_MS); }
     }
 
     public static final class Person {
@@ -95,6 +100,7 @@ public final class Throughput {
             long begin = system.getProcessCpuTime();
             for (int pass = 0; pass < passes; pass++) {
                 send(sender, events);
+                passed += (long) (events.length * EVENT_GAP_MS);
             }
             double seconds = (system.getProcessCpuTime() - begin) / 1e9;
             long sent = (long) passes * events.length;

@@ -39,6 +39,8 @@ STATEMENTS = {
     " left outer join Person#unique(id) as p on e.who = p.id",
     "pattern": "select a.idl as first, b.idl as last from pattern"
     " [every a=Event(idl < 5000) -> (b=Event(idl >= 5000, id = a.id) where timer:within(1 hour))]",
+    "sliding minute": "select who, sum(idl) as total, avg(idl) as average, min(idl) as least, max(idl) as greatest"
+    " from Event#ext_timed(time, 1 min) group by who",
 }
 """By the case of `benchmarks.core_throughput` that does the same."""
 TURN_EVENTS = 8_000_000

@@ -20,7 +20,7 @@ def _identifier(number: int) -> str:
     """What @number stands for: the generated key of window cq/source."""
     out = np.empty(36, np.uint8)
     with np.errstate(over="ignore"):
-        plain(identifier_texts)(np.uint64(xxhash.xxh3_64_intdigest(b"cq/source")), number, out)
+        plain(identifier_texts)(np.uint64(xxhash.xxh3_64_intdigest(b"cq/source")), np.array([number]), out)
     return out.tobytes().decode()
 
 

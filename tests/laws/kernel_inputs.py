@@ -16,7 +16,7 @@ from hotspare.engine.state.relation import Relation, RowTime, Shape
 from hotspare.engine.state.row_index import empty_index, grown_index
 from hotspare.engine.state.summary import Before, Newest
 from hotspare.model.algorithms import SUMMARY_OUTPUTS
-from tests.laws import held_inputs, join_inputs, pattern_inputs, text_inputs
+from tests.laws import aggregate_inputs, held_inputs, join_inputs, pattern_inputs, text_inputs
 from tests.laws.text_inputs import crowded_index
 
 Args = tuple[Any, ...]
@@ -56,7 +56,7 @@ def pick_columns() -> Iterator[Args]:
 
 def identifier_texts() -> Iterator[Args]:
     for seed, first in ((1, 0), (2**64 - 1, 2**40)):
-        yield np.uint64(seed), first, np.zeros(3 * 36, np.uint8)
+        yield np.uint64(seed), np.arange(first, first + 3), np.zeros(3 * 36, np.uint8)
 
 
 def policies() -> list[k.Policy]:
@@ -409,6 +409,9 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "multi_index.follow_all": join_inputs.follow_all,
     "multi_index.find_lists": join_inputs.find_lists,
     "multi_index.follow_moves": join_inputs.follow_moves,
+    "aggregate.aggregate": aggregate_inputs.aggregate,
+    "aggregate.gather_groups": aggregate_inputs.gather_groups,
+    "ordered.fill_trees": aggregate_inputs.fill_trees,
     "summary.begin_block": begin_block,
     "summary.complete_block": complete_block,
     "summary.slide": slide,

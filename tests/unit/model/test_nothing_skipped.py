@@ -177,7 +177,7 @@ FULL = """\
         </window-pattern>
       </windows>
       <edges>
-        <edge source="a" target="k f g c r n l h p pc fx" role="data"/><edge source="a" target="s" role="data"/>
+        <edge source="a" target="k f g c r n l h p pc fx m" role="data"/><edge source="a" target="s" role="data"/>
         <edge source="times" target="t found"/><edge source="tagged" target="w"/><edge source="t" target="t1" slot="1"/>
         <edge source="places" target="areas"/><edge source="a" target="z" role="position"/>
         <edge source="areas" target="z" role="geometry"/>

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from hotspare.engine.expressions.aggregates import AggregateReader
 from hotspare.engine.expressions.compiled import (
     CompiledExpression,
     compile_assignment,
@@ -142,6 +143,9 @@ def _compiled(computed: Computed, visible: Schema, window_id: WindowId, siblings
     prelude, label = prelude_for(window_id, computed.initialization, of_same), str(window_id)
     if computed.use is Use.CONDITION:
         return compile_condition(computed.expression, visible, label, prelude, computed.counting)
+    if computed.use is Use.AGGREGATE:
+        of_field = f"window {label}" + ("" if computed.field is None else f", field {computed.field.name}")
+        return AggregateReader(visible, computed.groups).compiled(computed.expression, computed.field, of_field)
     if computed.field is None:
         return compile_value(computed.expression, visible, label, computed.counting, prelude)
     return compile_assignment(computed.expression, visible, computed.field, label, computed.counting, prelude)

@@ -1,4 +1,4 @@
-"""The one way to compile a hot loop: `@kernel` on a free function over arrays.
+"""The one way to compile a hot loop: `@kernel` on a free function over arrays, or `@called`.
 
 Compiled without `parallel` and `fastmath`, so that a kernel equals its Python text bit for bit (law Twin, over all of
 `KERNELS`), without the GIL, and without reference counts (`_nrt`): a kernel allocates nothing. Machine code is cached in a
@@ -58,13 +58,20 @@ _CACHE_FOLDER = _cache_folder()
 
 
 def kernel(function: Callable[P, R_co]) -> Kernel[P, R_co]:
-    """Compile on first call with the types of that call; register for the law Twin."""
+    """Compile on first call with the types of that call, into each kernel that calls it; register for the law Twin."""
+    return _compiled(function, forceinline=True)
+
+
+def called(function: Callable[P, R_co]) -> Kernel[P, R_co]:
+    """As `kernel`, but compiled once and called: what is long and used in several places would take minutes to compile else."""
+    return _compiled(function, forceinline=False)
+
+
+def _compiled(function: Callable[P, R_co], **options: object) -> Kernel[P, R_co]:
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = _CACHE_FOLDER
     try:
-        compiled = cast(
-            Kernel[P, R_co], numba.njit(cache=True, nogil=True, error_model="numpy", forceinline=True, _nrt=False)(function)
-        )
+        compiled = cast(Kernel[P, R_co], numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False, **options)(function))
     finally:
         numba.config.CACHE_DIR = before
     KERNELS[f"{function.__module__.rpartition('.')[2]}.{function.__name__}"] = compiled

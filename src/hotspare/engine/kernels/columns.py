@@ -52,11 +52,11 @@ def certain_rows(opcode: UInt8s, valid: Bools, keys: Int64s, rows: Int64s) -> Wh
 
 
 @kernel
-def identifier_texts(seed: np.uint64, first: int, out: UInt8s) -> None:
-    """Write 36 characters per counter value from `first` on: 32 hexadecimal digits of (seed, counter) in groups of 8-4-4-4-12."""
-    for i in range(len(out) // 36):
-        high = mix(seed ^ mix(np.uint64(first + i)))
-        low = mix(high ^ np.uint64(first + i))
+def identifier_texts(seed: np.uint64, numbers: Int64s, out: UInt8s) -> None:
+    """Write 36 characters per number: 32 hexadecimal digits of (seed, number) in groups of 8-4-4-4-12."""
+    for i in range(len(numbers)):
+        high = mix(seed ^ mix(np.uint64(numbers[i])))
+        low = mix(high ^ np.uint64(numbers[i]))
         digit = 0
         for place in range(36):
             at = i * 36 + place

@@ -7,15 +7,12 @@ the same key."""
 from __future__ import annotations
 
 import numpy as np
-import xxhash
 
-from hotspare.engine.kernels.columns import identifier_texts
 from hotspare.engine.rows.chunk import Bools, Int64s
+from hotspare.engine.state.identifiers import identifiers, seed_of
 from hotspare.engine.state.strings import StringTable
 from hotspare.model.project import WindowId
 from hotspare.model.types import FieldType, Schema
-
-IDENTIFIER_LENGTH = 36
 
 
 class KeyMaker:
@@ -24,7 +21,7 @@ class KeyMaker:
     def __init__(self, window: WindowId, schema: Schema) -> None:
         self._key = schema.key_indexes[0] if schema.key_indexes else 0
         self._is_text = schema.fields[self._key].type is FieldType.STRING
-        self._seed = np.uint64(xxhash.xxh3_64_intdigest(str(window).encode()))
+        self._seed = seed_of(str(window))
 
     def write(self, counter: Int64s, lanes: Int64s, valid: Bools, strings: StringTable) -> None:
         """Write the key of every row, and count on in the first entry of `counter`."""
@@ -32,8 +29,6 @@ class KeyMaker:
         counter[0] += count
         valid[:, self._key] = True
         if self._is_text:
-            text = np.empty(count * IDENTIFIER_LENGTH, np.uint8)
-            identifier_texts(self._seed, first, text)
-            lanes[:, self._key] = strings.intern_bytes(text, np.arange(0, len(text) + 1, IDENTIFIER_LENGTH, dtype=np.int32))
+            lanes[:, self._key] = identifiers(self._seed, np.arange(first, first + count), strings)
         else:
             lanes[:, self._key] = np.arange(first, first + count)

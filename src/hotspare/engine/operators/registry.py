@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hotspare.engine.operators.aggregate import AggregateOperator
 from hotspare.engine.operators.calculate import CalculateOperator
 from hotspare.engine.operators.compute import ComputeOperator
 from hotspare.engine.operators.contract import Input, Operator
@@ -22,6 +23,7 @@ from hotspare.engine.operators.source import SourceOperator
 from hotspare.engine.operators.transpose import TransposeOperator
 from hotspare.engine.operators.union import UnionOperator
 from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.windows.aggregate import AggregateWindow
 from hotspare.model.windows.calculate import CalculateWindow
 from hotspare.model.windows.compute import ComputeWindow
 from hotspare.model.windows.copy import CopyWindow
@@ -56,6 +58,7 @@ OPERATORS: dict[type, type[Operator]] = {
     TransposeWindow: TransposeOperator,
     PatternWindow: PatternOperator,
     GeofenceWindow: GeofenceOperator,
+    AggregateWindow: AggregateOperator,
 }
 
 

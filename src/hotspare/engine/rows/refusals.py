@@ -44,6 +44,17 @@ class Refusals:
         reasons, messages = (pa.array([str(text) for text in texts], pa.string()) for texts in zip(*causes, strict=True))
         return cls(rows, reasons.take(number), messages.take(number))
 
+    def with_others(self, others: Refusals) -> Refusals:
+        """These and others of the same rows of a window, of which no row is refused twice."""
+        if not len(self) or not len(others):
+            return self if len(self) else others
+        rows = np.concatenate((self.rows, others.rows))
+        order = np.argsort(rows, kind="stable")
+        reason, message = (
+            pa.concat_arrays([getattr(self, name), getattr(others, name)]).take(pa.array(order)) for name in ("reason", "message")
+        )
+        return Refusals(rows[order], reason, message)
+
     @classmethod
     def joined(cls, parts: Sequence[tuple[int, Refusals]]) -> Refusals:
         """Those of pieces of rows that follow each other, each with the number of its first row."""

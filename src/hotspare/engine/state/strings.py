@@ -122,6 +122,11 @@ class StringTable:
         """XXH64 of each code's bytes; 0 for code 0."""
         return self._texts.hashes[: self.count]
 
+    @property
+    def texts(self) -> tuple[Int64s, UInt8s]:
+        """For kernels, until the next call: of each code where its bytes begin and how many there are, int64[., 2]; the bytes."""
+        return self._texts.places, self._texts.data
+
     def intern(self, array: pa.Array) -> tuple[Int64s, Bools]:
         """Codes and validity of an Arrow string or binary array; the code of null is 0."""
         if _repeats_little(array):

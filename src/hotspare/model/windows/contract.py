@@ -65,6 +65,8 @@ class Use(Enum):
 
     VALUE = "value"
     CONDITION = "condition"
+    AGGREGATE = "aggregate"
+    """A value that is computed from the rows of a group."""
 
 
 class Counting(Enum):
@@ -85,6 +87,8 @@ class Computed:
     use: Use = Use.VALUE
     counting: Counting = Counting.REFUSED
     initialization: Initialization = NO_INITIALIZATION
+    groups: tuple[str, ...] = ()
+    """Of an aggregate, the fields that are the same in all rows of a group."""
 
 
 class Memory(Enum):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hotspare.model.project import Window
+from hotspare.model.windows.aggregate import AggregateType
 from hotspare.model.windows.calculate import CalculateType
 from hotspare.model.windows.compute import ComputeType
 from hotspare.model.windows.contract import WindowType
@@ -42,6 +43,7 @@ WINDOW_TYPES: dict[str, WindowType[Any]] = {
         TransposeType(),
         PatternType(),
         GeofenceType(),
+        AggregateType(),
     )
 }
 """By name, in the order in which people are told of them."""

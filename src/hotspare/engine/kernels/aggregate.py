@@ -1,0 +1,261 @@
+"""Loops of an aggregate: what each event does to its group (see `engine.operators.aggregate`).
+
+A group is a row: its key, what comes out of it (the results), and what that is computed from (the components). Like all rows of
+pages it is never overwritten: each event makes a new version, so what was put out before is still there when outputs are
+gathered. A sum that needs more words than the rows of most groups have moves its group to rows that have enough for all doubles,
+and it stays there until it is empty.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hotspare.engine.kernels import Whole, called, kernel
+from hotspare.engine.kernels.arrivals import change_arrivals, is_prepared_for_row, tidy_arrivals
+from hotspare.engine.kernels.components import Group, GroupEvents, GroupProgram, begin_group, change_group, load_group, widen_group
+from hotspare.engine.kernels.exact import Scratch
+from hotspare.engine.kernels.index import NONE, agree, drop, enter, entry_of, find, has_room, key_hash, replace, slot_at
+from hotspare.engine.kernels.ordered import change_value, is_prepared_for_value, seek, seek_value, tidy_values
+from hotspare.engine.kernels.pages import Rows, free_slot, is_ready, take_slot
+from hotspare.engine.kernels.relation import DELETE, INSERT, SAFE_DELETE, UPDATE_BLOCK, whole_flags
+from hotspare.engine.kernels.results import Ordered, has_list_room, write_results
+from hotspare.engine.kernels.shared import look_up, room_for, see_to_gaps
+from hotspare.engine.kernels.slots import ARRIVALS, FILL, LIVE
+from hotspare.engine.rows.chunk import Bools, Int64s
+
+RANK, OPCODE, FLAGS, SLOT, SOURCE, IS_WIDE = 0, 1, 2, 3, 4, 5
+"""Columns of `Meeting.made`."""
+MADE_WIDTH = 6
+MADE, TAKEN, HALF, TIDIED, EVENT, STEP = 0, 1, 2, 3, 4, 5
+"""Entries of `Outputs.counts`: outputs made; rows taken; 1 where the old half of an update block is done, whose group is another
+one's; 1 where gaps of pages were seen to for the present change; changes ever made by the window; how many changes of what is kept
+in order are done for the present one."""
+COUNTS_WIDTH = 6
+DONE, NEEDS_ROOM, NEEDS_WIDE_ROOM, NEEDS_TREE_ROOM, NEEDS_ROW_ROOM, NEEDS_LIST_ROOM = (np.int64(state) for state in range(6))
+
+
+class GroupChange(NamedTuple):
+    """How a group is changed, and room for it on its way: `small` for `program`, `large` for `wide_program`, which has more
+    words."""
+
+    program: GroupProgram
+    wide_program: GroupProgram
+    small: Group
+    large: Group
+    scratch: Scratch
+
+
+class Outputs(NamedTuple):
+    """`made` int64[., 6] has two rows for each row of the events; SLOT stands among the wide rows where IS_WIDE is 1."""
+
+    made: Int64s
+    counts: Int64s
+
+
+@kernel
+def put(out: Outputs, rank: Whole, opcode: Whole, flags: Whole, slot: Whole, source: Whole, is_wide: Whole) -> None:
+    at = out.counts[MADE]
+    out.made[at, RANK] = rank
+    out.made[at, OPCODE] = opcode
+    out.made[at, FLAGS] = flags
+    out.made[at, SLOT] = slot
+    out.made[at, SOURCE] = source
+    out.made[at, IS_WIDE] = is_wide
+    out.counts[MADE] = at + 1
+
+
+@kernel
+def store_group(rows: Rows, group: Group, place: np.uint64, old: Whole, h: np.uint64) -> Whole:
+    """Write the next version of a group, of which `old` is the present one, or NONE; its slot."""
+    slot = take_slot(rows)
+    for j in range(rows.lanes.shape[1]):
+        rows.lanes[slot, j] = group.lanes[0, j]
+        rows.valid[slot, j] = group.valid[0, j]
+    if old < 0:
+        enter(rows.by_key, place, entry_of(h, slot))
+        rows.order[slot] = rows.state[ARRIVALS]
+        rows.state[ARRIVALS] += 1
+        rows.state[LIVE] += 1
+    else:
+        replace(rows.by_key, place, entry_of(h, slot))
+        rows.order[slot] = rows.order[old]
+        free_slot(rows, old)
+    return slot
+
+
+@kernel
+def drop_group(rows: Rows, place: np.uint64, slot: Whole) -> None:
+    drop(rows.by_key, place)
+    rows.state[LIVE] -= 1
+    free_slot(rows, slot)
+
+
+@kernel
+def put_change(out: Outputs, events: GroupEvents, row: Whole, slot: Whole, was: Whole, is_wide: Whole, was_wide: Whole) -> None:
+    """`slot`, `was`: the version of a group after and before an event, or NONE."""
+    rank, flags = events.rank[row], whole_flags(events.flags[row])
+    if slot >= 0:
+        put(out, rank, INSERT if was < 0 else UPDATE_BLOCK, flags, slot, row, is_wide)
+    if was >= 0:
+        put(out, rank, DELETE, flags, was, row, was_wide)
+
+
+@called
+def order_change(program: GroupProgram, ordered: Ordered, events: GroupEvents, new: Whole, old: Whole, counts: Int64s) -> Whole:
+    """Let what is kept in order follow a change: for each set the old value goes, and then the new one comes; last the rows
+    themselves. DONE, or why not yet: what is done is counted."""
+    trees, sets = ordered.trees, len(program.sets)
+    steps = 2 * sets + (2 if len(ordered.arrivals.columns) > 0 else 0)
+    while counts[STEP] < steps:
+        step = counts[STEP]
+        row, sign = (old, np.int64(-1)) if step % 2 == 0 else (new, np.int64(1))
+        if row >= 0 and step >= 2 * sets:
+            if not is_prepared_for_row(ordered.arrivals, events, row):
+                return NEEDS_ROW_ROOM
+            tidy_arrivals(ordered.arrivals)
+            change_arrivals(ordered.arrivals, events, row, sign)
+        elif row >= 0 and events.valid[row, program.sets[step // 2]]:
+            seek(trees, events.lanes, row, program.keys, np.int64(step // 2))
+            seek_value(trees, events.lanes[row, program.sets[step // 2]])
+            if not is_prepared_for_value(trees):
+                return NEEDS_TREE_ROOM
+            tidy_values(trees)
+            change_value(trees, sign)
+        counts[STEP] = step + 1
+    return DONE
+
+
+@called
+def take_wide_change(
+    narrow: Rows,
+    wide: Rows,
+    c: GroupChange,
+    ordered: Ordered,
+    events: GroupEvents,
+    new: Whole,
+    old: Whole,
+    was: Whole,
+    out: Outputs,
+) -> Whole:
+    """GroupChange a group whose sums need more words: it stands among the wide ones, or has to, and is in the narrow slot `was`,
+    or new. DONE, or why not yet: then the group is as it was."""
+    row, keys, number = new if new >= 0 else old, c.program.keys, out.counts[EVENT]
+    h = key_hash(events.lanes, row, keys)
+    if not is_ready(wide) or not room_for(wide.by_key, h):
+        return NEEDS_WIDE_ROOM
+    place = look_up(wide.by_key, wide.lanes, wide.keys, events.lanes, row, keys, h)
+    was_wide = slot_at(wide.by_key, place)
+    if was_wide >= 0:
+        load_group(c.large, wide, was_wide)
+    else:
+        begin_group(c.large, c.wide_program, events, row)
+        if was >= 0:
+            widen_group(c.large, c.wide_program, narrow, was, c.program)
+    change_group(c.large, c.wide_program, events, new, old, number)
+    slot: Whole = NONE
+    rows = c.large.lanes[0, len(keys) + len(c.program.results) + 1]
+    if rows > 0:
+        if not has_list_room(ordered, rows):
+            return NEEDS_LIST_ROOM
+        write_results(c.large, c.wide_program, ordered, c.scratch)
+        slot = store_group(wide, c.large, place, was_wide, h)
+    elif was_wide >= 0:
+        drop_group(wide, place, was_wide)
+    if was >= 0:
+        drop_group(narrow, look_up(narrow.by_key, narrow.lanes, narrow.keys, events.lanes, row, keys, h), was)
+    put_change(out, events, row, slot, max(was, was_wide), np.int64(1), np.int64(1 if was_wide >= 0 else 0))
+    out.counts[EVENT] = number + 1
+    return DONE
+
+
+@kernel
+def take_change(
+    narrow: Rows, wide: Rows, c: GroupChange, ordered: Ordered, events: GroupEvents, new: Whole, old: Whole, out: Outputs
+) -> Whole:
+    """DONE, or why not yet: then the group is as it was."""
+    row, counts, program = new if new >= 0 else old, out.counts, c.program
+    if len(program.sets) > 0 or len(ordered.arrivals.columns) > 0:
+        missing = order_change(program, ordered, events, new, old, counts)
+        if missing != DONE:
+            return missing
+    h = key_hash(events.lanes, row, program.keys)
+    if not is_ready(narrow) or not has_room(narrow.by_key, h):
+        return NEEDS_ROOM
+    if wide.state[LIVE] > 0 and not is_ready(wide):
+        return NEEDS_WIDE_ROOM
+    if counts[TIDIED] == 0:
+        if narrow.state[FILL] == 1:
+            see_to_gaps(narrow, counts[MADE])
+        if wide.state[LIVE] > 0:
+            see_to_gaps(wide, counts[MADE])
+        counts[TIDIED] = 1
+    place = find(narrow.by_key, narrow.lanes, narrow.keys, events.lanes, row, program.keys, h)
+    was = slot_at(narrow.by_key, place)
+    is_wide = False
+    if was >= 0:
+        load_group(c.small, narrow, was)
+    else:
+        if wide.state[LIVE] > 0:
+            wide_place = look_up(wide.by_key, wide.lanes, wide.keys, events.lanes, row, program.keys, h)
+            is_wide = bool(slot_at(wide.by_key, wide_place) >= 0)
+        if not is_wide and new < 0:
+            return DONE
+        begin_group(c.small, program, events, row)
+    if is_wide or not change_group(c.small, program, events, new, old, counts[EVENT]):
+        return take_wide_change(narrow, wide, c, ordered, events, new, old, was, out)
+    slot: Whole = NONE
+    rows = c.small.lanes[0, len(program.keys) + len(program.results) + 1]
+    if rows == 0:
+        drop_group(narrow, place, was)
+    else:
+        if not has_list_room(ordered, rows):
+            return NEEDS_LIST_ROOM
+        write_results(c.small, program, ordered, c.scratch)
+        slot = store_group(narrow, c.small, place, was, h)
+    put_change(out, events, row, slot, was, np.int64(0), np.int64(0))
+    counts[EVENT] += 1
+    return DONE
+
+
+@kernel
+def aggregate(narrow: Rows, wide: Rows, c: GroupChange, ordered: Ordered, events: GroupEvents, out: Outputs) -> Whole:
+    """Take events in order. DONE: all; else to be called again when there is the room that it needs. An update that moves a row
+    from one group to another is a change of the one that it leaves, and then of the other one."""
+    counts = out.counts
+    while counts[TAKEN] < len(events.rank):
+        at, opcode = np.int64(counts[TAKEN]), events.opcode[counts[TAKEN]]
+        new, old, taken = at, np.int64(NONE), np.int64(1)
+        if opcode == UPDATE_BLOCK:
+            taken = np.int64(2)
+            if agree(events.lanes, at, c.program.keys, events.lanes, at + 1, c.program.keys):
+                old = at + 1
+            elif counts[HALF] == 0:
+                new, old, taken = np.int64(NONE), at + 1, np.int64(0)
+        elif DELETE <= opcode <= SAFE_DELETE:
+            new, old = np.int64(NONE), at
+        state = take_change(narrow, wide, c, ordered, events, new, old, out)
+        if state != DONE:
+            return state
+        counts[TIDIED], counts[STEP], counts[HALF] = 0, 0, 1 if taken == 0 else 0
+        counts[TAKEN] = at + taken
+    return DONE
+
+
+@kernel
+def gather_groups(narrow: Rows, wide: Rows, made: Int64s, lanes: Int64s, valid: Bools, failed: Int64s) -> None:
+    """Keys and results of what was made, and FAILED."""
+    width = lanes.shape[1]
+    for m in range(len(made)):
+        slot = made[m, SLOT]
+        if made[m, IS_WIDE] == 0:
+            failed[m] = narrow.lanes[slot, width]
+            for j in range(width):
+                lanes[m, j] = narrow.lanes[slot, j]
+                valid[m, j] = narrow.valid[slot, j]
+        else:
+            failed[m] = wide.lanes[slot, width]
+            for j in range(width):
+                lanes[m, j] = wide.lanes[slot, j]
+                valid[m, j] = wide.valid[slot, j]

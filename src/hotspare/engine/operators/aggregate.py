@@ -1,0 +1,163 @@
+"""Aggregate window (SPEC A28): one row for each group of rows that agree in the key fields of the window.
+
+    events ─► given: input rows ─► arguments ─► groups, event by event ─► results ─► fields ─► out
+
+Every event comes out: the first of a group as an insert, later ones as an update block with what was put out before, and when the
+group is empty it is deleted. An update that moves a row to another group changes the one that it leaves first. What comes out
+carries the flags of its event.
+
+An index of input rows is only kept where events could not be understood without: where they come as they were published, or an
+insert may bring a key that is there. Sums are exact, so what is left when rows went is what the other rows alone give, to the
+bit.
+
+A sum that does not fit its type, or an expression that fails, takes the row of the group away until it can be computed again; each
+event that finds it so is a bad event. So are rows whose key is null: they belong to no group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from hotspare.engine.expressions.aggregates import Aggregate, compile_aggregation
+from hotspare.engine.expressions.compiled import CompiledExpression
+from hotspare.engine.expressions.tree import TypedField, ValueType
+from hotspare.engine.expressions.windows import Assignments
+from hotspare.engine.head.stateless import Projection, deletes
+from hotspare.engine.operators.aggregate_groups import CHANGES, Groups
+from hotspare.engine.operators.aggregate_program import Keeps, Planner
+from hotspare.engine.operators.contract import SHARD_BITS, Applied, BadReason, Input, Operator
+from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
+from hotspare.engine.operators.row_work import RowWork
+from hotspare.engine.operators.rowwise import GIVEN, passed_rows
+from hotspare.engine.rows.changelog import RELATION, Keys, Opcodes
+from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline, all_true
+from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
+from hotspare.engine.state.identifiers import identifiers, seed_of
+from hotspare.engine.state.pages import Counters, Page
+from hotspare.engine.state.relation import Relation
+from hotspare.engine.state.strings import StringTable
+from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.types import Field, FieldType, Schema
+from hotspare.model.windows.aggregate import AggregateWindow
+
+_ROW_NUMBER = "hs:row"
+"""The field that is the key of a row where rows never go: they are numbered."""
+
+
+class _Events(NamedTuple):
+    """Events with a group and arguments; for each the row of the chunk that it comes of."""
+
+    chunk: Chunk
+    row: Int64s
+
+
+class AggregateOperator(Operator):
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+        super().__init__(window, inputs)
+        (given,) = self.inputs
+        self._entry = entry = given.schema
+        declared = iter(cast(AggregateWindow, window.window).outputs)
+        computed = [(f, None if f.is_key else next(declared)) for f in self.schema.fields]
+        groups = [f for f in self.schema.fields if f.is_key]
+        aggregation = compile_aggregation(str(window.id), entry, computed, groups)
+        keeps = Keeps.ALL if given.changelog.opcodes is Opcodes.INSERTS else Keeps.SOME
+        identity = [Field(_ROW_NUMBER, FieldType.INT64)] if keeps is Keeps.ALL else [entry.fields[i] for i in entry.key_indexes]
+        planner = Planner(len(groups), len(identity), aggregation.calls, keeps)
+        self._groups = Groups(groups, identity, aggregation.calls, planner)
+        self._numbers_rows = bool(planner.listed) and keeps is Keeps.ALL
+        self._resolves = given.changelog.opcodes is Opcodes.PUBLISHED or (
+            given.changelog.opcodes is Opcodes.RESOLVED and given.changelog.keys is Keys.ANY
+        )
+        self._given_changelog = given.changelog
+        passed = [*groups, *(identity if planner.listed and not self._numbers_rows else ())]
+        of_fields = [CompiledExpression(f.name, "", TypedField(f.name, ValueType.of(f.type)), (f.name,), f.name) for f in passed]
+        of_fields[len(groups) : len(groups)] = planner.arguments
+        self._events = _events_schema(groups, of_fields[len(groups) :])
+        self._arguments = RowWork(entry, self._events, Projection(Assignments(tuple(of_fields)), entry))
+        made = aggregation.made
+        self._outputs = RowWork(made, self.schema, Projection(Assignments(aggregation.outputs), made))
+        self._keys = len(groups)
+        self._double_keys = tuple(i for i, f in enumerate(groups) if f.type is FieldType.DOUBLE)
+        calls = enumerate(aggregation.calls)
+        self._identifiers = [len(groups) + i for i, call in calls if call.aggregate is Aggregate.IDENTIFIER]
+        self._unfit = tuple(f"{call.aggregate.value} does not fit {call.type.value}" for call in aggregation.calls)
+        self._seed = seed_of(str(self.id))
+        self.leaving = self._outputs.work.leaving(RELATION)
+
+    def open(self) -> Page:
+        page = Page()
+        self._groups.open(page)
+        if self._resolves:
+            page.parts[GIVEN] = relation_of(self._entry, given=self._given_changelog)
+        return page
+
+    def divide(self, page: Page, shard: int) -> None:
+        cast(Counters, page.parts[CHANGES]).values[0] = shard << SHARD_BITS
+
+    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+        (given,) = inputs
+        if not len(given):
+            return Applied(Chunk.empty(len(self.schema)))
+        bad = NO_BAD_EVENTS
+        if self._resolves:
+            resolved = cast(Relation, page.parts[GIVEN]).change(given, timeline)
+            bad += refusals(resolved, given, self._entry, strings)
+            given = resolved.chunk
+        events, refused = self._with_arguments(given, strings)
+        bad += refused
+        chunk = self._numbered(page, events.chunk) if self._numbers_rows else events.chunk
+        made, source, failed = self._groups.take(page, chunk, timeline, strings)
+        for column in self._identifiers:
+            made.lanes[:, column] = identifiers(self._seed, made.lanes[:, column], strings)
+        chunk, passes, wrong = self._outputs.evaluated(made, strings)
+        told = self._refused(failed, passes, wrong, made)
+        if len(told):
+            bad += bad_events(told, _caused(given, events.row[source], made), self._entry, strings)
+        return Applied(passed_rows(chunk, passes), bad.by_rank())
+
+    def _with_arguments(self, given: Chunk, strings: StringTable) -> tuple[_Events, BadEvents]:
+        """Rows that belong to a group; the others are bad events."""
+        chunk, passes, refused = self._arguments.evaluated(given, strings)
+        keyless = ~chunk.valid[:, : self._keys].all(axis=1)
+        bad = bad_events(refused, given, self._entry, strings) if len(refused) else NO_BAD_EVENTS
+        if keyless.any():
+            rows = np.flatnonzero(keyless & passes & ~deletes(given.opcode))
+            causes = [(BadReason.NULL_KEY, BadReason.NULL_KEY.sentence)]
+            bad += bad_events(Refusals.of(rows, np.zeros(len(rows), np.int64), causes), given, self._entry, strings)
+            passes = passes & ~keyless
+        events = passed_rows(chunk, passes).with_plain_doubles(self._double_keys)
+        return _Events(events, np.flatnonzero(passes)), bad
+
+    def _numbered(self, page: Page, events: Chunk) -> Chunk:
+        """Inserts, each of which changes a group, with the number of that change as the key of their row."""
+        count, first = len(events), int(cast(Counters, page.parts[CHANGES]).values[0])
+        lanes = np.column_stack((events.lanes, np.arange(first, first + count)))
+        valid = np.column_stack((events.valid, all_true(count)))
+        return Chunk(events.rank, events.opcode, events.flags, lanes, valid)
+
+    def _refused(self, failed: Int64s, passes: Bools, wrong: Refusals, made: Chunk) -> Refusals:
+        """Rows that cannot be computed, once each; they do not pass."""
+        if not failed.any():
+            return wrong
+        unfit = failed > 0
+        passes &= ~unfit
+        rows = np.flatnonzero(unfit & ~deletes(made.opcode))
+        causes = [(BadReason.NUMBER_RANGE, message) for message in self._unfit]
+        sums = Refusals.of(rows, failed[rows] - 1, causes)
+        others = np.flatnonzero(~unfit[wrong.rows])
+        at = others.astype(np.int64)
+        return sums.with_others(Refusals(wrong.rows[at], wrong.reason.take(at), wrong.message.take(at)))
+
+
+def _events_schema(groups: Sequence[Field], arguments: Sequence[CompiledExpression]) -> Schema:
+    fields = [Field(f"hs:argument-{i}", FieldType(each.tree.type.value)) for i, each in enumerate(arguments)]
+    return Schema((*groups, *fields))
+
+
+def _caused(given: Chunk, rows: Int64s, made: Chunk) -> Chunk:
+    """The events of a chunk that caused rows, one for each."""
+    of = given.taken(rows)
+    return Chunk(made.rank, of.opcode, of.flags, of.lanes, of.valid)

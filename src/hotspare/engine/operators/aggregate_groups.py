@@ -1,0 +1,180 @@
+"""What an aggregate keeps, as parts of a page, and the way of events through it (`kernels.aggregate`).
+
+groups, wide    a row for each group: in `wide` those whose sums need more words than most
+values          what groups keep in order of value, where a function asks for that
+arrivals        their rows in order of arrival, likewise
+changes         how often groups changed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hotspare.engine.expressions.aggregates import AggregateCall
+from hotspare.engine.kernels import aggregate as k
+from hotspare.engine.kernels import components, exact
+from hotspare.engine.kernels.arrivals import Arrivals
+from hotspare.engine.kernels.interning import SIZE
+from hotspare.engine.kernels.relation import DELETE, repeat_moves
+from hotspare.engine.kernels.results import ENTRIES, LISTS, Ordered
+from hotspare.engine.operators.aggregate_program import Planner
+from hotspare.engine.rows.chunk import OUTPUT_BYTES_MAX, Chunk, Int64s, Timeline, all_true
+from hotspare.engine.state.lanes import CODED, to_arrow
+from hotspare.engine.state.multi_index import MultiIndex
+from hotspare.engine.state.ordered_values import OrderedValues
+from hotspare.engine.state.pages import Counters, Page
+from hotspare.engine.state.relation import Relation, Shape
+from hotspare.engine.state.strings import StringTable
+from hotspare.model.types import Field, FieldType
+
+GROUPS, WIDE_GROUPS, VALUES, ARRIVALS, CHANGES = "groups", "wide", "values", "arrivals", "changes"
+_ENTRIES_MIN = 1 << 12
+
+
+class Changed(NamedTuple):
+    """What came of events: keys and results of groups; for each the event that it comes of, and which result cannot be, counted
+    from 1, or 0."""
+
+    chunk: Chunk
+    source: Int64s
+    failed: Int64s
+
+
+class Groups:
+    """Immutable; all that changes is in the page. Events have the key of their group, `arguments`, and the fields `identity`, which
+    are the key of their row."""
+
+    def __init__(self, keys: Sequence[Field], identity: Sequence[Field], calls: Sequence[AggregateCall], planner: Planner) -> None:
+        self._keys, self._width = len(keys), len(keys) + len(calls)
+        self._codes = tuple(i for i, f in enumerate(keys) if f.type in CODED)
+        self._narrow, self._wide = planner.narrow(self._codes), planner.wide(self._codes)
+        self._kinds = planner.kinds
+        self._lists = [(len(keys) + i, str(calls[i].constants[0])) for i in planner.lists]
+        listed, at = planner.listed, len(keys) + len(planner.arguments)
+        of_row, of_group = range(at, at + len(identity)), range(len(keys))
+        columns = [*of_row, *of_group, *(len(keys) + each for each in listed)] if listed else []
+        self._columns = np.array(columns, np.int64)
+        self._of_row, self._of_group = np.array(of_row, np.int64), np.array(of_group, np.int64)
+        coded = [*(f.type in CODED for f in (*identity, *keys)), *(each in planner.coded for each in listed)]
+        condition = tuple(range(len(identity), len(identity) + len(keys)))
+        codes = tuple(i for i, is_coded in enumerate(coded) if is_coded)
+        self._rows = Shape(max(len(columns), len(identity) + len(keys)), tuple(range(len(identity))), codes, condition)
+        self._nothing = OrderedValues(self._keys, (), self._kinds), MultiIndex(self._rows)
+        """What a kernel gets where nothing is kept in order: it is not looked at."""
+
+    def open(self, page: Page) -> None:
+        page.parts[CHANGES] = Counters(1)
+        for name, tables in ((GROUPS, self._narrow), (WIDE_GROUPS, self._wide)):
+            page.parts[name] = Relation(Shape(tables.width, tuple(range(self._keys)), tables.codes))
+        if len(self._kinds):
+            page.parts[VALUES] = OrderedValues(self._keys, self._codes, self._kinds)
+        if len(self._columns):
+            page.parts[ARRIVALS] = MultiIndex(self._rows)
+
+    def take(self, page: Page, events: Chunk, timeline: Timeline, strings: StringTable) -> Changed:
+        """What resolved events make of the groups."""
+        narrow, wide = (cast(Relation, page.parts[name]) for name in (GROUPS, WIDE_GROUPS))
+        changes = cast(Counters, page.parts[CHANGES]).values
+        out = k.Outputs(np.empty((2 * len(events), k.MADE_WIDTH), np.int64), np.zeros(k.COUNTS_WIDTH, np.int64))
+        out.counts[k.EVENT] = changes[0]
+        lists = self._run(page, events, timeline, strings, out)
+        changes[0] = out.counts[k.EVENT]
+        made = out.made[: int(out.counts[k.MADE])]
+        if self._lists:
+            self._write_lists(narrow, wide, made, lists, strings)
+        lanes, valid = np.empty((len(made), self._width), np.int64), np.empty((len(made), self._width), np.bool_)
+        failed = np.empty(len(made), np.int64)
+        k.gather_groups(narrow.pages.rows, wide.pages.rows, made, lanes, valid, failed)
+        for name in (GROUPS, WIDE_GROUPS):
+            cast(Relation, page.parts[name]).forget_outputs()
+        for name in (VALUES, ARRIVALS):
+            if name in page.parts:
+                cast("OrderedValues | MultiIndex", page.parts[name]).settle()
+        rank, opcode, flags = made[:, k.RANK].copy(), made[:, k.OPCODE].astype(np.uint8), made[:, k.FLAGS].astype(np.uint8)
+        return Changed(Chunk(rank, opcode, flags, lanes, valid, is_whole=True), made[:, k.SOURCE].copy(), failed)
+
+    def _run(self, page: Page, events: Chunk, timeline: Timeline, strings: StringTable, out: k.Outputs) -> Ordered:
+        """Let the kernel take all events; what it listed."""
+        narrow, wide = (cast(Relation, page.parts[name]).pages for name in (GROUPS, WIDE_GROUPS))
+        values = cast(OrderedValues, page.parts.get(VALUES, self._nothing[0]))
+        arrivals = cast(MultiIndex, page.parts.get(ARRIVALS, self._nothing[1]))
+        if VALUES in page.parts:
+            values.begin(strings)
+        if ARRIVALS in page.parts:
+            arrivals.begin()
+        for pages in (narrow, wide) if self._lists else ():
+            pages.note_moves()
+        given = components.GroupEvents(events.rank, events.opcode, events.flags, events.lanes, events.valid, timeline.time_us)
+        small, large = _way(self._narrow.width), _way(self._wide.width)
+        change = k.GroupChange(self._narrow.program, self._wide.program, small, large, _scratch())
+        entries, ends = (np.empty(_ENTRIES_MIN if self._lists else 0, np.int64) for _ in range(2))
+        counts = np.array([0, 0, len(self._lists)])
+        while True:
+            rows = Arrivals(arrivals.rows.pages.rows, arrivals.lists, self._columns, self._of_row, self._of_group)
+            kept = Ordered(values.trees(strings), rows, entries, ends, counts)
+            state = int(k.aggregate(narrow.rows, wide.rows, change, kept, given, out))
+            if state == k.DONE:
+                return kept
+            if state == k.NEEDS_TREE_ROOM:
+                values.make_room()
+            elif state == k.NEEDS_ROW_ROOM:
+                arrivals.make_more_room()
+            elif state == k.NEEDS_LIST_ROOM:
+                entries = np.concatenate([entries, np.empty_like(entries)])
+                ends = np.concatenate([ends, np.empty_like(ends)])
+            else:
+                (narrow if state == k.NEEDS_ROOM else wide).make_room()
+
+    def _write_lists(self, narrow: Relation, wide: Relation, made: Int64s, lists: Ordered, strings: StringTable) -> None:
+        """Write the texts of lists where their numbers stand, in the versions of groups that were made."""
+        ends = lists.ends[: int(lists.counts[LISTS])]
+        codes, offsets = lists.entries[: int(lists.counts[ENTRIES])], np.concatenate((np.zeros(1, np.int64), ends))
+        is_new = made[:, k.OPCODE] != DELETE
+        for relation, is_wide in ((narrow, 0), (wide, 1)):
+            slots = made[is_new & (made[:, k.IS_WIDE] == is_wide), k.SLOT]
+            for column, separator in self._lists:
+                there = slots[relation.valid[slots, column]]
+                relation.lanes[there, column] = _joined(codes, offsets, relation.lanes[there, column], separator, strings)
+            repeat_moves(relation.pages.rows)
+
+
+def _joined(codes: Int64s, offsets: Int64s, numbers: Int64s, separator: str, strings: StringTable) -> Int64s:
+    """Codes of the texts of these lists, made piece by piece."""
+    made = [np.empty(0, np.int64)]
+    sizes = strings.texts[0][:, SIZE][codes] + len(separator.encode())
+    before = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+    bytes_ = before[offsets[numbers + 1]] - before[offsets[numbers]]
+    for begin, end in _pieces(bytes_):
+        chosen = numbers[begin:end]
+        lengths = offsets[chosen + 1] - offsets[chosen]
+        places = np.repeat(offsets[chosen] - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths) + np.arange(lengths.sum())
+        values = to_arrow(codes[places], all_true(len(places)), FieldType.STRING, strings)
+        lists = pa.ListArray.from_arrays(pa.array(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)), values)
+        made.append(strings.intern(pc.binary_join(lists, separator))[0])
+    return np.concatenate(made)
+
+
+def _pieces(sizes: Int64s) -> Iterator[tuple[int, int]]:
+    """Runs of so many bytes together, or of one text."""
+    ends, begin = np.cumsum(sizes), 0
+    while begin < len(sizes):
+        done = int(ends[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, done + OUTPUT_BYTES_MAX, side="right")))
+        yield begin, end
+        begin = end
+
+
+def _way(width: int) -> components.Group:
+    lanes = np.empty((1, width), np.int64)
+    return components.Group(lanes, lanes.view(np.float64), np.empty((1, width), np.bool_))
+
+
+def _scratch() -> exact.Scratch:
+    words = exact.PRODUCT_LIMBS + 1
+    number, other, square = (np.empty(length, np.uint64) for length in (words, words, 2 * words))
+    return exact.Scratch(number, other, square, np.empty((1, exact.NUMERATOR_LIMBS + 1), np.int64))

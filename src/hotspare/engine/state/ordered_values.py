@@ -1,0 +1,107 @@
+"""Ordered multisets of values, many side by side, as a part of a page: what an aggregate finds least values and percentiles in.
+
+A row of a relation is a value of a set, with how often it is there; `kernels.ordered` has the trees over them, which are derived,
+and in no snapshot. Freezing costs what freezing the rows costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from hotspare.engine.kernels import ordered as k
+from hotspare.engine.rows.chunk import Int64s, UInt8s
+from hotspare.engine.state.memory import longer
+from hotspare.engine.state.pages import Columns
+from hotspare.engine.state.relation import Relation, Shape
+from hotspare.engine.state.row_index import empty_index, grown_index
+from hotspare.engine.state.row_layout import RowsOfPage
+from hotspare.engine.state.strings import StringTable
+
+
+class OrderedValues:
+    """Sets are named by the key of a group, `keys` columns of which `codes` hold codes of strings, and a number; `kinds`: of the
+    values of each number, as `kernels.ordered` has them. A kernel changes `trees`, and asks for `make_room`; then `settle`."""
+
+    def __init__(self, keys: int, codes: tuple[int, ...], kinds: Int64s) -> None:
+        self._keys, self._codes, self._kinds = keys, codes, kinds
+        width = keys + k.OF_SET
+        self.rows = Relation(Shape(width, tuple(range(width - 1)), (*codes, width - k.CODE), tuple(range(keys + 1))))
+        self._nodes = np.empty((0, k.NODES_WIDTH), np.int64)
+        self._roots = empty_index()
+        self._probe = np.zeros((1, width), np.int64)
+        self._is_built = True
+
+    def begin(self, strings: StringTable) -> None:
+        """Before a kernel changes anything: from now on rows that are moved are told."""
+        if not self._is_built:
+            self._build(strings)
+        self.rows.pages.note_moves()
+
+    def trees(self, strings: StringTable) -> k.Trees:
+        """For kernels, and again after each `make_room`."""
+        places, data = strings.texts
+        return k.Trees(self.rows.pages.rows, self._nodes, self._roots, self._kinds, places, data, self._probe)
+
+    def make_room(self) -> None:
+        """Room for one value more."""
+        self.rows.pages.make_room()
+        self._roots = grown_index(self._roots)
+        self._follow_pages()
+
+    def settle(self) -> None:
+        """What a kernel made is taken."""
+        self.rows.forget_outputs()
+
+    def freeze(self) -> Relation:
+        """A twin of the rows: it has all that a snapshot needs."""
+        return self.rows.freeze()
+
+    def columns(self) -> Columns:
+        return self.rows.columns()
+
+    def row_pages(self) -> list[RowsOfPage]:
+        return self.rows.row_pages()
+
+    def load(self, columns: Columns) -> None:
+        self.rows.load(columns)
+        self._is_built = False
+
+    def load_pages(self, columns: Columns, pages: Mapping[int, Columns]) -> None:
+        self.rows.load_pages(columns, pages)
+        self._is_built = False
+
+    @property
+    def codes_per_row(self) -> int:
+        return self.rows.codes_per_row
+
+    @property
+    def written(self) -> int:
+        return self.rows.written
+
+    def mark(self, marks: UInt8s, mark: int, since: int, rows: int) -> int:
+        return self.rows.mark(marks, mark, since, rows)
+
+    def __reduce__(self) -> tuple[Callable[..., OrderedValues], tuple[object, ...]]:
+        return _received, (self._keys, self._codes, self._kinds, self.rows)
+
+    def _follow_pages(self) -> None:
+        """Nodes for all slots that there is room for."""
+        length = len(self.rows.lanes)
+        if len(self._nodes) < length:
+            self._nodes = longer(self._nodes, len(self._nodes), length)
+
+    def _build(self, strings: StringTable) -> None:
+        """Trees of rows that were loaded: to order texts, strings are needed, which a snapshot has elsewhere."""
+        self._roots, self._is_built = empty_index(), True
+        self._follow_pages()
+        order, at = self.rows.pages.in_order(), 0
+        while (at := int(k.fill_trees(self.trees(strings), order, np.int64(at)))) < len(order):
+            self._roots = grown_index(self._roots)
+
+
+def _received(keys: int, codes: tuple[int, ...], kinds: Int64s, rows: Relation) -> OrderedValues:
+    values = OrderedValues(keys, codes, kinds)
+    values.rows, values._is_built = rows, False
+    return values

@@ -1,0 +1,83 @@
+"""Outputs of windows that have one expression for each field that is no key: named in YAML, in the order of the schema in ESP
+XML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from hotspare.model.frontends.esp_xml.elements import DIALECT, ElementShape, shape
+from hotspare.model.frontends.esp_xml.values import EspValues
+from hotspare.model.frontends.esp_xml.written import Xml, expression
+from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.yaml.values import YamlValues
+from hotspare.model.meanings import expression_meaning
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.names import nearest
+from hotspare.model.project import Expression, Window
+from hotspare.model.types import Field, Schema
+from hotspare.model.window_rules import check_expression
+
+FIELD_EXPRESSIONS: Mapping[str, ElementShape] = {"output": shape(children="field-expr"), "field-expr": shape(DIALECT)}
+"""Elements of ESP XML."""
+
+
+def read_outputs(values: YamlValues, node: Entries, common: Mapping[str, Any]) -> tuple[Expression, ...]:
+    """Those that are named in YAML, in the order of the schema."""
+    outputs = values.expressions(node, "outputs")
+    schema: Schema | None = common.get("schema")
+    if schema is None:
+        return tuple(outputs.values())
+    names = [f.name for f in _values(schema)]
+    for name, written in outputs.items():
+        if name not in names:
+            known = name in schema.index
+            message = f"window {common['name']} computes {'its key field' if known else 'the unknown field'} {name!r}"
+            values.found.add(written.place, message, "keys pass through" if known else nearest(name, names))
+    for name in names:
+        if name not in outputs:
+            values.found.add(node.place, f"window {common['name']} does not compute its field {name}", f"add outputs: {name}")
+    missing = Expression("null", values.dialect, node.place)
+    return tuple(outputs.get(name, missing) for name in names)
+
+
+def read_field_expressions(values: EspValues, element: Any) -> tuple[Expression, ...]:
+    return tuple(values.expression(e) for e in values.listed(element, "output/field-expr"))
+
+
+def written_field_expressions(outputs: Sequence[Expression]) -> Xml:
+    return Xml("output", children=tuple(expression("field-expr", e) for e in outputs))
+
+
+def named_outputs(schema: Schema | None, outputs: Sequence[Expression]) -> list[tuple[str, Expression]]:
+    """Of a window without mistakes."""
+    return [(field.name, e) for field, e in zip(_values(schema), outputs, strict=True)]
+
+
+def fields_with_outputs(schema: Schema | None, outputs: Sequence[Expression]) -> Iterator[tuple[Field | None, Expression]]:
+    """Also of a window with mistakes: without fields where there are more or fewer of these."""
+    fields: list[Field | None] = [*_values(schema)]
+    if len(fields) != len(outputs):
+        fields = [None] * len(outputs)
+    return zip(fields, outputs, strict=True)
+
+
+def check_outputs(window: Window, outputs: Sequence[Expression], found: Mistakes) -> None:
+    for each in outputs:
+        check_expression(window, each, found)
+    names = [f.name for f in _values(window.schema)]
+    if window.schema is not None and len(names) != len(outputs):
+        found.add(
+            window.place,
+            f"window {window.name} has {len(outputs)} expressions for {len(names)} fields that are no key",
+            f"give one for each, in this order: {', '.join(names)}" if names else "leave the expressions out",
+        )
+
+
+def outputs_meaning(schema: Schema, outputs: Sequence[Expression]) -> dict[str, str]:
+    return {f"output {name}": expression_meaning(e) for name, e in named_outputs(schema, outputs)}
+
+
+def _values(schema: Schema | None) -> list[Field]:
+    """The fields that are no key."""
+    return [f for f in schema.fields if not f.is_key] if schema is not None else []

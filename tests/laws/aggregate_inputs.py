@@ -1,0 +1,137 @@
+"""Inputs of the kernels of an aggregate for the law Twin: a random changelog of rows of a few groups, in small pages."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.engine.kernels import aggregate as k
+from hotspare.engine.kernels import ordered, slots
+from hotspare.engine.operators.contract import Operator
+from hotspare.engine.plan import compile_plan
+from hotspare.engine.rows.chunk import Chunk, Timeline
+from hotspare.engine.state.multi_index import MultiIndex
+from hotspare.engine.state.ordered_values import OrderedValues
+from hotspare.engine.state.pages import Page
+from hotspare.engine.state.relation import Relation
+from hotspare.engine.state.strings import StringTable
+from hotspare.model.events import Opcode
+from hotspare.model.load import load_text
+
+Args = tuple[Any, ...]
+PROJECT = """
+project: p
+queries:
+  q:
+    windows:
+      rows: {type: source, schema: "id*:int64,g:int64,x:double,n:int64,m:money"}
+      groups: {type: aggregate, schema: "g*:int64,u:double,v:double,w:int64,x:double,y:double,z:double,nth:int64,cat:string,
+                 a:double,b:double,c:double,d:double,e:double,f:double,h:double,i:int64,j:money,k:int64,l:int64,m:double,
+                 n:int32,o:double,p:double,q:double,r:double,s:double,t:int64",
+               outputs: {u: ESP_aMin(x), v: ESP_aMax(x), w: ESP_aCountDistinct(n), x: ESP_aMode(x), y: "percentile(x, 0.4)",
+                         z: "ESP_aLag(x, 1)", nth: "nth(n, 2)", cat: "ESP_aCat(n, ',')", a: ESP_aSum(x), b: ESP_aAve(x),
+                         c: ESP_aCSS(x), d: ESP_aVariance(x), e: ESP_aStd(x), f: ESP_aCV(x), h: "ESP_aWAve(x, n)",
+                         i: ESP_aSum(n), j: ESP_aSum(m), k: ESP_aCount(), l: ESP_aCountNull(x), m: ESP_aLast(x),
+                         n: ESP_aLastOpcode(), o: ESP_aLastNonDelete(x), p: "ESP_aSumTimed(x, 1)", q: "ESP_aMinTimed(x, 1)",
+                         r: "ESP_aMaxTimed(x, 1)", s: ESP_aStd(n), t: ESP_aCountOpcodes(1)}}
+    edges: [rows -> groups]
+"""
+OF_TEXTS = """
+project: p
+queries:
+  q:
+    windows:
+      rows: {type: source, schema: "id*:int64,g:int64,s:string"}
+      groups: {type: aggregate, schema: "g*:int64,a:string,b:string", outputs: {a: ESP_aMin(s), b: ESP_aMode(s)}}
+    edges: [rows -> groups]
+"""
+TEXTS = pa.array(["b", "a", "ba", "b\u00e9", ""])
+DOUBLES = np.array([0.1, -0.1, 12.5, 3.0, -0.0, 7e5, 1e22, 1e300, -1e300, 1e308, 5e-324, 1e-200, np.nan, np.inf, -np.inf])
+WHOLE = np.array([0, 1, -5, 2**62, -(2**63), 2**63 - 1])
+
+
+def _operator(project: str) -> tuple[Operator, Page]:
+    plan = compile_plan(load_text(project).resolved)
+    (node,) = [node for node in plan.nodes if node.window.endswith("groups")]
+    page = node.operator.open()
+    for part in page.parts.values():
+        rows = part.rows if isinstance(part, OrderedValues | MultiIndex) else part
+        if isinstance(rows, Relation):
+            rows.pages.page_slots = 2
+            rows.pages.rows.state[[slots.PAGE_SLOTS, slots.SPARE]] = 2, 0
+    return node.operator, page
+
+
+def _chunk(random: np.random.Generator, count: int, plainly: int) -> Chunk:
+    """Upserts and deletes of keys 0 to 7; the first `plainly` doubles are small."""
+    opcode = random.choice(np.array([Opcode.UPSERT, Opcode.UPSERT, Opcode.SAFE_DELETE], np.uint8), count)
+    lanes = np.zeros((count, 5), np.int64)
+    lanes[:, 0], lanes[:, 1] = random.integers(0, 8, count), random.integers(0, 2, count)
+    some = DOUBLES[random.integers(0, len(DOUBLES), count)]
+    some[:plainly] = DOUBLES[random.integers(0, 6, plainly)]
+    lanes.view(np.float64)[:, 2] = some
+    lanes[:, 3], lanes[:, 4] = WHOLE[random.integers(0, len(WHOLE), count)], random.integers(-9, 9, count)
+    valid = np.column_stack([np.ones((count, 2), np.bool_), random.random((count, 3)) < 0.9])
+    return Chunk(np.arange(count), opcode, np.ones(count, np.uint8), lanes * valid, valid)
+
+
+def _texts(random: np.random.Generator, count: int, strings: StringTable) -> Chunk:
+    """As `_chunk`, with texts."""
+    chunk, codes = _chunk(random, count, 0), strings.intern(TEXTS)[0]
+    lanes = chunk.lanes[:, :3].copy()
+    lanes[:, 2] = codes[random.integers(0, len(codes), count)]
+    valid = chunk.valid[:, :3].copy()
+    return Chunk(chunk.rank, chunk.opcode, chunk.flags, lanes * valid, valid)
+
+
+def _calls(name: str) -> list[Args]:
+    """The arguments of each call of a kernel while chunks are worked on."""
+    (operator, page), (of_texts, its_page) = _operator(PROJECT), _operator(OF_TEXTS)
+    random, strings, calls = np.random.default_rng(20_261_123), StringTable(), list[Args]()
+    called = getattr(k, name)
+
+    def tapped(*args: Any) -> Any:
+        calls.append(copy.deepcopy(args))
+        return called(*args)
+
+    setattr(k, name, tapped)
+    try:
+        for batch in range(6):
+            time_us = 400_000 * np.arange(40) + 16_000_000 * batch
+            timeline = Timeline(time_us, _NO_BEATS)
+            operator.apply(page, [_chunk(random, 40, 40 - 20 * batch if batch < 2 else 0)], timeline, strings)
+            of_texts.apply(its_page, [_texts(random, 40, strings)], timeline, strings)
+    finally:
+        setattr(k, name, called)
+    return calls
+
+
+_NO_BEATS = np.empty(0, np.int64)
+
+
+def aggregate() -> Iterator[Args]:
+    yield from _calls("aggregate")
+
+
+def gather_groups() -> Iterator[Args]:
+    yield from _calls("gather_groups")
+
+
+def fill_trees() -> Iterator[Args]:
+    """Values of three sets, two of numbers and one of texts, of which there are no trees yet."""
+    random, strings = np.random.default_rng(7), StringTable()
+    codes = strings.intern(TEXTS)[0]
+    for count in (1, 30):
+        rows = np.array([[n % 2, n % 3, n, 0, n % 4 + 1] for n in random.permutation(count)])
+        rows[:, 3] = np.where(rows[:, 1] == ordered.TEXT, codes[rows[:, 2] % len(codes)], 0)
+        rows[:, 2] = np.where(rows[:, 1] == ordered.TEXT, 0, rows[:, 2])
+        values = OrderedValues(1, (), np.array([ordered.PLAIN, ordered.DOUBLE, ordered.TEXT]))
+        chunk = Chunk(np.arange(count), np.full(count, Opcode.UPSERT, np.uint8), np.ones(count, np.uint8), rows, rows == rows)
+        values.rows.change(chunk, Timeline(np.zeros(count, np.int64), _NO_BEATS))
+        values.load_pages(values.columns(), {page.number: page.columns() for page in values.row_pages()})
+        values._follow_pages()
+        yield values.trees(strings), values.rows.pages.in_order(), np.int64(0)
