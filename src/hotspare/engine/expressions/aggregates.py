@@ -1,7 +1,7 @@
 """Expressions over the rows of a group (SPEC A28): calls of aggregate functions are taken out, and what is left is an expression
 over their results and the key of the group.
 
-    ESP_aSum(x) / ESP_aCount() + 1        calls: sum of x, count of rows        left: `hs:0` / `hs:1` + 1
+    ESP_aSum(x) / ESP_aCount() + 1        calls: sum of x, count of rows        left: `aggregate:0` / `aggregate:1` + 1
 
 What a call takes is itself an expression, over the fields of a row. In Spark SQL the functions have shorter names, too.
 """
@@ -194,7 +194,7 @@ class AggregateReader:
 
     def _visible(self) -> dict[str, ValueType]:
         keys = {name: self._fields[name] for name in self._groups if name in self._fields}
-        return keys | {f"hs:{i}": call.type for i, call in enumerate(self.calls)}
+        return keys | {f"aggregate:{i}": call.type for i, call in enumerate(self.calls)}
 
     def _left_of(self, tree: Tree, expression: Expression, label: str) -> Tree:
         if isinstance(tree, Literal):
@@ -209,7 +209,7 @@ class AggregateReader:
         known = [each.computes for each in self.calls]
         if call.computes not in known:
             self.calls.append(call)
-        return FieldRef(f"hs:{[*known, call.computes].index(call.computes)}", tree.column)
+        return FieldRef(f"aggregate:{[*known, call.computes].index(call.computes)}", tree.column)
 
     def _key(self, node: FieldRef, dialect: Dialect) -> FieldRef:
         alike = [n for n in self._fields if n == node.name or (dialect is Dialect.SPARK_SQL and n.lower() == node.name.lower())]
@@ -286,7 +286,7 @@ def compile_aggregation(
             mistakes += error.mistakes
     if mistakes:
         raise ProjectError(window, mistakes)
-    made = [Field(f"hs:{i}", FieldType(call.type.value)) for i, call in enumerate(reader.calls)]
+    made = [Field(f"aggregate:{i}", FieldType(call.type.value)) for i, call in enumerate(reader.calls)]
     return Aggregation(tuple(reader.calls), Schema((*groups, *made)), tuple(outputs))
 
 
