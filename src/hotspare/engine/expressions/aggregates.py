@@ -201,6 +201,8 @@ class AggregateReader:
             return tree
         if isinstance(tree, FieldRef):
             return self._key(tree, expression.dialect)
+        if not isinstance(tree, Call):
+            raise ExpressionRefused(tree.column, "an aggregate has no variables", "compute it in a window behind the aggregate")
         function = _BY_NAME[expression.dialect].get(tree.written.lower()) if not tree.function else None
         if function is None:
             arguments = tuple(self._left_of(argument, expression, label) for argument in tree.arguments)
