@@ -15,7 +15,17 @@ from enum import Enum
 from hotspare.engine.expressions.checking import Checker, converted
 from hotspare.engine.expressions.compiled import CompiledExpression, compiled_tree, parse, refusal
 from hotspare.engine.expressions.function import TypeMismatch, converts, number
-from hotspare.engine.expressions.tree import Call, Constant, ExpressionRefused, FieldRef, Literal, Tree, Typed, ValueType
+from hotspare.engine.expressions.tree import (
+    Call,
+    Constant,
+    ExpressionRefused,
+    FieldRef,
+    Literal,
+    Statements,
+    Tree,
+    Typed,
+    ValueType,
+)
 from hotspare.errors import Mistake, ProjectError
 from hotspare.model.project import Dialect, Expression
 from hotspare.model.types import Field, FieldType, Schema
@@ -180,7 +190,9 @@ class AggregateReader:
     def compiled(self, expression: Expression, field: Field | None, label: str) -> CompiledExpression:
         """What is left of an expression for a field; None where nobody knows for which. ProjectError with one mistake."""
 
-        def typing(tree: Tree) -> Typed:
+        def typing(tree: Tree | Statements) -> Typed:
+            if isinstance(tree, Statements):
+                raise ExpressionRefused(tree.column or 1, "an aggregate takes expressions, not statements", "write one expression")
             left = self._left_of(tree, expression, label)
             checker = Checker(self._visible(), expression.dialect)
             return checker.typed(left) if field is None else checker.assigned(left, ValueType.of(field.type), field.name)
