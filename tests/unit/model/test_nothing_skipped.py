@@ -175,6 +175,10 @@ FULL = """\
             </pattern>
           </patterns>
         </window-pattern>
+        <window-aggregate name="m">
+          <schema-string>id*:int64,x:double</schema-string>
+          <output><field-expr hs:dialect="esp">ESP_aSum(x)</field-expr></output>
+        </window-aggregate>
       </windows>
       <edges>
         <edge source="a" target="k f g c r n l h p pc fx m" role="data"/><edge source="a" target="s" role="data"/>
