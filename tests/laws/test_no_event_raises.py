@@ -101,7 +101,11 @@ def bits(values: pa.Array) -> list[object]:
         ]
     if pa.types.is_timestamp(values.type):
         return list(values.cast(pa.int64()).to_pylist())
-    return list((packed(values) if pa.types.is_list(values.type) else values).to_pylist())
+    if pa.types.is_list(values.type) and (
+        pa.types.is_integer(values.type.value_type) or pa.types.is_floating(values.type.value_type)
+    ):
+        return list(packed(values).to_pylist())
+    return list(values.to_pylist())
 
 
 def taken(whole: Told, row: int) -> Told:

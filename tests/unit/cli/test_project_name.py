@@ -22,7 +22,7 @@ def file(tmp_path: Path) -> Path:
     projects = [
         _PROJECT.format(name="first", field="x", window="window-copy", inside=""),
         _PROJECT.format(name="second", field="y", window="window-filter", inside="<expression>y > 1</expression>"),
-        _PROJECT.format(name="third", field="z", window="window-lua", inside=""),
+        _PROJECT.format(name="third", field="z", window="window-notification", inside=""),
     ]
     path = tmp_path / "engine.xml"
     path.write_text(f"<engine><projects>{''.join(projects)}</projects></engine>".replace("y > 1", "y &gt; 1"))
@@ -41,7 +41,7 @@ def test_one_is_chosen_whatever_is_wrong_with_the_others(file: Path, tmp_path: P
     done = hotspare_here("validate", file, "--project-name", "second")
     assert (done.returncode, "project second has no mistakes" in done.stdout) == (0, True), done.stderr
     done = hotspare_here("validate", file, "--project-name", "third")
-    assert (done.returncode, "window type 'lua'" in done.stderr) == (2, True)
+    assert (done.returncode, "'notification'" in done.stderr) == (2, True)
     done = hotspare_here("validate", file, "--project-name", "scond")
     assert (done.returncode, "did you mean 'second'?" in done.stderr) == (2, True)
     rows, out = tmp_path / "in.csv", tmp_path / "out.csv"

@@ -42,7 +42,8 @@ def _held(moment: Value) -> Value:
     """Seconds that a stamp holds, else null."""
     if moment.type == STAMP.arrow:
         return moment
-    inside = pc.less_equal(pc.abs(pc.cast(moment, INT64.arrow)), _SECONDS_MAX)
+    seconds = pc.cast(moment, INT64.arrow)
+    inside = pc.and_(pc.less_equal(seconds, _SECONDS_MAX), pc.greater_equal(seconds, pc.negate(_SECONDS_MAX)))
     return pc.if_else(inside, moment, pa.scalar(None, DATE.arrow))
 
 
