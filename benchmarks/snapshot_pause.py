@@ -30,7 +30,7 @@ from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.rows.chunk import Int64s
 from hotspare.engine.snapshot import Frozen
-from hotspare.host.interpreter import settle
+from hotspare.interpreter import pass_over_what_is_there, switch_often
 from hotspare.model.load import load_text
 from hotspare.stores.directory import DirectoryStore
 
@@ -182,7 +182,8 @@ def main() -> None:
         run = Run(folder / "warm", 0.0)
         run.phase(run.filling(100_000, step), is_paced=False)
         run = Run(folder / "store", options.interval)
-        settle()
+        switch_often()
+        pass_over_what_is_there()
         base = psutil.Process().memory_info().rss
         grown = run.phase(run.filling(options.keys, step), is_paced=False)
         run.feed(np.arange(1), Phase(), freezes=True)

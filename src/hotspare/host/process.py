@@ -38,13 +38,13 @@ from hotspare.host.address import peer_addresses
 from hotspare.host.background import Background
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.hosted_group import HostedGroup, Shared, runner_input
-from hotspare.host.interpreter import settle, settle_more
 from hotspare.host.locked_bus import outwait_lock
 from hotspare.host.message_sizes import check_message_sizes
 from hotspare.host.options import EngineOptions
 from hotspare.host.project import checked_project
 from hotspare.host.retention import check_at_start
 from hotspare.host.topic_settings import check_settings, note_sources
+from hotspare.interpreter import pass_over_what_is_there, switch_often
 from hotspare.model.load import LoadedProject
 from hotspare.model.partitioning import refused_shards
 from hotspare.runners.contract import EndCause, OnBatch, ReadPace, Runner, RunnerEnd
@@ -108,7 +108,8 @@ class EngineProcess:
 
     def run(self) -> int:
         warm_up()
-        settle()
+        switch_often()
+        pass_over_what_is_there()
         plans = self._joined()
         runners = self._runners(plans)
         try:
@@ -117,7 +118,7 @@ class EngineProcess:
                     runner.start(plan)
                     if runner.notice:
                         self._log.event(LogEvent.RUNNER_WARNING, runner.notice)
-                settle_more()
+                pass_over_what_is_there()  # what the runners brought, too
                 self._log.event(LogEvent.ENGINE_STARTED, address=self._shared.server.address)
                 self._beat_until(lambda: self._stop.is_set() or any(group.has_ended for group in self._groups))
                 for group in self._groups:

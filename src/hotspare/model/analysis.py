@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -16,6 +15,7 @@ from hotspare.model.failover_rules import check_failover
 from hotspare.model.forwarding import Forwarded, check_forwarded, forwarded, in_order
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import NAME, NAME_LENGTH_MAX, PROPERTY_NAME, nearest, one_of, repeated, unprintable
+from hotspare.model.ordering import inputs_first
 from hotspare.model.project import (
     EVERY_SLOT,
     ConnectorDirection,
@@ -257,23 +257,7 @@ def _evaluation_order(
     query: ContinuousQuery, windows: Mapping[str, Window], inputs: Mapping[str, list[Edge]], found: Mistakes
 ) -> list[str]:
     """Inputs first, ties by place in the text. Windows on or behind a cycle come last, and the cycle is complained about."""
-    rank = {name: i for i, name in enumerate(windows)}
-    names = list(windows)
-    targets: dict[str, list[str]] = {name: [] for name in windows}
-    missing = {name: len(edges) for name, edges in inputs.items()}
-    for name, edges in inputs.items():
-        for edge in edges:
-            targets[edge.source].append(name)
-    ready = [rank[name] for name in windows if not missing[name]]
-    order: list[str] = []
-    while ready:
-        name = names[heapq.heappop(ready)]
-        order.append(name)
-        for target in targets[name]:
-            missing[target] -= 1
-            if not missing[target]:
-                heapq.heappush(ready, rank[target])
-    left = [name for name in windows if missing[name]]
+    order, left = inputs_first(list(windows), {name: [edge.source for edge in edges] for name, edges in inputs.items()})
     if left:
         cycle = _cycle(left, inputs)
         edge = next(e for e in inputs[cycle[1]] if e.source == cycle[0])

@@ -5,11 +5,11 @@ It is an edge like any other to the order of evaluation, so it may not lead in a
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Mapping, Sequence
 
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import nearest
+from hotspare.model.ordering import inputs_first
 from hotspare.model.project import NOWHERE, Project, Window, WindowId
 from hotspare.model.types import Schema
 from hotspare.model.windows.registry import type_of
@@ -51,24 +51,8 @@ def in_order(
     """The windows, inputs and forwarding ones first; else in the order that they have."""
     if not to:
         return list(order)
-    rank = {window: i for i, window in enumerate(order)}
     before = {window: [source for source, _ in inputs[window]] + list(to.get(window, ())) for window in order}
-    followers: dict[WindowId, list[WindowId]] = {window: [] for window in order}
-    missing = dict.fromkeys(order, 0)
-    for window, sources in before.items():
-        for source in sources:
-            if source in rank:
-                followers[source].append(window)
-                missing[window] += 1
-    ready, made = [rank[window] for window in order if not missing[window]], []
-    while ready:
-        window = order[heapq.heappop(ready)]
-        made.append(window)
-        for follower in followers[window]:
-            missing[follower] -= 1
-            if not missing[follower]:
-                heapq.heappush(ready, rank[follower])
-    left = [window for window in order if missing[window]]
+    made, left = inputs_first(order, before)
     if left:
         names = ", ".join(map(str, left))
         found.add(NOWHERE, f"forwarding leads in a circle: {names}", "forward to a window from which no way leads back")

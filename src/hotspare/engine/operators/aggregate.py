@@ -29,7 +29,7 @@ from hotspare.engine.head.stateless import Projection, deletes
 from hotspare.engine.operators.aggregate_groups import CHANGES, Groups
 from hotspare.engine.operators.aggregate_program import Keeps, Planner
 from hotspare.engine.operators.contract import SHARD_BITS, Applied, BadReason, Input, Operator
-from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
+from hotspare.engine.operators.keyed import bad_events, relation_of, resolved_events
 from hotspare.engine.operators.row_work import RowWork
 from hotspare.engine.operators.rowwise import GIVEN, passed_rows
 from hotspare.engine.rows.changelog import RELATION, Keys, Opcodes
@@ -37,7 +37,6 @@ from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline, all_true
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
 from hotspare.engine.state.identifiers import identifiers, seed_of
 from hotspare.engine.state.pages import Counters, Page
-from hotspare.engine.state.relation import Relation
 from hotspare.engine.state.strings import StringTable
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.types import Field, FieldType, Schema
@@ -103,9 +102,7 @@ class AggregateOperator(Operator):
             return Applied(Chunk.empty(len(self.schema)))
         bad = NO_BAD_EVENTS
         if self._resolves:
-            resolved = cast(Relation, page.parts[GIVEN]).change(given, timeline)
-            bad += refusals(resolved, given, self._entry, strings)
-            given = resolved.chunk
+            given, bad = resolved_events(page.parts[GIVEN], given, timeline, self._entry, strings)
         events, refused = self._with_arguments(given, strings)
         bad += refused
         chunk = self._numbered(page, events.chunk) if self._numbers_rows else events.chunk

@@ -18,7 +18,7 @@ import numpy as np
 from hotspare.engine.kernels.columns import certain_rows, pick_columns
 from hotspare.engine.kernels.summary import observed_doubles, observed_whole, write_doubles, write_whole
 from hotspare.engine.operators.contract import Applied, BadReason, Input, Operator
-from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
+from hotspare.engine.operators.keyed import bad_events, refusals, relation_of, resolved_events
 from hotspare.engine.operators.rowwise import GIVEN, ROWS, forgetful, unresolved, whole
 from hotspare.engine.rows.changelog import Keys, Opcodes
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline
@@ -81,9 +81,7 @@ class CalculateOperator(Operator):
         (given,) = inputs
         bad = NO_BAD_EVENTS
         if self._resolves:
-            resolved = cast(Relation, page.parts[GIVEN]).change(given, timeline)
-            bad += refusals(resolved, given, self._entry, strings)
-            given = resolved.chunk
+            given, bad = resolved_events(page.parts[GIVEN], given, timeline, self._entry, strings)
         observations = cast("Newest | All", page.parts["observations"])
         chunk = self._laid_out(given)
         if not self._keeps:

@@ -18,7 +18,7 @@ from hotspare.engine.code.programs import compile_program
 from hotspare.engine.head.stateless import deletes
 from hotspare.engine.operators.code_window import CALLS, CODE, CodeEvents, failures, without_old_rows
 from hotspare.engine.operators.contract import Applied, Input, Operator
-from hotspare.engine.operators.keyed import refusals, relation_of
+from hotspare.engine.operators.keyed import refusals, relation_of, resolved_events
 from hotspare.engine.operators.rowwise import GIVEN, ROWS
 from hotspare.engine.rows.changelog import INSERTS, PUBLISHED, Opcodes
 from hotspare.engine.rows.chunk import Chunk, Timeline, UInt8s
@@ -61,9 +61,7 @@ class CodeFilter(Operator):
         (chunk,) = inputs
         bad = NO_BAD_EVENTS
         if self._resolves:
-            resolved = cast(Relation, page.parts[GIVEN]).change(chunk, timeline)
-            bad += refusals(resolved, chunk, self.schema, strings)
-            chunk = resolved.chunk
+            chunk, bad = resolved_events(page.parts[GIVEN], chunk, timeline, self.schema, strings)
         chunk = without_old_rows(chunk)
         asked = np.flatnonzero(~deletes(chunk.opcode)) if self._keeps else np.arange(len(chunk))
         passes = np.zeros(len(chunk), np.bool_)

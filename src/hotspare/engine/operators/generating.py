@@ -25,7 +25,7 @@ from hotspare.engine.expressions.compiled import EVENT_FIELDS
 from hotspare.engine.expressions.programs import CompiledProgram, ComputedEvents, run_program
 from hotspare.engine.head.stateless import OF_EVENT, deletes, event_columns, reported
 from hotspare.engine.operators.contract import Applied, Input, Operator
-from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
+from hotspare.engine.operators.keyed import bad_events, refusals, relation_of, resolved_events
 from hotspare.engine.operators.rowwise import (
     COUNTER,
     GIVEN,
@@ -172,9 +172,8 @@ class GeneratingWindow(Operator):
         (chunk,) = inputs
         if len(chunk):
             if GIVEN in page.parts:
-                resolved = cast(Relation, page.parts[GIVEN]).change(chunk, timeline)
-                pending.bad += refusals(resolved, chunk, self._given.schema, strings)
-                chunk = resolved.chunk
+                chunk, refused = resolved_events(page.parts[GIVEN], chunk, timeline, self._given.schema, strings)
+                pending.bad += refused
             chunk = whole(chunk)
             pending.columns_beside = counted(self._counted, page, chunk)
             pending.given = chunk if len(chunk) else None

@@ -34,7 +34,7 @@ from hotspare.engine.geometry import (
     winds,
 )
 from hotspare.engine.operators.contract import Applied, BadReason, Input, Operator
-from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
+from hotspare.engine.operators.keyed import bad_events, refusals, relation_of, resolved_events
 from hotspare.engine.operators.rowwise import GIVEN, ROWS, forgetful, unresolved
 from hotspare.engine.rows.changelog import RELATION, Opcodes
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline, UInt8s
@@ -147,13 +147,10 @@ class GeofenceOperator(Operator):
         position, geometry = (inputs[number] for number in self._at)
         bad = NO_BAD_EVENTS
         if self._resolves and len(position):
-            change = cast(Relation, page.parts[GIVEN]).change(position, timeline)
-            bad += refusals(change, position, self._position.schema, strings)
-            position = change.chunk
+            position, bad = resolved_events(page.parts[GIVEN], position, timeline, self._position.schema, strings)
         if len(geometry):
-            change = cast(Relation, page.parts[GEOMETRIES]).change(geometry, timeline)
-            bad += refusals(change, geometry, self._geometry.schema, strings)
-            geometry = change.chunk
+            geometry, refused = resolved_events(page.parts[GEOMETRIES], geometry, timeline, self._geometry.schema, strings)
+            bad += refused
         numbers, rows = in_order([chunk.rank for chunk in ((position, geometry) if self._at == (0, 1) else (geometry, position))])
         numbers = numbers if self._at == (0, 1) else 1 - numbers
         return _Work((position, geometry), numbers, rows, 0, Chunk.empty(len(self.schema))), bad

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import pyarrow as pa
 
@@ -12,6 +14,7 @@ from hotspare.engine.rows.chunk import Chunk, Timeline
 from hotspare.engine.rows.event_texts import event_texts
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
 from hotspare.engine.state.lanes import coded_columns, to_arrow_columns
+from hotspare.engine.state.pages import Part
 from hotspare.engine.state.relation import KEEP_ALL, Change, Relation, Resolution, RowTime, Shape
 from hotspare.engine.state.strings import StringTable
 from hotspare.engine.state.text_pieces import text_pieces
@@ -86,6 +89,14 @@ def apply_relation(
     else:
         change = relation.go_on(rows_max)
     return Applied(change.chunk, refusals(change, change.given, schema, strings), change.until)
+
+
+def resolved_events(
+    relation: Part, chunk: Chunk, timeline: Timeline, schema: Schema, strings: StringTable
+) -> tuple[Chunk, BadEvents]:
+    """What an index of input rows makes of a chunk of `schema`, and what it refuses."""
+    change = cast(Relation, relation).change(chunk, timeline)
+    return change.chunk, refusals(change, chunk, schema, strings)
 
 
 def refusals(done: Change | Resolution, chunk: Chunk, schema: Schema, strings: StringTable) -> BadEvents:

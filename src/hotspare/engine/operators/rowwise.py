@@ -30,7 +30,7 @@ from hotspare.engine.head.in_order import InOrder
 from hotspare.engine.head.stateless import Admission, Evaluation, Selection, Work, deletes, event_columns
 from hotspare.engine.kernels.columns import pick_columns
 from hotspare.engine.operators.contract import SHARD_BITS, Applied, Input, Operator
-from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
+from hotspare.engine.operators.keyed import bad_events, refusals, relation_of, resolved_events
 from hotspare.engine.rows.changelog import Changelog, Keys, Opcodes
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline, is_all
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, Refusals
@@ -102,9 +102,7 @@ class RowWindow(Operator):
             return Applied(Chunk.empty(len(self.schema)))
         bad = NO_BAD_EVENTS
         if self.indexes.given is not None:
-            resolved = cast(Relation, page.parts[GIVEN]).change(chunk, timeline)
-            bad += refusals(resolved, chunk, self._given.schema, strings)
-            chunk = resolved.chunk
+            chunk, bad = resolved_events(page.parts[GIVEN], chunk, timeline, self._given.schema, strings)
         made, passes, refused = self._evaluated(page, chunk, counted(self._counted, page, chunk), strings)
         if len(refused):
             bad += bad_events(refused, chunk, self._given.schema, strings)

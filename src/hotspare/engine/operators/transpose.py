@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from hotspare.engine.kernels.columns import pick_columns
 from hotspare.engine.operators.contract import Applied, Clock, Input, Operator
-from hotspare.engine.operators.keyed import refusals, relation_of
+from hotspare.engine.operators.keyed import refusals, relation_of, resolved_events
 from hotspare.engine.operators.rowwise import GIVEN, ROWS, forgetful, unresolved, whole
 from hotspare.engine.rows.changelog import Keys, Opcodes
 from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline
@@ -112,8 +112,7 @@ class TransposeOperator(Operator):
         """Resolved where that is needed."""
         if not self._resolves:
             return whole(chunk) if self._is_keyed else chunk, NO_BAD_EVENTS
-        change = cast(Relation, page.parts[GIVEN]).change(chunk, timeline)
-        return change.chunk, refusals(change, chunk, self._entry, strings)
+        return resolved_events(page.parts[GIVEN], chunk, timeline, self._entry, strings)
 
     def _laid_out(self, chunk: Chunk) -> Chunk:
         """Fields that pass; the others are null."""

@@ -7,22 +7,21 @@ nothing. Lists are derived from rows, and in no snapshot; their index grows by s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
 from hotspare.engine.kernels import multi_index as k
 from hotspare.engine.kernels import relation, slots
 from hotspare.engine.kernels.relation import Policy
-from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline, UInt8s
+from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline
 from hotspare.engine.state.memory import as_much, longer
-from hotspare.engine.state.pages import Columns
+from hotspare.engine.state.over_rows import OverRows
 from hotspare.engine.state.relation import KEEP_ALL, Relation, Resolution, Shape
 from hotspare.engine.state.row_index import empty_index, grown_index
-from hotspare.engine.state.row_layout import RowsOfPage
 
 
-class MultiIndex:
+class MultiIndex(OverRows):
     """`apply` resolves a chunk, then a kernel that is given `lists` follows event by event, then `settle`. Until then it is not
     frozen. Or a kernel changes rows and lists itself, between `begin` and `settle`. `shape.conditions`: the fields of the
     condition."""
@@ -91,35 +90,6 @@ class MultiIndex:
         self._lists = self._lists._replace(moved=self.rows.pages.rows.moved)
         self._lists.counts[:] = 0
 
-    def freeze(self) -> Relation:
-        """A twin of the rows: it has all that a snapshot needs."""
-        return self.rows.freeze()
-
-    def columns(self) -> Columns:
-        return self.rows.columns()
-
-    def row_pages(self) -> list[RowsOfPage]:
-        return self.rows.row_pages()
-
-    def load(self, columns: Columns) -> None:
-        self.rows.load(columns)
-        self._build()
-
-    def load_pages(self, columns: Columns, pages: Mapping[int, Columns]) -> None:
-        self.rows.load_pages(columns, pages)
-        self._build()
-
-    @property
-    def codes_per_row(self) -> int:
-        return self.rows.codes_per_row
-
-    @property
-    def written(self) -> int:
-        return self.rows.written
-
-    def mark(self, marks: UInt8s, mark: int, since: int, rows: int) -> int:
-        return self.rows.mark(marks, mark, since, rows)
-
     def __reduce__(self) -> tuple[Callable[..., MultiIndex], tuple[object, ...]]:
         return _received, (self.rows,)
 
@@ -143,7 +113,7 @@ class MultiIndex:
         self._lists = self._lists._replace(links=links, lanes=rows.lanes, valid=rows.valid, moved=rows.moved)
         self._lists.counts[[k.FOLLOWED, k.MOVES]] = 0, rows.state[slots.MOVED]
 
-    def _build(self) -> None:
+    def _loaded(self) -> None:
         """Lists of all rows."""
         self._lists = self._empty()
         self._follow_pages()
@@ -155,5 +125,5 @@ class MultiIndex:
 def _received(rows: Relation) -> MultiIndex:
     index = MultiIndex(rows.shape, rows.policy)
     index.rows = rows
-    index._build()
+    index._loaded()
     return index

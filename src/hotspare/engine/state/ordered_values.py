@@ -6,21 +6,20 @@ and in no snapshot. Freezing costs what freezing the rows costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
 from hotspare.engine.kernels import ordered as k
-from hotspare.engine.rows.chunk import Int64s, UInt8s
+from hotspare.engine.rows.chunk import Int64s
 from hotspare.engine.state.memory import longer
-from hotspare.engine.state.pages import Columns
+from hotspare.engine.state.over_rows import OverRows
 from hotspare.engine.state.relation import Relation, Shape
 from hotspare.engine.state.row_index import empty_index, grown_index
-from hotspare.engine.state.row_layout import RowsOfPage
 from hotspare.engine.state.strings import StringTable
 
 
-class OrderedValues:
+class OrderedValues(OverRows):
     """Sets are named by the key of a group, `keys` columns of which `codes` hold codes of strings, and a number; `kinds`: of the
     values of each number, as `kernels.ordered` has them. A kernel changes `trees`, and asks for `make_room`; then `settle`."""
 
@@ -54,34 +53,8 @@ class OrderedValues:
         """What a kernel made is taken."""
         self.rows.forget_outputs()
 
-    def freeze(self) -> Relation:
-        """A twin of the rows: it has all that a snapshot needs."""
-        return self.rows.freeze()
-
-    def columns(self) -> Columns:
-        return self.rows.columns()
-
-    def row_pages(self) -> list[RowsOfPage]:
-        return self.rows.row_pages()
-
-    def load(self, columns: Columns) -> None:
-        self.rows.load(columns)
+    def _loaded(self) -> None:
         self._is_built = False
-
-    def load_pages(self, columns: Columns, pages: Mapping[int, Columns]) -> None:
-        self.rows.load_pages(columns, pages)
-        self._is_built = False
-
-    @property
-    def codes_per_row(self) -> int:
-        return self.rows.codes_per_row
-
-    @property
-    def written(self) -> int:
-        return self.rows.written
-
-    def mark(self, marks: UInt8s, mark: int, since: int, rows: int) -> int:
-        return self.rows.mark(marks, mark, since, rows)
 
     def __reduce__(self) -> tuple[Callable[..., OrderedValues], tuple[object, ...]]:
         return _received, (self._keys, self._codes, self._kinds, self.rows)
@@ -103,5 +76,6 @@ class OrderedValues:
 
 def _received(keys: int, codes: tuple[int, ...], kinds: Int64s, rows: Relation) -> OrderedValues:
     values = OrderedValues(keys, codes, kinds)
-    values.rows, values._is_built = rows, False
+    values.rows = rows
+    values._loaded()
     return values

@@ -6,7 +6,6 @@ Spark's own position is the number of the micro-batch. Positions on the bus are 
 from __future__ import annotations
 
 import functools
-import gc
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,6 +21,7 @@ from hotspare.bus.contract import Bus
 from hotspare.bus.open import open_bus
 from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
 from hotspare.errors import HotspareError, RunnerError
+from hotspare.interpreter import pass_over_what_is_there
 from hotspare.runners.contract import BatchLimits, HeadLike, HeadPlace, Positions, RunnerInput, SourceTopic
 from hotspare.runners.reading import check_positions
 from hotspare.runners.spark.failure import WorkerFailure, unpack
@@ -156,8 +156,7 @@ def head_of(packed: bytes) -> HeadLike:
 @functools.cache
 def settle() -> None:
     """Spark's worker collects garbage after every task, 20 ms for what its modules hold; they will not become garbage."""
-    gc.collect()
-    gc.freeze()
+    pass_over_what_is_there()
 
 
 @dataclass(frozen=True)

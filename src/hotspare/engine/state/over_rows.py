@@ -1,0 +1,54 @@
+"""What is derived from the rows of a relation, as a part of a page: of it nothing is in a snapshot but the rows.
+
+They are frozen, written, loaded and marked as those of a relation are; whoever derives something from them makes it anew when
+rows were loaded.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+from hotspare.engine.rows.chunk import UInt8s
+from hotspare.engine.state.pages import Columns
+from hotspare.engine.state.relation import Relation
+from hotspare.engine.state.row_layout import RowsOfPage
+
+
+class OverRows(ABC):
+    """A part that is `rows`, and what stands beside them."""
+
+    rows: Relation
+
+    @abstractmethod
+    def _loaded(self) -> None:
+        """Rows are others than before."""
+
+    def freeze(self) -> Relation:
+        """A twin of the rows: it has all that a snapshot needs."""
+        return self.rows.freeze()
+
+    def columns(self) -> Columns:
+        return self.rows.columns()
+
+    def row_pages(self) -> list[RowsOfPage]:
+        return self.rows.row_pages()
+
+    def load(self, columns: Columns) -> None:
+        self.rows.load(columns)
+        self._loaded()
+
+    def load_pages(self, columns: Columns, pages: Mapping[int, Columns]) -> None:
+        self.rows.load_pages(columns, pages)
+        self._loaded()
+
+    @property
+    def codes_per_row(self) -> int:
+        return self.rows.codes_per_row
+
+    @property
+    def written(self) -> int:
+        return self.rows.written
+
+    def mark(self, marks: UInt8s, mark: int, since: int, rows: int) -> int:
+        return self.rows.mark(marks, mark, since, rows)
