@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import compile_plan
+from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
 from hotspare.engine.state.strings import StringTable
 from hotspare.model.load import load_text
@@ -28,23 +28,31 @@ def warm_up() -> None:
     """Run the examples of all window types through the core, a snapshot and a restore; every kernel is compiled or loaded
     afterwards."""
     plan = compile_plan(load_text(examples()).resolved)
-    rows = []
-    for topic, source in enumerate(plan.resolved.sources):
-        text = _rows(plan.resolved.schema(source))
-        for offset, is_tick in enumerate((False, False, True, False, True)):
-            rows.append((topic, 0, offset, 1_000_000 * offset, is_tick, int(MessageFormat.CSV), b"" if is_tick else text))
-    columns = [pa.array(column, f.type) for column, f in zip(zip(*rows, strict=True), RAW_SCHEMA, strict=True)]
-    decoded = Head.of(plan).decode(pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA))
+    head = Head.of(plan)
+    decoded = head.decode(_batch(plan, 0))
     pipeline = Pipeline.fresh(plan)
     pipeline.feed(decoded)
     for _ in Pipeline.fresh(plan).parts(decoded, take=lambda rows: min(rows, _FEW)):
         pass
     frozen = pipeline.freeze()
     restored = Pipeline.restore(plan, frozen.header, dict(frozen.pages()))
+    restored.feed(head.decode(_batch(plan, 1)))  # what is not in a snapshot is built anew at the first use
     restored.forget_strings()
     strings = StringTable()
     strings.intern(pa.array(["x" * 100_000, "y" * 100_000]))
     strings.move_text(strings.sparse_pages(), 1, 1)
+
+
+def _batch(plan: Plan, turn: int) -> pa.RecordBatch:
+    """Raw rows of every source, those of a turn behind those of the turn before."""
+    rows = []
+    for topic, source in enumerate(plan.resolved.sources):
+        text = _rows(plan.resolved.schema(source))
+        for row, is_tick in enumerate((False, False, True, False, True)):
+            offset = 5 * turn + row
+            rows.append((topic, 0, offset, 1_000_000 * offset, is_tick, int(MessageFormat.CSV), b"" if is_tick else text))
+    columns = [pa.array(column, f.type) for column, f in zip(zip(*rows, strict=True), RAW_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)
 
 
 def _rows(schema: Schema) -> bytes:
