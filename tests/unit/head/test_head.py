@@ -25,7 +25,7 @@ from hotspare.engine.rows.batch import MessageFormat, RowKind, decoded_schema
 from hotspare.errors import ProjectError
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.load import load_text
-from hotspare.model.project import Dialect, Publication, WindowId
+from hotspare.model.project import Publication, WindowId
 from hotspare.model.resolve import resolve
 from tests.unit.head.messages import PRICED, READINGS, TRADES, Message, project, raw
 
@@ -253,9 +253,9 @@ queries:
     read: list[str] = []
     parse = compiled.parse
 
-    def noting(expression: str, dialect: Dialect) -> Tree:
+    def noting(expression: str, *rest: object) -> Tree:
         read.append(expression)
-        return parse(expression, dialect)
+        return parse(expression, *rest)
 
     monkeypatch.setattr(compiled, "parse", noting)
     plan = compile_plan(load_text(text, expressions=expression_mistakes).resolved)
