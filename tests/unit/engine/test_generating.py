@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import Plan, compile_plan
 from hotspare.errors import ProjectError
-from hotspare.model.project import AcceptedOpcodes, Dialect, Expression, IndexType, Publication, Retention, RetentionKind
+from hotspare.model.events import Opcode
+from hotspare.model.project import (
+    AcceptedOpcodes,
+    ContinuousQuery,
+    Dialect,
+    Edge,
+    Expression,
+    IndexType,
+    Project,
+    Publication,
+    Retention,
+    RetentionKind,
+)
+from hotspare.model.resolve import resolve
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.model.windows.filter import FilterWindow
 from hotspare.model.windows.function_contexts import EventLoop, FunctionContext, LoopKind
 from hotspare.model.windows.functional import FunctionalWindow
-from tests.unit.engine.changelogs import ROWS, Relation, fed, plan_of, raw, relation_of
+from hotspare.model.windows.source import SourceWindow
+from tests.unit.engine.changelogs import GIVEN, ROWS, Relation, fed, plan_of, raw, relation_of
 
 MADE = Schema((Field("key", FieldType.STRING, KeyRole.KEY), Field("k", FieldType.INT64), Field("n", FieldType.INT64)))
 KEY = "string($k, '-', eventNumber())"
@@ -118,3 +137,49 @@ def test_an_opcode_says_what_the_events_do() -> None:
     found = fed(plan_of(window(opcode="if(equals($v, 1), 'd', 'p')")), ["i,n,1,2,a", "u,n,1,1,a", "i,n,2,1,b", "d,n,2,,"])
     assert [(opcode, row[0]) for opcode, _, row in found.out["cq/made"]] == [(1, "1-0"), (1, "1-1"), (4, "1-0"), (4, "1-1")]
     assert [(at, reason) for at, reason, where in found.bad if where == "cq/made"] == [(2, "key-unknown"), (2, "key-unknown")]
+
+
+def two_ways(index: IndexType, key: str = "string(input(), $k)") -> Plan:
+    """source -> small and odd, filters that may both pass an event -> made, which numbers what comes."""
+    made = replace(window(key, n="eventCounter()", index=index), loops=())
+    filters = [
+        FilterWindow(name=name, condition=Expression(text, Dialect.SPARK_SQL), index=index, publication=Publication.PUBLISHED)
+        for name, text in (("small", "v < 3"), ("odd", "v % 2 = 1"))
+    ]
+    accepts = AcceptedOpcodes.ANY if index is IndexType.HASH else AcceptedOpcodes.INSERT_ONLY
+    edges = (Edge("source", "small"), Edge("source", "odd"), Edge("odd", "made"), Edge("small", "made"))
+    source = SourceWindow(name="source", schema=GIVEN, index=index, accepts=accepts)
+    return compile_plan(resolve(Project("p", (ContinuousQuery("cq", (source, *filters, made), edges),))))
+
+
+@given(ROWS)
+def test_several_inputs_make_one_relation(rows: list[str]) -> None:
+    """An event that comes by two ways counts at each, those of the input that the project names first before."""
+    found = fed(two_ways(IndexType.HASH), rows)
+    expected = {f"{name}{k}": k for name in ("odd", "small") for k in relation_of(found.out.get(f"cq/{name}", []))}
+    made = found.out.get("cq/made", [])
+    assert {key: row[1] for key, row in relation_of(made).items()} == expected
+    come = [opcode for name in ("odd", "small") for opcode, _, _ in found.out.get(f"cq/{name}", []) if opcode != Opcode.DELETE]
+    assert sorted(row[2] for opcode, _, row in made if opcode != Opcode.DELETE) == list(range(1, 1 + len(come)))
+
+
+@given(ROWS, st.lists(st.integers(0, 12), max_size=4), st.integers(1, 9))
+def test_several_inputs_give_the_same_however_they_are_cut(rows: list[str], cuts: list[int], extra_rows_max: int) -> None:
+    """Laws Cut and Crash; rows that an index refuses are those of their own input."""
+    plan = two_ways(IndexType.HASH, "string($k)")
+    head, whole = Head.of(plan), fed(plan, rows)
+    pipeline, outputs, bad = Pipeline.fresh(plan, extra_rows_max=extra_rows_max), [], []
+    for begin, end in pairwise([0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]):
+        frozen = pipeline.freeze()
+        pipeline = Pipeline.restore(plan, frozen.header, dict(frozen.pages()))
+        found = pipeline.feed(head.decode(raw(rows[begin:end], begin)))
+        outputs += found["cq/made"].to_pylist() if "cq/made" in found else []
+        bad += [(e["hs:offset"], e["reason"], e["window"]) for e in found["bad"].to_pylist()] if "bad" in found else []
+    assert [(e["hs:opcode"], e["hs:flags"], (e["key"], e["k"], e["n"])) for e in outputs] == whole.out.get("cq/made", [])
+    assert bad == whole.bad
+    assert pipeline.digests == whole.pipeline.digests
+
+
+def test_several_inputs_without_an_index_pass_in_order() -> None:
+    found = fed(two_ways(IndexType.EMPTY), ["i,n,1,1,a", "i,n,2,2,a", "i,n,3,5,a"])
+    assert [(row[0], row[2]) for _, _, row in found.out["cq/made"]] == [("odd1", 1), ("small1", 2), ("small2", 3), ("odd3", 4)]

@@ -103,9 +103,11 @@ def expression_mistakes(window_id: WindowId, window: Window, given: Sequence[Giv
     if visible is not None:
         program = type_of(window).program(window)
         if program is not None and window.schema is not None:
-            of_program = Compiling(visible, window.schema, str(window_id), "input")
-            of_program.program(program)
-            mistakes += of_program.mistakes
+            for each in given:
+                if each.schema is not None:
+                    of_program = Compiling(each.schema, window.schema, str(window_id), each.name or "input")
+                    of_program.program(program)
+                    mistakes += of_program.mistakes
         else:
             expressions = tuple(type_of(window).computed(window))
             compiling += [(each.expression, partial(_compiled, each, visible, window_id, expressions)) for each in expressions]

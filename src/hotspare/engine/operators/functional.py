@@ -1,6 +1,7 @@
 """Functional window (SPEC A25): functions of an event, one event for each or as many as its loops make.
 
-A window without loops, generate, opcode and computed keys makes one event of each (`rowwise`); any other is `generating`.
+A window of one input, without loops, generate, opcode and computed keys makes one event of each (`rowwise`); any other is
+`generating`.
 
 eventCounter() counts the events that came to this window, deletes not, 1, 2, 3 ...; rows that become bad events are counted too,
 but for published ones that the index refuses. The count is state, so it goes on after a restore (SPEC Z8). A delete goes out with
@@ -28,13 +29,17 @@ from hotspare.model.windows.functional import FunctionalWindow
 class FunctionalOperator(Operator):
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         super().__init__(window, inputs)
-        declared, given = cast(FunctionalWindow, window.window), inputs[0].schema
-        program = compile_program(declared.program, given, window.schema, str(window.id), window.inputs[0][0].window)
+        declared = cast(FunctionalWindow, window.window)
+        programs = [
+            compile_program(declared.program, given.schema, window.schema, str(window.id), source.window)
+            for given, (source, _) in zip(inputs, window.inputs, strict=True)
+        ]
         self._made: GeneratingWindow | RowWindow
-        if declared.generates:
-            self._made = GeneratingWindow(window, inputs, program)
+        if declared.generates or len(inputs) > 1:
+            self._made = GeneratingWindow(window, inputs, programs)
         else:
-            work = Projection(assignments_of(window, given, program), given, window.schema.names)
+            given = inputs[0].schema
+            work = Projection(assignments_of(window, given, programs[0]), given, window.schema.names)
             self._made = RowWindow(window, inputs, work)
         self.leaving = self._made.leaving
 

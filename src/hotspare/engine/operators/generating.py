@@ -7,6 +7,8 @@ values and of the new ones no more. A delete deletes those of its row. With an o
 events do; old values and deletes then say nothing. The index of what was put out makes a changelog of a relation of that, and
 gives deletes the values that went out.
 
+Several inputs are taken in the order (rank, input). Each has its own fields: what an input does not have is null.
+
 An event on which anything fails is a bad event as a whole: none of its events comes out.
 """
 
@@ -15,77 +17,81 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.expressions.checking import COUNTER_FIELD, POSITION_FIELD
-from hotspare.engine.expressions.compiled import EVENT_FIELDS
-from hotspare.engine.expressions.programs import CompiledProgram, ComputedEvents, run_program
-from hotspare.engine.head.stateless import OF_EVENT, deletes, event_columns, reported
+from hotspare.engine.expressions.programs import CompiledProgram
 from hotspare.engine.operators.contract import Applied, Input, Operator
-from hotspare.engine.operators.keyed import bad_events, refusals, relation_of, resolved_events
-from hotspare.engine.operators.rowwise import (
-    COUNTER,
-    GIVEN,
-    ROWS,
-    begin_counting,
-    counted,
-    field_columns,
-    forgetful,
-    read_of,
-    unresolved,
-    whole,
-)
-from hotspare.engine.rows.bad_reasons import BadReason
+from hotspare.engine.operators.keyed import refusals, relation_of, resolved_events
+from hotspare.engine.operators.rowwise import COUNTER, GIVEN, ROWS, begin_counting, counted, whole
+from hotspare.engine.operators.taking_apart import PASSED, Taker
 from hotspare.engine.rows.changelog import INSERTS, PUBLISHED, RELATION, Changelog, Keys, Opcodes
-from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline, UInt8s
-from hotspare.engine.rows.elementwise import cut_texts
-from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
-from hotspare.engine.state.lanes import to_lanes
+from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline
+from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents
 from hotspare.engine.state.pages import Column, Columns, Counters, Page
 from hotspare.engine.state.relation import Change, Relation
 from hotspare.engine.state.strings import StringTable
-from hotspare.errors import Mistake, ProjectError
-from hotspare.model.events import Opcode
 from hotspare.model.project import IndexType
 from hotspare.model.resolve import ResolvedWindow
 
 PENDING = "pending"
 """Part of the page: what is not put out yet."""
 ROWS_AT_ONCE = 256
-"""So many input rows are taken apart at a time."""
-_OPCODES = {
-    **dict.fromkeys(("i", "insert"), Opcode.INSERT),
-    **dict.fromkeys(("u", "update"), Opcode.UPDATE),
-    **dict.fromkeys(("p", "upsert"), Opcode.UPSERT),
-    **dict.fromkeys(("d", "delete"), Opcode.DELETE),
-    **dict.fromkeys(("s", "sd", "safedelete"), Opcode.SAFE_DELETE),
-}
-_UNSAID = 0
+"""About so many input rows are taken apart at a time."""
+
+
+@dataclass(slots=True)
+class _Given:
+    """Rows of one input that are not taken apart yet, with the columns of what is counted."""
+
+    chunk: Chunk
+    beside: Mapping[str, pa.Array]
+
+    def before(self, rank: int) -> tuple[_Given, _Given]:
+        """Those of lower ranks, and the rest."""
+        count = int(np.searchsorted(self.chunk.rank, rank))
+        first = {name: column.slice(0, count) for name, column in self.beside.items()}
+        rest = {name: column.slice(count) for name, column in self.beside.items()}
+        return _Given(self.chunk.between(0, count), first), _Given(self.chunk.since(count), rest)
 
 
 @dataclass(slots=True)
 class _Asked:
-    """What the index is asked for, and the row of `given` that each event comes of."""
+    """What the index is asked for: of each event the input that it comes of, and its row among those of `given`."""
 
     chunk: Chunk
+    side: Int64s
     row: Int64s
-    given: Chunk
+    given: list[Chunk]
+
+    def split(self, count: int) -> tuple[_Asked, _Asked | None]:
+        """The first so many, and the rest."""
+        first = _Asked(self.chunk.between(0, count), self.side[:count], self.row[:count], self.given)
+        if count >= len(self.chunk):
+            return first, None
+        return first, _Asked(self.chunk.since(count), self.side[count:], self.row[count:], self.given)
 
 
 class UnsentEvents:
     """Input rows that are not taken apart yet, and events that the index was not asked for yet: nothing between batches."""
 
     def __init__(self) -> None:
-        self.given: Chunk | None = None
-        self.columns_beside: Mapping[str, pa.Array] = {}
+        self.given: list[_Given] = []
         self.asked: _Asked | None = None
         self.bad = NO_BAD_EVENTS
 
+    @property
+    def until(self) -> int | None:
+        """The rank of which outputs are still to come; None: nothing is."""
+        if self.asked is not None:
+            return int(self.asked.chunk.rank[0])
+        return min((int(each.chunk.rank[0]) for each in self.given if len(each.chunk)), default=None)
+
     def freeze(self) -> UnsentEvents:
-        assert self.given is None and self.asked is None
+        assert self.until is None
         return UnsentEvents()
 
     def columns(self) -> Columns:
@@ -96,59 +102,22 @@ class UnsentEvents:
 
 
 class GeneratingWindow(Operator):
-    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input], program: CompiledProgram) -> None:
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input], programs: Sequence[CompiledProgram]) -> None:
+        """`programs`: one for each input."""
         super().__init__(window, inputs)
-        (self._given,) = self.inputs
-        self._program = program
+        self._takers = [Taker(window, given, program) for given, program in zip(self.inputs, programs, strict=True)]
         self._is_keyed = window.window.index is not IndexType.EMPTY
-        self._read = read_of(
-            self._given.schema, (*program.fields, *(n for n in self.schema.names if n in self._given.schema.index))
-        )
-        self._of_event = tuple(n for n in program.fields if n in EVENT_FIELDS and n not in self._given.schema.index)
-        self._counted = tuple(name for name in program.fields if name in (COUNTER_FIELD, POSITION_FIELD))
-        self._keys = self.schema.key_indexes
-        self._text_bytes_max = window.window.text_bytes_max
-        log = self._given.changelog
-        if not self._is_keyed and log.opcodes is Opcodes.PUBLISHED:
-            raise unresolved(window)
-        self._resolved = log.computed_from() if self._is_keyed else log
-        if self._resolved.opcodes is not Opcodes.INSERTS and program.opcode is None:
-            self._check_repeatable(window)
+        self._says_opcode = programs[0].opcode is not None
+        self._counted = tuple(dict.fromkeys(name for taker in self._takers for name in taker.counted))
         self.leaving = self._leaving()
 
-    def _check_repeatable(self, window: ResolvedWindow) -> None:
-        """The events of old values have to be found again."""
-        if not self._is_keyed and any(name in OF_EVENT and name not in self._given.schema.index for name in self._program.fields):
-            raise forgetful(window, "computes from the event itself", "compute from fields alone")
-        of_event = {name for name in OF_EVENT if name not in self._given.schema.index}
-        for where, reads in self._what_makes_keys():
-            if of_event & reads:
-                message = (
-                    f"window {window.id} computes {where} from what an event is, not from its fields, and "
-                    "rows are updated and deleted: "
-                    "what was put out for a row cannot be found again"
-                )
-                hint = "compute keys from fields alone, make the source insert-only, or give the window an opcode"
-                raise ProjectError(str(window.id), [Mistake(window.window.place, message, hint)])
-
-    def _what_makes_keys(self) -> list[tuple[str, set[str]]]:
-        """What decides which events there are and their keys, with all that it reads."""
-        keys = {self.schema.fields[i].name for i in self._keys}
-        found: list[tuple[str, set[str]]] = []
-        for steps, what in ((self._program.own, "a key"), *((loop.steps, "a key of a loop") for loop in self._program.loops)):
-            found += [(what, _reads(self._program, step.expression.fields)) for step in steps.outputs if step.name in keys]
-        found += [("the elements of a loop", _reads(self._program, loop.items.fields)) for loop in self._program.loops]
-        if self._program.generate is not None:
-            found.append(("generate", _reads(self._program, self._program.generate.fields)))
-        return found
-
     def _leaving(self) -> Changelog:
+        inserts_only = all(taker.resolved.opcodes is Opcodes.INSERTS for taker in self._takers)
         if self._is_keyed:
-            inserts_only = self._resolved.opcodes is Opcodes.INSERTS and self._program.opcode is None
-            return INSERTS.indexed() if inserts_only else RELATION
-        if self._program.opcode is not None:
+            return INSERTS.indexed() if inserts_only and not self._says_opcode else RELATION
+        if self._says_opcode:
             return PUBLISHED
-        return INSERTS if self._resolved.opcodes is Opcodes.INSERTS else Changelog(Opcodes.RESOLVED, Keys.ANY)
+        return INSERTS if inserts_only else Changelog(Opcodes.RESOLVED, Keys.ANY)
 
     @property
     def in_head(self) -> None:
@@ -159,8 +128,9 @@ class GeneratingWindow(Operator):
         if self._counted:
             page.parts[COUNTER] = Counters(1)
         if self._is_keyed:
-            if self._given.changelog.opcodes is Opcodes.PUBLISHED:
-                page.parts[GIVEN] = relation_of(self._given.schema, given=self._given.changelog)
+            for number, given in enumerate(self.inputs):
+                if given.changelog.opcodes is Opcodes.PUBLISHED:
+                    page.parts[_index_of(number)] = relation_of(given.schema, given=given.changelog)
             page.parts[ROWS] = relation_of(self.schema, given=PUBLISHED)
         return page
 
@@ -169,166 +139,83 @@ class GeneratingWindow(Operator):
 
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
         pending = cast(UnsentEvents, page.parts[PENDING])
-        (chunk,) = inputs
-        if len(chunk):
-            if GIVEN in page.parts:
-                chunk, refused = resolved_events(page.parts[GIVEN], chunk, timeline, self._given.schema, strings)
-                pending.bad += refused
-            chunk = whole(chunk)
-            pending.columns_beside = counted(self._counted, page, chunk)
-            pending.given = chunk if len(chunk) else None
-        room = 3 * len(inputs[0]) + timeline.extra_rows_max
+        if any(map(len, inputs)):
+            chunks = [self._resolved(page, number, chunk, timeline, strings) for number, chunk in enumerate(inputs)]
+            numbers = _numbered(self._counted, page, chunks)
+            pending.given = [_Given(chunk, beside) for chunk, beside in zip(chunks, numbers, strict=True)]
+        room = 3 * sum(map(len, inputs)) + timeline.extra_rows_max
         made: list[Chunk] = []
-        while room > 0 and (pending.asked is not None or pending.given is not None):
+        while room > 0 and pending.until is not None:
             if pending.asked is None:
-                pending.bad += self._take_apart(pending, strings)
+                self._take_apart(pending, strings)
                 continue
-            asked = pending.asked
-            count = max(room // 2, 1)
-            part = asked.chunk.between(0, count)
-            pending.asked = _Asked(asked.chunk.since(count), asked.row[count:], asked.given) if count < len(asked.chunk) else None
-            done, refused = self._put_out(page, part, asked.row[:count], asked.given, timeline, strings)
-            made.append(done)
-            pending.bad += refused
-            room -= len(part) * 2
-        until = _until(pending)
-        return Applied(_joined(made, len(self.schema)), _bad_before(pending, until), until)
+            part, pending.asked = pending.asked.split(max(room // 2, 1))
+            made.append(self._put_out(page, part, timeline, strings, pending))
+            room -= len(part.chunk) * 2
+        return Applied(_joined(made, len(self.schema)), _bad_before(pending), pending.until)
 
-    def _take_apart(self, pending: UnsentEvents, strings: StringTable) -> BadEvents:
-        """Some of the input rows; an update block stays together."""
-        given = pending.given
-        assert given is not None
-        count = min(ROWS_AT_ONCE, len(given))
-        if count < len(given) and given.opcode[count - 1] == Opcode.UPDATE_BLOCK:
-            count += 1
-        now, beside = given.between(0, count), {n: c.slice(0, count) for n, c in pending.columns_beside.items()}
-        pending.given = given.since(count) if count < len(given) else None
-        pending.columns_beside = {n: c.slice(count) for n, c in pending.columns_beside.items()}
-        columns = event_columns(self._of_event, self._given.schema, now.opcode, now.flags) | field_columns(self._read, now, strings)
-        ran = run_program(self._program, columns | beside, len(now), self.schema)
-        refused = reported([failures for failures in ran.failed if len(failures)], now.opcode)
-        failed = np.zeros(len(now), np.bool_)
-        for failures in ran.failed:
-            failed[failures.rows] = True
-        opcode, wrong = _opcodes(ran.opcode, len(now))
-        wrong &= ~failed & ~deletes(now.opcode)
-        asked = self._asked(now, ran.made, opcode, failed | wrong, strings)
-        if len(asked.row):
-            pending.asked = asked
-        said = Refusals.of(np.flatnonzero(wrong), np.zeros(int(wrong.sum()), np.int64), [(str(BadReason.OPCODE), _NO_OPCODE)])
-        return bad_events(refused, now, self._given.schema, strings) + bad_events(said, now, self._given.schema, strings)
+    def _resolved(self, page: Page, number: int, chunk: Chunk, timeline: Timeline, strings: StringTable) -> Chunk:
+        index = page.parts.get(_index_of(number))
+        if index is not None and len(chunk):
+            chunk, refused = resolved_events(index, chunk, timeline, self.inputs[number].schema, strings)
+            cast(UnsentEvents, page.parts[PENDING]).bad += refused
+        return whole(chunk)
 
-    def _asked(self, now: Chunk, made: ComputedEvents, opcode: UInt8s, failed: Bools, strings: StringTable) -> _Asked:
-        """What the index is asked for: of each row what it says, old values after the new ones."""
-        values = [cut_texts(made.values[f.name], self._text_bytes_max) for f in self.schema.fields]
-        lanes, valid = to_lanes(values, self.schema, strings)
-        is_old = np.zeros(len(now), np.bool_)
-        blocks = np.flatnonzero(now.opcode == Opcode.UPDATE_BLOCK)
-        is_old[blocks + 1] = True
-        if self._program.opcode is not None:
-            keeps = ~(failed | is_old | deletes(now.opcode))[made.row]
-            said = opcode[made.row]
-            asked = np.where(said == _UNSAID, _OF_ROW[now.opcode[made.row]], said)
-        else:
-            keeps = ~failed[made.row]
-            asked = _OF_ROW[now.opcode[made.row]]
-            keeps &= ~self._stays(made, lanes, valid, is_old, failed)
-        rows = np.flatnonzero(keeps)
-        row = made.row[rows]
-        chunk = Chunk(
-            now.rank[row], asked[rows].astype(np.uint8), now.flags[row], lanes.take(rows, axis=0), valid.take(rows, axis=0)
-        )
-        return _Asked(chunk, row, now)
+    def _take_apart(self, pending: UnsentEvents, strings: StringTable) -> None:
+        """Some of the input rows; those of one rank stay together."""
+        ranks = np.sort(np.concatenate([each.chunk.rank[:ROWS_AT_ONCE] for each in pending.given]))
+        until = int(ranks[min(ROWS_AT_ONCE, len(ranks)) - 1]) + 1
+        now, pending.given = (list(each) for each in zip(*(given.before(until) for given in pending.given), strict=True))
+        taken = [taker.take(each.chunk, each.beside, strings) for taker, each in zip(self._takers, now, strict=True)]
+        for each in taken:
+            pending.bad += each.bad
+        side = np.concatenate([np.full(len(each.row), number) for number, each in enumerate(taken)])
+        row = np.concatenate([each.row for each in taken])
+        if not len(row):
+            return
+        chunk = reduce(Chunk.joined, (each.chunk for each in taken))
+        order = np.argsort(chunk.rank, kind="stable")
+        pending.asked = _Asked(chunk.taken(order), side[order], row[order], [each.chunk for each in now])
 
-    def _stays(self, made: ComputedEvents, lanes: Int64s, valid: Bools, is_old: Bools, failed: Bools) -> Bools:
-        """Events of old values whose key the new values have, too."""
-        old = is_old[made.row]
-        stays = np.zeros(len(old), np.bool_)
-        if not self._is_keyed or not old.any():
-            return stays
-        block = made.row - old
-        fresh = ~old & ~failed[made.row]
-        told = np.column_stack([block, *(lanes[:, i] for i in self._keys), *(valid[:, i].astype(np.int64) for i in self._keys)])
-        _, number = np.unique(told, axis=0, return_inverse=True)
-        number = number.ravel()
-        new_ones = np.zeros(number.max(initial=0) + 1, np.bool_)
-        new_ones[number[fresh]] = True
-        found: Bools = old & new_ones[number]
-        return found
-
-    def _put_out(
-        self, page: Page, part: Chunk, row: Int64s, given: Chunk, timeline: Timeline, strings: StringTable
-    ) -> tuple[Chunk, BadEvents]:
+    def _put_out(self, page: Page, part: _Asked, timeline: Timeline, strings: StringTable, pending: UnsentEvents) -> Chunk:
+        chunk = part.chunk
         if not self._is_keyed:
-            opcode = part.opcode if self._program.opcode is not None else _PASSED[part.opcode]
-            return Chunk(part.rank, opcode, part.flags, part.lanes, part.valid, is_whole=True), NO_BAD_EVENTS
-        change: Change = cast(Relation, page.parts[ROWS]).change(part, timeline)
-        if not len(change.refused_row):
-            return change.chunk, NO_BAD_EVENTS
-        of = given.taken(row)
-        return change.chunk, refusals(
-            change, Chunk(part.rank, of.opcode, of.flags, of.lanes, of.valid), self._given.schema, strings
-        )
+            opcode = chunk.opcode if self._says_opcode else PASSED[chunk.opcode]
+            return Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid, is_whole=True)
+        change: Change = cast(Relation, page.parts[ROWS]).change(chunk, timeline)
+        for number in np.unique(part.side[change.refused_row]).tolist():
+            mine = np.flatnonzero(part.side[change.refused_row] == number)
+            of = part.given[number].taken(part.row[change.refused_row[mine]])
+            rows = Chunk(chunk.rank[change.refused_row[mine]], of.opcode, of.flags, of.lanes, of.valid)
+            refused = change._replace(refused_row=np.arange(len(mine)), refused_why=change.refused_why[mine])
+            pending.bad += refusals(refused, rows, self.inputs[number].schema, strings)
+        return change.chunk
 
 
-_NO_OPCODE = "the opcode function gives no opcode: insert, update, upsert, delete or safedelete"
-_OF_ROW = np.array(
-    [
-        {Opcode.UPDATE_BLOCK: Opcode.UPSERT, Opcode.DELETE: Opcode.SAFE_DELETE}.get(Opcode(i), Opcode(i)) if i else 0
-        for i in range(max(Opcode) + 1)
-    ],
-    np.uint8,
-)
-"""By the opcode of a resolved event what its events ask the index for. A delete of what never came out is no mistake."""
-_PASSED = np.array(
-    [
-        {Opcode.UPSERT: Opcode.INSERT, Opcode.SAFE_DELETE: Opcode.DELETE}.get(Opcode(i), Opcode(i)) if i else 0
-        for i in range(max(Opcode) + 1)
-    ],
-    np.uint8,
-)
-"""What becomes of it where there is no index: who is behind gets what came and what went."""
+def _index_of(number: int) -> str:
+    """The part of the page that resolves what comes by an input."""
+    return GIVEN if number == 0 else f"{GIVEN}{number}"
 
 
-def _reads(program: CompiledProgram, names: Sequence[str]) -> set[str]:
-    """All that these names are made of."""
-    steps = {
-        step.name: step.expression.fields for each in (program.own, *(loop.steps for loop in program.loops)) for step in each.all
-    }
-    found: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            if name not in program.given:
-                waiting += steps.get(name, ())
-    return found
+def _numbered(names: Sequence[str], page: Page, chunks: Sequence[Chunk]) -> list[dict[str, pa.Array]]:
+    """What is counted, for the rows of each input: in the order (rank, input)."""
+    if len(chunks) == 1 or not names:
+        return [counted(names, page, chunks[0]), *({} for _ in chunks[1:])]
+    rank, opcode = (np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in ("rank", "opcode"))
+    order = np.argsort(rank, kind="stable")
+    nothing = np.empty((len(rank), 0))
+    columns = counted(
+        names, page, Chunk(rank[order], opcode[order], opcode[order], nothing.astype(np.int64), nothing.astype(np.bool_))
+    )
+    back = np.argsort(order, kind="stable")
+    ends = np.cumsum([0, *map(len, chunks)])
+    places = [pa.array(back[begin:end]) for begin, end in pairwise(ends)]
+    return [{name: column.take(place) for name, column in columns.items()} for place in places]
 
 
-def _opcodes(texts: pa.Array | None, count: int) -> tuple[UInt8s, Bools]:
-    """The opcode that each text says, _UNSAID where it is null; and where it says none."""
-    said = np.full(count, _UNSAID, np.uint8)
-    wrong = np.zeros(count, np.bool_)
-    if texts is None:
-        return said, wrong
-    known = {text: _OPCODES.get(text.strip().lower()) for text in texts.unique().to_pylist() if text is not None}
-    for row, text in enumerate(texts.to_pylist()):
-        if text is not None:
-            opcode = known[text]
-            wrong[row] = opcode is None
-            said[row] = _UNSAID if opcode is None else opcode
-    return said, wrong
-
-
-def _until(pending: UnsentEvents) -> int | None:
-    waiting = [chunk for chunk in (pending.asked.chunk if pending.asked is not None else None, pending.given) if chunk is not None]
-    return int(waiting[0].rank[0]) if waiting else None
-
-
-def _bad_before(pending: UnsentEvents, until: int | None) -> BadEvents:
+def _bad_before(pending: UnsentEvents) -> BadEvents:
     """By rank, those of which nothing before can come any more."""
-    bad = pending.bad.by_rank()
+    bad, until = pending.bad.by_rank(), pending.until
     count = len(bad) if until is None else int(np.searchsorted(bad.rank, until))
     pending.bad = bad.slice(count, len(bad)) if count < len(bad) else NO_BAD_EVENTS
     return bad.slice(0, count) if count else NO_BAD_EVENTS

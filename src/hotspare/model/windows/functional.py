@@ -10,6 +10,7 @@ opcode        what an event that comes out does
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import Expression, Window
 from hotspare.model.types import Schema
 from hotspare.model.window_rules import check_expression, check_keys, check_passed_field, keys
-from hotspare.model.windows.contract import Carried, Computed, Counting, Given, Memory, Remembered, WindowType
+from hotspare.model.windows.contract import Carried, Computed, Counting, Given, Inputs, Memory, Remembered, WindowType
 from hotspare.model.windows.function_contexts import (
     LOOP_SHAPES,
     SHAPES,
@@ -77,6 +78,7 @@ class FunctionalWindow(Window):
 class FunctionalType(WindowType[FunctionalWindow]):
     name = "functional"
     declared = FunctionalWindow
+    inputs: ClassVar[Inputs] = Inputs(1, None)
     yaml_keys = ("functions", "properties", "patterns", "loops", "generate", "opcode")
     xml = window_shape("", "function-context event-loops generate opcode")
     xml_elements: ClassVar[Mapping[str, ElementShape]] = {**SHAPES, **LOOP_SHAPES}
@@ -166,21 +168,25 @@ edges: [given -> counted, given -> words]
         for each in (window.generate, window.opcode):
             if each is not None:
                 check_expression(window, each, found)
-        schema, input_schema = window.schema, given[0].schema
+        schema, inputs = window.schema, [each.schema for each in given if each.schema is not None]
         if schema is None:
             return
         for context in window.program.contexts:
             check_targets(window, context, schema, found)
-        if input_schema is None:
+        if not inputs or len(inputs) < len(given):
             return
         computed = {name for name, _ in window.functions}
         of_key = {f.name for f in keys(schema)}
         if not of_key & computed:
-            check_keys(window, schema, input_schema, found)
+            for of_input in inputs:
+                check_keys(window, schema, of_input, found)
         for field in schema.fields:
-            may_be_null = window.loops and not field.is_key and field.name not in input_schema.index
-            if field.name not in computed and (not field.is_key or of_key & computed) and not may_be_null:
-                check_passed_field(window, field, input_schema, found, otherwise="add a function for it")
+            if field.name in computed or (field.is_key and not of_key & computed):
+                continue
+            holding = [each for each in inputs if field.name in each.index]
+            may_be_null = not field.is_key and (holding or window.loops)
+            for of_input in holding if may_be_null else inputs:
+                check_passed_field(window, field, of_input, found, otherwise="add a function for it")
 
     def meaning(self, window: FunctionalWindow, schema: Schema) -> dict[str, str]:
         """As it was said before there was more than functions, where there is no more."""
@@ -218,10 +224,10 @@ edges: [given -> counted, given -> words]
             return Carried(refusal="eventCounter() counts the events of all partitions")
         kept: frozenset[str] | None = None
         names = window.schema.names if window.schema is not None else ()
-        for context in window.program.contexts:
+        for context, of_input in itertools.product(window.program.contexts, keys):
             functions = dict(context.functions)
-            same = {name for name in names if name not in functions and name in keys[0]}
-            same |= {name for name, e in functions.items() if e.text.strip().removeprefix("$") in keys[0]}
+            same = {name for name in names if name not in functions and name in of_input}
+            same |= {name for name, e in functions.items() if e.text.strip().removeprefix("$") in of_input}
             kept = frozenset(same) if kept is None else kept & same
         return Carried(kept or frozenset())
 
