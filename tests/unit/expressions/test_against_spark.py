@@ -92,7 +92,7 @@ EXACT: list[tuple[str, FieldType]] = [
     ("cast(s like '%1_' as int)", I32),
     ("cast(s rlike '[0-9]+' as int)", I32),
     ("translate(s, '1x', 'ab')", STR),
-    ("lpad(s, b, '0-')", STR),
+    ("lpad(s, b % 100, '0-')", STR),
     ("rpad(s, 5, 'ab')", STR),
     ("repeat(s, b % 5)", STR),
     ("ascii(s)", I32),

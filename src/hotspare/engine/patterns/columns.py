@@ -35,7 +35,7 @@ _DATE_UNIT_US = 1_000_000
 TIME_US_MAX = 2**61
 """73,000 years: later and earlier times count as that."""
 _HIGHEST = np.int64(2**63 - 1)
-_CAUSES = [(str(each), each.sentence) for each in (BadReason.NOT_INSERT, BadReason.NULL_TIME)]
+_CAUSES = [(str(each), each.sentence) for each in (BadReason.NOT_INSERT, BadReason.NULL_PATTERN_TIME)]
 
 
 @dataclass(slots=True)

@@ -1,4 +1,6 @@
-"""Why a row of a message is none, and why an event is refused by a window, in head and core alike."""
+"""Why a row of a message is none, and why an event is refused by a window, in head and core alike.
+
+What is said of an event is put out with it: engines of two versions that say it in other words differ."""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ class BadReason(StrEnum):
     """An opcode that only leaves windows: update block."""
     NULL_KEY = "null-key"
     NULL_TIME = "null-time"
-    """The field is null that tells the time: of a retention, or of a pattern."""
+    """The time field of a retention."""
+    NULL_PATTERN_TIME = "null-pattern-time"
     KEY_EXISTS = "key-exists"
     """Insert of a key that is there."""
     KEY_UNKNOWN = "key-unknown"
@@ -57,7 +60,8 @@ _SENTENCE: dict[BadReason, str] = {
     BadReason.NOT_INSERT: "the window takes inserts only",
     BadReason.OPCODE: "an update block cannot be published",
     BadReason.NULL_KEY: "a key field is null",
-    BadReason.NULL_TIME: "the field that tells the time is null",
+    BadReason.NULL_TIME: "the field that retention takes its time from is null",
+    BadReason.NULL_PATTERN_TIME: "the field that the pattern takes its time from is null",
     BadReason.GEOMETRY: "the row is no geometry: a circle has a place and a radius, a polygon at least three corners",
     BadReason.KEY_EXISTS: "the key to insert exists",
     BadReason.MISROUTED: "the event belongs in another partition of its topic",
