@@ -79,6 +79,17 @@ def texts_of(strings: FrozenStrings, part: Relation) -> list[str]:
     return [bytes(found.data[a:b]).decode() for a, b in zip(found.offsets[:-1], found.offsets[1:], strict=True)]
 
 
+def test_a_table_is_sent_while_codes_are_given_free() -> None:
+    """A string that was forgotten, and came again, has two codes until the old one is free. Only the new one is sent."""
+    with pytest.MonkeyPatch.context() as patch:
+        small(patch)
+        windows = Windows(newest=1)
+        for number in range(60):
+            windows.step(np.array([0]), pa.array(["abcdefg"[number % 7 if number % 2 else 0]]))
+            sent, *parts = pickle.loads(pickle.dumps((windows.strings, windows.by_key, windows.newest)))
+            assert [texts_of(sent.freeze(), part) for part in parts] == windows.texts()
+
+
 class Collecting(RuleBasedStateMachine):
     """Whatever comes, leaves and comes again while rounds go on, and however many snapshots are read meanwhile."""
 

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hotspare.engine.kernels import index as k
+from hotspare.engine.rows.chunk import Int64s
 from hotspare.engine.state.memory import RESERVED_BYTES, as_much, grown, longer
 
 _SMALL_SEGMENTS = 256
@@ -39,6 +40,13 @@ def grown_index(index: k.Index) -> k.Index:
     if len(index.stuck) - stuck < 2:
         index = index._replace(stuck=grown(index.stuck, stuck, 2 * stuck + k.SEGMENT))
     return index
+
+
+def slots_in(index: k.Index) -> Int64s:
+    """All that an entry names, rising."""
+    _, segments, stuck = index.sizes.tolist()
+    entries = np.concatenate([index.table[: segments * k.SEGMENT], index.stuck[:stuck]])
+    return np.sort((entries[entries != k.EMPTY] & k.HALF).astype(np.int64) - 1)
 
 
 def _larger(table: npt.NDArray[np.uint64], used: int, segments: int) -> npt.NDArray[np.uint64]:

@@ -26,7 +26,7 @@ from hotspare.engine.kernels.interning import gather_bytes, hash_bytes
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.state import text_pages
 from hotspare.engine.state.memory import with_room
-from hotspare.engine.state.row_index import empty_index, grown_index
+from hotspare.engine.state.row_index import empty_index, grown_index, slots_in
 from hotspare.engine.state.text_pages import TextPages
 
 _GIVEN_AT_ONCE = 4
@@ -189,8 +189,9 @@ class StringTable:
         return twin
 
     def __reduce__(self) -> tuple[Callable[..., StringTable], tuple[object, ...]]:
-        """Sent and copied as strings with their codes: without room to grow, which may be all address space."""
-        codes = np.flatnonzero(self._texts.marks[: self.count])
+        """Sent and copied as strings with their codes: without room to grow, which may be all address space. Codes that a round
+        took out of the index and has not given free yet are free there: their strings may be there again, with another code."""
+        codes = slots_in(self._texts.by_text)
         whole = FrozenStrings(self._texts.data, self._texts.places).subset(np.append(0, codes))
         return _received, (self.count, codes, whole, self.longest)
 
