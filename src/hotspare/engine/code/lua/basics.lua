@@ -6,7 +6,7 @@ local error, type, tostring, rawnext, select, ipairs = error, type, tostring, ne
 local getmetatable, setmetatable, rawget = getmetatable, setmetatable, rawget
 local sort, find = table.sort, string.find
 
-for _, name in ipairs({ "assert", "error", "rawequal", "rawget", "rawlen", "rawset", "select", "tonumber", "type", "_VERSION" }) do
+for _, name in ipairs({ "assert", "error", "rawequal", "rawget", "rawset", "select", "tonumber", "type", "_VERSION" }) do
   builtins[name] = _G[name]
 end
 

@@ -13,11 +13,14 @@ function host.begin_program()
   host.env = env
 end
 
-function host.load_text(chunk, source, module)
-  local f, message = load(source, "=" .. chunk, "t", host.env)
+-- `source` calls `host.length` by the name `length` where `written`, which people wrote, has the operator.
+function host.load_text(chunk, written, source, length, module)
+  local f, message = load(written, "=" .. chunk, "t", host.env)
+  if not f then return message end
+  f, message = load("local " .. length .. " = ... return (function(...) " .. source .. "\nend)()", "=" .. chunk, "t", host.env)
   if not f then return message end
   host.begin(0, 0)
-  local ok, result = pcall(f)
+  local ok, result = pcall(f, host.length)
   host.finish()
   if not ok then
     if result == host.spent then return chunk .. ": takes more than " .. host.steps_max .. " steps" end

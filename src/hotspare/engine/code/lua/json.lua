@@ -136,7 +136,7 @@ local write
 
 local function write_table(value, parts, depth)
   if depth >= DEPTH_MAX then error("a table is nested more than " .. DEPTH_MAX .. " deep", 0) end
-  local count = #value
+  local count = host.length(value)
   if count > 0 then
     parts[#parts + 1] = "["
     for i = 1, count do

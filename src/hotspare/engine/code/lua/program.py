@@ -1,7 +1,8 @@
 """Lua programs (SPEC A26, A36): Lua 5.4 by the library lupa, in a machine of their own that sees nothing but the event.
 
 What would differ between engines is replaced in the machine's own Lua files: clock, chance, the order of `pairs`, addresses in
-texts, `table.sort`. A hook counts instructions; the allocator's limit is only a guard behind that.
+texts, `table.sort`; and so is `#` in the code (`rewriting`). A hook counts instructions; the allocator's limit is only a guard
+behind that.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from hotspare.engine.code.contract import (
     Value,
 )
 from hotspare.engine.code.fields import ColumnBuilder, Unfit, plain_values
+from hotspare.engine.code.lua.rewriting import rewritten
 from hotspare.engine.code.lua.rows import given_kinds, made_kinds, packed, unpacked
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.rows.chunk import Bools
@@ -104,8 +106,12 @@ class LuaInstance(Instance):
         self._runtime.compile(_source(name), name=f"={name}".encode(), mode=b"t")(self._host)
 
     def _load(self, chunk: str, code: Code, module: str) -> None:
-        text = code.text.encode(errors="replace")
-        wrong = self._host[b"load_text"](chunk.encode(), text, module.encode() or None)
+        source = rewritten(code.text)
+        if source.weak_line:
+            message = f"the Lua code of {chunk} gives a metatable __gc or __mode, which depend on when memory is tidied up"
+            raise ProjectError(self._name, [_mistake(code, message, source.weak_line, "keep what is needed in plain tables")])
+        texts = [text.encode(errors="replace") for text in (chunk, code.text, source.text, source.name)]
+        wrong = self._host[b"load_text"](*texts, module.encode() or None)
         if wrong is not None:
             failure = _failure(wrong, self._name)
             message = f"the Lua code of {chunk} cannot be loaded: {failure.text}"
@@ -284,9 +290,9 @@ def _is_unicode(text: bytes) -> bool:
     return True
 
 
-def _mistake(code: Code, message: str, line: int) -> Mistake:
+def _mistake(code: Code, message: str, line: int, hint: str = "the code is loaded once, before any event") -> Mistake:
     place = Place(code.place.file, code.place.line + max(line, 1) - 1) if code.place.line else code.place
-    return Mistake(place, message, "the code is loaded once, before any event")
+    return Mistake(place, message, hint)
 
 
 @cache
@@ -335,11 +341,18 @@ def _from_lua(value: Any, depth: int) -> Value:
         raise CodeFailure(f"a {lupa.lua54.lua_type(value)} is no plain value")
     if depth >= DEPTH_MAX:
         raise CodeFailure(f"a table is nested more than {DEPTH_MAX} deep")
-    pairs: dict[Any, Value] = {}
-    for key, inner in value.items():
+    entries = list(value.items())
+    for key, _ in entries:
         if not isinstance(key, bytes | bool | int | float):
             raise CodeFailure(f"a table has a {lupa.lua54.lua_type(key)} as a key")
-        pairs[_from_lua(key, depth + 1)] = _from_lua(inner, depth + 1)
-    if pairs and all(isinstance(key, int) for key in pairs) and sorted(pairs) == list(range(1, len(pairs) + 1)):
-        return [pairs[i] for i in range(1, len(pairs) + 1)]
-    return pairs
+    entries.sort(key=lambda entry: _place(entry[0]))
+    pairs = {_from_lua(key, depth + 1): _from_lua(inner, depth + 1) for key, inner in entries}
+    is_list = all(isinstance(key, int) for key in pairs) and list(pairs) == list(range(1, len(pairs) + 1))
+    return list(pairs.values()) if pairs and is_list else pairs
+
+
+def _place(key: bytes | float) -> tuple[bool, bool, float, bytes]:
+    """Keys in the order in which the machine goes through them."""
+    if isinstance(key, bytes):
+        return False, True, 0, key
+    return isinstance(key, bool), False, key, b""

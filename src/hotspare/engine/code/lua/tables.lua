@@ -1,10 +1,84 @@
--- The library table: the machine's own, with its loops paid for, and a sort whose order is fixed.
+-- The library table, with its loops paid for, and a sort whose order is fixed; and lengths, which follow from what a table holds: Lua's
+-- own follow from how it lies in memory where it has gaps.
 local host = ...
 local charge, ult = host.charge, math.ult
-local error, type, select, math_type = error, type, select, math.type
-local insert, remove, concat, unpack, move, sort = table.insert, table.remove, table.concat, table.unpack, table.move, table.sort
+local error, type, select, math_type, tonumber, rawget = error, type, select, math.type, tonumber, rawget
+local concat, unpack, move, sort, tointeger = table.concat, table.unpack, table.move, table.sort, math.tointeger
+local getmetatable = debug.getmetatable
 
 local MOVED_A_STEP = 8
+local HALF = 1 << 62
+
+-- A border: what is there at twice as far each time, then halves. `at` reads the table.
+local function border(t, at)
+  if at(t, 1) == nil then return 0 end
+  local low, high = 1, 2
+  while at(t, high) ~= nil do
+    low, high = high, high << 1
+    if low == HALF then high = math.maxinteger break end
+  end
+  while high - low > 1 do
+    local middle = low + (high - low) // 2
+    if at(t, middle) == nil then high = middle else low = middle end
+  end
+  return low
+end
+
+-- The same of a table that has no metatable, without a call at each look.
+local function plain_border(t)
+  if t[1] == nil then return 0 end
+  local low, high = 1, 2
+  while t[high] ~= nil do
+    low, high = high, high << 1
+    if low == HALF then high = math.maxinteger break end
+  end
+  while high - low > 1 do
+    local middle = low + (high - low) // 2
+    if t[middle] == nil then high = middle else low = middle end
+  end
+  return low
+end
+
+local function rawlen(t)
+  if getmetatable(t) == nil then return plain_border(t) end
+  return border(t, rawget)
+end
+
+-- What `#` gives.
+local function length(value)
+  local kind = type(value)
+  if kind == "string" then return #value end
+  local meta = getmetatable(value)
+  if meta == nil then
+    if kind == "table" then return plain_border(value) end
+  else
+    local own = rawget(meta, "__len")
+    if own ~= nil then return (own(value)) end
+    if kind == "table" then return border(value, rawget) end
+  end
+  error("attempt to get length of a " .. kind .. " value", 2)
+end
+host.length = length
+
+host.builtins.rawlen = function(value)
+  if type(value) == "string" then return #value end
+  if type(value) ~= "table" then error("bad argument #1 to 'rawlen' (table or string expected)", 2) end
+  return rawlen(value)
+end
+
+-- The length of a table that a function of the library works on.
+local function counted(t, name)
+  if type(t) ~= "table" then error("bad argument #1 to '" .. name .. "' (table expected, got " .. type(t) .. ")", 3) end
+  local count = length(t)
+  if math_type(count) ~= "integer" then error("object length is not an integer", 3) end
+  return count
+end
+
+local function place_of(value, name)
+  local place = tointeger(tonumber(value))
+  if not place then error("bad argument #2 to '" .. name .. "' (number expected, got " .. type(value) .. ")", 3) end
+  return place
+end
 
 local function shifted(count)
   if count > 0 then charge(count // MOVED_A_STEP) end
@@ -52,22 +126,42 @@ end
 
 host.builtins.table = {
   insert = function(t, ...)
-    if type(t) == "table" and select("#", ...) == 2 and math_type((...)) == "integer" then shifted(#t - (...)) end
-    return insert(t, ...)
+    local arguments, last = select("#", ...), counted(t, "insert") + 1
+    if arguments == 1 then
+      t[last] = (...)
+      return
+    end
+    if arguments ~= 2 then error("wrong number of arguments to 'insert'", 2) end
+    local place = place_of((...), "insert")
+    if not ult(place - 1, last) then error("bad argument #2 to 'insert' (position out of bounds)", 2) end
+    shifted(last - place)
+    if place < last then move(t, place, last - 1, place + 1) end
+    t[place] = select(2, ...)
   end,
   remove = function(t, ...)
-    if type(t) == "table" and math_type((...)) == "integer" then shifted(#t - (...)) end
-    return remove(t, ...)
+    local last = counted(t, "remove")
+    local place = (...) == nil and last or place_of((...), "remove")
+    if place ~= last and ult(last, place - 1) then error("bad argument #2 to 'remove' (position out of bounds)", 2) end
+    shifted(last - place)
+    local removed = t[place]
+    if place < last then
+      move(t, place + 1, last, place)
+      place = last
+    end
+    t[place] = nil
+    return removed
   end,
   concat = function(t, separator, first, last)
-    if type(t) == "table" then shifted((math_type(last) == "integer" and last or #t) - (math_type(first) == "integer" and first or 1)) end
-    local text = concat(t, separator or "", first or 1, last or #t)
+    first, last = first or 1, last or counted(t, "concat")
+    if math_type(first) == "integer" and math_type(last) == "integer" then shifted(last - first + 1) end
+    local text = concat(t, separator or "", first, last)
     charge(#text >> 6)
     return text
   end,
   unpack = function(t, first, last)
-    if type(t) == "table" then shifted((math_type(last) == "integer" and last or #t) - (math_type(first) == "integer" and first or 1)) end
-    return unpack(t, first or 1, last or #t)
+    first, last = first or 1, last or length(t)
+    if math_type(first) == "integer" and math_type(last) == "integer" then shifted(last - first + 1) end
+    return unpack(t, first, last)
   end,
   pack = table.pack,
   move = function(t, first, last, ...)
@@ -79,10 +173,12 @@ host.builtins.table = {
   end,
   sort = function(t, before)
     if type(t) ~= "table" then error("table.sort needs a table, not " .. type(t), 2) end
-    local count = #t
+    local count = counted(t, "sort")
     if before == nil and (wholes(t, count) or texts(t, count)) then
       charge(count)
-      sort(t)
+      local alone = move(t, 1, count, 1, {})
+      sort(alone)
+      move(alone, 1, count, 1, t)
     else
       merged(t, count, before or function(a, b) return a < b end)
     end

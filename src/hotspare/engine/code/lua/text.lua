@@ -136,7 +136,7 @@ local library = {
       local kind = type(arguments[i])
       if kind == "table" or kind == "function" or kind == "thread" or kind == "userdata" then arguments[i] = text(arguments[i]) end
     end
-    if type(pattern) == "string" and find(pattern, "%%[%-%+ #0]*%d*%.?%d*p") then
+    if type(pattern) == "string" and find(gsub(pattern, "%%%%", ""), "%%[^%a%%]*p") then
       error("%p tells where a value stands in memory, which differs from engine to engine", 2)
     end
     local made = format(pattern, table.unpack(arguments, 1, count))

@@ -66,7 +66,7 @@ function host.scan()
         local name, inner = getupvalue(value, place)
         if not name then break end
         local id = upvalueid(value, place)
-        if not seen_cells[id] then
+        if not seen_cells[id] and inner ~= host.length then
           seen_cells[id] = true
           cells[#cells + 1] = { value, place, name }
           visit(inner)
