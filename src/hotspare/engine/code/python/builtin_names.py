@@ -6,7 +6,6 @@ import builtins
 from array import array
 from collections.abc import Callable, Iterable
 from functools import reduce
-from itertools import compress
 from typing import Any
 
 from hotspare.engine.code.python.checking import REFUSED_NAMES
@@ -17,8 +16,8 @@ from hotspare.engine.code.python.words import words
 
 _AS_THEY_ARE = words(
     """
-    abs ascii bin bool bytearray bytes callable chr classmethod complex dict divmod enumerate filter float hex int
-    isinstance issubclass iter len list map next oct ord property reversed round slice staticmethod str super tuple zip
+    abs ascii bin bool bytearray bytes callable chr classmethod complex dict divmod float hex int
+    isinstance issubclass iter len list oct ord property reversed round slice staticmethod str super tuple
     range NotImplemented Ellipsis
     """
 )
@@ -33,9 +32,10 @@ def builtin_names(guards: Guards) -> dict[str, Any]:
         if isinstance(value, type) and issubclass(value, Exception) and name not in REFUSED_NAMES
     }
     consuming = {name: _consumer(guards, getattr(builtins, name)) for name in ("min", "max", "any", "all", "sorted")}
-    found |= consuming | guards.names()
+    found |= consuming | guards.names() | guards.iterators.kinds
     found |= {
         "iter": _iter(guards),
+        "next": guards.deep(next),
         "sum": _sum(guards),
         "set": OrderedSet,
         "frozenset": OrderedFrozenSet,
@@ -65,11 +65,6 @@ def _consumer(guards: Guards, function: Callable[..., Any]) -> Callable[..., Any
     return consume
 
 
-def metered(guards: Guards, values: Iterable[Any]) -> Iterable[Any]:
-    """Values that may never end: each of them is a step."""
-    return compress(values, guards.meter.steps)
-
-
 def say_nothing(*values: Any, **named: Any) -> None:
     """Says nothing: engines do not log what people's code finds at each event. Return it, in a field."""
 
@@ -85,7 +80,7 @@ def _type(value: Any) -> Any:
 def _iter(guards: Guards) -> Callable[..., Any]:
     def iterated(*arguments: Any) -> Any:
         made = iter(*arguments)
-        return made if len(arguments) == 1 else iter(metered(guards, made))
+        return made if len(arguments) == 1 else iter(guards.iterators.metered(made, *arguments))
 
     return iterated
 

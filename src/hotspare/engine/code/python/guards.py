@@ -12,6 +12,7 @@ from itertools import compress
 from typing import Any
 
 from hotspare.engine.code.python import rewriting
+from hotspare.engine.code.python.iterating import Iterators, named_as
 from hotspare.engine.code.python.kept import KeptArray, KeptList
 from hotspare.engine.code.python.meter import FREE_ELEMENTS, Meter
 from hotspare.engine.code.python.sets import OrderedFrozenSet, OrderedSet
@@ -63,6 +64,7 @@ class Guards:
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
         self.charge = meter.charge
+        self.iterators = Iterators(meter, self.called)
         self._growing: Mapping[str, Callable[..., Any]] = {
             "join": self._join,
             "replace": self._replace,
@@ -89,6 +91,10 @@ class Guards:
             rewriting.TEXT: self.text_in_place,
             rewriting.METHOD: self.method,
             rewriting.CALL: self.called,
+            rewriting.NEXT: next,
+            rewriting.DEEP: self.deep,
+            rewriting.GENERATING: self.iterators.generating,
+            rewriting.ITERATED: self.iterators.iterated,
         }
         binary = {
             "add": self.add,
@@ -124,6 +130,19 @@ class Guards:
             "bytes": self._byte_string(bytes),
             "bytearray": self._byte_string(bytearray),
         }
+
+    def deep(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function, here a lambda, that counts its depth."""
+        enter, leave = self.meter.enter, self.meter.leave
+
+        def run(*arguments: Any, **named: Any) -> Any:
+            enter()
+            try:
+                return function(*arguments, **named)
+            finally:
+                leave()
+
+        return named_as(function, run)
 
     def caught(self) -> None:
         """People's code caught an error: never one that says how much memory or stack this engine has."""

@@ -28,6 +28,7 @@ from hotspare.engine.code.python.kept_bytes import encode
 from hotspare.engine.code.python.meter import PythonLimits
 from hotspare.engine.code.python.program import CallFailure, CallTooLarge, Interpreter, PythonText, Unloadable
 from hotspare.engine.code.python.rows import EventReader, event_rows
+from hotspare.engine.code.python.stack import at_fixed_level
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.rows.chunk import Bools
 from hotspare.errors import Mistake, ProjectError
@@ -137,6 +138,11 @@ class PythonInstance(Instance):
     def _each(self, function: str, events: GivenEvents, read: Callable[[Any], Any], put: Callable[[int, Any], bool]) -> _Failures:
         """Call the function for one event after another: what `read` makes of what it returns is given to `put` with the number of
         the event, until that says no."""
+        return at_fixed_level(lambda: self._each_in_turn(function, events, read, put))
+
+    def _each_in_turn(
+        self, function: str, events: GivenEvents, read: Callable[[Any], Any], put: Callable[[int, Any], bool]
+    ) -> _Failures:
         interpreter, called, failed = self._interpreter, self._function(function), list[Failed]()
         begin, end = interpreter.begin, interpreter.end
         takes_context = called.__code__.co_argcount != 1 or bool(called.__code__.co_flags & CO_VARARGS)

@@ -78,7 +78,7 @@ class Meter:
         self.charge(bits // 8)
 
     def enter(self) -> None:
-        """A function that may call itself begins."""
+        """A function that may call itself begins, or a generator goes on."""
         self._depth += 1
         if self._depth > self.limits.depth:
             self.stop(f"more than {self.limits.depth} functions within each other")

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from hotspare.engine.code.python import arrow_functions, moments, patterns
-from hotspare.engine.code.python.builtin_names import metered
 from hotspare.engine.code.python.guards import Guards, Namespace
 from hotspare.engine.code.python.meter import Meter, PythonLimits
 from hotspare.engine.code.python.words import words
@@ -98,15 +97,21 @@ def _math(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
 
 
 def _itertools(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
-    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+    iterators, by_function = guards.iterators, {"starmap": 0, "takewhile": 0, "dropwhile": 0, "filterfalse": 0, "accumulate": 1}
+
+    def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def made(*arguments: Any, **named: Any) -> Iterable[Any]:
-            return metered(guards, function(*arguments, **named))
+            given = list(arguments)
+            for place in range(len(given)):
+                if by_function.get(name) == place:
+                    given[place] = guards.called(given[place])
+            return iterators.metered(function(*given, **named), *arguments, *named.values())
 
         return made
 
-    found = {name: counted(value) for name, value in _public(itertools).items() if isinstance(value, type) and name != "tee"}
-    found["chain"] = _Chain(found["chain"], counted(itertools.chain.from_iterable))
-    return found | {"tee": itertools.tee}
+    found = {name: counted(name, value) for name, value in _public(itertools).items() if isinstance(value, type)}
+    found |= {"chain": _Chain(found["chain"], iterators.chained), "groupby": iterators.grouped}
+    return found | {"tee": iterators.tees}
 
 
 class _Chain:

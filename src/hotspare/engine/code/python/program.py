@@ -23,6 +23,7 @@ from hotspare.engine.code.python.meter import LimitExceeded, Meter, PythonLimits
 from hotspare.engine.code.python.modules import IMPORTABLE, importable, namespace
 from hotspare.engine.code.python.moments import CallClock
 from hotspare.engine.code.python.rewriting import TICK, rewritten
+from hotspare.engine.code.python.stack import at_fixed_level
 from hotspare.engine.code.python.variables import Unkeepable, state_variables
 from hotspare.model.names import nearest
 
@@ -147,8 +148,11 @@ class Interpreter:
         self._texts: dict[str, PythonText] = {}
         self.meter.begin(limits.steps * LOADING_FACTOR)
         self.names[TICK] = self.meter.tick
-        self._snippets = {name: self._snippet(name, text) for name, text in sorted(snippets.items())}
-        self.variables = self._loaded(main, "")
+        at_fixed_level(self._load_texts)
+
+    def _load_texts(self) -> None:
+        self._snippets = {name: self._snippet(name, text) for name, text in sorted(self.snippets.items())}
+        self.variables = self._loaded(self.main, "")
         self._settle()
 
     def function(self, name: str) -> Callable[..., Any] | None:
@@ -163,16 +167,23 @@ class Interpreter:
 
     def call(self, function: Callable[..., Any], arguments: Sequence[Any], time_us: int, seed: int) -> Any:
         """What the function returns. CallFailure, and nothing is changed."""
-        self.begin(time_us, seed)
-        try:
-            returned = function(*arguments)
-            self.end()
-        except BaseException as error:
-            raise self.failure(error) from error
-        return returned
+
+        def work() -> Any:
+            self.begin(time_us, seed)
+            try:
+                returned = function(*arguments)
+                self.end()
+            except BaseException as error:
+                raise self.failure(error) from error
+            return returned
+
+        return at_fixed_level(work)
 
     def call_without_state(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         """What the function returns; whatever it changed is taken back. CallFailure, also where it changed variables."""
+        return at_fixed_level(lambda: self._called_without_state(function, arguments))
+
+    def _called_without_state(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         self.begin(0, 0)
         try:
             returned = function(*arguments)

@@ -1,8 +1,8 @@
 """Which functions may come to call themselves: only in these the depth of calls is counted.
 
-A function may call what it names: functions by their names, methods by theirs. Where it calls something else than a name or a
-method, or hands things to what does, it may call every function that is somewhere named without being called. Methods that
-operators call count as named by everybody. So a function that is not found here never calls itself.
+A function may call what it names: functions by their names, methods by theirs. Where it calls something else, or walks what may
+compute its elements, it may call every lambda, and every function that is somewhere named without being called. Methods that
+operators call are called by everybody. So a function that is not found here never calls itself, but through one that is.
 """
 
 from __future__ import annotations
@@ -16,52 +16,114 @@ from hotspare.engine.code.python.words import words
 Function: TypeAlias = ast.FunctionDef | ast.Lambda
 
 
+_SEEKING = frozenset({"getattr", "methodcaller", "attrgetter"})
+"""What calls methods by names that are made while it runs."""
+
+
 def recursive(syntax: ast.Module) -> frozenset[Function]:
     """The functions of a program that may call themselves, or each other in a circle. Lambdas are among them where they may."""
-    functions = [node for node in ast.walk(syntax) if isinstance(node, ast.FunctionDef | ast.Lambda)]
-    by_name: dict[str, list[Function]] = {}
-    for each in functions:
-        by_name.setdefault(each.name if isinstance(each, ast.FunctionDef) else "", []).append(each)
-    implicit = [each for name, some in by_name.items() if name.startswith("__") or name == "" for each in some]
-    handed = [*implicit, *(each for name in _named_not_called(syntax) for each in by_name.get(name, ()))]
-    classes = {node.name for node in ast.walk(syntax) if isinstance(node, ast.ClassDef)}
-    calls = {each: _callees(each, by_name, implicit, handed, classes) for each in functions}
-    return frozenset(each for each in functions if _reaches(each, calls))
+    calls = _Calls(syntax)
+    return frozenset(each for each in calls.functions if _reaches(each, calls.of))
 
 
-def _callees(
-    function: Function,
-    by_name: Mapping[str, list[Function]],
-    implicit: list[Function],
-    handed: list[Function],
-    classes: set[str],
-) -> set[Function]:
-    found: set[Function] = set(implicit)
-    for node in ast.walk(function):
+class _Calls:
+    """Who may call whom: `of` each function."""
+
+    def __init__(self, syntax: ast.Module) -> None:
+        self.functions = [node for node in ast.walk(syntax) if isinstance(node, ast.FunctionDef | ast.Lambda)]
+        self._by_name: dict[str, list[Function]] = {}
+        for each in self.functions:
+            self._by_name.setdefault(each.name if isinstance(each, ast.FunctionDef) else "", []).append(each)
+        self._implicit = [each for name, some in self._by_name.items() if name.startswith("__") for each in some]
+        names = set(_names_read(syntax))
+        handed = self._by_name if names & _SEEKING else {"", *_named_not_called(syntax)}
+        self._handed = [each for name in sorted(handed) for each in self._by_name.get(name, ())]
+        self._classes = {node.name for node in ast.walk(syntax) if isinstance(node, ast.ClassDef)}
+        self._bound = set(_bound(syntax))
+        self.of = {each: self._callees(each) for each in self.functions}
+
+    def _callees(self, function: Function) -> set[Function]:
+        found: set[Function] = set(self._implicit)
+        for node in ast.walk(function):
+            if isinstance(node, ast.Name):
+                found.update(self._by_name.get(node.id, ()))
+            elif isinstance(node, ast.Attribute):
+                found.update(self._by_name.get(node.attr, ()))
+            if not self._is_known(node):
+                found.update(self._handed)
+        return found
+
+    def _is_known(self, node: ast.AST) -> bool:
+        """Whether what the node calls is found by its name, or is nothing that the program made."""
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name):
+                name, simple = node.func.id, _SIMPLE
+                return name not in self._bound and (name in self._by_name or name in self._classes or name in simple)
+            if isinstance(node.func, ast.Attribute):
+                name = node.func.attr
+                return name not in self._bound and (name in self._by_name or name in _SIMPLE_METHODS)
+            return False
+        if isinstance(node, ast.For | ast.comprehension):
+            return self._is_plain(node.iter)
+        if isinstance(node, ast.Compare):
+            walked = zip(node.ops, node.comparators, strict=True)
+            return all(self._is_plain(each) for operator, each in walked if isinstance(operator, ast.In | ast.NotIn))
+        return not isinstance(node, ast.Starred | ast.YieldFrom | ast.Tuple | ast.List) or not _is_taken_apart(node)
+
+    def _is_plain(self, walked: ast.expr) -> bool:
+        """Whether nothing of the program computes the elements."""
+        if isinstance(walked, ast.Call) and isinstance(walked.func, ast.Name):
+            return walked.func.id == "range" and "range" not in self._bound
+        return isinstance(walked, ast.Constant | ast.List | ast.Tuple)
+
+
+def _is_taken_apart(node: ast.AST) -> bool:
+    return isinstance(node, ast.Starred | ast.YieldFrom) or isinstance(getattr(node, "ctx", None), ast.Store)
+
+
+def _names_read(syntax: ast.Module) -> Iterator[str]:
+    for node in ast.walk(syntax):
         if isinstance(node, ast.Name):
-            found.update(by_name.get(node.id, ()))
+            yield node.id
         elif isinstance(node, ast.Attribute):
-            found.update(by_name.get(node.attr, ()))
-        if isinstance(node, ast.Call) and not _is_known(node, by_name, classes):
-            found.update(handed)
-    return found
+            yield node.attr
+        elif isinstance(node, ast.ImportFrom):
+            yield from (alias.name for alias in node.names)
 
 
-def _is_known(node: ast.Call, by_name: Mapping[str, list[Function]], classes: set[str]) -> bool:
-    """Whether the callee is a function of the program or a method, by name. What a builtin calls was handed to it by name."""
-    if isinstance(node.func, ast.Name):
-        return node.func.id in by_name or node.func.id in classes or node.func.id in _BUILTINS
-    return isinstance(node.func, ast.Attribute)
+def _bound(syntax: ast.Module) -> Iterator[str]:
+    """Names and attributes that get a meaning otherwise than by `def` and `class`."""
+    for node in ast.walk(syntax):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            yield node.attr
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name for alias in node.names)
 
 
-_BUILTINS = frozenset(
+_SIMPLE = frozenset(
     words(
         """
-        abs all any bool bytes chr dict divmod enumerate filter float format int isinstance len list map max min ord
-        print range repr reversed round set frozenset sorted str sum tuple zip iter next type super getattr hasattr pow
+        abs bool bytes chr divmod float format int isinstance issubclass len ord print range repr round str pow type hasattr
+        super callable ascii bin hex oct complex slice
         """
     )
 )
+"""Builtins that call nothing but methods that operators call too."""
+_SIMPLE_METHODS = frozenset(
+    words(
+        """
+        append get setdefault pop popitem clear copy items keys values add discard remove insert index count reverse strip
+        lstrip rstrip split rsplit splitlines partition rpartition lower upper title capitalize casefold startswith endswith
+        find rfind replace isdigit isalpha isalnum isnumeric isdecimal isspace isupper islower zfill ljust rjust center
+        format encode decode hex bit_length is_integer
+        """
+    )
+)
+"""Methods of plain values that do the same."""
 
 
 def _named_not_called(syntax: ast.Module) -> Iterator[str]:

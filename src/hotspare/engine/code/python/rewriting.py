@@ -3,7 +3,8 @@
 | code | becomes |
 |---|---|
 | a loop, a comprehension, a function | the same with a step at each turn and call |
-| a function that may call itself | the same, counting its depth |
+| a function or lambda that may call itself | the same, counting its depth |
+| a generator | the same, counting as a function whenever it goes on |
 | `a * b`, `a ** b`, `a << b`, `a % b`, `a + b` | a call of the guard, where sequences or long numbers may come of it |
 | `x in y`, `y[a:b]`, `y.upper()`, `', '.join(y)` | the same, with the length of `y` counted |
 | `{a, b}`, `{x for x in y}`, `a & b`, `a - b` | a set in the order in which elements came, where it is one |
@@ -25,6 +26,7 @@ from hotspare.engine.code.python.recursion import Function, recursive
 from hotspare.engine.code.python.words import words
 
 TICK, ENTER, LEAVE, CAUGHT = "__hs_tick__", "__hs_enter__", "__hs_leave__", "__hs_caught__"
+DEEP, GENERATING, ITERATED, NEXT = "__hs_deep__", "__hs_generating__", "__hs_iterated__", "__hs_next__"
 SIZED, SCANNED, TARGET, SET, SAME, TEXT, METHOD, CALL = (
     "__hs_sized__",
     "__hs_scanned__",
@@ -51,6 +53,9 @@ IN_PLACE = "i"
 
 GUARDED_CALLS = frozenset({"list", "tuple", "dict", "bytes", "bytearray", "str", "int", "range"})
 """Types that are guarded where they are called, and stay what they are elsewhere: `isinstance(x, list)`."""
+
+CONSUMING_CALLS = frozenset(words("all any bytes dict frozenset list max min set sorted sum tuple"))
+"""Builtins that walk a generator expression at once, if it is all that they are given."""
 
 GROWING_METHODS = frozenset(
     words(
@@ -105,6 +110,8 @@ class _Rewriter(ast.NodeTransformer):
         self._deep = deep
         self._bound = bound
         self._count = 0
+        self._consumed: set[ast.expr] = set()
+        """Generator expressions that nobody keeps."""
 
     def visit(self, node: ast.AST) -> Any:
         made = super().visit(node)
@@ -114,18 +121,27 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         self.generic_visit(node)
-        own = any(isinstance(each, ast.Yield | ast.YieldFrom) for each in _own_nodes(node))
+        is_generator = _yields(node.body)
         begin = 1 if ast.get_docstring(node, clean=False) is not None else 0
         body: list[ast.stmt] = [_step(), *node.body[begin:]]
-        if node in self._deep and not own:
+        if is_generator:
+            node.decorator_list = [*node.decorator_list, ast.Name(GENERATING, ast.Load())]
+        elif node in self._deep:
             body = [ast.Expr(_call(ENTER)), ast.Try(body, [], [], [ast.Expr(_call(LEAVE))])]
         node.body = [*node.body[:begin], *body]
         return node
 
-    def visit_Lambda(self, node: ast.Lambda) -> ast.Lambda:
+    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
         self.generic_visit(node)
+        is_generator = _yields([node.body])
         node.body = ast.BoolOp(ast.And(), [_call(TICK), node.body])
-        return node
+        if is_generator:
+            return _call(GENERATING, node)
+        return _call(DEEP, node) if node in self._deep else node
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.expr:
+        self.generic_visit(node)
+        return node if node in self._consumed else _call(ITERATED, node)
 
     def visit_For(self, node: ast.For) -> ast.For:
         self._loop_over(node)
@@ -246,11 +262,15 @@ class _Rewriter(ast.NodeTransformer):
         return _call(SIZED, node) if isinstance(node.ctx, ast.Load) and isinstance(node.slice, ast.Slice) else node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
+        if self._walks_at_once(node.func):
+            self._consumed.update(node.args[:1])
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and not isinstance(node.func, _Plain):
             if node.func.id in GUARDED_CALLS:
                 guarded = _call(CALL, node.func) if node.func.id in self._bound else ast.Name(f"__hs_{node.func.id}__", ast.Load())
                 node.func = guarded
+            elif node.func.id == "next" and "next" not in self._bound:
+                node.func = ast.Name(NEXT, ast.Load())
         elif isinstance(node.func, ast.Attribute):
             if node.func.attr in GROWING_METHODS:
                 return ast.Call(
@@ -262,18 +282,23 @@ class _Rewriter(ast.NodeTransformer):
                     node.args = [each if isinstance(each, ast.Starred) else _call(SIZED, each) for each in node.args]
         return node
 
+    def _walks_at_once(self, called: ast.expr) -> bool:
+        if isinstance(called, ast.Name):
+            return called.id in CONSUMING_CALLS and called.id not in self._bound
+        return isinstance(called, ast.Attribute) and called.attr == "join" and isinstance(called.value, ast.Constant)
+
 
 class _Plain(ast.Name):
     """A name that is what it says, though it is called."""
 
 
-def _own_nodes(function: ast.FunctionDef) -> list[ast.AST]:
-    """The nodes of a function without those of functions in it."""
-    found: list[ast.AST] = []
-    waiting: list[ast.AST] = list(function.body)
+def _yields(body: Sequence[ast.AST]) -> bool:
+    """Whether what a function does makes it a generator; functions in it are others."""
+    waiting = list(body)
     while waiting:
         node = waiting.pop()
-        found.append(node)
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            return True
         if not isinstance(node, ast.FunctionDef | ast.Lambda):
             waiting += ast.iter_child_nodes(node)
-    return found
+    return False

@@ -170,6 +170,8 @@ def check_constant(value: Any, name: str, nonlocals: frozenset[str], depth: int)
 
 def _check_function(function: FunctionType, name: str, nonlocals: frozenset[str], depth: int) -> None:
     if _is_of_engine(function):
+        if isinstance(inner := function.__dict__.get("__wrapped__"), FunctionType):
+            check_constant(inner, name, nonlocals, depth + 1)
         return
     for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
         if isinstance(default, _CONTAINERS):
@@ -215,5 +217,7 @@ def _is_of_people(kind: type) -> bool:
 
 def _is_of_engine(value: Any) -> bool:
     """Whether it is something that a module or a builtin name gave: the program cannot change it."""
+    if isinstance(value, FunctionType):
+        return value.__globals__.get("__name__") != PROGRAM_MODULE
     module = getattr(value, "__module__", None) or getattr(type(value), "__module__", None)
-    return module != PROGRAM_MODULE and (callable(value) or isinstance(value, FunctionType)) and not _is_of_people(type(value))
+    return module != PROGRAM_MODULE and callable(value) and not _is_of_people(type(value))
