@@ -70,7 +70,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 ROOMS: dict[str, tuple[str, ...]] = {
     "engine": ("rows", "expressions", "kernels", "state", "codec", "head", "code", "operators"),
     "ha": ("calls", "rules", "outputs", "effects"),
-    "adapters": ("failover", "files", "sockets", "esp"),
+    "adapters": ("failover", "files", "topics", "sockets", "esp"),
     "cli": ("shared", "replaying"),
 }
 """The folders of a part, lowest first: each may import those before it."""

@@ -7,6 +7,7 @@ epoch: an active engine that is frozen is in nobody's way, and finds its success
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import weakref
@@ -16,8 +17,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from hotspare.adapters.esp.connector_options import FILE_KIND, connector_file, file_style, publish_options, subscribe_options
-from hotspare.adapters.esp.generated_options import GENERATED_KINDS, generator_of
+from hotspare.adapters.esp.generated_options import generator_of
 from hotspare.adapters.esp.socket_options import connector_address, line_format, line_options
+from hotspare.adapters.esp.topic_options import topic_name, topic_publish_options, topic_url
 from hotspare.adapters.failover.turn import Turn
 from hotspare.adapters.files.output_rows import OutputRows
 from hotspare.adapters.files.publisher import publish_file
@@ -27,13 +29,16 @@ from hotspare.adapters.generated.publisher import publish_generated
 from hotspare.adapters.sockets.publisher import publish_lines
 from hotspare.adapters.sockets.subscriber import subscribe_lines
 from hotspare.adapters.start_order import ConnectorState, StartOrder
+from hotspare.adapters.topics.publisher import publish_topic
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.limits import partitions_of
 from hotspare.bus.naming import inbound_topic, outbound_topic
+from hotspare.bus.open import open_topic_reader
 from hotspare.engine.routing import routing_of
 from hotspare.errors import BusError, HotspareError
 from hotspare.ha.rules.roles import Role
 from hotspare.model.connector_groups import connector_path
+from hotspare.model.connectors import BUS_KINDS, is_bus
 from hotspare.model.project import Connector, ConnectorDirection, WindowId
 from hotspare.model.resolve import Resolved
 from hotspare.retry import Retry
@@ -195,7 +200,7 @@ class ConnectorSet:
             for connector in window.window.connectors:
                 if connector.direction is ConnectorDirection.PUBLISH and self._shard.number:
                     continue
-                if connector.kind == FILE_KIND or connector.kind in GENERATED_KINDS:
+                if not is_bus(connector):
                     tasks.append(_Task(window.id, connector, self._work(window.id, connector)))
                 else:
                     self._log.event(
@@ -205,7 +210,8 @@ class ConnectorSet:
 
     def _work(self, window: WindowId, connector: Connector) -> Callable[[threading.Event], None]:
         if connector.direction is ConnectorDirection.PUBLISH:
-            publish = self._publish if connector.kind == FILE_KIND else self._generate
+            ways = {FILE_KIND: self._publish, **dict.fromkeys(BUS_KINDS, self._bring)}
+            publish = ways.get(connector.kind, self._generate)
             return lambda stop: self._published(window, connector, stop, publish)
         return lambda stop: self._subscribe(window, connector, stop)
 
@@ -233,6 +239,12 @@ class ConnectorSet:
     def _generate(self, window: WindowId, connector: Connector, source: _Source, stop: threading.Event) -> None:
         make = generator_of(connector, self._resolved.window(window).window, self._resolved.schema(window), self._home)
         publish_generated(self._bus, source.partition, source.name, make, stop, source.troubled, source.routing)
+
+    def _bring(self, window: WindowId, connector: Connector, source: _Source, stop: threading.Event) -> None:
+        options = topic_publish_options(connector, self._resolved.schema(window), source.name)
+        by_row = None if source.routing is None else replace(source.routing, format=options.form.written)
+        with contextlib.closing(open_topic_reader(topic_url(connector), topic_name(connector))) as reader:
+            publish_topic(self._bus, source.partition, reader, options, stop, troubled=source.troubled, routing=by_row)
 
     def _subscribe(self, window: WindowId, connector: Connector, stop: threading.Event) -> None:
         topic = outbound_topic(self._prefix, self._resolved.project.name, window.query, window.window)

@@ -6,6 +6,7 @@ from hotspare.addresses import HostPort, parse_host_port
 from hotspare.bus.contract import Bus
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.sqlite import BUSY_TIMEOUT_MS, SqliteBus
+from hotspare.bus.topic_reader import BusTopicReader, TopicReader
 from hotspare.errors import UsageError
 from hotspare.sqlite_file import parse_sqlite_url
 
@@ -49,3 +50,13 @@ def call_timeout_ms(url: str) -> int:
 
         return parse_kafka_url(url).timeout_ms
     return 0
+
+
+def open_topic_reader(url: str, topic: str) -> TopicReader:
+    """A reader of a topic of the bus that the URL names, as others write it."""
+    if url.startswith("kafka://"):
+        from hotspare.bus.kafka.client import parse_kafka_url  # the client library is loaded by those who use it
+        from hotspare.bus.kafka.topic_reader import KafkaTopicReader
+
+        return KafkaTopicReader(parse_kafka_url(url), topic)
+    return BusTopicReader(open_bus(url), topic)

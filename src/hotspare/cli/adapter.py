@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.cli import publish, subscribe
+from hotspare.cli.shared.inbound import Target
 from hotspare.cli.shared.turns import CoordinationOption, GroupOption, LeaseOption, Transport, TurnOptions, transport
 from hotspare.cli.shared.values import prefix_of
 
@@ -53,7 +54,7 @@ def _publish(line: AdapterLine, chosen: Transport, project: Path | None) -> None
     with contextlib.closing(open_bus(chosen.bus_url)) as bus:
         schema = window_schema(bus, prefix, project, None, line.url, Side.SOURCE)
         field = partition_field(bus, prefix, project, None, line.url)
-        target = publish.Target(chosen.bus_url, prefix, line.url, chosen.partition or None, partition_by=field)
+        target = Target(chosen.bus_url, prefix, line.url, chosen.partition or None, partition_by=field)
         publish.publish_rows(bus, target, line.file, publish_options(line.connector, schema), chosen.turns)
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.cli.shared.inbound import Target, inbound_place
+from hotspare.cli.shared.topics_of_others import START_DEFAULT, OtherTopic, publish_others
 from hotspare.cli.shared.turns import (
     CoordinationOption,
     GroupOption,
@@ -23,7 +25,8 @@ from hotspare.cli.shared.turns import (
     say_trouble,
     transport,
 )
-from hotspare.cli.shared.values import ShardsOption, prefix_of, window_path
+from hotspare.cli.shared.values import ShardsOption, prefix_of
+from hotspare.errors import UsageError
 
 if TYPE_CHECKING:
     from hotspare.adapters.files.publisher import PublishOptions
@@ -41,6 +44,13 @@ _PartitionOption = Annotated[
     int | None,
     typer.Option(min=0, help="Partition of the topic for all rows; by default, of several, that in which each row belongs."),
 ]
+
+
+_FormatOption = Annotated[Lines, typer.Option("--format", help="What the lines of a socket, or messages of --topic, are.")]
+_TopicOption = Annotated[str, typer.Option(help="Topic of others to bring in; FILE is the URL of the bus where it is.")]
+_TopicPartitionOption = Annotated[int | None, typer.Option(min=0, help="The one partition of --topic to read; by default all.")]
+_StartOption = Annotated[str, typer.Option(help="Where to begin with --topic at first: smallest, largest or an offset.")]
+_AvroOption = Annotated[Path | None, typer.Option(help="File with the schema, where each message of --topic is one Avro datum.")]
 
 
 class _Flags(StrEnum):
@@ -75,10 +85,14 @@ def command(
     group: GroupOption = "",
     coordination: CoordinationOption = "",
     lease_ms: LeaseOption = 1000,
-    format_: Annotated[Lines, typer.Option("--format", help="What the lines that a socket gets are.")] = Lines.csv,
+    format_: _FormatOption = Lines.csv,
+    topic: _TopicOption = "",
+    topic_partition: _TopicPartitionOption = None,
+    initial_offset: _StartOption = START_DEFAULT,
+    avro_schema: _AvroOption = None,
     transport_config: Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.")] = None,
 ) -> None:
-    """Publish a CSV file. Start the same command again after a crash: it goes on with the next row."""
+    """Publish a CSV file, or a topic of others. Start the same command again after a crash: it goes on with the next row."""
     from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
     from hotspare.adapters.files.publisher import PublishOptions
     from hotspare.adapters.files.row_file import Growth
@@ -101,24 +115,8 @@ def command(
         growth = Growth.GROWING if growing else Growth.FIXED
         options = PublishOptions(form=form, growth=growth, header_rows=header, rate=rate, events_max=maxevents, begin=begin)
         options = replace(options, repeats=repeatcount, block_rows=blocksize, source_name=source)
-        publish_rows(opened, target, file, options, chosen.turns)
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """`window` is `PROJECT/CQ/WINDOW` or an adapter URL; `format` that of a socket's lines.
-
-    `partition`: to which all rows go; None: each to where it belongs by the field `partition_by`. `shards`: how many partitions a
-    topic gets that does not exist yet.
-    """
-
-    bus_url: str
-    prefix: str
-    window: str
-    partition: int | None = None
-    format: Lines = Lines.csv
-    shards: int = 1
-    partition_by: str = ""
+        others = OtherTopic(file, topic, topic_partition, initial_offset, avro_schema)
+        (publish_others if topic else publish_files)(opened, target, others, options, chosen.turns)
 
 
 def _placed(target: Target, chosen: Transport, field: str) -> Target:
@@ -127,23 +125,31 @@ def _placed(target: Target, chosen: Transport, field: str) -> Target:
     return replace(target, partition=partition, partition_by=field)
 
 
+def publish_files(bus: Bus, target: Target, source: OtherTopic, options: PublishOptions, turns: TurnOptions) -> None:
+    """Where `source` is no topic: as `publish_rows`. UsageError for options of topics."""
+    asked = {
+        "--topic-partition": source.partition is not None,
+        "--avro-schema": source.avro_schema is not None,
+        "--initial-offset": source.start != START_DEFAULT,
+    }
+    if names := [name for name, is_asked in asked.items() if is_asked]:
+        raise UsageError(f"{', '.join(names)} without --topic has no effect", hint="name the topic with --topic")
+    publish_rows(bus, target, source.url, options, turns)
+
+
 def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, turns: TurnOptions) -> None:
     """Publish `file`, or the lines of the socket that it is the address of, alone or in turns, until the end or Ctrl-C."""
     from hotspare.adapters.files.publisher import PublishProgress, publish_file
     from hotspare.adapters.files.row_file import check_readable
     from hotspare.adapters.sockets.line_socket import parse_address
-    from hotspare.bus.contract import Partition
-    from hotspare.bus.naming import checked_prefix, inbound_topic
     from hotspare.cli.shared.display import progress_bar
     from hotspare.cli.shared.interrupt import stop_on_signal
 
-    path = window_path(target.window)
-    topic = inbound_topic(checked_prefix(target.prefix), path.project, path.query, path.window)
     address = parse_address(file)
     if address is None:
         check_readable(Path(file))
-    count = _make_topic(bus, topic, target)
-    where, routing = Partition(topic, target.partition or 0), _routing(target, options, topic, count)
+    where, routing = inbound_place(bus, target, options.form.schema)
+    topic = where.topic
     if address is not None:
         _listen(bus, target, where, address, options, turns, routing)
         return
@@ -157,43 +163,6 @@ def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, t
 
         done = in_turns(turns, bus, target.bus_url, work, stop)
     typer.echo(f"published {0 if done is None else done.events} events to {topic}", err=True)
-
-
-def _make_topic(bus: Bus, topic: str, target: Target) -> int:
-    """As an engine would, where it does not exist: more partitions than a group reads could not be taken away again. How many it
-    has. UsageError where it exists and the command says how many shards there are, and they are not as many."""
-    from hotspare.errors import TopicMissing, UsageError
-
-    existing = bus.topics().get(topic)
-    if existing is not None and target.shards not in (1, existing):
-        what = f"topic {topic} has {existing} partitions, --shards says {target.shards}"
-        raise UsageError(
-            what, hint="leave --shards out for a topic that is there; for other shards, publish under another --prefix"
-        )
-    if existing is not None:
-        return existing
-    if (target.partition or 0) >= target.shards:
-        hint = "publish to partition 0" if target.shards == 1 else ""
-        raise TopicMissing(f"topic {topic} does not exist, so it has no partition {target.partition}", hint=hint)
-    bus.create_topic(topic, target.shards)
-    typer.echo(f"topic {topic} is new: no engine reads it yet", err=True)
-    return target.shards
-
-
-def _routing(target: Target, options: PublishOptions, topic: str, count: int) -> RowRouting | None:
-    """Where rows go; None where all go to one partition. UsageError where nobody says by which field."""
-    from hotspare.adapters.files.row_routing import RowRouting
-    from hotspare.engine.routing import routing_by
-    from hotspare.errors import UsageError
-
-    if count == 1 or target.partition is not None:
-        return None
-    schema = options.form.schema
-    found = None if schema is None else routing_by(schema, target.partition_by, count)
-    if schema is None or found is None:
-        what = f"topic {topic} has {count} partitions, and nothing says in which a row belongs"
-        raise UsageError(what, hint="give the project's file with --project, or a --partition for all rows")
-    return RowRouting(schema, found)
 
 
 def _listen(

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from hotspare.errors import Place, UsageError
 from hotspare.model.connectors import (
     AS_IT_IS,
+    BUS_KINDS,
     CONNECTOR_PROPERTIES,
     FALSE_TEXTS,
     MISSPELLED,
@@ -15,14 +16,18 @@ from hotspare.model.connectors import (
     PROPERTY_VALUES,
     REFUSED_CLASSES,
     REQUIRED,
+    TOPIC_CLASS,
     Support,
+    is_bus,
+    property_class,
 )
-from hotspare.model.failover_rules import BUS_KINDS, JUDGED, TOPIC_NAMES
+from hotspare.model.failover_rules import JUDGED, TOPIC_NAMES
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import PROPERTY_NAME, did_you_mean, nearest, one_of, repeated, unprintable
 from hotspare.model.project import Connector, ConnectorDirection, Project, Window
 
 CONNECTORS_MAX = 100
+_CLASSES = sorted({*CONNECTOR_PROPERTIES} - {TOPIC_CLASS})
 PROPERTY_VALUE_LENGTH_MAX = 65_536
 CLASS_BINDING = "class"
 """Name in a binding that replaces the class of a connector, and with it all its properties."""
@@ -74,7 +79,7 @@ def check_connectors(window: Window, may: Collection[ConnectorDirection], found:
 
 def check_properties(connector: Connector, found: Mistakes) -> None:
     """Class and properties of one connector, wherever it comes from."""
-    directions = CONNECTOR_PROPERTIES.get(connector.kind)
+    directions = CONNECTOR_PROPERTIES.get(property_class(connector))
     if connector.kind in REFUSED_CLASSES:
         message = f"connector class {connector.kind!r} does not exist yet: {REFUSED_CLASSES[connector.kind]}"
         found.add(
@@ -82,7 +87,7 @@ def check_properties(connector: Connector, found: Mistakes) -> None:
         )
         return
     if directions is None:
-        hint = did_you_mean(connector.kind, CONNECTOR_PROPERTIES) or one_of(CONNECTOR_PROPERTIES)
+        hint = did_you_mean(connector.kind, _CLASSES) or one_of(_CLASSES)
         found.add(connector.place, f"connector class {connector.kind!r} does not exist yet", hint)
         return
     table = directions.get(connector.direction)
@@ -133,7 +138,7 @@ def _warn_of_idle(connector: Connector, table: Mapping[str, Support], found: Mis
     idle: list[str] = []
     for name, value in connector.properties:
         is_judged = connector.kind in BUS_KINDS and name in JUDGED
-        is_judged = is_judged or (name in TOPIC_NAMES and all(connector.get(each).strip() for each in TOPIC_NAMES))
+        is_judged = is_judged or (name in TOPIC_NAMES and is_bus(connector) and all(map(connector.get, TOPIC_NAMES)))
         asks = value.strip().lower() not in AS_IT_IS.get(name, FALSE_TEXTS)
         if table.get(name) is Support.NO_EFFECT and asks and not is_judged:
             idle.append(f"{name} ({NO_EFFECT[name]})")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from hotspare.model.project import ConnectorDirection
+from hotspare.model.project import Connector, ConnectorDirection
 
 
 class Support(Enum):
@@ -30,6 +30,11 @@ _CODE = {
         "code interval init publish maxevents", "destroy blocksize transactional snapshot configfilesection", "codefile"
     )
 }
+
+BUS_KINDS = frozenset({"kafka"})
+TOPIC_CLASS = "kafka topic"
+"""What a connector of a bus's class is that names a topic of others: one that is not the window's own."""
+_SUFFIX = {PUBLISH: ".I", SUBSCRIBE: ".O"}
 
 CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = {
     "fs": {
@@ -62,12 +67,42 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
             "avroschemaregistryurl avroschemadefinition avroschemaname avroschemanoopcode",
         ),
     },
+    TOPIC_CLASS: {
+        PUBLISH: _table(
+            "kafkahostport kafkatopic kafkatype kafkapartition kafkainitialoffset kafkaglobalconfig kafkatopicconfig blocksize "
+            "addcsvopcode addcsvflags noautogenfield csvfielddelimiter publishwithupsert dateformat maxevents "
+            "avroschemadefinition begin",
+            "urlhostport useoffsetmsgid transactional ignorecsvparseerrors kafkaconsumergroupid configfilesection",
+            "useclientmsgid protofile protomsg avroschemaregistryurl avroschemaname avroschemanoopcode",
+        ),
+    },
     "lua": _CODE,
     "python": _CODE,
     "timer": {PUBLISH: _table("basetime interval unit label timeformat maxevents", "transactional snapshot configfilesection", "")},
 }
 """Class of the connector, its direction, its properties. Host and topic of a bus have no effect because the bus is given by URL
 when a project is started and topic names follow from the project (SPEC B1); dateformat, because each message says its format."""
+
+
+def names_topic_of_others(connector: Connector) -> bool:
+    """Whether a connector of a bus's class is about another topic than the window's own: it names brokers and a topic, and the
+    topic does not have the form of an own one, `urlhostport....I` (or `.O`)."""
+    topic, prefix = connector.get("kafkatopic").strip(), connector.get("urlhostport").strip()
+    is_named = bool(topic and connector.get("kafkahostport").strip())
+    if connector.kind not in BUS_KINDS or not is_named or connector.direction not in CONNECTOR_PROPERTIES[TOPIC_CLASS]:
+        return False
+    return not (prefix and topic.startswith(f"{prefix}.") and topic.endswith(_SUFFIX[connector.direction]))
+
+
+def is_bus(connector: Connector) -> bool:
+    """Whether a connector stands for the window's own topic on the bus that the project runs on."""
+    return connector.kind in BUS_KINDS and not names_topic_of_others(connector)
+
+
+def property_class(connector: Connector) -> str:
+    """Under which CONNECTOR_PROPERTIES has its properties."""
+    return TOPIC_CLASS if names_topic_of_others(connector) else connector.kind
+
 
 _CLIENT = "hotspare has no client of it; let a program of yours take its messages to a socket (`hotspare publish ... tcp://:PORT`)"
 _CAMERA = "it needs a camera, a microphone or a decoder of recordings"

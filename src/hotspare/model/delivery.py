@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hotspare.model.connectors import is_bus
 from hotspare.model.events import RetentionDeletes, UpdateBlocks
-from hotspare.model.failover_rules import BUS_KINDS, says
+from hotspare.model.failover_rules import says
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import ConnectorDirection, Window
 
@@ -38,7 +39,7 @@ def delivery_of(window: Window) -> Delivery:
 
 def check_delivery(window: Window, found: Mistakes) -> None:
     for name in (COLLAPSE, NO_RETENTION_DELETES):
-        asking = [c for c in window.connectors if c.kind in BUS_KINDS and says(c, name) == "true"]
+        asking = [c for c in window.connectors if is_bus(c) and says(c, name) == "true"]
         silent = [c for c in window.connectors if c.direction is ConnectorDirection.SUBSCRIBE and says(c, name) != "true"]
         if asking and silent:
             message = f"connector {asking[0].name} of window {window.name} has {name}, connector {silent[0].name} has not"
@@ -56,6 +57,4 @@ def delivery_meaning(window: Window) -> dict[str, str]:
 
 
 def _is_asked(window: Window, name: str) -> bool:
-    return any(
-        c.kind in BUS_KINDS and c.direction is ConnectorDirection.SUBSCRIBE and says(c, name) == "true" for c in window.connectors
-    )
+    return any(is_bus(c) and c.direction is ConnectorDirection.SUBSCRIBE and says(c, name) == "true" for c in window.connectors)

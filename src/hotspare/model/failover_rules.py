@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from hotspare.model.connectors import NO_EFFECT
+from hotspare.model.connectors import BUS_KINDS, NO_EFFECT, is_bus
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import Connector, ConnectorDirection, Window
 from hotspare.model.quality import PRECISE, SIMPLE, Quality, QualityKind
@@ -21,7 +21,6 @@ JUDGED: frozenset[str] = frozenset(
 TOPIC_NAMES = ("kafkatopic", "urlhostport")
 """Looked at here where both are given."""
 
-BUS_KINDS = frozenset({"kafka"})
 _TRUTH = {"true": "true", "1": "true", "yes": "true", "false": "false", "0": "false", "no": "false", "": ""}
 _NUMBER = re.compile(r"[0-9]{1,12}", re.ASCII)
 _ONLY_WITH_FAILOVER = ("numbufferedmsgs", "zookeeperhostport")
@@ -39,6 +38,7 @@ def check_failover(project: str, query: str, window: Window, found: Mistakes) ->
     for connector in window.connectors:
         if connector.kind in BUS_KINDS:
             _check_values(connector, found)
+        if is_bus(connector):
             _check_topic(f"{project}.{query}.{window.name}", connector, found)
     subscribers = [c for c in window.connectors if _is_subscriber(c)]
     for connector in subscribers:

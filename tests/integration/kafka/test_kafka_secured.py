@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import io
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import fastavro
 import pyarrow as pa
 import pytest
 
+from hotspare.adapters.connectors import ConnectorSet, ConnectorState
 from hotspare.bus.contract import Commit, Outgoing, Partition
 from hotspare.bus.kafka.bus import open_kafka_bus
+from hotspare.bus.memory import MemoryBus
+from hotspare.engine.codec import avro_block
 from hotspare.engine.rows.batch import MessageFormat, NextInput
 from hotspare.errors import BusError
+from hotspare.model.load import load_text
+from hotspare.model.project import WindowId
 from hotspare.runners.contract import KafkaReaderKind, RunnerEnd, RunnerInput, SourceTopic
+from hotspare.telemetry.log import Log, configure_logging
+from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_secured import Secured
 from hotspare.testing.kafka_server import KafkaServers
 from tests.contract.material import outgoing, progress
 from tests.integration.spark.subject import head
 
 TIMEOUT_S = 60
+SOURCE = WindowId("cq", "source")
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +100,67 @@ def test_sparks_own_source_gets_in_too(servers: KafkaServers) -> None:
     assert whole.wait(TIMEOUT_S), ends
     runner.stop()
     assert seen == list(range(20))
+
+
+PROJECT = """
+project: project
+queries:
+  cq:
+    windows:
+      source:
+        type: source
+        opcodes: insert-only
+        index: empty
+        schema: id*:int64,x:double
+        connectors:
+          theirs:
+            kind: kafka
+            direction: publish
+            properties: {kafkahostport: "HOST", kafkatopic: sensors, kafkatype: avro, maxevents: "2", kafkapartition: "1",
+                         avroschemadefinition: 'SCHEMA', kafkaglobalconfig: "CONFIG"}
+      window: {type: copy, publish: true}
+    edges: [source -> window]
+"""
+RECORD = {"type": "record", "name": "r", "fields": [{"name": "x", "type": "double"}, {"name": "id", "type": "long"}]}
+
+
+@pytest.mark.parametrize("password", ["right", "guessed"])
+def test_a_connector_brings_in_a_topic_of_others_and_tells_no_password(
+    servers: KafkaServers, secured: Secured, password: str
+) -> None:
+    """SPEC I2, L8: the settings of the client stand in kafkaglobalconfig; each message is one Avro datum."""
+    options = secured.client_options()
+    theirs = open_kafka_bus(f"{servers.url}&timeout_ms=20000")
+    theirs.create_topic("sensors", 2)
+    datums = []
+    for number in range(2):
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, RECORD, {"id": number, "x": number / 2})
+        datums.append(Outgoing(out.getvalue()))
+    theirs.append(Partition("sensors", 1), datums)
+    theirs.close()
+    given = options if password == "right" else {**options, "sasl.password": password}
+    config = ";".join(f"{name}={value}" for name, value in {**given, "timeout_ms": "2000"}.items())
+    text = PROJECT.replace("HOST", servers.bootstrap).replace("SCHEMA", json.dumps(RECORD)).replace("CONFIG", config)
+    loaded, ours, told = load_text(text, "project.yaml"), MemoryBus().client("engine"), io.StringIO()
+    assert [warning for warning in loaded.warnings if options["sasl.password"] in str(warning)] == []
+    for topic in ("p.project.cq.source.I", "p.project.cq.window.O"):
+        ours.create_topic(topic)
+    configure_logging(stream=told)
+    connectors = ConnectorSet(loaded.resolved, ours, "p", log=Log())
+    connectors.start()
+    end = ConnectorState.FINISHED if password == "right" else ConnectorState.FAILED
+    wait_until(lambda: connectors.states()["cq/source/theirs"] is end, f"the connector is {end.value}", TIMEOUT_S)
+    connectors.stop()
+    configure_logging()
+    messages = ours.read(Partition("p.project.cq.source.I"), 0, messages_max=9, bytes_max=1 << 20)
+    rows, bad = avro_block.decode_events(
+        [message.value for message in messages], range(len(messages)), loaded.resolved.schema(SOURCE)
+    )
+    assert len(bad) == 0
+    assert (None if rows is None else [column.to_pylist() for column in rows.columns]) == (
+        [[0, 1], [0.0, 0.5]] if password == "right" else None
+    )
+    assert options["sasl.password"] not in told.getvalue()
+    assert "guessed" not in told.getvalue()
+    assert ("_AUTHENTICATION" in told.getvalue()) is (password != "right")

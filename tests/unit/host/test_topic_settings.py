@@ -65,6 +65,7 @@ def test_an_inbound_topic_whose_publishers_set_the_times_is_refused(tmp_path: Pa
     refusal = start(tmp_path, monkeypatch)
     assert "inbound topic hotspare.p.q.s.I cannot be used: its message.timestamp.type is CreateTime" in refusal
     assert "--create-time accept" in refusal
+    assert "hotspare publish --topic" in refusal
 
 
 def test_it_is_used_where_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import yaml
 from lxml import etree
 
 from hotspare.errors import ProjectError
-from hotspare.model.connectors import AS_IT_IS, CONNECTOR_PROPERTIES, FALSE_TEXTS, NO_EFFECT, REQUIRED, Support
+from hotspare.model.connectors import AS_IT_IS, CONNECTOR_PROPERTIES, FALSE_TEXTS, NO_EFFECT, REQUIRED, TOPIC_CLASS, Support
 from hotspare.model.frontends.esp_xml.shapes import SHAPES, WINDOWS
 from hotspare.model.frontends.yaml import project as yaml_project
 from hotspare.model.load import load_text
@@ -283,6 +283,8 @@ def test_text_where_none_is_read_is_spoken_of(path: str) -> None:
 )
 def test_a_property_without_effect_is_named_unless_it_asks_for_what_is_so(kind: str, direction: Any, name: str) -> None:
     required = "".join(f"{each}: given, " for each in REQUIRED.get(kind, ()))
+    if kind == TOPIC_CLASS:
+        kind, required = "kafka", "".join(f"{each}: given, " for each in ("kafkahostport", "kafkatopic"))
     text = f"""
 project: p
 queries:

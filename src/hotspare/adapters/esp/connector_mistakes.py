@@ -7,8 +7,9 @@ import dataclasses
 from hotspare.adapters.esp.connector_options import FILE_KIND, file_format, file_style, publish_options, subscribe_options
 from hotspare.adapters.esp.generated_options import GENERATED_KINDS, generated_mistakes
 from hotspare.adapters.esp.socket_options import connector_address
+from hotspare.adapters.esp.topic_options import topic_publish_options
 from hotspare.errors import Mistake, UsageError
-from hotspare.model.connectors import PROPERTY_VALUES
+from hotspare.model.connectors import PROPERTY_VALUES, names_topic_of_others
 from hotspare.model.project import Connector, ConnectorDirection
 from hotspare.model.types import Schema
 
@@ -21,6 +22,8 @@ def connector_mistakes(connector: Connector, schema: Schema) -> tuple[Mistake, .
     """
     if connector.kind in GENERATED_KINDS:
         return generated_mistakes(connector, schema)
+    if names_topic_of_others(connector):
+        return _topic_mistakes(connector, schema)
     if connector.kind != FILE_KIND:
         return ()
     if connector.get("fstype", "csv").strip().lower() not in ("", *PROPERTY_VALUES["fstype"]):
@@ -44,3 +47,15 @@ def connector_mistakes(connector: Connector, schema: Schema) -> tuple[Mistake, .
         except UsageError as error:
             found.append(Mistake(connector.place, error.message, error.hint))
     return tuple(found)
+
+
+def _topic_mistakes(connector: Connector, schema: Schema) -> tuple[Mistake, ...]:
+    if any("@" in value for name, value in connector.properties if name != "kafkaglobalconfig"):
+        return ()
+    if connector.get("kafkatype").strip().lower() not in ("", *PROPERTY_VALUES["kafkatype"]):
+        return ()
+    try:
+        topic_publish_options(connector, schema, connector.name)
+    except UsageError as error:
+        return (Mistake(connector.place, error.message, error.hint),)
+    return ()

@@ -42,8 +42,22 @@ def connector_file(connector: Connector, home: Path) -> Path:
 
 def publish_options(connector: Connector, schema: Schema | None, source_name: str = "") -> PublishOptions:
     """Options of a publishing fs connector. UsageError for a value that cannot be used, naming the connector."""
-    format_ = file_format(connector)
-    form = RowForm(
+    return PublishOptions(
+        form=row_form(connector, schema, file_format(connector)),
+        growth=switch(connector, "growinginputfile", Growth.FIXED, Growth.GROWING),
+        header_rows=_header_rows(connector),
+        rate=number(connector, "rate"),
+        events_max=count(connector, "maxevents"),
+        repeats=count(connector, "repeatcount"),
+        block_rows=count(connector, "blocksize"),
+        source_name=source_name,
+        begin=count(connector, "begin") if connector.get("begin").strip() else None,
+    )
+
+
+def row_form(connector: Connector, schema: Schema | None, format_: FileFormat) -> RowForm:
+    """How the rows stand that a connector publishes."""
+    return RowForm(
         opcode=switch(connector, "addcsvopcode", OpcodeColumn.PRESENT, OpcodeColumn.ABSENT),
         flag=choice(
             connector,
@@ -56,17 +70,6 @@ def publish_options(connector: Connector, schema: Schema | None, source_name: st
         date_format=connector.get("dateformat"),
         schema=schema,
         format=format_,
-    )
-    return PublishOptions(
-        form=form,
-        growth=switch(connector, "growinginputfile", Growth.FIXED, Growth.GROWING),
-        header_rows=_header_rows(connector),
-        rate=number(connector, "rate"),
-        events_max=count(connector, "maxevents"),
-        repeats=count(connector, "repeatcount"),
-        block_rows=count(connector, "blocksize"),
-        source_name=source_name,
-        begin=count(connector, "begin") if connector.get("begin").strip() else None,
     )
 
 

@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
+from hotspare.adapters.esp.client_options import client_options, kafka_url
 from hotspare.errors import UsageError
 
 CONFIG_BYTES_MAX = 1 << 20
@@ -135,10 +135,7 @@ def _partition(setting: _Setting | None, name: str) -> int:
 
 
 def _bus_url(values: dict[tuple[str, str], str]) -> str:
-    url = _url("kafka", values.get(("kafka", "hostport"), ""))
-    options = [part.partition("=") for part in values.get(("kafka", "globalconfig"), "").split(";") if part.strip()]
-    pairs = [f"{quote(option.strip())}={quote(value.strip())}" for option, _, value in options]
-    return f"{url}?{'&'.join(pairs)}" if url and pairs else url
+    return kafka_url(values.get(("kafka", "hostport"), ""), client_options(values.get(("kafka", "globalconfig"), "")))
 
 
 def _url(scheme: str, hosts: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -10,7 +10,11 @@ from hotspare.adapters.failover.spread_source import Piece
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.bus.contract import Partition
 from hotspare.engine.codec.csv.quoting import begin_open
+from hotspare.engine.codec.utf8 import is_utf8
 from hotspare.engine.rows.batch import MessageFormat
+
+BLOCK_BYTES_MAX = 4 << 20
+"""Of a message with several rows: half of what the topics take that hotspare makes."""
 
 
 def topic_partitions(partition: Partition, routing: RowRouting | None) -> Sequence[Partition]:
@@ -38,16 +42,28 @@ def pieces(
 
 
 def _blocks(rows: Sequence[bytes], rows_max: int, message_format: MessageFormat) -> Iterator[slice]:
-    """Rows per message. One with an open quote stands alone: rows that follow it in a message could close it."""
-    begin = 0
-    for index, is_alone in enumerate(begin_open(rows) if message_format is MessageFormat.CSV else [False] * len(rows)):
-        if is_alone:
-            if begin < index:
-                yield slice(begin, index)
-            yield slice(index, index + 1)
-            begin = index + 1
-        elif index + 1 - begin == rows_max:
+    """Rows per message, of BLOCK_BYTES_MAX at most if it is not one row. Those that could harm their neighbours stand alone."""
+    begin, size = 0, 0
+    for index, is_alone in enumerate(_alone(rows, message_format)):
+        if begin < index and (is_alone or size + len(rows[index]) > BLOCK_BYTES_MAX):
+            yield slice(begin, index)
+            begin, size = index, 0
+        size += len(rows[index])
+        if is_alone or index + 1 - begin == rows_max:
             yield slice(begin, index + 1)
-            begin = index + 1
+            begin, size = index + 1, 0
     if begin < len(rows):
         yield slice(begin, len(rows))
+
+
+def _alone(rows: Sequence[bytes], message_format: MessageFormat) -> Iterable[bool]:
+    """CSV with an open quote: rows that follow it in a message could close it. JSON that is no object in one line of UTF-8: a
+    message with such a text in it has no lines. Avro and Arrow: each is a message."""
+    if message_format is MessageFormat.CSV:
+        return begin_open(rows)
+    return [message_format is not MessageFormat.JSON or not _is_object_line(row) for row in rows]
+
+
+def _is_object_line(row: bytes) -> bool:
+    text = row.strip()
+    return text.startswith(b"{") and text.endswith(b"}") and b"\n" not in text and is_utf8(text)

@@ -147,7 +147,7 @@ class KafkaReader:
         found = [first]
         if messages_max > 1 and first.error() is None:
             found += cursor.consumer.consume(min(messages_max, _BATCH_MAX), 0)
-        cursor.ahead += [_message(message) for message in found if message.error() is None]
+        cursor.ahead += [keyed_message(message) for message in found if message.error() is None]
         for message in found:
             if message.error() is not None:
                 self._heed(cursor, message)
@@ -241,7 +241,7 @@ def time_us_of(time_ms: int) -> int:
     return max(-limits.TIME_US_MAX, min(time_ms * 1000, limits.TIME_US_MAX))
 
 
-def _message(message: Any) -> Keyed:
+def keyed_message(message: Any) -> Keyed:
     said = message.headers()
     headers = tuple((name, value or b"") for name, value in said) if said else ()
     return message.key() or b"", Message(message.offset(), time_us_of(message.timestamp()[1]), message.value() or b"", headers)

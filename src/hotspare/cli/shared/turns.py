@@ -29,10 +29,12 @@ LeaseOption = Annotated[int, typer.Option(min=1, help="After so long without a s
 
 
 class Lines(StrEnum):
-    """What the lines of a socket are."""
+    """What the lines of a socket, or the messages of a topic of others, are."""
 
     csv = "csv"
     json = "json"
+    avro = "avro"
+    arrow = "arrow"
 
 
 @dataclass(frozen=True, slots=True)

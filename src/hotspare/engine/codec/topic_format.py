@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hotspare.engine.rows.batch import MessageFormat
+from hotspare.model.connectors import is_bus
 from hotspare.model.project import ConnectorDirection, Window
 
-_BUS_KIND = "kafka"
 _OF_TYPE = {
     "binary": MessageFormat.ARROW,
     "csv": MessageFormat.CSV,
@@ -26,6 +26,6 @@ def outbound_format(window: Window) -> MessageFormat:
 
 def _format_of(window: Window, direction: ConnectorDirection, otherwise: MessageFormat) -> MessageFormat:
     for connector in window.connectors:
-        if connector.kind == _BUS_KIND and connector.direction is direction:
+        if is_bus(connector) and connector.direction is direction:
             return _OF_TYPE.get(connector.get("kafkatype").strip().lower(), otherwise)
     return otherwise

@@ -1,0 +1,74 @@
+"""From the properties of a Kafka connector that names a topic of others to the options of its adapter (SPEC I2-I4)."""
+
+from __future__ import annotations
+
+from hotspare.adapters.esp.client_options import client_options, kafka_url
+from hotspare.adapters.esp.connector_options import row_form
+from hotspare.adapters.esp.property_values import count, wrong
+from hotspare.adapters.files.canonical import FileFormat
+from hotspare.adapters.topics.form import TopicForm
+from hotspare.adapters.topics.position import StartAt, start_at
+from hotspare.adapters.topics.publisher import TopicPublishOptions
+from hotspare.engine.rows.batch import MessageFormat
+from hotspare.errors import UsageError
+from hotspare.model.project import Connector
+from hotspare.model.types import Schema
+
+_FORMATS = {
+    "": MessageFormat.CSV,
+    "csv": MessageFormat.CSV,
+    "json": MessageFormat.JSON,
+    "avro": MessageFormat.AVRO,
+    "binary": MessageFormat.ARROW,
+}
+_OF_COLUMNS = ("addcsvopcode", "addcsvflags", "noautogenfield", "csvfielddelimiter")
+
+
+def topic_url(connector: Connector) -> str:
+    """Of the cluster. What it holds may be secret."""
+    options = {**client_options(connector.get("kafkaglobalconfig")), **client_options(connector.get("kafkatopicconfig"))}
+    return kafka_url(connector.get("kafkahostport"), options)
+
+
+def topic_name(connector: Connector) -> str:
+    return connector.get("kafkatopic").strip()
+
+
+def topic_format(connector: Connector) -> MessageFormat:
+    """Of the topic's messages. UsageError for one that does not exist."""
+    name = connector.get("kafkatype").strip().lower()
+    if name not in _FORMATS:
+        raise wrong(connector, "kafkatype", name, " or ".join(each for each in _FORMATS if each))
+    return _FORMATS[name]
+
+
+def topic_publish_options(connector: Connector, schema: Schema, source_name: str = "") -> TopicPublishOptions:
+    """UsageError for a value that cannot be used, naming the connector."""
+    format_ = topic_format(connector)
+    if format_ is not MessageFormat.CSV:
+        for name in _OF_COLUMNS:
+            if connector.get(name).strip().lower() not in ("", "none", "false", "0", "no"):
+                what = f"property {name} of connector {connector.name} is about columns of csv"
+                raise UsageError(f"{what}, its kafkatype is {connector.get('kafkatype')}", hint="leave it out")
+    rows = row_form(connector, schema, FileFormat.JSON if format_ is MessageFormat.JSON else FileFormat.CSV)
+    return TopicPublishOptions(
+        source_name=source_name,
+        form=TopicForm(format_, rows, connector.get("avroschemadefinition")),
+        partition=topic_partition(connector),
+        start=_start(connector),
+        events_max=count(connector, "maxevents"),
+        block_rows=count(connector, "blocksize"),
+        begin=count(connector, "begin") if connector.get("begin").strip() else None,
+    )
+
+
+def topic_partition(connector: Connector) -> int | None:
+    """None for all."""
+    return None if connector.get("kafkapartition").strip() in ("", "-1") else count(connector, "kafkapartition")
+
+
+def _start(connector: Connector) -> StartAt | int:
+    found = start_at(connector.get("kafkainitialoffset"))
+    if found is None:
+        raise wrong(connector, "kafkainitialoffset", connector.get("kafkainitialoffset"), "smallest, largest or an offset")
+    return found

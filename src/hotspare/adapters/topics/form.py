@@ -1,0 +1,88 @@
+"""How the messages of others are written, and what the inbound topic holds of each (SPEC I2, I4).
+
+CSV and JSON are cut into rows, so that many small messages become few blocks. Avro and Arrow go on as they are: their reader takes
+fields by name. What cannot be read goes on, too: the engine makes a bad event of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from hotspare.adapters.files.canonical import FileFormat, InsertOpcode, RowForm
+from hotspare.adapters.files.row_cutter import LineTooLong
+from hotspare.engine.codec.avro_datum import datum_container
+from hotspare.engine.rows.batch import MessageFormat
+from hotspare.errors import UsageError
+
+_CUT = {MessageFormat.CSV: FileFormat.CSV, MessageFormat.JSON: FileFormat.JSON}
+
+
+@dataclass(frozen=True)
+class TopicForm:
+    """`format` is that of the topic's messages; `rows`, of the same, says how those of CSV and JSON stand in them. With
+    `avro_schema` each message is one Avro datum of that schema, without any frame; else it is a container file.
+
+    UsageError where it cannot be so.
+    """
+
+    format: MessageFormat = MessageFormat.CSV
+    rows: RowForm = field(default_factory=RowForm)
+    avro_schema: str = ""
+
+    def __post_init__(self) -> None:
+        if self.avro_schema and self.format is not MessageFormat.AVRO:
+            raise UsageError("a schema of avro is given for messages that are none", hint="say that the topic's format is avro")
+        if self.avro_schema:
+            datum_container(self.avro_schema)
+        cut = _CUT.get(self.format)
+        if cut is not None and self.rows.format is not cut:
+            raise ValueError(f"rows in {self.rows.format.value} of messages in {self.format.name}")
+        if cut is None and (self.rows.date_format or self.rows.insert is not InsertOpcode.INSERT):
+            raise UsageError(
+                f"messages in {self.format.name.lower()} are taken as they are: dateformat and publishwithupsert have no effect",
+                hint="leave them out",
+            )
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a message is cut into rows, which may stand in one message with those of others."""
+        return self.format in _CUT
+
+    @property
+    def written(self) -> MessageFormat:
+        """The format of what is written."""
+        is_csv = self.rows.date_format or self.rows.insert is InsertOpcode.UPSERT
+        return MessageFormat.CSV if self.format is MessageFormat.JSON and is_csv else self.format
+
+    @cached_property
+    def _container(self) -> Callable[[bytes], bytes] | None:
+        return datum_container(self.avro_schema) if self.avro_schema else None
+
+    def cut(self, value: bytes) -> Sequence[bytes]:
+        """What a message holds, in the format that is written; nothing for one without a value."""
+        if self._container is not None:
+            return [self._container(value)] if value else []
+        if not value.strip() or not self.is_cut:
+            return [value] if value.strip() else []
+        cutter = self.rows.cutter(0)
+        try:
+            texts = [row.text for row in (*cutter.feed(value), *cutter.finish()) if row.text.strip()]
+        except LineTooLong:
+            texts = [value]
+        if self.written is MessageFormat.CSV:
+            return self.rows.canonical(texts)
+        return [_on_one_line(text) for text in texts]
+
+
+def _on_one_line(text: bytes) -> bytes:
+    """A JSON object that is laid out over several lines: between tokens a line end is a blank. What is no JSON stays as it is."""
+    if b"\n" not in text:
+        return text
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return text.replace(b"\r", b" ").replace(b"\n", b" ")

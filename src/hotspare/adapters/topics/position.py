@@ -1,0 +1,128 @@
+"""How far a topic of others is brought in: the offset to read next of each of its partitions, as one position of a source.
+
+It travels as any source's does (`failover/source_position.py`): in a header of the messages that it is about, and in a record. Only
+deciding: whoever reads and writes says what there is, and does what follows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from hotspare.adapters.failover.source_position import SourcePosition
+from hotspare.errors import BusError, UsageError
+
+Bounds = tuple[int, int]
+"""Of a partition: the oldest offset kept, and the one behind the last message."""
+
+
+class StartAt(Enum):
+    """Where a topic is begun with of which nothing was ever brought in (SPEC I2: kafkainitialoffset)."""
+
+    OLDEST = "smallest"
+    NEWEST = "largest"
+
+
+_STARTS = {
+    **dict.fromkeys(("", "smallest", "earliest", "beginning"), StartAt.OLDEST),
+    **dict.fromkeys(("largest", "latest", "end"), StartAt.NEWEST),
+}
+
+
+def start_at(text: str) -> StartAt | int | None:
+    """As configurations write it; None for what is none."""
+    word = text.strip().lower()
+    if word.isascii() and word.isdigit():
+        return int(word)
+    return _STARTS.get(word)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPosition:
+    """Of topic `topic`, everything before `offsets`, which are by partition, is brought in: `events` in all, from its beginning on.
+
+    Partitions that are not named were not there yet. `topic_id` tells topics of one name apart, "" where none is known.
+    """
+
+    topic: str
+    topic_id: str = ""
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    events: int = 0
+
+    def holds(self, partition: int, offset: int) -> bool:
+        """Whether the message that stands there is brought in."""
+        return offset < self.offsets.get(partition, 0)
+
+    def behind(self, read: Iterable[tuple[int, int]], events: int = 0) -> TopicPosition:
+        """With these messages (partition, offset) brought in too, which had so many events."""
+        offsets = dict(self.offsets)
+        for partition, offset in read:
+            offsets[partition] = max(offsets.get(partition, 0), offset + 1)
+        return replace(self, offsets=offsets, events=self.events + events)
+
+    def joined(self, other: TopicPosition) -> TopicPosition:
+        """What either of two positions of one topic holds."""
+        numbers = sorted({*self.offsets, *other.offsets})
+        offsets = {number: max(self.offsets.get(number, 0), other.offsets.get(number, 0)) for number in numbers}
+        return replace(self, offsets=offsets, events=max(self.events, other.events))
+
+    def encoded(self) -> SourcePosition:
+        """The sum of the offsets rises with every message, so the greater of two positions of a source is the newer one."""
+        offsets = {str(number): offset for number, offset in sorted(self.offsets.items())}
+        rest = {"topic": self.topic, "id": self.topic_id, "offsets": offsets, "events": self.events}
+        return SourcePosition(sum(self.offsets.values()), json.dumps(rest, separators=(",", ":")))
+
+
+def decoded(position: SourcePosition, name: str) -> TopicPosition | None:
+    """None where nothing is known of the source; BusError where it was something else than a topic."""
+    if not position.check and not position.published_bytes:
+        return None
+    try:
+        rest = json.loads(position.check)
+        offsets = {int(number): int(offset) for number, offset in rest["offsets"].items()}
+        return TopicPosition(str(rest["topic"]), str(rest["id"]), offsets, int(rest["events"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BusError(
+            f"source {name} was no topic before",
+            detail=repr(position.check[:80]),
+            hint="give the connector another name, or publish under another --source",
+        ) from error
+
+
+def begun(found: TopicPosition | None, topic: TopicPosition, bounds: Mapping[int, Bounds], start: StartAt | int) -> TopicPosition:
+    """Where to go on: `found` is what is known, `topic` the topic that is there now, without offsets, and `bounds` those of the
+    partitions that are to be read, at least of those that are not known.
+
+    A new topic begins at `start` (a number: at that offset in every partition, as far as it is there); a partition that was added
+    to a known one with its oldest message. UsageError where the source is of another topic.
+    """
+    if found is None:
+        return replace(topic, offsets={number: _first(each, start) for number, each in sorted(bounds.items())})
+    if found.topic != topic.topic or (found.topic_id and topic.topic_id and found.topic_id != topic.topic_id):
+        same = "a topic of the same name, which was deleted" if found.topic == topic.topic else f"topic {found.topic}"
+        raise UsageError(
+            f"topic {topic.topic} cannot be brought in: until now this source was {same}",
+            hint="give the connector another name, or publish under another --source",
+        )
+    added = {number: begin for number, (begin, _) in bounds.items() if number not in found.offsets}
+    return replace(found, topic_id=topic.topic_id or found.topic_id, offsets={**found.offsets, **added})
+
+
+def _first(bounds: Bounds, start: StartAt | int) -> int:
+    begin, end = bounds
+    if isinstance(start, StartAt):
+        return begin if start is StartAt.OLDEST else end
+    return min(max(start, begin), end)
+
+
+def chunks(sizes: Sequence[int], bytes_max: int) -> list[slice]:
+    """Cuts messages of these sizes into what is written at once: `bytes_max` at most, or one message."""
+    cuts, begin, total = list[slice](), 0, 0
+    for index, size in enumerate(sizes):
+        if begin < index and total + size > bytes_max:
+            cuts.append(slice(begin, index))
+            begin, total = index, 0
+        total += size
+    return [*cuts, slice(begin, len(sizes))] if begin < len(sizes) else cuts

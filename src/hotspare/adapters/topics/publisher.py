@@ -1,0 +1,208 @@
+"""Brings a topic of others into an inbound topic: each message once, in the order in which it came in (SPEC I2, E8).
+
+The topic may be in any cluster, have any number of partitions and any times: its messages get their time, and their place in the
+one order, when they are written. With what it writes it notes up to where it has read each partition, in one transaction. So
+whoever goes on after it asks the bus where.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from hotspare.adapters.failover.patience import Patience, StopAsked
+from hotspare.adapters.failover.spread_source import Piece
+from hotspare.adapters.files.row_blocks import pieces, topic_partitions
+from hotspare.adapters.files.row_routing import RowRouting
+from hotspare.adapters.topics.form import TopicForm
+from hotspare.adapters.topics.position import StartAt, TopicPosition, begun, chunks
+from hotspare.adapters.topics.source import TopicSource
+from hotspare.bus.contract import Bus, Partition
+from hotspare.bus.topic_reader import Arrived, TopicReader
+from hotspare.errors import BusError, UnknownResult, UsageError
+
+BLOCK_ROWS_DEFAULT = 256
+_APPEND_BYTES_MAX = 4 << 20
+_READ_MESSAGES_MAX = 4096
+_READ_WAIT_MS = 100
+_LOOK_S = 5.0
+"""How often it is asked whether the topic got more partitions."""
+
+
+@dataclass(frozen=True)
+class TopicPublishOptions:
+    """`source_name`: under which the position is kept. `partition`: the one that is read, None for all. `start`: where a source
+    begins of which nothing is known. `events_max` in all, over restarts, 0 for no limit; `block_rows` per message, 0 for the
+    default. `begin` 0: of a source of which nothing is known, nothing was published; None where that has to be sure."""
+
+    source_name: str
+    form: TopicForm = field(default_factory=TopicForm)
+    partition: int | None = None
+    start: StartAt | int = StartAt.OLDEST
+    events_max: int = 0
+    block_rows: int = 0
+    begin: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.begin:
+            raise UsageError(f"begin is {self.begin}, a topic has no such place", hint="use 0, and say at which offset to start")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPublished:
+    """`events` brought in from the beginning on, over restarts."""
+
+    events: int
+    position: TopicPosition
+
+
+def publish_topic(
+    bus: Bus,
+    partition: Partition,
+    reader: TopicReader,
+    options: TopicPublishOptions,
+    stop: threading.Event,
+    report: Callable[[TopicPublished], None] = lambda progress: None,
+    troubled: Callable[[BusError], None] = lambda error: None,
+    routing: RowRouting | None = None,
+) -> TopicPublished:
+    """Publish what the reader reads until `stop`, or until `events_max`. With `routing` each row goes to the partition of the
+    inbound topic that it belongs in, else all go to `partition`.
+
+    UsageError where the source is of another topic, or its messages cannot be divided; PositionLost where the topic no longer holds
+    what comes next; BusError where a bus stays out of reach, which `troubled` is told before.
+    """
+    if routing is not None and not options.form.is_cut:
+        raise UsageError(
+            f"messages in {options.form.format.name.lower()} cannot be divided over the shards of a project",
+            hint="bring them in as csv or json",
+        )
+    publication = _Publication(bus, topic_partitions(partition, routing), reader, options, stop, report, troubled, routing)
+    return publication.run()
+
+
+class _Overtaken(Exception):
+    """What of the source is on the inbound topic has to be asked for again."""
+
+
+class _Publication:
+    """One call of `publish_topic`."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        partitions: Sequence[Partition],
+        reader: TopicReader,
+        options: TopicPublishOptions,
+        stop: threading.Event,
+        report: Callable[[TopicPublished], None],
+        troubled: Callable[[BusError], None],
+        routing: RowRouting | None,
+    ) -> None:
+        self._source = TopicSource(bus, partitions, options.source_name, options.begin)
+        self._shards = len(partitions)
+        self._reader = reader
+        self._options = options
+        self._stop = stop
+        self._report = report
+        self._retried = Patience(stop, troubled)
+        self._routing = routing
+        self._position = TopicPosition(reader.topic)
+        self._looked_s = 0.0
+
+    def run(self) -> TopicPublished:
+        with contextlib.suppress(StopAsked):
+            while not self._stop.is_set():
+                try:
+                    self._resume()
+                    self._follow()
+                    break
+                except _Overtaken:
+                    continue
+        return self._progress()
+
+    def _resume(self) -> None:
+        """Take up the topic where the bus says that its publisher stopped; where it begins is noted before anything is read."""
+        found = self._retried(self._source.look)
+        self._position = self._retried(lambda: self._known(found))
+        if self._position != found:
+            self._append([[] for _ in range(self._shards)], self._position)
+        wanted = self._wanted(self._position.offsets)
+        self._retried(lambda: self._reader.seek({number: self._position.offsets[number] for number in wanted}))
+        self._looked_s = time.monotonic()
+
+    def _known(self, found: TopicPosition | None) -> TopicPosition:
+        topic = TopicPosition(self._reader.topic, self._reader.topic_id())
+        known = {} if found is None else found.offsets
+        count = self._reader.partitions()
+        wanted = self._wanted(range(count))
+        if not wanted:
+            raise UsageError(
+                f"topic {topic.topic} has no partition {self._options.partition}", hint=f"it has {count}, the first is 0"
+            )
+        bounds = {number: self._reader.bounds(number) for number in wanted if number not in known}
+        return begun(found, topic, bounds, self._options.start)
+
+    def _wanted(self, numbers: Iterable[int]) -> list[int]:
+        """Those of the topic's partitions that are read."""
+        only = self._options.partition
+        return [number for number in numbers if only in (None, number)]
+
+    def _follow(self) -> None:
+        while not self._stop.is_set() and self._left() > 0:
+            if time.monotonic() - self._looked_s > _LOOK_S:
+                self._look_for_partitions()
+            arrived = self._retried(lambda: self._reader.read(_READ_MESSAGES_MAX, _READ_WAIT_MS))
+            for cut in chunks([len(each.message.value) for each in arrived], _APPEND_BYTES_MAX):
+                if self._left() > 0:
+                    self._take(arrived[cut])
+
+    def _look_for_partitions(self) -> None:
+        """A topic of others may get more at any time."""
+        count = self._retried(self._reader.partitions)
+        if any(number not in self._position.offsets for number in self._wanted(range(count))):
+            raise _Overtaken
+        self._looked_s = time.monotonic()
+
+    def _take(self, arrived: Sequence[Arrived]) -> None:
+        """Write what these messages hold."""
+        rows, places = list[bytes](), list[tuple[int, int]]()
+        for partition, message in arrived:
+            found = [] if message.is_tick else self._options.form.cut(message.value)
+            rows += found
+            places += [(partition, message.offset)] * len(found)
+        count = min(len(rows), self._left())
+        rows, places = rows[:count], places[:count]
+        done = self._position.behind(((partition, message.offset) for partition, message in arrived), count)
+        cut = pieces(
+            rows,
+            range(count),
+            self._routing,
+            lambda number, row: self._source.lacks(number, *places[row]),
+            (self._options.block_rows or BLOCK_ROWS_DEFAULT),
+            self._options.form.written,
+        )
+        self._append(cut, done)
+        self._position = done
+        self._report(self._progress())
+
+    def _append(self, cut: Sequence[Sequence[Piece]], done: TopicPosition) -> None:
+        """Append unless the inbound topic holds more of this source than is known here: then _Overtaken, as without an answer."""
+        try:
+            is_written = self._retried(lambda: self._source.append(cut, done, self._options.form.written.header))
+        except UnknownResult as error:
+            is_written = False  # the bus knows
+            self._retried.pause(error)
+        if not is_written:
+            raise _Overtaken
+        self._retried.passed()
+
+    def _left(self) -> int:
+        limit = self._options.events_max
+        return max(0, limit - self._position.events) if limit else 1 << 62
+
+    def _progress(self) -> TopicPublished:
+        return TopicPublished(self._position.events, self._position)

@@ -1,0 +1,105 @@
+"""A topic of others on Kafka, read by one consumer for all its partitions, only what is committed.
+
+The consumer is of no group: where it stands is kept by whoever reads, never in the cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from hotspare.bus import limits
+from hotspare.bus.contract import Partition
+from hotspare.bus.kafka.client import MISSING, KafkaSettings, bus_error
+from hotspare.bus.kafka.offsets import Isolation, KafkaOffsets, new_consumer
+from hotspare.bus.kafka.read import keyed_message
+from hotspare.bus.kafka.topics import KafkaTopics
+from hotspare.bus.topic_reader import Arrived, check_within
+from hotspare.errors import BusError, BusUnavailable, TopicMissing
+
+_QUEUE_KBYTES = 32 << 10
+_OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+
+
+class KafkaTopicReader:
+    """A `TopicReader`. Connects when it is first used."""
+
+    def __init__(self, settings: KafkaSettings, topic: str) -> None:
+        self._topics = KafkaTopics(settings)
+        self._offsets = KafkaOffsets(settings, Isolation.COMMITTED)
+        options = {
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 20,
+            "fetch.error.backoff.ms": 20,
+            "fetch.queue.backoff.ms": 5,
+            "queued.max.messages.kbytes": _QUEUE_KBYTES,
+        }
+        self._consumer: Any = new_consumer(settings, Isolation.COMMITTED, **options)
+        self._next: dict[int, int] = {}
+        self._told: list[KafkaError] = []
+        """Words of the client's in place of messages, to be heeded before the next read: the messages beside them count."""
+        self.topic = topic
+
+    def topic_id(self) -> str:
+        try:
+            return self._topics.topic_id(self.topic)
+        except (BusUnavailable, TopicMissing):
+            raise
+        except BusError:  # a cluster that does not describe its topics has no ids for this client
+            return ""
+
+    def partitions(self) -> int:
+        count = self._topics.partitions(self.topic)
+        if count is None:
+            raise limits.topic_missing(self.topic)
+        return count
+
+    def bounds(self, number: int) -> tuple[int, int]:
+        return self._offsets.of(Partition(self.topic, number))
+
+    def seek(self, offsets: Mapping[int, int]) -> None:
+        for number, offset in offsets.items():
+            check_within(self.topic, number, offset, self.bounds(number))
+        self._assign(offsets)
+
+    def read(self, messages_max: int, wait_ms: int) -> Sequence[Arrived]:
+        while self._told:
+            self._heed(self._told[0])
+            del self._told[0]
+        first = self._consumer.poll(wait_ms / 1000)
+        if first is None:
+            return []
+        found = [first]
+        if messages_max > 1 and first.error() is None:
+            found += self._consumer.consume(messages_max - 1, 0)
+        arrived = [
+            Arrived(message.partition(), keyed_message(message)[1])
+            for message in found
+            if message.error() is None and message.offset() >= self._next.get(message.partition(), 0)
+        ]
+        for each in arrived:
+            self._next[each.partition] = each.message.offset + 1
+        self._told = [message.error() for message in found if message.error() is not None]
+        return arrived
+
+    def close(self) -> None:
+        with contextlib.suppress(KafkaException, RuntimeError):
+            self._consumer.close()
+        self._offsets.close()
+
+    def _assign(self, offsets: Mapping[int, int]) -> None:
+        self._next = dict(offsets)
+        self._consumer.assign([TopicPartition(self.topic, number, offset) for number, offset in offsets.items()])
+
+    def _heed(self, error: KafkaError) -> None:
+        if error.code() in _OUT_OF_RANGE:
+            self.seek(self._next)  # says so where it still is so
+        elif error.code() in MISSING:
+            self.partitions()
+        else:
+            failure = bus_error(KafkaException(error), f"read topic {self.topic}")
+            if not failure.retryable:
+                raise failure

@@ -1,0 +1,113 @@
+"""A topic of others, read whole: all its partitions at once, from positions that the reader keeps itself.
+
+Nothing is known of who writes it, in how many partitions, by which clock. Only what is committed is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from hotspare.bus import limits
+from hotspare.bus.contract import Bus, Message, Partition
+from hotspare.errors import BusUnavailable, PositionLost
+
+_BYTES_MAX = 8 << 20
+
+
+class Arrived(NamedTuple):
+    """A message and the number of the partition that it stands in."""
+
+    partition: int
+    message: Message
+
+
+class TopicReader(Protocol):
+    """Used by one thread. All calls raise BusUnavailable while the topic is out of reach, TopicMissing where there is none."""
+
+    @property
+    def topic(self) -> str: ...
+
+    def topic_id(self) -> str:
+        """Of this very topic: another one of the same name, made after it was deleted, has another id. "" where none is known."""
+
+    def partitions(self) -> int: ...
+
+    def bounds(self, number: int) -> tuple[int, int]:
+        """Of a partition: the oldest offset kept, and the one behind the last message that is committed."""
+
+    def seek(self, offsets: Mapping[int, int]) -> None:
+        """From now on, read these partitions, each from its offset on; no other."""
+
+    def read(self, messages_max: int, wait_ms: int) -> Sequence[Arrived]:
+        """What comes next, in order within each partition; waits for a first message. PositionLost where a partition no longer
+        holds what stands next."""
+
+    def close(self) -> None: ...
+
+
+def check_within(topic: str, number: int, offset: int, bounds: tuple[int, int]) -> None:
+    """PositionLost where `offset` is forgotten. BusUnavailable where it does not exist yet: a broker that has just begun to lead
+    may not know its newest messages."""
+    begin, end = bounds
+    if offset < begin:
+        raise PositionLost(
+            f"partition {number} of topic {topic} no longer holds offset {offset}",
+            detail=f"the oldest offset kept is {begin}, {begin - offset} messages are gone",
+            hint="to go on without them, read it under another source name (another name of the connector)",
+        )
+    if offset > end:
+        raise BusUnavailable(
+            f"partition {number} of topic {topic} ends at offset {end}, offset {offset} was to be read next",
+            hint="if this lasts, the topic was made anew or lost messages: read it under another source name",
+        )
+
+
+class BusTopicReader:
+    """A `TopicReader` of a topic on any bus, which it closes."""
+
+    def __init__(self, bus: Bus, topic: str) -> None:
+        self._bus = bus
+        self._offsets: dict[int, int] = {}
+        self._next = 0
+        """Whose turn is first, so that no partition starves another."""
+        self.topic = topic
+
+    def topic_id(self) -> str:
+        return ""
+
+    def partitions(self) -> int:
+        count = self._bus.topics().get(self.topic)
+        if count is None:
+            raise limits.topic_missing(self.topic)
+        return count
+
+    def bounds(self, number: int) -> tuple[int, int]:
+        place = Partition(self.topic, number)
+        return self._bus.begin_offset(place), self._bus.end_offset(place)
+
+    def seek(self, offsets: Mapping[int, int]) -> None:
+        for number, offset in offsets.items():
+            check_within(self.topic, number, offset, self.bounds(number))
+        self._offsets = dict(offsets)
+
+    def read(self, messages_max: int, wait_ms: int) -> Sequence[Arrived]:
+        numbers = sorted(self._offsets)
+        self._next += 1
+        for wait in (0, wait_ms // max(1, len(numbers))):
+            for turn in range(len(numbers)):
+                number = numbers[(self._next + turn) % len(numbers)]
+                found = self._bus.read(
+                    Partition(self.topic, number),
+                    self._offsets[number],
+                    messages_max=messages_max,
+                    bytes_max=_BYTES_MAX,
+                    wait_ms=wait,
+                )
+                if found:
+                    self._offsets[number] = found[-1].offset + 1
+                    return [Arrived(number, message) for message in found]
+        return []
+
+    def close(self) -> None:
+        self._bus.close()

@@ -1,0 +1,80 @@
+"""What the commands that publish have in common: the inbound topic of a window, and where in it rows go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import typer
+
+from hotspare.cli.shared.turns import Lines
+from hotspare.cli.shared.values import window_path
+
+if TYPE_CHECKING:
+    from hotspare.adapters.files.row_routing import RowRouting
+    from hotspare.bus.contract import Bus, Partition
+    from hotspare.model.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`window` is `PROJECT/CQ/WINDOW` or an adapter URL; `format` that of a socket's lines.
+
+    `partition`: to which all rows go; None: each to where it belongs by the field `partition_by`. `shards`: how many partitions a
+    topic gets that does not exist yet.
+    """
+
+    bus_url: str
+    prefix: str
+    window: str
+    partition: int | None = None
+    format: Lines = Lines.csv
+    shards: int = 1
+    partition_by: str = ""
+
+
+def inbound_place(bus: Bus, target: Target, schema: Schema | None) -> tuple[Partition, RowRouting | None]:
+    """Where rows go, on a topic that exists from now on: to this partition, or each where the routing says."""
+    from hotspare.bus.contract import Partition
+    from hotspare.bus.naming import checked_prefix, inbound_topic
+
+    path = window_path(target.window)
+    topic = inbound_topic(checked_prefix(target.prefix), path.project, path.query, path.window)
+    count = _make_topic(bus, topic, target)
+    return Partition(topic, target.partition or 0), _routing(target, schema, topic, count)
+
+
+def _make_topic(bus: Bus, topic: str, target: Target) -> int:
+    """As an engine would, where it does not exist: more partitions than a group reads could not be taken away again. How many it
+    has. UsageError where it exists and the command says how many shards there are, and they are not as many."""
+    from hotspare.errors import TopicMissing, UsageError
+
+    existing = bus.topics().get(topic)
+    if existing is not None and target.shards not in (1, existing):
+        what = f"topic {topic} has {existing} partitions, --shards says {target.shards}"
+        raise UsageError(
+            what, hint="leave --shards out for a topic that is there; for other shards, publish under another --prefix"
+        )
+    if existing is not None:
+        return existing
+    if (target.partition or 0) >= target.shards:
+        hint = "publish to partition 0" if target.shards == 1 else ""
+        raise TopicMissing(f"topic {topic} does not exist, so it has no partition {target.partition}", hint=hint)
+    bus.create_topic(topic, target.shards)
+    typer.echo(f"topic {topic} is new: no engine reads it yet", err=True)
+    return target.shards
+
+
+def _routing(target: Target, schema: Schema | None, topic: str, count: int) -> RowRouting | None:
+    """Where rows go; None where all go to one partition. UsageError where nobody says by which field."""
+    from hotspare.adapters.files.row_routing import RowRouting
+    from hotspare.engine.routing import routing_by
+    from hotspare.errors import UsageError
+
+    if count == 1 or target.partition is not None:
+        return None
+    found = None if schema is None else routing_by(schema, target.partition_by, count)
+    if schema is None or found is None:
+        what = f"topic {topic} has {count} partitions, and nothing says in which a row belongs"
+        raise UsageError(what, hint="give the project's file with --project, or a --partition for all rows")
+    return RowRouting(schema, found)

@@ -1,0 +1,104 @@
+"""`hotspare publish --topic`: a topic of others into an inbound topic, each message exactly once (SPEC I2)."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from hotspare.cli.shared.inbound import Target, inbound_place
+from hotspare.cli.shared.turns import TurnOptions, in_turns, say_trouble
+from hotspare.errors import UsageError
+
+if TYPE_CHECKING:
+    from hotspare.adapters.files.publisher import PublishOptions
+    from hotspare.adapters.topics.position import StartAt
+    from hotspare.adapters.topics.publisher import TopicPublished
+    from hotspare.bus.contract import Bus
+
+
+START_DEFAULT = "smallest"
+
+
+@dataclass(frozen=True, slots=True)
+class OtherTopic:
+    """What is published from. `url` is that of the topic's bus, and may hold secrets; where `topic` is "", it is a file or a
+    socket. `start` is as it was written; `avro_schema` names a file."""
+
+    url: str
+    topic: str
+    partition: int | None
+    start: str
+    avro_schema: Path | None
+
+
+def publish_others(bus: Bus, target: Target, others: OtherTopic, options: PublishOptions, turns: TurnOptions) -> None:
+    """Publish the topic, alone or in turns, until `options.events_max` or Ctrl-C. UsageError for options of files."""
+    from hotspare.adapters.files.canonical import FileFormat
+    from hotspare.adapters.topics.form import TopicForm
+    from hotspare.adapters.topics.publisher import TopicPublishOptions, publish_topic
+    from hotspare.bus.open import open_topic_reader
+    from hotspare.cli.shared.display import progress_bar
+    from hotspare.cli.shared.interrupt import stop_on_signal
+    from hotspare.engine.rows.batch import MessageFormat
+
+    _refuse_options_of_files(options)
+    format_ = MessageFormat[target.format.value.upper()]
+    rows = replace(options.form, format=FileFormat.JSON) if format_ is MessageFormat.JSON else options.form
+    asked = TopicPublishOptions(
+        source_name=options.source_name or f"topic:{others.topic}",
+        form=TopicForm(format_, rows, _text(others.avro_schema)),
+        partition=others.partition,
+        start=_start(others.start),
+        events_max=options.events_max,
+        block_rows=options.block_rows,
+        begin=options.begin,
+    )
+    where, routing = inbound_place(bus, target, options.form.schema)
+    by_row = None if routing is None else replace(routing, format=asked.form.written)
+    with stop_on_signal() as stop, progress_bar(f"topic {others.topic} to {where.topic}") as show:
+
+        def report(now: TopicPublished) -> None:
+            show(0, 0, f"{now.events} events")
+
+        def work(turn: threading.Event) -> TopicPublished:
+            with contextlib.closing(open_topic_reader(others.url, others.topic)) as reader:
+                return publish_topic(bus, where, reader, asked, turn, report, say_trouble, by_row)
+
+        done = in_turns(turns, bus, target.bus_url, work, stop)
+    typer.echo(f"{0 if done is None else done.events} events of {others.topic} are in {where.topic}", err=True)
+
+
+def _refuse_options_of_files(options: PublishOptions) -> None:
+    from hotspare.adapters.files.row_file import Growth
+
+    asked = {
+        "--header": options.header_rows,
+        "--growing": options.growth is Growth.GROWING,
+        "--rate": options.rate,
+        "--repeatcount": options.repeats,
+    }
+    if names := [name for name, is_asked in asked.items() if is_asked]:
+        raise UsageError(f"{', '.join(names)} with --topic has no effect", hint="leave it out: a topic has no end and no title")
+
+
+def _text(file: Path | None) -> str:
+    if file is None:
+        return ""
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"file {file} cannot be read", detail=str(error)) from error
+
+
+def _start(text: str) -> StartAt | int:
+    from hotspare.adapters.topics.position import start_at
+
+    found = start_at(text)
+    if found is None:
+        raise UsageError(f"--initial-offset is {text!r}", hint="use smallest, largest or an offset")
+    return found

@@ -1,0 +1,144 @@
+"""Topics of others on a real broker, brought in once while the adapter is killed between every two of its actions (SPEC I2, E8)."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from hotspare.adapters.topics.publisher import TopicPublished, TopicPublishOptions, publish_topic
+from hotspare.bus.contract import Bus, Partition
+from hotspare.bus.kafka.bus import open_kafka_bus
+from hotspare.bus.kafka.client import parse_kafka_url
+from hotspare.bus.kafka.topic_reader import KafkaTopicReader
+from hotspare.errors import PositionLost, TopicMissing, UsageError
+from hotspare.testing.cluster import wait_until
+from hotspare.testing.kafka_server import KafkaServers
+from tests.contract.kafka_door import empty
+from tests.unit.adapters.killed import Killed, Mortal
+
+TIMEOUT_S = 60
+OTHERS = "sensors"
+IN = Partition("p.project.cq.source.I")
+
+
+class Others:
+    """Another program: a topic of three partitions, times that fall, transactions of which some are given up."""
+
+    def __init__(self, kafka: KafkaServers) -> None:
+        self._bootstrap = kafka.bootstrap
+        self._admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        self._producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "others"})
+        self._producer.init_transactions(TIMEOUT_S)
+        self.written: list[int] = []
+        self._number = 0
+        self._begun_ms = time.time_ns() // 1_000_000
+
+    def make(self) -> None:
+        new = NewTopic(OTHERS, 3, 1, config={"message.timestamp.type": "CreateTime"})
+        self._admin.create_topics([new])[OTHERS].result(TIMEOUT_S)
+        wait_until(lambda: OTHERS in self._admin.list_topics(timeout=TIMEOUT_S).topics, "the topic is there", TIMEOUT_S)
+
+    def delete(self) -> None:
+        self._admin.delete_topics([OTHERS])[OTHERS].result(TIMEOUT_S)
+        wait_until(lambda: OTHERS not in self._admin.list_topics(timeout=TIMEOUT_S).topics, "the topic is gone", TIMEOUT_S)
+
+    def write(self, values: list[bytes] | None = None) -> None:
+        """Three rows, one for each partition; before them some that are never committed."""
+        self._producer.begin_transaction()
+        self._producer.produce(OTHERS, b"i,n,-1,given up", partition=self._number % 3)
+        self._producer.abort_transaction(TIMEOUT_S)
+        self._producer.begin_transaction()
+        for partition in range(3):
+            value = b"i,n,%d,%d" % (self._number, partition)
+            self._producer.produce(OTHERS, value, partition=partition, timestamp=self._begun_ms - 1_000 * self._number)
+            self.written.append(self._number)
+            self._number += 1
+        for value in values or []:
+            self._producer.produce(OTHERS, value, partition=0)
+        self._producer.commit_transaction(TIMEOUT_S)
+
+
+@pytest.fixture
+def others(kafka: KafkaServers) -> Iterator[Others]:
+    empty(kafka.bootstrap)
+    found = Others(kafka)
+    found.make()
+    yield found
+    empty(kafka.bootstrap)
+
+
+@pytest.fixture
+def bus(kafka: KafkaServers, others: Others) -> Iterator[Bus]:
+    opened = open_kafka_bus(f"{kafka.url}?timeout_ms=20000")
+    opened.create_topic(IN.topic)
+    yield opened
+    opened.close()
+
+
+def bring(kafka: KafkaServers, act: Callable[[], None] = lambda: None, events: int = 1, **more: object) -> TopicPublished:
+    """Until so many events are there in all, as a process of its own would."""
+    url = f"{kafka.url}?timeout_ms=20000"
+    with (
+        contextlib.closing(open_kafka_bus(url)) as bus,
+        contextlib.closing(KafkaTopicReader(parse_kafka_url(url), OTHERS)) as reader,
+    ):
+        options = TopicPublishOptions(**{"source_name": "s", "events_max": events} | more)  # type: ignore[arg-type]
+        return publish_topic(Mortal(bus, act), IN, Mortal(reader, act), options, threading.Event())
+
+
+def rows(bus: Bus) -> list[bytes]:
+    messages, offset = [], 0
+    end = bus.end_offset(IN)
+    while offset < end and (found := bus.read(IN, offset, messages_max=10_000, bytes_max=1 << 24)):
+        messages += found
+        offset = found[-1].offset + 1
+    return [row for message in messages for row in message.value.split(b"\n")]
+
+
+def test_every_message_is_brought_in_once_though_the_adapter_is_killed_between_every_two_actions(
+    kafka: KafkaServers, others: Others, bus: Bus
+) -> None:
+    lives, is_over = 0, False
+    while not is_over:
+        others.write()
+        with Killed.after(lives) as act:
+            bring(kafka, act, len(others.written))
+            is_over = True
+        lives += 1
+    found = rows(bus)
+    assert lives > 20
+    assert sorted(int(row.split(b",")[2]) for row in found) == others.written
+    for partition in range(3):
+        numbers = [int(row.split(b",")[2]) for row in found if row.endswith(b",%d" % partition)]
+        assert numbers == sorted(numbers)
+
+
+def test_a_topic_that_was_made_anew_is_not_taken_for_the_one_before(kafka: KafkaServers, others: Others, bus: Bus) -> None:
+    others.write()
+    assert bring(kafka, events=3).events == 3
+    others.delete()
+    others.make()
+    others.write()
+    with pytest.raises(UsageError, match="until now this source was a topic of the same name, which was deleted"):
+        bring(kafka, events=6)
+
+
+def test_what_the_topic_forgot_before_it_was_brought_in_is_told(kafka: KafkaServers, others: Others, bus: Bus) -> None:
+    for _ in range(3):
+        others.write()
+    assert bring(kafka, events=1, partition=0).events == 1
+    bus.trim(Partition(OTHERS), 8)
+    with pytest.raises(PositionLost, match="partition 0 of topic sensors no longer holds offset"):
+        bring(kafka, events=9, partition=0)
+
+
+def test_a_topic_that_does_not_exist_is_named(kafka: KafkaServers, others: Others, bus: Bus) -> None:
+    others.delete()
+    with pytest.raises(TopicMissing, match="sensors"):
+        bring(kafka)

@@ -1,0 +1,46 @@
+"""A process that dies before its next action: everything behind it goes on as the action before has left it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+class Killed(BaseException):
+    """No handler of errors catches it, as none does a signal."""
+
+    @staticmethod
+    @contextlib.contextmanager
+    def after(actions: int) -> Iterator[Callable[[], None]]:
+        """What is to be called before each action; the one behind so many does not take place. Ends quietly there."""
+        left = [actions]
+
+        def act() -> None:
+            if not left[0]:
+                raise Killed
+            left[0] -= 1
+
+        with contextlib.suppress(Killed):
+            yield act
+
+
+class Mortal:
+    """Calls `act` before each call of a method of `door`, and again behind it: its process may die before it has the answer."""
+
+    def __init__(self, door: Any, act: Callable[[], None]) -> None:
+        self._door = door
+        self._act = act
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._door, name)
+        if not callable(found):
+            return found
+
+        def called(*arguments: Any, **named: Any) -> Any:
+            self._act()
+            result = found(*arguments, **named)
+            self._act()
+            return result
+
+        return called

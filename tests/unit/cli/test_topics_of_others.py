@@ -1,0 +1,126 @@
+"""The page about topics of others says what the commands do (SPEC I2-I4): its project loads, its command runs."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from hotspare.adapters.esp.connector_mistakes import connector_mistakes
+from hotspare.bus.contract import Outgoing, Partition
+from hotspare.bus.open import open_bus
+from hotspare.model.connectors import names_topic_of_others
+from hotspare.model.load import load_text
+from tests.unit.cli.running import hotspare_here
+
+PAGE = Path(__file__).parents[3] / "docs" / "topics.md"
+IN = Partition("hotspare.shop.sales.orders.I")
+
+
+def example() -> str:
+    found = re.search(r"```yaml\n(project:.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    return found.group(1)
+
+
+def command_line() -> list[str]:
+    found = re.search(r"```console\n\$ hotspare (.*?)\n```", PAGE.read_text(encoding="utf-8"))
+    assert found is not None
+    return shlex.split(found.group(1))
+
+
+def test_the_project_of_the_page_loads() -> None:
+    assert load_text(example(), "shop.yaml", {"PASSWORD": "x"}, connectors=connector_mistakes).warnings == ()
+
+
+def test_the_command_of_the_page_brings_in_a_topic_of_two_partitions_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.yaml").write_text(example().replace("@PASSWORD@", "x"))
+    with contextlib.closing(open_bus("sqlite:///theirs.db")) as theirs:
+        theirs.create_topic("orders", 2)
+        theirs.append(Partition("orders", 0), [Outgoing(b"i,n,1,0.5"), Outgoing(b"i,n,2,1")])
+        theirs.append(Partition("orders", 1), [Outgoing(b"i,n,3,2")])
+    for _ in range(2):
+        done = hotspare_here(*command_line())
+        assert done.returncode == 0, done.stderr
+        assert f"3 events of orders are in {IN.topic}" in done.stderr
+    with contextlib.closing(open_bus("sqlite:///ours.db")) as ours:
+        messages = ours.read(IN, 0, messages_max=9, bytes_max=1 << 20)
+    assert sorted(row for message in messages for row in message.value.split(b"\n")) == [b"i,n,1,0.5", b"i,n,2,1", b"i,n,3,2"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--header", "1"], "--header with --topic has no effect"),
+        (["--growing"], "--growing with --topic has no effect"),
+        (["--initial-offset", "soon"], "--initial-offset is 'soon'"),
+        (["--begin", "5"], "begin is 5, a topic has no such place"),
+        (["--avro-schema", "absent.json", "--format", "avro"], "file absent.json cannot be read"),
+    ],
+)
+def test_what_means_nothing_for_a_topic_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.yaml").write_text(example().replace("@PASSWORD@", "x"))
+    done = hotspare_here(*command_line(), *options)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def connector(direction: str = "publish", **properties: str) -> str:
+    written = ", ".join(f"{name}: {value!r}" for name, value in properties.items())
+    return f"""
+project: p
+queries:
+  q:
+    singletons: included
+    windows:
+      w:
+        type: source
+        schema: id*:int64
+        connectors: {{c: {{kind: kafka, direction: {direction}, properties: {{{written}}}}}}}
+"""
+
+
+THEIRS = {"kafkahostport": "h:9092", "kafkatopic": "t"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "words"),
+    [
+        ({"kafkatype": "json", "csvfielddelimiter": ";"}, "csvfielddelimiter of connector c is about columns of csv"),
+        ({"kafkainitialoffset": "soon"}, "kafkainitialoffset of connector c is 'soon'"),
+        ({"kafkapartition": "-2"}, "kafkapartition of connector c is '-2'"),
+        ({"kafkatype": "avro", "avroschemadefinition": "{}"}, "the schema of avro cannot be read"),
+        ({"avroschemadefinition": '"int"'}, "a schema of avro is given for messages that are none"),
+        ({"kafkatype": "avro", "publishwithupsert": "true"}, "messages in avro are taken as they are"),
+        ({"avroschemaregistryurl": "http://h"}, "avroschemaregistryurl of connector c is not implemented yet"),
+        ({"begin": "7"}, "begin is 7"),
+    ],
+)
+def test_a_connector_that_cannot_be_run_is_refused_when_the_project_is_loaded(properties: dict[str, str], words: str) -> None:
+    with pytest.raises(Exception, match="HS-") as refused:
+        load_text(connector(**THEIRS, **properties), connectors=connector_mistakes)
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("properties", "is_others"),
+    [
+        ({"kafkahostport": "h:9092", "kafkatopic": "t"}, True),
+        ({"kafkahostport": "h:9092", "kafkatopic": "t", "urlhostport": "h_1"}, True),
+        ({"kafkahostport": "h:9092", "kafkatopic": "h_1.p.q.w.I", "urlhostport": "h_1"}, False),
+        ({"kafkahostport": "h:9092", "kafkatopic": "h_1.p.q.slip.I", "urlhostport": "h_1"}, False),
+        ({"kafkahostport": "h:9092", "kafkatopic": "h_1.other.q.w.O", "urlhostport": "h_1"}, True),
+        ({"kafkahostport": "h:9092"}, False),
+        ({"kafkatopic": "t"}, False),
+    ],
+)
+def test_which_topics_are_those_of_others(properties: dict[str, str], is_others: bool) -> None:
+    (found,) = load_text(connector(**properties)).project.queries[0].windows[0].connectors
+    assert names_topic_of_others(found) is is_others
