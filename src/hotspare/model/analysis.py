@@ -35,6 +35,11 @@ from hotspare.model.windows.registry import type_of
 QUERIES_MAX = 100
 WINDOWS_MAX = 1_000
 EDGES_MAX = 10_000
+REFUSED_ROLES = {
+    "request": "what a window computes with is in the project, and the same in every engine from the first event on",
+    "model": "models come in forms that only the software of their vendor reads",
+}
+"""Roles of edges that mean something elsewhere, and why not here."""
 HEARTBEAT_US_MIN = 1_000
 HEARTBEAT_US_MAX = 86_400_000_000
 
@@ -241,6 +246,10 @@ def _inputs(query: ContinuousQuery, windows: Mapping[str, Window], lost: set[str
             found.add(edge.place, f"there are two edges from {edge.source} to {edge.target}", "remove one of them")
             continue
         wanted = type_of(windows[edge.target]).inputs
+        if edge.role in REFUSED_ROLES:
+            message = f"edge role {edge.role!r} cannot be done here: {REFUSED_ROLES[edge.role]}"
+            found.add(edge.place, message, "leave the edge out")
+            continue
         if edge.role not in wanted.roles:
             roles = sorted(wanted.roles - {""})
             hint = "leave the role out" if wanted.roles == INPUT_ROLES or not roles else one_of(roles)
@@ -282,7 +291,8 @@ def _given(query: ContinuousQuery, window: Window, edges: list[Edge], lost: set[
     """The inputs, as many as the window's type asks for; without schemas where the edges are mistaken."""
     wanted = type_of(window).inputs
     given = [Given(analysis.schemas.get(WindowId(query.name, e.source)), e.role, e.source) for e in edges]
-    if wanted.least <= len(edges) and (wanted.most is None or len(edges) <= wanted.most):
+    given += [Given(None, e.role, e.source) for e in query.edges if e.target == window.name and e.source in lost]
+    if wanted.least <= len(given) and (wanted.most is None or len(given) <= wanted.most):
         return given
     hidden = any(e.target == window.name and e.source in lost for e in query.edges)
     unknown = any(e.target == window.name and e not in edges for e in query.edges)

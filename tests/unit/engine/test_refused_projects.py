@@ -77,5 +77,15 @@ def test_behind_a_filter_for_inserts_nothing_needs_an_index(window: str, source:
     assert mistakes(source, f"{ONLY_INSERTS}, index: empty", f"{window}, index: empty") == []
 
 
+def test_upserts_with_all_values_may_be_computed_from_but_not_filtered_without_an_index() -> None:
+    """SPEC A14, A29: a loose union makes them of inserts. Whether the row that one replaces had passed, nobody would know."""
+    loose = "type: union, merging: loose, index: empty"
+    assert mistakes(INSERTS, loose, f"{COMPUTE}, index: empty", f"{TELL}, index: empty") == []
+    for refused in (f"{FILTER}, index: empty", f"{SUM}, index: empty"):
+        (found,) = mistakes(INSERTS, loose, refused)
+        assert "events as they are published" in found
+    assert len(mistakes(PUBLISHED, loose, f"{COMPUTE}, index: empty")) == 1
+
+
 def test_what_follows_from_another_mistake_is_not_told() -> None:
     assert len(mistakes(PUBLISHED, f"{FILTER}, index: empty", f"{COUNT}, index: empty")) == 1

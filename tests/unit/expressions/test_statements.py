@@ -81,6 +81,7 @@ def test_statements_give_what_they_return(text: str, target: FieldType, expected
         ("while a > 1", "a statement is missing"),
         ("begin return 1", "end is missing"),
         ("private thing n return n", "thing is no type of a variable"),
+        ("dq quality\nreturn 1", "variables of type dq cannot be done here"),
         ("for i = 1 to 3 step x return i", "the step is no whole number"),
         ("r.findfirst(s)", "r is no variable with a regular expression"),
         ("regex r return r.findfirst(s)", "r is not compiled yet"),

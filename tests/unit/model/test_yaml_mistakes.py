@@ -105,7 +105,7 @@ outputs: {nOut: n}
 @pytest.mark.parametrize(
     ("before", "after", "message", "hint"),
     [
-        ("Summary", "Sumary", "algorithm 'Sumary' of window w does not exist yet", "did you mean 'Summary'?"),
+        ("Summary", "Sumary", "algorithm 'Sumary' of window w cannot be done here", "did you mean 'Summary'?"),
         ("windowLength: 20", "windowLength: 0", "is '0'", "from 1 to"),
         ("windowLength: 20", "windowLength: ٣", "windowLength", "from 1 to"),
         ("windowLength: 20", "windowlenght: 20", "parameter 'windowlenght'", "did you mean 'windowLength'?"),

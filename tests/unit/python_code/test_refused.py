@@ -49,6 +49,15 @@ def test_what_cannot_be_used_is_refused_by_name(text: str, expected: tuple[int, 
     assert line == expected[0]
 
 
+def test_a_name_of_the_program_itself_is_its_own() -> None:
+    """SPEC A36: what Python has under that name is not there, whoever asks."""
+    text = "id, hash = 0, 1\ndef f(input=2):\n    global id\n    id += 1\n    return id, hash, input"
+    instance = program(text)
+    assert [called(instance), called(instance)] == [(1, 1, 2), (2, 1, 2)]
+    hidden = "def f():\n    if None:\n        id = 1\n    return id(f)"
+    assert "UnboundLocalError" in str(called(program(hidden)))
+
+
 def test_what_is_found_at_once_is_told_together() -> None:
     assert [line for line, _ in mistakes("import os\nimport sys\nx = hash(1)")] == [1, 2, 3]
 

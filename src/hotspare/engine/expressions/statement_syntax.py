@@ -51,6 +51,9 @@ VARIABLE_TYPES = {
 """How the type of a variable is written, to its type; a `regex` holds a regular expression."""
 LEVELS_MAX = 20
 """Limit on statements within statements."""
+_TYPES_OF_OTHERS = {
+    "dq": "they ask software of the vendor about the quality of data",
+}
 _BEFORE_TYPES = ("private", "hidden", "visible", "public", "static", "global")
 _ENDS = ("end", "else")
 
@@ -123,6 +126,9 @@ class _Statements(Reader):
             self.take()
             ends = not self._more_follows()
             return [Return(None if ends else self.expression(), token.column)]
+        if word in _TYPES_OF_OTHERS and self.peek(1).kind == "word":
+            message = f"variables of type {token.text} cannot be done here: {_TYPES_OF_OTHERS[word]}"
+            raise ExpressionRefused(self.peek(1).column, message, "compute it before, or write it as a Python or Lua window")
         if word in _BEFORE_TYPES or (word in VARIABLE_TYPES and self.peek(1).kind == "word"):
             return self._declare()
         if token.kind == "word" and token.text in self._variables and (self.is_sign("=", 1) or self.is_sign(":=", 1)):

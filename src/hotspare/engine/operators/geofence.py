@@ -97,14 +97,15 @@ class GeofenceOperator(Operator):
         self._position, self._geometry = (self.inputs[number] for number in self._at)
         changes = self._position.changelog
         self._is_keyed = declared.index is not IndexType.EMPTY
-        if not self._is_keyed and changes.opcodes is Opcodes.PUBLISHED:
+        self._is_numbered = bool(declared.told.number)
+        is_published = changes.opcodes is Opcodes.PUBLISHED
+        if not self._is_keyed and (changes.needs_rows or (is_published and self._is_numbered)):
             raise unresolved(window)
         if not self._is_keyed and changes.opcodes is Opcodes.RESOLVED:
             raise forgetful(window, "compares positions when they come", "read inserts only")
-        self._resolves = changes.opcodes is Opcodes.PUBLISHED
+        self._resolves = self._is_keyed and is_published
         self._keeps = self._is_keyed and not changes.is_distinct
         self.leaving = RELATION if self._keeps else changes
-        self._is_numbered = bool(declared.told.number)
         self._passed = len(self._position.schema)
         self._fence = Comparison(declared, self._position.schema, self._geometry.schema)
 

@@ -223,7 +223,8 @@ def check_without_index(window: ResolvedWindow, given: Input, work: Work) -> Non
     if isinstance(work, Selection) and work.wants_inserts:
         return
     keys = {given.schema.names[i] for i in given.schema.key_indexes}
-    if given.changelog.opcodes is Opcodes.PUBLISHED and not keys.issuperset(work.fields):
+    needs_rows = given.changelog.opcodes is Opcodes.PUBLISHED if isinstance(work, Selection) else given.changelog.needs_rows
+    if needs_rows and not keys.issuperset(work.fields):
         raise unresolved(window)
     is_told_what_was = given.changelog.opcodes is not Opcodes.RESOLVED or isinstance(work, Selection)
     if not is_told_what_was and work.reads_event(given.schema):

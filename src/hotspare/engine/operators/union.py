@@ -15,7 +15,7 @@ import numpy as np
 from hotspare.engine.operators.contract import Applied, Input, Operator
 from hotspare.engine.operators.keyed import refusals, relation_of
 from hotspare.engine.operators.merging import merged
-from hotspare.engine.rows.changelog import Changelog, Keys, Opcodes
+from hotspare.engine.rows.changelog import PUBLISHED, UPSERTS, Changelog, Keys, Opcodes
 from hotspare.engine.rows.chunk import Chunk, Timeline
 from hotspare.engine.state.pages import Page
 from hotspare.engine.state.relation import Relation
@@ -38,7 +38,7 @@ class UnionOperator(Operator):
         declared = cast(UnionWindow, window.window)
         self._is_loose = declared.merging is Merging.LOOSE
         self._keeps = declared.index is not IndexType.EMPTY
-        given = Changelog(_mixed([each.changelog.opcodes for each in self.inputs], declared.merging), Keys.ANY)
+        given = _mixed([each.changelog for each in self.inputs], declared.merging)
         self.leaving = given.indexed() if self._keeps else given
 
     def open(self) -> Page:
@@ -54,11 +54,12 @@ class UnionOperator(Operator):
         return Applied(change.chunk, refusals(change, chunk, self.schema, strings))
 
 
-def _mixed(opcodes: Sequence[Opcodes], merging: Merging) -> Opcodes:
+def _mixed(given: Sequence[Changelog], merging: Merging) -> Changelog:
     """What is known of events that come by several ways."""
+    opcodes = [each.opcodes for each in given]
     if merging is Merging.LOOSE or Opcodes.PUBLISHED in opcodes:
-        return Opcodes.PUBLISHED
-    return Opcodes.RESOLVED if Opcodes.RESOLVED in opcodes else Opcodes.INSERTS
+        return UPSERTS if all(each.is_whole for each in given) else PUBLISHED
+    return Changelog(Opcodes.RESOLVED if Opcodes.RESOLVED in opcodes else Opcodes.INSERTS, Keys.ANY)
 
 
 def _loosened(chunk: Chunk) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:

@@ -5,7 +5,7 @@
     resolved    inserts, update blocks with old values, deletes with the values that were put out (SPEC A10-A12)
 
 Whoever computes from rows can be right about resolved events and about inserts. An index resolves published events (SPEC A14):
-it knows the row that an update changes.
+it knows the row that an update changes. Of published events that are whole, what is computed from each alone is right, too.
 """
 
 from __future__ import annotations
@@ -39,11 +39,30 @@ class Deletes(Enum):
     the row of a delete as its oldest, or not at all. Dropping rows, with their deletes, cannot change that."""
 
 
+class Values(Enum):
+    """What is known of the values of published events."""
+
+    ANY = "any"
+    WHOLE = "whole"
+    """Each event is an insert or an upsert, and has all values."""
+
+
 @dataclass(frozen=True, slots=True)
 class Changelog:
     opcodes: Opcodes
     keys: Keys
     deletes: Deletes = Deletes.ANY
+    values: Values = Values.ANY
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every event is a row with all its values, which replaces the one of its key, if anything."""
+        return self.opcodes is Opcodes.INSERTS or self.values is Values.WHOLE
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether what an event says is only known with the row that it changes."""
+        return self.opcodes is Opcodes.PUBLISHED and not self.is_whole
 
     @property
     def is_distinct(self) -> bool:
@@ -75,6 +94,7 @@ class Changelog:
 
 
 PUBLISHED = Changelog(Opcodes.PUBLISHED, Keys.ANY)
+UPSERTS = Changelog(Opcodes.PUBLISHED, Keys.ANY, values=Values.WHOLE)
 INSERTS = Changelog(Opcodes.INSERTS, Keys.ANY, Deletes.OLDEST)
 DISTINCT = Changelog(Opcodes.INSERTS, Keys.ONCE, Deletes.OLDEST)
 RELATION = Changelog(Opcodes.RESOLVED, Keys.NEW)

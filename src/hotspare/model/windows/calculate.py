@@ -103,8 +103,10 @@ edges: [given -> newest, newest -> all]
 
     def check(self, window: CalculateWindow, given: Sequence[Given], found: Mistakes) -> None:
         if window.algorithm != SUMMARY:
-            hint = did_you_mean(window.algorithm, ALGORITHMS) or one_of(ALGORITHMS)
-            found.add(window.place, f"algorithm {window.algorithm!r} of window {window.name} does not exist yet", hint)
+            only = f"there is {', '.join(ALGORITHMS)} alone, others are of the vendor and not published"
+            message = f"algorithm {window.algorithm!r} of window {window.name} cannot be done here: {only}"
+            hint = did_you_mean(window.algorithm, ALGORITHMS) or "use Summary, or write what it does as a Python or Lua window"
+            found.add(window.place, message, hint)
             return
         input_schema = given[0].schema
         _check_window_length(window, found)

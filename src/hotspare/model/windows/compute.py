@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from hotspare.model.frontends.esp_xml.elements import ElementShape, window_shape
+from hotspare.model.frontends.esp_xml.elements import OF_A_LIBRARY, ElementShape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.esp_xml.written import Xml, initialization
 from hotspare.model.frontends.yaml.tree import Entries
@@ -42,7 +42,7 @@ class ComputeType(WindowType[ComputeWindow]):
     name = "compute"
     declared = ComputeWindow
     yaml_keys = ("outputs", "initialize")
-    xml = window_shape("", "output expr-initialize")
+    xml = window_shape("", "output expr-initialize", refused={"context-plugin": OF_A_LIBRARY})
     xml_elements: ClassVar[Mapping[str, ElementShape]] = FIELD_EXPRESSIONS
     xml_texts = frozenset({"field-expr"})
     example = """

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hotspare.model.frontends.esp_xml.elements import DIALECT, ElementShape, shape
+from hotspare.model.frontends.esp_xml.elements import DIALECT, OF_A_LIBRARY, ElementShape, shape
 from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.esp_xml.written import Xml, expression
 from hotspare.model.frontends.yaml.tree import Entries
@@ -14,11 +14,14 @@ from hotspare.model.frontends.yaml.values import YamlValues
 from hotspare.model.meanings import expression_meaning
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import nearest
-from hotspare.model.project import Expression, Window
+from hotspare.model.project import Dialect, Expression, Window
 from hotspare.model.types import Field, Schema
 from hotspare.model.window_rules import check_expression
 
-FIELD_EXPRESSIONS: Mapping[str, ElementShape] = {"output": shape(children="field-expr"), "field-expr": shape(DIALECT)}
+FIELD_EXPRESSIONS: Mapping[str, ElementShape] = {
+    "output": shape(children="field-expr", refused={"field-plug": OF_A_LIBRARY}),
+    "field-expr": shape(DIALECT),
+}
 """Elements of ESP XML."""
 
 
@@ -42,7 +45,10 @@ def read_outputs(values: YamlValues, node: Entries, common: Mapping[str, Any]) -
 
 
 def read_field_expressions(values: EspValues, element: Any) -> tuple[Expression, ...]:
-    return tuple(values.expression(e) for e in values.listed(element, "output/field-expr"))
+    expressions = values.listed(element, "output/field-expr")
+    plugged = len(element.findall("output/field-plug"))
+    missing = Expression("null", Dialect.ESP, values.tree.place(element))
+    return (*map(values.expression, expressions), *[missing] * plugged)
 
 
 def written_field_expressions(outputs: Sequence[Expression]) -> Xml:

@@ -6,7 +6,7 @@ This guards determinism. It is no wall against people who mean harm: code in a p
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import NamedTuple, TypeAlias
 
 from hotspare.engine.code.python.words import words
@@ -80,14 +80,17 @@ _GLOBAL_NAMES = frozenset({"__name__", "__doc__"})
 
 
 def check(syntax: ast.Module, importable: Importable) -> Iterator[Refused]:
-    """Every mistake, in the order of lines."""
+    """Every mistake, in the order of lines. A name that the program gives to something of its own means that."""
     found: list[Refused] = []
+    own = set(_bound(syntax))
     for count, node in enumerate(ast.walk(syntax)):
         if count > NAMES_MAX:
             found.append(Refused(0, "the code is too long", f"use at most {NAMES_MAX} names, values and operators"))
             break
         rule = _RULES.get(type(node))
-        if rule is not None:
+        if isinstance(node, ast.Name):
+            found += _name(node, own)
+        elif rule is not None:
             found += rule(node)
         if isinstance(node, ast.Import | ast.ImportFrom):
             found += _imports(node, importable)
@@ -131,8 +134,18 @@ def _members(syntax: ast.Module, importable: Importable) -> Iterator[Refused]:
                 yield _refused(node, f"{module}.{node.attr} is not there", why)
 
 
-def _name(node: ast.Name) -> Iterator[Refused]:
-    if node.id in REFUSED_NAMES:
+def _bound(syntax: ast.Module) -> Iterator[str]:
+    """Names of variables and of arguments. No builtin is found under one of `REFUSED_NAMES`, so where the variable is not set, there
+    is nothing."""
+    for node in ast.walk(syntax):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+
+
+def _name(node: ast.Name, own: Set[str]) -> Iterator[Refused]:
+    if node.id in REFUSED_NAMES and node.id not in own:
         why, hint = REFUSED_NAMES[node.id]
         yield _refused(node, f"{node.id} cannot be used: {why}", hint)
     elif node.id.startswith("__") and node.id not in _GLOBAL_NAMES:
@@ -160,7 +173,7 @@ def _function(node: ast.FunctionDef) -> Iterator[Refused]:
 
 
 def _arguments(node: ast.arg) -> Iterator[Refused]:
-    if node.arg in REFUSED_NAMES or node.arg.startswith("__"):
+    if node.arg.startswith("__"):
         yield _refused(node, f"an argument has the name {node.arg}", "give it another name")
 
 
@@ -200,7 +213,6 @@ def _global(node: ast.Global | ast.Nonlocal) -> Iterator[Refused]:
 
 
 _RULES: Mapping[type[ast.AST], Callable[..., Iterator[Refused]]] = {
-    ast.Name: _name,
     ast.Attribute: _attribute,
     ast.FunctionDef: _function,
     ast.arg: _arguments,

@@ -77,7 +77,10 @@ EXP_MAX_STRING = "exp-max-string"
 _EMISSION = f"{EXP_MAX_STRING} {OUTPUT_INSERT_ONLY} {PRODUCES_ONLY_INSERTS} {COLLAPSE_UPDATES} {PULSE_INTERVAL}"
 
 
-def window_shape(read: str = "", children: str = "") -> ElementShape:
+OF_A_LIBRARY = "it calls a function of a shared library; write what it does as an expression"
+
+
+def window_shape(read: str = "", children: str = "", refused: Mapping[str, str] | None = None) -> ElementShape:
     """The element of a window type that reads these attributes and children beside those that all have."""
     return shape(
         f"name index {_EMISSION} {PUBLISH} {QUALITY} {read}",
@@ -91,9 +94,7 @@ def window_shape(read: str = "", children: str = "") -> ElementShape:
             "insert-only": FALSE,
             "autogen-key": FALSE,
         },
-        refused={
-            "splitter-plug": "it calls a function of a shared library; write what it does as an expression, in <splitter-expr>"
-        },
+        refused={"splitter-plug": f"{OF_A_LIBRARY}, in <splitter-expr>", **(refused or {})},
     )
 
 
