@@ -43,7 +43,12 @@ class Case:
 
 def read_case(path: Path) -> Case:
     """ValueError naming the line that is not understood."""
-    project, _, script = path.read_text().partition("\n---\n")
+    return parse_case(path.read_text(), str(path))
+
+
+def parse_case(text: str, path: str) -> Case:
+    """As `read_case`; `path` is what places call the text."""
+    project, _, script = text.partition("\n---\n")
     messages: list[Message] = []
     expected: list[list[str]] = []
     for number, line in enumerate(script.splitlines(), project.count("\n") + 3):
@@ -57,7 +62,7 @@ def read_case(path: Path) -> Case:
             expected[-1].append(f"{match[1]}: {match[2]}")
         else:
             raise ValueError(f"{path}:{number}: not understood: {line}")
-    plan = compile_plan(load_text(project, str(path)).resolved)
+    plan = compile_plan(load_text(project, path).resolved)
     return Case(plan, tuple(messages), tuple(tuple(lines) for lines in expected))
 
 

@@ -34,7 +34,7 @@ queries:
                  n:int32,o:double,p:double,q:double,r:double,s:double,t:int64",
                outputs: {u: ESP_aMin(x), v: ESP_aMax(x), w: ESP_aCountDistinct(n), x: ESP_aMode(x), y: "percentile(x, 0.4)",
                          z: "ESP_aLag(x, 1)", nth: "nth(n, 2)", cat: "ESP_aCat(n, ',')", a: ESP_aSum(x), b: ESP_aAve(x),
-                         c: ESP_aCSS(x), d: ESP_aVariance(x), e: ESP_aStd(x), f: ESP_aCV(x), h: "ESP_aWAve(x, n)",
+                         c: ESP_aCSS(x), d: ESP_aVariance(x), e: ESP_aStd(x), f: ESP_aCV(x), h: "ESP_aWAve(n, x)",
                          i: ESP_aSum(n), j: ESP_aSum(m), k: ESP_aCount(), l: ESP_aCountNull(x), m: ESP_aLast(x),
                          n: ESP_aLastOpcode(), o: ESP_aLastNonDelete(x), p: "ESP_aSumTimed(x, 1)", q: "ESP_aMinTimed(x, 1)",
                          r: "ESP_aMaxTimed(x, 1)", s: ESP_aStd(n), t: ESP_aCountOpcodes(1)}}

@@ -58,7 +58,7 @@ DOUBLES: dict[str, tuple[str, Function]] = {
     "ESP_aVariance(x)": ("double", over(X, plain.some(plain.variance))),
     "ESP_aStd(x)": ("double", over(X, plain.some(plain.deviation))),
     "ESP_aCV(x)": ("double", over(X, plain.some(plain.variation))),
-    "ESP_aWAve(x, n)": ("double", pairs(plain.weighted)),
+    "ESP_aWAve(n, x)": ("double", pairs(plain.weighted)),
     "ESP_aAve(n)": ("double", over(N, plain.some(lambda values: plain.nearest(plain.Fraction(sum(values))) / len(values)))),
     "ESP_aCount()": ("int64", lambda group: len(group.rows)),
     "ESP_aCountNonNull(x)": ("int64", over(X, len)),

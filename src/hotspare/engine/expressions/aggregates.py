@@ -127,7 +127,9 @@ AGGREGATE_FUNCTIONS = (
     AggregateFunction(A.SPREAD, (_D,), _DOUBLE, "the sum of squared differences from the average"),
     AggregateFunction(A.SQUARES, (_D,), _DOUBLE, "the sum of squares"),
     AggregateFunction(A.VARIATION, (_D,), _DOUBLE, "the standard deviation in percent of the average; null where that is 0"),
-    AggregateFunction(A.WEIGHTED, (_D, _D), _DOUBLE, "the average, each value with its weight; null where these sum up to 0"),
+    AggregateFunction(
+        A.WEIGHTED, (_D, _D), _DOUBLE, "the average, each value with the weight before it; null where these sum up to 0"
+    ),
     AggregateFunction(A.IDENTIFIER, (), _STRING, "a text of its own for each change of the group"),
     AggregateFunction(A.SUM_TIMED, (_N, _P), _SAME, "the sum of what came in this period"),
     AggregateFunction(A.AVERAGE_TIMED, (_D, _P), _DOUBLE, "the average of what came in this period"),

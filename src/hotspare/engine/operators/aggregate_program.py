@@ -265,8 +265,8 @@ def _spread(how: np.int64) -> Callable[[Planner, AggregateCall], _Result]:
 
 
 def _weighted(planner: Planner, call: AggregateCall) -> _Result:
-    values, weights = (planner.argument(each) for each in call.arguments)
-    total, counted = _sum_of(planner, replace(call, arguments=call.arguments[1:]))
+    weights, values = (planner.argument(each) for each in call.arguments)
+    total, counted = _sum_of(planner, replace(call, arguments=call.arguments[:1]))
     products = planner.component(_Component(_kind(call, k.PRODUCT, k.DOUBLE_PRODUCT), values, weights))
     return _Result(int(r.WEIGHTED), products, total, counted)
 

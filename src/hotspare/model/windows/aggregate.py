@@ -56,7 +56,7 @@ windows:
                    average: "ESP_aSum(price) / nullif(ESP_aSum(count), 0)", last: ESP_aLast(at), who: "concat(trader, '!')"}}
   statistics: {type: aggregate, schema: "trader*:string,std:double,css:double,uss:double,cv:double,weighted:double,whole:double",
                outputs: {std: ESP_aStd(price), css: ESP_aCSS(price), uss: ESP_aUSS(price), cv: ESP_aCV(price),
-                         weighted: "ESP_aWAve(price, count)", whole: ESP_aVariance(count)}}
+                         weighted: "ESP_aWAve(count, price)", whole: ESP_aVariance(count)}}
   events: {type: aggregate, schema: "trader*:string,inserts:int64,opcode:int32,kept:double,nulls:int64,known:int64,id:string",
            outputs: {inserts: ESP_aCountOpcodes(1), opcode: ESP_aLastOpcode(), kept: ESP_aLastNonDelete(price),
                      nulls: ESP_aCountNull(price), known: ESP_aCountNonNull(price), id: ESP_aGUID()}}
