@@ -21,18 +21,18 @@ pytestmark = [
     pytest.mark.skipif(not EXAMPLES.is_dir(), reason=f"the examples of others are not at {EXAMPLES}"),
 ]
 PREFIX = "x"
+HA_HOST = "iotdemo.na.sas.com_61001"
 COPY = {"Count_Sliding": (12, 1), "Count_Jumping": (21, 10), "EventTime_Sliding": (13, 2)}
 
 
 class Example:
     """Two engines run the project `name`."""
 
-    def __init__(self, folder: Path, directory: str, name: str) -> None:
-        self.folder, self.name = folder, name
+    def __init__(self, folder: Path, project: str, name: str, prefix: str = PREFIX) -> None:
+        self.folder, self.name, self.prefix = folder, name, prefix
         self.bus_url = f"sqlite:///{folder / 'bus.db'}"
         options = ("--runner", "local", "--snapshot-interval-ms", "200")
-        project = EXAMPLES / directory / "model.xml"
-        self.cluster = Cluster(project, self.bus_url, group_name(PREFIX, name), PREFIX, folder, options)
+        self.cluster = Cluster(EXAMPLES / project, self.bus_url, group_name(prefix, name), prefix, folder, options)
         for engine in ("one", "two"):
             self.cluster.start_engine(engine)
         self.cluster.wait_ready()
@@ -45,7 +45,7 @@ class Example:
             "--bus",
             self.bus_url,
             "--prefix",
-            PREFIX,
+            self.prefix,
             "--window",
             f"{self.name}/{window}",
             "--to-end",
@@ -67,7 +67,7 @@ class Example:
 
 def test_the_joins(tmp_path: Path) -> None:
     """Connector groups bring the customers first, then their loyalty, then the orders: so each order meets all that is known."""
-    example = Example(tmp_path, "join", "join")
+    example = Example(tmp_path, "join/model.xml", "join")
     try:
         for kind, count in (("Inner", 4), ("LeftOuter", 5), ("RightOuter", 5)):
             rows = example.wait(f"contquery_01/{kind}Join", count)
@@ -83,7 +83,7 @@ def test_the_joins(tmp_path: Path) -> None:
 
 def test_the_copies(tmp_path: Path) -> None:
     """Its source gives a row a second; the engine that reads it is killed in the middle."""
-    example = Example(tmp_path, "copy", "copy")
+    example = Example(tmp_path, "copy/model.xml", "copy")
     try:
         example.wait("cq1/Copy_Count_Sliding", 4)
         example.kill_active()
@@ -95,9 +95,31 @@ def test_the_copies(tmp_path: Path) -> None:
 
 
 def test_the_match(tmp_path: Path) -> None:
-    example = Example(tmp_path, "compute", "compute")
+    example = Example(tmp_path, "compute/model.xml", "compute")
     try:
         rows = example.wait("contQuery/computeWindow", 3)
         assert {row[2].strip(): row[-1] for row in rows} == {"1111": "1", "1112": "1", "1113": "0"}
+    finally:
+        example.cluster.stop()
+
+
+def test_the_sums(tmp_path: Path) -> None:
+    """The high availability example with its own adapter settings, whose first two lines are titles (SPEC I7, I8, 5.1)."""
+    example = Example(tmp_path, "ha-kafka/kafka1.xml", "kafka1", HA_HOST)
+    try:
+        idle = [(number * 7919 % 1000) / 8 for number in range(60)]
+        given = tmp_path / "given.csv"
+        given.write_text('"Dstat output"\n"usr","idl"\n' + "".join(f"1.00,{value}\n" for value in idle[:30]))
+        options = "header=2,growinginputfile=true,addcsvopcode=true,addcsvflags=normal,noautogenfield=true,transport=kafka"
+        address = f"dfESP://{HA_HOST.replace('_', ':')}/kafka1/cq1/kafka_incoming"
+        line = f"type=pub,url={address},fsname={given},fstype=csv,{options},transportconfigfile={EXAMPLES}/ha-kafka/kafkapub.cfg"
+        example.cluster.start_other("publisher", "adapter", "--bus", example.bus_url, "-C", line)
+        example.wait("cq1/kafka_outgoing", 30)
+        example.kill_active()
+        with given.open("a") as file:
+            file.write("".join(f"1.00,{value}\n" for value in idle[30:]))
+        rows = example.wait("cq1/kafka_outgoing", 60)
+        expected = [(n, int(sum(idle[max(0, n - 20) : n]))) for n in range(1, 61)]
+        assert [(int(row[5]), int(row[6])) for row in rows] == expected
     finally:
         example.cluster.stop()

@@ -73,7 +73,7 @@ def test_flags(word: str, flags: int) -> None:
     [
         ("i,n,1,2.5,abc", (1, 2.5, "abc")),
         ("i,n, 1 , 2.5 ,abc", (1, 2.5, "abc")),
-        ("i,n,1,, a b ", (1, None, " a b ")),
+        ("i,n,1,, a b ", (1, None, "a b")),
         ("i,n,1,  ,", (1, None, None)),
         ('i,n,1,2,""', (1, 2.0, "")),
         (r"i,n,1,2,a\,b", (1, 2.0, "a,b")),
@@ -93,13 +93,13 @@ def test_fields(row: str, values: tuple[object, ...]) -> None:
     assert values_of(row) == values
 
 
-def test_one_blank_after_the_flag_is_not_part_of_a_string() -> None:
-    """Output files have it, and what was written can be read."""
-    schema = Schema((Field("k", FieldType.STRING, KeyRole.KEY),))
-    assert values_of("I,N, abc", schema=schema) == ("abc",)
-    assert values_of("I,N,  abc", schema=schema) == (" abc",)
-    assert values_of('I,N, " abc"', schema=schema) == (" abc",)
-    assert values_of('I,N," abc"', schema=schema) == (" abc",)
+def test_blanks_around_a_text_are_no_part_of_it() -> None:
+    """SPEC 5.2. In quotes they are, and outputs with such texts are written so."""
+    schema = Schema((Field("k", FieldType.STRING, KeyRole.KEY), Field("s", FieldType.STRING)))
+    assert values_of("I,N, a b,   c d  ", schema=schema) == ("a b", "c d")
+    assert values_of("I,N,   a\\, b ,    ", schema=schema) == ("a, b", None)
+    assert values_of('I,N, " a" ,"  "', schema=schema) == (" a", "  ")
+    assert values_of('I,N,     "a""b"   ,x\\  ', schema=schema) == ('a"b', "x\\")
 
 
 @pytest.mark.parametrize(

@@ -85,9 +85,8 @@ def test_escapes_mean_the_same_behind_another_delimiter(column: bytes) -> None:
 
 
 def _values(delimiter: bytes, row: bytes) -> list[bytes | None]:
-    """What the columns mean; a blank before the first field is not part of it."""
-    opcode, flag, first, *others = grammar(delimiter).columns(row)
-    return [grammar(delimiter).value(each) for each in (opcode, flag, first.removeprefix(b" "), *others)]
+    """What the columns mean."""
+    return [grammar(delimiter).value(each) for each in grammar(delimiter).columns(row)]
 
 
 def test_two_backslashes_before_a_comma_end_the_field() -> None:

@@ -292,7 +292,12 @@ def test_misspelled_connector_properties_are_read_as_meant() -> None:
         ('threads="4"', 'retention-tracking="si"', "retention-tracking: 'si'", ""),
         ("<output>", "<output><!--!!--><field-plug/>", "<field-plug> in <output> cannot be done here", "leave it out"),
         ("<output>", "<context-plugin/><!--!!--><output>", "<context-plugin> in <window-compute> cannot be done here", ""),
-        ('<edge source="f"', '<!--!!--><edge role="request" source="f"', "edge role 'request' cannot be done here", "leave the edge"),
+        (
+            '<edge source="f"',
+            '<!--!!--><edge role="request" source="f"',
+            "edge role 'request' cannot be done here",
+            "leave the edge",
+        ),
         ("<output>", "<udf/><!--!!--><output>", "<udf>", ""),
         (
             "<output>",

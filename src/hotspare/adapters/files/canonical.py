@@ -170,7 +170,7 @@ class RowForm:
             head.append(columns.pop(0))
         if self.schema is not None and self.key is KeyPresence.ABSENT:
             columns.insert(self.schema.key_indexes[0], b"")
-        return [*head, *(self._for_commas(column, place) for place, column in enumerate(columns))]
+        return [*head, *map(self._for_commas, columns)]
 
     def _named(self, row: bytes, fields: Fields | None) -> list[bytes]:
         """Opcode, flag and fields of an event that names them; one that cannot be read is a single column."""
@@ -183,13 +183,11 @@ class RowForm:
         values = [fields.get(name) for name in self.schema.names]
         return [*(quoted(text.encode()) for text in head), *(b"" if text is None else quoted(text.encode()) for text in values)]
 
-    def _for_commas(self, column: bytes, place: int) -> bytes:
+    def _for_commas(self, column: bytes) -> bytes:
         """A column that was separated by another delimiter: commas and escapes in it must mean the same now."""
         if self.delimiter == "," or is_quoted(column) or (b"," not in column and b"\\" not in column):
             return column
-        blank = b" " if place == 0 and column.startswith(b" ") else b""  # before the first field it is not part of the text
-        value = grammar(self.delimiter_bytes).value(column.removeprefix(blank))
-        return blank + quoted(value or b"")
+        return quoted(grammar(self.delimiter_bytes).value(column) or b"")
 
     def _put_times(self, rows: list[list[bytes]], place: int, type_: FieldType) -> None:
         """Replace the texts of one column by seconds or microseconds since 1970; a text that is no such time stays."""

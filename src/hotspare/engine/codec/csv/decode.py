@@ -91,7 +91,7 @@ class CsvOptions:
 
     def layout(self, schema: Schema) -> TextLayout:
         before = (self.opcode is None) + (self.flags is None)
-        return TextLayout(len(self._present(schema)) + before, self.delimiter, before if self.flags is None else -1)
+        return TextLayout(len(self._present(schema)) + before, self.delimiter)
 
     def _present(self, schema: Schema) -> list[int]:
         """Fields that rows have a column for."""

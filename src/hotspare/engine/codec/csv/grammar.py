@@ -6,6 +6,7 @@
   and a doubled backslash a backslash; after the closing quote only spaces may follow.
 - Outside of quotes a backslash and the character behind it belong together: before the delimiter it makes that a part of the field
   and goes away, and else both are themselves. So behind two of them a delimiter ends the field.
+- Blanks around a field are no part of it; in quotes they are.
 - An empty field is null, a quoted empty one is an empty text.
 - A row with a quote that is misplaced, or that nobody closes within ROW_BYTES_MAX, ends at its first line feed and is a bad row.
 
@@ -53,6 +54,7 @@ class Grammar:
         if is_quoted(column):
             inner = column.strip(b" ")[1:-1]
             return _ESCAPED_IN_QUOTES.sub(rb"\1\2", inner) if b'"' in inner or b"\\" in inner else inner
+        column = column.strip(b" ")
         if b"\\" in column:
             column = self._escaped.sub(lambda match: match.group(1) or match.group(), column)
         return column or None

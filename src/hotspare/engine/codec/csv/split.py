@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -38,12 +39,10 @@ class TextRows:
 
 @dataclass(frozen=True, slots=True)
 class TextLayout:
-    """How many columns a row has, what stands between them, and in which column a blank before the text is not part of it: files
-    have one between the flag and the first field (-1: in none)."""
+    """How many columns a row has, and what stands between them."""
 
     columns: int
     delimiter: str = ","
-    blank_before: int = -1
 
 
 def split(values: pa.Array, layout: TextLayout) -> tuple[list[TextRows], BadRows]:
@@ -80,16 +79,46 @@ def split(values: pa.Array, layout: TextLayout) -> tuple[list[TextRows], BadRows
 
 def _columns(rows: TextLines, places: Rows, first: Rows, found: Quoting, layout: TextLayout) -> list[pa.Array]:
     """Of rows with as many delimiters as there are to be, of which the first has the number `first` in `places`."""
-    texts = _Texts.of(rows.data, found)
+    texts, blanks = _Texts.of(rows.data, found), _Blanks(rows.data)
     columns, begin, moved = [], rows.begin, None
     for column in range(layout.columns):
         end = places[first + column] if column < layout.columns - 1 else rows.end
-        if column == layout.blank_before:
-            begin, moved = begin + ((rows.data[begin] == _SPACE) & (begin < end)), None
-        strings, moved = texts.between(begin, end, moved)
-        columns.append(null_where(begin == end, strings))
-        begin = end + 1
+        inner, last = blanks.within(begin, end)
+        strings, after = texts.between(inner, last, moved if inner is begin else None)
+        columns.append(null_where(inner == last, strings))
+        begin, moved = end + 1, after if last is end else None
     return columns
+
+
+class _Blanks:
+    """Where blanks stand: around a field they are no part of it."""
+
+    def __init__(self, data: Bytes) -> None:
+        self._data = data
+        self._are_there = bool((data == _SPACE).any())
+
+    @cached_property
+    def _others(self) -> Rows:
+        """Where something else stands, the end at last."""
+        return np.append(np.flatnonzero(self._data != _SPACE), len(self._data))
+
+    def within(self, begin: Rows, end: Rows) -> tuple[Rows, Rows]:
+        """The bounds of what stands between blanks, each the same array where it is the same. Most have one; where there are more,
+        they are looked up."""
+        if not self._are_there:
+            return begin, end
+        data = self._data
+        outer = (data[begin] == _SPACE) & (begin < end)
+        if outer.any():
+            begin = begin + outer
+            more = np.flatnonzero(outer & (data[begin] == _SPACE) & (begin < end))
+            begin[more] = np.minimum(self._others[np.searchsorted(self._others, begin[more])], end[more])
+        outer = (data[end - 1] == _SPACE) & (begin < end)
+        if outer.any():
+            end = end - outer
+            more = np.flatnonzero(outer & (data[end - 1] == _SPACE))
+            end[more] = self._others[np.searchsorted(self._others, end[more]) - 1] + 1
+        return begin, end
 
 
 @dataclass(frozen=True, slots=True)
