@@ -135,8 +135,8 @@ def _members(syntax: ast.Module, importable: Importable) -> Iterator[Refused]:
 
 
 def _bound(syntax: ast.Module) -> Iterator[str]:
-    """Names of variables and of arguments. No builtin is found under one of `REFUSED_NAMES`: where the variable is not set, there is
-    nothing."""
+    """Names of variables and of arguments. No builtin is found under one of `REFUSED_NAMES`: where the variable is not set, there
+    is nothing."""
     for node in ast.walk(syntax):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
