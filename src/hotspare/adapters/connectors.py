@@ -19,7 +19,8 @@ from typing import TypeAlias
 from hotspare.adapters.esp.connector_options import FILE_KIND, connector_file, file_style, publish_options, subscribe_options
 from hotspare.adapters.esp.generated_options import generator_of
 from hotspare.adapters.esp.socket_options import connector_address, line_format, line_options
-from hotspare.adapters.esp.topic_options import topic_name, topic_publish_options, topic_url
+from hotspare.adapters.esp.topic_options import topic_name, topic_publish_options, topic_send_options, topic_url
+from hotspare.adapters.failover.source_position import source_prefix
 from hotspare.adapters.failover.turn import Turn
 from hotspare.adapters.files.output_rows import OutputRows
 from hotspare.adapters.files.publisher import publish_file
@@ -30,10 +31,11 @@ from hotspare.adapters.sockets.publisher import publish_lines
 from hotspare.adapters.sockets.subscriber import subscribe_lines
 from hotspare.adapters.start_order import ConnectorState, StartOrder
 from hotspare.adapters.topics.publisher import publish_topic
+from hotspare.adapters.topics.subscriber import send_topic
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.limits import partitions_of
 from hotspare.bus.naming import inbound_topic, outbound_topic
-from hotspare.bus.open import open_topic_reader
+from hotspare.bus.open import open_topic_reader, open_topic_writer
 from hotspare.engine.routing import routing_of
 from hotspare.errors import BusError, HotspareError
 from hotspare.ha.rules.roles import Role
@@ -213,7 +215,7 @@ class ConnectorSet:
             ways = {FILE_KIND: self._publish, **dict.fromkeys(BUS_KINDS, self._bring)}
             publish = ways.get(connector.kind, self._generate)
             return lambda stop: self._published(window, connector, stop, publish)
-        return lambda stop: self._subscribe(window, connector, stop)
+        return lambda stop: self._subscribed(window, connector, stop)
 
     def _published(self, window: WindowId, connector: Connector, stop: threading.Event, publish: _Publish) -> None:
         project, path = self._resolved.project.name, connector_path(window, connector)
@@ -246,7 +248,7 @@ class ConnectorSet:
         with contextlib.closing(open_topic_reader(topic_url(connector), topic_name(connector))) as reader:
             publish_topic(self._bus, source.partition, reader, options, stop, troubled=source.troubled, routing=by_row)
 
-    def _subscribe(self, window: WindowId, connector: Connector, stop: threading.Event) -> None:
+    def _subscribed(self, window: WindowId, connector: Connector, stop: threading.Event) -> None:
         topic = outbound_topic(self._prefix, self._resolved.project.name, window.query, window.window)
         log = self._log.bind(connector=f"{window}/{connector.name}")
         report = SubscribeReport(
@@ -254,14 +256,24 @@ class ConnectorSet:
             incomplete=lambda first: log.event(LogEvent.OUTPUT_NOT_FROM_BEGINNING, topic=topic, first_sequence=first),
             troubled=lambda error: _waits(log, error),
         )
+        (self._send if connector.kind in BUS_KINDS else self._subscribe)(window, connector, topic, report, stop)
+
+    def _send(self, window: WindowId, connector: Connector, topic: str, report: SubscribeReport, stop: threading.Event) -> None:
+        path, number = connector_path(window, connector), None if self._shard.is_whole else self._shard.number
+        name = f"connector:{self._resolved.project.name}/{path}" + ("" if number is None else f"/{number}")
+        options = topic_send_options(connector, self._resolved.schema(window), name)
+        with contextlib.closing(open_topic_writer(topic_url(connector), topic_name(connector), source_prefix(name))) as writer:
+            send_topic(self._bus, topic, writer, options, stop, report, number)
+
+    def _subscribe(
+        self, window: WindowId, connector: Connector, topic: str, report: SubscribeReport, stop: threading.Event
+    ) -> None:
         rows = OutputRows(file_style(connector), self._resolved.schema(window))
-        address = connector_address(connector)
+        address, partition = connector_address(connector), None if self._shard.is_whole else self._shard.number
         if address is not None:
-            number = None if self._shard.is_whole else self._shard.number
-            subscribe_lines(self._bus, topic, address, rows, line_format(connector), stop, partition=number)
+            subscribe_lines(self._bus, topic, address, rows, line_format(connector), stop, partition=partition)
             return
         file = shard_file(connector_file(connector, self._home), self._shard)
-        partition = None if self._shard.is_whole else self._shard.number
         subscribe_file(self._bus, topic, file, rows, subscribe_options(connector), stop, report, partition)
 
     def _worked(self, task: _Task, run: _Run, before: threading.Thread | None) -> None:

@@ -47,11 +47,13 @@ class Outgoing:
 
     value: bytes
     headers: tuple[tuple[str, bytes], ...] = ()
+    key: bytes | None = None
+    """For readers of topics of others on Kafka; no other bus keeps it, and no reader of ours asks for it."""
 
     @property
     def size_bytes(self) -> int:
-        """What counts against `Bus.message_bytes_max`: the value, and the names and values of the headers."""
-        return len(self.value) + sum(len(name.encode()) + len(value) for name, value in self.headers)
+        """What counts against `Bus.message_bytes_max`: the value, the key, and the names and values of the headers."""
+        return len(self.value) + len(self.key or b"") + sum(len(name.encode()) + len(value) for name, value in self.headers)
 
     @property
     def is_tick(self) -> bool:

@@ -7,6 +7,7 @@ from hotspare.bus.contract import Bus
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.sqlite import BUSY_TIMEOUT_MS, SqliteBus
 from hotspare.bus.topic_reader import BusTopicReader, TopicReader
+from hotspare.bus.topic_writer import BusTopicWriter, TopicWriter
 from hotspare.errors import UsageError
 from hotspare.sqlite_file import parse_sqlite_url
 
@@ -60,3 +61,13 @@ def open_topic_reader(url: str, topic: str) -> TopicReader:
 
         return KafkaTopicReader(parse_kafka_url(url), topic)
     return BusTopicReader(open_bus(url), topic)
+
+
+def open_topic_writer(url: str, topic: str, source: bytes) -> TopicWriter:
+    """A writer of a topic of the bus that the URL names, which others read."""
+    if url.startswith("kafka://"):
+        from hotspare.bus.kafka.client import parse_kafka_url  # the client library is loaded by those who use it
+        from hotspare.bus.kafka.topic_writer import KafkaTopicWriter
+
+        return KafkaTopicWriter(parse_kafka_url(url), topic, source)
+    return BusTopicWriter(open_bus(url), topic, source)

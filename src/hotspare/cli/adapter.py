@@ -11,6 +11,7 @@ import typer
 
 from hotspare.cli import publish, subscribe
 from hotspare.cli.shared.inbound import Target
+from hotspare.cli.shared.stream import Stream
 from hotspare.cli.shared.turns import CoordinationOption, GroupOption, LeaseOption, Transport, TurnOptions, transport
 from hotspare.cli.shared.values import prefix_of
 
@@ -61,5 +62,5 @@ def _publish(line: AdapterLine, chosen: Transport, project: Path | None) -> None
 def _subscribe(line: AdapterLine, chosen: Transport, project: Path | None) -> None:
     from hotspare.adapters.esp.connector_options import file_style, subscribe_options
 
-    stream = subscribe.Stream(prefix_of(line.url, ""), line.url, project=project)
+    stream = Stream(prefix_of(line.url, ""), line.url, project=project)
     subscribe.subscribe_rows(chosen, stream, line.file, file_style(line.connector), subscribe_options(line.connector))

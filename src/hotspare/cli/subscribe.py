@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.choices import Doubles
+from hotspare.cli.shared.sending import TargetTopic, check_target, send_others
+from hotspare.cli.shared.stream import Stream
 from hotspare.cli.shared.turns import (
     CoordinationOption,
     GroupOption,
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
     from hotspare.adapters.files.subscriber import RowFormat, SubscribeOptions
     from hotspare.adapters.sockets.line_socket import Address
     from hotspare.bus.contract import Bus
+
+
+_TopicOption = Annotated[str, typer.Option(help="Topic of others to send the outputs to; FILE is the URL of the bus where it is.")]
+_TopicPartitionOption = Annotated[int | None, typer.Option(min=0, help="The one partition of --topic to write; by default by key.")]
+_SourceOption = Annotated[str, typer.Option(help="Name under which the position in --topic is kept; by default the window's.")]
 
 
 class _Header(StrEnum):
@@ -60,13 +66,16 @@ def command(
     group: GroupOption = "",
     coordination: CoordinationOption = "",
     lease_ms: LeaseOption = 1000,
-    format_: Annotated[Lines, typer.Option("--format", help="What the clients of a socket get.")] = Lines.csv,
+    format_: Annotated[Lines, typer.Option("--format", help="What the clients of a socket, or --topic, get.")] = Lines.csv,
     partition: Annotated[
         int | None, typer.Option(min=0, help="Partition of the topic: the outputs of one shard; by default all.")
     ] = None,
+    topic: _TopicOption = "",
+    topic_partition: _TopicPartitionOption = None,
+    source: _SourceOption = "",
     transport_config: Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.")] = None,
 ) -> None:
-    """Write an output stream to a CSV file. Start the same command again after a crash: it goes on where it was."""
+    """Write an output stream to a CSV file, or a topic of others. Start it again after a crash: it goes on where it was."""
     from hotspare.adapters.files.output_file import Rotation
     from hotspare.adapters.files.output_rows import FileStyle, HeaderLine
     from hotspare.adapters.files.subscriber import Opening, SubscribeOptions, Until
@@ -89,21 +98,9 @@ def command(
     doubles_style = CsvStyle.EXACT if doubles is Doubles.EXACT else CsvStyle.FILE
     style = FileStyle(HeaderLine(header.value), doubles_style, dateformat or chosen.date_format)
     stream = Stream(prefix_of(window, prefix), window, bad, project, tuple(set_ or ()), format_, partition)
-    subscribe_rows(chosen, stream, file, style, options)
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """The outputs of `window`, or the bad events of the project `bad`."""
-
-    prefix: str
-    window: str
-    bad: str = ""
-    project: Path | None = None
-    properties: tuple[str, ...] = ()
-    format: Lines = Lines.csv
-    partition: int | None = None
-    """None: the outputs of all shards."""
+    target = TargetTopic(file, topic, topic_partition, source)
+    check_target(target, stream, style, options)
+    (send_others(chosen, stream, target, style, options) if topic else subscribe_rows(chosen, stream, file, style, options))
 
 
 def subscribe_rows(chosen: Transport, stream: Stream, file: str, style: FileStyle, options: SubscribeOptions) -> None:

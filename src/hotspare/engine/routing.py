@@ -34,7 +34,12 @@ class Routing:
 
     def partitions(self, column: pa.Array) -> npt.NDArray[np.int64]:
         """Of each value of the field the partition that it belongs in."""
-        return (murmur2(canonical(column, self.type)) & _POSITIVE).astype(np.int64) % self.count
+        return key_partitions(canonical(column, self.type), self.count)
+
+
+def key_partitions(keys: pa.Array, count: int) -> npt.NDArray[np.int64]:
+    """Of each key, a binary array without nulls, its partition of `count`, as Java clients of Kafka choose it."""
+    return (murmur2(keys) & _POSITIVE).astype(np.int64) % count
 
 
 def routing_of(resolved: Resolved, source: WindowId, count: int) -> Routing | None:

@@ -75,6 +75,13 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
             "urlhostport useoffsetmsgid transactional ignorecsvparseerrors kafkaconsumergroupid configfilesection",
             "useclientmsgid protofile protomsg avroschemaregistryurl avroschemaname avroschemanoopcode",
         ),
+        SUBSCRIBE: _table(
+            "kafkahostport kafkatopic kafkatype kafkapartition kafkaglobalconfig kafkatopicconfig hotfailover collapse rmretdel "
+            "dateformat csvmsgperevent csvmsgpereventblock",
+            "urlhostport numbufferedmsgs zookeeperhostport snapshot useoffsetmsgid configfilesection",
+            "csvincludeschema useclientmsgid protofile protomsg avroschemaregistryurl avroschemadefinition avroschemaname "
+            "avroschemanoopcode",
+        ),
     },
     "lua": _CODE,
     "python": _CODE,
@@ -89,7 +96,7 @@ def names_topic_of_others(connector: Connector) -> bool:
     topic does not have the form of an own one, `urlhostport....I` (or `.O`)."""
     topic, prefix = connector.get("kafkatopic").strip(), connector.get("urlhostport").strip()
     is_named = bool(topic and connector.get("kafkahostport").strip())
-    if connector.kind not in BUS_KINDS or not is_named or connector.direction not in CONNECTOR_PROPERTIES[TOPIC_CLASS]:
+    if connector.kind not in BUS_KINDS or not is_named:
         return False
     return not (prefix and topic.startswith(f"{prefix}.") and topic.endswith(_SUFFIX[connector.direction]))
 

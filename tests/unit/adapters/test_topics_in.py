@@ -280,6 +280,20 @@ def test_what_a_message_holds(form: TopicForm, value: bytes, rows: list[bytes]) 
     assert list(form.cut(value)) == rows
 
 
+@given(
+    st.lists(st.sampled_from([b"{", b"}", b'"', b"\\", b"a", b",", b" ", b"\r", b"\n", b"[", b"]", b"1"]), max_size=9).map(b"".join)
+)
+def test_a_message_of_one_row_is_cut_as_any_other(value: bytes) -> None:
+    for form in (csv(), json_()):
+        found = list(form.cut(value))
+        if value.strip():
+            cutter = form.rows.cutter(0)
+            rows = [row.text for row in (*cutter.feed(value), *cutter.finish()) if row.text.strip()]
+            assert [row.split() for row in found] == [row.split() for row in rows]
+        else:
+            assert found == []
+
+
 def test_what_cannot_be_asked_of_messages_that_are_taken_as_they_are() -> None:
     with pytest.raises(UsageError, match="messages in avro are taken as they are"):
         TopicForm(MessageFormat.AVRO, RowForm(insert=InsertOpcode.UPSERT))

@@ -12,12 +12,16 @@ import pytest
 from hotspare.adapters.esp.connector_mistakes import connector_mistakes
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.open import open_bus
+from hotspare.engine.codec.outputs import decode_outputs, encode_outputs
+from hotspare.engine.rows.batch import MessageFormat
 from hotspare.model.connectors import names_topic_of_others
 from hotspare.model.load import load_text
+from hotspare.model.project import WindowId
 from tests.unit.cli.running import hotspare_here
 
 PAGE = Path(__file__).parents[3] / "docs" / "topics.md"
-IN = Partition("hotspare.shop.sales.orders.I")
+IN, OUT = Partition("hotspare.shop.sales.orders.I"), Partition("hotspare.shop.sales.large.O")
+LARGE = WindowId("sales", "large")
 
 
 def example() -> str:
@@ -26,8 +30,8 @@ def example() -> str:
     return found.group(1)
 
 
-def command_line() -> list[str]:
-    found = re.search(r"```console\n\$ hotspare (.*?)\n```", PAGE.read_text(encoding="utf-8"))
+def command_line(verb: str = "publish") -> list[str]:
+    found = re.search(rf"```console\n\$ hotspare ({verb} .*?)\n```", PAGE.read_text(encoding="utf-8"))
     assert found is not None
     return shlex.split(found.group(1))
 
@@ -72,6 +76,29 @@ def test_what_means_nothing_for_a_topic_is_refused(
     assert words in done.stderr
 
 
+def test_the_command_of_the_page_sends_outputs_to_a_topic_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SPEC I3."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.yaml").write_text(example().replace("@PASSWORD@", "x"))
+    loaded = load_text(example(), "shop.yaml", {"PASSWORD": "x"}).resolved
+    with contextlib.closing(open_bus("sqlite:///theirs.db")) as theirs:
+        theirs.create_topic("alerts")
+    outputs = decode_outputs(b"i,n,1,200\ni,n,2,300.5", MessageFormat.CSV, loaded.schema(LARGE), 1)
+    with contextlib.closing(open_bus("sqlite:///ours.db")) as ours:
+        ours.create_topic(OUT.topic)
+        ours.append(OUT, [Outgoing(encode_outputs(outputs, MessageFormat.ARROW))])
+    for count in (2, 0):
+        done = hotspare_here(*command_line("subscribe"))
+        assert done.returncode == 0, done.stderr
+        assert f"sent {count} rows of {OUT.topic} to alerts, up to sequence" in done.stderr
+    with contextlib.closing(open_bus("sqlite:///theirs.db")) as theirs:
+        messages = theirs.read(Partition("alerts"), 0, messages_max=9, bytes_max=1 << 20)
+    assert [message.value for message in messages] == [b"I,N,1,200", b"I,N,2,300.5"]
+    refused = hotspare_here(*command_line("subscribe"), "--snapshot", "--header", "full")
+    assert refused.returncode == 2
+    assert "--header, --snapshot with --topic has no effect" in refused.stderr
+
+
 def connector(direction: str = "publish", **properties: str) -> str:
     written = ", ".join(f"{name}: {value!r}" for name, value in properties.items())
     return f"""
@@ -101,6 +128,9 @@ THEIRS = {"kafkahostport": "h:9092", "kafkatopic": "t"}
         ({"kafkatype": "avro", "publishwithupsert": "true"}, "messages in avro are taken as they are"),
         ({"avroschemaregistryurl": "http://h"}, "avroschemaregistryurl of connector c is not implemented yet"),
         ({"begin": "7"}, "begin is 7"),
+        ({"direction": "subscribe", "kafkatype": "avro", "dateformat": "%Y"}, "dateformat has no effect"),
+        ({"direction": "subscribe", "kafkatype": "csv", "collapse": "perhaps"}, "property collapse of connector c"),
+        ({"direction": "subscribe", "csvincludeschema": "once"}, "csvincludeschema of connector c is not implemented yet"),
     ],
 )
 def test_a_connector_that_cannot_be_run_is_refused_when_the_project_is_loaded(properties: dict[str, str], words: str) -> None:
@@ -119,6 +149,9 @@ def test_a_connector_that_cannot_be_run_is_refused_when_the_project_is_loaded(pr
         ({"kafkahostport": "h:9092", "kafkatopic": "h_1.other.q.w.O", "urlhostport": "h_1"}, True),
         ({"kafkahostport": "h:9092"}, False),
         ({"kafkatopic": "t"}, False),
+        ({"direction": "subscribe", "kafkahostport": "h:9092", "kafkatopic": "t"}, True),
+        ({"direction": "subscribe", "kafkahostport": "h:9092", "kafkatopic": "h_1.p.q.w.O", "urlhostport": "h_1"}, False),
+        ({"direction": "subscribe", "kafkahostport": "h:9092", "kafkatopic": "h_1.p.q.w.I", "urlhostport": "h_1"}, True),
     ],
 )
 def test_which_topics_are_those_of_others(properties: dict[str, str], is_others: bool) -> None:

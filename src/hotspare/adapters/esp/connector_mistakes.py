@@ -7,7 +7,7 @@ import dataclasses
 from hotspare.adapters.esp.connector_options import FILE_KIND, file_format, file_style, publish_options, subscribe_options
 from hotspare.adapters.esp.generated_options import GENERATED_KINDS, generated_mistakes
 from hotspare.adapters.esp.socket_options import connector_address
-from hotspare.adapters.esp.topic_options import topic_publish_options
+from hotspare.adapters.esp.topic_options import topic_publish_options, topic_send_options
 from hotspare.errors import Mistake, UsageError
 from hotspare.model.connectors import PROPERTY_VALUES, names_topic_of_others
 from hotspare.model.project import Connector, ConnectorDirection
@@ -55,7 +55,8 @@ def _topic_mistakes(connector: Connector, schema: Schema) -> tuple[Mistake, ...]
     if connector.get("kafkatype").strip().lower() not in ("", *PROPERTY_VALUES["kafkatype"]):
         return ()
     try:
-        topic_publish_options(connector, schema, connector.name)
+        options = topic_publish_options if connector.direction is ConnectorDirection.PUBLISH else topic_send_options
+        options(connector, schema, connector.name)
     except UsageError as error:
         return (Mistake(connector.place, error.message, error.hint),)
     return ()

@@ -76,12 +76,17 @@ def row_form(connector: Connector, schema: Schema | None, format_: FileFormat) -
 def subscribe_options(connector: Connector) -> SubscribeOptions:
     """Options of a subscribing fs connector. UsageError for a value that cannot be used, naming the connector."""
     return SubscribeOptions(
-        choice=RowChoice(
-            updates=switch(connector, "collapse", UpdateBlocks.PAIRS, UpdateBlocks.COLLAPSED),
-            retention_deletes=switch(connector, "rmretdel", RetentionDeletes.KEPT, RetentionDeletes.DROPPED),
-        ),
+        choice=row_choice(connector),
         opening=switch(connector, "snapshot", Opening.STREAM, Opening.SNAPSHOT),
         rotation=Rotation(count(connector, "maxfilesize"), count(connector, "periodicity")),
+    )
+
+
+def row_choice(connector: Connector) -> RowChoice:
+    """Which outputs a subscribing connector writes."""
+    return RowChoice(
+        updates=switch(connector, "collapse", UpdateBlocks.PAIRS, UpdateBlocks.COLLAPSED),
+        retention_deletes=switch(connector, "rmretdel", RetentionDeletes.KEPT, RetentionDeletes.DROPPED),
     )
 
 

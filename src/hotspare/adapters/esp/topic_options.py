@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from hotspare.adapters.esp.client_options import client_options, kafka_url
-from hotspare.adapters.esp.connector_options import row_form
-from hotspare.adapters.esp.property_values import count, wrong
+from hotspare.adapters.esp.connector_options import row_choice, row_form
+from hotspare.adapters.esp.property_values import count, switch, wrong
 from hotspare.adapters.files.canonical import FileFormat
 from hotspare.adapters.topics.form import TopicForm
 from hotspare.adapters.topics.position import StartAt, start_at
 from hotspare.adapters.topics.publisher import TopicPublishOptions
+from hotspare.adapters.topics.sent import MessageCut, SendForm
+from hotspare.adapters.topics.subscriber import SendOptions
 from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import UsageError
 from hotspare.model.project import Connector
@@ -60,6 +62,18 @@ def topic_publish_options(connector: Connector, schema: Schema, source_name: str
         block_rows=count(connector, "blocksize"),
         begin=count(connector, "begin") if connector.get("begin").strip() else None,
     )
+
+
+def topic_send_options(connector: Connector, schema: Schema, source_name: str = "") -> SendOptions:
+    """UsageError for a value that cannot be used, naming the connector."""
+    form = SendForm(
+        schema=schema,
+        format=topic_format(connector),
+        choice=row_choice(connector),
+        cut=switch(connector, "csvmsgpereventblock", MessageCut.PER_EVENT, MessageCut.PER_BLOCK),
+        date_format=connector.get("dateformat"),
+    )
+    return SendOptions(source_name, form, topic_partition(connector))
 
 
 def topic_partition(connector: Connector) -> int | None:

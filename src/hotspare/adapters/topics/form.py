@@ -67,14 +67,28 @@ class TopicForm:
             return [self._container(value)] if value else []
         if not value.strip() or not self.is_cut:
             return [value] if value.strip() else []
-        cutter = self.rows.cutter(0)
-        try:
-            texts = [row.text for row in (*cutter.feed(value), *cutter.finish()) if row.text.strip()]
-        except LineTooLong:
-            texts = [value]
+        one = _one_row(value, self.format)
+        texts = self._cut_whole(value) if one is None else [one]
         if self.written is MessageFormat.CSV:
             return self.rows.canonical(texts)
         return [_on_one_line(text) for text in texts]
+
+    def _cut_whole(self, value: bytes) -> list[bytes]:
+        cutter = self.rows.cutter(0)
+        try:
+            return [row.text for row in (*cutter.feed(value), *cutter.finish()) if row.text.strip()]
+        except LineTooLong:
+            return [value]
+
+
+def _one_row(value: bytes, format_: MessageFormat) -> bytes | None:
+    """Of a message that plainly holds one row, as most do: what its cutter would find, for a third of the time. Else None."""
+    if format_ is MessageFormat.CSV:
+        row = value.removesuffix(b"\n")
+        return None if b"\n" in row else row.rstrip(b"\r")
+    text = value.strip()
+    is_flat = text.startswith(b"{") and text.endswith(b"}") and text.count(b"{") == 1 and text.count(b"}") == 1
+    return text if is_flat and b"\n" not in text else None
 
 
 def _on_one_line(text: bytes) -> bytes:

@@ -117,7 +117,7 @@ class KafkaAppender:
         try:
             for message in messages:
                 headers = list(message.headers)
-                client.produce(partition.topic, message.value, None, partition.number, on_delivery, headers=headers)
+                client.produce(partition.topic, message.value, message.key, partition.number, on_delivery, headers=headers)
             _flush(client, self._settings.timeout_s + 1)
         except BufferError as error:
             raise BusUnavailable("too many messages wait for kafka", detail=str(error)) from error

@@ -32,7 +32,7 @@ class KafkaTopicReader:
         self._offsets = KafkaOffsets(settings, Isolation.COMMITTED)
         options = {
             "auto.offset.reset": "error",
-            "fetch.wait.max.ms": 20,
+            "fetch.wait.max.ms": 100,
             "fetch.error.backoff.ms": 20,
             "fetch.queue.backoff.ms": 5,
             "queued.max.messages.kbytes": _QUEUE_KBYTES,

@@ -32,6 +32,8 @@ _RETRY_MS = 5
 _TRANSACTION_TIMEOUT_MS = 10_000
 _ANY_TOPIC = "hotspare.owners"
 """Asking about it makes a client connect; it need not exist."""
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+"""What messages are told that another one's failure takes along."""
 TURNS = Retry(tries_max=20, pause_s=0.01, pause_max_s=0.5, pauses=Pauses.RANDOM)
 """How often who lost its turn takes it again: two that only take it from each other would both write nothing."""
 
@@ -48,7 +50,7 @@ class Record:
 
 
 def records_of(topic: str, number: int, messages: Sequence[Outgoing]) -> list[Record]:
-    return [Record(topic, message.value, None, message.headers, number) for message in messages]
+    return [Record(topic, message.value, message.key, message.headers, number) for message in messages]
 
 
 def keyed_record(place: Partition, key: bytes, value: bytes) -> Record:
@@ -208,7 +210,7 @@ class Writer:
     def _delivered(self, error: KafkaError | None, message: Any) -> None:
         if error is None:
             self._offsets.setdefault(message.topic(), []).append(message.offset())
-        elif self._first_failure is None:
+        elif self._first_failure is None and error.code() not in _PURGED:
             self._first_failure = error
 
     def _abandoned(self, raised: KafkaException) -> HotspareError:

@@ -1,0 +1,183 @@
+"""Sends an output stream to a topic of others, each output once, whoever dies when (SPEC I3, E9).
+
+What is written, and up to where the stream is sent with it, is one transaction in the cluster of the others. A writer that begins
+takes the right to write from whoever had it, and is told where the stream stands there; so nobody has to be asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hotspare.adapters.failover.patience import Patience, StopAsked
+from hotspare.adapters.failover.subscriber_position import PartitionPlace
+from hotspare.adapters.files.subscriber import SubscribeProgress, SubscribeReport, Until
+from hotspare.adapters.received import ends_in_update, first_sequence, last_sequence, sequence_breaks
+from hotspare.adapters.topics.position import chunks
+from hotspare.adapters.topics.sent import SendForm, SentPosition
+from hotspare.bus.contract import Bus
+from hotspare.bus.limits import partitions_of
+from hotspare.bus.topic_reader import Arrived, BusTopicReader
+from hotspare.bus.topic_writer import Placed, TopicWriter
+from hotspare.errors import Fenced, TopicMissing, UnknownResult, UsageError
+from hotspare.retry import Retry
+
+_READ_MESSAGES_MAX = 2_000
+_READ_WAIT_MS = 100
+_COMMIT_BYTES_MAX = 4 << 20
+_TOPIC_MISSING = Retry(pause_s=0.1)
+
+
+@dataclass(frozen=True)
+class SendOptions:
+    """`source_name`: under which the position is kept. `partition`: of the topic of others, None for that of each row's key."""
+
+    source_name: str
+    form: SendForm
+    partition: int | None = None
+    until: Until = Until.STOPPED
+
+
+def send_topic(
+    bus: Bus,
+    topic: str,
+    writer: TopicWriter,
+    options: SendOptions,
+    stop: threading.Event,
+    report: SubscribeReport | None = None,
+    partition: int | None = None,
+) -> SubscribeProgress:
+    """Send the outputs of all partitions of the output topic, or of one, until `stop`, or up to their ends as they are now.
+
+    Waits for an output topic that does not exist yet. PositionLost where it no longer holds what comes next, MessageTooLarge where
+    the others' topic does not take an output; UsageError, BusError.
+    """
+    sending = _Sending(bus, topic, partition, writer, options, stop, report or SubscribeReport())
+    with contextlib.suppress(StopAsked):
+        sending.run()
+    return sending.progress
+
+
+class _Overtaken(Exception):
+    """Where the stream stands on the others' topic has to be asked for again."""
+
+
+class _Sending:
+    """One call of `send_topic`."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        topic: str,
+        partition: int | None,
+        writer: TopicWriter,
+        options: SendOptions,
+        stop: threading.Event,
+        report: SubscribeReport,
+    ) -> None:
+        self._bus = bus
+        self._topic = topic
+        self._only = partition
+        self._writer = writer
+        self._options = options
+        self._stop = stop
+        self._report = report
+        self._retried = Patience(stop, report.troubled)
+        self._reader = BusTopicReader(bus, topic)
+        self._position = SentPosition(topic)
+        self._count = 1
+        self.progress = SubscribeProgress()
+
+    def run(self) -> None:
+        numbers = self._partitions()
+        ends = {number: self._retried(lambda n=number: self._reader.bounds(n)[1]) for number in numbers}  # type: ignore[misc]
+        while not self._stop.is_set():
+            try:
+                self._begin(numbers)
+                self._follow(ends if self._options.until is Until.END else None)
+            except _Overtaken:
+                continue
+            else:
+                return
+
+    def _partitions(self) -> list[int]:
+        """Those of the output topic that are sent, once it exists."""
+        for _ in _TOPIC_MISSING.tries(self._stop.wait):
+            try:
+                found = self._retried(lambda: partitions_of(self._bus.topics(), self._topic))
+            except TopicMissing:
+                continue
+            if found:
+                return [each.number for each in found if self._only in (None, each.number)]
+        raise StopAsked
+
+    def _begin(self, numbers: Sequence[int]) -> None:
+        """Take the right to write, and go on where the stream stands; a new one with the oldest output."""
+        self._count = self._retried(self._writer.partitions)
+        if self._options.partition is not None and self._options.partition >= self._count:
+            what = f"topic {self._writer.topic} has no partition {self._options.partition}"
+            raise UsageError(what, hint=f"it has {self._count}, the first is 0")
+        record = self._retried(self._writer.open)
+        name = self._options.source_name
+        known = SentPosition(self._topic) if record is None else SentPosition.decoded(record, self._topic, name)
+        for number in numbers:
+            if number not in known.places:
+                begin, _ = self._retried(lambda n=number: self._reader.bounds(n))  # type: ignore[misc]
+                known = known.moved(number, PartitionPlace(begin))
+        self._position = known
+        offsets = {number: known.places[number].offset for number in numbers}
+        self._retried(lambda: self._reader.seek(offsets))
+
+    def _follow(self, ends: dict[int, int] | None) -> None:
+        while not self._stop.is_set() and not self._is_at(ends):
+            arrived = self._retried(lambda: self._reader.read(_READ_MESSAGES_MAX, 0 if ends else _READ_WAIT_MS))
+            for cut in chunks([len(each.message.value) for each in arrived], _COMMIT_BYTES_MAX):
+                self._send(arrived[cut])
+            if not arrived and ends:
+                return
+
+    def _is_at(self, ends: dict[int, int] | None) -> bool:
+        return ends is not None and all(self._position.places[number].offset >= end for number, end in ends.items())
+
+    def _send(self, arrived: Sequence[Arrived]) -> None:
+        """Write what these messages hold, with the position behind them."""
+        position, placed, count = self._position, list[Placed](), 0
+        for number, message in arrived:
+            place = replace(position.places[number], offset=message.offset + 1)
+            rows = self._options.form.decode(message)
+            if len(rows):
+                self._check_sequence(number, place.sequence, first_sequence(rows))
+                self._tell_breaks(rows, place.sequence, number)
+                chosen = self._options.form.choice.apply(rows, update_open=int(place.update_open))
+                placed += self._options.form.messages(chosen, self._count, self._options.partition)
+                count += len(chosen)
+                place = replace(place, sequence=last_sequence(rows), update_open=ends_in_update(rows))
+            position = position.moved(number, place)
+        try:
+            self._retried(lambda: self._writer.write(placed, position.encoded()))
+        except (Fenced, UnknownResult) as error:
+            self._retried.pause(error)  # the topic of the others knows
+            raise _Overtaken from None
+        self._retried.passed()
+        self._position = position
+        self._show(count)
+
+    def _check_sequence(self, number: int, before: int, first: int) -> None:
+        if not before and first != 1:
+            self.progress.first_sequence = first
+            self._report.incomplete(first)
+
+    def _tell_breaks(self, rows: object, before: int, number: int) -> None:
+        for place in sequence_breaks(rows, before, number):
+            self.progress.breaks += 1
+            self._report.broken(place)
+
+    def _show(self, count: int) -> None:
+        progress, places = self.progress, [place for _, place in sorted(self._position.places.items())]
+        progress.rows += count
+        progress.sequences = tuple(place.sequence for place in places)
+        progress.sequence = sum(progress.sequences)
+        progress.offset = sum(place.offset for place in places)
+        self._report.progress(progress)

@@ -1,0 +1,94 @@
+"""`hotspare subscribe --topic`: an output stream to a topic of others, each output exactly once (SPEC I3)."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import typer
+
+from hotspare.cli.shared.stream import Stream
+from hotspare.cli.shared.turns import Transport, in_turns, say_trouble
+from hotspare.cli.shared.values import window_path
+from hotspare.errors import UsageError
+
+if TYPE_CHECKING:
+    from hotspare.adapters.files.output_rows import FileStyle
+    from hotspare.adapters.files.subscriber import SubscribeOptions, SubscribeProgress
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTopic:
+    """Where outputs go. `url` is that of the topic's bus, and may hold secrets; where `topic` is "", it is a file or a socket.
+    `source` names the position, "" for the window's name."""
+
+    url: str
+    topic: str
+    partition: int | None
+    source: str
+
+
+def check_target(target: TargetTopic, stream: Stream, style: FileStyle, options: SubscribeOptions) -> None:
+    """UsageError for options that would mean nothing: those of files with a topic, and those of topics without one."""
+    from hotspare.adapters.files.output_rows import HeaderLine
+    from hotspare.adapters.files.subscriber import Opening
+
+    of_files = {
+        "--bad": bool(stream.bad),
+        "--header": style.header is not HeaderLine.NONE,
+        "--snapshot": options.opening is Opening.SNAPSHOT,
+        "--maxfilesize, --periodicity": options.rotation.is_wanted,
+    }
+    of_topics = {"--topic-partition": target.partition is not None, "--source": bool(target.source)}
+    asked, which = (of_files, "with") if target.topic else (of_topics, "without")
+    if names := [name for name, is_asked in asked.items() if is_asked]:
+        raise UsageError(f"{', '.join(names)} {which} --topic has no effect", hint="leave it out")
+
+
+def send_others(chosen: Transport, stream: Stream, target: TargetTopic, style: FileStyle, options: SubscribeOptions) -> None:
+    """Send the outputs, alone or in turns, until Ctrl-C, or with Until.END what is there."""
+    from hotspare.adapters.failover.source_position import source_prefix
+    from hotspare.adapters.files.subscriber import SubscribeReport
+    from hotspare.adapters.topics.sent import SendForm
+    from hotspare.adapters.topics.subscriber import SendOptions, send_topic
+    from hotspare.bus.naming import checked_prefix, outbound_topic
+    from hotspare.bus.open import open_topic_writer
+    from hotspare.cli.shared.display import progress_bar
+    from hotspare.cli.shared.existing import existing_bus
+    from hotspare.cli.shared.interrupt import stop_on_signal
+    from hotspare.cli.shared.project_file import Side, window_schema
+    from hotspare.engine.rows.batch import MessageFormat
+
+    prefix, path = checked_prefix(stream.prefix), window_path(stream.window)
+    topic = outbound_topic(prefix, path.project, path.query, path.window)
+    name = target.source or (topic if stream.partition is None else f"{topic}/{stream.partition}")
+    with contextlib.ExitStack() as stack:
+        bus = existing_bus(stack, chosen.bus_url)
+        schema = window_schema(bus, prefix, stream.project, stream.properties, stream.window, Side.STREAM)
+        if schema is None:
+            raise UsageError(f"the fields of window {stream.window} are not known", hint="name the project's file with --project")
+        form = SendForm(schema, MessageFormat[stream.format.value.upper()], options.choice, date_format=style.date_format)
+        asked = SendOptions(name, form, target.partition, options.until)
+        stop, show = stack.enter_context(stop_on_signal()), stack.enter_context(progress_bar(f"{topic} to {target.topic}"))
+
+        def progress(now: SubscribeProgress) -> None:
+            show(0, 0, f"{now.rows} rows, sequence {now.sequence}")
+
+        def work(turn: threading.Event) -> SubscribeProgress:
+            with contextlib.closing(open_topic_writer(target.url, target.topic, source_prefix(name))) as writer:
+                return send_topic(
+                    bus, topic, writer, asked, turn, SubscribeReport(progress, troubled=say_trouble), stream.partition
+                )
+
+        done = in_turns(chosen.turns, bus, chosen.bus_url, work, stop)
+    _tell(done, topic, target.topic)
+
+
+def _tell(done: SubscribeProgress | None, topic: str, others: str) -> None:
+    rows, sequences = (0, ()) if done is None else (done.rows, done.sequences)
+    typer.echo(f"sent {rows} rows of {topic} to {others}, up to sequence {', '.join(map(str, sequences)) or '0'}", err=True)
+    if done is not None and done.breaks:
+        typer.echo(f"hotspare: the sequence of {topic} is broken in {done.breaks} places", err=True)
+        raise typer.Exit(1)

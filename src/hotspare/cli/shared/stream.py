@@ -1,0 +1,22 @@
+"""Which output stream the commands that subscribe are about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hotspare.cli.shared.turns import Lines
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The outputs of `window`, or the bad events of the project `bad`."""
+
+    prefix: str
+    window: str
+    bad: str = ""
+    project: Path | None = None
+    properties: tuple[str, ...] = ()
+    format: Lines = Lines.csv
+    partition: int | None = None
+    """None: the outputs of all shards."""
