@@ -1,4 +1,5 @@
-"""Throughput of the engine core, memory to memory: decoded Arrow batches in, output Arrow batches out, one core, warm.
+"""Throughput of the engine core, memory to memory: decoded Arrow batches in, output Arrow batches out, part by part as an engine
+takes them, one core, warm.
 
 The reference chain (30 minutes of retention, a counter, a sum over 20 rows, a compute window), a keyed copy that is updated, a
 pass-through, a filter that half of the events pass, in the head (decoded events in, those that pass out) and with all that
@@ -305,7 +306,7 @@ def run(plan: Plan, given: Sequence[pa.RecordBatch | pa.Table], warm: int) -> tu
     def outputs_of(batch: Any) -> int:
         if chain is not None:
             return len(chain.run(batch)[0].message)
-        return sum(out.num_rows for out in pipeline.feed(batch).values())
+        return sum(out.num_rows for made in pipeline.parts(batch) for out in made.values())
 
     for batch in given[:warm]:
         outputs_of(batch)
