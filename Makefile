@@ -11,7 +11,7 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-test jars demo demo-kafka test lint format types sim sim-campaign bench chaos-embedded chaos soak docs lock clean
+.PHONY: help setup setup-test jars demo demo-kafka demo-windows test lint format types sim sim-campaign bench chaos-embedded chaos soak docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ demo: setup ## kill engines under load and compare the output with an uninterrup
 
 demo-kafka: setup ## the same on three real Kafka brokers, one of which is stopped, and a ZooKeeper
 	$(VENV)/bin/hotspare demo --bus kafka $(ARGS)
+
+demo-windows: setup ## the demo with aggregate, join, pattern, Python and Lua windows: killed with patterns open and groups half full
+	$(VENV)/bin/hotspare demo --project windows $(ARGS)
 
 test: setup-test ## the whole test suite in two processes (ARGS="tests/laws -x")
 	$(PY) -m pytest -n 2 $(ARGS)

@@ -20,6 +20,12 @@ class _Bus(StrEnum):
     kafka = "kafka"
 
 
+class _Project(StrEnum):
+    memory = "memory"
+    windows = "windows"
+
+
+_PROJECT_HELP = "memory sums readings in a chain of windows; windows has aggregate, join, pattern, Python and Lua windows."
 _BUS_HELP = "sqlite needs no server; kafka starts three brokers and a ZooKeeper, and stops one broker."
 
 
@@ -29,18 +35,20 @@ def command(
     kills: Annotated[int, typer.Option(min=0, help="How often the active engine is killed, loses its JVM, or is frozen.")] = 4,
     spares: Annotated[int, typer.Option(min=1, help="Hot spares beside the active engine.")] = 1,
     bus: Annotated[_Bus, typer.Option(help=_BUS_HELP)] = _Bus.sqlite,
+    project: Annotated[_Project, typer.Option(help=_PROJECT_HELP)] = _Project.memory,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with the bus, the logs and the results.")] = False,  # noqa: FBT002
 ) -> None:
     """Start engines, publish, kill, and compare: exit status 0 only if nothing is lost, doubled or wrong."""
     from hotspare.demo.faults import plan_faults
-    from hotspare.demo.scenario import Demo, DemoOptions
+    from hotspare.demo.scenario import Demo, DemoOptions, DemoProject
     from hotspare.demo.show import Show
 
     folder = Path(tempfile.mkdtemp(prefix="hotspare-demo-"))
     is_exact = False
     try:
         with _site(bus, folder) as site:
-            options = DemoOptions(folder, site, events, rate, tuple(plan_faults(kills)), spares)
+            shown = DemoProject[project.name.upper()]
+            options = DemoOptions(folder, site, events, rate, tuple(plan_faults(kills)), spares, project=shown)
             with Show(options) as show:
                 demo = Demo(options, show.say)
                 show.follow(demo)

@@ -28,7 +28,6 @@ from hotspare.testing.verify import DeliveryVerdict, compare
 
 PREFIX = "demo"
 SOURCE = ("memory", "readings")
-RESULT = ("memory", "totals")
 RETENTION_S = 3.0
 _SETTLE_S = 60.0
 _BROKER_FAULT = 2
@@ -40,6 +39,24 @@ class EndOfInput(Enum):
 
     AT_COUNT = "when all of `events` are written"
     AFTER_FAULTS = "with the last fault, or when all of `events` are written"
+
+
+class DemoProject(Enum):
+    """A project of this folder by its name, and the window that puts out one insert per reading."""
+
+    MEMORY = ("memory", "totals")
+    """A chain of the first window types."""
+    WINDOWS = ("windows", "compared")
+    """Aggregate, join, pattern, Python and Lua windows."""
+
+    @property
+    def file(self) -> str:
+        return f"{self.value[0]}.yaml"
+
+    @property
+    def result(self) -> tuple[str, str]:
+        """Query and window."""
+        return SOURCE[0], self.value[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +73,7 @@ class DemoOptions:
     pause_s: Callable[[int], float] = lambda number: 1.0
     engine_options: tuple[str, ...] = ()
     end: EndOfInput = EndOfInput.AT_COUNT
+    project: DemoProject = DemoProject.MEMORY
 
 
 @dataclass
@@ -101,8 +119,8 @@ class Demo:
     def __init__(self, options: DemoOptions, say: Callable[[str], None]) -> None:
         self.options, self.say = options, say
         self.report = DemoReport()
-        self.project_file = options.folder / "memory.yaml"
-        self.project_file.write_text(importlib.resources.files("hotspare.demo").joinpath("memory.yaml").read_text())
+        self.project_file = options.folder / options.project.file
+        self.project_file.write_text(importlib.resources.files("hotspare.demo").joinpath(options.project.file).read_text())
         self.resolved: Resolved = load_project(self.project_file).resolved
         self.group = group_name(PREFIX, self.resolved.project.name)
         site = options.site
@@ -112,7 +130,7 @@ class Demo:
             self.project_file, site.bus_url, self.group, PREFIX, options.folder, engine_options, site.coordination_url, site.places
         )
         self.readings = options.folder / "readings.csv"
-        self.results = options.folder / "totals.csv"
+        self.results = options.folder / f"{options.project.result[1]}.csv"
         self.sampler = Sampler(self.readings, options.events, options.rate, lambda: not self._struck)
         self._struck = False
         self.readers: dict[str, OutputReader] = {}
@@ -170,7 +188,9 @@ class Demo:
     def start_subscriber(self) -> SpawnedEngine:
         """Start the adapter that writes the result to a file; it resumes where the file ends."""
         project = str(self.project_file)
-        return self._start_adapter("subscriber", "subscribe", RESULT, "--header", "full", "--project", project, str(self.results))
+        return self._start_adapter(
+            "subscriber", "subscribe", self.options.project.result, "--header", "full", "--project", project, str(self.results)
+        )
 
     def _start_adapter(self, name: str, command: str, window: tuple[str, str], *options: str) -> SpawnedEngine:
         path = "/".join((self.resolved.project.name, *window))
@@ -264,7 +284,7 @@ class Demo:
         report.published = reference.events
         rows_read = self.sampler.written
         report.input_lost, report.input_doubled = max(0, rows_read - reference.events), max(0, reference.events - rows_read)
-        result = delivered["/".join(RESULT)]
+        result = delivered["/".join(self.options.project.result)]
         report.delivered = len(result.filter(result.column("hs:opcode").to_numpy() == 1))
         report.epochs_fell = sum(r.epochs_fall() for r in self.readers.values())
         report.file_wrong = abs(self._file_rows() - len(result))
