@@ -15,14 +15,17 @@ from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.topics.form import TopicForm
 from hotspare.adapters.topics.position import StartAt, TopicPosition, begun, chunks, decoded
 from hotspare.adapters.topics.publisher import TopicPublished, TopicPublishOptions, publish_topic
-from hotspare.bus.contract import SOURCE_HEADER, Outgoing, Partition
+from hotspare.bus.contract import OUTPUTS_HEADER, SOURCE_HEADER, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.bus.topic_reader import Arrived, BusTopicReader
+from hotspare.engine.codec import arrow_block
 from hotspare.engine.routing import routing_by
 from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import BusError, PositionLost, UsageError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from tests.unit.adapters.killed import Killed, Mortal
+from tests.unit.adapters.outputs import SCHEMA as OUTPUT_SCHEMA
+from tests.unit.adapters.outputs import UB, D, I, N, R, Row, block
 
 SCHEMA = Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("text", FieldType.STRING)))
 OTHERS = "sensors"
@@ -187,6 +190,42 @@ def test_where_a_topic_is_begun_is_kept_although_nothing_came_then() -> None:
     assert [int(row.split(b",")[2]) for row in site.found()] == [3, 4]
 
 
+def put_out(site: Site, rows: Sequence[Row], first_sequence: int) -> None:
+    """One message of a project's output stream."""
+    sequences = b"%d %d 0 0 0 0 0 0" % (first_sequence, first_sequence + len(rows) - 1)
+    headers = ((OUTPUTS_HEADER, sequences), ("hotspare-format", b"arrow"))
+    site.their_bus().append(Partition(OTHERS), [Outgoing(arrow_block.encode(block(rows, first_sequence)), headers)])
+
+
+def test_outputs_of_another_project_are_events_and_an_update_is_one_though_it_stands_in_two_messages() -> None:
+    """SPEC K10: whoever brings in its second row, and whatever the format of the topic is said to be."""
+    stream: list[Row] = [(I, N, 1, 1.0), (UB, N, 1, 2.5), (D, N, 1, 1.0), (I, N, 2, None), (D, R, 1, 2.5), (UB, R, 2, 3.0)]
+    stream += [(D, R, 2, None), (D, N, 2, 3.0)]
+    form = TopicForm(MessageFormat.JSON, RowForm(format=FileFormat.JSON, schema=OUTPUT_SCHEMA))
+    for cut in range(1, len(stream)):
+        site = Site()
+        put_out(site, stream[:cut], 1)
+        site.bring(form=form)
+        put_out(site, stream[cut:], cut + 1)
+        for lives in range(9):
+            with Killed.after(lives) as act:
+                site.bring(act, form=form)
+        site.bring(form=form)
+        assert site.found() == [b"I,N,1,1", b"U,N,1,2.5", b"I,N,2,", b"D,N,1,2.5", b"U,N,2,3", b"D,N,2,3"]
+        messages = site.bus().read(IN, 0, messages_max=99, bytes_max=1 << 20)
+        assert {message.header("hotspare-format") for message in messages} == {b"csv"}
+
+
+def test_outputs_whose_fields_are_not_known_are_refused_and_not_guessed() -> None:
+    site = Site()
+    put_out(site, [(I, N, 1, 1.0)], 1)
+    with pytest.raises(UsageError, match="topic sensors holds outputs of a project, whose fields are not known"):
+        site.bring()
+    with pytest.raises(BusError, match="a message holds outputs of another form than expected"):
+        site.bring(form=csv())
+    assert site.found() == []
+
+
 def test_one_partition_alone_and_so_many_events() -> None:
     site = Site(partitions=2)
     site.write(0, 3)
@@ -199,7 +238,8 @@ def test_one_partition_alone_and_so_many_events() -> None:
 
 
 NUMBERS = st.dictionaries(st.integers(0, 3), st.integers(0, 9), max_size=4)
-POSITIONS = st.builds(TopicPosition, st.just("t"), st.sampled_from(["", "a"]), NUMBERS, st.integers(0, 99))
+OPEN = st.frozensets(st.integers(0, 3))
+POSITIONS = st.builds(TopicPosition, st.just("t"), st.sampled_from(["", "a"]), NUMBERS, st.integers(0, 99), OPEN)
 
 
 @given(POSITIONS.filter(lambda position: position.offsets != {}))

@@ -42,6 +42,7 @@ def start_at(text: str) -> StartAt | int | None:
 @dataclass(frozen=True, slots=True)
 class TopicPosition:
     """Of topic `topic`, everything before `offsets`, which are by partition, is brought in: `events` in all, from its beginning on.
+    `open_updates`: partitions whose last output was the first row of an update, the other one of which follows.
 
     Partitions that are not named were not there yet. `topic_id` tells topics of one name apart, "" where none is known.
     """
@@ -50,6 +51,7 @@ class TopicPosition:
     topic_id: str = ""
     offsets: Mapping[int, int] = field(default_factory=dict)
     events: int = 0
+    open_updates: frozenset[int] = frozenset()
 
     def holds(self, partition: int, offset: int) -> bool:
         """Whether the message that stands there is brought in."""
@@ -72,6 +74,7 @@ class TopicPosition:
         """The sum of the offsets rises with every message, so the greater of two positions of a source is the newer one."""
         offsets = {str(number): offset for number, offset in sorted(self.offsets.items())}
         rest = {"topic": self.topic, "id": self.topic_id, "offsets": offsets, "events": self.events}
+        rest |= {"open": sorted(self.open_updates)} if self.open_updates else {}
         return SourcePosition(sum(self.offsets.values()), json.dumps(rest, separators=(",", ":")))
 
 
@@ -82,7 +85,8 @@ def decoded(position: SourcePosition, name: str) -> TopicPosition | None:
     try:
         rest = json.loads(position.check)
         offsets = {int(number): int(offset) for number, offset in rest["offsets"].items()}
-        return TopicPosition(str(rest["topic"]), str(rest["id"]), offsets, int(rest["events"]))
+        is_open = frozenset(map(int, rest.get("open", ())))
+        return TopicPosition(str(rest["topic"]), str(rest["id"]), offsets, int(rest["events"]), is_open)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BusError(
             f"source {name} was no topic before",

@@ -11,7 +11,8 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 from hotspare.adapters.failover.patience import Patience, StopAsked
 from hotspare.adapters.failover.spread_source import Piece
@@ -19,9 +20,11 @@ from hotspare.adapters.files.row_blocks import pieces, topic_partitions
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.topics.form import TopicForm
 from hotspare.adapters.topics.position import StartAt, TopicPosition, begun, chunks
+from hotspare.adapters.topics.put_out import PutOut, is_output
 from hotspare.adapters.topics.source import TopicSource
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.topic_reader import Arrived, TopicReader
+from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import BusError, UnknownResult, UsageError
 
 BLOCK_ROWS_DEFAULT = 256
@@ -110,6 +113,7 @@ class _Publication:
         self._report = report
         self._retried = Patience(stop, troubled)
         self._routing = routing
+        self._put_out = PutOut(options.form.rows.schema, reader.topic)
         self._position = TopicPosition(reader.topic)
         self._looked_s = 0.0
 
@@ -129,7 +133,7 @@ class _Publication:
         found = self._retried(self._source.look)
         self._position = self._retried(lambda: self._known(found))
         if self._position != found:
-            self._append([[] for _ in range(self._shards)], self._position)
+            self._append([[] for _ in range(self._shards)], self._position, self._options.form.written)
         wanted = self._wanted(self._position.offsets)
         self._retried(lambda: self._reader.seek({number: self._position.offsets[number] for number in wanted}))
         self._looked_s = time.monotonic()
@@ -157,8 +161,9 @@ class _Publication:
                 self._look_for_partitions()
             arrived = self._retried(lambda: self._reader.read(_READ_MESSAGES_MAX, _READ_WAIT_MS))
             for cut in chunks([len(each.message.value) for each in arrived], _APPEND_BYTES_MAX):
-                if self._left() > 0:
-                    self._take(arrived[cut])
+                for outputs, alike in groupby(arrived[cut], lambda each: is_output(each.message)):
+                    if self._left() > 0:
+                        self._take(list(alike), MessageFormat.CSV if outputs else self._options.form.written)
 
     def _look_for_partitions(self) -> None:
         """A topic of others may get more at any time."""
@@ -167,32 +172,36 @@ class _Publication:
             raise _Overtaken
         self._looked_s = time.monotonic()
 
-    def _take(self, arrived: Sequence[Arrived]) -> None:
-        """Write what these messages hold."""
-        rows, places = list[bytes](), list[tuple[int, int]]()
+    def _take(self, arrived: Sequence[Arrived], written: MessageFormat) -> None:
+        """Write what these messages hold, all of them outputs of a project or none."""
+        rows, places, is_open = list[bytes](), list[tuple[int, int]](), self._position.open_updates
         for partition, message in arrived:
-            found = [] if message.is_tick else self._options.form.cut(message.value)
+            if is_output(message):
+                found, is_open = self._put_out.cut(message, is_open, partition)
+            else:
+                found = [] if message.is_tick else self._options.form.cut(message.value)
             rows += found
             places += [(partition, message.offset)] * len(found)
         count = min(len(rows), self._left())
         rows, places = rows[:count], places[:count]
         done = self._position.behind(((partition, message.offset) for partition, message in arrived), count)
+        done = replace(done, open_updates=is_open)
         cut = pieces(
             rows,
             range(count),
-            self._routing,
+            None if self._routing is None else replace(self._routing, format=written),
             lambda number, row: self._source.lacks(number, *places[row]),
-            (self._options.block_rows or BLOCK_ROWS_DEFAULT),
-            self._options.form.written,
+            self._options.block_rows or BLOCK_ROWS_DEFAULT,
+            written,
         )
-        self._append(cut, done)
+        self._append(cut, done, written)
         self._position = done
         self._report(self._progress())
 
-    def _append(self, cut: Sequence[Sequence[Piece]], done: TopicPosition) -> None:
+    def _append(self, cut: Sequence[Sequence[Piece]], done: TopicPosition, written: MessageFormat) -> None:
         """Append unless the inbound topic holds more of this source than is known here: then _Overtaken, as without an answer."""
         try:
-            is_written = self._retried(lambda: self._source.append(cut, done, self._options.form.written.header))
+            is_written = self._retried(lambda: self._source.append(cut, done, written.header))
         except UnknownResult as error:
             is_written = False  # the bus knows
             self._retried.pause(error)
