@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from hotspare.engine.expressions.arrays import ELEMENT
 from hotspare.engine.expressions.checking import Checker, converted
 from hotspare.engine.expressions.compiled import CompiledExpression, compiled_tree, parse, refusal
 from hotspare.engine.expressions.function import TypeMismatch, converts, number
@@ -64,6 +65,7 @@ class Aggregate(Enum):
     FIRST = "ESP_aFirst"
     LAG = "ESP_aLag"
     CONCATENATION = "ESP_aCat"
+    COLLECTION = "collect"
     MEDIAN = "median"
     PERCENTILE = "percentile"
     NTH = "nth"
@@ -83,6 +85,8 @@ class Takes(Enum):
     NUMBER_OF_ROW = "a whole number from 1 on"
     SHARE = "a number from 0 to 1"
     TEXT = "a value as text"
+    ELEMENT = "a number that an array holds"
+    """int32, int64 or double, as text"""
     SEPARATOR = "a text"
 
 
@@ -143,6 +147,9 @@ AGGREGATE_FUNCTIONS = (
     AggregateFunction(A.FIRST, (_V,), _SAME, "the value of the row that came first", ("first",)),
     AggregateFunction(A.LAG, (_V, Takes.PLACE), _SAME, "the value of a row before the last one: 0 is the last itself"),
     AggregateFunction(A.CONCATENATION, (Takes.TEXT, Takes.SEPARATOR), _STRING, "all values in order of arrival, as one text"),
+    AggregateFunction(
+        A.COLLECTION, (Takes.ELEMENT,), _SAME, "all values in order of arrival, as an array", ("collect_list", "array_agg")
+    ),
     AggregateFunction(A.MEDIAN, (_D,), _DOUBLE, "the value in the middle, or between both in the middle", ("median",)),
     AggregateFunction(A.PERCENTILE, (_D, Takes.SHARE), _DOUBLE, "the value at a share of the way, in proportion", ("quantile",)),
     AggregateFunction(A.NTH, (_V, Takes.NUMBER_OF_ROW), _SAME, "the value of a row in order of arrival: 1 is the first", ("nth",)),
@@ -245,23 +252,26 @@ class AggregateReader:
             arguments = tuple(_only_with(a, b, call) for a, b in (arguments, arguments[::-1]))
         made: list[CompiledExpression] = []
         constants: list[Constant] = []
+        array: ValueType | None = None
         for tree, takes in zip(arguments, function.takes, strict=False):
             if takes in _CONSTANTS:
                 constants.append(_constant(tree, takes, call))
             else:
                 typed = self._argument(tree, takes, function, call, expression.dialect)
                 made.append(compiled_tree(typed, expression.text, label, self._given))
+                if takes is Takes.ELEMENT:
+                    array = self._array_of(tree, call, expression.dialect)
         if function.aggregate is Aggregate.WEIGHTED and made[0].tree.type is not made[1].tree.type:
             made = [compiled_tree(converted(each.tree, ValueType.DOUBLE), expression.text, label, self._given) for each in made]
-        type_ = function.result or made[0].tree.type
+        type_ = array or function.result or made[0].tree.type
         return AggregateCall(function.aggregate, tuple(made), tuple(constants), type_)
 
     def _argument(self, tree: Tree, takes: Takes, function: AggregateFunction, call: Call, dialect: Dialect) -> Typed:
         self._refuse_nested(tree, call, dialect)
-        if takes is Takes.TEXT:
+        if takes in (Takes.TEXT, Takes.ELEMENT):
             tree = Call("cast", call.written, (tree, Literal("string", ValueType.STRING)), call.column)
         typed = Checker(self._fields, dialect).typed(tree)
-        if takes is Takes.TEXT:
+        if takes in (Takes.TEXT, Takes.ELEMENT):
             return typed
         if takes is Takes.VALUE:
             if typed.type is ValueType.BOOLEAN and converts(typed.type, ValueType.INT64, dialect):
@@ -279,6 +289,15 @@ class AggregateReader:
         if takes is Takes.WHOLE_OR_DOUBLE and type_ is ValueType.MONEY:
             type_ = ValueType.DOUBLE
         return converted(typed, type_)
+
+    def _array_of(self, tree: Tree, call: Call, dialect: Dialect) -> ValueType:
+        """The type of an array of such values."""
+        found = Checker(self._fields, dialect).typed(tree).type
+        arrays = {element: array for array, element in ELEMENT.items()}
+        if found not in arrays:
+            message = f"{call.written}: the values are {found.value}, and arrays hold numbers"
+            raise ExpressionRefused(call.column, message, f"give it one of: {', '.join(each.value for each in arrays)}")
+        return arrays[found]
 
     def _refuse_nested(self, tree: Tree, outer: Call, dialect: Dialect) -> None:
         for call in _calls(tree):

@@ -23,7 +23,9 @@ from hotspare.engine.kernels.interning import SIZE
 from hotspare.engine.kernels.relation import DELETE, repeat_moves
 from hotspare.engine.kernels.results import ENTRIES, LISTS, Ordered
 from hotspare.engine.operators.aggregate_program import Planner
+from hotspare.engine.rows.arrays import packed
 from hotspare.engine.rows.chunk import OUTPUT_BYTES_MAX, Chunk, Int64s, Timeline, all_true
+from hotspare.engine.rows.values import parse
 from hotspare.engine.state.lanes import CODED, to_arrow
 from hotspare.engine.state.multi_index import MultiIndex
 from hotspare.engine.state.ordered_values import OrderedValues
@@ -54,7 +56,7 @@ class Groups:
         self._codes = tuple(i for i, f in enumerate(keys) if f.type in CODED)
         self._narrow, self._wide = planner.narrow(self._codes), planner.wide(self._codes)
         self._kinds = planner.kinds
-        self._lists = [(len(keys) + i, str(calls[i].constants[0])) for i in planner.lists]
+        self._lists = [(len(keys) + i, _Listing.of(calls[i])) for i in planner.lists]
         listed, at = planner.listed, len(keys) + len(planner.arguments)
         of_row, of_group = range(at, at + len(identity)), range(len(keys))
         columns = [*of_row, *of_group, *(len(keys) + each for each in listed)] if listed else []
@@ -137,16 +139,36 @@ class Groups:
         is_new = made[:, k.OPCODE] != DELETE
         for relation, is_wide in ((narrow, 0), (wide, 1)):
             slots = made[is_new & (made[:, k.IS_WIDE] == is_wide), k.SLOT]
-            for column, separator in self._lists:
+            for column, listing in self._lists:
                 there = slots[relation.valid[slots, column]]
-                relation.lanes[there, column] = _joined(codes, offsets, relation.lanes[there, column], separator, strings)
+                relation.lanes[there, column] = _joined(codes, offsets, relation.lanes[there, column], listing, strings)
             repeat_moves(relation.pages.rows)
 
 
-def _joined(codes: Int64s, offsets: Int64s, numbers: Int64s, separator: str, strings: StringTable) -> Int64s:
-    """Codes of the texts of these lists, made piece by piece."""
+class _Listing(NamedTuple):
+    """What becomes of all values of a group: a text, with `separator` between them, or an array of the type `array`."""
+
+    separator: str
+    array: FieldType | None
+
+    @classmethod
+    def of(cls, call: AggregateCall) -> _Listing:
+        type_ = FieldType(call.type.value)
+        return cls(";", type_) if type_.is_array else cls(str(call.constants[0]), None)
+
+    def made_of(self, texts: pa.ListArray) -> pa.Array:
+        """The text, or the bytes of the array, of each list of texts."""
+        joined = pc.binary_join(texts, self.separator)
+        if self.array is None:
+            return joined
+        arrays, _ = parse(pc.binary_join_element_wise("[", joined, "]", ""), self.array)
+        return packed(arrays)
+
+
+def _joined(codes: Int64s, offsets: Int64s, numbers: Int64s, listing: _Listing, strings: StringTable) -> Int64s:
+    """Codes of what these lists become, made piece by piece."""
     made = [np.empty(0, np.int64)]
-    sizes = strings.texts[0][:, SIZE][codes] + len(separator.encode())
+    sizes = strings.texts[0][:, SIZE][codes] + len(listing.separator.encode())
     before = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
     bytes_ = before[offsets[numbers + 1]] - before[offsets[numbers]]
     for begin, end in _pieces(bytes_):
@@ -155,7 +177,7 @@ def _joined(codes: Int64s, offsets: Int64s, numbers: Int64s, separator: str, str
         places = np.repeat(offsets[chosen] - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths) + np.arange(lengths.sum())
         values = to_arrow(codes[places], all_true(len(places)), FieldType.STRING, strings)
         lists = pa.ListArray.from_arrays(pa.array(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)), values)
-        made.append(strings.intern(pc.binary_join(lists, separator))[0])
+        made.append(strings.intern(listing.made_of(lists))[0])
     return np.concatenate(made)
 
 

@@ -13,6 +13,7 @@ from types import MappingProxyType
 import numpy as np
 
 from hotspare.engine.expressions.aggregates import Aggregate, AggregateCall
+from hotspare.engine.expressions.arrays import ARRAYS
 from hotspare.engine.expressions.compiled import CompiledExpression
 from hotspare.engine.expressions.tree import ValueType
 from hotspare.engine.kernels import components as k
@@ -26,7 +27,7 @@ multiplied."""
 _WIDE = MappingProxyType({**_NARROW, int(k.DOUBLE_SUM): exact.DOUBLE_LIMBS, int(k.DOUBLE_PRODUCT): exact.PRODUCT_LIMBS})
 _OF_DOUBLES = frozenset({int(k.DOUBLE_SUM), int(k.DOUBLE_PRODUCT)})
 _NONE = -1
-_CODED = (ValueType.STRING, ValueType.BLOB)
+_CODED = (ValueType.STRING, ValueType.BLOB, *ARRAYS)
 _NEWEST_MAX = 16
 """So many of the newest values stand in the row of a group, where rows never go; more are kept in order of arrival."""
 
@@ -318,8 +319,8 @@ def _lag(planner: Planner, call: AggregateCall) -> _Result:
 
 
 def _listed(planner: Planner, call: AggregateCall) -> _Result:
-    separator = str(call.constants[0]).encode()
-    return _Result(int(r.LISTED), planner.column_of(planner.argument(call.arguments[0])), len(separator))
+    between = len(str(call.constants[0]).encode()) if call.constants else 1
+    return _Result(int(r.LISTED), planner.column_of(planner.argument(call.arguments[0])), between)
 
 
 _RESULTS: Mapping[Aggregate, Callable[[Planner, AggregateCall], _Result]] = MappingProxyType(
@@ -355,5 +356,6 @@ _RESULTS: Mapping[Aggregate, Callable[[Planner, AggregateCall], _Result]] = Mapp
         Aggregate.NTH: _nth,
         Aggregate.LAG: _lag,
         Aggregate.CONCATENATION: _listed,
+        Aggregate.COLLECTION: _listed,
     }
 )
