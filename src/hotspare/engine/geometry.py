@@ -52,19 +52,32 @@ def _sum(values: Doubles) -> float:
 @lru_cache(maxsize=1024)
 def polygon_of(text: str, separator: str) -> Polygon | None:
     """`x y x y ...`; None where that is no polygon."""
+    corners = _corners(text, separator)
+    if corners is None:
+        return None
+    x, y = corners
+    if x[0] == x[-1] and y[0] == y[-1]:
+        x, y = x[:-1], y[:-1]
+    return Polygon(x, y) if len(x) >= 3 else None
+
+
+def centre_of(text: str, separator: str) -> tuple[float, float] | None:
+    """`x y`, the centre of a circle; None where that is no single point."""
+    corners = _corners(text, separator)
+    return (float(corners[0][0]), float(corners[1][0])) if corners is not None and len(corners[0]) == 1 else None
+
+
+def _corners(text: str, separator: str) -> tuple[Doubles, Doubles] | None:
     words = text.split() if separator.isspace() else text.split(separator)
-    if len(words) % 2 or not 6 <= len(words) <= 2 * CORNERS_MAX:
+    if len(words) % 2 or not 2 <= len(words) <= 2 * CORNERS_MAX:
         return None
     try:
         numbers = np.array([float(word) for word in words], np.float64)
     except ValueError:
         return None
-    x, y = numbers[0::2], numbers[1::2]
-    if x[0] == x[-1] and y[0] == y[-1]:
-        x, y = x[:-1], y[:-1]
-    if len(x) < 3 or not np.isfinite(numbers).all() or (np.abs(numbers) > COORDINATE_MAX).any():
+    if not np.isfinite(numbers).all() or (np.abs(numbers) > COORDINATE_MAX).any():
         return None
-    return Polygon(x, y)
+    return numbers[0::2], numbers[1::2]
 
 
 COORDINATE_MAX = 1e15

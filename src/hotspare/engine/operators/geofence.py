@@ -25,6 +25,7 @@ from hotspare.engine.geometry import (
     METRES_PER_DEGREE,
     Doubles,
     Polygon,
+    centre_of,
     crosses,
     edge_distance,
     plane_distance,
@@ -301,6 +302,7 @@ class Comparison:
         doubles = lanes.view(np.float64)
         doubles[~valid[:, g.RADIUS], g.RADIUS] = self._declared.shapes.radius
         valid[:, g.RADIUS] = True
+        self._place_circles(doubles, lanes, valid, strings)
         extents, fits = self._extents(doubles, lanes, valid, strings)
         number = np.cumsum(~is_gone & fits)
         lanes[:, g.NUMBER], valid[:, g.NUMBER] = counts[g.LEVELS] + number, True
@@ -312,6 +314,15 @@ class Comparison:
         opcode = np.where(is_gone[order], Opcode.SAFE_DELETE, Opcode.INSERT).astype(np.uint8)
         some = g.Extents(*(values[order] for values in extents))
         return g.Geometries(chunk.rank[order], opcode, lanes[order], valid[order], some), np.flatnonzero(~fits & ~is_gone)
+
+    def _place_circles(self, doubles: Doubles, lanes: Int64s, valid: Bools, strings: StringTable) -> None:
+        """Data of a single point are the centre of a circle."""
+        for code, text in self._data(lanes[valid[:, g.DATA], g.DATA], strings):
+            centre = centre_of(text, self._declared.shapes.separator)
+            if centre is not None:
+                mine = valid[:, g.DATA] & (lanes[:, g.DATA] == code)
+                doubles[mine, g.X], doubles[mine, g.Y] = centre
+                valid[mine, g.X], valid[mine, g.Y], valid[mine, g.DATA], lanes[mine, g.DATA] = True, True, False, 0
 
     def _extents(self, doubles: Doubles, lanes: Int64s, valid: Bools, strings: StringTable) -> tuple[tuple[Doubles, ...], Bools]:
         """Where each may be met, and whether it is a geometry at all."""
@@ -347,10 +358,14 @@ class Comparison:
         return tuple(np.where(everywhere, limit, values) for limit, values in zip(limits, found, strict=True))
 
     def _polygons(self, codes: Int64s, strings: StringTable) -> list[tuple[int, Polygon | None]]:
+        separator = self._declared.shapes.separator
+        return [(code, polygon_of(text, separator)) for code, text in self._data(codes, strings)]
+
+    def _data(self, codes: Int64s, strings: StringTable) -> list[tuple[int, str]]:
+        """Each code once, with its text."""
         used = np.unique(codes)
         texts = to_arrow(used, np.ones(len(used), np.bool_), FieldType.STRING, strings).to_pylist()
-        separator = self._declared.shapes.separator
-        return [(code, polygon_of(text, separator)) for code, text in zip(used.tolist(), texts, strict=True)]
+        return list(zip(used.tolist(), texts, strict=True))
 
     def met(self, index: MultiIndex, counts: Int64s, chunk: Chunk, strings: StringTable) -> Met:
         """Of positions."""
