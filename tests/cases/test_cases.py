@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import xxhash
 
+from hotspare.engine.head.head import Head
 from hotspare.engine.kernels import plain
 from hotspare.engine.kernels.columns import identifier_texts
+from hotspare.engine.pipeline import Pipeline
 from tests.cases.case import Case, expected_by_cause, outputs_by_cause, raw_batches, read_case, run
 
 CASES = sorted((Path(__file__).parent / "windows").glob("*.case"))
@@ -52,3 +55,5 @@ def test_case(path: Path, cases: dict[Path, Case]) -> None:
     assert (outputs_by_cause(single), single_snapshot) == (expected, snapshot), "message by message"
     restarted, restarted_snapshot = run(case, [[batch] for batch in batches], restarts=True)
     assert (outputs_by_cause(restarted), restarted_snapshot) == (expected, snapshot), "restarted after each message"
+    parts = Pipeline.fresh(case.plan, extra_rows_max=1).parts(Head.of(case.plan).decode(pa.concat_batches(batches)))
+    assert outputs_by_cause(output for part in parts for output in part.items()) == expected, "in small parts"

@@ -180,7 +180,8 @@ class Dataflow:
         return replace(whole, heartbeat_rank=whole.heartbeat_rank[slice(*whole.heartbeat_rank.searchsorted((since, until)))])
 
     def _take_refused(self) -> BadEvents:
-        """Bad events of those ranks of which no window can refuse anything any more: by rank, and then by window."""
+        """Bad events of those ranks of which no window can refuse anything any more: by rank, and then by window; those of one rank
+        and window in an order of their own, as they may have come in any parts."""
         taken = NO_BAD_EVENTS
         if not self._refused:
             return taken
@@ -188,13 +189,13 @@ class Dataflow:
         for at in sorted(self._refused):
             bad = self._refused.pop(at)
             count = int(np.searchsorted(bad.rank, until))
-            taken += bad.slice(0, count)
+            taken += bad.slice(0, count).by_texts()
             self._refuse(at, bad.slice(count, len(bad)))
         return taken.by_rank()
 
     def _refuse(self, at: int, bad: BadEvents) -> None:
         if len(bad):
-            self._refused[at] = self._refused.get(at, NO_BAD_EVENTS) + bad
+            self._refused[at] = (self._refused.get(at, NO_BAD_EVENTS) + bad).by_rank()
 
 
 def _ranks_of_events(door: Door, topics: int) -> list[Int64s]:

@@ -29,6 +29,7 @@ from hotspare.engine.rows.bad_reasons import BadReason, RowReason
 from hotspare.engine.rows.batch import BAD_TYPE, HEAD_COLUMNS, MessageFormat, RowKind, arrow_fields, decoded_schema
 from hotspare.engine.rows.elementwise import Rows, comes_of_rows, halved, nothing
 from hotspare.engine.rows.refusals import BAD_TEXT_LENGTH_MAX, BadRows, Refusals
+from hotspare.model.events import Opcode
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
 from hotspare.model.types import FieldType, Schema
@@ -213,6 +214,7 @@ def _decoded(
         bad.append(refused.renumbered(rows))
     unread = BadRows.joined(bad)
     told = [unread.refused_by(head.window, _is_alone(unread, events))] if len(unread) else []
+    events = _without_blocks(events, head, told)
     if head.routing is not None:
         partition = raw.column("partition").to_numpy()
         events = [_in_place(rows, head, head.routing, partition, told) for rows in events]
@@ -228,18 +230,38 @@ def _decoded(
     return [*pieces, *map(_bad_piece, told)]
 
 
+def _without_blocks(events: list[DecodedRows], head: TopicHead, bad: list[BadRows]) -> list[DecodedRows]:
+    """The events but for update blocks, which only leave windows: both rows of each are added to `bad`. Its old row alone would
+    delete what the block says is there."""
+    places = [rows.message << 32 | rows.index for rows in events]
+    blocks = [place[rows.opcode == Opcode.UPDATE_BLOCK] for place, rows in zip(places, events, strict=True)]
+    if not any(map(len, blocks)):
+        return events
+    new, kept = np.concatenate(blocks), []
+    for place, rows in zip(places, events, strict=True):
+        is_block = np.isin(place, new) | ((rows.opcode == Opcode.DELETE) & np.isin(place - 1, new))
+        kept.append(_refused_for(rows, is_block, BadReason.OPCODE, head, bad))
+    return [rows for rows in kept if len(rows.message)]
+
+
 def _in_place(
     rows: DecodedRows, head: TopicHead, routing: Routing, partition: npt.NDArray[np.int32], bad: list[BadRows]
 ) -> DecodedRows:
     """The events that stand in the partition that they belong in; the others are added to `bad`."""
     is_right = routing.partitions(rows.columns[routing.field]) == partition[rows.message]
-    wrong = np.flatnonzero(~is_right)
+    return _refused_for(rows, ~is_right, BadReason.MISROUTED, head, bad)
+
+
+def _refused_for(
+    rows: DecodedRows, is_wrong: npt.NDArray[np.bool_], reason: BadReason, head: TopicHead, bad: list[BadRows]
+) -> DecodedRows:
+    """The other events; those that are wrong are added to `bad`."""
+    wrong = np.flatnonzero(is_wrong)
     if not len(wrong):
         return rows
-    reason = BadReason.MISROUTED
     refused = Refusals.of(wrong, np.zeros(len(wrong), np.int64), [(reason, reason.sentence)])
     bad.append(refused_rows(rows, refused, head.schema, head.window))
-    return passed_rows(rows, is_right, rows.columns)
+    return passed_rows(rows, ~is_wrong, rows.columns)
 
 
 def _dropped(given: DecodedRows, passed: DecodedRows, bad: list[BadRows]) -> list[_Piece]:

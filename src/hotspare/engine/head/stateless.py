@@ -236,12 +236,9 @@ class Admission:
 
     def refused(self, opcode: UInt8s, keyless: Bools) -> Refusals:
         """`keyless`: events with a key field that is null, where that is a reason."""
-        if self.accepts is AcceptedOpcodes.INSERT_ONLY:
-            wrong, reason = opcode != Opcode.INSERT, BadReason.NOT_INSERT
-        else:
-            wrong, reason = opcode == Opcode.UPDATE_BLOCK, BadReason.OPCODE
+        wrong = (opcode != Opcode.INSERT) & (self.accepts is AcceptedOpcodes.INSERT_ONLY)
         rows = np.flatnonzero(wrong | keyless)
-        causes = [(each, each.sentence) for each in (reason, BadReason.NULL_KEY)]
+        causes = [(each, each.sentence) for each in (BadReason.NOT_INSERT, BadReason.NULL_KEY)]
         return Refusals.of(rows, (~wrong[rows]).astype(np.int64), causes)
 
 

@@ -78,7 +78,8 @@ class CodeWindowOperator(Operator):
         self._copied = [(self.schema.index[name], place) for name, place in copied.items()]
         self._shown = CodeEvents(self.id, given, declared.script.use)
         self._keys = np.array(self.schema.key_indexes, np.int64)
-        self._inserts_only = self.inputs[0].changelog.opcodes is Opcodes.INSERTS and OPCODE_KEY not in declared.script.code.text
+        texts = (declared.script.code.text, *(module.code.text for module in window.modules))
+        self._inserts_only = self.inputs[0].changelog.opcodes is Opcodes.INSERTS and not any(OPCODE_KEY in text for text in texts)
         made = INSERTS if self._inserts_only else PUBLISHED
         self.leaving = made.indexed() if self._keeps else made
         has_keys = {self.schema.names[i] for i in self.schema.key_indexes} <= set(copied)
@@ -118,9 +119,8 @@ class CodeWindowOperator(Operator):
         unfinished.given = chunk.since(made.done)
         bad = failures(self._events, made.failed, chunk, self._given, strings)
         laid_out = self._laid_out(made, chunk, strings)
-        if not self._keeps:
-            laid_out, refused = self._passed(laid_out, strings)
-            bad += refused
+        laid_out, refused = self._passed(laid_out, strings)
+        bad += refused
         unfinished.made = unfinished.made.joined(laid_out) if len(unfinished.made) else laid_out
         return bad
 
@@ -137,8 +137,9 @@ class CodeWindowOperator(Operator):
         return Chunk(chunk.rank[made.row], opcode, np.full(count, Flag.NORMAL, np.uint8), lanes, valid, is_whole=True)
 
     def _passed(self, chunk: Chunk, strings: StringTable) -> tuple[Chunk, BadEvents]:
-        """Without an index: what may leave as it is."""
-        keyless = ~chunk.valid[:, self._keys].all(axis=1)
+        """What may leave, or the index be asked for, which says itself what it thinks of rows without a key. Code that names no
+        opcodes makes inserts of inserts, whatever it puts together."""
+        keyless = ~chunk.valid[:, self._keys].all(axis=1) & (not self._keeps)
         other = (chunk.opcode != Opcode.INSERT) & self._inserts_only
         rows = np.flatnonzero(keyless | other)
         if not len(rows):

@@ -100,6 +100,17 @@ class BadEvents:
         order = np.argsort(self.rank, kind="stable")
         return BadEvents(self.rank[order], tuple(column.take(pa.array(order)) for column in self.columns))
 
+    def by_texts(self) -> BadEvents:
+        """Those that rise by rank, with those of one rank in the order of their reasons and sentences, and then of their texts,
+        falling: so the new row of an update block (UB) stands before the old one (D)."""
+        if len(self) < 2 or (np.diff(self.rank) > 0).all():
+            return self
+        names = ("rank", "reason", "sentence", "text")
+        table = pa.table([self.rank, *self.columns[:3]], names)
+        ways = ("ascending", "ascending", "ascending", "descending")
+        order = pc.sort_indices(table, list(zip(names, ways, strict=True)))
+        return BadEvents(self.rank, tuple(column.take(order) for column in self.columns))
+
 
 NO_BAD_EVENTS = BadEvents(_NO_ROWS, ())
 
