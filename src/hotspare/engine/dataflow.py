@@ -71,7 +71,8 @@ class Dataflow:
 
     @property
     def is_done(self) -> bool:
-        return self._has_begun and not any(self._has_more)
+        """Whether every window has put out all that it will. One that went on while those before it had more still gets that."""
+        return self._has_begun and min(self._until, default=self._rows) == self._rows and not any(self._has_more)
 
     def next_part(self) -> tuple[list[Chunk | None], BadEvents]:
         """Output chunk of each node (None: nothing), and bad events by rank."""
