@@ -42,17 +42,30 @@ class Code:
         return hashlib.sha256(self.text.encode(errors="replace")).hexdigest()
 
 
+class ModuleUse(Enum):
+    """How the code of windows finds a module."""
+
+    MODULE = "module"
+    """It is loaded before the code, and keeps variables for each window."""
+    SNIPPET = "snippet"
+    """Its functions are called by name, with `esp.call`. It keeps nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Module:
-    """Code of a project that its windows may load before their own (SPEC A38)."""
+    """Code of a project that its windows use beside their own (SPEC A38)."""
 
     name: str
     language: Language
     code: Code
+    use: ModuleUse = ModuleUse.MODULE
 
     def meaning(self) -> dict[str, str]:
         """What determines outputs."""
         return {"language": self.language.value, "code": self.code.digest}
+
+    def __str__(self) -> str:
+        return f"{self.use.value} {self.name}"
 
 
 class Choice(Enum):
@@ -107,9 +120,18 @@ class CodeLimits:
         return [(f.name, value) for f in fields(self) if (value := getattr(self, f.name)) != getattr(default, f.name)]
 
 
+class Arguments(Enum):
+    """What the function that is called for each event is given."""
+
+    EVENT = "event"
+    """The event, and a context."""
+    FIELDS = "fields"
+    """Its fields by their names, and the context if it takes one of that name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What a window calls for each event: `function` of `code`, with the fields `use` of the event.
+    """What a window calls for each event: `function` of `code`, with the fields `use` of the event as `arguments` say.
 
     `modules`: names of those that are loaded before. `init`: a function that is called once, before any event; "" for none.
     `transient`: variables that are not kept from one event to the next.
@@ -123,10 +145,12 @@ class Script:
     init: str = ""
     transient: tuple[str, ...] = ()
     limits: CodeLimits = CodeLimits()
+    arguments: Arguments = Arguments.EVENT
 
     def meaning(self) -> dict[str, str]:
         """What determines outputs, for a project's hash, which is told as words: so the code is told by a hash of its own."""
-        return {
+        arguments = {} if self.arguments is Arguments.EVENT else {"arguments": self.arguments.value}
+        return arguments | {
             "language": self.language.value,
             "code": self.code.digest,
             "function": self.function,

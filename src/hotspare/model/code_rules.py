@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hotspare.model.code import Code, FieldChoice, Module, Script
+from hotspare.model.code import Arguments, Code, FieldChoice, Language, Module, ModuleUse, Script
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import FIELD_NAME, nearest, repeated, unprintable
 from hotspare.model.project import Window
@@ -24,6 +24,11 @@ def check_script(window: Window, script: Script, given: Schema | None, found: Mi
         hint = "name the function that the code defines"
         found.add(window.place, f"window {window.name} does not say which function it calls for each event", hint)
     check_field_choice(window, "use", script.use, given, found)
+    if script.arguments is Arguments.FIELDS and script.language is not Language.PYTHON:
+        message = (
+            f"window {window.name} gives fields by their names to code in {script.language.value}, which knows no such arguments"
+        )
+        found.add(place, message, "let its function take the event, and read the fields from it")
     limits = (("steps", script.limits.steps_max, STEPS_MAX), ("state bytes", script.limits.state_bytes_max, STATE_BYTES_MAX))
     for what, value, most in limits:
         if not 0 < value <= most:
@@ -40,18 +45,23 @@ def check_field_choice(window: Window, what: str, chosen: FieldChoice, schema: S
 
 
 def check_modules(modules: Sequence[Module], found: Mistakes) -> None:
-    for name in repeated(module.name for module in modules):
-        second = [module for module in modules if module.name == name][1]
-        found.add(second.code.place, f"there are two modules {name}", "give one of them another name")
+    for name in repeated(str(module) for module in modules):
+        second = [module for module in modules if str(module) == name][1]
+        what, _, written = name.partition(" ")
+        found.add(second.code.place, f"there are two {what}s {written}", "give one of them another name")
     for module in modules:
+        what = module.use.value
         if not FIELD_NAME.fullmatch(module.name):
-            found.add(module.code.place, f"module name {module.name!r} cannot be used", "use letters, digits and '_'")
-        _check_text(f"module {module.name}", module.code, found)
+            found.add(module.code.place, f"{what} name {module.name!r} cannot be used", "use letters, digits and '_'")
+        if module.use is ModuleUse.SNIPPET and module.language is not Language.PYTHON:
+            message = f"{module} is in {module.language.value}, and snippets are called from Python alone"
+            found.add(module.code.place, message, "make a module of it, which windows load with require")
+        _check_text(str(module), module.code, found)
 
 
 def check_required(window: Window, script: Script, modules: Sequence[Module], found: Mistakes) -> None:
     """The modules that the code asks for are there, in its language."""
-    known = {module.name: module for module in modules}
+    known = {module.name: module for module in modules if module.use is ModuleUse.MODULE}
     for name in script.modules:
         if name not in known:
             found.add(window.place, f"window {window.name} needs the unknown module {name!r}", nearest(name, known))

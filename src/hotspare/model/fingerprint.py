@@ -78,8 +78,8 @@ def _description(resolved: Resolved) -> dict[str, dict[str, str]]:
     }
     if project.retention_tracking is RetentionTracking.ON:
         subjects["project"]["retention tracking"] = project.retention_tracking.value
-    modules = {module.name: module for w in resolved.windows for module in w.modules}
-    subjects |= {f"module {name}": modules[name].meaning() for name in sorted(modules)}
+    modules = {str(module): module for w in resolved.windows for module in w.modules}
+    subjects |= {name: modules[name].meaning() for name in sorted(modules)}
     return subjects | {f"window {w.id}": _window(w) for w in resolved.windows}
 
 

@@ -8,8 +8,8 @@ from functools import cached_property
 
 from hotspare.errors import ProjectError
 from hotspare.model.analysis import Analysis, analyse
-from hotspare.model.code import Module
-from hotspare.model.code_imports import imported
+from hotspare.model.code import Module, ModuleUse
+from hotspare.model.code_imports import needed
 from hotspare.model.failover_rules import effective_quality
 from hotspare.model.project import EVERY_SLOT, Project, Window, WindowId
 from hotspare.model.quality import Quality
@@ -84,12 +84,12 @@ def resolved_from(project: Project, analysis: Analysis) -> Resolved:
 
 
 def _modules(project: Project, window: Window) -> tuple[Module, ...]:
-    known = {module.name: module for module in project.modules}
-    scripts = list(type_of(window).scripts(window))
-    names = [
-        name for script in scripts for name in (*script.modules, *imported(script.language, script.code.text, project.modules))
-    ]
-    return tuple(known[name] for name in dict.fromkeys(names))
+    known = {module.name: module for module in project.modules if module.use is ModuleUse.MODULE}
+    found: dict[Module, None] = {}
+    for script in type_of(window).scripts(window):
+        found |= dict.fromkeys(known[name] for name in script.modules)
+        found |= dict.fromkeys(needed(script.language, script.code.text, project.modules))
+    return tuple(found)
 
 
 def _slots(analysis: Analysis, target: WindowId) -> Iterator[int]:

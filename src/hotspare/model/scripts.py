@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hotspare.errors import Place
-from hotspare.model.code import LANGUAGES, Choice, Code, CodeLimits, FieldChoice, Language, Module, Script
+from hotspare.model.code import LANGUAGES, Arguments, Choice, Code, CodeLimits, FieldChoice, Language, Module, ModuleUse, Script
 from hotspare.model.frontends.esp_xml.elements import EXTENSION, ElementShape, shape
 from hotspare.model.frontends.esp_xml.tree import Tree
 from hotspare.model.frontends.esp_xml.values import EspValues
@@ -24,14 +25,15 @@ STATE_BYTES = f"{{{EXTENSION}}}state-bytes-max"
 
 LANGUAGE = f"{{{EXTENSION}}}language"
 
-YAML_KEYS = ("code", "modules", "use", "use-except", "init", "transient", "steps-max", "state-bytes-max")
+YAML_KEYS = ("code", "modules", "use", "use-except", "arguments", "init", "transient", "steps-max", "state-bytes-max")
 XML_ATTRIBUTES = f"require init {TRANSIENT} {STEPS} {STATE_BYTES}"
 XML_CHILDREN = "use code"
-XML_ELEMENTS: Mapping[str, ElementShape] = {"use": shape("exclude"), "code": shape()}
+XML_ELEMENTS: Mapping[str, ElementShape] = {"use": shape("exclude expand"), "code": shape()}
 XML_TEXTS = frozenset({"use", "code"})
 
 _LIMITS = {"steps_max": "steps-max", "state_bytes_max": "state-bytes-max"}
 _XML_LIMITS = {"steps_max": STEPS, "state_bytes_max": STATE_BYTES}
+_ARGUMENTS = {each.value: each for each in Arguments}
 _SEPARATOR = re.compile(r"[\s,]+")
 _WHOLE = re.compile(r"[0-9]{1,18}")
 
@@ -50,11 +52,14 @@ def script_from_yaml(values: YamlValues, node: Entries, language: Language, func
         init=values.text(node, "init").strip(),
         transient=_names(text.value for text in values.listed(node.values.get("transient"), "transient")),
         limits=_limits(limits, node.place, values.found),
+        arguments=values.option(node, "arguments", _ARGUMENTS, "arguments:", Arguments.EVENT),
     )
 
 
 def script_to_yaml(script: Script) -> Written:
     written: Written = {"code": script.code.text} | fields_to_yaml(script.use, "use")
+    if script.arguments is not Arguments.EVENT:
+        written["arguments"] = script.arguments.value
     if script.modules:
         written["modules"] = list(script.modules)
     if script.init:
@@ -78,7 +83,13 @@ def script_from_xml(values: EspValues, element: Any, language: Language, functio
         init=values.attribute(element, "init"),
         transient=_names(values.attribute(element, TRANSIENT).split()),
         limits=_limits(limits, place, values.found),
+        arguments=_arguments_from_xml(values, element),
     )
+
+
+def _arguments_from_xml(values: EspValues, element: Any) -> Arguments:
+    use = values.tree.only_child(element, "use")
+    return Arguments.FIELDS if use is not None and values.truth(use, "expand") else Arguments.EVENT
 
 
 def script_to_xml(script: Script) -> Xml:
@@ -89,7 +100,11 @@ def script_to_xml(script: Script) -> Xml:
     if script.transient:
         attributes[TRANSIENT] = " ".join(script.transient)
     attributes |= {_XML_LIMITS[name]: str(value) for name, value in script.limits.chosen()}
-    return Xml("", attributes=attributes, children=(*fields_to_xml(script.use, "use"), Xml("code", script.code.text)))
+    use = fields_to_xml(script.use, "use")
+    if script.arguments is Arguments.FIELDS:
+        found = use[0] if use else Xml("use", attributes={"exclude": "true"})
+        use = (replace(found, attributes={**found.attributes, "expand": "true"}),)
+    return Xml("", attributes=attributes, children=(*use, Xml("code", script.code.text)))
 
 
 def language_from_xml(values: EspValues, element: Any) -> Language:
@@ -111,59 +126,77 @@ def refuse_without_code(values: EspValues, element: Any, more: Sequence[str]) ->
             values.found.add(place, f"<{tag}> in <{element.tag}> needs code", "leave it out, or add <code>")
 
 
+_MODULE_KEYS = {"modules": (ModuleUse.MODULE, Language.LUA), "snippets": (ModuleUse.SNIPPET, Language.PYTHON)}
+"""Entries of a project, and the language of those that say none."""
+
+
 def modules_from_yaml(values: YamlValues, root: Entries) -> tuple[Module, ...]:
-    """The entry `modules` of a project: name to code, or to language and code."""
+    """The entries `modules` and `snippets` of a project: name to code, or to language and code."""
     modules = []
-    for name, node in (values.entries(root, "modules").values if "modules" in root.values else {}).items():
-        language, entries = Language.LUA, Entries(node.place, {"code": node})
-        if isinstance(node, Entries):
-            values.known(node, ("language", "code"), f"module {name}")
-            language, entries = values.option(node, "language", LANGUAGES, "language:", language), node
-        place = entries.values["code"].place if "code" in entries.values else node.place
-        modules.append(Module(name, language, Code.of(values.text(entries, "code"), place)))
+    for key, (use, usual) in _MODULE_KEYS.items():
+        for name, node in (values.entries(root, key).values if key in root.values else {}).items():
+            language, entries = usual, Entries(node.place, {"code": node})
+            if isinstance(node, Entries):
+                values.known(node, ("language", "code"), f"{use.value} {name}")
+                language, entries = values.option(node, "language", LANGUAGES, "language:", language), node
+            place = entries.values["code"].place if "code" in entries.values else node.place
+            modules.append(Module(name, language, Code.of(values.text(entries, "code"), place), use))
     return tuple(modules)
 
 
 def modules_to_yaml(modules: Sequence[Module]) -> Written:
-    return {each.name: {"language": each.language.value, "code": each.code.text} for each in modules}
+    """The entries that are not empty."""
+    written: Written = {}
+    for key, (use, _) in _MODULE_KEYS.items():
+        if own := {each.name: {"language": each.language.value, "code": each.code.text} for each in modules if each.use is use}:
+            written[key] = own
+    return written
 
 
-MODULES_ELEMENTS = frozenset(f"{language.value}-modules" for language in Language)
+_WRAPPERS = {
+    f"{language.value}-{use.value}": (language, use)
+    for use in ModuleUse
+    for language in Language
+    if use is ModuleUse.MODULE or language is Language.PYTHON
+}
+"""Elements of one module, by the language that is part of their names; each stands in one whose name has an s."""
+_ENDS = "an engine keeps nothing open that would have to be closed"
+MODULES_ELEMENTS = frozenset(f"{name}s" for name in _WRAPPERS)
 
 MODULES_SHAPES: Mapping[str, ElementShape] = {
-    shape_name: each
-    for language in Language
-    for shape_name, each in (
-        (f"{language.value}-modules", shape(children=f"{language.value}-module")),
-        (f"{language.value}-module", shape("name", "code", label_children="description")),
-    )
-} | {"code": shape()}
-"""Elements that hold modules, by the language that is part of their names."""
+    **{f"{name}s": shape(children=name) for name in _WRAPPERS},
+    **{
+        name: shape("name", "code", label_children="description", idle={"destroy": _ENDS} if use is ModuleUse.SNIPPET else {})
+        for name, (_, use) in _WRAPPERS.items()
+    },
+    "code": shape(),
+}
+"""Elements that hold modules and snippets."""
 
 
 def modules_from_xml(tree: Tree, project: Any) -> tuple[Module, ...]:
     """Those of `<lua-modules>` and its like."""
     modules = []
-    for language in Language:
-        for wrapper in tree.children(project, f"{language.value}-modules"):
+    for name, (language, use) in _WRAPPERS.items():
+        for wrapper in tree.children(project, f"{name}s"):
             tree.check(wrapper)
-            for element in tree.children(wrapper, f"{language.value}-module"):
+            for element in tree.children(wrapper, name):
                 tree.check(element)
                 code = tree.only_child(element, "code")
                 if code is None:
                     tree.found.add(tree.place(element), f"<{element.tag}> has no <code>", "add <code>")
                 text, place = (tree.text(code), tree.place(code)) if code is not None else ("", tree.place(element))
-                modules.append(Module(tree.attribute(element, "name"), language, Code.of(text, place)))
+                modules.append(Module(tree.attribute(element, "name"), language, Code.of(text, place), use))
     return tuple(modules)
 
 
 def modules_to_xml(modules: Sequence[Module]) -> tuple[Xml, ...]:
     written = []
-    for language in Language:
-        own = [each for each in modules if each.language is language]
-        children = [Xml(f"{language.value}-module", attributes={"name": m.name}, children=(Xml("code", m.code.text),)) for m in own]
+    for name, (language, use) in _WRAPPERS.items():
+        own = [each for each in modules if each.language is language and each.use is use]
+        children = [Xml(name, attributes={"name": each.name}, children=(Xml("code", each.code.text),)) for each in own]
         if own:
-            written.append(Xml(f"{language.value}-modules", children=tuple(children)))
+            written.append(Xml(f"{name}s", children=tuple(children)))
     return tuple(written)
 
 

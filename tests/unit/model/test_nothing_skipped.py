@@ -25,6 +25,7 @@ FULL = """\
   <properties><property name="N">1</property></properties>
   <lua-modules><lua-module name="m"><description>d</description><code>one = 1</code></lua-module></lua-modules>
   <python-modules><python-module name="o"><description>d</description><code>one = 1</code></python-module></python-modules>
+  <python-snippets><python-snippet name="o"><description>d</description><code>one = 1</code></python-snippet></python-snippets>
   <contqueries>
     <contquery name="q" trace="a" include-singletons="true" index="pi_HASH">
       <description>d</description>
@@ -140,7 +141,7 @@ FULL = """\
         <window-python name="p" events="make" require="o" init="begin" hs:transient="seen" hs:steps-max="9" hs:state-bytes-max="9">
           <schema-string>id*:int64,x:double</schema-string>
           <copy exclude="true">x</copy>
-          <use exclude="true">id</use>
+          <use exclude="true" expand="true">id</use>
           <code>def make(event): return {"x": event["x"]}</code>
         </window-python>
         <window-python-columns name="pc" events="make" require="o" init="begin" hs:transient="seen" hs:steps-max="9"

@@ -133,7 +133,7 @@ class MadeEvents:
 @dataclass(frozen=True, slots=True)
 class ProgramText:
     """What a program is compiled from. `name` of the window; `modules` are loaded before its own code, in order, each under its
-    name.
+    name, but for snippets, which are called by theirs.
 
     `empties_count`: an empty table that the code returns is an event, not an empty list.
     """

@@ -54,8 +54,9 @@ windows:
     events: create
     copy: []
     use-except: [x]
+    arguments: fields
     code: |
-      def create(data):
-          return [{"id": data["id"], "n": 1}, {"id": data["id"] + "/", "n": 2.5}]
+      def create(id, n):
+          return [{"id": id, "n": 1}, {"id": id + "/", "n": 2.5 if n is None else n}]
 edges: [given -> highest, given -> twice]
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hotspare.model.code import Language
+from hotspare.model.code import Arguments, Language
 from hotspare.model.code_windows import CodeType, CodeWindow, copied_fields
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.window_rules import check_keys
@@ -58,6 +58,8 @@ edges: [given -> scaled, given -> stream]
 
     def check(self, window: PythonColumnsWindow, given: Sequence[Given], found: Mistakes) -> None:
         super().check(window, given, found)
+        if window.script.arguments is not Arguments.EVENT:
+            found.add(window.place, f"window {window.name} gives its function columns, not fields", "leave arguments or expand out")
         schema = given[0].schema
         if window.schema is None or schema is None:
             return

@@ -27,6 +27,7 @@ from hotspare.engine.rows.batch import ARROW_TYPE
 from hotspare.engine.rows.chunk import UInt8s, all_true
 from hotspare.engine.rows.elementwise import halved, with_nulls
 from hotspare.engine.rows.refusals import NOTHING_REFUSED, Refusals
+from hotspare.model.code import ModuleUse
 from hotspare.model.types import FieldType, Schema
 
 _TEXTS = (FieldType.STRING, FieldType.BLOB)
@@ -40,6 +41,7 @@ class ColumnFunction(Work):
     text: str
     name: str
     modules: tuple[tuple[str, str], ...]
+    snippets: tuple[tuple[str, str], ...]
     function: str
     used: tuple[str, ...]
     given: Schema
@@ -54,12 +56,13 @@ class ColumnFunction(Work):
         """Of a text that can be loaded."""
         script = text.script
         limits = PythonLimits(steps=script.limits.steps_max, kept_bytes=script.limits.state_bytes_max)
-        modules = tuple((module.name, module.code.text) for module in text.modules)
+        texts = {use: tuple((each.name, each.code.text) for each in text.modules if each.use is use) for use in ModuleUse}
         used = script.use.picked(given)
         return cls(
             text=script.code.text,
             name=text.name,
-            modules=modules,
+            modules=texts[ModuleUse.MODULE],
+            snippets=texts[ModuleUse.SNIPPET],
             function=script.function,
             used=used,
             given=given,
@@ -87,14 +90,16 @@ class ColumnFunction(Work):
         return []
 
     @cached_property
-    def _texts(self) -> tuple[PythonText, Mapping[str, PythonText]]:
+    def _texts(self) -> tuple[PythonText, Mapping[str, PythonText], Mapping[str, PythonText]]:
         names = [name for name, _ in self.modules]
-        texts = {name: PythonText.compiled(text, name, names) for name, text in self.modules}
-        return PythonText.compiled(self.text, self.name, names), texts
+        modules = {name: PythonText.compiled(text, name, names) for name, text in self.modules}
+        snippets = {name: PythonText.compiled(text, f"snippet {name}", names) for name, text in self.snippets}
+        return PythonText.compiled(self.text, self.name, names), modules, snippets
 
     def opened(self) -> Interpreter:
         """A fresh one. Unloadable."""
-        return Interpreter(*self._texts, self.limits, init=self.init, transient=self.transient)
+        main, modules, snippets = self._texts
+        return Interpreter(main, modules, self.limits, snippets, init=self.init, transient=self.transient)
 
     def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
         interpreter = self._free.pop() if self._free else self.opened()

@@ -32,7 +32,7 @@ from hotspare.engine.code.python.stack import at_fixed_level
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.rows.chunk import Bools
 from hotspare.errors import Mistake, ProjectError
-from hotspare.model.code import Code
+from hotspare.model.code import Arguments, Code, Module, ModuleUse
 from hotspare.model.types import Schema
 
 _BLOCK_EVENTS = 4096
@@ -44,12 +44,14 @@ class PythonProgram:
 
     def __init__(self, text: ProgramText) -> None:
         script = text.script
-        names = [module.name for module in text.modules]
         self._name = text.name
-        self._codes: Mapping[str, Code] = {text.name: script.code} | {each.name: each.code for each in text.modules}
-        self._init, self._transient = script.init, script.transient
+        self._codes: Mapping[str, Code] = {text.name: script.code} | {_label(each): each.code for each in text.modules}
+        self._init, self._transient, self._arguments = script.init, script.transient, script.arguments
         self._limits = PythonLimits(steps=script.limits.steps_max, kept_bytes=script.limits.state_bytes_max)
-        self._modules = {each.name: self._compiled(each.code, each.name, names) for each in text.modules}
+        names = [each.name for each in text.modules if each.use is ModuleUse.MODULE]
+        texts = {each: self._compiled(each.code, _label(each), names) for each in text.modules}
+        self._modules = {each.name: texts[each] for each in texts if each.use is ModuleUse.MODULE}
+        self._snippets = {each.name: texts[each] for each in texts if each.use is ModuleUse.SNIPPET}
         self._text = self._compiled(script.code, text.name, names)
         self.open()
 
@@ -69,13 +71,20 @@ class PythonProgram:
 
     def open(self) -> PythonInstance:
         try:
-            interpreter = Interpreter(self._text, self._modules, self._limits, init=self._init, transient=self._transient)
+            interpreter = Interpreter(
+                self._text, self._modules, self._limits, self._snippets, init=self._init, transient=self._transient
+            )
         except Unloadable as error:
             raise self._refused(error, error.name or self._name) from error
-        return PythonInstance(interpreter)
+        return PythonInstance(interpreter, self._arguments)
 
     def defines(self, function: str) -> bool:
         return function in self._text.functions
+
+
+def _label(module: Module) -> str:
+    """The name of its text."""
+    return module.name if module.use is ModuleUse.MODULE else str(module)
 
 
 class _Failures(NamedTuple):
@@ -86,8 +95,8 @@ class _Failures(NamedTuple):
 
 
 class PythonInstance(Instance):
-    def __init__(self, interpreter: Interpreter) -> None:
-        self._interpreter = interpreter
+    def __init__(self, interpreter: Interpreter, arguments: Arguments = Arguments.EVENT) -> None:
+        self._interpreter, self._arguments = interpreter, arguments
 
     def call(self, function: str, arguments: Sequence[Value], moment: Moment) -> Value:
         try:
@@ -100,6 +109,16 @@ class PythonInstance(Instance):
         if found is None:
             raise CodeFailure(f"there is no function {name}")
         return found
+
+    def _taking_events(self, function: Callable[..., Any], schema: Schema) -> tuple[Callable[..., Any], bool]:
+        """What is called with an event, and whether it takes a context too."""
+        code = function.__code__
+        if self._arguments is Arguments.EVENT:
+            return function, code.co_argcount != 1 or bool(code.co_flags & CO_VARARGS)
+        names, taken = schema.names, code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        if "context" in taken and "context" not in names:
+            return lambda event, context: function(**{name: event[name] for name in names}, context=context), True
+        return lambda event: function(**{name: event[name] for name in names}), False
 
     def save(self) -> bytes:
         return self._interpreter.save()
@@ -145,7 +164,7 @@ class PythonInstance(Instance):
     ) -> _Failures:
         interpreter, called, failed = self._interpreter, self._function(function), list[Failed]()
         begin, end = interpreter.begin, interpreter.end
-        takes_context = called.__code__.co_argcount != 1 or bool(called.__code__.co_flags & CO_VARARGS)
+        called, takes_context = self._taking_events(called, events.schema)
         for first in range(0, len(events), _BLOCK_EVENTS):
             block = events.slice(first, min(first + _BLOCK_EVENTS, len(events)))
             times, seeds, opcodes = block.time_us.tolist(), block.seeds.tolist(), block.opcode.tolist()

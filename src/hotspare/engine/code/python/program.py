@@ -273,16 +273,23 @@ class Interpreter:
             )
         return variables
 
+    def _caller(self) -> Callable[..., dict[str, Any]]:
+        """`esp.call`, which code may import by its name."""
+        return lambda *arguments, **named: self._called_by_name(*arguments, **named)
+
     def _called_by_name(self, *arguments: Any, _pyname_: str = "", _pyfunc_: str = "", **named: Any) -> dict[str, Any]:
         """`esp.call`: whether the function of a snippet ended well, what it returned, or how it failed."""
         function = self._snippets.get(_pyname_, {}).get(_pyfunc_)
         if not isinstance(function, FunctionType):
             return {"code": False, "results": [], "error": f"there is no function {_pyfunc_} in a snippet {_pyname_}"}
+        self.meter.enter()
         try:
             returned = function(*arguments, **named)
         except Exception as error:
             self.guards.caught()
             return {"code": False, "results": [], "error": _ADDRESS.sub("", str(error))[:ERROR_LENGTH_MAX]}
+        finally:
+            self.meter.leave()
         return {"code": True, "results": list(returned) if isinstance(returned, tuple) else [returned], "error": ""}
 
     def _settle(self) -> None:
@@ -301,7 +308,7 @@ class Interpreter:
                 found = self._found[name] = Namespace(name, {})
                 found.__dict__ = self._loaded(self.modules[name], name)
             elif name == ESP:
-                found = self._found[name] = Namespace(name, {"call": self._called_by_name, "logMessage": say_nothing})
+                found = self._found[name] = Namespace(name, {"call": self._caller(), "logMessage": say_nothing})
             else:
                 found = self._found[name] = namespace(name, self.guards, self.clock)
         for member in members or ():

@@ -155,6 +155,7 @@ COMMON: dict[str, ElementShape] = {
             "compress-open-patterns": FALSE,
         },
         refused={
+            "lua-snippets": "they share values between windows, which would depend on how input is cut; write a Lua module",
             "mas-modules": "they run in the Micro Analytic Service of SAS; write a Python or Lua window",
             "analytic-store-files": "they hold models that only the software of SAS reads",
         },

@@ -61,6 +61,7 @@ PROJECT_KEYS = (
     "properties",
     "metadata",
     "modules",
+    "snippets",
     "queries",
     "connector_groups",
 )

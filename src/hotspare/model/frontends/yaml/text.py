@@ -46,8 +46,7 @@ def dump(project: Project) -> str:
         document["properties"] = dict(project.properties)
     if project.metadata:
         document["metadata"] = dict(project.metadata)
-    if project.modules:
-        document["modules"] = modules_to_yaml(project.modules)
+    document |= modules_to_yaml(project.modules)
     document["queries"] = {q.name: _query(q, YamlWriter(dialect)) for q in project.queries}
     if project.connector_groups:
         document["connector_groups"] = {group.name: _group(group) for group in project.connector_groups}

@@ -1,0 +1,89 @@
+"""Snippets, and functions that take fields: how projects say them, and what cannot be (SPEC A36, A38)."""
+
+from __future__ import annotations
+
+import pytest
+
+from hotspare.errors import ProjectError
+from hotspare.model.code import Arguments, ModuleUse
+from hotspare.model.fingerprint import differences, project_hash
+from hotspare.model.frontends.esp_xml import text as esp_xml
+from hotspare.model.frontends.yaml import text as yaml_text
+from hotspare.model.load import load_text
+from hotspare.model.windows.python import PythonWindow
+
+XML = """\
+<project name="p">
+  <python-modules><python-module name="m"><code>x = 1</code></python-module></python-modules>
+  <python-snippets>
+    <python-snippet name="m" destroy="end"><code>import m
+def f(a): return a + m.x</code></python-snippet>
+  </python-snippets>
+  <contqueries><contquery name="q">
+    <windows>
+      <window-source name="given"><schema-string>id*:int64,a:int64,b:int64</schema-string></window-source>
+      <window-python name="made" events="create">
+        <schema-string>id*:int64,a:int64</schema-string>
+        <use expand="true">a</use>
+        <code>import esp
+def create(a): return {"a": esp.call(a, _pyname_="m", _pyfunc_="f")["results"][0]}</code>
+      </window-python>
+      <window-python name="alone" events="create">
+        <schema-string>id*:int64,a:int64</schema-string>
+        <code>def create(event): return {"a": 1}</code>
+      </window-python>
+    </windows>
+    <edges><edge source="given" target="made"/><edge source="given" target="alone"/></edges>
+  </contquery></contqueries>
+</project>
+"""
+
+
+def test_both_texts_of_a_project_say_the_same() -> None:
+    project = load_text(XML).project
+    assert load_text(yaml_text.dump(project)).project == load_text(esp_xml.dump(project)).project == project
+
+
+def test_a_window_has_the_snippets_and_what_they_import_if_it_may_call_them() -> None:
+    alone, _, made = sorted(load_text(XML).resolved.windows, key=lambda window: window.id.window)
+    assert [(each.name, each.use) for each in made.modules] == [("m", ModuleUse.SNIPPET), ("m", ModuleUse.MODULE)]
+    assert alone.modules == ()
+    assert isinstance(made.window, PythonWindow)
+    assert made.window.script.arguments is Arguments.FIELDS
+
+
+def test_another_snippet_is_another_project() -> None:
+    before, after = load_text(XML).project, load_text(XML.replace("a + m.x", "a - m.x")).project
+    assert project_hash(before) != project_hash(after)
+    assert any("snippet m" in difference for difference in differences(before, after))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("<python-snippets>", "<lua-snippets/><python-snippets>", "<lua-snippets> in <project>"),
+        ('name="m" destroy="end"', 'name="m" init="begin"', "attribute init"),
+        (
+            '<window-python name="alone" events="create">',
+            '<window-python name="alone" events="create" require="s">',
+            "unknown module 's'",
+        ),
+        (
+            "<code>x = 1</code></python-module>",
+            '<code>x = 1</code></python-module><python-module name="m"><code>y = 1</code></python-module>',
+            "two modules m",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(old: str, new: str, message: str) -> None:
+    with pytest.raises(ProjectError) as raised:
+        load_text(XML.replace(old, new))
+    assert any(message in mistake.message for mistake in raised.value.mistakes), raised.value.mistakes
+
+
+def test_fields_are_no_arguments_of_lua() -> None:
+    lua = (
+        XML.replace("window-python", "window-lua").replace("python-modules", "lua-modules").replace("python-module ", "lua-module ")
+    )
+    with pytest.raises(ProjectError, match="gives fields by their names to code in lua"):
+        load_text(lua.replace("/python-module>", "/lua-module>"))
