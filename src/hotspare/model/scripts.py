@@ -9,6 +9,7 @@ from typing import Any
 
 from hotspare.errors import Place
 from hotspare.model.code import LANGUAGES, Arguments, Choice, Code, CodeLimits, FieldChoice, Language, Module, ModuleUse, Script
+from hotspare.model.code_files import code_from_file
 from hotspare.model.frontends.esp_xml.elements import EXTENSION, ElementShape, shape
 from hotspare.model.frontends.esp_xml.tree import Tree
 from hotspare.model.frontends.esp_xml.values import EspValues
@@ -25,11 +26,11 @@ STATE_BYTES = f"{{{EXTENSION}}}state-bytes-max"
 
 LANGUAGE = f"{{{EXTENSION}}}language"
 
-YAML_KEYS = ("code", "modules", "use", "use-except", "arguments", "init", "transient", "steps-max", "state-bytes-max")
+YAML_KEYS = ("code", "code-file", "modules", "use", "use-except", "arguments", "init", "transient", "steps-max", "state-bytes-max")
 XML_ATTRIBUTES = f"require init {TRANSIENT} {STEPS} {STATE_BYTES}"
-XML_CHILDREN = "use code"
-XML_ELEMENTS: Mapping[str, ElementShape] = {"use": shape("exclude expand"), "code": shape()}
-XML_TEXTS = frozenset({"use", "code"})
+XML_CHILDREN = "use code code-file"
+XML_ELEMENTS: Mapping[str, ElementShape] = {"use": shape("exclude expand"), "code": shape(), "code-file": shape()}
+XML_TEXTS = frozenset({"use", "code", "code-file"})
 
 _LIMITS = {"steps_max": "steps-max", "state_bytes_max": "state-bytes-max"}
 _XML_LIMITS = {"steps_max": STEPS, "state_bytes_max": STATE_BYTES}
@@ -39,13 +40,13 @@ _WHOLE = re.compile(r"[0-9]{1,18}")
 
 
 def script_from_yaml(values: YamlValues, node: Entries, language: Language, function: str) -> Script:
-    if "code" not in node.values:
-        values.found.add(node.place, "a window of code has none", "add code: |, and the text indented below it")
-    place = node.values["code"].place if "code" in node.values else node.place
+    if ("code" in node.values) is ("code-file" in node.values):
+        message = "a window of code has none" if "code" not in node.values else "a window has code and code-file"
+        values.found.add(node.place, message, "add code: |, and the text indented below it, or name a file in code-file")
     limits = {name: values.text(node, key) for name, key in _LIMITS.items() if key in node.values}
     return Script(
         language,
-        Code.of(values.text(node, "code"), place),
+        _code_from_yaml(values, node),
         function,
         use=fields_from_yaml(values, node, "use"),
         modules=_names(text.value for text in values.listed(node.values.get("modules"), "modules")),
@@ -54,6 +55,13 @@ def script_from_yaml(values: YamlValues, node: Entries, language: Language, func
         limits=_limits(limits, node.place, values.found),
         arguments=values.option(node, "arguments", _ARGUMENTS, "arguments:", Arguments.EVENT),
     )
+
+
+def _code_from_yaml(values: YamlValues, node: Entries) -> Code:
+    if "code-file" in node.values:
+        place = node.values["code-file"].place
+        return code_from_file(values.text(node, "code-file").strip(), place, values.substitution.home, values.found)
+    return Code.of(values.text(node, "code"), node.values["code"].place if "code" in node.values else node.place)
 
 
 def script_to_yaml(script: Script) -> Written:
@@ -70,13 +78,13 @@ def script_to_yaml(script: Script) -> Written:
 
 
 def script_from_xml(values: EspValues, element: Any, language: Language, function: str) -> Script:
-    codes, place = values.listed(element, "code"), values.tree.place(element)
+    codes, place = [*values.listed(element, "code"), *values.listed(element, "code-file")], values.tree.place(element)
     if len(codes) != 1:
         values.missing(element, "<code>" if not codes else "single <code>")
     limits = {name: values.attribute(element, key) for name, key in _XML_LIMITS.items() if element.get(key) is not None}
     return Script(
         language,
-        Code.of(values.tree.text(codes[0]), values.tree.place(codes[0])) if codes else Code("", place),
+        _code_from_xml(values, codes[0]) if codes else Code("", place),
         function,
         use=fields_from_xml(values, element, "use"),
         modules=_names(_SEPARATOR.split(values.attribute(element, "require"))),
@@ -85,6 +93,13 @@ def script_from_xml(values: EspValues, element: Any, language: Language, functio
         limits=_limits(limits, place, values.found),
         arguments=_arguments_from_xml(values, element),
     )
+
+
+def _code_from_xml(values: EspValues, element: Any) -> Code:
+    text, place = values.tree.text(element), values.tree.place(element)
+    if element.tag == "code":
+        return Code.of(text, place)
+    return code_from_file(text.strip(), place, values.tree.substitution.home, values.found)
 
 
 def _arguments_from_xml(values: EspValues, element: Any) -> Arguments:

@@ -9,7 +9,8 @@ from hotspare.errors import Place
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean
 
-RESERVED: frozenset[str] = frozenset({"ESP_PROJECT_HOME", "ESP_PROJECT_OUTPUT"})
+HOME = "ESP_PROJECT_HOME"
+RESERVED: frozenset[str] = frozenset({HOME, "ESP_PROJECT_OUTPUT"})
 """Given from outside when a project is started; a text that uses them loads without."""
 
 REPLACEMENTS_MAX = 1_000
@@ -21,10 +22,12 @@ _REFERENCE = re.compile(r"@([A-Za-z_][A-Za-z0-9_.\-]*)@")
 
 
 class Substitution:
-    """Replaces references in one project's texts, until none to a known property is left."""
+    """Replaces references in one project's texts, until none to a known property is left. `home`: the folder of the project, as
+    the outside gives it; "" for a text without one."""
 
-    def __init__(self, values: Mapping[str, str], found: Mistakes) -> None:
+    def __init__(self, values: Mapping[str, str], found: Mistakes, home: str = "") -> None:
         self._values = values
+        self.home = home
         self._found = found
         self._unused = set(values)
         self._named: set[str] = set()

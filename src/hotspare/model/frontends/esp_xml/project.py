@@ -18,7 +18,7 @@ from hotspare.model.frontends.esp_xml.query import QueryReader
 from hotspare.model.frontends.esp_xml.shapes import SHAPES
 from hotspare.model.frontends.esp_xml.text import dump
 from hotspare.model.frontends.esp_xml.tree import Tree
-from hotspare.model.frontends.properties import Substitution, merged
+from hotspare.model.frontends.properties import HOME, Substitution, merged
 from hotspare.model.frontends.values import Reading, property_value
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import Project, RetentionTracking, WindowId
@@ -115,7 +115,7 @@ def _project_elements(tree: Tree, root: Any) -> Sequence[Any]:
 def _project(outer: Tree, element: Any, properties: Mapping[str, str]) -> tuple[Project, frozenset[WindowId]]:
     own = {name: property_value(outer.raw_text(child)) for name, child in outer.property_elements(element).items()}
     values, kept = merged(own, properties)
-    substitution = Substitution(values, outer.found)
+    substitution = Substitution(values, outer.found, properties.get(HOME, ""))
     tree = Tree(outer.file, outer.found, substitution, SHAPES)
     tree.check(element)
     name = tree.attribute(element, "name")

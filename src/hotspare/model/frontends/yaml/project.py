@@ -11,7 +11,7 @@ from typing import Any
 from hotspare.errors import Place, ProjectError
 from hotspare.model.connector_rules import connector_from_properties
 from hotspare.model.durations import parse_duration
-from hotspare.model.frontends.properties import Substitution, merged
+from hotspare.model.frontends.properties import HOME, Substitution, merged
 from hotspare.model.frontends.values import (
     INDEX_TYPES,
     Reading,
@@ -119,7 +119,7 @@ def read(text: str, file: str, properties: Mapping[str, str]) -> Reading:
         return Reading((), (), found)
     own = texts(root.values.get("properties"), "properties", found)
     values, kept = merged(own, properties)
-    reader = _Reader(found, Substitution(values, found), Dialect.SPARK_SQL)
+    reader = _Reader(found, Substitution(values, found, properties.get(HOME, "")), Dialect.SPARK_SQL)
     project = reader.project(root, kept)
     reader.substitution.warn_of_unused(properties, own, root.place)
     return Reading((project,), (frozenset(reader.unreadable),), found)
