@@ -15,6 +15,7 @@ REFUSED = {
     "from . import x": (1, "a relative place"),
     "x = 1\ny = hash('a')": (2, "hash cannot be used"),
     "x = id(1)": (1, "id cannot be used"),
+    "import numbers\ndef f(x): numbers.Number.register(x)": (2, "a class that is registered"),
     "open('x')": (1, "open cannot be used"),
     "eval('1')": (1, "eval cannot be used"),
     "def f():\n    try:\n        pass\n    except BaseException:\n        pass": (4, "BaseException cannot be used"),

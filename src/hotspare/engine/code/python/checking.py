@@ -83,6 +83,7 @@ def check(syntax: ast.Module, importable: Importable) -> Iterator[Refused]:
     """Every mistake, in the order of lines. A name that the program gives to something of its own means that."""
     found: list[Refused] = []
     own = set(_bound(syntax))
+    defines_register = any(isinstance(node, ast.FunctionDef) and node.name == "register" for node in ast.walk(syntax))
     for count, node in enumerate(ast.walk(syntax)):
         if count > NAMES_MAX:
             found.append(Refused(0, "the code is too long", f"use at most {NAMES_MAX} names, values and operators"))
@@ -94,6 +95,8 @@ def check(syntax: ast.Module, importable: Importable) -> Iterator[Refused]:
             found += rule(node)
         if isinstance(node, ast.Import | ast.ImportFrom):
             found += _imports(node, importable)
+        if isinstance(node, ast.Attribute) and node.attr == "register" and not defines_register:
+            found.append(_refused(node, "a class that is registered would be kept and never saved", "let it inherit"))
     found += _members(syntax, importable)
     return iter(sorted(set(found)))
 

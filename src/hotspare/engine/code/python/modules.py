@@ -19,6 +19,7 @@ from typing import Any
 
 from hotspare.engine.code.python import arrow_functions, moments, patterns
 from hotspare.engine.code.python.guards import Guards, Namespace
+from hotspare.engine.code.python.heaps import heap_members
 from hotspare.engine.code.python.meter import Meter, PythonLimits
 from hotspare.engine.code.python.words import words
 from hotspare.model.names import nearest
@@ -202,7 +203,8 @@ def _members(module: str, guards: Guards, clock: moments.CallClock) -> Mapping[s
     if make is not None:
         return make(guards, clock)
     found = _public(importlib.import_module(module))
-    return {name: value for name, value in found.items() if name not in _WITHOUT.get(module, ())}
+    own = dict(heap_members()) if module == "heapq" else {}
+    return {name: value for name, value in found.items() if name not in _WITHOUT.get(module, ())} | own
 
 
 def _public(module: types.ModuleType) -> dict[str, Any]:
