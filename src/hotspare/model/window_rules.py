@@ -162,6 +162,13 @@ def check_initialization(window: Window, initialization: Initialization, found: 
         check_expression(window, function.code, found)
 
 
+def check_keeps_nothing(window: Window, initialization: Initialization, expressions: Iterable[Expression], found: Mistakes) -> None:
+    """The variables of a window whose expressions are not worked on event by event are constants."""
+    if sets_variables(initialization, expressions):
+        message = f"window {window.name} sets a variable of its initializer, and keeps none from event to event"
+        found.add(window.place, message, "set it in a compute window before or behind")
+
+
 def sets_variables(initialization: Initialization, expressions: Iterable[Expression]) -> bool:
     """Whether an expression or function may set a variable of the initializer, so that the window keeps it from event to event."""
     if initialization.code is None:

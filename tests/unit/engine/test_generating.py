@@ -183,3 +183,15 @@ def test_several_inputs_give_the_same_however_they_are_cut(rows: list[str], cuts
 def test_several_inputs_without_an_index_pass_in_order() -> None:
     found = fed(two_ways(IndexType.EMPTY), ["i,n,1,1,a", "i,n,2,2,a", "i,n,3,5,a"])
     assert [(row[0], row[2]) for _, _, row in found.out["cq/made"]] == [("odd1", 1), ("small1", 2), ("small2", 3), ("odd3", 4)]
+
+
+@given(ROWS)
+def test_a_field_of_the_input_may_be_the_key(rows: list[str]) -> None:
+    """Of rows with the same value one comes out: an insert of what is there is refused, an update replaces it."""
+    schema = Schema((Field("s", FieldType.STRING, KeyRole.KEY), Field("k", FieldType.INT64)))
+    made = FunctionalWindow(name="made", schema=schema, functions=(), publication=Publication.PUBLISHED)
+    found = fed(plan_of(made), rows)
+    kept = relation_of(found.out.get("cq/kept", []))
+    folded = relation_of(found.out.get("cq/made", []))
+    assert set(folded) <= {row[2] for row in kept.values()}
+    assert all(kept[row[1]][2] == text for text, row in folded.items())

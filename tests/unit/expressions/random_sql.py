@@ -15,7 +15,7 @@ _LEAVES = {
     TEXT: ("s", "'1'", "' x '", "'äb1'", "''"),
     TRUTH: ("true", "false", "a > b", "s is null"),
 }
-_FORMS = {
+FORMS = {
     LONG: (
         "({long} + {long})",
         "({long} - {long})",
@@ -39,7 +39,10 @@ _FORMS = {
         "cast({text} as bigint)",
         "cast({double} as bigint)",
         "cast({truth} as int)",
+        "mod({long}, 97)",
         "year(t)",
+        "dayofyear(t)",
+        "unix_micros(t)",
         "unix_seconds(t)",
         "nvl2({text}, {long}, {long})",
     ),
@@ -57,6 +60,7 @@ _FORMS = {
         "cast({long} as double)",
         "sign({double})",
         "sqrt({double})",
+        "round({double}, {small})",
     ),
     TEXT: (
         "concat({text}, {text})",
@@ -79,6 +83,14 @@ _FORMS = {
         "cast({long} as string)",
         "cast({truth} as string)",
         "md5({text})",
+        "sha1({text})",
+        "sha2({text}, 256)",
+        "rtrim({text})",
+        "upper({text})",
+        "url_decode(url_encode({text}))",
+        "substring_index({text}, 'b', -1)",
+        "regexp_replace({text}, '[0-9]+', '<$0>')",
+        "get_json_object('[' || cast({long} as string) || ',\"x\"]', '$[0]')",
         "url_encode({text})",
     ),
     TRUTH: (
@@ -95,6 +107,8 @@ _FORMS = {
         "({text} like '%1%')",
         "contains({text}, '1')",
         "startswith({text}, {text})",
+        "endswith({text}, {text})",
+        "({text} rlike '[a-z]1')",
         "({double} is not null)",
         "isnan({double})",
     ),
@@ -114,9 +128,9 @@ def expressions(count: int, seed: int) -> list[tuple[str, FieldType]]:
 def _expression(draw: random.Random, kind: str, depth: int) -> str:
     if depth == 0:
         return draw.choice(_LEAVES[kind])
-    parts: dict[str, Callable[[], str]] = {name: lambda name=name: _expression(draw, name, depth - 1) for name in _FORMS}
+    parts: dict[str, Callable[[], str]] = {name: lambda name=name: _expression(draw, name, depth - 1) for name in FORMS}
     parts["small"] = lambda: draw.choice(["-3", "-1", "0", "1", "2", "5"])
-    text = draw.choice(_FORMS[kind])
+    text = draw.choice(FORMS[kind])
     for name, make in parts.items():
         while f"{{{name}}}" in text:
             text = text.replace(f"{{{name}}}", make(), 1)

@@ -67,6 +67,7 @@ An expression may be code, whose value is what it returns:
 
 ```
 private integer n                     types: integer, real, string, boolean, date, money, and regex
+integer array a                       several of integer, real or string
 n = 0
 for i = 1 to length(name) begin
   if mid(name, i, 1) = "a" then n = n + 1
@@ -81,12 +82,15 @@ return n
   and a text in a variable has 1 MiB at most; more is a bad event.
 - `regex r`, `r.compile("...")` with a constant, then `r.findfirst(s)`, `r.findnext(s)`, `r.matchstart()`, `r.matchlength()`,
   `r.substart(n)`, `r.sublength(n)`, `r.replace(s, new)`; places count from 1. What was found is known within one expression.
+- `a.dim(n)` gives an array room for `n` elements, 1,000 at most, and keeps those that it has; `a.set(i, x)` sets the one with this
+  number, from 1; `a.get(i)` is an element, null where there is none, and `a.dim()` how many there are. `get` and `dim()` of array
+  fields are the same. Setting what there is no room for is a bad event. An element that is a text has 4 KiB at most.
 - Statements are worked on for whole batches: each for all rows that come to it.
 
 ### Code of a window
 
-`initialize` of a compute or filter window (`<expr-initialize>` in ESP XML) has code that runs once, before the first event, and
-functions:
+`initialize` of a compute, filter, join or aggregate window (`<expr-initialize>` in ESP XML) has code that runs once, before the
+first event, and functions:
 
 ```yaml
 initialize:
@@ -95,13 +99,14 @@ initialize:
     twice: {type: int32, code: return parameter(1) * 2}
 ```
 
-- A function gets its arguments as `parameter(1)`, `parameter(2)` ..., sees the fields of the event and the variables of the
-  window, and gives a value of its type. It does not call itself.
+- A function gets its arguments as `parameter(1)`, `parameter(2)` ..., or converted as `parameterstring(1)`, `parameterinteger(1)`,
+  `parameterreal(1)`, `parameterdate(1)`, `parameterboolean(1)`; `parametercount()` is how many there are. It sees the fields of
+  the event and the variables of the window, and gives a value of its type. It does not call itself.
 - A variable that only the initializer sets is a **constant**. One that an expression or a function sets is **state**: `n = n + 1
   return n` numbers the events. State is in the snapshot and goes on after a restore. Expressions of one event are worked on in
   the order of the fields; a delete computes nothing and sets nothing; a bad event leaves all variables as they were.
-- A window with state works on one event after the other: about 200,000 a second, where columns do millions. Such a window cannot be
-  divided into shards.
+- A window with state works on one event after the other, which is slower than columns. Such a window cannot be divided into shards.
+  Joins and aggregates have no state of this kind: their variables are constants.
 
 ## The function language
 

@@ -39,6 +39,9 @@ MORE_EXAMPLES: dict[str, list[tuple[Dialect, str, FieldType, object]]] = {
         (ESP, "regex r r.compile('(l+)(o)') if r.findfirst(s) then return r.matchlength() return 0", I32, 3),
         (ESP, "regex r r.compile('(l+)(o)') if r.findfirst(s) then return r.sublength(2) return 0", I32, 1),
     ],
+    "array_item": [(ESP, "integer array n n.dim(2) n.set(2, a) return n.get(2)", I64, 7)],
+    "array_with": [(ESP, "string array t t.dim(1) t.set(1, s) t.set(1, t.get(1) & '!') return t.get(1)", STR, "Hello, World!")],
+    "array_resized": [(ESP, "real array r r.dim(3) r.dim(2) return r.dim()", I32, 2)],
     "rgx": [
         (FN, "rgx('(H)(e)', $s, 2)", STR, "e"),
         (FN, "rgx('l+', $s)", STR, "ll"),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hotspare.engine.expressions.blocks import LOOP_TURNS_MAX
 from hotspare.engine.expressions.compiled import CompiledExpression, compile_assignment
 from hotspare.engine.expressions.prelude import Prelude, prelude_of
+from hotspare.engine.expressions.statements import OF_WINDOW
 from hotspare.engine.expressions.stepwise import Stepwise
 from hotspare.errors import Place, ProjectError
 from hotspare.model.project import NO_INITIALIZATION, Expression, Initialization, UserFunction
@@ -21,7 +22,8 @@ I32, I64, F64, STR = FieldType.INT32, FieldType.INT64, FieldType.DOUBLE, FieldTy
 
 
 def initialization(code: str = "", **functions: str) -> Initialization:
-    made = tuple(UserFunction(name, "int64", Expression(text, ESP)) for name, text in functions.items())
+    types = {"texts": "string"}
+    made = tuple(UserFunction(name, types.get(name, "int64"), Expression(text, ESP)) for name, text in functions.items())
     return Initialization(Expression(code, ESP, Place("p.xml", 3, 1)) if code else None, made)
 
 
@@ -67,6 +69,12 @@ def message_of(text: str, given: Initialization = NO_INITIALIZATION) -> str:
         ("regex r r.compile('^W') if r.findfirst(s) then return 1 return 0", I32, 0),
         ("regex r r.compile('l+') return r.replace(s, '-')", STR, "He-o, Wor-d"),
         ("regex r r.compile('z') if not r.findfirst(s) then return r.matchstart()", I32, 0),
+        ("integer array n n.dim(3) n.set(1, a) n.set(3, 5) return n.get(1) * 10 + n.get(3)", I64, 75),
+        ("string array t t.dim(2) t.set(2, b) return t.get(2) & t.dim()", STR, "-22"),
+        ("real array r r.dim(2) r.set(1, x) r.dim(1) return coalesce(r.get(2), r.get(1))", F64, 2.5),
+        ("integer array n return n.dim()", I32, 0),
+        ("integer array n n.dim(2) return n.get(0)", I64, None),
+        ("integer array n integer array k n.dim(1) n.set(1, 4) k = n n.set(1, 5) return k.get(1)", I64, 4),
     ],
 )
 def test_statements_give_what_they_return(text: str, target: FieldType, expected: object) -> None:
@@ -82,6 +90,10 @@ def test_statements_give_what_they_return(text: str, target: FieldType, expected
         ("begin return 1", "end is missing"),
         ("private thing n return n", "thing is no type of a variable"),
         ("dq quality\nreturn 1", "variables of type dq cannot be done here"),
+        ("date array n return 1", "there are no arrays of date"),
+        ("integer array n return n.dim(2)", "n.dim(...) is no value"),
+        ("integer array n n.put(1)", "unknown method put"),
+        ("integer array n n.set(1)", "set: 1 arguments given, 2 wanted"),
         ("for i = 1 to 3 step x return i", "the step is no whole number"),
         ("r.findfirst(s)", "r is no variable with a regular expression"),
         ("regex r return r.findfirst(s)", "r is not compiled yet"),
@@ -92,7 +104,6 @@ def test_statements_give_what_they_return(text: str, target: FieldType, expected
         ("regex r r.compile('a') return r.findfirst(s, s)", "2 arguments given"),
         ("if a > 1 then return 1 else return 'x'", "the expression is string, field f is int64"),
         ("once()", "unknown function once"),
-        ("integer array n return 1", "variables cannot be arrays"),
         ("parameter(1)", "unknown function parameter"),
     ],
 )
@@ -158,8 +169,19 @@ CODE = [
     ("string t = s & 'y' integer i for i = 1 to b t = t & i return t", STR),
     ("if t > d then return year(t) return m", FieldType.MONEY),
     ("once(a) + once(b) - x", F64),
+    (
+        "integer array n integer array none n.dim(b) n.set(1, a) if x > 0 then n.set(2, b) "
+        "integer i for i = 1 to n.dim() n.set(i, coalesce(n.get(i), i)) return n.get(b) + n.dim() + none.dim()",
+        I64,
+    ),
+    ("string array t t.dim(3) if b > 0 then t.set(b, s) return t.get(1) & coalesce(t.get(b), '-')", STR),
+    ("texts(s, a)", STR),
 ]
-GIVEN = initialization("integer k = 2", once="integer i integer p = parameter(1) for i = 1 to 2 p = p + k return p")
+GIVEN = initialization(
+    "integer k = 2 integer array kept kept.dim(2) kept.set(2, 7)",
+    once="integer i integer p = parameter(1) for i = 1 to 2 p = p + k return p",
+    texts="return parameterstring(1) & parameterinteger(2) & kept.get(2)",
+)
 NUMBERS = st.one_of(st.none(), st.integers(-9, 9), st.sampled_from([2**63 - 1, -(2**63)]))
 ROWS = st.lists(
     st.tuples(
@@ -191,3 +213,28 @@ def test_columns_rows_alone_and_one_after_the_other_give_the_same(
     (stepped,), failed = Stepwise((expression.tree,)).run({n: columns[n] for n in expression.fields}, range(len(rows)), {})
     assert list(map(str, stepped)) == list(map(str, values))
     assert [(row, expression.said(why.message)) for row, _, why in failed] == said
+
+
+def test_arrays_are_kept_from_event_to_event() -> None:
+    """As state of the window: each event sees what those before it set."""
+    given = initialization("integer array newest newest.dim(2)")
+    text = "newest.set(2, newest.get(1)) newest.set(1, a) return coalesce(newest.get(2), 0)"
+    expression, prelude = of_window(text, I64, given)
+    variables = {OF_WINDOW + each.name: each.initial for each in prelude.state}
+    columns = rows_of(*[(a, *[None] * 6) for a in (5, 6, 7)])
+    (values,), failed = Stepwise((expression.tree,)).run({"a": columns["a"]}, range(3), variables)
+    assert (values.to_pylist(), failed) == ([0, 5, 6], [])
+    assert list(variables.values()) == [[7, 6]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("integer array n n.set(1, 2) return 1", "the array has no such element"),
+        ("integer array n n.dim(1001) return 1", "an array has 0 to 1000 elements"),
+        ("string array t t.dim(1) t.set(1, repeat('x', 4097)) return 1", "an element has more than 4096 bytes"),
+    ],
+)
+def test_events_that_go_beyond_an_array_are_bad(text: str, message: str) -> None:
+    _, failures = of_window(text, I64, NO_INITIALIZATION)[0].evaluate(ONE_ROW, 1)
+    assert [message in failure.message for failure in failures] == [True]

@@ -16,6 +16,7 @@ from hotspare.engine.expressions.arrays import ELEMENT
 from hotspare.engine.expressions.checking import Checker, converted
 from hotspare.engine.expressions.compiled import CompiledExpression, compiled_tree, parse, refusal
 from hotspare.engine.expressions.function import TypeMismatch, converts, number
+from hotspare.engine.expressions.prelude import NO_PRELUDE, Prelude, Typing
 from hotspare.engine.expressions.tree import (
     Call,
     Constant,
@@ -188,9 +189,11 @@ class Aggregation:
 
 
 class AggregateReader:
-    """Reads expressions over groups of rows of the schema `given`, by the fields `groups`, and collects their calls."""
+    """Reads expressions over groups of rows of the schema `given`, by the fields `groups`, and collects their calls. `prelude`:
+    constants and functions that they see."""
 
-    def __init__(self, given: Schema, groups: Sequence[str]) -> None:
+    def __init__(self, given: Schema, groups: Sequence[str], prelude: Prelude = NO_PRELUDE) -> None:
+        self._prelude = prelude
         self._given = given
         self._groups = tuple(groups)
         self._fields = {f.name: ValueType.of(f.type) for f in given.fields}
@@ -203,7 +206,7 @@ class AggregateReader:
             if isinstance(tree, Statements):
                 raise ExpressionRefused(tree.column or 1, "an aggregate takes expressions, not statements", "write one expression")
             left = self._left_of(tree, expression, label)
-            checker = Checker(self._visible(), expression.dialect)
+            checker = self._checker(self._visible(), expression.dialect)
             return checker.typed(left) if field is None else checker.assigned(left, ValueType.of(field.type), field.name)
 
         try:
@@ -212,6 +215,9 @@ class AggregateReader:
             raise refusal(expression, label, refused) from None
         visible = Schema(tuple(Field(name, FieldType(type_.value)) for name, type_ in self._visible().items()))
         return compiled_tree(typed, expression.text, label, visible)
+
+    def _checker(self, fields: dict[str, ValueType], dialect: Dialect) -> Checker:
+        return Typing(fields, dialect, self._prelude).code().checker
 
     def _visible(self) -> dict[str, ValueType]:
         keys = {name: self._fields[name] for name in self._groups if name in self._fields}
@@ -270,7 +276,7 @@ class AggregateReader:
         self._refuse_nested(tree, call, dialect)
         if takes in (Takes.TEXT, Takes.ELEMENT):
             tree = Call("cast", call.written, (tree, Literal("string", ValueType.STRING)), call.column)
-        typed = Checker(self._fields, dialect).typed(tree)
+        typed = self._checker(self._fields, dialect).typed(tree)
         if takes in (Takes.TEXT, Takes.ELEMENT):
             return typed
         if takes is Takes.VALUE:
@@ -307,10 +313,14 @@ class AggregateReader:
 
 
 def compile_aggregation(
-    window: str, given: Schema, computed: Iterable[tuple[Field, Expression | None]], groups: Sequence[Field]
+    window: str,
+    given: Schema,
+    computed: Iterable[tuple[Field, Expression | None]],
+    groups: Sequence[Field],
+    prelude: Prelude = NO_PRELUDE,
 ) -> Aggregation:
     """The fields of a window, each with its expression, or None where it is a key. ProjectError with all mistakes."""
-    reader = AggregateReader(given, [field.name for field in groups])
+    reader = AggregateReader(given, [field.name for field in groups], prelude)
     outputs: list[CompiledExpression] = []
     mistakes: list[Mistake] = []
     for field, written in computed:

@@ -67,7 +67,8 @@ class SeenNames:
     def method(self, node: Method, checker: Checker) -> Typed:
         """ExpressionRefused where the variable has none, or not here."""
         message = f"{node.variable}.{node.name}(...) is a method, and {node.variable} is no variable with a regular expression"
-        raise ExpressionRefused(node.column, message, "declare it: regex r, and compile it in the initializer")
+        hint = "declare it: regex r, and compile it in the initializer; or as an array: integer array a"
+        raise ExpressionRefused(node.column, message, hint)
 
 
 class Checker:
@@ -105,6 +106,12 @@ class Checker:
                 raise ExpressionRefused(node.column, f"{node.written}: {what}", "write a constant of that type")
         _check_patterns(node, fitted, function)
         return TypedCall(function.name, fitted, signature.result, node.column)
+
+    def named(self, name: str) -> Typed | None:
+        """The variable or field of this name."""
+        if name in self._scope.variables:
+            return self._scope.variables[name]
+        return TypedField(name, self._fields[name]) if name in self._fields else None
 
     def condition(self, node: Tree) -> Typed:
         """A typed tree of type boolean."""

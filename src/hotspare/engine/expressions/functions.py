@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from hotspare.engine.expressions import (
     arithmetic,
+    array_variables,
     arrays,
     casts,
     chance,
@@ -22,7 +23,9 @@ from hotspare.engine.expressions import (
 from hotspare.engine.expressions.function import Function
 from hotspare.model.project import Dialect
 
-_MODULES = (arithmetic, arrays, comparison, conditional, text, words, patterns, lists, documents, encodings, times, chance, casts)
+_OF_VALUES = (arithmetic, arrays, array_variables, comparison, conditional, casts)
+_OF_TEXTS = (text, words, patterns, lists, documents, encodings)
+_MODULES = (*_OF_VALUES, *_OF_TEXTS, times, chance)
 
 TABLE = MappingProxyType({f.name: f for module in _MODULES for f in module.FUNCTIONS})
 """Every function and operator by its own name."""

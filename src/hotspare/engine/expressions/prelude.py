@@ -18,7 +18,7 @@ from hotspare.engine.expressions.evaluate import EVALUATOR
 from hotspare.engine.expressions.frame import Frame
 from hotspare.engine.expressions.functions import CAST_NAMES, EVENT_COUNTER, NAMES, REFUSED
 from hotspare.engine.expressions.statement_syntax import VARIABLE_TYPES, parse_code
-from hotspare.engine.expressions.statements import OF_WINDOW, REGEX, CodeReading, CodeScope
+from hotspare.engine.expressions.statements import OF_WINDOW, REGEX, SETTING, CodeReading, CodeScope
 from hotspare.engine.expressions.tree import (
     Assign,
     Call,
@@ -29,6 +29,7 @@ from hotspare.engine.expressions.tree import (
     ExpressionRefused,
     Literal,
     Loop,
+    Perform,
     Statement,
     Statements,
     Tree,
@@ -44,7 +45,16 @@ from hotspare.model.project import Dialect, Expression, Initialization, UserFunc
 
 CALLS_MAX = 4
 """How deep functions may call each other."""
-PARAMETERS = ("parameter", "parametercount")
+PARAMETER_TYPES = {
+    "parameter": None,
+    "parameterboolean": ValueType.BOOLEAN,
+    "parameterdate": ValueType.STAMP,
+    "parameterinteger": ValueType.INT64,
+    "parameterreal": ValueType.DOUBLE,
+    "parameterstring": ValueType.STRING,
+}
+"""What gives an argument to the code of a function: as it comes, or as a value of a type."""
+PARAMETERS = (*PARAMETER_TYPES, "parametercount")
 """What only the code of a function may call."""
 
 
@@ -126,7 +136,12 @@ def _initialized(code: Expression) -> tuple[list[Variable], list[tuple[str, str]
     if frame.failures is not None:
         raise ExpressionRefused(1, f"the code fails: {frame.failures.causes[0][1]}", "set the variables to values that can be")
     patterns = [(name, pattern) for name, pattern in scope.patterns.items() if pattern is not None]
-    return [Variable(name, type_, stored(values[name])[0]) for name, type_ in own.items()], patterns
+    return [Variable(name, type_, _initial(values[name])) for name, type_ in own.items()], patterns
+
+
+def _initial(values: pa.Array) -> Constant:
+    (value,) = stored(values)
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _checker_of_nothing(dialect: Dialect, scope: SeenNames) -> Checker:
@@ -174,8 +189,15 @@ def _set_in(trees: Sequence[Tree | Statements]) -> list[str]:
         if isinstance(tree, Statements):
             inner = list(_walked(tree.statements))
             own = {name for each in inner if isinstance(each, Declare) for name in each.names}
-            found += [each.name for each in inner if isinstance(each, Assign | CountingLoop) and each.name not in own]
+            found += [name for each in inner if (name := _set_by(each)) and name not in own]
     return found
+
+
+def _set_by(statement: Statement) -> str:
+    """The variable that it sets, the elements of an array included; "" if none."""
+    if isinstance(statement, Assign | CountingLoop):
+        return statement.name
+    return statement.call.variable if isinstance(statement, Perform) and statement.call.name in SETTING else ""
 
 
 def _walked(statements: Sequence[Statement]) -> Iterable[Statement]:
@@ -220,7 +242,9 @@ class Typing:
         code = self.code(f" {function.name} {call.column}")
         parameters = {f"parameter {i + 1}": argument.type for i, argument in enumerate(arguments)}
         code.scope.own |= parameters
-        code.scope.functions |= {"parameter": partial(_parameter, function, tuple(parameters.values()))}
+        types = tuple(parameters.values())
+        for name, type_ in PARAMETER_TYPES.items():
+            code.scope.functions[name] = partial(_parameter, function, types, code.checker, type_)
         code.scope.functions |= {"parametercount": lambda _call, _: TypedLiteral(len(arguments), ValueType.INT32)}
         result = ValueType(VARIABLE_TYPES[function.type])
         self._calling.append(function.name)
@@ -238,11 +262,20 @@ class Typing:
         return TypedBlock(block.statements, block.variables, block.type, tuple(arguments))
 
 
-def _parameter(function: UserFunction, types: Sequence[ValueType], call: Call, arguments: Sequence[Typed]) -> Typed:
+def _parameter(
+    function: UserFunction,
+    types: Sequence[ValueType],
+    checker: Checker,
+    wanted: ValueType | None,
+    call: Call,
+    arguments: Sequence[Typed],
+) -> Typed:
     number = call.arguments[0] if len(arguments) == 1 else None
     if not (isinstance(number, Literal) and isinstance(number.value, int)):
-        raise ExpressionRefused(call.column, "parameter takes the number of the parameter", "write parameter(1)")
+        message = f"{call.written} takes the number of the parameter"
+        raise ExpressionRefused(call.column, message, f"write {call.written}(1)")
     if not 1 <= number.value <= len(types):
         message = f"{function.name} is called with {len(types)} arguments, and asks for number {number.value}"
         raise ExpressionRefused(call.column, message, "give as many as it takes")
-    return TypedVariable(f"parameter {number.value}", types[number.value - 1])
+    given = TypedVariable(f"parameter {number.value}", types[number.value - 1])
+    return given if wanted is None else checker.kept(given, wanted, f"parameter {number.value}")

@@ -1,6 +1,7 @@
 """Reader of SAS code: statements around the expressions of `esp_syntax`, into the untyped tree (SPEC A24).
 
     integer n  string s, t  regex r            variables; `private`, `hidden`, `public` before them change nothing
+    integer array a                            several values: `a.dim(n)`, `a.set(i, x)`, `a.get(i)`, `a.dim()`
     n = n + 1                                  `n` has to be a variable, else it is a comparison
     if c then STATEMENT else STATEMENT         also `if c begin ... end`
     while c STATEMENT    for i = 1 to 10 step 2 STATEMENT
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from hotspare.engine.expressions.array_variables import ARRAY_OF
 from hotspare.engine.expressions.esp_syntax import Reader, parse_esp, tokens_of
 from hotspare.engine.expressions.tree import (
     Assign,
@@ -219,14 +221,20 @@ class _Statements(Reader):
         if token.kind != "word" or token.text.lower() not in VARIABLE_TYPES:
             known = ", ".join(VARIABLE_TYPES)
             raise ExpressionRefused(token.column, f"{token.text or 'nothing'} is no type of a variable", f"use one of: {known}")
-        if self.is_word("array"):
-            raise ExpressionRefused(self.peek().column, "variables cannot be arrays", "use a variable for each value")
+        type_ = VARIABLE_TYPES[token.text.lower()]
+        if self.is_word("array") and self.peek(1).kind == "word":
+            if type_ not in ARRAY_OF:
+                raise ExpressionRefused(
+                    self.peek().column, f"there are no arrays of {token.text}", "use one of integer, real and string"
+                )
+            self.take()
+            type_ = ARRAY_OF[type_]
         found: list[Statement] = []
         while True:
             column = self.peek().column
             name = self._name()
             self._variables.add(name)
-            found.append(Declare((name,), VARIABLE_TYPES[token.text.lower()], first))
+            found.append(Declare((name,), type_, first))
             if self.is_sign("="):
                 self.take()
                 found.append(Assign(name, self.expression(), column))

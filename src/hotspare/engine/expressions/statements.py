@@ -2,13 +2,15 @@
 
 `r.findfirst(s)` becomes two assignments before its statement, the text and the number of the match, and a call that looks for that
 match; `matchstart` and its like ask for the same one. So a regular expression needs no object that remembers anything.
+`a.set(i, v)` of an array is an assignment, too: of the array with that element.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from hotspare.engine.expressions.array_variables import ELEMENT_OF
 from hotspare.engine.expressions.checking import Checker, SeenNames, check_regex, converted
 from hotspare.engine.expressions.function import TypeMismatch, common
 from hotspare.engine.expressions.tree import (
@@ -45,34 +47,36 @@ REGEX = "regex"
 """The type of a variable that holds a regular expression."""
 OF_WINDOW = "window:"
 """Before the names of variables that a window keeps from event to event."""
-_INT32, _STRING, _BOOLEAN = ValueType.INT32, ValueType.STRING, ValueType.BOOLEAN
+_INT32, _INT64, _STRING, _BOOLEAN = ValueType.INT32, ValueType.INT64, ValueType.STRING, ValueType.BOOLEAN
 _FROM_ONE = TypedLiteral(1, _INT32)
 _METHODS = {"compile": (1, 2), "findfirst": (1, 1), "findnext": (1, 1), "matchstart": (0, 0), "matchlength": (0, 0)}
 _METHODS |= {"substart": (1, 1), "sublength": (1, 1), "replace": (2, 2)}
 """How many arguments each takes, at least and at most."""
+_OF_ARRAYS = {"get": (1, 1), "set": (2, 2), "dim": (0, 1)}
+SETTING = ("set", "dim")
+"""Methods of arrays that are statements, `dim` where it has an argument."""
 
 
 @dataclass
 class CodeScope(SeenNames):
-    """The scope of one piece of code. `patterns`: variables with a regular expression, "" until it is compiled; `before`: what has
-    to be done before the statement that is read; `found`: of which a match was looked for."""
+    """The scope of one piece of code. `patterns`: variables with a regular expression, None until it is compiled; `before`: what
+    has to be done before the statement that is read; `performed`: the call that it is; `found`: of which a match was looked for."""
 
     patterns: dict[str, str | None] = field(default_factory=dict)
     own: dict[str, ValueType] = field(default_factory=dict)
     before: list[TypedStatement] = field(default_factory=list)
+    performed: Method | None = None
     found: dict[str, None] = field(default_factory=dict)
 
     def method(self, node: Method, checker: Checker) -> Typed:
         if node.variable not in self.patterns:
-            return super().method(node, checker)
-        if node.name not in _METHODS:
-            raise ExpressionRefused(node.column, f"unknown method {node.name}", nearest(node.name, _METHODS))
-        least, most = _METHODS[node.name]
-        if not least <= len(node.arguments) <= most:
-            raise ExpressionRefused(
-                node.column, f"{node.name}: {len(node.arguments)} arguments given, {least} wanted", "give as many as it takes"
+            array = checker.named(node.variable)
+            return (
+                super().method(node, checker)
+                if array is None or array.type not in ELEMENT_OF
+                else self._array(node, checker, array)
             )
-        arguments = [checker.typed(argument) for argument in node.arguments]
+        arguments = _arguments(node, checker, _METHODS)
         if node.name == "compile":
             return self._compiled(node, arguments[0])
         pattern = self.patterns[node.variable]
@@ -80,6 +84,28 @@ class CodeScope(SeenNames):
             hint = f'write {node.variable}.compile("...") before, best in the initializer'
             raise ExpressionRefused(node.column, f"{node.variable} is not compiled yet", hint)
         return self._matched(node, checker, arguments, TypedLiteral(pattern, _STRING))
+
+    def _array(self, node: Method, checker: Checker, array: Typed) -> Typed:
+        """A method of an array; what sets it is done before, as the statement that it is."""
+        arguments = _arguments(node, checker, _OF_ARRAYS)
+        if node.name not in SETTING or not arguments:
+            if node.name == "get":
+                number = checker.kept(arguments[0], _INT64, f"argument of {node.name}")
+                return TypedCall("array_item", (array, number), ELEMENT_OF[array.type], node.column)
+            size = TypedCall("list_size" if array.type is ValueType.LIST else "size", (array,), _INT32, node.column)
+            return TypedCall("coalesce", (size, TypedLiteral(0, _INT32)), _INT32, node.column)
+        if node is not self.performed:
+            raise ExpressionRefused(
+                node.column, f"{node.variable}.{node.name}(...) is no value", "write it as a statement of its own"
+            )
+        if not isinstance(array, TypedVariable):
+            raise ExpressionRefused(
+                node.column, f"{node.variable} is no variable that can be set", "assign it to a variable before"
+            )
+        function, types = ("array_resized", (_INT64,)) if node.name == "dim" else ("array_with", (_INT64, ELEMENT_OF[array.type]))
+        fitted = (checker.kept(each, type_, f"argument of {node.name}") for each, type_ in zip(arguments, types, strict=True))
+        self.before.append(TypedAssign(array.name, TypedCall(function, (array, *fitted), array.type, node.column)))
+        return TypedLiteral(value=True, type=_BOOLEAN)
 
     def _compiled(self, node: Method, pattern: Typed) -> Typed:
         if not (isinstance(pattern, TypedLiteral) and isinstance(pattern.value, str)):
@@ -169,6 +195,7 @@ class CodeReading:
             value = self.checker.typed(statement.value)
             return [*self._before(), self._assign(statement.name, value, statement.column)]
         if isinstance(statement, Perform):
+            self.scope.performed = statement.call
             self.checker.typed(statement.call)
             return self._before()
         if isinstance(statement, Return):
@@ -222,6 +249,18 @@ class CodeReading:
         step = self.checker.kept(TypedLiteral(statement.step, ValueType.INT64), variable.type, "step of the loop")
         after = TypedAssign(first.name, TypedCall("add", (variable, step), variable.type, statement.column))
         return [*before, first, last, TypedLoop((), condition, (*self._all(statement.body), after))]
+
+
+def _arguments(node: Method, checker: Checker, methods: Mapping[str, tuple[int, int]]) -> list[Typed]:
+    """Those of a method that is known, as many as it takes."""
+    if node.name not in methods:
+        raise ExpressionRefused(node.column, f"unknown method {node.name}", nearest(node.name, methods))
+    least, most = methods[node.name]
+    if not least <= len(node.arguments) <= most:
+        raise ExpressionRefused(
+            node.column, f"{node.name}: {len(node.arguments)} arguments given, {least} wanted", "give as many as it takes"
+        )
+    return [checker.typed(argument) for argument in node.arguments]
 
 
 def _returned(statements: Sequence[TypedStatement]) -> Sequence[Typed]:

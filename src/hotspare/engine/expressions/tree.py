@@ -61,7 +61,8 @@ class ValueType(Enum):
         return ARROW_TYPE[FieldType(self.value)]
 
 
-Constant: TypeAlias = bool | int | float | str | None
+Constant: TypeAlias = bool | int | float | str | tuple[object, ...] | None
+"""Arrays as tuples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ class Return:
 class Perform:
     """A call that is made for what it does: a method."""
 
-    call: Tree
+    call: Method
     column: int = 0
 
 
@@ -180,7 +181,9 @@ class TypedLiteral:
     @cached_property
     def scalar(self) -> pa.Scalar:
         """Making one costs more than a small batch."""
-        value = self.value if self.value is None or self.type is not ValueType.DOUBLE else float(self.value)
+        value = self.value
+        if self.type is ValueType.DOUBLE and isinstance(value, int | float | str):
+            value = float(value)
         return pa.scalar(value, self.type.arrow)
 
     def __getstate__(self) -> dict[str, object]:

@@ -147,7 +147,7 @@ def _compiled(computed: Computed, visible: Schema, window_id: WindowId, siblings
         return compile_condition(computed.expression, visible, label, prelude, computed.counting)
     if computed.use is Use.AGGREGATE:
         of_field = f"window {label}" + ("" if computed.field is None else f", field {computed.field.name}")
-        return AggregateReader(visible, computed.groups).compiled(computed.expression, computed.field, of_field)
+        return AggregateReader(visible, computed.groups, prelude).compiled(computed.expression, computed.field, of_field)
     if computed.field is None:
         return compile_value(computed.expression, visible, label, computed.counting, prelude)
     return compile_assignment(computed.expression, visible, computed.field, label, computed.counting, prelude)

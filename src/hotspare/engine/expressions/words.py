@@ -12,6 +12,7 @@ from hotspare.engine.expressions.frame import Frame, Value
 from hotspare.engine.expressions.function import (
     BOOLEAN,
     INT32,
+    INT64,
     STRING,
     Evaluate,
     Fallibility,
@@ -176,7 +177,7 @@ FUNCTIONS: tuple[Function, ...] = (
         ("ascii",),
         ("asc",),
     ),
-    Function("chr_of", fixed(STRING, INT32), eager(_letter), "the character of a number", esp=("chr",), fallibility=ROW),
+    Function("chr_of", fixed(STRING, INT64), eager(_letter), "the character of a number", esp=("chr",), fallibility=ROW),
     Function(
         "edit_distance",
         fixed(INT32, STRING, STRING),
@@ -244,7 +245,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "repeat",
-        fixed(STRING, STRING, INT32),
+        fixed(STRING, STRING, INT64),
         _limited(lambda t, n: t * max(n, 0), lambda t, n: len(t) * n > MADE_LENGTH_MAX, _TOO_LONG),
         "repeat(s, n): n times; a result that is too long fails",
         ("repeat",),

@@ -24,7 +24,7 @@ import numpy as np
 from hotspare.engine.expressions.aggregates import Aggregate, compile_aggregation
 from hotspare.engine.expressions.compiled import CompiledExpression
 from hotspare.engine.expressions.tree import TypedField, ValueType
-from hotspare.engine.expressions.windows import Assignments
+from hotspare.engine.expressions.windows import Assignments, prelude_for
 from hotspare.engine.head.stateless import Projection, deletes
 from hotspare.engine.operators.aggregate_groups import CHANGES, Groups
 from hotspare.engine.operators.aggregate_program import Keeps, Planner
@@ -58,10 +58,13 @@ class AggregateOperator(Operator):
         super().__init__(window, inputs)
         (given,) = self.inputs
         self._entry = entry = given.schema
-        declared = iter(cast(AggregateWindow, window.window).outputs)
-        computed = [(f, None if f.is_key else next(declared)) for f in self.schema.fields]
+        declared = cast(AggregateWindow, window.window)
+        expressions = iter(declared.outputs)
+        computed = [(f, None if f.is_key else next(expressions)) for f in self.schema.fields]
         groups = [f for f in self.schema.fields if f.is_key]
-        aggregation = compile_aggregation(str(window.id), entry, computed, groups)
+        aggregation = compile_aggregation(
+            str(window.id), entry, computed, groups, prelude_for(window.id, declared.initialization, declared.outputs)
+        )
         keeps = Keeps.ALL if given.changelog.opcodes is Opcodes.INSERTS else Keeps.SOME
         identity = [Field(_ROW_NUMBER, FieldType.INT64)] if keeps is Keeps.ALL else [entry.fields[i] for i in entry.key_indexes]
         planner = Planner(len(groups), len(identity), aggregation.calls, keeps)

@@ -1,6 +1,6 @@
 """Functional window (SPEC A25): functions of an event, one event for each or as many as its loops make.
 
-A window of one input, without loops, generate, opcode and computed keys makes one event of each (`rowwise`); any other is
+A window of one input, without loops, generate and opcode, and of its key, makes one event of each (`rowwise`); any other is
 `generating`.
 
 eventCounter() counts the events that came to this window, deletes not, 1, 2, 3 ...; rows that become bad events are counted too,
@@ -35,7 +35,7 @@ class FunctionalOperator(Operator):
             for given, (source, _) in zip(inputs, window.inputs, strict=True)
         ]
         self._made: GeneratingWindow | RowWindow
-        if declared.generates or len(inputs) > 1:
+        if len(inputs) > 1 or declared.generates(inputs[0].schema):
             self._made = GeneratingWindow(window, inputs, programs)
         else:
             given = inputs[0].schema

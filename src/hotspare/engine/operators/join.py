@@ -293,7 +293,8 @@ def _projection(window: ResolvedWindow, declared: JoinWindow, left: Schema, righ
     sources = key_sources(declared, left, right) | {o.name: o.source for o in outputs if o.expression is None}
     computed = {o.name: o.expression for o in outputs if o.expression is not None}
     computed |= {name: Expression(source, Dialect.SPARK_SQL) for name, source in sources.items()}
-    work = Projection(compile_assignments(window, given, [(f, computed[f.name]) for f in window.schema.fields]), given)
+    fields = [(field, computed[field.name]) for field in window.schema.fields]
+    work = Projection(compile_assignments(window, given, fields, initialization=declared.initialization), given)
     if work.reads_event(given):
         message = f"window {window.id} computes from ESP_OPCODE or ESP_FLAGS: a joined row comes of two events"
         raise ProjectError(str(window.id), [Mistake(window.window.place, message, "compute from fields of both sides")])

@@ -8,14 +8,16 @@ from typing import Any, ClassVar
 
 from hotspare.model.frontends.esp_xml.elements import ElementShape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml
+from hotspare.model.frontends.esp_xml.written import Xml, initialization
 from hotspare.model.frontends.yaml.tree import Entries
 from hotspare.model.frontends.yaml.values import YamlValues
 from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.meanings import initialization_meaning
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import nearest
-from hotspare.model.project import Expression, IndexType, Window
+from hotspare.model.project import NO_INITIALIZATION, Expression, IndexType, Initialization, Window
 from hotspare.model.types import Schema
+from hotspare.model.window_rules import check_initialization, check_keeps_nothing
 from hotspare.model.windows.contract import Carried, Computed, Given, Memory, Remembered, Use, WindowType
 from hotspare.model.windows.outputs import (
     FIELD_EXPRESSIONS,
@@ -37,13 +39,14 @@ class AggregateWindow(Window):
     """Rows that agree in the key fields of `schema` are a group. One expression per field that is no key, in its order."""
 
     outputs: tuple[Expression, ...]
+    initialization: Initialization = NO_INITIALIZATION
 
 
 class AggregateType(WindowType[AggregateWindow]):
     name = "aggregate"
     declared = AggregateWindow
-    yaml_keys = ("outputs",)
-    xml = window_shape("", "output")
+    yaml_keys = ("outputs", "initialize")
+    xml = window_shape("", "output expr-initialize")
     xml_elements: ClassVar[Mapping[str, ElementShape]] = FIELD_EXPRESSIONS
     xml_texts = frozenset({"field-expr"})
     example = """
@@ -76,18 +79,23 @@ edges: [trades -> newest, newest -> sums, trades -> statistics, newest -> events
 """
 
     def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> AggregateWindow:
-        return AggregateWindow(**common, outputs=read_outputs(values, node, common))
+        outputs = read_outputs(values, node, common)
+        return AggregateWindow(**common, outputs=outputs, initialization=values.initialization(node))
 
     def write_yaml(self, window: AggregateWindow, writer: YamlWriter) -> Written:
-        return {"outputs": {name: writer.expression(e) for name, e in named_outputs(window.schema, window.outputs)}}
+        named = named_outputs(window.schema, window.outputs)
+        return {"outputs": {name: writer.expression(e) for name, e in named}} | writer.initialization(window.initialization)
 
     def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> AggregateWindow:
-        return AggregateWindow(**common, outputs=read_field_expressions(values, element))
+        outputs = read_field_expressions(values, element)
+        return AggregateWindow(**common, outputs=outputs, initialization=values.initialization(element))
 
     def write_xml(self, window: AggregateWindow) -> Xml:
-        return Xml("", children=(written_field_expressions(window.outputs),))
+        return Xml("", children=(*initialization(window.initialization), written_field_expressions(window.outputs)))
 
     def check(self, window: AggregateWindow, given: Sequence[Given], found: Mistakes) -> None:
+        check_initialization(window, window.initialization, found)
+        check_keeps_nothing(window, window.initialization, window.outputs, found)
         check_outputs(window, window.outputs, found)
         if window.index is IndexType.EMPTY:
             message = f"window {window.name} has the index pi_EMPTY, and an aggregate keeps its groups"
@@ -108,12 +116,12 @@ edges: [trades -> newest, newest -> sums, trades -> statistics, newest -> events
                 found.add(place, message + input_schema.fields[at].type.value, "give it the type that it has in the input")
 
     def meaning(self, window: AggregateWindow, schema: Schema) -> dict[str, str]:
-        return outputs_meaning(schema, window.outputs)
+        return outputs_meaning(schema, window.outputs) | initialization_meaning(window.initialization)
 
     def computed(self, window: AggregateWindow) -> Iterator[Computed]:
         groups = tuple(_group_names(window.schema))
         for field, each in fields_with_outputs(window.schema, window.outputs):
-            yield Computed(each, field, Use.AGGREGATE, groups=groups)
+            yield Computed(each, field, Use.AGGREGATE, groups=groups, initialization=window.initialization)
 
     def remembered(self, window: AggregateWindow) -> Iterator[Remembered]:
         if any(name in each.text.lower() for each in window.outputs for name in _OF_EVENTS):

@@ -26,7 +26,7 @@ from hotspare.model.meanings import expression_meaning
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import Expression, Window
 from hotspare.model.types import Schema
-from hotspare.model.window_rules import check_expression, check_keys, check_passed_field, keys
+from hotspare.model.window_rules import check_expression, check_passed_field, keys
 from hotspare.model.windows.contract import Carried, Computed, Counting, Given, Inputs, Memory, Remembered, WindowType
 from hotspare.model.windows.function_contexts import (
     LOOP_SHAPES,
@@ -68,11 +68,12 @@ class FunctionalWindow(Window):
             FunctionContext(self.functions, self.properties, self.patterns), self.loops, self.generate, self.opcode
         )
 
-    @property
-    def generates(self) -> bool:
+    def generates(self, given: Schema) -> bool:
         """Whether an event may become another number of events, or others than of its own key and opcode."""
-        of_key = {f.name for f in self.schema.fields if f.is_key} if self.schema is not None else set()
-        return bool(self.loops or self.generate or self.opcode) or any(name in of_key for name, _ in self.functions)
+        own = set(keys(self.schema)) if self.schema is not None else set()
+        computed = {name for name, _ in self.functions}
+        is_other = own != set(keys(given)) or any(field.name in computed for field in own)
+        return bool(self.loops or self.generate or self.opcode) or is_other
 
 
 class FunctionalType(WindowType[FunctionalWindow]):
@@ -176,12 +177,8 @@ edges: [given -> counted, given -> words]
         if not inputs or len(inputs) < len(given):
             return
         computed = {name for name, _ in window.functions}
-        of_key = {f.name for f in keys(schema)}
-        if not of_key & computed:
-            for of_input in inputs:
-                check_keys(window, schema, of_input, found)
         for field in schema.fields:
-            if field.name in computed or (field.is_key and not of_key & computed):
+            if field.name in computed:
                 continue
             holding = [each for each in inputs if field.name in each.index]
             may_be_null = not field.is_key and (holding or window.loops)

@@ -19,17 +19,17 @@ from typing import Any, ClassVar
 
 from hotspare.model.frontends.esp_xml.elements import DIALECT, FALSE, ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
-from hotspare.model.frontends.esp_xml.written import Xml
+from hotspare.model.frontends.esp_xml.written import Xml, initialization
 from hotspare.model.frontends.values import INDEX_TYPES, chosen, field_type
 from hotspare.model.frontends.yaml.tree import Entries
 from hotspare.model.frontends.yaml.values import YamlValues
 from hotspare.model.frontends.yaml.written import Written, YamlWriter
-from hotspare.model.meanings import expression_meaning
+from hotspare.model.meanings import expression_meaning, initialization_meaning
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import nearest, repeated
-from hotspare.model.project import IndexType, Window
+from hotspare.model.project import NO_INITIALIZATION, Expression, IndexType, Initialization, Window
 from hotspare.model.types import Field, KeyRole, Schema
-from hotspare.model.window_rules import check_derived_schema, check_expression
+from hotspare.model.window_rules import check_derived_schema, check_expression, check_initialization, check_keeps_nothing
 from hotspare.model.windows.contract import Carried, Computed, Given, Inputs, SchemaOrigin, WindowType
 from hotspare.model.windows.join_outputs import (
     EVERY,
@@ -98,6 +98,11 @@ class JoinWindow(Window):
     outputs: tuple[Output | SideFields, ...]
     regeneration: Regeneration = Regeneration.ALWAYS
     streaming: Streaming = Streaming.NEITHER
+    initialization: Initialization = NO_INITIALIZATION
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        return tuple(each.expression for each in self.outputs if isinstance(each, Output) and each.expression is not None)
 
     @property
     def joins_once(self) -> bool:
@@ -174,8 +179,8 @@ class JoinType(WindowType[JoinWindow]):
     declared = JoinWindow
     inputs: ClassVar[Inputs] = Inputs(2, 2, frozenset({"", "left", "right"}), "a join reads exactly two: left and right")
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.INPUTS
-    yaml_keys = ("kind", "conditions", "outputs", "regenerates", "streaming")
-    xml = window_shape("", "join output")
+    yaml_keys = ("kind", "conditions", "outputs", "regenerates", "streaming", "initialize")
+    xml = window_shape("", "join output expr-initialize")
     xml_elements: ClassVar[Mapping[str, ElementShape]] = {
         "join": shape(
             "type no-regenerates left-index right-index",
@@ -259,6 +264,7 @@ edges:
             outputs=tuple(outputs),
             regeneration=values.option(node, "regenerates", REGENERATIONS, "regenerates:", Regeneration.ALWAYS),
             streaming=values.option(node, "streaming", STREAMINGS, "streaming:", Streaming.NEITHER),
+            initialization=values.initialization(node),
         )
 
     def write_yaml(self, window: JoinWindow, writer: YamlWriter) -> Written:
@@ -275,7 +281,7 @@ edges:
             own["regenerates"] = window.regeneration.value
         if window.streaming is not Streaming.NEITHER:
             own["streaming"] = window.streaming.value
-        return own
+        return own | writer.initialization(window.initialization)
 
     def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> JoinWindow:
         joins = values.listed(element, "join")
@@ -295,6 +301,7 @@ edges:
             outputs=tuple(xml_outputs(values, element)),
             regeneration=Regeneration.NEVER if values.truth(join, "no-regenerates") else Regeneration.ALWAYS,
             streaming=Streaming.LEFT if empty[LEFT] else Streaming.RIGHT if empty[RIGHT] else Streaming.NEITHER,
+            initialization=values.initialization(element),
         )
 
     def write_xml(self, window: JoinWindow) -> Xml:
@@ -305,7 +312,9 @@ edges:
             join[f"{window.streaming.value}-index"] = IndexType.EMPTY.value
         pairs = tuple(Xml("fields", attributes={"left": left, "right": right}) for left, right in window.conditions)
         outputs = tuple(map(output_xml, window.outputs))
-        return Xml("", children=(Xml("join", "", join, (Xml("conditions", children=pairs),)), Xml("output", children=outputs)))
+        conditions = Xml("conditions", children=pairs)
+        own = (Xml("join", "", join, (conditions,)), Xml("output", children=outputs))
+        return Xml("", children=(*initialization(window.initialization), *own))
 
     def check(self, window: JoinWindow, given: Sequence[Given], found: Mistakes) -> None:
         roles = [each.role for each in given]
@@ -319,9 +328,10 @@ edges:
             found.add(window.place, f"window {window.name} has no condition", "name a field of each side that are equal")
         if not window.outputs:
             found.add(window.place, f"window {window.name} has no output", "name at least one, such as name: l_name")
-        for output in window.outputs:
-            if isinstance(output, Output) and output.expression is not None:
-                check_expression(window, output.expression, found)
+        check_initialization(window, window.initialization, found)
+        check_keeps_nothing(window, window.initialization, window.expressions, found)
+        for expression in window.expressions:
+            check_expression(window, expression, found)
         left, right = _schemas(given)
         if left is None or right is None:
             return
@@ -344,12 +354,13 @@ edges:
                 text[f"outputs of {PREFIXES[o.side]}"] = selection_text(o)
             else:
                 text[f"output {o.name}"] = o.source if o.expression is None else expression_meaning(o.expression)
-        return text
+        return text | initialization_meaning(window.initialization)
 
     def computed(self, window: JoinWindow) -> Iterator[Computed]:
         for output in window.outputs:
             if isinstance(output, Output) and output.expression is not None:
-                yield Computed(output.expression, Field(output.name, output.type) if output.type is not None else None)
+                field = Field(output.name, output.type) if output.type is not None else None
+                yield Computed(output.expression, field, initialization=window.initialization)
 
     def visible(self, window: JoinWindow, given: Sequence[Given]) -> Schema | None:
         left, right = _schemas(given)
