@@ -105,7 +105,9 @@ initialize:
 - A variable that only the initializer sets is a **constant**. One that an expression or a function sets is **state**: `n = n + 1
   return n` numbers the events. State is in the snapshot and goes on after a restore. Expressions of one event are worked on in
   the order of the fields; a delete computes nothing and sets nothing; a bad event leaves all variables as they were.
-- A window with state works on one event after the other, which is slower than columns. Such a window cannot be divided into shards.
+- A window with state works on one event after the other: on one core about 300,000 a second for a simple expression, where columns
+  do eight millions. Functions of times, documents and regular expressions cost much more there, about 4,000 a second. Such a
+  window cannot be divided into shards.
   Joins and aggregates have no state of this kind: their variables are constants.
 
 ## The function language

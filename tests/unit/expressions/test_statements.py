@@ -176,6 +176,13 @@ CODE = [
     ),
     ("string array t t.dim(3) if b > 0 then t.set(b, s) return t.get(1) & coalesce(t.get(b), '-')", STR),
     ("texts(s, a)", STR),
+    ("return round(x) + round(x / 3, 2)", F64),
+    ("return x / b + abs(a) % 7 - (0 - b)", F64),
+    ("if x > 1.5 and x <> 3 then return mid(upper(s), 2, 2) & lower(s) & b return toString(a % b)", STR),
+    ("integer n = x int32 k = a return n + k", I64),
+    ("if inlist(b, 1, 2, a) or between(a, b, 7) then return max(a, b, 3) return min(b, length(s))", I64),
+    ("if contains(s, '1') then return replace(s, '1', '2') return concat(left(s, 1), md5(s), toString(neg(b)))", STR),
+    ("boolean c = b return integer(c) + (x >= x) + indexof(s, 'b')", I64),
 ]
 GIVEN = initialization(
     "integer k = 2 integer array kept kept.dim(2) kept.set(2, 7)",

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from hotspare.engine.expressions.frame import Frame, Value
 from hotspare.engine.expressions.function import INT32, INT64, STRING, Evaluate, Fallibility, Function, eager, fixed
-from hotspare.engine.expressions.text import row_by_row
+from hotspare.engine.expressions.text import each_value, row_by_row
 from hotspare.engine.expressions.tree import TypedCall, ValueType
 
 _FORM_SAFE = "*-._"
@@ -69,7 +69,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "base64_encode",
         _ONE,
-        eager(row_by_row(lambda t: base64.b64encode(t.encode()).decode())),
+        each_value(lambda t: base64.b64encode(t.encode()).decode()),
         "base64 of a text",
         esp=("base64encode",),
     ),
@@ -84,7 +84,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "base64_encode_binary",
         fixed(STRING, BLOB),
-        eager(row_by_row(lambda b: base64.b64encode(b).decode())),
+        each_value(lambda b: base64.b64encode(b).decode()),
         "base64 of a blob",
         esp=("base64encodebinary",),
     ),
@@ -99,14 +99,14 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "url_encode",
         _ONE,
-        eager(row_by_row(lambda t: quote(t, safe="-_.~"))),
+        each_value(lambda t: quote(t, safe="-_.~")),
         "a text as a part of a URL, a blank as %20",
         esp=("urlencode",),
     ),
     Function(
         "form_encode",
         _ONE,
-        eager(row_by_row(lambda t: quote_plus(t, safe=_FORM_SAFE).replace("~", "%7E"))),
+        each_value(lambda t: quote_plus(t, safe=_FORM_SAFE).replace("~", "%7E")),
         "a text as a part of a form, a blank as +",
         ("url_encode",),
     ),
@@ -122,7 +122,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "md5",
         _ONE,
-        eager(row_by_row(lambda t: hashlib.md5(t.encode(), usedforsecurity=False).hexdigest())),
+        each_value(lambda t: hashlib.md5(t.encode(), usedforsecurity=False).hexdigest()),
         "MD5 of a text, hexadecimal",
         ("md5",),
         ("md5",),
@@ -130,7 +130,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "sha1",
         _ONE,
-        eager(row_by_row(lambda t: hashlib.sha1(t.encode(), usedforsecurity=False).hexdigest())),
+        each_value(lambda t: hashlib.sha1(t.encode(), usedforsecurity=False).hexdigest()),
         "SHA-1 of a text, hexadecimal",
         ("sha1", "sha"),
         ("sha1",),
@@ -147,7 +147,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "crc32",
         fixed(INT64, STRING),
-        eager(row_by_row(lambda t: zlib.crc32(t.encode()))),
+        each_value(lambda t: zlib.crc32(t.encode())),
         "CRC-32 of a text",
         ("crc32",),
         ("crc32",),

@@ -93,6 +93,18 @@ def eager(kernel: EagerKernel) -> Evaluate:
     return evaluate
 
 
+@dataclass(frozen=True, slots=True)
+class ValueFunction:
+    """As `eager(kernel)`. `function` gives the same of Python's own values, none of which is null, and where one is it gives null;
+    no value makes it raise."""
+
+    kernel: EagerKernel
+    function: Callable[..., object]
+
+    def __call__(self, evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
+        return self.kernel(frame, call, [evaluator.value(a, frame) for a in call.arguments])
+
+
 def plain(kernel: Callable[..., Value]) -> Evaluate:
     """An elementwise kernel over Arrow values that never raises for a value."""
     return eager(lambda _frame, _call, arguments: kernel(*arguments))

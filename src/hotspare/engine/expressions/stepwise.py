@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from hotspare.engine.expressions.blocks import LOOP_TURNS_MAX, TOO_LONG, TOO_MAN
 from hotspare.engine.expressions.evaluate import EVALUATOR
 from hotspare.engine.expressions.frame import Frame
 from hotspare.engine.expressions.prelude import stored
+from hotspare.engine.expressions.single_values import RowFailed, Step, Values, quick_step
 from hotspare.engine.expressions.tree import (
     Typed,
     TypedAssign,
@@ -29,25 +30,8 @@ from hotspare.engine.expressions.tree import (
     TypedReturn,
     TypedStatement,
     TypedVariable,
-    ValueType,
 )
 from hotspare.engine.rows.bad_reasons import BadReason
-
-Values: TypeAlias = dict[str, Any]
-"""Fields and variables by name, of one event. Times are the numbers that are stored."""
-Step: TypeAlias = Callable[[Values], Any]
-_INT32, _INT64, _DOUBLE = ValueType.INT32, ValueType.INT64, ValueType.DOUBLE
-_LIMITS = {_INT32: (-(2**31), 2**31 - 1), _INT64: (-(2**63), 2**63 - 1)}
-_PLAIN = (_INT32, _INT64, ValueType.STRING, ValueType.BOOLEAN)
-
-
-class RowFailed(Exception):
-    """The event that is worked on fails."""
-
-    def __init__(self, reason: BadReason, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.message = message
 
 
 class _Returned(Exception):
@@ -71,8 +55,7 @@ def step_of(node: Typed) -> Step:
     if node.function in _LAZY:
         return _LAZY[node.function](node)
     arguments = [step_of(argument) for argument in node.arguments]
-    quick = _quick(node, arguments)
-    return quick if quick is not None else _by_kernel(node, arguments)
+    return quick_step(node, arguments, _by_kernel(node))
 
 
 def field_name(name: str) -> str:
@@ -80,17 +63,17 @@ def field_name(name: str) -> str:
     return f"field:{name}"
 
 
-def _by_kernel(node: TypedCall, arguments: Sequence[Step]) -> Step:
-    """The function's own kernel, over one row."""
+def _by_kernel(node: TypedCall) -> Callable[..., Any]:
+    """The function's own kernel, over one row: from the values of all arguments."""
     asked = tuple(
         argument if isinstance(argument, TypedLiteral) else TypedField(str(i), argument.type)
         for i, argument in enumerate(node.arguments)
     )
     call = TypedCall(node.function, asked, node.type, node.column)
-    given = [(str(i), argument.type.arrow, arguments[i]) for i, argument in enumerate(asked) if isinstance(argument, TypedField)]
+    fields = [(i, str(i), argument.type.arrow) for i, argument in enumerate(asked) if isinstance(argument, TypedField)]
 
-    def step(values: Values) -> Any:
-        frame = Frame({name: pa.array([argument(values)], type_) for name, type_, argument in given}, 1)
+    def computed(*given: Any) -> Any:
+        frame = Frame({name: pa.array([given[i]], type_) for i, name, type_ in fields}, 1)
         try:
             made = frame.array(EVALUATOR.value(call, frame))
         except (pa.ArrowException, ArithmeticError, ValueError, TypeError) as error:
@@ -99,72 +82,7 @@ def _by_kernel(node: TypedCall, arguments: Sequence[Step]) -> Step:
             raise RowFailed(*frame.failures.causes[int(frame.failures.first[0]) - 1])
         return stored(made)[0]
 
-    return step
-
-
-def _quick(node: TypedCall, arguments: Sequence[Step]) -> Step | None:
-    """Without a kernel, where that gives the same; None where there is no such way."""
-    types = [argument.type for argument in node.arguments]
-    if node.function in _ARITHMETIC and node.type in _LIMITS:
-        message = f"{_SIGN[node.function]}: the result exceeds {node.type.value}"
-        return partial(_checked, (arguments[0], arguments[1]), _ARITHMETIC[node.function], _LIMITS[node.type], message)
-    if node.function in _ARITHMETIC and node.type is _DOUBLE:
-        return partial(_strict, (arguments[0], arguments[1]), _ARITHMETIC[node.function])
-    if node.function in _COMPARISON and types[0] in _PLAIN:
-        return partial(_strict, (arguments[0], arguments[1]), _COMPARISON[node.function])
-    if node.function == "isnull":
-        return lambda values: arguments[0](values) is None
-    if node.function == "isnotnull":
-        return lambda values: arguments[0](values) is not None
-    if node.function == "not":
-        return lambda values: None if (value := arguments[0](values)) is None else not value
-    if node.function in ("convert", "assign") and types[0] in _LIMITS and node.type in _LIMITS:
-        reason = BadReason.NUMBER_RANGE if node.function == "assign" else BadReason.EXPRESSION
-        return partial(_narrowed, arguments[0], _LIMITS[node.type], reason, f"the number does not fit {node.type.value}")
-    if node.function == "convert" and types[0] in _LIMITS and node.type is _DOUBLE:
-        return lambda values: None if (value := arguments[0](values)) is None else float(value)
-    return None
-
-
-_ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
-    "add": lambda a, b: a + b,
-    "subtract": lambda a, b: a - b,
-    "multiply": lambda a, b: a * b,
-}
-_SIGN = {"add": "+", "subtract": "-", "multiply": "*"}
-_COMPARISON: Mapping[str, Callable[[Any, Any], bool]] = {
-    "equal": lambda a, b: a == b,
-    "not_equal": lambda a, b: a != b,
-    "less": lambda a, b: a < b,
-    "less_equal": lambda a, b: a <= b,
-    "greater": lambda a, b: a > b,
-    "greater_equal": lambda a, b: a >= b,
-}
-
-
-def _checked(
-    sides: tuple[Step, Step], operator: Callable[[Any, Any], Any], limits: tuple[int, int], message: str, values: Values
-) -> Any:
-    a, b = sides[0](values), sides[1](values)
-    if a is None or b is None:
-        return None
-    result = operator(a, b)
-    if not limits[0] <= result <= limits[1]:
-        raise RowFailed(BadReason.EXPRESSION, message)
-    return result
-
-
-def _strict(sides: tuple[Step, Step], operator: Callable[[Any, Any], Any], values: Values) -> Any:
-    """Texts are compared by characters, which has the order of their bytes in UTF-8."""
-    a, b = sides[0](values), sides[1](values)
-    return None if a is None or b is None else operator(a, b)
-
-
-def _narrowed(argument: Step, limits: tuple[int, int], reason: BadReason, message: str, values: Values) -> Any:
-    value = argument(values)
-    if value is not None and not limits[0] <= value <= limits[1]:
-        raise RowFailed(reason, message)
-    return value
+    return computed
 
 
 def _case(node: TypedCall) -> Step:

@@ -22,6 +22,7 @@ from hotspare.engine.expressions.function import (
     Function,
     Signature,
     TypeMismatch,
+    ValueFunction,
     eager,
     fixed,
     plain,
@@ -44,6 +45,11 @@ def row_by_row(function: Callable[..., object]) -> Callable[[Frame, TypedCall, l
     return kernel
 
 
+def each_value(function: Callable[..., object]) -> Evaluate:
+    """A Python function as `row_by_row`, which never raises."""
+    return ValueFunction(row_by_row(function), function)
+
+
 def _by_pattern(vectorised: Callable[[Value, str], Value], function: Callable[[str, str], object]) -> Evaluate:
     """(text, pattern): the Arrow kernel where the pattern is a constant and not empty."""
     slow = row_by_row(function)
@@ -54,7 +60,7 @@ def _by_pattern(vectorised: Callable[[Value, str], Value], function: Callable[[s
             return vectorised(text, pattern.as_py()).cast(call.type.arrow)
         return slow(frame, call, arguments)
 
-    return eager(kernel)
+    return ValueFunction(kernel, function)
 
 
 def _place(origin: int) -> Evaluate:
@@ -99,7 +105,7 @@ def _substring(function: Callable[..., str], origin: int) -> Evaluate:
         end = begin + max(constants[1], 0) if len(constants) > 1 else None
         return pc.utf8_slice_codeunits(text, begin, end)
 
-    return eager(kernel)
+    return ValueFunction(kernel, function)
 
 
 def _replace(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
@@ -234,7 +240,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "left",
         fixed(STRING, STRING, INT64),
-        eager(row_by_row(lambda t, n: t[: max(n, 0)])),
+        each_value((lambda t, n: t[: max(n, 0)])),
         "the first n characters",
         ("left",),
         ("left",),
@@ -242,7 +248,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "right",
         fixed(STRING, STRING, INT64),
-        eager(row_by_row(lambda t, n: t[-n:] if n > 0 else "")),
+        each_value((lambda t, n: t[-n:] if n > 0 else "")),
         "the last n characters",
         ("right",),
         ("right",),
@@ -299,7 +305,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "lastindexof",
         fixed(INT32, STRING, STRING),
-        eager(row_by_row(_last_place)),
+        each_value(_last_place),
         "last place of the second in the first, from 0; -1 if absent",
         esp=("lastindexof",),
     ),

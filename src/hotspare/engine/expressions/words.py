@@ -21,7 +21,7 @@ from hotspare.engine.expressions.function import (
     fixed,
     plain,
 )
-from hotspare.engine.expressions.text import row_by_row
+from hotspare.engine.expressions.text import each_value, row_by_row
 from hotspare.engine.expressions.tree import TypedCall
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.rows.elementwise import true_rows
@@ -142,14 +142,14 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "substring_before",
         _TWO,
-        eager(row_by_row(lambda t, s: t.partition(s)[0] if s and s in t else "")),
+        each_value((lambda t, s: t.partition(s)[0] if s and s in t else "")),
         "what stands before the first place of the second in the first; empty if it is absent",
         esp=("substringbefore",),
     ),
     Function(
         "substring_after",
         _TWO,
-        eager(row_by_row(lambda t, s: t.partition(s)[2] if s else t)),
+        each_value((lambda t, s: t.partition(s)[2] if s else t)),
         "what stands behind the first place of the second in the first; empty if it is absent",
         esp=("substringafter",),
     ),
@@ -163,7 +163,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "translate",
         fixed(STRING, STRING, STRING, STRING),
-        eager(row_by_row(_translated)),
+        each_value(_translated),
         "translate(s, old, new): each character of old becomes that at its place in new, or goes",
         ("translate",),
         ("translate",),
@@ -172,7 +172,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "asc",
         fixed(INT32, STRING),
-        eager(row_by_row(lambda t: ord(t[0]) if t else 0)),
+        each_value(lambda t: ord(t[0]) if t else 0),
         "number of the first character; 0 if there is none",
         ("ascii",),
         ("asc",),
@@ -222,11 +222,11 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "sort",
         _SORT,
-        eager(row_by_row(_sorted)),
+        each_value(_sorted),
         "sort(s[, ascending[, without repetition]]): the characters in order",
         esp=("sort",),
     ),
-    Function("sort_words", _SORT, eager(row_by_row(_sorted_words)), "the words in order; as sort", esp=("sort_words",)),
+    Function("sort_words", _SORT, each_value(_sorted_words), "the words in order; as sort", esp=("sort_words",)),
     Function(
         "lpad",
         _PAD,
@@ -255,7 +255,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "substring_index",
         fixed(STRING, STRING, STRING, INT32),
-        eager(row_by_row(_before_count)),
+        each_value(_before_count),
         "substring_index(s, separator, n): what stands before the n-th separator, from the end where n is negative",
         ("substring_index",),
     ),
