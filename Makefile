@@ -11,7 +11,7 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-test jars demo demo-kafka demo-windows test lint format types sim sim-campaign bench chaos-embedded chaos soak docs lock clean
+.PHONY: help setup setup-test jars demo demo-kafka demo-windows test lint format types sim sim-campaign laws-search bench chaos-embedded chaos soak docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ sim: $(STAMPS)/test ## repeat one simulated cluster run: make sim SEED=7
 
 sim-campaign: $(STAMPS)/test ## many simulated cluster runs on all cores (RUNS=100000 SEED=1)
 	$(PY) -m tests.simulation.campaign --runs $(RUNS) --seed $(SEED) $(ARGS)
+
+laws-search: $(STAMPS)/test ## random graphs of windows and changelogs against the laws; what fails is made small (RUNS=100000 SEED=1)
+	$(PY) -m tests.laws.search --runs $(RUNS) --seed $(SEED) $(ARGS)
 
 bench: setup-test ## measure latency, throughput and fail-over; prints each number with its command
 	$(PY) -m benchmarks $(ARGS)

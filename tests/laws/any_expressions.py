@@ -1,0 +1,112 @@
+"""What windows of random graphs compute: expressions and code over the five fields that all of them speak of."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+NUMBERS = (
+    *("x", "x", "x + 1", "6 div x", "coalesce(x, 7)", "x * 3037000500", "length(s)", "cast(d as bigint)"),
+    *("if(ESP_OPCODE = 'I', x, -1)", "if(d > 0, x, null)"),
+)
+DOUBLES = ("d", "d", "d / x", "d * 1e300", "cast(x as double)", "0 - d", "sqrt(d)", "cast(s as double)")
+TEXTS = ("s", "s", "concat(s, '!')", "concat(ESP_OPCODE, s)", "cast(d as string)", "substring(s, 1, 1)")
+TIMES = ("at", "at", "cast(null as timestamp)")
+CONDITIONS = (
+    *("true", "x > 1", "x > 1", "6 div x > 2", "s = 'a' or x is null", "d > 0", "d = d", "not isnan(d)", "s < 'b'"),
+    *("ESP_OPCODE = 'I'", "ESP_OPCODE <> 'D'", "ESP_FLAGS <> 'R'", "x > 0 and ESP_OPCODE = 'I'"),
+)
+OVER_NUMBERS = (
+    *("ESP_aSum(x)", "ESP_aCount()", "ESP_aCountNonNull(d)", "ESP_aCountNull(s)", "ESP_aCountDistinct(s)", "ESP_aCountDistinct(d)"),
+    *("ESP_aMin(x)", "ESP_aMax(x)", "ESP_aMode(x)", "ESP_aSum(x) + ESP_aCount()", "6 div ESP_aSum(x)", "ESP_aSum(x * 3037000500)"),
+)
+OVER_DOUBLES = (
+    *("ESP_aSum(d)", "ESP_aAve(d)", "ESP_aMin(d)", "ESP_aMax(d)", "ESP_aStd(d)", "ESP_aVariance(d)", "ESP_aCSS(d)", "ESP_aUSS(d)"),
+    *("ESP_aCV(d)", "ESP_aWAve(d, x)", "median(d)", "percentile(d, 0.9)", "ESP_aMode(d)", "ESP_aAve(x)", "ESP_aWAve(x, d)"),
+    *("ESP_aSum(d) / ESP_aCount()", "ESP_aMax(d * 2)", "ESP_aStd(x)"),
+)
+OVER_TEXTS = ("ESP_aMax(s)", "ESP_aMin(s)", "ESP_aMode(s)", "ESP_aMax(concat(s, cast(x as string)))")
+OVER_TIMES = ("ESP_aMax(at)", "ESP_aMin(at)")
+OF_ORDER = MappingProxyType(
+    {
+        "x": (
+            *("ESP_aFirst(x)", "ESP_aLast(x)", "ESP_aLag(x, 1)", "nth(x, 2)", "ESP_aLastNonDelete(x)", "ESP_aCountOpcodes(1)"),
+            *("ESP_aSumTimed(x, 2)", "ESP_aCountTimed(2)", "ESP_aMinTimed(x, 2)", "ESP_aMaxTimed(x, 1)", "ESP_aLag(x, 20)"),
+        ),
+        "d": (
+            "ESP_aFirst(d)",
+            "ESP_aLast(d)",
+            "ESP_aSumTimed(d, 2)",
+            "ESP_aAveTimed(d, 1)",
+            "ESP_aMinTimed(d, 2)",
+            "ESP_aLag(d, 2)",
+        ),
+        "s": (
+            "ESP_aCat(s, ';')",
+            "ESP_aCat(x, ';')",
+            "ESP_aLast(s)",
+            "ESP_aFirst(s)",
+            "ESP_aGUID()",
+            "ESP_aLag(s, 1)",
+            "nth(s, 2)",
+        ),
+        "at": ("ESP_aLast(at)", "ESP_aFirst(at)"),
+    }
+)
+"""What follows from more than the rows of a group: from their order, from time, or from events."""
+OVER_ROWS = MappingProxyType({"x": OVER_NUMBERS, "id": OVER_NUMBERS, "d": OVER_DOUBLES, "s": OVER_TEXTS, "at": OVER_TIMES})
+BY_FIELD = MappingProxyType({"x": NUMBERS, "id": NUMBERS, "d": DOUBLES, "s": TEXTS, "at": TIMES})
+ANY_INDEX = ("hash", "hash", "hash", "empty")
+CONDITIONS_OF_JOINS = ({"x": "id"}, {"id": "x"}, {"x": "x"}, {"s": "s"}, {"d": "d"}, {"x": "x", "s": "s"})
+LOGICS = (
+    *("fby{2 seconds}(a, b)", "fby(a, notoccur(b))", "fby{1 second}(a, notoccur(b))", "and{3 seconds}(a, b)", "or(a, fby(b, b))"),
+    *("seen:2(a)", "fby{2 seconds}(a, seen:2(b))", "and(is:2(a), notoccur(b))", "fby(not(a), b)", "fby(a, a, b)"),
+)
+
+LUA_CREATE = """
+local best
+function create(data, context)
+  if context.opcode == "delete" then return {_opcode = "safedelete"} end
+  n = (n or 0) + 1
+  names = names or {}
+  if data.s then names[data.s] = (names[data.s] or 0) + n end
+  if data.x == 3 then error("three") end
+  if not data.x then return nil end
+  best = math.max(best or data.x, data.x)
+  return {{x = best, _opcode = "upsert"}, {id = data.id, x = n, s = data.s, _opcode = "upsert"}}
+end
+"""
+PYTHON_CREATE = """
+seen, counts = [], {}
+
+def create(data, context):
+    if context["opcode"] == "delete":
+        return {"_opcode": "safedelete"}
+    seen.append(data["x"])
+    counts[data["s"]] = counts.get(data["s"], 0) + 1
+    if data["x"] == 3:
+        raise ValueError("three")
+    if data["x"] is None:
+        return None
+    return {"x": len(seen), "d": float(counts[data["s"]]), "_opcode": "upsert"}
+"""
+PYTHON_COLUMNS = """
+import pyarrow.compute as pc
+
+def scale(data):
+    return {"d": pc.multiply(data["d"], 2.0), "x": pc.divide(6, pc.subtract(data["x"], 2))}
+"""
+LUA_FILTER = """
+local last
+function filter(event)
+  local rose = last ~= nil and event.x ~= nil and event.x > last
+  last = event.x or last
+  return rose
+end
+"""
+PYTHON_FILTER = """
+kept = {}
+
+def keep(data):
+    kept[data["s"]] = kept.get(data["s"], 0) + 1
+    return kept[data["s"]] % 2 == 1
+"""

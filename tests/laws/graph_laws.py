@@ -1,0 +1,353 @@
+"""The laws that hold for any graph and any changelog: Cut, Crash at the core, Runner within one engine, and the relation law.
+
+`broken` looks for a law that does not hold; None: all do. Errors of the engine are told as broken, too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
+from hotspare.engine.head.head import Head
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import Plan
+from hotspare.engine.rows.changelog import Changelog, Keys, Opcodes
+from hotspare.engine.state import relation, row_pages
+from hotspare.model.events import Opcode
+from hotspare.model.types import KeyRole
+from tests.laws.any_changelogs import TICK, Given, raw_messages
+from tests.laws.any_expressions import OF_ORDER
+from tests.laws.any_graphs import SECOND, Graph, Window
+from tests.laws.core_scripts import joined, snapshot_bytes
+
+Outputs = dict[str, pa.Table]
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A graph, a changelog, and what comes of it uncut."""
+
+    graph: Graph
+    script: Sequence[Given]
+    plan: Plan
+    messages: list[pa.RecordBatch]
+    rows: pa.RecordBatch
+    whole: Outputs
+    snapshot: bytes
+
+    @classmethod
+    def of(cls, graph: Graph, script: Sequence[Given]) -> Trial:
+        plan = graph.plan()
+        messages = raw_messages(script, len(plan.entries))
+        rows = Head.of(plan).decode(pa.concat_batches(messages))
+        return cls(graph, script, plan, messages, rows, *fed(plan, [rows]))
+
+
+def broken(graph: Graph, script: Sequence[Given], random: Random) -> str | None:
+    """Which law does not hold, and where."""
+    try:
+        trial = Trial.of(graph, script)
+        for law in (_cut_and_parts, _crash, _pages, _runner, _relations, _recomputed):
+            law(trial, random)
+    except AssertionError as error:
+        return f"{error}"
+    except Exception as error:
+        return f"error {type(error).__name__}: {traceback.format_exc()}"
+    return None
+
+
+def fed(plan: Plan, pieces: Sequence[pa.RecordBatch]) -> tuple[Outputs, bytes]:
+    pipeline = Pipeline.fresh(plan)
+    outputs = [pipeline.feed(piece) for piece in pieces]
+    return joined(outputs), snapshot_bytes(pipeline)
+
+
+def same(law: str, made: Outputs, expected: Outputs) -> None:
+    """Naming the stream and the first row that differs."""
+    for name in sorted({*made, *expected}):
+        mine, other = made.get(name), expected.get(name)
+        if mine is None or other is None or not _bits(mine).equals(_bits(other)):
+            raise AssertionError(f"{law}: {name}: {_first_difference(mine, other)}")
+
+
+def _bits(table: pa.Table) -> pa.Table:
+    """With doubles as their bits, so that NaN is NaN."""
+    for i, column in enumerate(table.schema):
+        if pa.types.is_floating(column.type):
+            values = table.column(i).combine_chunks()
+            whole = pa.Array.from_buffers(pa.int64(), len(values), values.buffers(), offset=values.offset)
+            table = table.set_column(i, column.name, whole)
+    return table
+
+
+def _first_difference(mine: pa.Table | None, other: pa.Table | None) -> str:
+    made, expected = (_plain(table) if table is not None else [] for table in (mine, other))
+    for number, (a, b) in enumerate(zip(made, expected, strict=False)):
+        if a != b:
+            return f"row {number}\n    {a}\n    instead of\n    {b}"
+    longer, word = (made, "more") if len(made) > len(expected) else (expected, "missing")
+    at = min(len(made), len(expected))
+    return f"{word} {longer[at] if at < len(longer) else 'schema'}"
+
+
+def _plain(table: pa.Table) -> list[Row]:
+    """Rows that can be compared and are no dates beyond those of Python."""
+    columns = []
+    for field, column in zip(table.schema, table.columns, strict=True):
+        if pa.types.is_timestamp(field.type):
+            column = column.cast(pa.int64())
+        columns.append([_value(each) for each in column.to_pylist()])
+    return list(zip(*columns, strict=True))
+
+
+def _value(value: Any) -> Any:
+    return struct.pack("<d", value).hex() + f" {value!r}" if isinstance(value, float) else value
+
+
+def _cut_and_parts(trial: Trial, random: Random) -> None:
+    plan, rows, whole, snapshot = trial.plan, trial.rows, trial.whole, trial.snapshot
+    for places in ([*range(rows.num_rows)], sorted(random.randrange(rows.num_rows + 1) for _ in range(3))):
+        edges = sorted({0, rows.num_rows, *places})
+        pieces = [rows.slice(begin, end - begin) for begin, end in itertools.pairwise(edges)]
+        parts, parts_snapshot = fed(plan, pieces)
+        same("law Cut", parts, whole)
+        assert parts_snapshot == snapshot, "law Cut: another snapshot"
+        bound = random.choice([1, 1, 2, 5])
+        pipeline = Pipeline.fresh(plan, extra_rows_max=bound)
+        outputs = []
+        for piece in pieces:
+            for part in pipeline.parts(piece):
+                outputs.append(part)
+                pipeline.bound_parts(1 + len(outputs) % 3)
+        same("law Cut, in parts", joined(outputs), whole)
+        assert snapshot_bytes(pipeline) == snapshot, "law Cut, in parts: another snapshot"
+
+
+def _crash(trial: Trial, random: Random) -> None:
+    """A restart after every message; what the snapshot does not cover is read again."""
+    plan = trial.plan
+    head, pipeline = Head.of(plan), Pipeline.fresh(plan)
+    outputs: list[dict[str, pa.RecordBatch]] = []
+    rest: list[pa.RecordBatch] = []
+    for message in trial.messages:
+        rest = [*rest, message]
+        outputs.append(pipeline.feed(head.decode(pa.concat_batches(rest))))
+        frozen = pipeline.freeze()
+        before, following = snapshot_bytes(pipeline), pipeline.next_offsets
+        pipeline = Pipeline.restore(plan, frozen.header, dict(frozen.pages()))
+        assert snapshot_bytes(pipeline) == before, "law Crash: a restored state is written as another one"
+        if random.random() < 0.5:
+            pipeline.forget_strings()
+        rest = [left for each in rest if (left := _unread(each, following)).num_rows]
+    same("law Crash", joined(outputs), trial.whole)
+    assert snapshot_bytes(pipeline) == trial.snapshot, "law Crash: another snapshot"
+
+
+def _unread(raw: pa.RecordBatch, following: dict[tuple[int, int], int]) -> pa.RecordBatch:
+    topic, offset = raw.column("topic").to_pylist(), raw.column("offset").to_pylist()
+    return raw.filter(pa.array([o >= following.get((t, 0), 0) for t, o in zip(topic, offset, strict=True)], pa.bool_()))
+
+
+def _pages(trial: Trial, random: Random) -> None:
+    plan, rows, whole = trial.plan, trial.rows, trial.whole
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_pages, "PAGE_SLOTS", random.choice([1, 2, 16]))
+        patch.setattr(row_pages, "SPARE_SLOTS", 0)
+        patch.setattr(relation, "LATE_INDEX_ROWS_MAX", random.choice([0, 2]))
+        place = random.randrange(rows.num_rows + 1)
+        small, snapshot = fed(plan, [rows])
+        same("small pages", small, whole)
+        parts, parts_snapshot = fed(plan, [rows.slice(0, place), rows.slice(place)])
+        same("law Cut, small pages", parts, whole)
+        assert parts_snapshot == snapshot, "law Cut, small pages: another snapshot"
+
+
+def _runner(trial: Trial, random: Random) -> None:
+    """Windows of the head run there, or in the core where everything is traced; messages are decoded one by one, or together."""
+    leaves = replace(trial.graph, shown="leaves")
+    for each in (leaves, replace(leaves, traced=True)):
+        plan = each.plan()
+        head = Head.of(plan)
+        apart = [head.decode(message) for message in trial.messages]
+        together = head.decode(pa.concat_batches(trial.messages))
+        same("law Runner, head", {"decoded": _flat(apart)}, {"decoded": _flat([together])})
+        made, _ = fed(plan, apart)
+        same(
+            f"law Runner, traced {each.traced}",
+            made,
+            {name: table for name, table in trial.whole.items() if name in plan.stream_schemas},
+        )
+
+
+def _flat(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    table = pa.Table.from_batches(batches).combine_chunks()
+    while any(pa.types.is_struct(field.type) for field in table.schema):
+        table = table.flatten()
+    return table.combine_chunks()
+
+
+def _relations(trial: Trial, random: Random) -> None:
+    """What leaves a window is possible, event by event: an insert is of a key that is not there, a delete and the old row of an
+    update block are of the row that is."""
+    plan, outputs = trial.plan, trial.whole
+    rows: dict[str, dict[Row, Row]] = {}
+    for name, node in plan.streams:
+        leaving = plan.nodes[node].operator.leaving
+        if name in outputs and leaving.opcodes is not Opcodes.PUBLISHED:
+            rows[name] = folded(plan, name, outputs[name], leaving.keys)
+
+
+def _recomputed(trial: Trial, random: Random) -> None:
+    """The rows of a window are those that it makes of its inputs' rows as they are, whatever came and went before; to the bit."""
+    leaving = {name: trial.plan.nodes[node].operator.leaving for name, node in trial.plan.streams}
+    for name, window in trial.graph.windows.items():
+        inputs = trial.graph.inputs(name)
+        tables = all(_is_table(leaving[f"q/{source}"]) and "slot" not in more for source, more in inputs)
+        if not inputs or not tables or not follows_from_rows(window) or not _is_table(leaving[f"q/{name}"]):
+            continue
+        given = {source: _rows_left(trial, source) for source, _ in inputs}
+        sources = {source: {"type": "source", "schema": _schema_text(trial, source)} for source in given}
+        edges = tuple(edge for edge in trial.graph.edges if edge[1] == name)
+        alone = Graph({**sources, name: window}, edges)
+        order = sorted(given)
+        script = []
+        for number, source in enumerate(order):
+            random.shuffle(given[source])
+            script.append(Given(SECOND, number, tuple(given[source])))
+        again = Trial.of(alone, [*(each for each in script if each.rows), Given(9 * SECOND, TICK)])
+        made, expected = (
+            folded(each.plan, f"q/{name}", each.whole[f"q/{name}"], Keys.ANY) if f"q/{name}" in each.whole else {}
+            for each in (trial, again)
+        )
+        for key in sorted({*made, *expected}, key=repr):
+            if made.get(key) != expected.get(key):
+                raise AssertionError(f"recomputation: {name}: {made.get(key)}\n    instead of\n    {expected.get(key)}\n{given}")
+
+
+def _is_table(leaving: Changelog) -> bool:
+    return leaving.keys is not Keys.ANY and leaving.opcodes is not Opcodes.PUBLISHED
+
+
+def follows_from_rows(window: Window) -> bool:
+    """Whether what a window holds is a function of the rows of its inputs."""
+    if any(
+        extra in window for extra in ("pulse", "updates", "output", "produces", "retention", "code", "regenerates", "streaming")
+    ):
+        return False
+    texts = [window.get("condition", ""), *window.get("outputs", {}).values()] if window["type"] != "transpose" else []
+    if any(text.startswith(("ESP_OPCODE", "ESP_FLAGS")) or "ESP_OPCODE" in text for text in texts):
+        return False
+    if window["type"] == "aggregate":
+        return not any(text in options for text in texts for options in OF_ORDER.values())
+    return window["type"] in ("filter", "compute", "copy", "join") or window.get("mode") == "long"
+
+
+def _schema_text(trial: Trial, name: str) -> str:
+    schema = trial.plan.stream_schemas[f"q/{name}"]
+    return ",".join(f"{f.name}{'*' if f.role is KeyRole.KEY else ''}:{f.type.value}" for f in schema.fields)
+
+
+def _rows_left(trial: Trial, name: str) -> list[bytes]:
+    """The rows of a window after all, as inserts."""
+    stream = f"q/{name}"
+    table = trial.whole.get(stream)
+    if table is None:
+        return []
+    left = folded(trial.plan, stream, table, Keys.NEW)
+    plain = _plain(table.select(list(trial.plan.stream_schemas[stream].names)))
+    texts = row_texts(table.to_batches()[0], CsvStyle.EXACT)
+    last = dict(zip(plain, texts, strict=True))
+    return [f"I,N,{last[row].split(',', 2)[2]}".encode() for row in left.values()]
+
+
+def folded(plan: Plan, name: str, table: pa.Table, keys: Keys) -> dict[Row, Row]:
+    """The rows that are left, by key. AssertionError where something is not possible."""
+    schema = plan.stream_schemas[name]
+    at, rows = schema.key_indexes, dict[Row, Row]()
+    once: set[Row] = set()
+    block: Row | None = None
+    opcodes = [Opcode(each) for each in table.column("hs:opcode").to_pylist()]
+    for opcode, row in zip(opcodes, _plain(table.select(list(schema.names))), strict=True):
+        key = tuple(row[i] for i in at)
+        what = f"relation law: {name}: {opcode.name} {row}"
+        if opcode is Opcode.INSERT:
+            if keys is not Keys.ANY:
+                assert key not in rows, f"{what}: {rows.get(key)} is there"
+            assert keys is not Keys.ONCE or key not in once, f"{what}: it was there"
+            once.add(key)
+            rows[key] = row
+        elif opcode is Opcode.UPDATE_BLOCK:
+            assert block is None, what
+            if keys is not Keys.ANY:
+                assert key in rows, f"{what}: it is not there"
+            block, rows[key] = rows.get(key, row), row
+        else:
+            assert opcode is Opcode.DELETE, what
+            if block is not None:
+                assert keys is Keys.ANY or block == row, f"{what}: the old row is {block}"
+                block = None
+            elif keys is not Keys.ANY:
+                assert rows.get(key) == row, f"{what}: the row is {rows.get(key)}"
+                del rows[key]
+            else:
+                rows.pop(key, None)
+    assert block is None, name
+    return rows
+
+
+def shrunk(graph: Graph, script: list[Given], fails: Callable[[Graph, list[Given]], bool]) -> tuple[Graph, list[Given]]:
+    """The smallest graph and script that still fail, taking away one thing after the other."""
+    while True:
+        for smaller in _smaller(graph, script):
+            if fails(*smaller):
+                graph, script = smaller
+                break
+        else:
+            return graph, script
+
+
+def _smaller(graph: Graph, script: list[Given]) -> Iterator[tuple[Graph, list[Given]]]:
+    for half in (len(script) // 2, len(script) // 4):
+        for at in range(0, len(script), half) if half > 1 else ():
+            yield graph, script[:at] + script[at + half :]
+    for name in reversed(graph.windows):
+        if not any(source == name for source, _, _ in graph.edges) and graph.windows[name]["type"] != "source":
+            yield graph.without(name), script
+    for name, window in graph.windows.items():
+        for extra in ("pulse", "splitter", "updates", "output", "produces", "retention", "clear_interval", "clear_timeout"):
+            if extra in window and not (extra == "splitter" and any("slot" in more for s, _, more in graph.edges if s == name)):
+                less = {key: value for key, value in window.items() if key != extra}
+                yield replace(graph, windows={**graph.windows, name: less}), script
+        outputs = window.get("outputs")
+        if window["type"] == "aggregate":
+            for each in outputs:
+                simple = {"x": "ESP_aCount()", "id": "ESP_aCount()", "d": "ESP_aMin(d)", "s": "ESP_aMin(s)", "at": "ESP_aMin(at)"}[
+                    each
+                ]
+                if outputs[each] != simple:
+                    yield replace(graph, windows={**graph.windows, name: {**window, "outputs": {**outputs, each: simple}}}), script
+        if window["type"] == "compute":
+            for each in outputs:
+                if outputs[each] != each:
+                    yield replace(graph, windows={**graph.windows, name: {**window, "outputs": {**outputs, each: each}}}), script
+    for i, each in enumerate(graph.edges):
+        if len(graph.inputs(each[1])) > 1:
+            yield replace(graph, edges=graph.edges[:i] + graph.edges[i + 1 :]), script
+        if " slot" in each[2]:
+            plain = (*each[:2], each[2].split(" slot")[0])
+            yield replace(graph, edges=(*graph.edges[:i], plain, *graph.edges[i + 1 :])), script
+    for at, given in enumerate(script):
+        yield graph, script[:at] + script[at + 1 :]
+        for row in range(len(given.rows)) if len(given.rows) > 1 else ():
+            fewer = replace(given, rows=given.rows[:row] + given.rows[row + 1 :])
+            yield graph, [*script[:at], fewer, *script[at + 1 :]]
