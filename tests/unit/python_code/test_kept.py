@@ -17,6 +17,7 @@ from hotspare.engine.code.part import CodeState
 from hotspare.engine.code.python.instance import PythonProgram
 from hotspare.engine.code.python.kept import NotPlain
 from hotspare.engine.code.python.kept_bytes import encode
+from hotspare.engine.code.python.program import CallFailure
 from hotspare.errors import SnapshotDamaged
 from hotspare.model.code import Code, Language, Script
 from tests.unit.python_code.programs import called, program, restored
@@ -267,3 +268,15 @@ def test_a_transient_variable_is_made_anew() -> None:
 def test_other_values_are_not_adopted(value: Any) -> None:
     with pytest.raises(NotPlain):
         program("a = []\ndef f(): pass\n").keeper.adopt(value)
+
+
+@pytest.mark.parametrize("change", ["byteswap()", "fromlist([3, 4])", "frombytes(bytes(range(16)))", "extend([5])", "pop(0)"])
+def test_every_change_of_an_array_is_taken_back_where_the_call_fails(change: str) -> None:
+    instance = program(
+        f"from array import array\na = array('q', [1, 2])\ndef f(fails):\n    a.{change}\n    return list(a)[:1 // fails]\n"
+    )
+    before = instance.save()
+    assert isinstance(called(instance, 0), CallFailure)
+    assert instance.save() == before
+    assert called(restored(instance), 1) == called(instance, 1)
+    assert instance.save() != before

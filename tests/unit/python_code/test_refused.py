@@ -15,6 +15,8 @@ REFUSED = {
     "from . import x": (1, "a relative place"),
     "x = 1\ny = hash('a')": (2, "hash cannot be used"),
     "x = id(1)": (1, "id cannot be used"),
+    "h = []\ndef f(x): list.append(h, x)": (2, "append is called of a type"),
+    "import array\na = array.array('q')\ndef f(x): array.array.append(a, x)": (3, "append is called of a type"),
     "import numbers\ndef f(x): numbers.Number.register(x)": (2, "a class that is registered"),
     "open('x')": (1, "open cannot be used"),
     "eval('1')": (1, "eval cannot be used"),
@@ -109,3 +111,8 @@ def test_print_says_nothing_and_sets_keep_their_order() -> None:
 def test_what_a_module_lacks_is_found_where_it_is_used() -> None:
     assert list(mistakes("import math as m\ndef f(x):\n    return m.sine(x)\n")) == [(3, "math.sine is not there")]
     assert list(mistakes("import esp\ndef f(x):\n    return esp.inject(x)\n")) == [(3, "esp.inject is not there")]
+
+
+def test_variables_may_have_names_of_types() -> None:
+    instance = program("kept = []\ndef f(x):\n    list = kept\n    list.append(x)\n    return dict.fromkeys(list)\n")
+    assert called(instance, 1) == {1: None}

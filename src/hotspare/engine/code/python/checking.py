@@ -95,10 +95,33 @@ def check(syntax: ast.Module, importable: Importable) -> Iterator[Refused]:
             found += rule(node)
         if isinstance(node, ast.Import | ast.ImportFrom):
             found += _imports(node, importable)
+        if isinstance(node, ast.Attribute) and node.attr in _CHANGES and _is_type(node.value, own):
+            found.append(
+                _refused(node, f"{node.attr} is called of a type, and would change what is kept unseen", "call it of the object")
+            )
         if isinstance(node, ast.Attribute) and node.attr == "register" and not defines_register:
             found.append(_refused(node, "a class that is registered would be kept and never saved", "let it inherit"))
     found += _members(syntax, importable)
     return iter(sorted(set(found)))
+
+
+_CHANGES = frozenset(
+    words(
+        """
+        append extend insert pop remove clear sort reverse update setdefault popitem fromlist frombytes fromunicode byteswap
+        """
+    )
+)
+"""Methods that change a list, dict or array."""
+_KEPT_TYPES = frozenset({"list", "dict", "array", "defaultdict"})
+
+
+def _is_type(node: ast.expr, own: Set[str]) -> bool:
+    """Whether it is a type whose objects are kept: `list`, `array.array`, and no variable of that name."""
+    if isinstance(node, ast.Name):
+        return node.id in _KEPT_TYPES and node.id not in own
+    is_member = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    return is_member and node.attr in _KEPT_TYPES and node.value.id in ("array", "collections")  # type: ignore[attr-defined]
 
 
 def _refused(node: ast.AST, message: str, hint: str) -> Refused:

@@ -295,6 +295,21 @@ class KeptArray(_KeptSequence, array):  # type: ignore[type-arg]
     def content(self) -> Any:
         return array(self.typecode, self)
 
+    def byteswap(self) -> None:
+        swapped = self.content()
+        swapped.byteswap()
+        self[:] = swapped
+
+    def fromlist(self, values: Any) -> None:
+        more = array(self.typecode)
+        more.fromlist(values)
+        self.extend(more)
+
+    def frombytes(self, data: Any) -> None:
+        more = array(self.typecode)
+        more.frombytes(data)
+        self.extend(more)
+
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         return array, (self.typecode, self.tolist())
 
