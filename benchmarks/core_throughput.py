@@ -194,7 +194,7 @@ def batches(plan: Plan, events: int, batch: int, opcode: int, keys: int) -> Iter
     is_joined = len(plan.entries) > 1
     if is_joined:
         ids = np.arange(PEOPLE)
-        yield _batch(plan, 1, ids, [ids, ids * 3, ids / 7], UPSERT, [0, PEOPLE], 0)
+        yield batch_of(plan, 1, ids, [ids, ids * 3, ids / 7], UPSERT, [0, PEOPLE], 0)
     names_people = decoded_schema(plan.entry_schemas).field("e0").type[1].type == pa.int64()
     random = np.random.default_rng(1)
     for number, begin in enumerate(range(0, events, batch)):
@@ -202,10 +202,10 @@ def batches(plan: Plan, events: int, batch: int, opcode: int, keys: int) -> Iter
         offsets = 1 + rows + number
         second = rows * 7919 % PEOPLE if names_people else random.random(len(rows))
         values = [rows % keys, second, (rows % 10_000).astype(np.float64), rows * EVENT_GAP_US, second]
-        yield _batch(plan, 0, offsets, values, opcode, [int(offsets[-1]) + 1, PEOPLE + 1 + number], begin)
+        yield batch_of(plan, 0, offsets, values, opcode, [int(offsets[-1]) + 1, PEOPLE + 1 + number], begin)
 
 
-def _batch(
+def batch_of(
     plan: Plan, topic: int, offsets: np.ndarray, values: list[np.ndarray], opcode: int, ticks: list[int], begin: int
 ) -> pa.RecordBatch:
     """Events of one topic, and then a tick of each, at the offsets `ticks`."""

@@ -1,7 +1,7 @@
 """Throughput of each window type in the engine core, by the number of keys: decoded batches in, output batches out, one core, warm.
 
-Events per second of processor time, medians over repetitions. Keys are groups of an aggregate, rows of a copy; others do not
-ask. A type adds its line to CASES.
+Events per second of processor time, medians over repetitions. Keys are groups of an aggregate, rows of a copy, partitions of a
+pattern, what people's code has in a table; where there are none it says so and is measured once. A type adds its line to CASES.
 
     python -m benchmarks.windows [--only aggregate] [--keys 1 1000 1000000] [--events 1000000] [--batch 100000] [--repeat 3]
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 from benchmarks._decoded import events_of
-from benchmarks.core_throughput import JOINED, batches, rates, run
+from benchmarks.core_throughput import JOINED, batch_of, batches, rates, run
 
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.model.load import load_text
@@ -30,14 +30,20 @@ _INSERTS = f"{_SOURCE}, opcodes: insert-only"
 @dataclass(frozen=True)
 class Case:
     """`ids`: keys of the rows, by the numbers of events and how many keys there are. A project with two topics gets the events of
-    the join of `benchmarks.core_throughput`."""
+    the join of `benchmarks.core_throughput`, or positions among 10,000 circles where it has `circles`. `tags`: texts that a field
+    more has by turns."""
 
     project: str
     opcode: int = INSERT
     ids: Callable[[np.ndarray, int], np.ndarray] = lambda numbers, keys: numbers
+    has_keys: bool = True
+    tags: tuple[str, ...] = ()
+    circles: bool = False
 
     def given(self, events: int, batch: int, keys: int) -> tuple[Plan, list[pa.RecordBatch]]:
         plan = compile_plan(load_text(self.project).resolved)
+        if self.circles:
+            return plan, list(_positions(plan, events, batch))
         if len(plan.entries) > 1:
             return plan, list(batches(plan, events, batch, self.opcode, keys))
         return plan, list(self._events(plan, events, batch, keys))
@@ -47,7 +53,27 @@ class Case:
         for begin in range(0, events, batch):
             numbers = np.arange(begin, begin + batch)
             columns = [self.ids(numbers, keys), numbers * 7919 % keys, np.round(random.random(batch) * 1000, 2)]
+            if self.tags:
+                columns.append(np.array(self.tags)[numbers % len(self.tags)])
             yield events_of(plan, [pa.array(column) for column in columns], np.full(batch, self.opcode, np.uint8), begin)
+
+
+def _positions(plan: Plan, events: int, batch: int) -> Iterator[pa.RecordBatch]:
+    """Circles of radius 3 on a grid of 100 x 100, 10 apart, and events anywhere among them: one of four is in one."""
+    circles, random = np.arange(10_000), np.random.default_rng(1)
+    yield batch_of(plan, 1, circles, [circles, circles % 100 * 10.0, circles // 100 * 10.0], UPSERT, [0, 10_000], 0)
+    for number, begin in enumerate(range(0, events, batch)):
+        offsets = 1 + begin + np.arange(batch) + number
+        values = [offsets, random.random(batch) * 1000, random.random(batch) * 1000]
+        yield batch_of(plan, 0, offsets, values, INSERT, [int(offsets[-1]) + 1, 10_001 + number], begin)
+
+
+def _coded(type_: str, code: str) -> str:
+    """People's code that is called for each event."""
+    lines = "".join(f"          {line}\n" for line in code.strip("\n").split("\n"))
+    window = f'      coded:\n        type: {type_}\n        index: empty\n        schema: "id*:int64,key:int64,x:double"\n'
+    rest = f"        events: made\n        copy: [id, key]\n        use: [key, x]\n        code: |\n{lines}"
+    return _project(_INSERTS, window + rest, "source -> coded")
 
 
 def _project(source: str, windows: str, edges: str) -> str:
@@ -92,7 +118,136 @@ CASES: dict[str, Case] = {
             "source -> low, source -> high, low -> all, high -> all",
         )
     ),
-    "join: a stream with 10,000 rows": Case(JOINED),
+    "join: a stream with 10,000 rows": Case(JOINED, has_keys=False),
+    "filter": Case(
+        _project(_INSERTS, "      some: {type: filter, index: empty, condition: x < 500}", "source -> some"), has_keys=False
+    ),
+    "compute": Case(
+        _project(
+            _INSERTS,
+            '      made: {type: compute, schema: "id*:int64,y:double,z:int64", outputs: {y: x * 2 + 1, z: key % 10}}\n',
+            "source -> made",
+        ),
+        has_keys=False,
+    ),
+    "functional": Case(
+        _project(
+            _INSERTS,
+            '      made: {type: functional, schema: "id*:int64,y:double", functions: {y: {functions: "product(sum($x, 1), 2)"}}}',
+            "source -> made",
+        ),
+        has_keys=False,
+    ),
+    "calculate: Summary of the newest 20 rows": Case(
+        _project(
+            _INSERTS,
+            '      sums: {type: calculate, algorithm: Summary, index: empty, schema: "id*:int64,s:double",'
+            " parameters: {windowLength: 20}, inputs: {input: x}, outputs: {sumOut: s}}",
+            "source -> sums",
+        ),
+        has_keys=False,
+    ),
+    "pattern: every low, then a high one, by key": Case(
+        _project(
+            _INSERTS,
+            '      pairs: {type: pattern, index: empty, schema: "n*:int64,key:int64,low:double,high:double",'
+            " patterns: {pair: {index: [key],"
+            " events: {a: {source: source, condition: x < 500}, b: {source: source, condition: x >= 500}},"
+            ' logic: "fby{1 hour}(a, b)", outputs: {key: a.key, low: a.x, high: b.x}}}}',
+            "source -> pairs",
+        )
+    ),
+    "remove-state": Case(
+        _project(
+            _SOURCE,
+            "      kept: {type: copy}\n      log: {type: remove-state, remove: [deletes], log_fields: added}",
+            "source -> kept, kept -> log",
+        ),
+        UPSERT,
+        _BY_KEY,
+    ),
+    "counter": Case(
+        _project(_INSERTS, "      gauge: {type: counter, count_interval: 10 seconds}", "source -> gauge"), has_keys=False
+    ),
+    "transpose: wide, four tags": Case(
+        _project(
+            _INSERTS.replace("x:double", "x:double,tag:string"),
+            "      wide: {type: transpose, mode: wide, tag: tag, tags: [a, b, c, d], values: [x], group_by: [key]}",
+            "source -> wide",
+        ),
+        tags=("a", "b", "c", "d"),
+    ),
+    "geofence: 10,000 circles": Case(
+        """
+project: fences
+queries:
+  q:
+    windows:
+      source: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,x:double,y:double"}
+      zones: {type: source, schema: "zone*:int64,x:double,y:double"}
+      fence:
+        type: geofence
+        coordinates: cartesian
+        geometry: {x: x, y: y, radius: 3}
+        position: {x: x, y: y}
+        outputs: {id: where}
+    edges:
+      - source -> fence as position
+      - zones -> fence as geometry
+""",
+        has_keys=False,
+        circles=True,
+    ),
+    "splitter: two ways": Case(
+        _project(
+            f'{_INSERTS}, splitter: "if(x < 500, 0, 1)"',
+            "      low: {type: copy, index: empty}\n      high: {type: copy, index: empty}",
+            "source -> low slot 0, source -> high slot 1",
+        ),
+        has_keys=False,
+    ),
+    "lua: a table by key": Case(
+        _coded(
+            "lua",
+            """
+local sums = {}
+function made(data, context)
+  local sum = (sums[data.key] or 0.0) + data.x
+  sums[data.key] = sum
+  return {x = sum}
+end
+""",
+        )
+    ),
+    "python: a dict by key": Case(
+        _coded(
+            "python",
+            """
+sums = {}
+
+def made(data, context):
+    sums[data["key"]] = total = sums.get(data["key"], 0.0) + data["x"]
+    return {"x": total}
+""",
+        )
+    ),
+    "python-columns": Case(
+        _project(
+            _INSERTS,
+            """      scaled:
+        type: python-columns
+        index: empty
+        schema: "id*:int64,key:int64,x:double"
+        events: scale
+        code: |
+          import pyarrow.compute as pc
+
+          def scale(data):
+              return {"x": pc.multiply(data["x"], 2.0)}""",
+            "source -> scaled",
+        ),
+        has_keys=False,
+    ),
 }
 """What is measured, by window type; everything in the project counts."""
 
@@ -115,8 +270,9 @@ def main() -> None:
     options = parser.parse_args()
     for name, case in CASES.items():
         if name.startswith(options.only):
-            for keys in options.keys:
-                print(f"{name}; {keys:,} keys: {measure(case, options.events, options.batch, keys, options.repeat)}", flush=True)
+            for keys in options.keys if case.has_keys else options.keys[:1]:
+                of_keys = f"; {keys:,} keys" if case.has_keys else ""
+                print(f"{name}{of_keys}: {measure(case, options.events, options.batch, keys, options.repeat)}", flush=True)
 
 
 if __name__ == "__main__":
