@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from hotspare.bus.contract import Message
-from hotspare.bus.kafka.read import _message
+from hotspare.bus.kafka.read import keyed_message
 from hotspare.engine.partition_clock import Belief, PartitionClock
 from hotspare.engine.rows.batch import MessageFormat
 from hotspare.runners.reading import MessageRun, raw_batch
@@ -38,7 +38,7 @@ class _Record:
 @pytest.mark.parametrize("time_ms", [1_700_000_000_000_000_000, 2**63 - 1, -(2**63), -1, 0])
 def test_a_time_of_any_size_can_be_read(time_ms: int) -> None:
     """Nanoseconds given as milliseconds are more microseconds than 64 bits hold."""
-    message = cast(Message, _message(_Record(time_ms))[1])
+    message = cast(Message, keyed_message(_Record(time_ms))[1])
     raw = raw_batch(MessageRun(0, 0, [message]), MessageFormat.CSV)
     clock = PartitionClock(5_000_000, Belief(0, 0))
     clock.take(raw.column("time_us").to_numpy(), raw.column("tick").to_numpy(zero_copy_only=False))

@@ -14,9 +14,21 @@ import pyarrow as pa
 
 from hotspare.engine.expressions.arrays import ELEMENT
 from hotspare.engine.expressions.frame import Frame, Value
-from hotspare.engine.expressions.function import INT64, LIST, STRING, Fallibility, Function, Rule, Signature, eager
+from hotspare.engine.expressions.function import (
+    INT64,
+    LIST,
+    STRING,
+    Fallibility,
+    Function,
+    Rule,
+    Signature,
+    TypeMismatch,
+    eager,
+    fixed,
+)
 from hotspare.engine.expressions.tree import TypedCall, ValueType
 from hotspare.engine.rows.chunk import Bools, Int64s
+from hotspare.model.project import Dialect
 
 ARRAY_LENGTH_MAX = 1_000
 """Limit on the elements of a variable: whoever sets one copies all."""
@@ -38,8 +50,14 @@ def _element(array: ValueType) -> ValueType:
 
 
 def _rule(result: Callable[[ValueType], ValueType], *arguments: Callable[[ValueType], ValueType]) -> Rule:
-    """Of the type of an array those of the result and of the other arguments. `statements.py` makes such calls, and no other."""
-    return lambda types, _dialect: Signature((types[0], *(each(types[0]) for each in arguments)), result(types[0]))
+    """Of the type of an array those of the result and of the other arguments."""
+
+    def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
+        if not types or types[0] not in ELEMENT_OF:
+            raise TypeMismatch("the first argument is no array", "declare an array, such as integer array a")
+        return fixed(result(types[0]), types[0], *(each(types[0]) for each in arguments))(types, dialect)
+
+    return rule
 
 
 def _number(_array: ValueType) -> ValueType:

@@ -35,8 +35,8 @@ host.spent = spent
 -- Count for an event of this time and chance.
 function host.begin(us, seed)
   moment.us, moment.seed, moment.walk = us, seed, nil
+  sethook(tick, "", PERIOD) -- first, so that what ran before is not counted to its next look
   used, is_spent, is_counting = 0, false, true
-  sethook(tick, "", PERIOD)
 end
 
 function host.finish()
