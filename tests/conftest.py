@@ -1,6 +1,7 @@
 """What every test shares: hypothesis profiles, free ports, one Kafka broker, and one Spark at a time on a machine.
 
-With `pytest -n 2` the suite runs in two processes, one of which gets all tests with servers or Spark.
+With `pytest -n 2` the suite runs in two processes. One begins with all tests of engines and Spark, the other one with those of
+brokers, ZooKeeper and databases alone, which mostly wait.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from hotspare.testing.database_server import DatabaseKind, DatabaseServer, why_no_server
 from hotspare.testing.hosts import why_not
 from hotspare.testing.kafka_server import KafkaServers
+from hotspare.testing.redis_server import RedisServer, why_no_redis
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 
 settings.register_profile(
@@ -31,18 +34,22 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "explore"))
 _SPARK_LOCK = Path(tempfile.gettempdir()) / f"hotspare-tests-spark-{os.getuid()}.lock"
 
 
-_HEAVY = ("/e2e/", "/integration/", "/test_runner", "spark", "[kafka", "[zookeeper", "_zookeeper.py")
+_TOGETHER = {
+    "engines": ("/e2e/", "/integration/spark/", "/integration/hosts/", "/test_runner", "spark"),
+    "servers": ("/integration/", "[kafka", "[zookeeper", "[postgresql", "[mariadb", "_zookeeper.py"),
+}
+"""By parts of their names, the tests that one process gets; the first that fits counts."""
 
 
-class _OneForServers(LoadScopeScheduling):
-    """Gives all tests with servers or Spark to one process, which begins with them; any other test to whoever is free."""
+class _ServersTogether(LoadScopeScheduling):
+    """One process gets all tests of engines, another one all of servers, and begins with them; any other: who is free."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "servers" if any(part in nodeid for part in _HEAVY) else nodeid
+        return next((name for name, parts in _TOGETHER.items() if any(part in nodeid for part in parts)), nodeid)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _OneForServers:
-    return _OneForServers(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ServersTogether:
+    return _ServersTogether(config, log)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -85,6 +92,37 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServers]:
     """One real broker for the whole run, started by the first test that asks; tests keep apart by names of their own."""
     with KafkaServers.start(tmp_path_factory.mktemp("kafka")) as servers:
         yield servers
+
+
+def _database(kind: DatabaseKind) -> Iterator[DatabaseServer]:
+    """Skipped where the system has none; as root, who can install it, that is a failure."""
+    reason = why_no_server(kind)
+    if reason:
+        (pytest.fail if os.geteuid() == 0 else pytest.skip)(f"{reason}; .ci/servers installs it")
+    with DatabaseServer(kind) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[DatabaseServer]:
+    """One server for the whole run, which nobody stops; tests keep apart by names of groups."""
+    yield from _database(DatabaseKind.POSTGRESQL)
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[DatabaseServer]:
+    """The same."""
+    yield from _database(DatabaseKind.MARIADB)
+
+
+@pytest.fixture(scope="session")
+def redis() -> Iterator[RedisServer]:
+    """The same."""
+    reason = why_no_redis()
+    if reason:
+        (pytest.fail if os.geteuid() == 0 else pytest.skip)(f"{reason}; .ci/servers installs it")
+    with RedisServer() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

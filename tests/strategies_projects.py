@@ -81,7 +81,9 @@ def expressions(draw: st.DrawFn) -> Expression:
 def retentions(draw: st.DrawFn, schema: Schema) -> Retention:
     kind = draw(st.sampled_from(RetentionKind))
     if kind in (RetentionKind.BYCOUNT_SLIDING, RetentionKind.BYCOUNT_JUMPING):
-        return Retention(kind, draw(st.integers(1, 1_000_000_000)))
+        fields = [f.name for f in schema.fields if not f.type.is_array] if kind is RetentionKind.BYCOUNT_SLIDING else []
+        by = draw(st.lists(st.sampled_from(fields), max_size=3, unique=True)) if fields else []
+        return Retention(kind, draw(st.integers(1, 1_000_000_000)), by=tuple(by))
     time_fields = [f.name for f in schema.fields if f.type in (FieldType.DATE, FieldType.STAMP)]
     unit_us = draw(durations) if kind is RetentionKind.BYTIME_JUMPING_LOOKBACK else 0
     return Retention(kind, draw(durations), draw(st.sampled_from(["", *time_fields])), unit_us)
@@ -288,7 +290,8 @@ def short_retentions(draw: st.DrawFn) -> Retention:
     """So short that a script of some seconds meets it."""
     kind = draw(st.sampled_from(RetentionKind))
     if kind in (RetentionKind.BYCOUNT_SLIDING, RetentionKind.BYCOUNT_JUMPING):
-        return Retention(kind, draw(st.integers(1, 3)))
+        groups = [(), ("s",), ("x",), ("at", "s")] if kind is RetentionKind.BYCOUNT_SLIDING else [()]
+        return Retention(kind, draw(st.integers(1, 3)), by=draw(st.sampled_from(groups)))
     unit_us = 2_000_000 if kind is RetentionKind.BYTIME_JUMPING_LOOKBACK else 0
     return Retention(kind, draw(st.sampled_from([1_000_000, 2_500_000])), draw(st.sampled_from(["", "at"])), unit_us)
 

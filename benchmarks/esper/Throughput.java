@@ -71,7 +71,7 @@ public final class Throughput {
         long rows;
 
         public void update(EventBean[] inserted, EventBean[] removed, EPStatement statement, EPRuntime runtime) {
-            rows += inserted.length;
+            rows += (inserted == null ? 0 : inserted.length) + (removed == null ? 0 : removed.length);
         }
     }
 

@@ -33,14 +33,18 @@ JARS = (
     Jar("org.codehaus.janino:janino:3.1.12", "5699878c31e71c9a94cf472f95a2dad52ca7b0449c099276b8bd7e992a43595b"),
     Jar("org.slf4j:slf4j-api:1.7.36", "d3ef575e3e4979678dc01bf1dcce51021493b4d11fb7f1be8ad982877c16a1c0"),
 )
+_OF_MINUTE = (
+    "who, sum(idl) as total, avg(idl) as average, min(idl) as least, max(idl) as greatest"
+    " from Event#ext_timed(time, 1 min) group by who"
+)
 STATEMENTS = {
     "filter": "select * from Event(user > 0.5)",
     "join": "select e.idl as idl, p.name as name, p.score as score from Event as e unidirectional"
     " left outer join Person#unique(id) as p on e.who = p.id",
     "pattern": "select a.idl as first, b.idl as last from pattern"
     " [every a=Event(idl < 5000) -> (b=Event(idl >= 5000, id = a.id) where timer:within(1 hour))]",
-    "sliding minute": "select who, sum(idl) as total, avg(idl) as average, min(idl) as least, max(idl) as greatest"
-    " from Event#ext_timed(time, 1 min) group by who",
+    "sliding minute": f"select irstream {_OF_MINUTE}",
+    "sliding minute, new": f"select {_OF_MINUTE}",
 }
 """By the case of `benchmarks.core_throughput` that does the same."""
 TURN_EVENTS = 8_000_000

@@ -10,6 +10,8 @@ class RunnerKind(Enum):
     """Spark reads and runs the head; the core runs in the driver. The default."""
     LOCAL = "local"
     """No Spark: the reference runner, for tests."""
+    PARTITIONED = "partitioned"
+    """Long-lived tasks of a Spark application host the engines of the shards."""
 
 
 class HeadPlace(Enum):
@@ -66,6 +68,15 @@ class OnPoison(Enum):
 class LogFormat(Enum):
     HUMAN = "human"
     JSON = "json"
+
+
+class DemoProject(Enum):
+    """Which project the demo runs."""
+
+    MEMORY = "memory"
+    """A chain of the first window types."""
+    WINDOWS = "windows"
+    """Aggregate, join, pattern, Python and Lua windows."""
 
 
 class Doubles(Enum):

@@ -18,6 +18,7 @@ from hotspare.coordination.sqlite import SqliteCoordination
 from hotspare.stores.contract import Store
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore
+from hotspare.stores.open import open_store
 from hotspare.testing.kafka_server import KafkaServers
 from tests.contract.kafka_door import KafkaDoor, empty
 from tests.contract.material import ManualClock
@@ -88,10 +89,24 @@ def coordination(open_coordination_door: Callable[[], Coordination]) -> Coordina
     return open_coordination_door()
 
 
-@pytest.fixture(params=["memory", "directory"])
-def open_store_door(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
-    shared = MemoryStore()
-    return lambda: shared if request.param == "memory" else DirectoryStore(tmp_path / "snapshots")
+@pytest.fixture(params=["memory", "directory", "sqlite", "postgresql", "mariadb", "redis"])
+def open_store_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Store]]:
+    """Each call gives the store of another process. A database server serves all tests; each has a group of names of its own."""
+    shared, opened = MemoryStore(), []
+    url = f"sqlite:///{tmp_path}/snapshots.db"
+    if request.param in ("postgresql", "mariadb", "redis"):
+        url = request.getfixturevalue(request.param).url
+
+    def door() -> Store:
+        if request.param == "memory":
+            return shared
+        opened.append(DirectoryStore(tmp_path / "snapshots") if request.param == "directory" else open_store(url))
+        return opened[-1]
+
+    yield door
+    for each in opened:
+        each.forget("g")
+        each.close()
 
 
 @pytest.fixture

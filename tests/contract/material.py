@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,3 +82,20 @@ def child(script: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
         process.communicate()
+
+
+class Page:
+    """A `Content`; `before` is called when it is encoded."""
+
+    def __init__(self, content: bytes, before: Callable[[], object] = lambda: None) -> None:
+        self.known: object = None
+        self.encoded = 0
+        self._content, self._before = content, before
+
+    def note(self, known: object) -> None:
+        self.known = known
+
+    def encode(self) -> bytes:
+        self.encoded += 1
+        self._before()
+        return self._content

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from hotspare.errors import StoreError, UsageError
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus, Store
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore
+from hotspare.stores.sql.tables import PIECE_BYTES
+from tests.contract.material import Page
 
 PAGES = {"q/w#0": b"first", "q/w#1": b"", "q/ü v#0": bytes(range(256)) * 40}
 
@@ -201,6 +204,48 @@ def test_a_put_that_fails_on_the_way_leaves_nothing(store: Store) -> None:
     with pytest.raises(ArithmeticError):
         store.put("g", "one", "e", 1, b"", pages())  # type: ignore[arg-type]
     assert names(store) == []
+
+
+def test_large_content_comes_back(store: Store) -> None:
+    """Beyond what databases take in one statement, and exactly at the limit."""
+    pages = {"large": bytes(range(256)) * (5 * PIECE_BYTES // 512), "exact": b"x" * PIECE_BYTES, "empty": b""}
+    store.put("g", "one", "e", 1, b"", pages.items())
+    assert dict(store.get("g", "one").pages) == pages
+
+
+def test_what_is_there_is_not_encoded_again(store: Store) -> None:
+    pages = {f"p{i}": Page(b"%d" % i) for i in range(50)}
+    store.put("g", "one", "e", 1, b"", pages.items())
+    store.put("g", "two", "e", 2, b"", pages.items())
+    assert {page.encoded for page in pages.values()} == {1}
+    store.discard("g", "one")
+    assert len(store.get("g", "two").pages) == 50
+
+
+def test_many_writers_at_once(open_store_door: Callable[[], Store]) -> None:
+    """Who write the same pages under names of their own, and discard and collect between."""
+    failed: list[BaseException] = []
+
+    def write(store: Store, number: int) -> None:
+        try:
+            for turn in range(4):
+                pages = [(f"p{i}", b"page %d of turn %d" % (i, turn)) for i in range(20)]
+                store.put("g", f"{number}-{turn}", "e", turn, b"%d" % number, pages)
+                store.confirm("g", f"{number}-{turn}")
+                store.keep("g", 6)
+        except BaseException as error:
+            failed.append(error)
+
+    writers = [threading.Thread(target=write, args=(open_store_door(), number)) for number in range(4)]
+    for each in writers:
+        each.start()
+    for each in writers:
+        each.join()
+    # One's snapshot may be beyond the newest six before it is confirmed; nothing else may happen.
+    assert [str(error) for error in failed if "is not in the store" not in str(error)] == []
+    store = open_store_door()
+    for info in store.list("g"):
+        assert len(store.get("g", info.name).pages) == 20
 
 
 @given(st.dictionaries(st.text("abc#/ü.", min_size=1, max_size=4), st.binary(max_size=50), max_size=6), st.binary(max_size=50))

@@ -21,6 +21,8 @@ from hotspare.coordination.contract import Coordination, Leader
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.codec.csv.rows import CsvStyle, rows_to_csv
+from hotspare.errors import BusLocked
+from hotspare.retry import Retry
 from hotspare.testing.cluster import command, wait_until
 from tests.unit.adapters.outputs import I, N, Row, block
 
@@ -125,12 +127,15 @@ def test_a_killed_publisher_of_a_growing_file_goes_on(tmp_path: Path, bus: Bus, 
 
 
 def publish_outputs(bus: Bus, instants: random.Random, expected: list[bytes], messages: int) -> None:
-    """Messages of 1 to 5 outputs each, in sequence; `expected` gets the rows that a file should have of each."""
+    """Messages of 1 to 5 outputs each, in sequence; `expected` gets the rows that a file should have of each. Who is frozen with
+    the lock of the bus keeps it until somebody ends it."""
+    locked = Retry(lasting_s=TIMEOUT_S, pause_s=0.05)
     for _ in range(messages):
         first = sum(text.count(b"\n") for text in expected) + 1
         rows: list[Row] = [(I, N, first + i, first / 7) for i in range(instants.randint(1, 5))]
         outputs = block(rows, first)
-        bus.append(OUTBOUND, [Outgoing(arrow_block.encode(outputs))])
+        message = [Outgoing(arrow_block.encode(outputs))]
+        locked.call(lambda message=message: bus.append(OUTBOUND, message), lambda error: isinstance(error, BusLocked))  # type: ignore[misc]
         expected.append(rows_to_csv(outputs, CsvStyle.FILE))
 
 

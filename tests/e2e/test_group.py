@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hotspare.choices import DemoProject
 from hotspare.demo.faults import Fault
-from hotspare.demo.scenario import Demo, DemoOptions, DemoProject
+from hotspare.demo.scenario import Demo, DemoOptions
 from hotspare.demo.site import embedded
 from hotspare.host.process import EXIT_RUNNER_DIED
 from hotspare.testing.cluster import wait_until

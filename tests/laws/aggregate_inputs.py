@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.engine.kernels import aggregate as k
-from hotspare.engine.kernels import ordered, slots
+from hotspare.engine.kernels import slots
+from hotspare.engine.kernels import values as v
 from hotspare.engine.operators.contract import Operator
 from hotspare.engine.plan import compile_plan
 from hotspare.engine.rows.chunk import Chunk, Timeline
@@ -31,13 +32,14 @@ queries:
       rows: {type: source, schema: "id*:int64,g:int64,x:double,n:int64,m:money"}
       groups: {type: aggregate, schema: "g*:int64,u:double,v:double,w:int64,x:double,y:double,z:double,nth:int64,cat:string,
                  a:double,b:double,c:double,d:double,e:double,f:double,h:double,i:int64,j:money,k:int64,l:int64,m:double,
-                 n:int32,o:double,p:double,q:double,r:double,s:double,t:int64",
+                 n:int32,o:double,p:double,q:double,r:double,s:double,t:int64,least:money,greatest:money",
                outputs: {u: ESP_aMin(x), v: ESP_aMax(x), w: ESP_aCountDistinct(n), x: ESP_aMode(x), y: "percentile(x, 0.4)",
                          z: "ESP_aLag(x, 1)", nth: "nth(n, 2)", cat: "ESP_aCat(n, ',')", a: ESP_aSum(x), b: ESP_aAve(x),
                          c: ESP_aCSS(x), d: ESP_aVariance(x), e: ESP_aStd(x), f: ESP_aCV(x), h: "ESP_aWAve(n, x)",
                          i: ESP_aSum(n), j: ESP_aSum(m), k: ESP_aCount(), l: ESP_aCountNull(x), m: ESP_aLast(x),
                          n: ESP_aLastOpcode(), o: ESP_aLastNonDelete(x), p: "ESP_aSumTimed(x, 1)", q: "ESP_aMinTimed(x, 1)",
-                         r: "ESP_aMaxTimed(x, 1)", s: ESP_aStd(n), t: ESP_aCountOpcodes(1)}}
+                         r: "ESP_aMaxTimed(x, 1)", s: ESP_aStd(n), t: ESP_aCountOpcodes(1),
+                         least: ESP_aMin(m), greatest: ESP_aMax(m)}}
     edges: [rows -> groups]
 """
 OF_TEXTS = """
@@ -67,10 +69,10 @@ def _operator(project: str) -> tuple[Operator, Page]:
 
 
 def _chunk(random: np.random.Generator, count: int, plainly: int) -> Chunk:
-    """Upserts and deletes of keys 0 to 7; the first `plainly` doubles are small."""
+    """Upserts and deletes of keys 0 to 31; the first `plainly` doubles are small."""
     opcode = random.choice(np.array([Opcode.UPSERT, Opcode.UPSERT, Opcode.SAFE_DELETE], np.uint8), count)
     lanes = np.zeros((count, 5), np.int64)
-    lanes[:, 0], lanes[:, 1] = random.integers(0, 8, count), random.integers(0, 2, count)
+    lanes[:, 0], lanes[:, 1] = random.integers(0, 32, count), random.integers(0, 2, count)
     some = DOUBLES[random.integers(0, len(DOUBLES), count)]
     some[:plainly] = DOUBLES[random.integers(0, 6, plainly)]
     lanes.view(np.float64)[:, 2] = some
@@ -122,14 +124,15 @@ def gather_groups() -> Iterator[Args]:
 
 
 def fill_trees() -> Iterator[Args]:
-    """Values of three sets, two of numbers and one of texts, of which there are no trees yet."""
+    """Values of three sets, two of numbers and one of texts, of which there are no trees yet, or heaps."""
     random, strings = np.random.default_rng(7), StringTable()
     codes = strings.intern(TEXTS)[0]
-    for count in (1, 30):
+    for count, of_doubles, of_texts in ((1, v.PLACES, v.MODES), (30, v.PLACES, v.MODES), (30, v.EXTREMES, v.EXTREMES)):
+        kinds, asked = np.array([v.PLAIN, v.DOUBLE, v.TEXT]), np.array([v.EXTREMES, of_doubles, of_texts])
         rows = np.array([[n % 2, n % 3, n, 0, n % 4 + 1] for n in random.permutation(count)])
-        rows[:, 3] = np.where(rows[:, 1] == ordered.TEXT, codes[rows[:, 2] % len(codes)], 0)
-        rows[:, 2] = np.where(rows[:, 1] == ordered.TEXT, 0, rows[:, 2])
-        values = OrderedValues(1, (), np.array([ordered.PLAIN, ordered.DOUBLE, ordered.TEXT]))
+        rows[:, 3] = np.where(rows[:, 1] == v.TEXT, codes[rows[:, 2] % len(codes)], 0)
+        rows[:, 2] = np.where(rows[:, 1] == v.TEXT, 0, rows[:, 2])
+        values = OrderedValues(1, (), kinds, asked)
         chunk = Chunk(np.arange(count), np.full(count, Opcode.UPSERT, np.uint8), np.ones(count, np.uint8), rows, rows == rows)
         values.rows.change(chunk, Timeline(np.zeros(count, np.int64), _NO_BEATS))
         values.load_pages(values.columns(), {page.number: page.columns() for page in values.row_pages()})

@@ -64,11 +64,24 @@ class Given:
         return f"at {self.time_us} us {where}"
 
 
+_IDS = [2, 4, 4, 20]
+
+
+def messages(random: Random, count: int) -> list[bytes]:
+    """So many, for any source window: as many as may be are right for one that takes inserts only."""
+    wildness, ids = random.choice([0.0, 0.1, 0.5]), random.choice(_IDS)
+    made = []
+    for _ in range(count):
+        opcodes = random.choice([("I",), OPCODES])
+        made.append(b"\n".join(row for _ in range(random.randint(1, 5)) for row in _rows(random, opcodes, wildness, ids)))
+    return made
+
+
 def changelogs(random: Random, sources: Sequence[Window], messages_max: int = 30) -> list[Given]:
     """For these source windows, in order of their topics. It ends with ticks after which nothing waits in the merge."""
     script: list[Given] = []
     time_us, wildness = SECOND, random.choice([0.0, 0.1, 0.5])
-    ids = random.choice([2, 4, 4, 20])
+    ids = random.choice(_IDS)
     steps = random.choice([[0, 1, 300_000], [300_000, 900_000, 2_600_000], [0, 900_000, 2_600_000, -400_000]])
     for _ in range(random.randint(2, messages_max)):
         time_us += random.choice(steps)

@@ -62,6 +62,56 @@ LOGICS = (
     *("seen:2(a)", "fby{2 seconds}(a, seen:2(b))", "and(is:2(a), notoccur(b))", "fby(not(a), b)", "fby(a, a, b)"),
 )
 
+LUA_PATTERN = """
+local asked = 0
+function is_a(event)
+  asked = asked + 1
+  return event.x ~= nil, {x = event.x, s = event.s}
+end
+function is_b(event, context)
+  asked = asked + 1
+  if event.x == nil or context.data.x == nil then return false end
+  return event.x + context.data.x > 1, {d = event.d, at = event.at}
+end
+function output(context)
+  local made = context.data
+  made.x = asked
+  return made
+end
+"""
+PYTHON_PATTERN = {
+    "language": "python",
+    "output": "made",
+    "code": """
+asked = {}
+def is_a(event):
+    asked[event["s"]] = asked.get(event["s"], 0) + 1
+    return event["s"] is not None, {"s": event["s"], "x": event["x"]}
+def is_b(event, context):
+    return event["x"] > context["data"].get("x", 0)
+def made(context):
+    found = context["events"].get("b", {})
+    last = found[-1] if isinstance(found, list) else found
+    return {**context["data"], "d": len(asked), "at": last.get("at")}
+""",
+}
+"""Code of patterns with the events a and b; of null and of what was not met it fails."""
+LUA_CUSTOM = """
+local limit, waiting, beats = 0, {}, 0
+function init(settings) limit = tonumber(settings.limit) end
+function create(data, context)
+  if data.number == nil then error("no number") end
+  if #waiting < limit then waiting[#waiting + 1] = {number = data.number + beats, text = data.name} end
+  return {number = data.number}
+end
+function heartbeat()
+  beats = beats + 1
+  local made = waiting
+  waiting = {}
+  for i, each in ipairs(made) do each.id = beats * 100 + i end
+  return made
+end
+"""
 LUA_CREATE = """
 local best
 function create(data, context)
@@ -73,6 +123,20 @@ function create(data, context)
   if not data.x then return nil end
   best = math.max(best or data.x, data.x)
   return {{x = best, _opcode = "upsert"}, {id = data.id, x = n, s = data.s, _opcode = "upsert"}}
+end
+"""
+LUA_SHARED = """
+local last
+function began() esp_addPropertyListener({name = "last", change = "changed", init = true}) end
+function changed(property) last = property.value end
+function create(data, context)
+  if context.opcode == "delete" then return {_opcode = "safedelete"} end
+  local count = (esp_getProperty("count") or 0) + 1
+  esp_setProperty("count", count)
+  local before = last
+  if data.x then esp_setProperty({name = "last", value = {data.s, data.x}}) end
+  if data.x == 4 then error("four") end
+  return {x = count, s = before and before[1], _opcode = "upsert"}
 end
 """
 PYTHON_CREATE = """

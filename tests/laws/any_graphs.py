@@ -25,17 +25,23 @@ from tests.laws.any_expressions import (
     CONDITIONS_OF_JOINS,
     LOGICS,
     LUA_CREATE,
+    LUA_CUSTOM,
     LUA_FILTER,
+    LUA_PATTERN,
+    LUA_SHARED,
     NUMBERS,
     OF_ORDER,
     OVER_ROWS,
     PYTHON_COLUMNS,
     PYTHON_CREATE,
     PYTHON_FILTER,
+    PYTHON_PATTERN,
 )
 
 SECOND = 1_000_000
 FIELDS = "id*:int64,x:int64,d:double,s:string,at:stamp"
+GROUPS = (["x"], ["d"], ["s"], ["s", "x"])
+"""What a retention may count by."""
 
 Window: TypeAlias = dict[str, Any]
 
@@ -142,7 +148,8 @@ Made: TypeAlias = tuple[Window, list[tuple[str, str, str]]]
 def _retention(draft: Draft) -> Window:
     kind = draft.one(["bycount_sliding", "bycount_jumping", "bytime_sliding", "bytime_jumping", "bytime_jumping_lookback"])
     if kind.startswith("bycount"):
-        return {kind: draft.random.randint(1, 4)}
+        groups = {"by": draft.one(GROUPS)} if kind == "bycount_sliding" and draft.random.random() < 0.5 else {}
+        return {kind: draft.random.randint(1, 4), **groups}
     made: Window = {kind: draft.one(["1 second", "2500 milliseconds", "2 seconds"])}
     if draft.random.random() < 0.4:
         made["field"] = "at"
@@ -286,6 +293,9 @@ def _pattern(draft: Draft, name: str) -> Made:
     condition = str(pattern["events"]["a"].get("condition", ""))
     if "u = x" in condition and draft.random.random() < 0.7:
         pattern["events"]["b"]["condition"] = "u = x and d > 0"
+    if draft.random.random() < 0.3:
+        events = {name: {"source": event["source"], "function": f"is_{name}"} for name, event in pattern["events"].items()}
+        pattern = {"events": events, "logic": logic, **draft.one([{"code": LUA_PATTERN}, PYTHON_PATTERN])}
     if draft.random.random() < 0.4:
         pattern["index"] = [draft.one(["s", "x"])]
     if draft.random.random() < 0.3:
@@ -339,10 +349,20 @@ def _geofence(draft: Draft, name: str) -> Made:
     return made, [draft.edge(position, name, "position"), draft.edge(geometry, name, "geometry")]
 
 
+CUSTOM = {
+    "type": "custom",
+    "inputs": {"number": "x", "name": "s"},
+    "outputs": {"number": "x", "text": "s"},
+    "settings": {"limit": "3"},
+}
+
+
 def _code(draft: Draft, name: str) -> Made:
     made = draft.one(
         [
             {"type": "lua", "events": "create", "code": LUA_CREATE},
+            {"type": "lua", "events": "create", "init": "began", "code": LUA_SHARED},
+            {**CUSTOM, "code": LUA_CUSTOM},
             {"type": "python", "events": "create", "code": PYTHON_CREATE},
             {"type": "python-columns", "events": "scale", "use": ["x", "d"], "copy-except": ["x", "d"], "code": PYTHON_COLUMNS},
         ]

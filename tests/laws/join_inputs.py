@@ -82,6 +82,32 @@ def gather_met() -> Iterator[Args]:
         yield made, lefts, rights, columns, otherwise, lanes, valid
 
 
+def _facts() -> Iterator[tuple[Lists, k.Events, np.ndarray, np.ndarray]]:
+    """The rows of the other side, facts that came resolved, and room for whom each of them meets."""
+    random, index = np.random.default_rng(20_261_123), _index()
+    _events(random, index, 20, 0)
+    index.settle()
+    for count in (1, 40):
+        lanes, valid = random.integers(0, 4, (count, 3)), random.random((count, 3)) < 0.9
+        ones = np.ones(count, np.uint8)
+        facts = k.Events(np.arange(count), ones, ones, np.arange(count), lanes * valid, valid, np.array([2]))
+        yield index.lists, facts, np.zeros(count, np.int64), np.zeros(count, np.int64)
+
+
+def meet_at_once() -> Iterator[Args]:
+    for others, facts, event, met in _facts():
+        for keeps_own in (0, 1):
+            yield others, facts, np.int64(keeps_own), event, met
+
+
+def gather_at_once() -> Iterator[Args]:
+    for others, facts, event, met in _facts():
+        count = int(k.meet_at_once(others, facts, np.int64(1), event, met))
+        for begin in (0, 3):
+            lanes, valid = np.ones((count, 4), np.int64), np.ones((count, 4), np.bool_)
+            yield event[:count], met[:count], facts, others, np.array([0, 5, -1, 4]), np.int64(begin), lanes, valid
+
+
 def fill_lists() -> Iterator[Args]:
     random = np.random.default_rng(7)
     for count in (1, 20):

@@ -16,7 +16,7 @@ from hotspare.engine.state.relation import Relation, RowTime, Shape
 from hotspare.engine.state.row_index import empty_index, grown_index
 from hotspare.engine.state.summary import Before, Newest
 from hotspare.model.algorithms import SUMMARY_OUTPUTS
-from tests.laws import aggregate_inputs, held_inputs, join_inputs, pattern_inputs, text_inputs
+from tests.laws import aggregate_inputs, group_inputs, held_inputs, join_inputs, pattern_inputs, text_inputs
 from tests.laws.text_inputs import crowded_index
 
 Args = tuple[Any, ...]
@@ -403,12 +403,17 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "held.let_go": held_inputs.let_go,
     "join.join": join_inputs.join,
     "join.gather_met": join_inputs.gather_met,
+    "join.meet_at_once": join_inputs.meet_at_once,
+    "join.gather_at_once": join_inputs.gather_at_once,
     "pattern.run_pattern": pattern_inputs.run,
     "pattern.waiting_for": pattern_inputs.waiting_for,
+    "pattern.asked_of": pattern_inputs.asked_of,
     "multi_index.fill_lists": join_inputs.fill_lists,
     "multi_index.follow_all": join_inputs.follow_all,
     "multi_index.find_lists": join_inputs.find_lists,
     "multi_index.follow_moves": join_inputs.follow_moves,
+    "groups.relate_groups": group_inputs.relate_groups,
+    "groups.fill_groups": group_inputs.fill_groups,
     "aggregate.aggregate": aggregate_inputs.aggregate,
     "aggregate.gather_groups": aggregate_inputs.gather_groups,
     "ordered.fill_trees": aggregate_inputs.fill_trees,

@@ -31,6 +31,7 @@ queries:
       kept: {type: copy, publish: true}
       recent: {type: copy, retention: {bytime_sliding: 2 seconds}, publish: true}
       newest: {type: copy, retention: {bycount_sliding: 20}, publish: true}
+      of_each: {type: copy, retention: {bycount_sliding: 2, by: [s, x]}, publish: true}
       high: {type: filter, condition: x > 1, publish: true}
       named: {type: compute, schema: "id*:int64,t:string", outputs: {t: "concat(s, '!')"}, publish: true}
       words:
@@ -61,7 +62,7 @@ queries:
             outputs: {x: a.x}
         publish: true
       brief: {type: copy, retention: {bytime_jumping: 1 second}, publish: true}
-    edges: [w0 -> kept, w0 -> recent, w0 -> newest, w0 -> high, w0 -> named, w0 -> words, w0 -> all, w0 -> groups,
+    edges: [w0 -> kept, w0 -> recent, w0 -> newest, w0 -> of_each, w0 -> high, w0 -> named, w0 -> words, w0 -> all, w0 -> groups,
             w0 -> joined as left, kept -> joined as right, kept -> pairs as left, w0 -> pairs as right, w0 -> wide, w0 -> made,
             w0 -> held, w1 -> waiting, w1 -> brief]
 """

@@ -74,6 +74,10 @@ def _work(operator: PatternOperator) -> Iterator[tuple[Page, OrderedEvents, Patt
         matches.settle()
 
 
+_NO_TIME = Timeline(np.empty(0, np.int64), np.empty(0, np.int64))
+"""Only people's code asks for it."""
+
+
 def _is_done(taking: OrderedEvents, work: k.MatchWork) -> bool:
     counts = work.counts
     events, beats = len(taking.events.rank), len(taking.events.beats)
@@ -96,7 +100,7 @@ def run() -> Iterator[Args]:
                 out = _out(operator, pending.work, 3)
                 yield matches.rows.pages.rows, matches.lists, operator._plan.program, taking.events, out, pending.work
                 if pending.work.counts[k.PHASE] == k.OPEN and operator._plan.asked:
-                    pending.work = operator._answered(matches, taking, pending.work, pending, strings)
+                    pending.work = operator._answered(page, taking, pending.work, pending, _NO_TIME, strings)
 
 
 def waiting_for() -> Iterator[Args]:
@@ -112,4 +116,21 @@ def waiting_for() -> Iterator[Args]:
                     asked += 1
                     room = np.zeros(asked % 3, np.int64)
                     yield matches.rows.pages.rows, matches.lists, program, taking.events, pending.work, room
-                    pending.work = operator._answered(matches, taking, pending.work, pending, strings)
+                    pending.work = operator._answered(page, taking, pending.work, pending, _NO_TIME, strings)
+
+
+def asked_of() -> Iterator[Args]:
+    """Of each open match, and of one that begins."""
+    for operator in _operators():
+        program = operator._plan.program
+        for page, taking, pending, _strings in _work(operator):
+            matches = cast(MultiIndex, page.parts[MATCHES])
+            matches.make_more_room()
+            assert pending.work is not None
+            out = _out(operator, pending.work, 3)
+            pattern.run_pattern(matches.rows.pages.rows, matches.lists, program, taking.events, out, pending.work)
+            rows = matches.rows.pages.rows
+            alive = matches.rows.pages.alive_slots()
+            for p in range(len(program.patterns)):
+                slots_of = np.append(alive[rows.lanes[alive, k.PATTERN] == p], k.NONE)
+                yield rows, program, np.int64(p), slots_of, pending.work, np.zeros(len(slots_of), np.int64)

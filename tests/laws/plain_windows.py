@@ -31,12 +31,16 @@ class Refused(Exception):
 
 @dataclass
 class Limits:
-    """A retention: `kind` and `limit` as in projects; `by_event`: time comes from the field `at`."""
+    """A retention: `kind` and `limit` as in projects; `by_event`: time comes from the field `at`; `by`: columns of groups."""
 
     kind: str
     limit: int
     unit: int = 0
     by_event: bool = False
+    by: tuple[int, ...] = ()
+
+    def group(self, row: Row) -> Row:
+        return tuple(row[column] for column in self.by)
 
 
 @dataclass
@@ -55,7 +59,9 @@ class Index:
         if came is None or self.limits is None:
             return made
         if self.limits.kind == "bycount_sliding":
-            return made + self._expelled(list(self.rows)[: max(0, len(self.rows) - self.limits.limit)])
+            group = self.limits.group(self.rows[came][0])
+            members = [k for k, (row, _) in self.rows.items() if self.limits.group(row) == group]
+            return made + self._expelled(members[: max(0, len(members) - self.limits.limit)])
         if self.limits.kind == "bycount_jumping":
             return made + self._expelled([k for k in self.rows if k != came] if len(self.rows) > self.limits.limit else [])
         if self.limits.by_event:
@@ -93,10 +99,12 @@ class Index:
         if old is not None and "P" in event.flags:
             row = tuple(was if new is None else new for new, was in zip(row, old[0], strict=True))
             time = old[1] if time is None else time
-        if time is None:
+        group = () if self.limits is None else self.limits.group(row)
+        if time is None or None in group:
             gone = [] if opcode != "UB" or old is None else [Event("D", flags, self.rows.pop(key)[0])]
-            raise Refused("null-time", *gone)
-        if self.limits is not None and self.limits.kind.startswith("bytime"):
+            raise Refused("null-time" if time is None else "null-group", *gone)
+        moves = self.limits is not None and old is not None and self.limits.group(old[0]) != group
+        if moves or (self.limits is not None and self.limits.kind.startswith("bytime")):
             self.rows.pop(key, None)
         self.rows[key] = (row, time)
         return [Event("I", flags, row)] if old is None else [Event("UB", flags, row), Event("D", flags, old[0])]

@@ -1,21 +1,42 @@
 """A long search for graphs and changelogs that break a law: `python -m tests.laws.search --seed 1 --runs 1000`.
 
-Each run makes a graph and a changelog from its seed and checks all laws of `graph_laws`. What breaks one is made as small as it
-gets and printed as a project and a script. `--seed 17 --runs 1` repeats run 17.
+Each run makes a graph and a changelog from its seed and checks all laws of `graph_laws` and the law Twin, and another graph in the
+simulation of a cluster, the law Failover. What breaks one is made as small as it gets and printed as a project and a script.
+`--seed 17 --runs 1` repeats run 17.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
 from random import Random
+from typing import TypeAlias
 
 from hotspare.errors import ProjectError
 from tests.laws.any_changelogs import Given, changelogs
 from tests.laws.any_graphs import Graph, diamonds, graphs
+from tests.laws.graph_kit import TOPICS, fails_over
 from tests.laws.graph_laws import broken, shrunk
+from tests.laws.twin_engine import TwinEngine
 
 WINDOWS_MAX = 11
+
+Check: TypeAlias = Callable[[Graph, Sequence[Given]], "str | None"]
+"""Which law does not hold; None: all do."""
+
+
+@dataclass(frozen=True)
+class Try:
+    """Something that is checked, and how."""
+
+    graph: Graph
+    script: list[Given]
+    check: Check
 
 
 def main() -> int:
@@ -26,19 +47,28 @@ def main() -> int:
     parser.add_argument("--windows", type=int, default=WINDOWS_MAX)
     asked = parser.parse_args()
     began, found, runs = time.monotonic(), 0, 0
-    for seed in range(asked.seed, asked.seed + asked.runs):
-        if time.monotonic() - began > asked.seconds:
-            break
-        runs += 1
-        graph, script = drawn(seed, asked.windows)
-        why = broken(graph, script, Random(seed))
-        if why is not None:
-            found += 1
-            report(seed, graph, script, why)
-        if runs % 100 == 0:
-            print(f"{runs} graphs, {found} broke a law", flush=True)
-    print(f"{runs} graphs, {found} broke a law, {time.monotonic() - began:.0f} s", flush=True)
+    with ExitStack() as stack:
+        twin, folder = stack.enter_context(TwinEngine()), Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        for seed in range(asked.seed, asked.seed + asked.runs):
+            if time.monotonic() - began > asked.seconds:
+                break
+            runs += 1
+            for each in _tries(seed, asked.windows, twin, folder):
+                why = each.check(each.graph, each.script)
+                if why is not None:
+                    found += 1
+                    report(seed, each, why)
+            if runs % 100 == 0:
+                print(f"{runs} runs, {found} broke a law", flush=True)
+    print(f"{runs} runs, {found} broke a law, {time.monotonic() - began:.0f} s", flush=True)
     return 1 if found else 0
+
+
+def _tries(seed: int, windows_max: int, twin: TwinEngine, folder: Path) -> Iterator[Try]:
+    graph, script = drawn(seed, windows_max)
+    yield Try(graph, script, lambda graph, script: broken(graph, script, Random(seed)))
+    yield Try(graph, script, twin.differs)
+    yield Try(drawn_for_clusters(seed, windows_max), [], lambda graph, _: fails_over(graph, seed, folder))
 
 
 def drawn(seed: int, windows_max: int = WINDOWS_MAX) -> tuple[Graph, list[Given]]:
@@ -48,7 +78,13 @@ def drawn(seed: int, windows_max: int = WINDOWS_MAX) -> tuple[Graph, list[Given]
     return graph, changelogs(random, graph.sources)
 
 
-def report(seed: int, graph: Graph, script: list[Given], why: str) -> None:
+def drawn_for_clusters(seed: int, windows_max: int = WINDOWS_MAX) -> Graph:
+    """The graph of a seed for a simulated cluster."""
+    random = Random(seed)
+    return diamonds(random, TOPICS) if seed % 3 == 0 else graphs(random, windows_max, TOPICS)
+
+
+def report(seed: int, tried: Try, why: str) -> None:
     kind = why.split(":")[0]
 
     def fails(smaller: Graph, fewer: list[Given]) -> bool:
@@ -56,11 +92,11 @@ def report(seed: int, graph: Graph, script: list[Given], why: str) -> None:
             smaller.plan()
         except ProjectError:
             return False
-        told = broken(smaller, fewer, Random(seed))
+        told = tried.check(smaller, fewer)
         return told is not None and told.split(":")[0] == kind
 
-    smaller, fewer = shrunk(graph, script, fails)
-    print(f"=== seed {seed}: {broken(smaller, fewer, Random(seed))}\n{smaller.text}---", flush=True)
+    smaller, fewer = shrunk(tried.graph, tried.script, fails)
+    print(f"=== seed {seed}: {tried.check(smaller, fewer)}\n{smaller.text}---", flush=True)
     for given in fewer:
         print(given.text)
     print(flush=True)

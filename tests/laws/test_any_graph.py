@@ -1,24 +1,32 @@
-"""Laws Cut, Crash and Runner and the relation law, over random graphs of windows of every type and random changelogs.
+"""Laws Cut, Crash, Runner, Twin and Failover and the relation law, over random graphs of windows of every type.
 
 `python -m tests.laws.search --seed SEED --runs 1` makes what fails here as small as it gets; with more runs it looks for more.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 from random import Random
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hotspare.engine.kernels import summary
 from hotspare.engine.rows.refusals import BadEvents
 from hotspare.engine.state.pages import Counters
 from hotspare.model.windows.registry import WINDOW_TYPES
 from tests.laws.any_changelogs import TICK, Given
 from tests.laws.any_graphs import SECOND, Graph
-from tests.laws.graph_laws import broken
-from tests.laws.search import drawn
+from tests.laws.graph_kit import fails_over
+from tests.laws.graph_laws import broken, shrunk
+from tests.laws.search import drawn, drawn_for_clusters
+from tests.laws.twin_engine import TwinEngine
 
 pytestmark = pytest.mark.law
 
@@ -34,8 +42,29 @@ def test_any_graph(seed: int) -> None:
     assert broken(graph, script, Random(seed)) is None, f"python -m tests.laws.search --seed {seed} --runs 1"
 
 
+@pytest.fixture(scope="module")
+def twin() -> Iterator[TwinEngine]:
+    with TwinEngine() as engine:
+        yield engine
+
+
+@settings(max_examples=20)
+@given(seed=SEEDS)
+def test_an_engine_without_compiled_kernels_agrees_at_every_output(seed: int, twin: TwinEngine) -> None:
+    assert twin.differs(*drawn(seed)) is None, f"python -m tests.laws.search --seed {seed} --runs 1"
+
+
+@settings(max_examples=6)
+@given(seed=SEEDS)
+def test_any_graph_fails_over(seed: int) -> None:
+    """SPEC E11. With faults of all kinds, as any simulated group."""
+    with tempfile.TemporaryDirectory() as folder:
+        why = fails_over(drawn_for_clusters(seed), seed, Path(folder))
+    assert why is None, f"{why}; python -m tests.laws.search --seed {seed} --runs 1"
+
+
 def test_every_type_is_drawn() -> None:
-    seen = Counter(window["type"] for seed in range(40) for window in drawn(seed)[0].windows.values())
+    seen = Counter(window["type"] for seed in range(120) for window in drawn(seed)[0].windows.values())
     assert set(seen) == set(WINDOW_TYPES)
 
 
@@ -67,3 +96,39 @@ def test_the_law_bites(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(BadEvents, "by_texts", lambda self: self)
         assert str(broken(graph, script, Random(1))).startswith("law Cut, in parts: bad")
+
+
+def test_what_breaks_a_law_whatever_comes_is_shrunk_to_one_message() -> None:
+    graph, script = drawn(3)
+    smaller, fewer = shrunk(graph, script, lambda _, given: bool(given) or 1 // len(given) > 0)
+    assert len(fewer) == 1
+    assert len(smaller.windows) < len(graph.windows)
+
+
+def test_the_law_twin_bites(monkeypatch: pytest.MonkeyPatch, twin: TwinEngine) -> None:
+    """A sum that is another in the last bit, where kernels are compiled, is found."""
+    schema = "id*:int64,x:int64,d:double,s:string,at:stamp"
+    summed = {"type": "calculate", "algorithm": "Summary", "schema": schema, "inputs": {"input": "x"}, "outputs": {"sumOut": "d"}}
+    source = {"type": "source", "schema": schema, "index": "empty", "opcodes": "insert-only"}
+    graph = Graph({"w0": source, "w1": {**summed, "parameters": {"windowLength": "3"}}}, (("w0", "w1", ""),))
+    script = [Given(SECOND, 0, (b"I,N,1,1,1,a,1",)), Given(2 * SECOND, 0, (b"I,N,2,5,1,a,1",))]
+    assert twin.differs(graph, script) is None
+    slide = summary.slide
+
+    def other_bit(values: Any, valid: Any, window: Any, out: Any, missed: Any) -> None:
+        slide(values, valid, window, out, missed)
+        out.sums[1:] = np.nextafter(out.sums[1:], np.inf)
+
+    monkeypatch.setattr(summary, "slide", other_bit)
+    assert twin.differs(graph, script) == "law Twin: q/w1 differs from output 2 on"
+
+
+def test_the_law_failover_bites(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A counter that an engine forgets as it is restored is found within a few seeds."""
+    schema = "id*:int64,x:int64,d:double,s:string,at:stamp"
+    source = {"type": "source", "schema": schema, "index": "empty", "opcodes": "insert-only"}
+    counted = {"type": "functional", "schema": schema, "index": "empty", "functions": {"x": "eventCounter()"}}
+    graph = Graph({"w0": source, "w1": source, "w2": counted}, (("w0", "w2", ""),))
+    assert fails_over(graph, 1, tmp_path) is None
+    monkeypatch.setattr(Counters, "load", lambda self, columns: None)
+    assert any(fails_over(graph, seed, tmp_path) for seed in range(1, 20))

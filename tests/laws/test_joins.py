@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from hotspare.engine.head.head import Head
 from hotspare.engine.kernels.multi_index import MOVES
+from hotspare.engine.operators.join import JoinOperator
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.state.multi_index import MultiIndex
@@ -161,6 +162,14 @@ def joins_once(draw: st.DrawFn) -> Join:
     return replace(join, once=True, more=draw(st.sampled_from([", regenerates: never", f", streaming: {side}"])))
 
 
+@st.composite
+def joins_at_once(draw: st.DrawFn) -> Join:
+    """Facts are inserts, and what was put out for them stays in no index."""
+    join, facts = draw(joins_once()), ", index: empty, opcodes: insert-only"
+    sources = (facts, join.sources[1]) if join.identity == "l" else (join.sources[0], facts)
+    return replace(join, sources=sources, more=f"{join.more}, index: empty")
+
+
 def case_of(plan: Plan, script: Script) -> Case:
     messages = [Message(time, side, " | ".join(map(as_text, events))) for time, side, events in script]
     return Case(plan, (*messages, Message(9 * SECOND, "", "")), ())
@@ -231,6 +240,22 @@ def test_cut_and_parts(join: Join, script: Script, places: list[int], extra_rows
     whole = fed(case, [rows])
     assert fed(case, cut(rows, places)) == whole
     assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == whole
+
+
+@settings(max_examples=80)
+@given(joins_at_once(), scripts(), st.lists(st.integers(0, 60), max_size=60))
+def test_facts_that_meet_at_once(join: Join, script: Script, places: list[int]) -> None:
+    """What comes of them is what comes of one after the other, however they are cut; bad events included."""
+    case, one_by_one = case_of(join.plan, script), case_of(join.plan, script)
+    for operator in operators_of(one_by_one.plan):
+        assert operator._meets_at_once
+        operator._meets_at_once = False
+    rows = decoded(case)
+    assert fed(case, cut(rows, places)) == fed(one_by_one, [rows])
+
+
+def operators_of(plan: Plan) -> list[JoinOperator]:
+    return [node.operator for node in plan.nodes if isinstance(node.operator, JoinOperator)]
 
 
 @settings(max_examples=20)

@@ -3,6 +3,7 @@ A30, F5, F6, F8, Z13)."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +21,7 @@ from hotspare.model.load import load_text
 from hotspare.model.pattern_logic import Event, Logic, LogicOperator, LogicRefused, Operation, check_logic, events_in, parse_logic
 from tests.cases.case import Case, Message, raw_batches
 from tests.laws import plain_patterns as plain
+from tests.laws.pattern_code import code_of
 from tests.laws.test_cut import check_page_sizes, cut, fed, in_parts
 from tests.laws.test_joins import check_restart
 
@@ -138,6 +140,7 @@ def shapes(draw: st.DrawFn) -> Shape:
 class Windows:
     shapes: tuple[Shape, ...]
     by_event: bool
+    of_code: bool = False
 
     @property
     def text(self) -> str:
@@ -147,6 +150,9 @@ class Windows:
             events = ""
             for name in dict.fromkeys(events_in(logic)):
                 source, condition, _ = EVENTS[name]
+                if self.of_code:
+                    events += f"\n              {name}: {{source: {source}, function: is_{name}}}"
+                    continue
                 events += f"\n              {name}: {{source: {source}" + (f', condition: "{condition}"}}' if condition else "}")
             sources = dict.fromkeys(EVENTS[name][0] for name in events_in(logic))
             times = "{" + ", ".join(f"{source}: at" for source in sources) + "}" if self.by_event else "{}"
@@ -157,7 +163,7 @@ class Windows:
             logic: "{shape.logic}"
             index: [{", ".join(shape.index.split())}]
             timefields: {times}
-            outputs: {outputs}"""
+            {self._made(shape, outputs)}"""
         fields = "n*:int64,k:string,x:int64,y:string,z:double,at:stamp"
         return f"""
 project: p
@@ -169,10 +175,16 @@ queries:
       found:
         type: pattern
         index: empty
-        schema: "id*:int64,first:int64,last:int64"
+        schema: "id*:int64,first:int64,last:int64{",calls:int64" if self.of_code else ""}"
         patterns: {patterns}
     edges: [s -> found, t -> found]
 """
+
+    def _made(self, shape: Shape, outputs: str) -> str:
+        if not self.of_code:
+            return f"outputs: {outputs}"
+        names = list(dict.fromkeys(events_in(read(shape.logic))))
+        return f"language: python\n            code: {json.dumps(code_of(names, *shape.outputs))}"
 
     @property
     def plan(self) -> Plan:
@@ -197,8 +209,8 @@ read = cache(parse_logic)
 
 
 @st.composite
-def windows(draw: st.DrawFn) -> Windows:
-    return Windows(tuple(draw(st.lists(shapes(), min_size=1, max_size=2))), draw(st.booleans()))
+def windows(draw: st.DrawFn, *, of_code: bool = False) -> Windows:
+    return Windows(tuple(draw(st.lists(shapes(), min_size=1, max_size=2))), draw(st.booleans()), of_code)
 
 
 Script = list[tuple[int, str, list[Fields]]]
@@ -274,6 +286,24 @@ def check(given_windows: Windows, script: Script) -> None:
 @given(windows(), scripts())
 def test_patterns(found: Windows, script: Script) -> None:
     check(found, script)
+
+
+@settings(max_examples=60)
+@given(windows(of_code=True), scripts())
+def test_patterns_of_code(found: Windows, script: Script) -> None:
+    check(found, script)
+
+
+@settings(max_examples=30)
+@given(windows(of_code=True), scripts(), st.lists(st.integers(0, 60), max_size=60), st.integers(1, 5), st.integers(0, 60))
+def test_cut_parts_and_restart_of_code(found: Windows, script: Script, places: list[int], extra_rows_max: int, place: int) -> None:
+    """With how often functions were called: what code keeps in its variables depends on neither."""
+    case = case_of(found.plan, script)
+    rows = decoded(case)
+    whole = fed(case, [rows])
+    assert fed(case, cut(rows, places)) == whole
+    assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == whole
+    check_restart(case, place)
 
 
 @settings(max_examples=60)

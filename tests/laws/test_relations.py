@@ -55,7 +55,8 @@ EVENT_WORDS = ("ESP_OPCODE", "ESP_FLAGS", "eventCounter")
 def _limits(retention: Retention | None) -> Limits | None:
     if retention is None:
         return None
-    return Limits(retention.kind.value, retention.limit, retention.unit_us, bool(retention.time_field))
+    by = tuple(ROW.index[name] for name in retention.by)
+    return Limits(retention.kind.value, retention.limit, retention.unit_us, bool(retention.time_field), by)
 
 
 def _texts(window: Window) -> list[str]:
@@ -268,6 +269,11 @@ RETENTIONS = st.builds(
     st.integers(1, 4),
     st.sampled_from(["", "", "at"]),
 ) | st.builds(Retention, st.sampled_from([RetentionKind.BYCOUNT_SLIDING, RetentionKind.BYCOUNT_JUMPING]), st.integers(1, 4))
+RETENTIONS |= st.builds(
+    lambda limit, by: Retention(RetentionKind.BYCOUNT_SLIDING, limit, by=by),
+    st.integers(1, 2),
+    st.sampled_from([("x",), ("id", "s")]),
+)
 
 
 @st.composite

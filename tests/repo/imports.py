@@ -1,6 +1,6 @@
 """Which part may know which: the layers of the design, and who owns a third-party package.
 
-    cli, server -> demo -> testing -> host -> adapters, runners -> ha -> engine -> model
+    cli -> server, spark, demo -> testing -> host -> adapters, runners -> ha -> engine -> model
 
 bus, coordination, stores and telemetry are leaves: they know none of those, nor each other; `sqlite_file` is what the SQLite bus
 and the SQLite coordination share, `addresses` and `processes` what several parts know of machines.
@@ -22,7 +22,9 @@ _PLAIN = frozenset(
         "choices",
         "errors",
         "file_locks",
+        "inbound",
         "interpreter",
+        "passwords",
         "positions",
         "processes",
         "retry",
@@ -39,7 +41,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "addresses": frozenset({"errors"}),
     "choices": frozenset(),
     "errors": frozenset(),
+    "inbound": frozenset(),
     "interpreter": frozenset(),
+    "passwords": frozenset({"errors"}),
     "positions": frozenset(),
     "processes": frozenset(),
     "file_locks": frozenset({"processes"}),
@@ -50,8 +54,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "stop_signals": frozenset(),
     "sqlite_file": frozenset({"errors", "file_locks", "retry"}),
     "bus": frozenset({"addresses", "errors", "positions", "processes", "retry", "shard", "sqlite_file"}),
-    "coordination": frozenset({"addresses", "errors", "processes", "retry", "sqlite_file"}),
-    "stores": frozenset({"errors", "retry"}),
+    "coordination": frozenset({"addresses", "errors", "passwords", "processes", "retry", "sqlite_file"}),
+    "stores": frozenset({"errors", "passwords", "retry"}),
     "telemetry": frozenset({"choices", "errors"}),
     "model": frozenset({"errors", "shard"}),
     "engine": frozenset({"errors", "positions", "shard", "step_size", "model"}),
@@ -62,7 +66,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "testing": _BELOW_HOST | {"host"},
     "demo": _BELOW_HOST | {"host", "testing"},
     "server": _BELOW_HOST | {"host"},
-    "cli": _BELOW_HOST | {"host", "testing", "demo", "server"},
+    "spark": _BELOW_HOST | {"host"},
+    "cli": _BELOW_HOST | {"host", "testing", "demo", "server", "spark"},
     "__main__": frozenset({"cli"}),
 }
 """Per part of hotspare the other parts that it may import; each may import itself."""
@@ -76,7 +81,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 """The folders of a part, lowest first: each may import those before it."""
 
 OWNERS: dict[str, tuple[str, ...]] = {
-    "pyspark": ("hotspare.runners.spark",),
+    "pyspark": ("hotspare.runners.spark", "hotspare.spark"),
     "py4j": ("hotspare.runners.spark",),
     "numba": ("hotspare.engine",),
     "sqlglot": ("hotspare.engine.expressions", "hotspare.model.frontends"),

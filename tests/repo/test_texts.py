@@ -1,4 +1,4 @@
-"""No secret, no package host, no path of one machine in any file; every link in the documents leads somewhere."""
+"""No secret, no package host, no path of one machine, no mark of a merge in any file; links in documents lead somewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BINARY = (".png", ".jpg", ".gz", ".jar", ".arrow", ".db", ".ico")
 TextRule = Callable[[str, str], Iterator[Violation]]
 
 
-@pytest.mark.parametrize("rule", [texts.secrets, texts.package_hosts, texts.machine_paths])
+@pytest.mark.parametrize("rule", [texts.secrets, texts.package_hosts, texts.machine_paths, texts.merge_marks])
 def test_every_file_keeps(rule: TextRule) -> None:
     files = (path for path in repository_files() if not path.endswith(BINARY))
     assert [str(found) for path in files for found in rule(path, read(path))] == []
@@ -35,6 +35,12 @@ def test_secret_bites(text: str) -> None:
 @pytest.mark.parametrize("host", ["pypi" + ".org", "repo1." + "maven" + ".org", "files." + "pythonhosted" + ".org"])
 def test_package_host_bites(host: str) -> None:
     (found,) = texts.package_hosts("Makefile", f"a\npip install --index-url https://{host}/simple x")
+    assert found.line == 2
+
+
+@pytest.mark.parametrize("mark", ["<" * 7 + " HEAD", ">" * 7 + " 1234567 (a change)", "|" * 7])
+def test_merge_mark_bites(mark: str) -> None:
+    (found,) = texts.merge_marks("x.md", f"a\n{mark}\nb\n")
     assert found.line == 2
 
 

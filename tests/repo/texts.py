@@ -1,4 +1,4 @@
-"""Rules for any text in the repository: no secrets, no package hosts, no paths of one machine; links in Markdown lead somewhere."""
+"""Rules for any text: no secrets, package hosts, paths of one machine, marks of merges; links in Markdown lead somewhere."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ _HOSTS = re.compile(
 )
 """Where packages come from is the machine's business (pip and Ivy are configured there), so no file says it."""
 
+_MERGE_MARK = re.compile(r"^(?:<{7}|>{7}|\|{7})(?: |$)")
 _LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\((?P<target>[^)\s]+)\)")
 _FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+\s+(.*)$", re.MULTILINE)
@@ -50,6 +51,12 @@ def package_hosts(path: str, text: str) -> Iterator[Violation]:
         found = _HOSTS.search(line)
         if found:
             yield Violation(path, number, f"names the package host {found[0]}")
+
+
+def merge_marks(path: str, text: str) -> Iterator[Violation]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if _MERGE_MARK.match(line):
+            yield Violation(path, number, "a mark of a merge that is not done")
 
 
 def machine_paths(path: str, text: str, root: Path = ROOT) -> Iterator[Violation]:

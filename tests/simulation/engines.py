@@ -14,13 +14,15 @@ from greenlet import getcurrent
 
 from hotspare.bus.contract import Bus, Partition
 from hotspare.coordination.contract import Member
-from hotspare.engine.rows.batch import NextInput
+from hotspare.engine.rows.batch import MessageFormat, NextInput
 from hotspare.errors import BusError, BusUnavailable, CoordinationError, HotspareError, StateError, StoreError, UsageError
 from hotspare.ha.calls.underway import Underway
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules.roles import ENDS, Role
+from hotspare.inbound import Inbound
+from hotspare.runners.reading import MessageRun, raw_batch
 from tests.simulation.calls import Died, Fiber
 from tests.simulation.doors import EngineClock
 from tests.simulation.kits import Kit, Raw
@@ -59,17 +61,23 @@ class Process:
     jobs: list[Callable[[], None]] = field(default_factory=list)
     may_be_refused: Callable[[], bool] = lambda: False
     """Whether it is right that it may not join."""
+    reads_as_told: bool = False
+    """Its runner reads only what too many rows wait for, as runners do."""
     warm_from: tuple[int, dict[str, int]] | None = None
     """When its state began, by its clock, and after which output of each stream."""
     engine: GroupEngine = field(init=False)
     ended: str = ""
     _main: Fiber = field(init=False)
     _offsets: dict[tuple[int, int], int] = field(default_factory=dict)
+    _only: frozenset[tuple[int, int]] = frozenset()
+    """Partitions that alone are to be read; none: all."""
     _is_in_batch: bool = False
     _jobs_running: list[Fiber] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.ports = replace(self.ports, meanwhile=self._meanwhile, begin=self._begin, unlocked=self._unlocked)
+        self.ports = replace(
+            self.ports, meanwhile=self._meanwhile, begin=self._begin, unlocked=self._unlocked, read_only=self._read_only
+        )
         member = Member(self.name, f"{self.name}:1", 1, self.life, "host", self.definition.project.hash, "", "", "", {}, {})
         self.engine = GroupEngine(self.definition, member, self.ports, self.folder)
         self._main = Fiber(self._run)
@@ -131,6 +139,10 @@ class Process:
         for fiber in (self._main, *self._jobs_running):
             fiber.end()
         self.ended = self.ended or "killed"
+
+    def _read_only(self, partitions: frozenset[tuple[int, int]]) -> None:
+        """Of `Ports`."""
+        self._only = partitions if self.reads_as_told else frozenset()
 
     @contextlib.contextmanager
     def _meanwhile(self, task: Callable[[], bool], every_ms: int) -> Iterator[None]:
@@ -232,9 +244,11 @@ class Process:
         messages: list[Raw] = []
         for index, partition in self.definition.topics.partitions:
             count = self.rng.choice((0, 1, 2, 4, 9))
-            if count:
+            if count and (not self._only or (index, partition.number) in self._only):
                 try:
-                    came = read_raw(self.ports.bus, index, partition, offsets, count)
+                    is_of_others = self.definition.topics.inbound[index].kind is Inbound.OUTPUTS
+                    read = read_outputs if is_of_others else read_raw
+                    came = read(self.ports.bus, index, partition, offsets, count)
                 except BusUnavailable:
                     continue
                 messages += self._not_too_new(came, offsets) if self.lag_ms and self.engine.role is Role.STANDBY else came
@@ -283,3 +297,15 @@ def read_raw(bus: Bus, index: int, partition: Partition, offsets: dict[tuple[int
     if messages:
         offsets[key] = messages[-1].offset + 1
     return [Raw(index, partition.number, m.offset, m.append_time_us, m.is_tick, m.value) for m in messages]
+
+
+def read_outputs(bus: Bus, index: int, partition: Partition, offsets: dict[tuple[int, int], int], count: int) -> list[Raw]:
+    """`read_raw` of a stream of another project, as a runner does it."""
+    key = (index, partition.number)
+    messages = bus.read(partition, offsets[key], messages_max=count, bytes_max=_BYTES_MAX)
+    if not messages:
+        return []
+    run = MessageRun(*key, messages)
+    offsets[key] = run.next_offset
+    columns = raw_batch(run, MessageFormat.ARROW, Inbound.OUTPUTS).columns
+    return [Raw(*row[:5], row[6], row[5]) for row in zip(*(column.to_pylist() for column in columns), strict=True)]

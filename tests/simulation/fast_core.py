@@ -109,7 +109,7 @@ class FastCore:
         rows: dict[str, list[tuple[int, ...]]] = {}
         for stream, row in self._outputs():
             rows.setdefault(stream, []).append(row)
-        return {stream: _batch(outputs) for stream, outputs in rows.items()}
+        return {stream: self.batch_of(stream, outputs) for stream, outputs in rows.items()}
 
     def bound_parts(self, extra_rows: int) -> None:
         pass
@@ -122,10 +122,13 @@ class FastCore:
         for stream, row in self._outputs():
             rows.setdefault(stream, []).append(row)
             if sum(map(len, rows.values())) == PART_ROWS_MAX:
-                yield {name: _batch(outputs) for name, outputs in rows.items()}
+                yield {name: self.batch_of(name, outputs) for name, outputs in rows.items()}
                 rows = {}
         self.is_whole = True
-        yield {name: _batch(outputs) for name, outputs in rows.items()}
+        yield {name: self.batch_of(name, outputs) for name, outputs in rows.items()}
+
+    def batch_of(self, stream: str, outputs: list[tuple[int, ...]]) -> pa.RecordBatch:
+        return columns_of(outputs, OUTPUT)
 
     def _take(self, decoded: pa.RecordBatch) -> None:
         columns = [decoded.column(i).to_pylist() for i in range(7)]
@@ -149,7 +152,8 @@ class FastCore:
         unsettled.extend(came)
         for time_us, clock_us in zip(*(each.tolist() for each in self._clocks[key].take(times, ticks)), strict=True):
             topic, partition, offset, index, _, kind, value = unsettled.popleft()
-            assert offset >= self.positions.get(key, 0) and (not waiting or waiting[-1][3] < offset), "positions must rise"
+            last = waiting[-1][3:5] if waiting else (-1, -1)
+            assert offset >= self.positions.get(key, 0) and last < (offset, index), "positions must rise"
             waiting.append((time_us, topic, partition, offset, index, kind, value, clock_us))
 
     def _process(self, row: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -167,8 +171,13 @@ class FastCore:
             self.heartbeat_us = self.time_us
             while self.window and self.window[0][0] <= self.time_us - EXPIRY_US:
                 yield self._put("q/b", row, ordinals, self.window.popleft()[1], -1)
+            yield from self.at_heartbeat(row, ordinals)
         self.beliefs[topic, partition] = Belief(time_us, clock_us)
         self.positions[topic, partition] = offset + 1
+
+    def at_heartbeat(self, row: tuple[int, ...], ordinals: dict[str, int]) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """What it puts out besides at a heartbeat, behind all else."""
+        yield from ()
 
     def _put(self, stream: str, row: tuple[int, ...], ordinals: dict[str, int], n: int, v: int) -> tuple[str, tuple[int, ...]]:
         _, topic, partition, offset, index, _, _, _ = row
@@ -199,10 +208,6 @@ def _id_list(output_id: OutputId | None) -> list[int] | None:
     return [output_id.topic, output_id.partition, output_id.offset, output_id.index, output_id.ordinal]
 
 
-def _batch(outputs: list[tuple[int, ...]]) -> pa.RecordBatch:
-    return columns_of(outputs, OUTPUT)
-
-
 def columns_of(rows: Sequence[tuple[int, ...]], schema: pa.Schema) -> pa.RecordBatch:
     """Rows of whole numbers as a record batch."""
     columns = zip(zip(*rows, strict=True), _types(schema), strict=True)
@@ -220,9 +225,10 @@ class FastCores:
 
     salt: int = 0
     shard: int = 0
+    kind: type[FastCore] = FastCore
 
     def fresh(self) -> FastCore:
-        return FastCore(salt=self.salt, count=self.shard * SHARD_KEYS)
+        return self.kind(salt=self.salt, count=self.shard * SHARD_KEYS)
 
     def restore(self, header: bytes, pages: Mapping[str, bytes]) -> FastCore:
         try:
@@ -231,7 +237,7 @@ class FastCores:
             raise SnapshotDamaged("a snapshot lacks a part", detail=repr(error)) from error
 
     def _restored(self, state: dict[str, Any], window: list[list[int]]) -> FastCore:
-        core = FastCore(salt=self.salt)
+        core = self.kind(salt=self.salt)
         core.positions = {(t, p): offset for t, p, offset in state["positions"]}
         core.beliefs = {(t, p): Belief(time_us, clock_us) for t, p, time_us, clock_us in state["beliefs"]}
         core.time_us, core.heartbeat_us, core.count, core.total, _ = state["scalars"]

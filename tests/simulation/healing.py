@@ -23,6 +23,8 @@ _COMMITS_SHRINK = 2
 """How many times as long it takes where commits have to be small, and each that is not is followed by a fence."""
 _EVENTS_AFTERWARDS = 3
 _ROUNDS_MAX = 100
+_SILENT_ROUNDS = 3
+"""A stream to which nothing is due after so many has nothing new to say."""
 _STEPS_BETWEEN = 60
 
 
@@ -46,11 +48,15 @@ class Healing:
     """Messages that were recorded when the world healed: who has yet to read them all needs as many steps."""
     longest: int = 0
     target: dict[str, int] = field(default_factory=dict)
+    _asked: tuple[int, dict[tuple[int, int], int]] = (0, {})
+    """When what is due was asked for last, and where the input ended then."""
+    _awaits_ticks: bool = False
 
     def run(self) -> None:
         """Violation unless everything due by now comes out, then what is due to a few more events, then held outputs are let go."""
         self.end_faults()
-        self.target, self.backlog = self._due(), self.world.recorded.count()
+        self._ask()
+        self.backlog = self.world.recorded.count()
         self.world.trace(f"{self.world.now_ms} the world heals; due: {self.target}; {self.alone or 'all'} must bring it out")
         self.until(self._is_delivered)
         self.world.check_end(self.target)
@@ -70,15 +76,19 @@ class Healing:
         before = world.due()
         lossy = [stream for stream in before if not world.observer.holds_all(stream)]
 
-        def has_come() -> bool:
-            return all(world.observer.delivered()[stream] > before[stream] for stream in lossy)
+        silent: list[str] = []
 
-        for _ in range(_ROUNDS_MAX if lossy else 1):
+        def has_come() -> bool:
+            return all(world.observer.delivered()[stream] > before[stream] for stream in lossy if stream not in silent)
+
+        for round_ in range(1, 1 + (_ROUNDS_MAX if lossy else 1)):
             for number in range(_EVENTS_AFTERWARDS):
                 world.publish(number % 2, 2 * world.rng.randrange(50) + number % 2)
-            self.target = self._due()
+            self._ask()
             self.until(self._is_delivered)
             world.check_end(self.target)
+            due = world.due() if lossy else before
+            silent = [stream for stream in lossy if round_ >= _SILENT_ROUNDS and due[stream] == before[stream]]
             if has_come():
                 return
             for _ in range(_STEPS_BETWEEN + self.backlog // 4 * self.sharing if lossy else 0):
@@ -87,9 +97,14 @@ class Healing:
         if not has_come():
             raise Violation(f"liveness: nothing new of {lossy} came out; engines: {world.describe()}")
 
+    def _ask(self) -> None:
+        """From here on what is due now has to come out, of the streams that may lose nothing."""
+        self._asked, self._awaits_ticks = (self.world.now_ms, self.world.recorded.ends()), self.world.kit.folds
+        self.target = self._due()
+
     def _due(self) -> dict[str, int]:
-        """What has to come out of the streams that may lose nothing."""
-        return {stream: count for stream, count in self.world.due().items() if self.world.observer.holds_all(stream)}
+        due = self.world.due_by(*self._asked)
+        return {stream: count for stream, count in due.items() if self.world.observer.holds_all(stream)}
 
     def _missing(self) -> int:
         """How many outputs have yet to come, of all streams."""
@@ -144,6 +159,12 @@ class Healing:
         world.pass_time(rng.choice(self.clock_steps_ms))
 
     def _is_delivered(self) -> bool:
+        """What waits for a pulse is due for good once the ticks are there that let it go."""
+        if not self._has_come() and self._awaits_ticks and self.world.has_ticked(*self._asked):
+            self._awaits_ticks, self.target = False, self._due()
+        return self._has_come()
+
+    def _has_come(self) -> bool:
         delivered = self.world.observer.delivered()
         return all(delivered[s] >= self.target.get(s, 0) for s in delivered)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -13,6 +13,9 @@ from hotspare.engine.rows.batch import BAD_STREAM, RAW_SCHEMA, MessageFormat, Ro
 from hotspare.ha.core import Core, CoreFactory
 from hotspare.ha.rules.settings import GroupTopics, InboundTopic, OutputStream
 from tests.simulation.fast_core import DECODED, STREAMS, FastCores, columns_of
+
+if TYPE_CHECKING:
+    from hotspare.engine.plan import Plan
 
 
 class Raw(NamedTuple):
@@ -24,6 +27,8 @@ class Raw(NamedTuple):
     time_us: int
     is_tick: bool
     value: bytes
+    form: int = int(MessageFormat.CSV)
+    """The raw column `format`."""
 
 
 class Kit(Protocol):
@@ -31,6 +36,8 @@ class Kit(Protocol):
 
     topics: GroupTopics
     cores: CoreFactory
+    folds: bool
+    """Whether outputs wait for a pulse, and what comes before it may make them needless."""
 
     def encode(self, number: int) -> bytes:
         """The message of an event."""
@@ -50,6 +57,7 @@ class FastKit:
 
     cores: CoreFactory
     topics: GroupTopics
+    folds: bool = False
 
     def encode(self, number: int) -> bytes:
         return str(number).encode()
@@ -105,17 +113,17 @@ queries:
 """An event of `first` is an output of two streams, leaves by time, and counts; `second` is keyed; some rows are bad events."""
 
 
-class RealKit:
-    """The engine's core, head and snapshots; parts are small, so that anything may happen between them."""
+class CoreKit:
+    """The engine's core, head and snapshots of a project; parts are small, so that anything may happen between them."""
 
-    def __init__(self) -> None:
+    def __init__(self, plan: Plan) -> None:
         from hotspare.engine.head.head import Head
+        from hotspare.engine.operators.contract import Clock
         from hotspare.engine.pipeline import Pipeline
-        from hotspare.engine.plan import compile_plan
-        from hotspare.model.load import load_text
+        from hotspare.engine.plan import Stage
 
-        plan = compile_plan(load_text(PROJECT, "sim.yaml").resolved)
         self._head = Head.of(plan)
+        self.folds = any(node.stage is Stage.EMISSION and node.operator.clock is Clock.TICKS for node in plan.nodes)
         self.topics = _topics([*map(str, plan.resolved.streams), BAD_STREAM])
 
         class Cores:
@@ -127,16 +135,26 @@ class RealKit:
 
         self.cores: CoreFactory = Cores()
 
+    def decode(self, messages: Sequence[Raw]) -> pa.RecordBatch:
+        columns = list(zip(*((*m[:5], m.form, m.value) for m in messages), strict=True))
+        return self._head.decode(
+            pa.record_batch([pa.array(c, f.type) for c, f in zip(columns, RAW_SCHEMA, strict=True)], RAW_SCHEMA)
+        )
+
+
+class RealKit(CoreKit):
+    """Windows that remember, count and forget."""
+
+    def __init__(self) -> None:
+        from hotspare.engine.plan import compile_plan
+        from hotspare.model.load import load_text
+
+        super().__init__(compile_plan(load_text(PROJECT, "sim.yaml").resolved))
+
     def encode(self, number: int) -> bytes:
         """Keys of `second` repeat, so updates and refused inserts occur; every seventh number is no number at all."""
         value = "none" if number % 7 == 6 else str(number)
         return f"{'p' if number % 3 else 'i'},n,{number % 5},{value}\n".encode()
-
-    def decode(self, messages: Sequence[Raw]) -> pa.RecordBatch:
-        columns = list(zip(*((*m[:5], MessageFormat.CSV, m.value) for m in messages), strict=True))
-        return self._head.decode(
-            pa.record_batch([pa.array(c, f.type) for c, f in zip(columns, RAW_SCHEMA, strict=True)], RAW_SCHEMA)
-        )
 
 
 @cache

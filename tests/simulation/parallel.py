@@ -7,11 +7,12 @@ import gc
 import multiprocessing
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.simulation.cascade import run_cascade
 from tests.simulation.checkers import Violation
 from tests.simulation.planted import PLANTED
 from tests.simulation.planting import Groups
@@ -21,6 +22,7 @@ from tests.simulation.weeks import Weeks
 
 WORKERS = 2
 _RUNS_PER_COLLECTION = 20
+_RUNS: dict[Groups, Callable[..., Outcome]] = {Groups.ONE: run_seed, Groups.SHARDS: run_shards, Groups.CASCADE: run_cascade}
 
 
 @dataclass
@@ -63,7 +65,7 @@ def share_of(first: int, count: int, planted: str = "", groups: Groups = Groups.
     """These seeds one after the other; with a planted mistake, in runs of what has to find it, until it is found."""
     share = Share()
     mistake = PLANTED[planted] if planted else None
-    run = run_shards if (mistake.groups if mistake else groups) is Groups.SHARDS else run_seed
+    run = _RUNS[mistake.groups if mistake else groups]
     gc.disable()  # what a run leaves behind is collected between runs, which is much less work
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(first, first + count):

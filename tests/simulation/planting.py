@@ -19,6 +19,7 @@ class Groups(Enum):
 
     ONE = "a project that is one group"
     SHARDS = "a project in shards"
+    CASCADE = "two projects, one behind the other"
 
 
 @dataclass(frozen=True)

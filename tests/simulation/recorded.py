@@ -5,10 +5,13 @@ What was due is computed from the ticks that should have come, and not from thos
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from hotspare.bus.contract import Bus, Partition
+from tests.exact_rows import exact_rows
 from tests.simulation.engines import read_raw
 from tests.simulation.kits import Kit, Raw
 
@@ -40,9 +43,41 @@ class Recorded:
         return self._computed(self._messages(), skew_max_ms)
 
     def due_by(self, bus_ms: int, ends: Mapping[tuple[int, int], int], skew_max_ms: int) -> dict[str, int]:
-        """How many outputs per stream it has, up to `ends`, once the bus's time has come to `bus_ms`."""
-        messages = [m for m in self._messages() if m.offset < ends[m.topic, m.partition]]
-        messages += [Raw(topic, number, end, bus_ms * 1000, True, b"") for (topic, number), end in ends.items()]
+        """How many outputs per stream it has, up to `ends`, once the bus's time has come to `bus_ms`.
+
+        What waits for a pulse may be made needless by what comes before the next tick, so no more is due than what the ticks that
+        came have let go, once time has come so far with them."""
+        messages = self._messages()
+        ticked = [m for m in messages if m.offset < ends[m.topic, m.partition]]
+        ticked += [Raw(*key, ends[key], bus_ms * 1000, True, b"") for key in self._ticked_keys]
+        due = self._counted(ticked, skew_max_ms)
+        if self.kit.folds and (through := self._ticked_since(messages, bus_ms, ends)) is not None:
+            came = self._counted([m for m in messages if m.offset <= through[m.topic, m.partition]], skew_max_ms)
+            due = {stream: min(count, came.get(stream, 0)) for stream, count in due.items()}
+        return due
+
+    def has_ticked(self, bus_ms: int, ends: Mapping[tuple[int, int], int]) -> bool:
+        """Whether ticks have told in every partition, behind `ends`, that time has come to `bus_ms`."""
+        return self._ticked_since(self._messages(), bus_ms, ends) is not None
+
+    @staticmethod
+    def _ticked_since(
+        messages: Sequence[Raw], bus_ms: int, ends: Mapping[tuple[int, int], int]
+    ) -> dict[tuple[int, int], int] | None:
+        """Of each partition the offset of the first such tick; None where one has none."""
+        found: dict[tuple[int, int], int] = {}
+        for m in messages:
+            key = (m.topic, m.partition)
+            if m.is_tick and m.offset >= ends[key] and m.time_us >= bus_ms * 1_000:
+                found.setdefault(key, m.offset)
+        return found if len(found) == len(ends) else None
+
+    @property
+    def _ticked_keys(self) -> list[tuple[int, int]]:
+        """The partitions that the group ticks itself."""
+        return [(i, p.number) for i, p in self.kit.topics.own_partitions]
+
+    def _counted(self, messages: list[Raw], skew_max_ms: int) -> dict[str, int]:
         return {stream: len(rows) for stream, rows in self._computed(messages, skew_max_ms).items()}
 
     def _held(self, topic: int, partition: Partition) -> list[Raw]:
@@ -60,4 +95,7 @@ class Recorded:
         core = self.kit.cores.fresh()
         core.set_partitions([(i, p.number) for i, p in self.kit.topics.partitions], skew_max_ms * 1000)
         outputs = core.feed(self.kit.decode(messages)) if messages else {}
-        return {s: list(zip(*(c.to_pylist() for c in b.columns), strict=True)) for s, b in outputs.items()}
+        return {stream: self._rows(batch) for stream, batch in outputs.items()}
+
+    def _rows(self, outputs: pa.RecordBatch) -> list[tuple[object, ...]]:
+        return exact_rows(outputs)

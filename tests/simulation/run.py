@@ -126,8 +126,9 @@ def drawn_world(
     favoured: frozenset[FaultKind],
     without: frozenset[FaultKind] = frozenset(),
     group: str = GROUP,
+    kind: type[World] = World,
 ) -> World:
-    """The world of a run; `without` these kinds of faults."""
+    """The world of a run, of this kind; `without` these kinds of faults."""
     rng = random.Random(seed)
     enabled = (set(only) if only is not None else _drawn(rng, favoured)) - without
     names = tuple(f"e{i}" for i in range(rng.choice((1, 2, 2, 2, 2, 3, 3, 4, 5))))
@@ -153,9 +154,10 @@ def drawn_world(
     plan = FaultPlan(rng, frozenset(enabled), favoured)
     lasting = drawn(rng, plan.enabled, names)
     kit = kit or fast_kit()
-    qualities = {o.stream: quality for o in kit.topics.outbound if (quality := drawn_quality(rng, o.stream)) != PRECISE}
+    streams = [o.stream for o in kit.topics.outbound if not o.has_beats]
+    qualities = {stream: quality for stream in streams if (quality := drawn_quality(rng, stream)) != PRECISE}
     fencing = rng.choice(list(Fencing))
-    world = World(rng, names, plan, folder / str(seed), trace, fencing, settings, lasting, kit, qualities, group=group)
+    world = kind(rng, names, plan, folder / str(seed), trace, fencing, settings, lasting, kit, qualities, group=group)
     world.pace.draw()
     kinds = ", ".join(sorted(kind.value for kind in enabled)) or "none"
     told = "".join(f"; {stream} {quality}" for stream, quality in qualities.items())
@@ -244,13 +246,15 @@ def _suspend(world: World, process: Process) -> None:
 
 
 def main() -> int:
-    from tests.simulation.shards import run_shards  # which builds on this
+    from tests.simulation.cascade import run_cascade  # which build on this
+    from tests.simulation.shards import run_shards
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--core", choices=("fast", "real"), default="fast", help="a small core, or the engine's own")
     parser.add_argument("--shards", action="store_true", help="a project in shards")
+    parser.add_argument("--cascade", action="store_true", help="two projects, one behind the other")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     trace: Callable[[str], None] = print if options.verbose else lambda _: None
@@ -258,7 +262,10 @@ def main() -> int:
     started, failed, steps, commits, delivered = time.perf_counter(), 0, 0, 0, 0
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(options.seed, options.seed + options.count):
-            outcome = run_shards(seed, Path(folder), trace) if options.shards else run_seed(seed, Path(folder), trace, kit)
+            if options.cascade or options.shards:
+                outcome = (run_cascade if options.cascade else run_shards)(seed, Path(folder), trace)
+            else:
+                outcome = run_seed(seed, Path(folder), trace, kit)
             steps, commits, delivered = steps + outcome.steps, commits + outcome.commits, delivered + outcome.delivered
             if outcome.failure:
                 failed += 1

@@ -177,7 +177,9 @@ def drawn_quality(rng: random.Random, stream: str) -> Quality:
 
 def _change_quality(world: World, _: list[str]) -> None:
     """At run time, of one of the streams, also to and from precise."""
-    streams = [output.stream for output in world.topics.outbound if output.stream != BAD_STREAM]
+    streams = [output.stream for output in world.topics.outbound if output.stream != BAD_STREAM and not output.has_beats]
+    if not streams:
+        return
     stream, quality = world.rng.choice(streams), drawn_quality(world.rng, "")
     client, known = world.coordination.client("world"), world.observer.qualities.setdefault(stream, [PRECISE])
     if "quality-0" in client.facts(world.group) and quality not in known:

@@ -21,8 +21,10 @@ from hotspare.ha.ports import Ports
 from hotspare.ha.rules.roles import Reason, Role
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.ha.rules.view import PeerStatus
+from hotspare.inbound import Inbound
 from hotspare.model.quality import PRECISE, Quality
 from hotspare.stores.contract import SnapshotStatus
+from tests.exact_rows import exact_rows
 from tests.simulation.calls import COORDINATION, STORE, Timed, TimedBus
 from tests.simulation.checkers import Gap, Observer, Violation
 from tests.simulation.codec import StreamCodec
@@ -101,6 +103,8 @@ class World:
     """Per door of a wrong engine and stream, from which sequence on it may be wrong; of the first stream, where it is wrong."""
     wrong_candidates: dict[str, tuple[Process, int]] = field(default_factory=dict)
     """Snapshots of wrong engines, with when they were taken by the engine's clock."""
+    reads_as_told: bool = False
+    """Runners read only what too many rows wait for, while they do."""
     is_judged_outside: bool = False
     """A wrong engine is in the role on purpose: whoever made it wrong judges what comes of it."""
     events: list[tuple[str, HaEvent]] = field(default_factory=list)
@@ -122,17 +126,23 @@ class World:
         self.bus.lock_holder = self._lock_holder
         self.roles = RoleHistory(self.coordination, self.group)
         self.outside = self.bus.client("world")
-        self.recorded = Recorded(self.kit, self.outside)
+        self.recorded = self.recording()
         self.codec = StreamCodec()
         outbound = tuple(replace(o, quality=self.qualities.get(o.stream, PRECISE)) for o in self.kit.topics.outbound)
         self.topics = replace(self.kit.topics, outbound=outbound)
         qualities = {stream: [quality] for stream, quality in self.qualities.items()}
-        self.observer = Observer({o.stream: o.topic for o in outbound}, self.codec.decode, qualities)
+        self.observer = self.watching({o.stream: o.topic for o in outbound}, qualities)
         self.take_messages_as_ever()
         for topic in self.kit.topics.inbound:
             self.outside.create_topic(topic.name, topic.partitions)
         if self.lasting.astray:
             self.coordination.client("world").set_fact_once(self.group, "store-0", self.store.identity().encode())
+
+    def recording(self) -> Recorded:
+        return Recorded(self.kit, self.outside)
+
+    def watching(self, topics: Mapping[str, str], qualities: dict[str, list[Quality]]) -> Observer:
+        return Observer(topics, lambda message: exact_rows(self.codec.decode(message.value)), qualities)
 
     @property
     def now_ms(self) -> int:
@@ -203,6 +213,7 @@ class World:
             self.bus_ms,
             jobs=jobs,
             may_be_refused=lambda: name == self.lasting.astray or self.has_added_partitions,
+            reads_as_told=self.reads_as_told,
         )
         process.lag_ms = self.lasting.lags_ms.get(name, 0)
         self.processes[name] = process
@@ -435,6 +446,8 @@ class World:
             return
         stored = self.store.get(self.group, confirmed[0].name)
         for (topic, number), offset in self.kit.cores.restore(stored.header, stored.pages).next_offsets.items():
+            if self.kit.topics.inbound[topic].kind is Inbound.OUTPUTS:
+                continue  # another group's
             self.recorded.archive_before(topic, number, offset)
             self.outside.trim(Partition(self.kit.topics.inbound[topic].name, number), offset)
         self.trace(f"{self.now_ms} input is trimmed to snapshot {confirmed[0].name}")
@@ -450,6 +463,10 @@ class World:
     def due_by(self, now_ms: int, ends: Mapping[tuple[int, int], int]) -> dict[str, int]:
         """How many outputs the input has that was there at an earlier time, when it ended with `ends`."""
         return self.recorded.due_by(now_ms + self.surroundings.bus_jump_ms, ends, self.settings.skew_max_ms)
+
+    def has_ticked(self, now_ms: int, ends: Mapping[tuple[int, int], int]) -> bool:
+        """Whether ticks have told everywhere that it is later than that."""
+        return self.recorded.has_ticked(now_ms + self.surroundings.bus_jump_ms, ends)
 
     def check_end(self, target: dict[str, int]) -> None:
         """After healing: everything that was due has come out, and it is what it should be."""

@@ -42,6 +42,16 @@ class FilePlaces:
         runs.lines.append(line)
         runs.files.append(file)
 
+    def add_rows(self, topic: int, offset: int, file: int, lines: Sequence[int]) -> None:
+        """Messages from an offset on, each of which is the row that begins in its line. Lines rise."""
+        first, count = lines[0], len(lines)
+        if lines[-1] - first != count - 1:
+            for number, line in enumerate(lines):
+                self.add(topic, offset + number, file, line)
+            return
+        self.add(topic, offset, file, first)
+        self._topics[topic].ends[-1] = offset + count
+
     def text(self, topic: int, offset: int) -> str:
         """Of a message at or before the last one that was added, or of a tick."""
         runs = self._topics[topic]

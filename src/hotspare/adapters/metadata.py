@@ -33,6 +33,7 @@ class WindowMetadata:
     """`inbound` and `outbound` are topic names, "" where events neither come in nor go out; formats as in message headers.
 
     `partition_by`: the field that says in which of its topic's partitions a row belongs, "" where the project is not divided.
+    `reads`: the stream of another project, `project/query/window`, that a source window reads.
     """
 
     schema: Schema
@@ -41,6 +42,7 @@ class WindowMetadata:
     outbound: str = ""
     outbound_format: str = ""
     partition_by: str = ""
+    reads: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,9 @@ def describe(resolved: Resolved, prefix: str, shards: int = 1) -> ProjectMetadat
     windows = {}
     for each in resolved.windows:
         query, window = each.id.query, each.id.window
-        is_source, is_stream = each.id in resolved.sources, each.id in resolved.streams
+        reads = resolved.reads(each.id) if each.id in resolved.sources else None
+        is_source = each.id in resolved.sources and reads is None
+        is_stream = each.id in resolved.streams
         windows[str(each.id)] = WindowMetadata(
             schema=each.schema,
             inbound=inbound_topic(prefix, name, query, window) if is_source else "",
@@ -67,6 +71,7 @@ def describe(resolved: Resolved, prefix: str, shards: int = 1) -> ProjectMetadat
             outbound=outbound_topic(prefix, name, query, window) if is_stream else "",
             outbound_format=outbound_format(each.window).header.decode() if is_stream else "",
             partition_by=by.get(each.id, ""),
+            reads="" if reads is None else str(reads),
         )
     return ProjectMetadata(name, resolved_hash(resolved), bad_topic(prefix, name), windows)
 
@@ -117,6 +122,7 @@ def _text(metadata: ProjectMetadata) -> bytes:
             "outbound": window.outbound,
             "outbound_format": window.outbound_format,
             **({"partition_by": window.partition_by} if window.partition_by else {}),
+            **({"reads": window.reads} if window.reads else {}),
         }
         for name, window in metadata.windows.items()
     ]
@@ -144,8 +150,8 @@ def _metadata(text: bytes, place: str) -> ProjectMetadata:
 def _window(document: Mapping[str, Any]) -> WindowMetadata:
     names = ("inbound", "inbound_format", "outbound", "outbound_format")
     inbound, inbound_format, outbound, outbound_format = (str(document[name]) for name in names)
-    by = str(document.get("partition_by", ""))
-    return WindowMetadata(_schema(document["schema"]), inbound, inbound_format, outbound, outbound_format, by)
+    by, reads = str(document.get("partition_by", "")), str(document.get("reads", ""))
+    return WindowMetadata(_schema(document["schema"]), inbound, inbound_format, outbound, outbound_format, by, reads)
 
 
 def _schema(text: str) -> Schema:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hotspare.engine.rows.arrays import packed
-from hotspare.engine.rows.batch import OUTPUT_COLUMNS
+from hotspare.engine.rows.batch import BEAT, OUTPUT_COLUMNS, without_beats
 from hotspare.errors import StateError
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.events import RetentionDeletes as RetentionDeletes
@@ -75,7 +75,7 @@ class RowChoice:
     def apply(self, batch: pa.RecordBatch, *, update_open: int) -> pa.RecordBatch:
         """The rows to write. `update_open` 1: the row before the batch was an update block."""
         opcodes = _uint8s(batch.column(_OPCODE))
-        kept = np.ones(len(batch), np.bool_)
+        kept = opcodes != BEAT
         follows = np.concatenate([np.array([bool(update_open)]), opcodes[:-1] == Opcode.UPDATE_BLOCK])
         if self.updates is UpdateBlocks.COLLAPSED:
             kept &= ~(follows & (opcodes == Opcode.DELETE))
@@ -111,6 +111,9 @@ class WindowContent:
         return self._live
 
     def add(self, batch: pa.RecordBatch) -> None:
+        batch = without_beats(batch)
+        if not len(batch):
+            return
         values = _identities(batch.select(batch.schema.names[len(OUTPUT_COLUMNS) :]))
         for index, (opcode, row) in enumerate(zip(batch.column(_OPCODE).to_pylist(), values, strict=True)):
             if opcode in (Opcode.UPDATE, Opcode.UPSERT):

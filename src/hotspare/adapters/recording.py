@@ -9,21 +9,24 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby, islice
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from hotspare.adapters.file_places import FilePlaces
 from hotspare.adapters.files.canonical import RowForm
+from hotspare.adapters.files.file_rows import Int64s, text_bounds
 from hotspare.adapters.files.publisher import PublishOptions, check_columns
 from hotspare.adapters.files.row_file import RowFile
+from hotspare.engine.heartbeats import end_us_of, too_many_heartbeats
 from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
 from hotspare.engine.rows.values import parse
 from hotspare.errors import UsageError
 from hotspare.model.types import FieldType, Schema
 
-TICKS_MAX = 10_000_000
-"""Limit on the heartbeats of one replay; more of them mean a wrong time field."""
 _ROWS = 4096
 _BYTES = 16 << 20
 _CANONICAL = RowForm()
@@ -60,11 +63,13 @@ class RecordingProgress:
     events: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Event:
-    time_us: int
-    value: bytes
-    line: int
+class _Run(NamedTuple):
+    """Rows that follow each other in one file, the one at `place`, with their times."""
+
+    place: int
+    times_us: Int64s
+    values: pa.Array
+    lines: Int64s
 
 
 def record(
@@ -80,39 +85,37 @@ def record(
     `topics` is the number of inbound topics. Rows of equal time from several files of one topic stand in the order of the files.
     A last tick closes every topic, so that nothing waits for what comes after; where windows have pulses, time goes on to the next
     one of each interval of `pulses_us`. `places` gets each message's file and line.
-    UsageError where a file cannot be read or its time runs over TICKS_MAX heartbeats.
+    UsageError where a file cannot be read or its time runs over `heartbeats.TICKS_MAX` of them.
     """
     progress = progress if progress is not None else RecordingProgress()
     progress.bytes_total = sum(_size(file) for file in files)
-    merged = heapq.merge(*(_keyed(file, place, progress) for place, file in enumerate(files)))
     batch = _Batch(topics)
     ticks = _Ticks(heartbeat_us)
     time_us = 0
-    for time_us, topic, file, _, value, line in merged:
-        for tick_us in ticks.until(time_us):
-            for each in range(topics):
-                batch.add(each, tick_us, None)
-        offset = batch.add(topic, time_us, value)
-        if places is not None:
-            places.add(topic, offset, file, line)
-        if batch.is_full:
-            yield batch.take()
-    end_us = _end_us(time_us, heartbeat_us, pulses_us)
+    for run in _merged(files, progress):
+        topic, begin = files[run.place].topic, 0
+        while begin < len(run.values):
+            time_us = int(run.times_us[begin])
+            for tick_us in ticks.until(time_us):
+                for each in range(topics):
+                    batch.add_tick(each, tick_us)
+            end = min(ticks.first_due(run.times_us, begin), begin + batch.room)
+            values = run.values.slice(begin, end - begin)
+            if batch.is_too_small_for(values):
+                yield batch.take()
+            offset = batch.add_rows(topic, run.times_us[begin:end], values)
+            if places is not None:
+                places.add_rows(topic, offset, run.place, run.lines[begin:end].tolist())
+            time_us, begin = int(run.times_us[end - 1]), end
+            if batch.is_full:
+                yield batch.take()
+    end_us = end_us_of(time_us, heartbeat_us, pulses_us)
     for tick_us in (*(ticks.until(end_us) if pulses_us else ()), end_us):
         for each in range(topics):
-            batch.add(each, tick_us, None)
+            batch.add_tick(each, tick_us)
         if batch.is_full:
             yield batch.take()
     yield batch.take()
-
-
-def _end_us(time_us: int, heartbeat_us: int, pulses_us: Sequence[int]) -> int:
-    """When the last tick comes: behind the newest event, and, where anything waits for a pulse, at one. Pulses are heartbeats, and
-    both are counted from 1970."""
-    if not pulses_us:
-        return time_us + 1
-    pulse_us = max((time_us // each + 1) * each for each in pulses_us)
-    return -(-pulse_us // heartbeat_us) * heartbeat_us
 
 
 class _Ticks:
@@ -123,20 +126,31 @@ class _Ticks:
         self._next_us: int | None = None
         self._count = 0
 
+    def first_due(self, times_us: Int64s, begin: int) -> int:
+        """The number, from `begin` on, of the first time before which another heartbeat falls due; `begin` itself is told."""
+        assert self._next_us is not None
+        return max(begin + 1, int(np.searchsorted(times_us, self._next_us)))
+
     def until(self, time_us: int) -> Iterator[int]:
         """Heartbeats at or before `time_us` that were not given yet."""
         if self._next_us is None:
             self._next_us = time_us + self._interval_us
         due = max(0, (time_us - self._next_us) // self._interval_us + 1)
         self._count += due
-        if self._count > TICKS_MAX:
-            raise UsageError(
-                f"time goes on to {time_us} us, more than {TICKS_MAX} heartbeats after it began",
-                hint="check the field named by --time, or give the project a longer heartbeat-interval",
-            )
+        if (error := too_many_heartbeats(self._count, time_us)) is not None:
+            raise error
         for _ in range(due):
             yield self._next_us
             self._next_us += self._interval_us
+
+
+class _Messages(NamedTuple):
+    """Of one topic, from an offset on; without values they are ticks."""
+
+    topic: int
+    offset: int
+    times_us: Int64s
+    values: pa.Array | None
 
 
 class _Batch:
@@ -144,32 +158,60 @@ class _Batch:
 
     def __init__(self, topics: int) -> None:
         self._offsets = [0] * topics
-        self._columns: list[list[object]] = [[] for _ in range(5)]
-        self._bytes = 0
+        self._parts: list[_Messages] = []
+        self._count = self._bytes = 0
 
     @property
     def is_full(self) -> bool:
-        return len(self._columns[0]) >= _ROWS or self._bytes >= _BYTES
+        return self._count >= _ROWS or self._bytes >= _BYTES
 
-    def add(self, topic: int, time_us: int, value: bytes | None) -> int:
-        """The offset of the message; `value` None is a tick."""
-        offset = self._offsets[topic]
-        row = (topic, offset, time_us, value is None, value or b"")
-        for column, each in zip(self._columns, row, strict=True):
-            column.append(each)
-        self._offsets[topic] += 1
-        self._bytes += len(value or b"")
+    @property
+    def room(self) -> int:
+        """For so many rows, one at least."""
+        return max(1, _ROWS - self._count)
+
+    def is_too_small_for(self, values: pa.Array) -> bool:
+        return self._bytes > 0 and self._bytes + _bytes_of(values) > _BYTES
+
+    def add_tick(self, topic: int, time_us: int) -> None:
+        self._add(topic, np.array([time_us]), None)
+
+    def add_rows(self, topic: int, times_us: Int64s, values: pa.Array) -> int:
+        """The offset of the first."""
+        return self._add(topic, times_us, values)
+
+    def _add(self, topic: int, times_us: Int64s, values: pa.Array | None) -> int:
+        offset, count = self._offsets[topic], len(times_us)
+        self._parts.append(_Messages(topic, offset, times_us, values))
+        self._offsets[topic] += count
+        self._count += count
+        self._bytes += 0 if values is None else _bytes_of(values)
         return offset
 
     def take(self) -> pa.RecordBatch:
-        topic, offset, time_us, tick, value = self._columns
-        count = len(topic)
-        self._columns, self._bytes = [[] for _ in range(5)], 0
-        zeros = [0] * count
-        formats = [int(MessageFormat.CSV)] * count
-        columns = [topic, zeros, offset, time_us, tick, formats, value]
-        arrays = [pa.array(each, field.type) for each, field in zip(columns, RAW_SCHEMA, strict=True)]
+        parts, count = self._parts, self._count
+        self._parts, self._count, self._bytes = [], 0, 0
+        counts = [len(part.times_us) for part in parts]
+        begins = np.repeat(np.cumsum([0, *counts[:-1]]), counts)
+        columns = {
+            "topic": np.repeat([part.topic for part in parts], counts),
+            "partition": np.zeros(count, np.int64),
+            "offset": np.repeat([part.offset for part in parts], counts) + np.arange(count) - begins,
+            "time_us": np.concatenate([part.times_us for part in parts]),
+            "tick": np.repeat([part.values is None for part in parts], counts),
+            "format": np.full(count, int(MessageFormat.CSV)),
+            "value": pa.concat_arrays([_NO_VALUE if part.values is None else part.values for part in parts]),
+        }
+        arrays = [pa.array(columns[field.name]).cast(field.type) for field in RAW_SCHEMA]
         return pa.RecordBatch.from_arrays(arrays, schema=RAW_SCHEMA)
+
+
+_NO_VALUE = pa.array([b""], pa.binary())
+
+
+def _bytes_of(values: pa.Array) -> int:
+    bounds = text_bounds(values)
+    return int(bounds[-1] - bounds[0])
 
 
 def check_file(file: ReplayFile) -> None:
@@ -185,35 +227,51 @@ def _size(file: ReplayFile) -> int:
         raise UsageError(f"file {file.path} cannot be read", detail=error.strerror or str(error)) from error
 
 
+def _merged(files: Sequence[ReplayFile], progress: RecordingProgress) -> Iterator[_Run]:
+    """The rows of all files in order of (time, topic), those of one file and time as they stand there."""
+    if len(files) == 1:
+        yield from _runs(files[0], 0, progress)
+        return
+    merged = heapq.merge(*(_keyed(file, place, progress) for place, file in enumerate(files)))
+    for place, rows in groupby(merged, key=lambda row: row[2]):
+        while some := list(islice(rows, _ROWS)):
+            times_us, lines = (np.array([row[i] for row in some], np.int64) for i in (0, 5))
+            yield _Run(place, times_us, pa.array([row[4] for row in some], pa.binary()), lines)
+
+
 def _keyed(file: ReplayFile, place: int, progress: RecordingProgress) -> Iterator[tuple[int, int, int, int, bytes, int]]:
-    for number, event in enumerate(_events(file, progress)):
-        yield event.time_us, file.topic, place, number, event.value, event.line
-
-
-def _events(file: ReplayFile, progress: RecordingProgress) -> Iterator[_Event]:
-    """The rows with their times, which never fall."""
-    newest_us = 0
     number = 0
-    is_first = True
+    for run in _runs(file, place, progress):
+        for time_us, value, line in zip(run.times_us.tolist(), run.values.to_pylist(), run.lines.tolist(), strict=True):
+            yield time_us, file.topic, place, number, value, line
+            number += 1
+
+
+def _runs(file: ReplayFile, place: int, progress: RecordingProgress) -> Iterator[_Run]:
+    """The rows with their times, which never fall."""
+    newest_us, number = _NEVER, 0
     for values, lines in _blocks(file, progress):
-        for value, line, own_us in zip(values, lines, _times_us(file, values, number), strict=True):
-            newest_us = own_us if is_first and own_us is not None else max(newest_us, own_us if own_us is not None else newest_us)
-            is_first = is_first and own_us is None
-            yield _Event(newest_us, value, line)
+        times_us = np.maximum.accumulate(np.append(newest_us, _times_us(file, values, number)))[1:]
+        newest_us = int(times_us[-1])
+        yield _Run(place, np.where(times_us == _NEVER, 0, times_us), values, lines)
         number += len(values)
         progress.events += len(values)
 
 
-def _times_us(file: ReplayFile, values: Sequence[bytes], number: int) -> Sequence[int | None]:
-    """The rows' own times; `number` is that of the first row. None where a row has no time that can be read."""
+_NEVER = np.iinfo(np.int64).min
+
+
+def _times_us(file: ReplayFile, values: pa.Array, number: int) -> Int64s:
+    """The rows' own times; `number` is that of the first row. _NEVER where a row has no time that can be read."""
     if file.time_field:
-        return _field_times_us(file, values)
+        return _field_times_us(file, values.to_pylist())
     if file.options.rate:
-        return [round((number + index) * 1_000_000 / file.options.rate) for index in range(len(values))]
-    return [0] * len(values)
+        rate = file.options.rate
+        return np.array([round((number + index) * 1_000_000 / rate) for index in range(len(values))], np.int64)
+    return np.zeros(len(values), np.int64)
 
 
-def _field_times_us(file: ReplayFile, values: Sequence[bytes]) -> list[int | None]:
+def _field_times_us(file: ReplayFile, values: Sequence[bytes]) -> Int64s:
     place = file.schema.index[file.time_field]
     texts: list[str | None] = []
     for value in values:
@@ -223,10 +281,11 @@ def _field_times_us(file: ReplayFile, values: Sequence[bytes]) -> list[int | Non
     type_ = file.schema.fields[place].type
     times, _ = parse(pa.array(texts, pa.string()), type_)
     unit_us = 1 if type_ is FieldType.STAMP else 1_000_000
-    return [None if time is None else time * unit_us for time in times.cast(pa.int64()).to_pylist()]
+    found = (_NEVER if time is None else time * unit_us for time in times.cast(pa.int64()).to_pylist())
+    return np.array([time_us if abs(time_us) < -_NEVER else _NEVER for time_us in found], np.int64)
 
 
-def _blocks(file: ReplayFile, progress: RecordingProgress, rows_max: int = _ROWS) -> Iterator[tuple[list[bytes], list[int]]]:
+def _blocks(file: ReplayFile, progress: RecordingProgress, rows_max: int = _ROWS) -> Iterator[tuple[pa.Array, Int64s]]:
     """The file's rows in canonical form and their lines, over its repetitions, up to its limit of events."""
     options = file.options
     left = options.events_max or None
@@ -235,12 +294,12 @@ def _blocks(file: ReplayFile, progress: RecordingProgress, rows_max: int = _ROWS
         source = RowFile(file.path, form=options.form, skip_rows=options.header_rows, growth=options.growth)
         try:
             begin = progress.bytes_read
-            while (left is None or left > 0) and (rows := source.take(rows_max if left is None else min(rows_max, left))):
+            while (left is None or left > 0) and len(rows := source.take(rows_max if left is None else min(rows_max, left))):
                 if is_first:
-                    check_columns(rows[0].text, options.form, file.path)
+                    check_columns(rows.texts[0].as_py(), options.form, file.path)
                     is_first = False
                 left = None if left is None else left - len(rows)
-                progress.bytes_read = begin + rows[-1].end
-                yield options.form.canonical([row.text for row in rows]), [row.line for row in rows]
+                progress.bytes_read = begin + int(rows.ends[-1])
+                yield options.form.canonical_texts(rows.texts), rows.lines
         finally:
             source.close()

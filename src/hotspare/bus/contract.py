@@ -33,6 +33,9 @@ EPOCH_HEADER = "hotspare-epoch"
 OUTPUTS_HEADER = "hotspare-outputs"
 """On every output message, decimals with blanks between: the sequences of its first and last output, then of the last one the
 digest of the stream up to it and the numbers of its id: topic, partition, offset, index, ordinal."""
+CAUSE_HEADER = "hotspare-cause"
+"""On messages of an output topic with beats: the system time of what caused the outputs, which is one time, in microseconds; behind
+it ` 1` where the first of them is the second row of an update. A beat is such a message that is a tick, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Topic names (SPEC B1, B2): `<prefix>.<project>.<query>.<window>.I` and `.O`, one `.B` per project, one `<prefix>.M`.
 
-Beside a topic `.I` stands `.R` where a bus has no other place for the records of its publishers.
+Where a project reads streams of others there is `<prefix>.<project>.T`. Beside a topic `.I` stands `.R` where a bus has
+no other place for the records of its publishers.
 
 The group of a shard is named `<prefix>.<project>/<k>`; it publishes to partition k of its topics. All shards share the topics.
 """
@@ -51,6 +52,11 @@ def outbound_topic(prefix: str, project: str, query: str, window: str) -> str:
 
 def bad_topic(prefix: str, project: str) -> str:
     return _checked(f"{prefix}.{project}.B")
+
+
+def ticks_topic(prefix: str, project: str) -> str:
+    """Of a project that reads streams of other projects: where its own engines show that they are alive."""
+    return _checked(f"{prefix}.{project}.T")
 
 
 def metadata_topic(prefix: str) -> str:

@@ -77,10 +77,7 @@ class BusTopicReader:
         return ""
 
     def partitions(self) -> int:
-        count = self._bus.topics().get(self.topic)
-        if count is None:
-            raise limits.topic_missing(self.topic)
-        return count
+        return len(limits.partitions_of(self._bus.topics(), self.topic))
 
     def bounds(self, number: int) -> tuple[int, int]:
         place = Partition(self.topic, number)

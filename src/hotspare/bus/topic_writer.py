@@ -51,9 +51,7 @@ class BusTopicWriter:
         self.topic = topic
 
     def partitions(self) -> int:
-        count = self._bus.topics().get(self.topic)
-        if count is None:
-            raise limits.topic_missing(self.topic)
+        count = len(limits.partitions_of(self._bus.topics(), self.topic))
         if count != 1:
             raise UsageError(f"topic {self.topic} has {count} partitions, this bus writes to one alone", hint="use a bus on kafka")
         return count

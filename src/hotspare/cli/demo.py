@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.choices import DemoProject
+
 if TYPE_CHECKING:
     from hotspare.demo.site import Site
 
@@ -18,11 +20,6 @@ if TYPE_CHECKING:
 class _Bus(StrEnum):
     sqlite = "sqlite"
     kafka = "kafka"
-
-
-class _Project(StrEnum):
-    memory = "memory"
-    windows = "windows"
 
 
 _PROJECT_HELP = "memory sums readings in a chain of windows; windows has aggregate, join, pattern, Python and Lua windows."
@@ -35,20 +32,19 @@ def command(
     kills: Annotated[int, typer.Option(min=0, help="How often the active engine is killed, loses its JVM, or is frozen.")] = 4,
     spares: Annotated[int, typer.Option(min=1, help="Hot spares beside the active engine.")] = 1,
     bus: Annotated[_Bus, typer.Option(help=_BUS_HELP)] = _Bus.sqlite,
-    project: Annotated[_Project, typer.Option(help=_PROJECT_HELP)] = _Project.memory,
+    project: Annotated[DemoProject, typer.Option(help=_PROJECT_HELP)] = DemoProject.MEMORY,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with the bus, the logs and the results.")] = False,  # noqa: FBT002
 ) -> None:
     """Start engines, publish, kill, and compare: exit status 0 only if nothing is lost, doubled or wrong."""
     from hotspare.demo.faults import plan_faults
-    from hotspare.demo.scenario import Demo, DemoOptions, DemoProject
+    from hotspare.demo.scenario import Demo, DemoOptions
     from hotspare.demo.show import Show
 
     folder = Path(tempfile.mkdtemp(prefix="hotspare-demo-"))
     is_exact = False
     try:
         with _site(bus, folder) as site:
-            shown = DemoProject[project.name.upper()]
-            options = DemoOptions(folder, site, events, rate, tuple(plan_faults(kills)), spares, project=shown)
+            options = DemoOptions(folder, site, events, rate, tuple(plan_faults(kills)), spares, project=project)
             with Show(options) as show:
                 demo = Demo(options, show.say)
                 show.follow(demo)

@@ -11,9 +11,11 @@ import os
 import sys
 import traceback
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
+from hotspare import __version__
 from hotspare.errors import HotspareError, ProjectError, UsageError
 from hotspare.telemetry.secrets import masked
 
@@ -51,9 +53,23 @@ def app() -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
+
+    @application.callback()
+    def options(
+        *,
+        version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Say it and exit.")] = False,
+    ) -> None:
+        pass
+
     for name in COMMANDS:
         application.command(name)(importlib.import_module(f"hotspare.cli.{name}").command)
     return application
+
+
+def _say_version(is_asked: bool) -> None:  # noqa: FBT001  typer calls it so
+    if is_asked:
+        typer.echo(f"hotspare {__version__}")
+        raise typer.Exit
 
 
 def main() -> None:

@@ -25,8 +25,7 @@ from hotspare.cli.shared.turns import (
     say_trouble,
     transport,
 )
-from hotspare.cli.shared.values import ShardsOption, prefix_of
-from hotspare.errors import UsageError
+from hotspare.cli.shared.values import ShardsOption, prefix_of, refuse_idle
 
 if TYPE_CHECKING:
     from hotspare.adapters.files.publisher import PublishOptions
@@ -51,6 +50,10 @@ _TopicOption = Annotated[str, typer.Option(help="Topic of others to bring in; FI
 _TopicPartitionOption = Annotated[int | None, typer.Option(min=0, help="The one partition of --topic to read; by default all.")]
 _StartOption = Annotated[str, typer.Option(help="Where to begin with --topic at first: smallest, largest or an offset.")]
 _AvroOption = Annotated[Path | None, typer.Option(help="File with the schema, where each message of --topic is one Avro datum.")]
+_SchemasOption = Annotated[
+    str, typer.Option(help="Registry (http://...) or folder (17.avsc) of the schemas that messages of --topic in avro name.")
+]
+_ValueOption = Annotated[str, typer.Option(help="Field of which each message of --topic is the value; other fields are null.")]
 
 
 class _Flags(StrEnum):
@@ -90,6 +93,8 @@ def command(
     topic_partition: _TopicPartitionOption = None,
     initial_offset: _StartOption = START_DEFAULT,
     avro_schema: _AvroOption = None,
+    schemas: _SchemasOption = "",
+    value: _ValueOption = "",
     transport_config: Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.")] = None,
 ) -> None:
     """Publish a CSV file, or a topic of others. Start the same command again after a crash: it goes on with the next row."""
@@ -112,10 +117,9 @@ def command(
             schema=window_schema(opened, target.prefix, project, set_, window, Side.SOURCE),
         )
         target = _placed(target, chosen, partition_field(opened, target.prefix, project, set_, window))
-        growth = Growth.GROWING if growing else Growth.FIXED
-        options = PublishOptions(form=form, growth=growth, header_rows=header, rate=rate, events_max=maxevents, begin=begin)
-        options = replace(options, repeats=repeatcount, block_rows=blocksize, source_name=source)
-        others = OtherTopic(file, topic, topic_partition, initial_offset, avro_schema)
+        options = PublishOptions(form=form, growth=Growth.GROWING if growing else Growth.FIXED, header_rows=header, rate=rate)
+        options = replace(options, events_max=maxevents, begin=begin, repeats=repeatcount, block_rows=blocksize, source_name=source)
+        others = OtherTopic(file, topic, topic_partition, initial_offset, avro_schema, schemas, value)
         (publish_others if topic else publish_files)(opened, target, others, options, chosen.turns)
 
 
@@ -130,10 +134,11 @@ def publish_files(bus: Bus, target: Target, source: OtherTopic, options: Publish
     asked = {
         "--topic-partition": source.partition is not None,
         "--avro-schema": source.avro_schema is not None,
+        "--schemas": bool(source.schemas),
+        "--value": bool(source.value),
         "--initial-offset": source.start != START_DEFAULT,
     }
-    if names := [name for name, is_asked in asked.items() if is_asked]:
-        raise UsageError(f"{', '.join(names)} without --topic has no effect", hint="name the topic with --topic")
+    refuse_idle(asked, "without --topic", "name the topic with --topic")
     publish_rows(bus, target, source.url, options, turns)
 
 

@@ -51,6 +51,7 @@ def command(
     from hotspare.cli.replaying.plan import ReplayRequest, prepare
     from hotspare.cli.shared.values import assigned
     from hotspare.engine.codec.csv.rows import CsvStyle
+    from hotspare.errors import UsageError
 
     request = ReplayRequest(
         project=project,
@@ -65,6 +66,8 @@ def command(
         messages_max=batch,
         rows=OutputRows(FileStyle(columns=CsvStyle.EXACT if doubles is Doubles.EXACT else CsvStyle.FILE)),
     )
+    if runner is RunnerKind.PARTITIONED:
+        raise UsageError("replay has no runner partitioned", hint="use --runner local or --runner ordered")
     replay = prepare(request)
     for warning in replay.warnings:
         typer.echo(f"warning: {warning}", err=True)
@@ -78,7 +81,9 @@ def _run(replay: Replay, runner: RunnerKind, head: HeadPlace) -> None:
     from hotspare.cli.replaying.run import run_local, run_ordered
     from hotspare.cli.shared.display import progress_bar
     from hotspare.cli.shared.interrupt import stop_on_signal
+    from hotspare.interpreter import pass_over_what_is_there
 
+    pass_over_what_is_there()
     with stop_on_signal() as stop, progress_bar(f"replay {replay.plan.resolved.project.name}") as show:
 
         def report(now: RecordingProgress) -> None:

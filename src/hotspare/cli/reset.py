@@ -50,6 +50,7 @@ def command(
         groups = known_groups(sources.coordination, group)
         for each in groups:
             _refuse_if_alive(sources.coordination, each, _Others.GONE if force else _Others.UNKNOWN)
+        _refuse_if_read(sources.coordination, group)
         count = sum(len(sources.store.list(each)) for each in groups) if sources.store is not None else 0
         if not yes:
             typer.confirm(f"forget group {group} with {count} snapshots, and empty its output topics?", abort=True)
@@ -62,6 +63,18 @@ def command(
             sources.bus.forget(each)
     typer.echo(f"group {group} is forgotten, with {count} snapshots")
     typer.echo("its output topics begin anew: files that subscribers wrote, and FILE.position beside each, are to be removed")
+
+
+def _refuse_if_read(service: Coordination, group: str) -> None:
+    """UsageError naming a group that reads an output stream of this one. It would take the beginning of the new stream for what
+    follows the old one, and hold the rows of both."""
+    from hotspare.errors import UsageError
+    from hotspare.ha.effects.joining import groups_behind
+
+    behind = groups_behind(service, group)
+    if behind:
+        what = f"group {behind[0]} reads what group {group} puts out, and would take the new stream for the rest of the old one"
+        raise UsageError(what, hint=f"forget it first, with: hotspare reset --group {behind[0]}")
 
 
 def _refuse_if_alive(service: Coordination, group: str, others: _Others) -> None:

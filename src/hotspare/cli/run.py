@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hotspare.choices import CreateTime, HeadPlace, KafkaReaderKind, LogFormat, OnDivergence, OnPoison, OtherStore, RunnerKind
-from hotspare.cli.shared.values import ProjectNameOption, ShardsOption, bindings, properties
+from hotspare.cli.shared.values import ProjectNameOption, ShardsOption, bindings, properties, refuse_idle, settings_of_spark
 
 if TYPE_CHECKING:
     from hotspare.host.options import EngineOptions
@@ -45,6 +46,25 @@ PoisonOption = Annotated[
     OnPoison | None,
     typer.Option(help="When the engine fails on an event, again and from the same state; of the whole group. [default: bad-event]"),
 ]
+RunnerOption = Annotated[
+    RunnerKind,
+    typer.Option(help="What moves the batches; local does without Spark, partitioned runs the engines of shards as Spark's tasks."),
+]
+MasterOption = Annotated[
+    str,
+    typer.Option(
+        metavar="URL", help="For --runner partitioned: local[N], local-cluster[N,CORES,MB], spark://host:port, yarn, k8s://..."
+    ),
+]
+TasksOption = Annotated[
+    int, typer.Option(min=0, help="For --runner partitioned: tasks at most; 0: one for each slot, but not more than shards.")
+]
+ConfOption = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="For --runner partitioned: a setting of Spark.")
+]
+TaskLeaseOption = Annotated[
+    int, typer.Option(min=2_000, help="For --runner partitioned: how long a task and its driver may not hear of each other.")
+]
 BindOption = Annotated[
     list[str] | None, typer.Option("--bind", metavar="CONNECTOR:NAME=VALUE", help="Override a connector's property.")
 ]
@@ -59,7 +79,11 @@ def command(
     engine: Annotated[str, typer.Option(help="Name of this engine in its group; by default host and process id.")] = "",
     address: AddressOption = "",
     listen: ListenOption = "",
-    runner: Annotated[RunnerKind, typer.Option(help="What moves the batches; local does without Spark.")] = RunnerKind.ORDERED,
+    runner: RunnerOption = RunnerKind.ORDERED,
+    master: MasterOption = "",
+    tasks: TasksOption = 0,
+    conf: ConfOption = None,
+    task_lease_ms: TaskLeaseOption = 10_000,
     head: HeadOption = HeadPlace.DRIVER,
     kafka_reader: KafkaReaderOption = KafkaReaderKind.SPAN,
     create_time: CreateTimeOption = CreateTime.REFUSE,
@@ -86,33 +110,40 @@ def command(
     settings = GroupSettings(skew_max_ms=skew_max_ms, on_divergence=on_divergence, on_poison=on_poison, other_store=other_store)
     settings = replace(settings, held_bytes_max=held_bytes_max, bus_retention_ms=bus_retention_ms, lease_ms=lease_ms)
     settings = replace(settings, snapshot_interval_ms=snapshot_interval_ms, pipeline_stall_ms=pipeline_stall_ms)
-    options = EngineOptions(
-        project=project,
-        project_name=project_name,
-        shards=shards,
-        bus_url=bus,
-        prefix=prefix,
-        coordination_url=coordination,
-        store_url=store,
-        engine=engine or default_engine_name(),
-        address=address,
-        listen=listen,
-        runner=runner,
-        head_place=head,
-        kafka_reader=kafka_reader,
-        create_time=create_time,
-        limits=BatchLimits(messages_max=messages_max),
-        settings=settings,
-        properties=properties(set_ or ()),
-        bindings=bindings(bind or ()),
-        home=home,
-    )
-    _start(options, log_format)
+    options = EngineOptions(project, bus, prefix, coordination, store, engine or default_engine_name(), address, listen, runner)
+    options = replace(options, head_place=head, kafka_reader=kafka_reader, create_time=create_time, settings=settings)
+    options = replace(options, project_name=project_name, shards=shards, home=home, limits=BatchLimits(messages_max=messages_max))
+    options = replace(options, properties=properties(set_ or ()), bindings=bindings(bind or ()))
+    _start(options, log_format, _Spark(master, tasks, conf or (), task_lease_ms))
 
 
-def _start(options: EngineOptions, log_format: LogFormat) -> None:
+@dataclass(frozen=True)
+class _Spark:
+    """What was said of the application that `--runner partitioned` starts."""
+
+    master: str
+    tasks: int
+    conf: Sequence[str]
+    task_lease_ms: int
+
+
+def _start(options: EngineOptions, log_format: LogFormat, spark: _Spark) -> None:
     from hotspare.host.process import run_engine
     from hotspare.telemetry.log import configure_logging
 
     configure_logging(log_format)
+    if options.runner is RunnerKind.PARTITIONED:
+        raise typer.Exit(_run_application(options, log_format, spark))
+    idle = {"--master": spark.master, "--tasks": spark.tasks, "--conf": spark.conf}
+    refuse_idle(idle, "without --runner partitioned", "add --runner partitioned, or leave them out")
     raise typer.Exit(run_engine(options))
+
+
+def _run_application(options: EngineOptions, log_format: LogFormat, spark: _Spark) -> int:
+    from hotspare.errors import UsageError
+    from hotspare.host.partitioned.application import ApplicationOptions, run_application
+
+    if not spark.master:
+        raise UsageError("--runner partitioned needs a master of Spark", hint="give --master local[2], or spark://host:7077")
+    conf = settings_of_spark(spark.conf)
+    return run_application(options, ApplicationOptions(spark.master, spark.tasks, conf, spark.task_lease_ms, log_format))

@@ -72,6 +72,8 @@ def _show(document: Document) -> None:
         typer.echo("no group was ever started here")
     for line in shard_lines(document):
         typer.echo(line)
+    if hosted := hosted_shards(document):
+        print_table("Shards, those that lag most first", HOSTED_COLUMNS, hosted)
     for group in document["groups"]:
         active = group["active"] or "nobody"
         typer.echo(f"group {group['group']}: epoch {group['epoch']}, active {active}{_lease(group)}")
@@ -113,6 +115,27 @@ def shard_lines(document: Document) -> list[str]:
         + "; ".join(f"{engine} active for {', '.join(map(str, sorted(numbers)))}" for engine, numbers in sorted(by_engine.items()))
         for whole, by_engine in active.items()
     ]
+
+
+HOSTED_COLUMNS = ("project", "shard", "application", "task", "executor", "role", "position", "lag")
+
+
+def hosted_shards(document: Document) -> list[tuple[Any, ...]]:
+    """Of each engine that a task of Spark hosts its shard, place, role, how many messages it has read, and how many are left; the
+    slowest first. Engines that gave no word lately are left out: their tasks were started again under other names."""
+    from hotspare.bus.naming import own_partition, whole_group
+
+    rows = []
+    for group in document["groups"]:
+        for engine in group["engines"]:
+            if engine["application"] is None or engine["role"] is None:
+                continue
+            position = sum(p["next_offset"] or 0 for p in engine["positions"])
+            lags = [p["lag"] for p in engine["positions"] if p["lag"] is not None]
+            place = (engine["application"], engine["task"], engine["executor"] or "")
+            name = group["group"]
+            rows.append((whole_group(name), own_partition(name), *place, engine["role"], position, sum(lags) if lags else ""))
+    return sorted(rows, key=lambda row: (-(row[-1] or 0), row[0], row[1], row[2]))
 
 
 def _lease(group: Document) -> str:

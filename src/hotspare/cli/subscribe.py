@@ -100,7 +100,10 @@ def command(
     stream = Stream(prefix_of(window, prefix), window, bad, project, tuple(set_ or ()), format_, partition)
     target = TargetTopic(file, topic, topic_partition, source)
     check_target(target, stream, style, options)
-    (send_others(chosen, stream, target, style, options) if topic else subscribe_rows(chosen, stream, file, style, options))
+    if topic:
+        send_others(chosen, stream, target, style, options)
+    else:
+        subscribe_rows(chosen, stream, file, style, options)
 
 
 def subscribe_rows(chosen: Transport, stream: Stream, file: str, style: FileStyle, options: SubscribeOptions) -> None:

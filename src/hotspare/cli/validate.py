@@ -143,9 +143,10 @@ def _told(findings: tuple[Finding, ...]) -> int:
 
 
 def _show(resolved: Resolved, prefix: str) -> None:
-    from hotspare.bus.naming import bad_topic, group_name, inbound_topic, outbound_topic
+    from hotspare.bus.naming import bad_topic, group_name, outbound_topic
     from hotspare.cli.shared.display import print_table
     from hotspare.engine.rows.batch import BAD_STREAM
+    from hotspare.host.definition import source_topic
     from hotspare.model.windows.registry import type_of
 
     name = resolved.project.name
@@ -160,7 +161,7 @@ def _show(resolved: Resolved, prefix: str) -> None:
         for window in resolved.windows
     ]
     print_table(f"Windows of {name}, in order of evaluation", ("window", "type", "index", "inputs", "schema"), rows)
-    topics = [("input", str(w), inbound_topic(prefix, name, w.query, w.window)) for w in resolved.sources]
+    topics = [("input", str(w), source_topic(resolved, prefix, w)) for w in resolved.sources]
     topics += [("output", str(w), outbound_topic(prefix, name, w.query, w.window)) for w in resolved.streams]
     topics.append(("bad events", BAD_STREAM, bad_topic(prefix, name)))
     print_table(f"Topics of group {group_name(prefix, name)}", ("kind", "window", "topic"), topics)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hotspare.bus.naming import bad_topic, group_name, inbound_topic, outbound_topic
 from hotspare.bus.open import open_bus
+from hotspare.choices import DemoProject
 from hotspare.demo.faults import Fault, Gap, gap_after, inject, plan_faults, quantile
 from hotspare.demo.sampler import Sampler
 from hotspare.demo.site import Site
@@ -41,22 +42,8 @@ class EndOfInput(Enum):
     AFTER_FAULTS = "with the last fault, or when all of `events` are written"
 
 
-class DemoProject(Enum):
-    """A project of this folder by its name, and the window that puts out one insert per reading."""
-
-    MEMORY = ("memory", "totals")
-    """A chain of the first window types."""
-    WINDOWS = ("windows", "compared")
-    """Aggregate, join, pattern, Python and Lua windows."""
-
-    @property
-    def file(self) -> str:
-        return f"{self.value[0]}.yaml"
-
-    @property
-    def result(self) -> tuple[str, str]:
-        """Query and window."""
-        return SOURCE[0], self.value[1]
+_RESULT = {DemoProject.MEMORY: "totals", DemoProject.WINDOWS: "compared"}
+"""The window that puts out one insert per reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +61,16 @@ class DemoOptions:
     engine_options: tuple[str, ...] = ()
     end: EndOfInput = EndOfInput.AT_COUNT
     project: DemoProject = DemoProject.MEMORY
+
+    @property
+    def project_name(self) -> str:
+        """Of the file, in the folder of this module."""
+        return f"{self.project.value}.yaml"
+
+    @property
+    def result(self) -> tuple[str, str]:
+        """Query and window."""
+        return SOURCE[0], _RESULT[self.project]
 
 
 @dataclass
@@ -119,8 +116,8 @@ class Demo:
     def __init__(self, options: DemoOptions, say: Callable[[str], None]) -> None:
         self.options, self.say = options, say
         self.report = DemoReport()
-        self.project_file = options.folder / options.project.file
-        self.project_file.write_text(importlib.resources.files("hotspare.demo").joinpath(options.project.file).read_text())
+        self.project_file = options.folder / options.project_name
+        self.project_file.write_text(importlib.resources.files("hotspare.demo").joinpath(options.project_name).read_text())
         self.resolved: Resolved = load_project(self.project_file).resolved
         self.group = group_name(PREFIX, self.resolved.project.name)
         site = options.site
@@ -130,7 +127,7 @@ class Demo:
             self.project_file, site.bus_url, self.group, PREFIX, options.folder, engine_options, site.coordination_url, site.places
         )
         self.readings = options.folder / "readings.csv"
-        self.results = options.folder / f"{options.project.result[1]}.csv"
+        self.results = options.folder / f"{options.result[1]}.csv"
         self.sampler = Sampler(self.readings, options.events, options.rate, lambda: not self._struck)
         self._struck = False
         self.readers: dict[str, OutputReader] = {}
@@ -189,7 +186,7 @@ class Demo:
         """Start the adapter that writes the result to a file; it resumes where the file ends."""
         project = str(self.project_file)
         return self._start_adapter(
-            "subscriber", "subscribe", self.options.project.result, "--header", "full", "--project", project, str(self.results)
+            "subscriber", "subscribe", self.options.result, "--header", "full", "--project", project, str(self.results)
         )
 
     def _start_adapter(self, name: str, command: str, window: tuple[str, str], *options: str) -> SpawnedEngine:
@@ -284,7 +281,7 @@ class Demo:
         report.published = reference.events
         rows_read = self.sampler.written
         report.input_lost, report.input_doubled = max(0, rows_read - reference.events), max(0, reference.events - rows_read)
-        result = delivered["/".join(self.options.project.result)]
+        result = delivered["/".join(self.options.result)]
         report.delivered = len(result.filter(result.column("hs:opcode").to_numpy() == 1))
         report.epochs_fell = sum(r.epochs_fall() for r in self.readers.values())
         report.file_wrong = abs(self._file_rows() - len(result))

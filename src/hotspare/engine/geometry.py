@@ -7,6 +7,7 @@ degrees are taken as a plane; a distance to an edge is measured on the plane tha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -52,7 +53,7 @@ def _sum(values: Doubles) -> float:
 @lru_cache(maxsize=1024)
 def polygon_of(text: str, separator: str) -> Polygon | None:
     """`x y x y ...`; None where that is no polygon."""
-    corners = _corners(text, separator)
+    corners = _corners(_words(text, separator))
     if corners is None:
         return None
     x, y = corners
@@ -63,12 +64,17 @@ def polygon_of(text: str, separator: str) -> Polygon | None:
 
 def centre_of(text: str, separator: str) -> tuple[float, float] | None:
     """`x y`, the centre of a circle; None where that is no single point."""
-    corners = _corners(text, separator)
-    return (float(corners[0][0]), float(corners[1][0])) if corners is not None and len(corners[0]) == 1 else None
+    words = _words(text, separator, 2)
+    corners = _corners(words) if len(words) == 2 else None
+    return None if corners is None else (float(corners[0][0]), float(corners[1][0]))
 
 
-def _corners(text: str, separator: str) -> tuple[Doubles, Doubles] | None:
-    words = text.split() if separator.isspace() else text.split(separator)
+def _words(text: str, separator: str, cuts: int = -1) -> list[str]:
+    """What `separator` separates; with `cuts` the rest of the text is the last one."""
+    return text.split(None if separator.isspace() else separator, cuts)
+
+
+def _corners(words: Sequence[str]) -> tuple[Doubles, Doubles] | None:
     if len(words) % 2 or not 2 <= len(words) <= 2 * CORNERS_MAX:
         return None
     try:

@@ -104,7 +104,7 @@ class Merge:
     """Declared partitions only; `beliefs` says what was believed behind the last row of each that passed before.
 
     `clocks`: per partition, `Belief.clock_us` behind the last row that was pulled. `skew_max_us`: see partition_clock.py.
-    `bytes_max`: how large a batch is that is pulled, but for one row.
+    `bytes_max`: how large a batch is that is pulled, but for one row. `trusted`: topics whose times another engine believed.
     """
 
     def __init__(
@@ -113,11 +113,12 @@ class Merge:
         beliefs: Mapping[PartitionKey, Belief],
         skew_max_us: int | None = None,
         bytes_max: int = PULLED_BYTES_MAX,
+        trusted: frozenset[int] = frozenset(),
     ) -> None:
         self._bytes_max = bytes_max
         self.clocks: dict[PartitionKey, int] = {}
         self._beliefs = dict(beliefs)
-        self._skew_max_us = skew_max_us
+        self._skew_max_us, self._trusted = skew_max_us, trusted
         self._partitions: dict[PartitionKey, _Partition] = {}
         self.set_partitions(partitions)
 
@@ -156,7 +157,8 @@ class Merge:
         self._partitions = {key: known[key] if key in known else self._fresh(key) for key in wanted}
 
     def _fresh(self, key: PartitionKey) -> _Partition:
-        return _Partition(key[0], PartitionClock(self._skew_max_us, self._beliefs.get(key, Belief())))
+        skew_max_us = None if key[0] in self._trusted else self._skew_max_us
+        return _Partition(key[0], PartitionClock(skew_max_us, self._beliefs.get(key, Belief())))
 
     def push(self, batch: pa.RecordBatch) -> None:
         """Take decoded rows, in order of position within each partition. StateError for a partition that was not declared."""
@@ -164,7 +166,7 @@ class Merge:
             return
         for key, rows in by_partition(batch.column("topic").to_numpy(), batch.column("partition").to_numpy()):
             mine = _of_topic(batch, key[0])
-            self._push(mine if rows is None else mine.take(pa.array(rows)), key)
+            self._push(mine if rows is None else _rows_of(mine, rows), key)
 
     def pull(self) -> Iterator[MergedRows]:
         """The rows that may go on, in order, each with the time that is believed; no batch is empty. They are gone from here at
@@ -223,6 +225,12 @@ _BAD_COLUMN, _EVENTS_COLUMN = len(FIXED), len(FIXED) + 1
 """Of the rows of one topic."""
 
 
+def _rows_of(batch: pa.RecordBatch, rows: Int64s) -> pa.RecordBatch:
+    """Rows, rising; without a copy where they follow each other."""
+    begin, count = int(rows[0]), len(rows)
+    return batch.slice(begin, count) if int(rows[-1]) - begin == count - 1 else batch.take(pa.array(rows))
+
+
 def _of_topic(batch: pa.RecordBatch, topic: int) -> pa.RecordBatch:
     """The columns that rows of the topic have: FIXED, `bad` and its events."""
     bad, events = batch.num_columns - 1, len(FIXED) + topic
@@ -250,8 +258,9 @@ def _in_order(pieces: Sequence[_Piece]) -> MergedRows:
         bad = _joined([_bad_of(piece.rows) for piece in pieces])
         place[is_bad] = np.arange(len(bad))
     if len(pieces) > 1:
-        order = _order(times)
-        fixed, place = {name: column.take(order) for name, column in fixed.items()}, place.take(order)
+        if (times[1:] < times[:-1]).any():
+            order = _order(times)
+            fixed, place = {name: column.take(order) for name, column in fixed.items()}, place.take(order)
         for column in fixed.values():
             column.flags.writeable = False  # as Arrow's are: kernels are compiled for one kind
     return MergedRows(fixed, place, events, bad)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -9,6 +11,7 @@ import pyarrow.compute as pc
 
 from hotspare.engine.kernels.outputs import number_outputs, write_outputs
 from hotspare.engine.plan import BAD_SCHEMA
+from hotspare.engine.rows.batch import CAUSE_COLUMNS
 from hotspare.engine.rows.chunk import OUTPUT_BYTES_MAX, Bools, Chunk, Int64s, Positions, UInt8s, is_all
 from hotspare.engine.rows.elementwise import shared
 from hotspare.engine.rows.refusals import BadEvents
@@ -156,6 +159,19 @@ def in_pieces(chunk: Chunk, form: OutputForm, strings: StringTable) -> list[Chun
     return [chunk] if len(pieces) == 1 else [chunk.between(begin, end) for begin, end in pieces]
 
 
+def with_causes(batches: list[pa.RecordBatch], chunk: Chunk, time_us: Int64s) -> list[pa.RecordBatch]:
+    """The outputs of a chunk with CAUSE_COLUMNS; `time_us` is by rank."""
+    second = (chunk.opcode == Opcode.DELETE) & np.concatenate(([False], chunk.opcode[:-1] == Opcode.UPDATE_BLOCK))
+    added, at = [pa.array(time_us[chunk.rank]), pa.array(second)], 0
+    found = []
+    for batch in batches:
+        columns = [*batch.columns, *(column.slice(at, len(batch)) for column in added)]
+        fields = [*batch.schema, *(pa.field(*each) for each in CAUSE_COLUMNS)]
+        found.append(pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)))
+        at += len(batch)
+    return found
+
+
 def bad_in_pieces(bad: BadEvents) -> list[BadEvents]:
     """The same of bad events."""
     if sum(column.nbytes for column in bad.columns) <= OUTPUT_BYTES_MAX:
@@ -164,3 +180,15 @@ def bad_in_pieces(bad: BadEvents) -> list[BadEvents]:
     for column in bad.columns:
         sizes += pc.binary_length(column).to_numpy()
     return [bad.slice(begin, end) for begin, end in pieces_of(sizes)]
+
+
+def joined_parts(parts: Iterable[Mapping[str, pa.RecordBatch]]) -> dict[str, pa.RecordBatch]:
+    """The outputs of all parts, one batch per stream."""
+    first, *others = parts
+    if not others:
+        return dict(first)
+    outputs: dict[str, list[pa.RecordBatch]] = {}
+    for part in (first, *others):
+        for name, batch in part.items():
+            outputs.setdefault(name, []).append(batch)
+    return {name: pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces) for name, pieces in outputs.items()}

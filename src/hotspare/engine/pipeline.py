@@ -6,9 +6,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from hotspare.engine.merge import Merge
+from hotspare.engine.outputs import joined_parts
 from hotspare.engine.partition_clock import Belief
 from hotspare.engine.plan import Plan
 from hotspare.engine.poison import Poison, step_with_care, with_refused
@@ -16,7 +18,7 @@ from hotspare.engine.rows.batch import TRACE_PREFIX, decoded_schema
 from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX
 from hotspare.engine.rows.merged import MergedRows
 from hotspare.engine.snapshot import Frozen, freeze, restore
-from hotspare.engine.state.project_state import OutputId, PartitionKey, State
+from hotspare.engine.state.project_state import OutputId, PartitionKey, Passed, State
 from hotspare.engine.step import fresh_state, step
 from hotspare.errors import StateError
 from hotspare.step_size import STEP_ROWS_MAX
@@ -31,6 +33,9 @@ OnTrace: TypeAlias = Callable[[str, pa.RecordBatch], None]
 def take_many(rows: int) -> int:
     """As many as make good use of memory."""
     return min(rows, STEP_ROWS_MAX)
+
+
+_SIGN = ("partition", "offset", "time_us")
 
 
 class Pipeline:
@@ -69,6 +74,7 @@ class Pipeline:
     def set_partitions(self, partitions: Iterable[PartitionKey], skew_max_us: int | None = None) -> None:
         """Declare which partitions there are to merge: (topic index, partition). `skew_max_us`: how far an append time is believed
         without proof (partition_clock.py), a fact of the input; None believes all."""
+        partitions = [key for key in partitions if key[0] < len(self.plan.entries)]  # of ticks alone nothing is merged
         if skew_max_us == self._skew_max_us:
             self._merge.set_partitions(partitions)
             return
@@ -80,7 +86,8 @@ class Pipeline:
     def _new_merge(self, partitions: Iterable[PartitionKey]) -> Merge:
         state = self._state
         beliefs = {key: Belief(each.time_us, state.clocks.get(key, each.time_us)) for key, each in state.passed.items()}
-        return Merge(partitions, beliefs, self._skew_max_us)
+        trusted = frozenset(i for i, source in enumerate(self.plan.resolved.sources) if self.plan.resolved.reads(source))
+        return Merge(partitions, beliefs, self._skew_max_us, trusted=trusted)
 
     def parts(
         self, decoded: pa.RecordBatch | pa.Table, take: TakeRows = take_many, known: Sequence[Poison] = ()
@@ -129,8 +136,18 @@ class Pipeline:
         if not decoded.schema.equals(self._schema):
             raise StateError("decoded rows have another form than the project's", detail=f"{decoded.schema}")
         for batch in [decoded] if isinstance(decoded, pa.RecordBatch) else decoded.to_batches():
-            self._merge.push(batch)
+            self._merge.push(self._without_signs(batch))
         return [with_refused(self.plan, batch, known) for batch in self._merge.pull()]
+
+    def _without_signs(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows but for those of the topic of ticks alone (`inbound.Inbound.TICKS`), which pass at once: they tell nothing."""
+        topics = batch.column("topic").to_numpy()
+        signs = np.flatnonzero(topics == len(self.plan.entries))
+        if not len(signs):
+            return batch
+        for number, offset, time_us in zip(*(batch.column(name).take(signs).to_pylist() for name in _SIGN), strict=True):
+            self._state.passed[len(self.plan.entries), number] = Passed(offset, 0, time_us)
+        return batch.filter(pa.array(topics != len(self.plan.entries)))
 
     def _step(self, state: State, rows: MergedRows) -> Iterator[dict[str, pa.RecordBatch]]:
         return step(self.plan, state, rows, lambda: self._extra_rows)
@@ -215,15 +232,3 @@ class Pipeline:
     def time_us(self) -> int:
         """System time: the newest append time that passed."""
         return self._state.time_us
-
-
-def joined_parts(parts: Iterable[Mapping[str, pa.RecordBatch]]) -> dict[str, pa.RecordBatch]:
-    """The outputs of all parts, one batch per stream."""
-    first, *others = parts
-    if not others:
-        return dict(first)
-    outputs: dict[str, list[pa.RecordBatch]] = {}
-    for part in (first, *others):
-        for name, batch in part.items():
-            outputs.setdefault(name, []).append(batch)
-    return {name: pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces) for name, pieces in outputs.items()}

@@ -8,7 +8,10 @@ from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
+from hotspare.engine.code.programs import compile_shared
+from hotspare.engine.code.shared import SharedState
 from hotspare.engine.head.stateless import Chain, HeadWindow
+from hotspare.engine.operators.beats import BeatsOperator
 from hotspare.engine.operators.contract import Input, Operator
 from hotspare.engine.operators.delivery import DeliveryOperator
 from hotspare.engine.operators.emission import EmissionOperator
@@ -26,6 +29,7 @@ from hotspare.model.fingerprint import resolved_hash
 from hotspare.model.project import EVERY_SLOT, WindowId
 from hotspare.model.resolve import Resolved, ResolvedWindow
 from hotspare.model.types import Field, FieldType, Schema
+from hotspare.model.windows.registry import type_of
 
 BAD_SCHEMA = Schema(
     (
@@ -50,6 +54,8 @@ class Stage(Enum):
     """What stands behind it: which of its outputs leave, and when."""
     DELIVERY = "delivery"
     """What stands between it and its stream."""
+    BEATS = "beats"
+    """What tells in the stream how far time has come."""
     SPLITTER = "splitter"
 
 
@@ -97,6 +103,7 @@ class Outlet:
     name: str
     node: int
     form: OutputForm
+    has_beats: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ class Plan:
 
     `head_chains[i]`: the stateless windows of topic i that the head runs, the source window first; empty if there are none.
     `streams`: output streams by name, with the node that feeds each; the stream of bad events is not among them. `traced`: the
-    nodes whose events people want to see.
+    nodes whose events people want to see. `shared`: what code of its windows shares, None for nothing.
     """
 
     resolved: Resolved
@@ -116,6 +123,7 @@ class Plan:
     head_chains: tuple[tuple[WindowId, ...], ...]
     streams: tuple[tuple[str, int], ...]
     traced: tuple[int, ...]
+    shared: SharedState | None = None
 
     @property
     def entry_schemas(self) -> tuple[Schema, ...]:
@@ -130,7 +138,8 @@ class Plan:
     @cached_property
     def outlets(self) -> tuple[Outlet, ...]:
         """The output streams."""
-        return tuple(Outlet(name, i, OutputForm(self.nodes[i].operator.schema)) for name, i in self.streams)
+        nodes = [(name, i, self.nodes[i]) for name, i in self.streams]
+        return tuple(Outlet(name, i, OutputForm(each.operator.schema), each.stage is Stage.BEATS) for name, i, each in nodes)
 
     @cached_property
     def traces(self) -> tuple[Outlet, ...]:
@@ -181,6 +190,8 @@ class Plan:
 
 def compile_plan(resolved: Resolved) -> Plan:
     """ProjectError with all mistakes that only compiling its windows shows."""
+    scripts = {script: w.modules for w in resolved.windows for script in type_of(w.window).scripts(w.window)}
+    shared = compile_shared(scripts)
     stages = _operators(resolved)
     chains = tuple(_head_chain(resolved, source, stages) for source in resolved.sources)
     in_head = {window_id for chain in chains for window_id in chain}
@@ -212,6 +223,7 @@ def compile_plan(resolved: Resolved) -> Plan:
         head_chains=chains,
         streams=streams,
         traced=tuple(last[window.id] for window in resolved.windows if window.id in traced),
+        shared=shared,
     )
 
 
@@ -224,12 +236,17 @@ def _before_forwarded(window: ResolvedWindow, topic: int, first: int, sources: S
 
 
 def _outlet(resolved: Resolved, window: WindowId, last: int, nodes: list[Node]) -> int:
-    """The node whose outputs are the window's stream; it may be added."""
-    delivery = DeliveryOperator(resolved.window(window), [Input(resolved.schema(window), nodes[last].operator.leaving)])
-    if delivery.does_nothing:
-        return last
-    nodes.append(Node(delivery, (Arc(last),), -1, in_head=False, stage=Stage.DELIVERY))
-    return len(nodes) - 1
+    """The node whose outputs are the window's stream; it may be added, and one before it."""
+    given, stages = [Input(resolved.schema(window), nodes[last].operator.leaving)], []
+    delivery, beats = (made(resolved.window(window), given) for made in (DeliveryOperator, BeatsOperator))
+    if not delivery.does_nothing:
+        stages.append((Stage.DELIVERY, delivery))
+    if not beats.does_nothing:
+        stages.append((Stage.BEATS, beats))
+    for stage, operator in stages:
+        nodes.append(Node(operator, (Arc(last),), -1, in_head=False, stage=stage))
+        last = len(nodes) - 1
+    return last
 
 
 Stages = Mapping[Stage, Operator]

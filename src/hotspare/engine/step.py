@@ -12,9 +12,18 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
+from hotspare.engine.code.shared import PAGE as SHARED_PAGE
 from hotspare.engine.dataflow import Dataflow, Door
 from hotspare.engine.kernels.outputs import due_heartbeats, first_disorder
-from hotspare.engine.outputs import Causes, bad_in_pieces, in_pieces, number_and_write, number_and_write_bad
+from hotspare.engine.outputs import (
+    Causes,
+    bad_in_pieces,
+    in_pieces,
+    joined_parts,
+    number_and_write,
+    number_and_write_bad,
+    with_causes,
+)
 from hotspare.engine.plan import Plan
 from hotspare.engine.rows.batch import BAD_STREAM, RowKind
 from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX, Chunk, Positions, Timeline
@@ -33,6 +42,8 @@ def fresh_state(plan: Plan, shard: int = 0) -> State:
     for node in plan.nodes:
         if not node.in_head:
             node.operator.divide(pages[node.page], shard)
+    if plan.shared is not None:
+        pages[SHARED_PAGE] = plan.shared.open()
     return State(pages, {name: StreamState() for name in plan.stream_schemas})
 
 
@@ -45,9 +56,35 @@ def step(
     A window puts out at most three rows for each that it is given, and `extra_rows_max()` more, in one part. `state` is changed in
     place, and is whole again when the last part is handed out. PositionOrder, before anything is changed, where a row does not come
     after the one before it in its partition.
+
+    Where code of windows shares what it keeps (`engine.code.shared`), rows are taken one after the other.
     """
     if batch.num_rows == 0:
         return
+    if plan.shared is None:
+        yield from _stepped(plan, state, batch, extra_rows_max)
+    else:
+        _check_order(state, _open_door(state, batch))
+        plan.shared.join(state.pages)
+        yield from _one_by_one(plan, state, batch)
+
+
+def _one_by_one(plan: Plan, state: State, batch: MergedRows) -> Iterator[dict[str, pa.RecordBatch]]:
+    """One row after the other, in parts that are always the same: what code finds of other code shows both."""
+    waiting: list[dict[str, pa.RecordBatch]] = []
+    count = 0
+    for row in range(batch.num_rows):
+        for part in _stepped(plan, state, batch.slice(row, 1), lambda: EXTRA_ROWS_MAX):
+            state.is_whole = state.is_whole and row + 1 == batch.num_rows
+            waiting.append(part)
+            count += sum(made.num_rows for made in part.values())
+            if count >= EXTRA_ROWS_MAX and not state.is_whole:
+                yield joined_parts(waiting)
+                waiting, count = [], 0
+    yield joined_parts(waiting)
+
+
+def _stepped(plan: Plan, state: State, batch: MergedRows, extra_rows_max: Callable[[], int]) -> Iterator[dict[str, pa.RecordBatch]]:
     door = _open_door(state, batch)
     passed = _check_order(state, door)
     timeline = _timeline(plan, state, door)
@@ -55,7 +92,7 @@ def step(
     state.is_whole = False
     while True:
         chunks, refused = work.next_part()
-        *others, outputs = _write(plan, state, door.positions, chunks, refused)
+        *others, outputs = _write(plan, state, door, chunks, refused)
         yield from others
         if work.is_done:
             break
@@ -106,11 +143,9 @@ def _timeline(plan: Plan, state: State, door: Door) -> Timeline:
     return Timeline(door.time_us, beats, positions=door.positions)
 
 
-def _write(
-    plan: Plan, state: State, positions: Positions, chunks: list[Chunk | None], bad: BadEvents
-) -> list[dict[str, pa.RecordBatch]]:
+def _write(plan: Plan, state: State, door: Door, chunks: list[Chunk | None], bad: BadEvents) -> list[dict[str, pa.RecordBatch]]:
     """The outputs, in as many parts as their text asks for; at least one."""
-    causes, strings = Causes(positions), state.strings
+    causes, strings = Causes(door.positions), state.strings
     made: dict[str, list[pa.RecordBatch]] = {}
     for outlet in (*plan.outlets, *plan.traces):
         if (chunk := chunks[outlet.node]) is not None:
@@ -119,6 +154,8 @@ def _write(
             made[outlet.name] = [
                 number_and_write(piece, form, causes, stream, strings) for piece in in_pieces(chunk, form, strings)
             ]
+            if outlet.has_beats:
+                made[outlet.name] = with_causes(made[outlet.name], chunk, door.time_us)
     if len(bad):
         stream = state.streams[BAD_STREAM]
         made[BAD_STREAM] = [number_and_write_bad(piece, causes, stream) for piece in bad_in_pieces(bad)]

@@ -1,6 +1,6 @@
 """Compiles every kernel ahead of time: `python -m hotspare.engine.warm`.
 
-Machine code is cached on disk, so that this takes half a minute once and less than two seconds afterwards. An engine that had to
+Machine code is cached on disk, so that this takes two to three minutes once and two seconds afterwards. An engine that had to
 compile while it runs would look dead to the others.
 """
 
@@ -29,10 +29,8 @@ def warm_up() -> None:
     afterwards."""
     plan = compile_plan(load_text(examples()).resolved)
     head = Head.of(plan)
-    decoded = head.decode(_batch(plan, 0))
     pipeline = Pipeline.fresh(plan)
-    pipeline.feed(decoded)
-    for _ in Pipeline.fresh(plan).parts(decoded, take=lambda rows: min(rows, _FEW)):
+    for _ in pipeline.parts(head.decode(_batch(plan, 0)), take=lambda rows: min(rows, _FEW)):
         pass
     frozen = pipeline.freeze()
     restored = Pipeline.restore(plan, frozen.header, dict(frozen.pages()))

@@ -114,7 +114,10 @@ class GroupEngine:
             topics=definition.topics,
             core=core,
             held=HeldOutputs(bases, definition.settings.held_bytes_max, self._folder),
-            inbound=[InboundState(p, InboundFacts(index, p.number)) for index, p in definition.topics.partitions],
+            inbound=[
+                InboundState(p, InboundFacts(index, p.number, kind=definition.topics.inbound[index].kind))
+                for index, p in definition.topics.partitions
+            ],
             qualities=joined.qualities,
             producer=joined.producer,
             step_rows=StepSize(STEP_ROWS_MIN, STEP_ROWS_MAX, definition.settings.lease_ms / 10),

@@ -28,6 +28,7 @@ def member_of(state: GroupState, now_ms: int) -> Member:
     """This engine's description at `now_ms`. Every detail is text; structured ones are JSON."""
     held = state.held.streams
     detail = {
+        **state.identity.detail,
         "step": state.standing.step.value,
         _EPOCH: str(state.standing.epoch),
         _ROLE_AGE: str(now_ms - state.standing.role_since_ms),

@@ -39,7 +39,7 @@ def _pause(_: int) -> None:
     """Time passes by itself."""
 
 
-def _reads_all(_: tuple[int, int] | None) -> None:
+def _reads_all(_: frozenset[tuple[int, int]]) -> None:
     """Where nothing bounds what is read."""
 
 
@@ -58,7 +58,7 @@ class Ports:
     `wall_us` is this machine's time of day, for people only. `meanwhile` as `ha.calls.meanwhile.Meanwhile` has it.
     `begin` makes a call, now or in another thread; where it was another, the group's `cycle` is to be called when the call is over.
     `read_every_ms` sets how long there is at least from one read of the bus to the next, where little comes; `read_only` names the
-    partition (index of its topic, number) that alone is to be read from now on, None for all. Both must not block.
+    partitions (index of the topic, number) that alone are to be read from now on, none for all. Both must not block.
     Within `unlocked` a call of a promotion is under way, and batches are computed and held beside it. Only what the call needs may
     be touched there.
     """
@@ -78,5 +78,5 @@ class Ports:
     meanwhile: Callable[[Callable[[], bool], int], AbstractContextManager[None]] = field(default_factory=Meanwhile)
     begin: Callable[[Callable[[], None]], Underway] = at_once
     read_every_ms: Callable[[int], None] = _reads_anyway
-    read_only: Callable[[tuple[int, int] | None], None] = _reads_all
+    read_only: Callable[[frozenset[tuple[int, int]]], None] = _reads_all
     unlocked: Callable[[], AbstractContextManager[None]] = nullcontext

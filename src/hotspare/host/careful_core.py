@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 from hotspare.bus.contract import Bus
 from hotspare.choices import OnPoison
 from hotspare.coordination.contract import Coordination
-from hotspare.engine.pipeline import Pipeline, TakeRows, joined_parts, take_many
+from hotspare.engine.outputs import joined_parts
+from hotspare.engine.pipeline import Pipeline, TakeRows, take_many
 from hotspare.engine.poison import Poison
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.rows.batch import RowKind

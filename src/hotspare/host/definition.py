@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from hotspare.bus.naming import bad_topic, inbound_topic, outbound_topic
+from hotspare.bus.naming import bad_topic, inbound_topic, outbound_topic, ticks_topic
 from hotspare.bus.open import call_timeout_ms
 from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
 from hotspare.engine.codec.topic_format import outbound_format
@@ -17,31 +17,53 @@ from hotspare.engine.rows.batch import BAD_STREAM
 from hotspare.ha.effects.joining import ProjectIdentity
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
 from hotspare.host.options import EngineOptions
+from hotspare.inbound import Inbound
 from hotspare.model.fingerprint import differences, from_document, to_document
 from hotspare.model.partitioning import partition_fields
-from hotspare.model.project import Project
+from hotspare.model.project import Beats, Project, WindowId
+from hotspare.model.resolve import Resolved
 from hotspare.shard import WHOLE, Shard
 from hotspare.telemetry.log import Log, LogEvent
 
 
-def group_topics(project: Project, plan: Plan, prefix: str, shard: Shard = WHOLE) -> GroupTopics:
-    """The names of everything that a group reads and writes (SPEC B1)."""
-    by = {} if shard.is_whole else partition_fields(plan.resolved)
-    inbound = [
-        InboundTopic(inbound_topic(prefix, project.name, w.query, w.window), shard.count, by.get(w, ""))
-        for w in plan.resolved.sources
-    ]
+def source_topic(resolved: Resolved, prefix: str, source: WindowId) -> str:
+    """The inbound topic of a source window: its own, or the output topic of the window that it reads."""
+    read = resolved.reads(source)
+    if read is not None:
+        return outbound_topic(prefix, read.project, read.query, read.window)
+    return inbound_topic(prefix, resolved.project.name, source.query, source.window)
+
+
+def group_topics(
+    project: Project, plan: Plan, prefix: str, shard: Shard = WHOLE, found: Mapping[str, int] | None = None
+) -> GroupTopics:
+    """The names of everything that a group reads and writes (SPEC B1). `found`: how many partitions topics have that are there; a
+    project that is not divided reads all of another one's."""
+    by, resolved = {} if shard.is_whole else partition_fields(plan.resolved), plan.resolved
+    inbound = [_inbound(resolved, prefix, source, shard, found or {}, by.get(source, "")) for source in resolved.sources]
+    if any(topic.kind is Inbound.OUTPUTS for topic in inbound):
+        inbound.append(InboundTopic(ticks_topic(prefix, project.name), shard.count, kind=Inbound.TICKS))
     outbound = [
         OutputStream(
             str(w),
             outbound_topic(prefix, project.name, w.query, w.window),
             plan.resolved.quality(w),
             outbound_format(plan.resolved.window(w).window),
+            plan.resolved.window(w).window.beats is Beats.INCLUDED,
         )
         for w in plan.resolved.streams
     ]
     bad = OutputStream(BAD_STREAM, bad_topic(prefix, project.name))
     return GroupTopics(tuple(inbound), (*outbound, bad), shard)
+
+
+def _inbound(
+    resolved: Resolved, prefix: str, source: WindowId, shard: Shard, found: Mapping[str, int], partition_by: str
+) -> InboundTopic:
+    name = source_topic(resolved, prefix, source)
+    if resolved.reads(source) is None:
+        return InboundTopic(name, shard.count, partition_by)
+    return InboundTopic(name, found.get(name, shard.count), partition_by, Inbound.OUTPUTS)
 
 
 def patient_settings(options: EngineOptions) -> GroupSettings:

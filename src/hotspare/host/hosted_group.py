@@ -25,6 +25,8 @@ from hotspare.engine.codec import arrow_block
 from hotspare.engine.codec.topic_format import inbound_format
 from hotspare.engine.head.head import Head
 from hotspare.engine.plan import Plan
+from hotspare.engine.rows.batch import MessageFormat
+from hotspare.errors import UsageError
 from hotspare.file_locks import end_if_stopped
 from hotspare.ha.effects.joining import StartPlan
 from hotspare.ha.events import HaEvent, HaEventKind
@@ -32,6 +34,7 @@ from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.peers import PeerLink, PeerServer
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules.roles import ENDS
+from hotspare.ha.rules.settings import GroupTopics
 from hotspare.host.alive import is_alive
 from hotspare.host.background import Background
 from hotspare.host.beside import Beside
@@ -39,9 +42,10 @@ from hotspare.host.careful_core import CarefulCores, Recovery
 from hotspare.host.clock import monotonic_ms, pause
 from hotspare.host.definition import PipelineFactory, group_topics, patient_settings, project_identity
 from hotspare.host.options import EngineOptions
+from hotspare.inbound import Inbound
 from hotspare.model.project import Project
 from hotspare.processes import process_space, process_start
-from hotspare.runners.contract import ReadPace, RunnerInput, SourceTopic
+from hotspare.runners.contract import KafkaReaderKind, ReadPace, RunnerInput, SourceTopic
 from hotspare.scratch import make_scratch
 from hotspare.shard import Shard
 from hotspare.stores.contract import Store
@@ -90,8 +94,9 @@ class HostedGroup:
     def __init__(self, shared: Shared, shard: Shard, pace: ReadPace, stack: contextlib.ExitStack) -> None:
         options, number = shared.options, shard.number
         self._shared = shared
+        self.shard = shard
         self.name = group_name(options.prefix, shared.project.name, shard)
-        self.topics = group_topics(shared.project, shared.plan, options.prefix, shard)
+        self.topics = _topics(shared, shard)
         self.wake = threading.Event()
         self.source = runner_input(shared, pace, shard)
         self._log = shared.log.bind(group=self.name)
@@ -115,7 +120,7 @@ class HostedGroup:
             pause=pause,
             begin=beside.begin,
             read_every_ms=lambda interval_ms: pace.set(interval_ms / 1_000, number),
-            read_only=lambda partition: pace.read_only(partition, number),
+            read_only=lambda partitions: pace.read_only(partitions, number),
         )
         self.recovery = Recovery(
             self.name, self.topics, shared.bus, shared.store, shared.coordination, self.source, self._tell_of_poison
@@ -166,13 +171,18 @@ class HostedGroup:
 def runner_input(shared: Shared, pace: ReadPace, shard: Shard | None = None) -> RunnerInput:
     """What a runner reads for one shard, or, where none is named, for all of them."""
     options, resolved = shared.options, shared.plan.resolved
-    topics = group_topics(shared.project, shared.plan, options.prefix, shard or Shard(0, options.shards))
+    topics = _topics(shared, shard or Shard(0, options.shards))
+    formats = [inbound_format(resolved.window(source).window) for source in resolved.sources]
+    formats += [MessageFormat.CSV] * (len(topics.inbound) - len(formats))  # of a topic of ticks alone
+    if options.kafka_reader is KafkaReaderKind.SOURCE and any(topic.kind is Inbound.OUTPUTS for topic in topics.inbound):
+        what = "Spark's own Kafka source does not read streams of other projects"
+        raise UsageError(what, hint="leave --kafka-reader out")
     only = None if shard is None or shard.is_whole else shard.number
     return RunnerInput(
         bus_url=options.bus_url,
         topics=tuple(
-            SourceTopic(topic.name, topic.partitions, inbound_format(resolved.window(source).window), only)
-            for topic, source in zip(topics.inbound, resolved.sources, strict=True)
+            SourceTopic(topic.name, topic.partitions, format_, only, topic.kind)
+            for topic, format_ in zip(topics.inbound, formats, strict=True)
         ),
         head=shared.head,
         head_place=options.head_place,
@@ -181,6 +191,14 @@ def runner_input(shared: Shared, pace: ReadPace, shard: Shard | None = None) -> 
         pace=pace,
         shards=1 if shard is not None else options.shards,
     )
+
+
+def _topics(shared: Shared, shard: Shard) -> GroupTopics:
+    """Of a group. How many partitions streams of other projects have, the bus knows."""
+    resolved = shared.plan.resolved
+    reads_others = any(resolved.reads(source) is not None for source in resolved.sources)
+    found = shared.bus.topics() if reads_others else {}
+    return group_topics(shared.project, shared.plan, shared.options.prefix, shard, found)
 
 
 def _member(shared: Shared) -> Member:
@@ -196,6 +214,6 @@ def _member(shared: Shared) -> Member:
         cpu=platform.processor() or platform.machine(),
         role="joining",
         sequences={},
-        detail={},
+        detail=dict(shared.options.place),
         process_space=process_space(),
     )

@@ -1,6 +1,7 @@
 """One engine process: loads the project, opens the doors, starts the runner, and beats until it is to end.
 
-It hosts the project's group, or, where the project is divided, the groups of all its shards (hosted_group.py).
+It hosts the project's group, or, where the project is divided, the groups of its shards: of all, or, as a task of Spark
+(partitioned/task.py), of some (hosted_group.py).
 
 Threads: the main one starts and stops everything, and performs what falls due between batches of the first group; those of other
 groups each have one for that; the runner's feed batches; for each group one commits beside it; the peer threads notice a closed
@@ -28,6 +29,7 @@ from hotspare.bus.open import open_bus
 from hotspare.choices import KafkaReaderKind, RunnerKind
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.engine.head.head import Head
+from hotspare.engine.kernels import is_compiled
 from hotspare.engine.plan import compile_plan
 from hotspare.engine.warm import warm_up
 from hotspare.errors import UsageError
@@ -36,6 +38,7 @@ from hotspare.ha.group import GroupEngine
 from hotspare.ha.peers import PeerServer
 from hotspare.host.address import peer_addresses
 from hotspare.host.background import Background
+from hotspare.host.cascades import check_streams_read
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.hosted_group import HostedGroup, Shared, runner_input
 from hotspare.host.locked_bus import outwait_lock
@@ -44,12 +47,12 @@ from hotspare.host.options import EngineOptions
 from hotspare.host.project import checked_project
 from hotspare.host.retention import check_at_start
 from hotspare.host.topic_settings import check_settings, note_sources
+from hotspare.inbound import Inbound
 from hotspare.interpreter import pass_over_what_is_there, switch_often
 from hotspare.model.load import LoadedProject
 from hotspare.model.partitioning import refused_shards
 from hotspare.runners.contract import EndCause, OnBatch, ReadPace, Runner, RunnerEnd
 from hotspare.runners.reading import ShardedBatches
-from hotspare.shard import shards_of
 from hotspare.stop_signals import stop_asked
 from hotspare.stores.open import default_store_url, open_store
 from hotspare.telemetry.log import Log, LogEvent
@@ -80,16 +83,20 @@ class EngineProcess:
     """What `run_engine` holds while it runs. ProjectError where the project cannot be divided so."""
 
     def __init__(self, options: EngineOptions, loaded: LoadedProject, log: Log, stack: contextlib.ExitStack) -> None:
+        if options.runner is RunnerKind.PARTITIONED:
+            raise UsageError("an engine process cannot be a whole application", hint="`run_application` starts one")
         if (refusal := refused_shards(loaded.resolved, options.shards)) is not None:
             raise refusal
         self._options = options
+        self.has_started = False
+        """Whether its groups have joined and input is read."""
         self._stop = threading.Event()
         self._end: RunnerEnd | None = None
         self._stop_asked = False
         self._failures: list[Exception] = []
         self._shared = _shared(options, loaded, log, stack)
         self._groups: list[HostedGroup] = []
-        interval_s, shards = options.settings.read_interval_ms / 1_000, shards_of(options.shards)
+        interval_s, shards = options.settings.read_interval_ms / 1_000, options.hosted_shards
         self._pace = ReadPace(interval_s, [shard.number for shard in shards])
         for shard in shards:
             pace = self._pace if self._reads_together else ReadPace(interval_s, [shard.number])
@@ -101,24 +108,42 @@ class EngineProcess:
         """The first one; the only one, where the project is not divided."""
         return self._groups[0].engine
 
+    def roles(self) -> dict[int, str]:
+        """Of each shard whose group it hosts. From any thread."""
+        return {group.shard.number: group.engine.role.value for group in self._groups}
+
+    @property
+    def end_reason(self) -> str:
+        """Why groups or the runner ended by themselves; "" while none did."""
+        if self._end is not None and self._end.error is not None:
+            return str(self._end.error)
+        return "; ".join(dict.fromkeys(group.engine.stopped_reason for group in self._groups if group.engine.stopped_reason))
+
+    def hang_up(self) -> None:
+        """Tell the spares at once that this process is about to end. From any thread."""
+        self._shared.server.hang_up()
+
     @property
     def _reads_together(self) -> bool:
         """Whether one runner reads for all groups."""
         return self._options.runner is RunnerKind.ORDERED
 
     def run(self) -> int:
+        if not is_compiled():
+            self._log.event(LogEvent.KERNELS_COMPILING)
         warm_up()
         switch_often()
         pass_over_what_is_there()
         plans = self._joined()
         runners = self._runners(plans)
         try:
-            with stop_asked(self._ask_stop):
+            with stop_asked(self.ask_stop):
                 for runner, plan in runners:
                     runner.start(plan)
                     if runner.notice:
                         self._log.event(LogEvent.RUNNER_WARNING, runner.notice)
                 pass_over_what_is_there()  # what the runners brought, too
+                self.has_started = True
                 self._log.event(LogEvent.ENGINE_STARTED, address=self._shared.server.address)
                 self._beat_until(lambda: self._stop.is_set() or any(group.has_ended for group in self._groups))
                 for group in self._groups:
@@ -134,8 +159,10 @@ class EngineProcess:
         """Every group joins, and what an engine checks and writes once is done. Who keeps the bus locked is waited for."""
         shared, options, log, groups = self._shared, self._options, self._log, self._groups
         topics, plan, bus, prefix = groups[0].topics, shared.plan, shared.bus, options.prefix
-        inbound, names = [topic.name for topic in topics.inbound], [group.name for group in groups]
+        names = [group.name for group in groups]
+        inbound = [topic.name for topic in topics.inbound if topic.kind is not Inbound.OUTPUTS]
         outwait_lock(lambda: check_settings(bus, inbound, topics.output_topics, options.create_time, log))
+        outwait_lock(lambda: check_streams_read(bus, prefix, plan.resolved))
         plans = _started(groups)
         schemas = plan.stream_schemas
         outputs = [(output, schemas[output.stream]) for output in topics.outbound]
@@ -143,7 +170,8 @@ class EngineProcess:
         document = describe(plan.resolved, prefix, options.shards)
         outwait_lock(lambda: publish_metadata(bus, prefix, document))
         outwait_lock(lambda: check_at_start(bus, shared.store, prefix, plan, options.settings, log, names))
-        outwait_lock(lambda: note_sources(bus, [partition for group in groups for _, partition in group.topics.partitions]))
+        published = [p for group in groups for i, p in group.topics.partitions if topics.inbound[i].kind is Inbound.EVENTS]
+        outwait_lock(lambda: note_sources(bus, published))
         return plans
 
     def _finish(self) -> None:
@@ -169,8 +197,7 @@ class EngineProcess:
             self._log.event(LogEvent.ENGINE_FAILED, str(self._end.error))
             return EXIT_FAILED
         if not self._stop_asked:
-            reasons = dict.fromkeys(group.engine.stopped_reason for group in self._groups if group.engine.stopped_reason)
-            self._log.event(LogEvent.ENGINE_FAILED, "; ".join(reasons))
+            self._log.event(LogEvent.ENGINE_FAILED, self.end_reason)
             return EXIT_FAILED
         self._log.event(LogEvent.ENGINE_STOPPED)
         return EXIT_OK
@@ -214,7 +241,8 @@ class EngineProcess:
         for group in self._groups:
             group.wake.set()
 
-    def _ask_stop(self) -> None:
+    def ask_stop(self) -> None:
+        """From any thread: `run` gives up the roles and returns."""
         self._stop_asked = True
         self._stop.set()
         self._wake_all()

@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 
 from hotspare.bus.contract import Bus
-from hotspare.bus.naming import inbound_topic
 from hotspare.engine.plan import Plan
 from hotspare.errors import BusError, StoreError, TopicMissing
 from hotspare.ha.rules.settings import GroupSettings
+from hotspare.host.definition import source_topic
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
 from hotspare.model.retention_needs import Finding, Severity, SnapshotReach, check_retention, check_snapshot_age
@@ -22,7 +22,7 @@ def topic_retentions(bus: Bus, prefix: str, resolved: Resolved) -> dict[WindowId
     found: dict[WindowId, int] = {}
     for source in resolved.sources:
         try:
-            retention_ms = bus.retention_ms(inbound_topic(prefix, resolved.project.name, source.query, source.window))
+            retention_ms = bus.retention_ms(source_topic(resolved, prefix, source))
         except TopicMissing:
             continue
         if retention_ms is not None:

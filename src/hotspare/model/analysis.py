@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hotspare.errors import Place
+from hotspare.model.cascades import check_beats, check_own
 from hotspare.model.code_rules import check_modules, check_required
 from hotspare.model.connector_groups import check_groups
 from hotspare.model.connector_rules import PROPERTY_VALUE_LENGTH_MAX, check_connectors
@@ -81,6 +82,9 @@ def analyse(project: Project, unreadable: frozenset[WindowId] = frozenset()) -> 
     analysis.order = in_order(analysis.order, analysis.inputs, analysis.forwarded, analysis.found)
     analysis.streams = output_streams(project, frozenset(analysis.inputs))
     _check_qualities(analysis)
+    for window_id, window in analysis.windows.items():
+        check_beats(window_id, window, analysis.streams, analysis.found)
+        check_own(project.name, window_id, window, type_of(window).reads(window), analysis.found)
     if not analysis.streams and not analysis.found and not unreadable:
         analysis.found.add(
             project.place,
@@ -165,6 +169,8 @@ def _analyse_query(project: str, query: ContinuousQuery, unreadable: frozenset[W
         check_failover(project, query.name, window, found)
         check_delivery(window, found)
         if name in excluded:
+            message = f"source window {name} takes no part in query {query.name}: no edge leaves it"
+            found.warn(window.place, message, "connect it by an edge, include singletons, or leave the window out")
             continue
         schema = window_type.schema(window, given)
         if schema is not None:
@@ -196,12 +202,12 @@ def _check_slots(query: ContinuousQuery, windows: Mapping[str, Window], found: M
 
 def _excluded(query: ContinuousQuery, windows: Mapping[str, Window]) -> set[str]:
     """Source windows that do not take part (SPEC A41). A query without any edge is all about its connectors: it has those that
-    have one."""
+    have one, and all where none has."""
     if query.singletons is Singletons.INCLUDED:
         return set()
     touched = {name for edge in query.edges for name in (edge.source, edge.target)}
     if not query.edges:
-        touched = {name for name, window in windows.items() if window.connectors}
+        touched = {name for name, window in windows.items() if window.connectors} or set(windows)
     return {name for name, window in windows.items() if type_of(window).inputs.most == 0 and name not in touched}
 
 

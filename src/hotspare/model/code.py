@@ -48,7 +48,8 @@ class ModuleUse(Enum):
     MODULE = "module"
     """It is loaded before the code, and keeps variables for each window."""
     SNIPPET = "snippet"
-    """Its functions are called by name, with `esp.call`. It keeps nothing."""
+    """Its functions are called by name. In Python, with `esp.call`, it keeps nothing; in Lua, with `esp_call`, all code of the
+    project shares what it keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +60,12 @@ class Module:
     language: Language
     code: Code
     use: ModuleUse = ModuleUse.MODULE
+    init: str = ""
+    """Of a snippet in Lua a function that is called once, before any event; "" for none."""
 
     def meaning(self) -> dict[str, str]:
         """What determines outputs."""
-        return {"language": self.language.value, "code": self.code.digest}
+        return {"language": self.language.value, "code": self.code.digest} | ({"init": self.init} if self.init else {})
 
     def __str__(self) -> str:
         return f"{self.use.value} {self.name}"

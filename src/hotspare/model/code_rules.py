@@ -53,9 +53,9 @@ def check_modules(modules: Sequence[Module], found: Mistakes) -> None:
         what = module.use.value
         if not FIELD_NAME.fullmatch(module.name):
             found.add(module.code.place, f"{what} name {module.name!r} cannot be used", "use letters, digits and '_'")
-        if module.use is ModuleUse.SNIPPET and module.language is not Language.PYTHON:
-            message = f"{module} is in {module.language.value}, and snippets are called from Python alone"
-            found.add(module.code.place, message, "make a module of it, which windows load with require")
+        if module.init and not (module.use is ModuleUse.SNIPPET and module.language is Language.LUA):
+            message = f"{module} in {module.language.value} has a function {module.init} that is called first"
+            found.add(module.code.place, message, "snippets in Lua may have one; others do what they need when they are loaded")
         _check_text(str(module), module.code, found)
 
 

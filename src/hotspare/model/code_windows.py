@@ -41,8 +41,8 @@ class CodeType(WindowType[W]):
     """Subclasses say `name`, `declared`, `language` and `example`."""
 
     language: ClassVar[Language]
-    yaml_keys = ("events", "copy", "copy-except", "forward", *scripts.YAML_KEYS)
-    xml = window_shape(f"events {scripts.XML_ATTRIBUTES}", f"copy forwarding {scripts.XML_CHILDREN}")
+    yaml_keys: ClassVar[tuple[str, ...]] = ("events", "copy", "copy-except", "forward", *scripts.YAML_KEYS)
+    xml = window_shape(f"events {scripts.XML_ATTRIBUTES}", f"copy forwarding {scripts.XML_CHILDREN}", idle=scripts.XML_IDLE)
     xml_elements: ClassVar[Mapping[str, ElementShape]] = {
         "copy": shape("exclude"),
         "forwarding": shape(children="destinations"),

@@ -15,6 +15,7 @@ from hotspare.model.connectors import (
     NO_EFFECT,
     PROPERTY_VALUES,
     REFUSED_CLASSES,
+    REFUSED_VALUES,
     REQUIRED,
     TOPIC_CLASS,
     Support,
@@ -116,9 +117,10 @@ def check_properties(connector: Connector, found: Mistakes) -> None:
             found.warn(connector.place, f"connector {connector.name} has the unknown property {name!r}, which has no effect", hint)
         elif support is Support.MISSING and value.strip().lower() not in FALSE_TEXTS:
             found.add(connector.place, f"property {name} of connector {connector.name} is not implemented yet", "leave it out")
-        elif value.strip().lower() not in PROPERTY_VALUES.get(name, {value.strip().lower()}) and "@" not in value:
-            hint = one_of(sorted(PROPERTY_VALUES[name]))
-            found.add(connector.place, f"{name} {value!r} of connector {connector.name} is not implemented yet", hint)
+        elif not _is_known(connector, name, value.strip().lower()) and "@" not in value:
+            what = f"{name} {value!r} of connector {connector.name}"
+            reason, known = REFUSED_VALUES.get((name, value.strip().lower())), one_of(sorted(PROPERTY_VALUES[name]))
+            found.add(connector.place, f"{what} cannot be used" if reason else f"{what} is not implemented yet", reason or known)
         if odd := unprintable(value):
             found.add(
                 connector.place,
@@ -131,6 +133,12 @@ def check_properties(connector: Connector, found: Mistakes) -> None:
                 f"property {name} of connector {connector.name} is longer than {PROPERTY_VALUE_LENGTH_MAX}",
                 "shorten it",
             )
+
+
+def _is_known(connector: Connector, name: str, value: str) -> bool:
+    """Whether a property that chooses a format may have this value. Of a topic of others its adapter knows: it may be a field."""
+    is_field = name == "kafkatype" and property_class(connector) == TOPIC_CLASS
+    return is_field or value in PROPERTY_VALUES.get(name, {value})
 
 
 def _warn_of_idle(connector: Connector, table: Mapping[str, Support], found: Mistakes) -> None:

@@ -71,9 +71,9 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
         PUBLISH: _table(
             "kafkahostport kafkatopic kafkatype kafkapartition kafkainitialoffset kafkaglobalconfig kafkatopicconfig blocksize "
             "addcsvopcode addcsvflags noautogenfield csvfielddelimiter publishwithupsert dateformat maxevents "
-            "avroschemadefinition begin",
+            "avroschemadefinition avroschemaregistryurl begin",
             "urlhostport useoffsetmsgid transactional ignorecsvparseerrors kafkaconsumergroupid configfilesection",
-            "useclientmsgid protofile protomsg avroschemaregistryurl avroschemaname avroschemanoopcode",
+            "useclientmsgid protofile protomsg avroschemaname avroschemanoopcode",
         ),
         SUBSCRIBE: _table(
             "kafkahostport kafkatopic kafkatype kafkapartition kafkaglobalconfig kafkatopicconfig hotfailover collapse rmretdel "
@@ -129,6 +129,14 @@ PROPERTY_VALUES: dict[str, frozenset[str]] = {
     "kafkatype": frozenset({"binary", "csv", "json", "avro"}),
 }
 """Values that exist, in lower case, of properties that choose a format."""
+
+REFUSED_VALUES: dict[tuple[str, str], str] = {
+    ("fstype", "binary"): "the layout of the vendor's event blocks is not published; write the file as csv or json",
+    ("fstype", "hdat"): "its layout is not published; write the file as csv or json",
+    ("fstype", "cef"): "lines of logs are not taken apart; let a program of yours write csv or json",
+    ("fstype", "syslog"): "lines of logs are not taken apart; let a program of yours write csv or json",
+}
+"""Values of these properties that cannot be done here, and why."""
 
 NO_EFFECT: dict[str, str] = {
     "transactional": "each event of a message is taken or refused on its own",

@@ -53,4 +53,9 @@ OPCODE_LETTER: dict[Opcode, str] = {
 }
 """Text of an opcode in CSV. The sources show I, U, P, D; SD and UB are ours (SPEC A8: unverified)."""
 
+OPCODE_WORDS: dict[str, Opcode] = {letter.lower(): opcode for opcode, letter in OPCODE_LETTER.items()} | {
+    opcode.name.lower().replace("_", ""): opcode for opcode in Opcode
+}
+"""Opcodes by letter and by name, in lower case."""
+
 FLAG_LETTER: dict[Flag, str] = {Flag.NORMAL: "N", Flag.PARTIAL: "P", Flag.RETENTION: "R"}

@@ -14,7 +14,7 @@ from hotspare.model.delivery import delivery_meaning
 from hotspare.model.durations import format_duration
 from hotspare.model.frontends.yaml.project import dump, load
 from hotspare.model.meanings import emission_meaning, expression_meaning, initialization_meaning
-from hotspare.model.project import EVERY_SLOT, IndexType, Project, RetentionTracking, WindowId
+from hotspare.model.project import EVERY_SLOT, Beats, IndexType, Project, RetentionTracking, WindowId
 from hotspare.model.resolve import Resolved, ResolvedWindow, resolve
 from hotspare.model.windows.registry import type_of
 
@@ -100,6 +100,8 @@ def _window(resolved: ResolvedWindow) -> dict[str, str]:
         text["forwarded"] = ", ".join(map(str, resolved.forwarded))
     if window.text_bytes_max:
         text["text bytes"] = str(window.text_bytes_max)
+    if window.beats is not Beats.EXCLUDED:
+        text["beats"] = window.beats.value
     return text | emission_meaning(window.emission) | delivery_meaning(window) | window_type.meaning(window, resolved.schema)
 
 

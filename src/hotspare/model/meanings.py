@@ -24,7 +24,8 @@ def retention_meaning(retention: Retention | None) -> str:
     limit = f"{retention.limit} events" if retention.kind.is_by_count else format_duration(retention.limit)
     clock = f" by {retention.time_field}" if retention.time_field else ""
     unit = f" in units of {format_duration(retention.unit_us)}" if retention.unit_us else ""
-    return f"{retention.kind.value} {limit}{clock}{unit}"
+    groups = f" of each {', '.join(retention.by)}" if retention.by else ""
+    return f"{retention.kind.value} {limit}{clock}{unit}{groups}"
 
 
 def emission_meaning(emission: Emission) -> dict[str, str]:

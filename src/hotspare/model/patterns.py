@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from hotspare.errors import Place
+from hotspare.model.code import ALL_FIELDS, Arguments, Script
+from hotspare.model.code_rules import check_script
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import FIELD_NAME, nearest, repeated
 from hotspare.model.pattern_logic import OPERATORS, Logic, LogicRefused, check_logic, events_in, parse_logic
@@ -32,11 +34,13 @@ ACTIVITIES = {"true": Activity.ACTIVE, "false": Activity.INACTIVE, "": Activity.
 
 @dataclass(frozen=True, slots=True)
 class EventOfInterest:
-    """An event of `source` for which `condition` is true; every one where there is none."""
+    """An event of `source` for which `condition` is true; every one where there is none. In a pattern with code one for which
+    `function` returns true."""
 
     name: str
     source: str
     condition: Expression | None = None
+    function: str = ""
     place: Place = field(default=NOWHERE, compare=False)
 
 
@@ -54,7 +58,8 @@ class Selected:
 @dataclass(frozen=True, slots=True)
 class WindowPattern:
     """`partition`: fields in which all events of a match agree. `time_fields`: pairs of source and field; none for system time.
-    `language`: that of the code in which events of interest are written; "" for expressions."""
+    `script`: code with the functions of the events of interest, and the function that makes what a match puts out; None where
+    both are expressions."""
 
     name: str
     events: tuple[EventOfInterest, ...]
@@ -63,7 +68,7 @@ class WindowPattern:
     partition: tuple[str, ...] = ()
     time_fields: tuple[tuple[str, str], ...] = ()
     activity: Activity = Activity.ACTIVE
-    language: str = ""
+    script: Script | None = None
     place: Place = field(default=NOWHERE, compare=False)
 
     @property
@@ -80,10 +85,6 @@ class WindowPattern:
 def check_pattern(window: Window, pattern: WindowPattern, given: Mapping[str, Schema | None], found: Mistakes) -> None:
     """`given`: the inputs by name."""
     label, place = f"pattern {pattern.name} of window {window.name}", _place(pattern.place, window)
-    if pattern.language:
-        message = f"{label} has events of interest in {pattern.language}, which are not implemented yet"
-        found.add(place, message, "write them as expressions, in <events>")
-        return
     if not pattern.events:
         found.add(place, f"{label} has no events of interest", "add one")
     if len(pattern.events) > EVENTS_MAX:
@@ -93,7 +94,10 @@ def check_pattern(window: Window, pattern: WindowPattern, given: Mapping[str, Sc
     for event in pattern.events:
         _check_event(window, event, label, given, found)
     _check_logic(window, pattern, label, found)
-    _check_outputs(window, pattern, label, given, found)
+    if pattern.script is None:
+        _check_outputs(window, pattern, label, given, found)
+    else:
+        _check_code(window, pattern, pattern.script, label, found)
     for kind, pairs in (("partition", [(s, n) for s in pattern.sources for n in pattern.partition]), ("time", pattern.time_fields)):
         for source, name in pairs:
             if kind == "time" and source not in pattern.sources:
@@ -131,6 +135,23 @@ def _check_event(window: Window, event: EventOfInterest, label: str, given: Mapp
         found.add(place, f"event {event.name} of {label} is of {event.source!r}, which is no input of the window", hint)
     if event.condition is not None:
         check_expression(window, event.condition, found)
+
+
+def _check_code(window: Window, pattern: WindowPattern, script: Script, label: str, found: Mistakes) -> None:
+    """That the functions are there is seen when the code is compiled."""
+    check_script(window, script, None, found)
+    for event in pattern.events:
+        if not FIELD_NAME.fullmatch(event.function):
+            hint = "name the function that says which events these are"
+            found.add(_place(event.place, window), f"event {event.name} of {label} names no function of its code", hint)
+        if event.condition is not None:
+            message = f"event {event.name} of {label} has a condition beside code"
+            found.add(_place(event.place, window), message, "leave it out: the function says which events these are")
+    if pattern.outputs:
+        found.add(_place(pattern.place, window), f"{label} has outputs beside code", "leave them out: the code puts out an event")
+    if script.use != ALL_FIELDS or script.arguments is not Arguments.EVENT:
+        message = f"{label} chooses the fields that its code is given"
+        found.add(_place(pattern.place, window), message, "leave the choice out: its functions are given events whole")
 
 
 def _check_logic(window: Window, pattern: WindowPattern, label: str, found: Mistakes) -> None:

@@ -73,12 +73,14 @@ class Retention:
 
     `time_field`: name of a date or stamp field for event time; "" for system time.
     `unit_us`: length of the calendar unit of bytime_jumping_lookback in microseconds, else 0.
+    `by`: names of fields; rows that agree in them are a group, and the limit is that of each group. Empty: all rows are one.
     """
 
     kind: RetentionKind
     limit: int
     time_field: str = ""
     unit_us: int = 0
+    by: tuple[str, ...] = ()
     place: Place = field(default=NOWHERE, compare=False)
 
 
@@ -168,6 +170,14 @@ class Publication(Enum):
     HIDDEN = "hidden"
 
 
+class Beats(Enum):
+    """How far time has come where a window's outputs stand: whether its stream tells it, for a project that reads it (SPEC K10)."""
+
+    EXCLUDED = "excluded"
+    INCLUDED = "included"
+    """At each heartbeat, behind all that it caused; and each output tells the time of its cause."""
+
+
 EVERY_SLOT = -1
 """As the slot of an edge: it takes every event. As the value of a splitter: the event leaves by every edge."""
 
@@ -220,6 +230,7 @@ class Window:
     connectors: tuple[Connector, ...] = ()
     publication: Publication = Publication.DERIVED
     quality: Quality | None = None
+    beats: Beats = Beats.EXCLUDED
     splitter: Expression | None = None
     splitter_initialization: Initialization = NO_INITIALIZATION
     emission: Emission = AS_MADE

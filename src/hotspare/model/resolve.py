@@ -8,7 +8,8 @@ from functools import cached_property
 
 from hotspare.errors import ProjectError
 from hotspare.model.analysis import Analysis, analyse
-from hotspare.model.code import Module, ModuleUse
+from hotspare.model.cascades import StreamOf
+from hotspare.model.code import Language, Module, ModuleUse
 from hotspare.model.code_imports import needed
 from hotspare.model.failover_rules import effective_quality
 from hotspare.model.project import EVERY_SLOT, Project, Window, WindowId
@@ -53,8 +54,20 @@ class Resolved:
         """That of the window's output stream."""
         return effective_quality(self.window(window_id).window)
 
+    def reads(self, window_id: WindowId) -> StreamOf | None:
+        """The stream of another project that is the topic of this source window; None where the topic is its own."""
+        window = self.window(window_id).window
+        return StreamOf.parse(type_of(window).reads(window))
+
     def schema(self, window_id: WindowId) -> Schema:
         return self.window(window_id).schema
+
+
+def projects_read(project: Project) -> frozenset[str]:
+    """The other projects whose streams its source windows read."""
+    windows = (window for query in project.queries for window in query.windows)
+    streams = (StreamOf.parse(type_of(window).reads(window)) for window in windows)
+    return frozenset(stream.project for stream in streams if stream is not None)
 
 
 def resolve(project: Project) -> Resolved:
@@ -88,7 +101,9 @@ def _modules(project: Project, window: Window) -> tuple[Module, ...]:
     found: dict[Module, None] = {}
     for script in type_of(window).scripts(window):
         found |= dict.fromkeys(known[name] for name in script.modules)
-        found |= dict.fromkeys(needed(script.language, script.code.text, project.modules))
+        own = [known[name].code.text for name in script.modules] if script.language is Language.LUA else []
+        for text in (script.code.text, *own):
+            found |= dict.fromkeys(needed(script.language, text, project.modules))
     return tuple(found)
 
 

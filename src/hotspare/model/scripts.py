@@ -28,6 +28,7 @@ LANGUAGE = f"{{{EXTENSION}}}language"
 
 YAML_KEYS = ("code", "code-file", "modules", "use", "use-except", "arguments", "init", "transient", "steps-max", "state-bytes-max")
 XML_ATTRIBUTES = f"require init {TRANSIENT} {STEPS} {STATE_BYTES}"
+XML_IDLE: Mapping[str, str] = {"destroy": "an engine keeps nothing open that would have to be closed"}
 XML_CHILDREN = "use code code-file"
 XML_ELEMENTS: Mapping[str, ElementShape] = {"use": shape("exclude expand"), "code": shape(), "code-file": shape()}
 XML_TEXTS = frozenset({"use", "code", "code-file"})
@@ -81,10 +82,16 @@ def script_from_xml(values: EspValues, element: Any, language: Language, functio
     codes, place = [*values.listed(element, "code"), *values.listed(element, "code-file")], values.tree.place(element)
     if len(codes) != 1:
         values.missing(element, "<code>" if not codes else "single <code>")
+    return script_around(values, element, language, function, _code_from_xml(values, codes[0]) if codes else Code("", place))
+
+
+def script_around(values: EspValues, element: Any, language: Language, function: str, code: Code) -> Script:
+    """The script of an element, whose code is known."""
+    place = values.tree.place(element)
     limits = {name: values.attribute(element, key) for name, key in _XML_LIMITS.items() if element.get(key) is not None}
     return Script(
         language,
-        _code_from_xml(values, codes[0]) if codes else Code("", place),
+        code,
         function,
         use=fields_from_xml(values, element, "use"),
         modules=_names(_SEPARATOR.split(values.attribute(element, "require"))),
@@ -152,10 +159,11 @@ def modules_from_yaml(values: YamlValues, root: Entries) -> tuple[Module, ...]:
         for name, node in (values.entries(root, key).values if key in root.values else {}).items():
             language, entries = usual, Entries(node.place, {"code": node})
             if isinstance(node, Entries):
-                values.known(node, ("language", "code"), f"{use.value} {name}")
+                values.known(node, ("language", "code", *(("init",) if use is ModuleUse.SNIPPET else ())), f"{use.value} {name}")
                 language, entries = values.option(node, "language", LANGUAGES, "language:", language), node
             place = entries.values["code"].place if "code" in entries.values else node.place
-            modules.append(Module(name, language, Code.of(values.text(entries, "code"), place), use))
+            init = values.text(entries, "init").strip()
+            modules.append(Module(name, language, Code.of(values.text(entries, "code"), place), use, init))
     return tuple(modules)
 
 
@@ -163,27 +171,29 @@ def modules_to_yaml(modules: Sequence[Module]) -> Written:
     """The entries that are not empty."""
     written: Written = {}
     for key, (use, _) in _MODULE_KEYS.items():
-        if own := {each.name: {"language": each.language.value, "code": each.code.text} for each in modules if each.use is use}:
+        if own := {each.name: _module_to_yaml(each) for each in modules if each.use is use}:
             written[key] = own
     return written
 
 
-_WRAPPERS = {
-    f"{language.value}-{use.value}": (language, use)
-    for use in ModuleUse
-    for language in Language
-    if use is ModuleUse.MODULE or language is Language.PYTHON
-}
+def _module_to_yaml(module: Module) -> Written:
+    init: Written = {"init": module.init} if module.init else {}
+    return {"language": module.language.value, **init, "code": module.code.text}
+
+
+_WRAPPERS = {f"{language.value}-{use.value}": (language, use) for use in ModuleUse for language in Language}
 """Elements of one module, by the language that is part of their names; each stands in one whose name has an s."""
-_ENDS = "an engine keeps nothing open that would have to be closed"
+_THREAD = "an engine has no threads that run beside the events: keep in a window what is to be looked at in intervals"
+_LUA_SNIPPET = f"{Language.LUA.value}-{ModuleUse.SNIPPET.value}"
 MODULES_ELEMENTS = frozenset(f"{name}s" for name in _WRAPPERS)
 
 MODULES_SHAPES: Mapping[str, ElementShape] = {
     **{f"{name}s": shape(children=name) for name in _WRAPPERS},
     **{
-        name: shape("name", "code", label_children="description", idle={"destroy": _ENDS} if use is ModuleUse.SNIPPET else {})
+        name: shape("name", "code", label_children="description", idle=XML_IDLE if use is ModuleUse.SNIPPET else {})
         for name, (_, use) in _WRAPPERS.items()
     },
+    _LUA_SNIPPET: shape("name init", "code", label_children="description", idle=XML_IDLE, refused={"lua-thread": _THREAD}),
     "code": shape(),
 }
 """Elements that hold modules and snippets."""
@@ -201,7 +211,8 @@ def modules_from_xml(tree: Tree, project: Any) -> tuple[Module, ...]:
                 if code is None:
                     tree.found.add(tree.place(element), f"<{element.tag}> has no <code>", "add <code>")
                 text, place = (tree.text(code), tree.place(code)) if code is not None else ("", tree.place(element))
-                modules.append(Module(tree.attribute(element, "name"), language, Code.of(text, place), use))
+                init = tree.attribute(element, "init") if name == _LUA_SNIPPET else ""
+                modules.append(Module(tree.attribute(element, "name"), language, Code.of(text, place), use, init))
     return tuple(modules)
 
 
@@ -209,10 +220,14 @@ def modules_to_xml(modules: Sequence[Module]) -> tuple[Xml, ...]:
     written = []
     for name, (language, use) in _WRAPPERS.items():
         own = [each for each in modules if each.language is language and each.use is use]
-        children = [Xml(name, attributes={"name": each.name}, children=(Xml("code", each.code.text),)) for each in own]
+        children = [Xml(name, attributes=_module_attributes(each), children=(Xml("code", each.code.text),)) for each in own]
         if own:
             written.append(Xml(f"{name}s", children=tuple(children)))
     return tuple(written)
+
+
+def _module_attributes(module: Module) -> dict[str, str]:
+    return {"name": module.name} | ({"init": module.init} if module.init else {})
 
 
 def fields_from_yaml(values: YamlValues, node: Entries, key: str) -> FieldChoice:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from hotspare.errors import Place
 from hotspare.model.durations import DURATION_US_MAX
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import (
@@ -69,6 +70,7 @@ def check_retention(window: Window, retention: Retention | None, schema: Schema 
         found.add(
             place, f"window {window.name} has a retention unit, which only bytime_jumping_lookback uses", "leave the unit out"
         )
+    _check_groups(window, retention, schema, place, found)
     if not retention.time_field:
         return
     if by_count:
@@ -89,6 +91,25 @@ def check_retention(window: Window, retention: Retention | None, schema: Schema 
             f"window {window.name} has retention by the field {retention.time_field}, which is {schema.fields[index].type.value}",
             "use a field of type date or stamp",
         )
+
+
+def _check_groups(window: Window, retention: Retention, schema: Schema | None, place: Place, found: Mistakes) -> None:
+    """What a retention says of the groups of which each has the limit."""
+    if retention.by and retention.kind is not RetentionKind.BYCOUNT_SLIDING:
+        message = f"window {window.name} has retention {retention.kind.value} by groups, which only bycount_sliding knows"
+        found.add(place, message, "leave `by` out, or write bycount_sliding: and the number of rows that each group keeps")
+    for name in repeated(retention.by):
+        found.add(place, f"window {window.name} has retention by groups of {name} twice", "name the field once")
+    if schema is None:
+        return
+    for name in dict.fromkeys(retention.by):
+        index = schema.index.get(name)
+        if index is None:
+            message = f"window {window.name} has retention by groups of the unknown field {name!r}"
+            found.add(place, message, nearest(name, schema.names))
+        elif schema.fields[index].type.is_array:
+            message = f"window {window.name} has retention by groups of {name}, which is {schema.fields[index].type.value}"
+            found.add(place, message, "use a field of another type, such as one element, computed before")
 
 
 def check_passed_schema(window: Window, input_schema: Schema | None, found: Mistakes) -> None:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from hotspare.choices import HeadPlace as HeadPlace
 from hotspare.choices import KafkaReaderKind as KafkaReaderKind
 from hotspare.engine.rows.batch import MessageFormat, NextInput
+from hotspare.inbound import Inbound
 
 Positions = Mapping[tuple[int, int], int]
 """(topic index, partition) to the offset to read next. A partition that is absent is read from its oldest message."""
@@ -38,12 +39,13 @@ class HeadLike(Protocol):
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
     """A topic to read: all of its `partitions`, or that of one shard alone. `format` is how a message without a format header is
-    written."""
+    written, `kind` whether its messages are events or outputs of another project."""
 
     name: str
     partitions: int = 1
     format: MessageFormat = MessageFormat.CSV
     shard: int | None = None
+    kind: Inbound = Inbound.EVENTS
 
     @property
     def numbers(self) -> Sequence[int]:
@@ -80,7 +82,7 @@ class ReadPace:
     def __init__(self, interval_s: float = READ_INTERVAL_S, shards: Iterable[int] = (0,)) -> None:
         self.only: Only = frozenset()
         self._intervals_s = dict.fromkeys(shards, interval_s)
-        self._only: dict[int, tuple[int, int]] = {}
+        self._only: dict[int, Only] = {}
         self._changed = threading.Condition()
 
     @property
@@ -94,14 +96,14 @@ class ReadPace:
                 self._intervals_s[shard] = interval_s
                 self._changed.notify_all()
 
-    def read_only(self, partition: tuple[int, int] | None, shard: int = 0) -> None:
-        """Of those that are merged with it this partition alone, because too much waits for it; None for all again."""
+    def read_only(self, partitions: Only, shard: int = 0) -> None:
+        """Of those that are merged with each other these partitions alone, because too much waits for them; none for all again."""
         with self._changed:
-            if partition is None:
-                self._only.pop(shard, None)
+            if partitions:
+                self._only[shard] = partitions
             else:
-                self._only[shard] = partition
-            self.only = frozenset(self._only.values())
+                self._only.pop(shard, None)
+            self.only = frozenset[tuple[int, int]]().union(*self._only.values())
 
     def wait(self, read_s: float, is_over: Callable[[], bool]) -> None:
         """Until the interval since `read_s` (`time.monotonic`) is over, or `is_over`, which is looked at after each `wake`."""

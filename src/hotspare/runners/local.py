@@ -126,4 +126,4 @@ def decode_iterable(raw: Iterable[pa.RecordBatch], head: HeadLike, messages_max:
 
 
 def _raw(topics: tuple[SourceTopic, ...], parts: list[MessageRun]) -> list[pa.RecordBatch]:
-    return [raw_batch(part, topics[part.topic].format) for part in parts]
+    return [raw_batch(part, topics[part.topic].format, topics[part.topic].kind) for part in parts]

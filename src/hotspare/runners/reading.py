@@ -10,12 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hotspare.bus.contract import FORMAT_HEADER, Bus, Message, Partition
+from hotspare.bus.contract import CAUSE_HEADER, FORMAT_HEADER, Bus, Message, Partition
 from hotspare.bus.limits import position_lost
-from hotspare.engine.rows.batch import FORMAT_OF_HEADER, RAW_SCHEMA, MessageFormat, NextInput
+from hotspare.engine.rows.batch import FORMAT_OF_HEADER, OUTPUTS_FORM, RAW_SCHEMA, SECOND_FORM, MessageFormat, NextInput
 from hotspare.errors import PositionLost
+from hotspare.inbound import Inbound
 from hotspare.runners.contract import BatchLimits, HeadLike, OnBatch, Only, Positions, SourceTopic
 from hotspare.step_size import STEP_BYTES_MAX, STEP_BYTES_MIN, STEP_ROWS_MAX, StepSize
+
+_TIME_LENGTH_MAX = 18
+"""More digits than a time in microseconds has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +132,16 @@ def _even(bus: Bus, topics: Sequence[SourceTopic], parts: list[MessageRun]) -> l
     """
     if len(parts) < 2:
         return parts
-    behind = [p for p in parts if bus.end_offset(Partition(topics[p.topic].name, p.partition)) > p.next_offset]
+    timed = [p for p in parts if topics[p.topic].kind is Inbound.EVENTS]
+    behind = [p for p in timed if bus.end_offset(Partition(topics[p.topic].name, p.partition)) > p.next_offset]
     if not behind:
         return parts
     horizon_us = min(_newest_us(part) for part in behind)
     kept = []
     for part in parts:
+        if topics[part.topic].kind is not Inbound.EVENTS:  # its messages have other times
+            kept.append(part)
+            continue
         late = (i for i, message in enumerate(part.messages) if message.append_time_us > horizon_us)
         kept.append(MessageRun(part.topic, part.partition, part.messages[: next(late, len(part.messages)) + 1]))
     return kept
@@ -147,14 +155,19 @@ def next_positions(positions: Positions, parts: Sequence[MessageRun]) -> dict[tu
     return {**positions, **{part.key: part.next_offset for part in parts}}
 
 
-def raw_batch(part: MessageRun, default_format: MessageFormat) -> pa.RecordBatch:
-    """The messages of `part` as a batch of RAW_SCHEMA."""
+def raw_batch(part: MessageRun, default_format: MessageFormat, kind: Inbound = Inbound.EVENTS) -> pa.RecordBatch:
+    """The messages of `part` as a batch of RAW_SCHEMA. Outputs of another project have the time of their cause."""
     offsets, times_us, values, headers = tuple(zip(*part.messages, strict=True)) or ((), (), (), ())
     count = len(offsets)
+    seconds: Sequence[bool] = ()
+    if kind is Inbound.OUTPUTS:
+        times_us, seconds = tuple(zip(*map(_cause, part.messages), strict=True)) or ((), ())
     ticks, formats = np.zeros(count, np.bool_), np.full(count, default_format, np.int8)
     if any(headers):
         ticks[:] = [message.is_tick for message in part.messages]
         formats[:] = [_format(message, default_format) for message in part.messages]
+    if kind is Inbound.OUTPUTS:
+        formats |= np.where(seconds, OUTPUTS_FORM | SECOND_FORM, OUTPUTS_FORM).astype(np.int8)
     return pa.RecordBatch.from_arrays(
         [
             pa.array(np.full(count, part.topic, np.int32)),
@@ -172,6 +185,14 @@ def raw_batch(part: MessageRun, default_format: MessageFormat) -> pa.RecordBatch
 def is_much(raw: Sequence[pa.RecordBatch], limits: BatchLimits) -> bool:
     """Whether a read came near its limits, so that more waits."""
     return sum(len(b) for b in raw) * 4 >= limits.messages_max or sum(b.nbytes for b in raw) * 4 >= limits.bytes_max
+
+
+def _cause(message: Message) -> tuple[int, bool]:
+    """When what caused these outputs happened, and whether they begin with the second row of an update. Outputs from before their
+    stream had beats have the time at which they were committed."""
+    time_us, _, second = (message.header(CAUSE_HEADER) or b"").partition(b" ")
+    is_time = len(time_us) <= _TIME_LENGTH_MAX and time_us.removeprefix(b"-").isdigit()
+    return (int(time_us), second == b"1") if is_time else (message.append_time_us, False)
 
 
 def _format(message: Message, default: MessageFormat) -> int:

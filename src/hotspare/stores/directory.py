@@ -14,14 +14,13 @@ from pathlib import Path
 
 from hotspare.errors import SnapshotFormat, StoreError
 from hotspare.stores import limits
+from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.contract import Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
 from hotspare.stores.directory_claims import Claim, lost
 from hotspare.stores.directory_layout import (
-    Blob,
     Entry,
     GroupFolder,
     Manifest,
-    blob_of,
     manifest_text,
     parse_manifest,
     store_identity,

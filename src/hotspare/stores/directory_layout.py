@@ -31,11 +31,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-import xxhash
-
 from hotspare.errors import SnapshotFormat, StoreError, UsageError
 from hotspare.retry import Retry
 from hotspare.stores import limits
+from hotspare.stores.content import Blob, checksum_of
 from hotspare.stores.directory_claims import Claim, claiming, claims
 
 FORMAT = 1
@@ -49,14 +48,6 @@ _TEMPORARY = "tmp-"
 _HIDDEN = "hidden-"
 _IDENTITY_FILE = ".store-id"
 """No group's folder begins with a dot."""
-
-
-@dataclass(frozen=True, slots=True)
-class Blob:
-    """A content-addressed file: `hash` names it, `size` is checked too."""
-
-    hash: str
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +114,6 @@ def quoted(text: str) -> str:
     """A file name for free text; reversible. A leading dot would hide it or climb; commas separate."""
     name = quote(text, safe="@+=:#")
     return "%2E" + name[1:] if name.startswith(".") else name
-
-
-def checksum_of(content: bytes) -> str:
-    digest: str = xxhash.xxh3_128_hexdigest(content)
-    return digest
-
-
-def blob_of(content: bytes) -> Blob:
-    return Blob(checksum_of(content), len(content))
 
 
 def sync_folder(folder: Path) -> None:

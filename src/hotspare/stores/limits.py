@@ -1,11 +1,13 @@
-"""What every store checks before it writes, with one wording of the errors."""
+"""What every store checks, in which order it tells snapshots and which it keeps, with one wording of the errors."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from uuid import uuid4
 
 from hotspare.errors import SnapshotDamaged, StoreError, UsageError
+from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 
 NAME_LENGTH_MAX = 300
 """Room for the name of a window, which has up to 201 characters, and of a page of its rows."""
@@ -29,6 +31,12 @@ def check_name(what: str, name: str) -> None:
         )
 
 
+def check_snapshot(group: str, name: str, engine: str, order: int) -> None:
+    for what, text in (("group", group), ("snapshot", name), ("engine", engine)):
+        check_name(what, text)
+    check_order(order)
+
+
 def check_order(order: int) -> None:
     if not 0 <= order <= ORDER_MAX:
         raise UsageError(f"a snapshot cannot have order {order}", hint="it is the sum of the input positions, so 0 or more")
@@ -37,6 +45,16 @@ def check_order(order: int) -> None:
 def check_confirmed_max(confirmed_max: int) -> None:
     if confirmed_max < 1:
         raise UsageError(f"cannot keep {confirmed_max} confirmed snapshots", hint="keep at least 1")
+
+
+def newest_first(infos: Iterable[SnapshotInfo]) -> Sequence[SnapshotInfo]:
+    """As `list` has them."""
+    return sorted(infos, key=lambda info: (-info.order, info.name))
+
+
+def beyond(infos: Iterable[SnapshotInfo], confirmed_max: int) -> Sequence[str]:
+    """Names of the confirmed ones that `keep` discards, of such as `list` gave."""
+    return [info.name for info in infos if info.status is SnapshotStatus.CONFIRMED][confirmed_max:]
 
 
 def gone(group: str, name: str) -> StoreError:
@@ -54,6 +72,10 @@ def taken(group: str, name: str) -> StoreError:
         f"snapshot {name} of group {group} is confirmed and has another content",
         hint="a confirmed snapshot is never replaced; two engines may have the same name",
     )
+
+
+def gone_again(name: str) -> StoreError:
+    return StoreError(f"snapshot {name} cannot be written: its pages are gone again and again")
 
 
 def page_twice(name: str, page: str) -> StoreError:

@@ -38,9 +38,7 @@ class MemoryStore:
     def put(
         self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes | Content]]
     ) -> SnapshotInfo:
-        for what, text in (("group", group), ("snapshot", name), ("engine", engine)):
-            limits.check_name(what, text)
-        limits.check_order(order)
+        limits.check_snapshot(group, name, engine, order)
         kept: dict[str, bytes] = {}
         for page, content in pages:
             limits.check_name("page", page)
@@ -83,7 +81,7 @@ class MemoryStore:
     def list(self, group: str) -> Sequence[SnapshotInfo]:
         with self._lock:
             infos = [entry.info for entry in self._groups.get(group, {}).values()]
-        return sorted(infos, key=lambda info: (-info.order, info.name))
+        return limits.newest_first(infos)
 
     def get(self, group: str, name: str) -> StoredSnapshot:
         with self._lock:
@@ -94,9 +92,8 @@ class MemoryStore:
 
     def keep(self, group: str, confirmed_max: int) -> None:
         limits.check_confirmed_max(confirmed_max)
-        confirmed = [info for info in self.list(group) if info.status is SnapshotStatus.CONFIRMED]
-        for info in confirmed[confirmed_max:]:
-            self.discard(group, info.name)
+        for name in limits.beyond(self.list(group), confirmed_max):
+            self.discard(group, name)
 
     def forget(self, group: str) -> None:
         with self._lock:

@@ -1,4 +1,5 @@
-"""A snapshot store by its URL: `file:///folder` or `memory://name` (within one process)."""
+"""A snapshot store by its URL: `file:///folder`, `postgresql://user@host/database` and other databases (`stores.sql.database`), or
+`memory://name` (within one process)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore
 
 FOLDER_SUFFIX = "-snapshots"
-_LATER = ("redis", "postgresql", "mysql", "sqlite", "kafka")
+_DATABASES = ("postgresql", "mariadb", "mysql", "sqlite", "oracle", "mssql")
+_LATER = ("kafka",)
 _SHARED: dict[str, MemoryStore] = {}
 
 
@@ -25,9 +27,31 @@ def open_store(url: str) -> Store:
         if parts.netloc not in ("", "localhost") or len(parts.path) < 2:
             raise UsageError("file:// needs an absolute folder", hint="use file:///folder")
         return DirectoryStore(Path(unquote(parts.path)))
+    if separator and scheme in _DATABASES:
+        return _sql_store(url)
+    if separator and scheme in ("redis", "rediss"):
+        return _redis_store(url)
     if scheme in _LATER:
         raise UsageError(f"snapshots in {scheme}:// are not in this version", hint="use file:///folder")
-    raise UsageError(f"{scheme[:20]!r} is no kind of snapshot store", hint="use file:///folder or memory://name")
+    raise UsageError(
+        f"{scheme[:20]!r} is no kind of snapshot store", hint="use file:///folder, postgresql://user@host/database or memory://name"
+    )
+
+
+def _sql_store(url: str) -> Store:
+    try:
+        from hotspare.stores.sql.store import SqlStore
+    except ModuleNotFoundError as error:
+        raise UsageError("snapshots in a database need SQLAlchemy", detail=str(error), hint="pip install 'hotspare[sql]'") from None
+    return SqlStore(url)
+
+
+def _redis_store(url: str) -> Store:
+    try:
+        from hotspare.stores.redis.store import RedisStore
+    except ModuleNotFoundError as error:
+        raise UsageError("snapshots in Redis need its client", detail=str(error), hint="pip install 'hotspare[redis]'") from None
+    return RedisStore(url)
 
 
 def default_store_url(bus_url: str) -> str:

@@ -34,10 +34,21 @@ class LogEvent(Enum):
     """Every event that may be logged: its name, its level, and what it means. Names are stable."""
 
     ENGINE_STARTING = "engine_starting", Level.INFO, "an engine process begins to load its project"
+    KERNELS_COMPILING = "kernels_compiling", Level.INFO, "machine code of windows is made, once after installing: some minutes"
     ENGINE_STARTED = "engine_started", Level.INFO, "an engine reads its input"
     ENGINE_STOPPING = "engine_stopping", Level.INFO, "an engine was asked to stop and finishes its transaction"
     ENGINE_STOPPED = "engine_stopped", Level.INFO, "an engine ended as it was asked to"
     ENGINE_FAILED = "engine_failed", Level.ERROR, "an engine ended because of an error"
+    APPLICATION_STARTING = "application_starting", Level.INFO, "a driver begins to start Spark for the tasks of its shards"
+    APPLICATION_STARTED = "application_started", Level.INFO, "a driver has slots and gives its shards to tasks"
+    APPLICATION_ENDED = "application_ended", Level.INFO, "a driver has ended its tasks and Spark"
+    TASK_RUNS = "task_runs", Level.INFO, "a task of Spark has connected and hosts the engines of its shards"
+    TASK_ENDED = "task_ended", Level.WARNING, "a task of Spark ended; it is started again"
+    TASK_ABANDONED = (
+        "task_abandoned",
+        Level.WARNING,
+        "a task that did not report is replaced, and its executor ended",
+    )
     RUNNER_ENDED = "runner_ended", Level.ERROR, "what moves the batches ended by itself"
     RUNNER_WARNING = "runner_warning", Level.WARNING, "what moves the batches works, slower than it could"
     ROLE_CHANGED = "role_changed", Level.INFO, "an engine changed its role"

@@ -21,6 +21,7 @@ from hotspare.coordination.open import default_coordination_url, open_coordinati
 from hotspare.errors import ClusterError
 from hotspare.ha.member_record import news_of
 from hotspare.retry import Retry
+from hotspare.testing.parent_watch import ParentWatch
 from hotspare.testing.server_process import LOOPBACK, Machine
 
 _POLL_S = 0.01
@@ -46,6 +47,7 @@ class SpawnedEngine:
     name: str
     process: subprocess.Popen[bytes]
     log: Path
+    watch: ParentWatch = field(default_factory=ParentWatch)
 
     @property
     def is_running(self) -> bool:
@@ -54,6 +56,7 @@ class SpawnedEngine:
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(timeout=_STOP_TIMEOUT_S)
+        self.watch.ended(self.process.pid)
 
     def freeze(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
@@ -82,10 +85,12 @@ class SpawnedEngine:
     def wait_stopped(self, timeout_s: float = _STOP_TIMEOUT_S) -> int:
         """Wait for the end, with SIGKILL when the time is over. Returns the exit status."""
         try:
-            return self.process.wait(timeout=timeout_s)
+            status = self.process.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             self.kill()
             return int(self.process.wait())
+        self.watch.ended(self.process.pid)
+        return status
 
     def log_tail(self, lines: int = 30) -> str:
         with contextlib.suppress(OSError):
@@ -110,6 +115,8 @@ class Cluster:
     others: list[SpawnedEngine] = field(default_factory=list)
     session_ids: list[int] = field(default_factory=list)
     """Of every process ever started here; what it starts shares its session, also when it is gone."""
+    watch: ParentWatch = field(default_factory=ParentWatch)
+    """Ends them where this process is killed."""
 
     def __post_init__(self) -> None:
         self.coordination = open_coordination(self.coordination_url or default_coordination_url(self.bus_url))
@@ -150,7 +157,8 @@ class Cluster:
                 cwd=self.folder,
             )
         self.session_ids.append(process.pid)
-        return SpawnedEngine(name, process, log)
+        self.watch.began(process.pid)
+        return SpawnedEngine(name, process, log, self.watch)
 
     def leader(self) -> Leader:
         return self.coordination.leader(self.group)
@@ -223,4 +231,5 @@ class Cluster:
             each.ask_stop()
         for each in everything:
             each.wait_stopped()
+        self.watch.close()
         self.coordination.close()

@@ -11,7 +11,7 @@ from hotspare.bus.contract import EPOCH_HEADER, Bus, Message, Partition
 from hotspare.engine.codec.arrow_block import decode as decode_block
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan
-from hotspare.engine.rows.batch import RowKind
+from hotspare.engine.rows.batch import RowKind, without_beats, without_causes
 from hotspare.runners.contract import BatchLimits, HeadLike, SourceTopic
 from hotspare.runners.reading import all_partitions, complete_positions, next_positions, raw_batch, read_parts
 
@@ -45,6 +45,8 @@ class OutputReader:
             self._offset = batch[-1].offset + 1
 
     def _take(self, message: Message) -> None:
+        if message.is_tick:  # a beat
+            return
         table = pa.Table.from_batches([decode_block(message.value)])
         self._tables.append(table)
         epoch = int(message.header(EPOCH_HEADER) or b"0")
@@ -87,13 +89,14 @@ class ReferenceRun:
             self._positions = next_positions(self._positions, parts)
             for part in parts:
                 self.time_us = max(self.time_us, part.messages[-1].append_time_us)
-                for decoded in self._head(raw_batch(part, self._topics[part.topic].format)):
+                topic = self._topics[part.topic]
+                for decoded in self._head(raw_batch(part, topic.format, topic.kind)):
                     self._feed(decoded)
 
     def _feed(self, decoded: pa.RecordBatch) -> None:
         self.events += int((decoded.column("kind").to_numpy() != RowKind.TICK).sum())
         for stream, rows in self._pipeline.feed(decoded).items():
-            self._outputs.setdefault(stream, []).append(rows)
+            self._outputs.setdefault(stream, []).append(without_beats(without_causes(rows)))
 
     def tables(self) -> Mapping[str, pa.Table]:
         return {stream: pa.Table.from_batches(batches) for stream, batches in self._outputs.items()}

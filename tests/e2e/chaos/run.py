@@ -89,28 +89,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     everything = (*SCENARIOS, *HOST_SCENARIOS)
     chosen = [s for s in everything if options.only is None or s.row.split()[0] in options.only]
-    failures = 0
-    for seed in range(options.seed, options.seed + options.rounds):
+    rounds, left_out, failures = range(options.seed, options.seed + options.rounds), 0, 0
+    for seed in rounds:
         for number, scenario in enumerate(chosen):
-            reason = _left_out(options.site, scenario)
-            if reason:
+            if reason := _left_out(options.site, scenario):
                 print(f"{scenario.name}: left out, {reason}", flush=True)
-                continue
-            folder = Path(tempfile.mkdtemp(prefix="hotspare-chaos-"))
-            with _site(options.site, scenario, folder) as site:
-                report, left = play(
-                    [scenario], site, folder / "run", seed * 100 + number, lambda text: print(f"   {text}", flush=True)
-                )
-            good = report.is_exact and not left
-            failures += not good
-            kept = "" if good else f"; look at {folder}, or repeat it with --only {scenario.row.split()[0]} --seed {seed}"
-            print(f"{'good' if good else 'BAD '} {scenario.name}, seed {seed}: {report.last_line()}{kept}", flush=True)
-            for line in left:
-                print(f"   left over: {line}")
-            if good:
-                shutil.rmtree(folder, ignore_errors=True)
-    print(f"{options.rounds * len(chosen)} runs, {failures} bad")
+                left_out += 1
+            else:
+                failures += not _is_good(options.site, scenario, seed, seed * 100 + number)
+    print(f"{len(rounds) * len(chosen) - left_out} runs, {failures} bad, {left_out} left out")
     return 1 if failures else 0
+
+
+def _is_good(kind: str, scenario: Scenario, seed: int, own_seed: int) -> bool:
+    """Play one scenario, and tell how it went; what a bad one leaves behind is kept."""
+    folder = Path(tempfile.mkdtemp(prefix="hotspare-chaos-"))
+    with _site(kind, scenario, folder) as site:
+        report, left = play([scenario], site, folder / "run", own_seed, _say)
+    good = report.is_exact and not left
+    kept = "" if good else f"; look at {folder}, or repeat it with --only {scenario.row.split()[0]} --seed {seed}"
+    print(f"{'good' if good else 'BAD '} {scenario.name}, seed {seed}: {report.last_line()}{kept}", flush=True)
+    for line in left:
+        print(f"   left over: {line}")
+    if good:
+        shutil.rmtree(folder, ignore_errors=True)
+    return good
 
 
 if __name__ == "__main__":

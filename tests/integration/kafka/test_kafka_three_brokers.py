@@ -170,7 +170,7 @@ def test_what_is_open_on_a_partition_is_looked_up_although_the_leader_that_a_cli
     settings, place = parse_kafka_url(three.url), Partition("looked-at")
     topics, reader = KafkaTopics(settings), KafkaReader(settings, FetchWait.LOOK)
     topics.create(place.topic, 1)
-    dead = topics._admin.list_topics(place.topic, timeout=5).topics[place.topic].partitions[0].leader
+    dead = _told_leader(topics, place)
     lookers = [OpenTransactions(settings, reader) for _ in range(3)]
     for looker in lookers:
         looker.wait(place)
@@ -183,6 +183,19 @@ def test_what_is_open_on_a_partition_is_looked_up_although_the_leader_that_a_cli
         for looker in lookers:
             looker.close()
         reader.close()
+
+
+def _told_leader(topics: KafkaTopics, place: Partition) -> int:
+    """Each answer may be of another broker, which has yet to hear of the topic, or of its leader (-1)."""
+    told: list[int] = []
+
+    def is_told() -> bool:
+        partitions = topics._admin.list_topics(place.topic, timeout=5).topics[place.topic].partitions
+        told.extend(p.leader for number, p in partitions.items() if number == place.number and p.leader >= 0)
+        return bool(told)
+
+    wait_until(is_told, "a broker that knows the leader", 15)
+    return told[0]
 
 
 def _is_told(looker: OpenTransactions, place: Partition) -> bool:

@@ -25,6 +25,20 @@ class Killed(BaseException):
             yield act
 
 
+def struck(work: Callable[[Callable[[], None]], object], at: int, strike: Callable[[], object]) -> bool:
+    """Whether `work` has so many actions. It calls what it gets before each; at number `at`, from 1, `strike` comes first."""
+    actions = 0
+
+    def act() -> None:
+        nonlocal actions
+        actions += 1
+        if actions == at:
+            strike()
+
+    work(act)
+    return at <= actions
+
+
 class Mortal:
     """Calls `act` before each call of a method of `door`, and again behind it: its process may die before it has the answer."""
 

@@ -307,9 +307,10 @@ def test_a_topic_that_was_made_anew_is_an_error(tmp_path: Path) -> None:
         subscribe(new_bus(), path)
 
 
-def test_to_the_end_of_a_missing_topic_is_an_error(tmp_path: Path) -> None:
+def test_to_the_end_of_a_missing_topic_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(TopicMissing):
         subscribe(MemoryBus().client("s"), tmp_path / "out.csv")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("value", [b"I,N, 1,2", b""])

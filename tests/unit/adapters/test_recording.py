@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.adapters import recording
+from hotspare.adapters.file_places import FilePlaces
 from hotspare.adapters.files.publisher import PublishOptions
 from hotspare.adapters.recording import RecordingProgress, ReplayFile, record
+from hotspare.engine import heartbeats
 from hotspare.errors import UsageError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 
@@ -83,6 +84,25 @@ def test_a_date_counts_seconds_and_a_rate_counts_rows(tmp_path: Path) -> None:
     assert [m[2] for m in messages([by_rate], heartbeat_us=10**9) if not m[3]] == [0, 250_000]
 
 
+def test_rows_come_in_runs_which_heartbeats_and_batches_cut(tmp_path: Path) -> None:
+    """More rows than a batch holds, some of which are two lines long; a heartbeat before every 700th."""
+    path, places = tmp_path / "a.csv", FilePlaces([tmp_path / "a.csv"])
+    rows = [b'i,n,1,,"\n"' if number % 900 == 5 else b"i,n,%d,," % number for number in range(9_000)]
+    path.write_bytes(b"\n".join(rows) + b"\n")
+    file = ReplayFile(0, path, SCHEMA, PublishOptions(rate=1000))
+    batches = list(record([file], 1, 700_000, places=places))
+    assert max(batch.num_rows for batch in batches) <= 4096 + 1
+    ticks, values, offsets = ([v for b in batches for v in b.column(n).to_pylist()] for n in ("tick", "value", "offset"))
+    assert offsets == list(range(len(offsets)))
+    assert [value for value, tick in zip(values, ticks, strict=True) if not tick] == rows
+    assert [offset for offset, tick in zip(offsets, ticks, strict=True) if tick] == [700 * i + i - 1 for i in range(1, 13)] + [
+        9_012
+    ]
+    lines = [1 + number + sum(each % 900 == 5 for each in range(number)) for number in range(9_000)]
+    told = [places.text(0, offset) for offset, tick in zip(offsets, ticks, strict=True) if not tick]
+    assert told == [f"{path}:{line}" for line in lines]
+
+
 def test_maxevents_and_repetitions_as_the_connector_has_them(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("title\ni,n,1,,\ni,n,2,,\n")
@@ -108,7 +128,7 @@ def test_progress_ends_at_the_whole(tmp_path: Path) -> None:
 
 
 def test_too_many_heartbeats_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording, "TICKS_MAX", 5)
+    monkeypatch.setattr(heartbeats, "TICKS_MAX", 5)
     assert len(messages([timed(tmp_path / "a.csv", [0, 50])])) == 2 + 5 + 1
     with pytest.raises(UsageError, match="more than 5 heartbeats"):
         messages([timed(tmp_path / "a.csv", [0, 60])])

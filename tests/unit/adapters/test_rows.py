@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.adapters.files import row_cutter as rows
-from hotspare.adapters.files.row_cutter import LineTooLong, Row, RowCutter
+from hotspare.adapters.files.file_rows import Row
+from hotspare.adapters.files.row_cutter import LineTooLong, RowCutter
 from hotspare.engine.codec.csv import grammar as csv_grammar
 
 texts = st.lists(st.sampled_from([b"a", b",", b'"', b"\n", b"\\", b" ", b"\r\n", b'x,"', b'"y']), max_size=30).map(b"".join)

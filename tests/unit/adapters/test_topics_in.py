@@ -23,7 +23,7 @@ from hotspare.engine.routing import routing_by
 from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import BusError, PositionLost, UsageError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
-from tests.unit.adapters.killed import Killed, Mortal
+from tests.unit.adapters.killed import Killed, Mortal, struck
 from tests.unit.adapters.outputs import SCHEMA as OUTPUT_SCHEMA
 from tests.unit.adapters.outputs import UB, D, I, N, R, Row, block
 
@@ -134,21 +134,17 @@ def test_an_adapter_that_was_frozen_doubles_nothing_of_what_another_brought_in(s
 
 def overtaken(site: Site, frozen_at: int) -> bool:
     """Whether the adapter has so many actions."""
-    actions = 0
 
-    def act() -> None:
-        nonlocal actions
-        actions += 1
-        if actions == frozen_at:
-            site.write(1, 3)
-            site.bring()
+    def another() -> None:
+        site.write(1, 3)
+        site.bring()
 
     site.write(0, 5)
-    site.bring(act)
+    has_so_many = struck(site.bring, frozen_at, another)
     site.bring()
     rows = [row for shard in range(site.shards) for row in site.found(shard)]
     assert sorted(int(row.split(b",")[2]) for row in rows) == list(range(site.written))
-    return frozen_at <= actions
+    return has_so_many
 
 
 def test_each_append_tells_the_positions_of_all_partitions() -> None:

@@ -24,7 +24,7 @@ from hotspare.engine.routing import key_partitions
 from hotspare.engine.rows.batch import OUTPUT_COLUMNS, MessageFormat
 from hotspare.errors import BusError, UsageError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
-from tests.unit.adapters.killed import Killed, Mortal
+from tests.unit.adapters.killed import Killed, Mortal, struck
 from tests.unit.adapters.outputs import ROWS, SCHEMA, TOPIC, UB, D, I, N, Row, block
 
 OTHERS = Partition("alerts")
@@ -108,20 +108,16 @@ def test_an_adapter_that_was_frozen_doubles_nothing_of_what_another_sent() -> No
 
 def overtaken(site: Site, frozen_at: int) -> bool:
     """Whether the adapter has so many actions."""
-    actions = 0
 
-    def act() -> None:
-        nonlocal actions
-        actions += 1
-        if actions == frozen_at:
-            site.put([(I, N, 2, 1.0)])
-            site.send()
+    def another() -> None:
+        site.put([(I, N, 2, 1.0)])
+        site.send()
 
     site.put([(I, N, 0, 1.0), (I, N, 1, 1.0)])
-    site.send(act)
+    has_so_many = struck(site.send, frozen_at, another)
     site.send()
-    assert ids(site.found()) == [0, 1, *([2] if 0 < frozen_at <= actions else [])]
-    return frozen_at <= actions
+    assert ids(site.found()) == [0, 1, *([2] if frozen_at and has_so_many else [])]
+    return has_so_many
 
 
 def test_an_update_that_two_messages_hold_is_collapsed_whoever_sends_its_second_row() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hotspare import __version__
 from hotspare.bus.open import open_bus
 from hotspare.cli import main
 from hotspare.cli.main import COMMANDS
@@ -24,6 +25,10 @@ def test_help_names_every_command_and_loads_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert "loaded []" in done.stdout
     assert [name for name in COMMANDS if f"\n  {name} " not in done.stdout] == []
+
+
+def test_the_version_is_told() -> None:
+    assert hotspare("--version").stdout == f"hotspare {__version__}\n"
 
 
 def test_a_project_that_cannot_be_used_ends_with_2_and_all_its_mistakes(tmp_path: Path) -> None:

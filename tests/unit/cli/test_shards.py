@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from pathlib import Path
 
@@ -9,10 +10,11 @@ import pyarrow as pa
 import pytest
 
 from hotspare.bus.contract import Commit, Outgoing, Partition, Progress
+from hotspare.bus.memory import MemoryBus
 from hotspare.bus.naming import group_name
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.cli.shared.group_report import GroupSources, report
-from hotspare.cli.status import known_groups, shard_lines
+from hotspare.cli.status import hosted_shards, known_groups, shard_lines
 from hotspare.coordination.contract import Member
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.open import default_coordination_url, open_coordination
@@ -120,6 +122,31 @@ def test_status_begins_with_who_is_active_for_which_shards() -> None:
     assert shard_lines(report(GroupSources(service))) == [
         "project hotspare.idle in 2 shards: nobody active for 0, 1",
         "project hotspare.shop in 3 shards: e0 active for 1; e1 active for 0, 2",
+    ]
+
+
+def test_status_shows_where_spark_hosts_each_shard_the_slowest_first() -> None:
+    """Not of engines that no task hosts, or that gave no word lately. SPEC K9."""
+    clock_ms = 0
+    service = MemoryCoordination(lambda: clock_ms).client()
+
+    def join(number: int, engine: str, role: str, read: int, **place: str) -> None:
+        detail = {**place, "positions": json.dumps({"0/0": read})}
+        service.join(GROUPS[number], Member(engine, "", 1, 1, "host", "", "", "", role, {}, detail))
+
+    bus = MemoryBus().client()
+    for number in range(2):
+        bus.create_topic(f"t{number}")
+        bus.append(Partition(f"t{number}"), [Outgoing(b"")] * 9)
+        service.set_fact_once(GROUPS[number], "origin", json.dumps([[f"t{number}", 0, 0]]).encode())
+    join(0, "a-0.1.0", "standby", 2, application="a", task="0", executor="5")
+    clock_ms = 60_000
+    join(0, "a-0.1.1", "standby", 9, application="a", task="0", executor="6")
+    join(1, "a-1.1.0", "standby", 4, application="a", task="1", executor="")
+    join(1, "plain", "standby", 4)
+    assert hosted_shards(report(GroupSources(service, bus), GROUPS[:2])) == [
+        ("hotspare.shop", 1, "a", "1", "", "standby", 4, 5),
+        ("hotspare.shop", 0, "a", "0", "6", "standby", 9, 0),
     ]
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+from functools import cache
 from pathlib import Path
 
+from hotspare.engine.plan import Plan, compile_plan
+from hotspare.model.load import load_text
 from tests.cases.case import Case, Message
-from tests.laws.core_scripts import plan
+from tests.laws.core_scripts import PROJECT
 
 FILE = Path(__file__).parent / "snapshots" / "format_3.json"
 
@@ -16,6 +19,17 @@ _TEXTS = (
     "D,N,k{j},0,0,s | P,P,k{i},,7,",
     "I,N,m{i},{at},-3,xyz | SD,N,n{j},0,0,s",
 )
+
+
+@cache
+def plan() -> Plan:
+    """Of the project of that time."""
+    younger = ("      made_of_each: {type: copy, retention: {bycount_sliding: 1, by: [s]}}\n", "loose -> made_of_each, ")
+    text = PROJECT
+    for part in younger:
+        assert part in text
+        text = text.replace(part, "")
+    return compile_plan(load_text(text).resolved)
 
 
 def _messages(begin: int, end: int) -> tuple[Message, ...]:

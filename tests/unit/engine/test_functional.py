@@ -108,8 +108,8 @@ def test_pi_empty_keeps_nothing() -> None:
 
 def test_all_mistakes_are_told_together() -> None:
     with pytest.raises(ProjectError) as caught:
-        plan_of(window("evntCounter()", "systemMicro()"))
+        plan_of(window("evntCounter()", "systemDateTime()"))
     assert [m.message for m in caught.value.mistakes] == [
         "window cq/made, field number: unknown function evntCounter",
-        "window cq/made, field text: function systemMicro is not allowed: it reads a clock, which differs between engines and runs",
+        "window cq/made, field text: function systemDateTime is not allowed: it reads a clock, which differs between engines and runs",
     ]

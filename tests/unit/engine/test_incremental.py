@@ -137,9 +137,9 @@ def test_a_snapshot_of_the_format_before_is_gone_on_from() -> None:
     """It has every window's rows in one piece. What is put out is the same, but for the last bits of sums over a window, which were
     added one after the other (SPEC G10)."""
     before, rows = decoded(old_snapshot.before()), decoded(old_snapshot.after())
-    expected, begin = Pipeline.fresh(plan()), before.num_rows
+    expected, begin = Pipeline.fresh(old_snapshot.plan()), before.num_rows
     expected.feed(before)
-    pipeline = Pipeline.restore(plan(), *old_snapshot.stored())
+    pipeline = Pipeline.restore(old_snapshot.plan(), *old_snapshot.stored())
     headers = [json.loads(each.freeze().header) for each in (pipeline, expected)]
     digests = [header["streams"]["cq/newest"].pop("digest") for header in headers]
     assert digests[0] != digests[1]

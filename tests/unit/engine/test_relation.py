@@ -20,6 +20,8 @@ from tests.unit.engine.relations import content, reload
 INSERT, UPDATE, UPSERT, DELETE, SAFE_DELETE, UPDATE_BLOCK = range(1, 7)
 NORMAL, PARTIAL, RETENTION = 1, 2, 4
 SHAPE = Shape(3, (0, 1), ())
+GROUPED = Shape(3, (0, 1), (), (2,))
+"""The value names the group."""
 
 
 @dataclass
@@ -54,7 +56,11 @@ class Model:
         came = self._resolve(rank, event)
         if came is None:
             return
-        if self.policy.kind == k.COUNT_SLIDING:
+        if self.policy.kind == k.COUNT_OF_GROUP:
+            group = [row for row in self.rows if row[0][2] == came[0][2]]
+            for row in group[: len(group) - self.policy.limit]:
+                self._expel(row, rank)
+        elif self.policy.kind == k.COUNT_SLIDING:
             while len(self.rows) > self.policy.limit:
                 self._expel(self.rows[0], rank)
         elif self.policy.kind == k.COUNT_JUMPING and len(self.rows) > self.policy.limit:
@@ -83,11 +89,13 @@ class Model:
             return self._refuse(rank, k.REFUSED_KEY_UNKNOWN)
         partial = bool(event.flags & PARTIAL) and old is not None
         time = event.event_time if self.policy.by_event else event.time
-        if time is None and not partial:
+        is_grouped = self.policy.kind == k.COUNT_OF_GROUP
+        timeless = time is None
+        if (timeless or (is_grouped and event.values[2] is None)) and not partial:
             if event.opcode == UPDATE_BLOCK and old is not None:
                 self.rows.remove(old)
                 self.outputs.append((rank, DELETE, flags, old[0]))
-            return self._refuse(rank, k.REFUSED_NULL_TIME)
+            return self._refuse(rank, k.REFUSED_NULL_TIME if timeless else k.REFUSED_NULL_GROUP)
         values: tuple[int | None, ...] = event.values
         if old is None:
             row = (values, int(time or 0))
@@ -97,7 +105,7 @@ class Model:
         if partial:
             values = tuple(o if v is None else v for v, o in zip(values, old[0], strict=True))
         row = (values, old[1] if time is None else time)
-        if self.policy.kind >= k.TIME_SLIDING:
+        if self.policy.kind >= k.TIME_SLIDING or (is_grouped and values[2] != old[0][2]):
             self.rows.remove(old)
             self.rows.append(row)
         else:
@@ -173,7 +181,7 @@ def histories(draw: st.DrawFn) -> list[Event]:
     return events
 
 
-KINDS = [(k.KEEP, 0, 0), (k.COUNT_SLIDING, 2, 0), (k.COUNT_JUMPING, 2, 0)]
+KINDS = [(k.KEEP, 0, 0), (k.COUNT_SLIDING, 2, 0), (k.COUNT_JUMPING, 2, 0), (k.COUNT_OF_GROUP, 2, 0)]
 KINDS += [(kind, 7, by) for kind in (k.TIME_SLIDING, k.TIME_JUMPING, k.TIME_LOOKBACK) for by in (0, 1)]
 POLICIES = [k.Policy(kind, limit, 5, by, new_keys) for kind, limit, by in KINDS for new_keys in (0, 1)]
 
@@ -190,7 +198,8 @@ def test_relation_is_its_model(policy: k.Policy, events: list[Event], middle: in
 
 
 def check_against_model(policy: k.Policy, events: list[Event], middle: int, *, is_settled: bool) -> None:
-    model, relation = Model(policy), Relation(SHAPE, policy)
+    shape = GROUPED if policy.kind == k.COUNT_OF_GROUP else SHAPE
+    model, relation = Model(policy), Relation(shape, policy)
     for rank, event in enumerate(events):
         if policy.new_keys and event.opcode == INSERT and any(row[0][:2] == event.values[:2] for row in model.rows):
             event.opcode = DELETE  # such an insert never comes here
@@ -208,7 +217,7 @@ def check_against_model(policy: k.Policy, events: list[Event], middle: int, *, i
             outputs.append((begin + int(found.rank[i]), int(found.opcode[i]), int(found.flags[i]), values))
         whys = zip(done.refused_row.tolist(), done.refused_why.tolist(), strict=True)
         refused += [(begin + rows[row], why) for row, why in whys]
-        relation = reload(relation, Relation(SHAPE, policy))
+        relation = reload(relation, Relation(shape, policy))
     assert outputs == model.outputs
     assert refused == model.refused
     lanes, valid, _ = relation.stored()

@@ -8,10 +8,13 @@ from decimal import Decimal
 import pytest
 
 from hotspare.engine.expressions import arrays
-from hotspare.engine.expressions.functions import CAST_NAMES, NAMES, REFUSED, TABLE
+from hotspare.engine.expressions.checking import MOMENT_FIELD
+from hotspare.engine.expressions.functions import CAST_NAMES, NAMES, OF_MOMENT, REFUSED, TABLE
+from hotspare.errors import ProjectError
 from hotspare.model.project import Dialect
 from hotspare.model.types import FieldType
-from tests.unit.expressions.samples import ESP, NULL_ROW, SQL, evaluated, mistake_of, value_of
+from hotspare.model.windows.contract import Counting
+from tests.unit.expressions.samples import ESP, NULL_ROW, SQL, compiled, evaluated, mistake_of, value_of
 from tests.unit.expressions.sas_examples import LOWERED, MORE_EXAMPLES
 
 I32, I64, F64, STR = FieldType.INT32, FieldType.INT64, FieldType.DOUBLE, FieldType.STRING
@@ -227,9 +230,19 @@ def test_names_reach_their_function(dialect: Dialect) -> None:
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_what_an_engine_could_not_repeat_is_refused_with_the_reason(name: str) -> None:
     """DESIGN section 3: now, rand, uuid are refused with the reason."""
-    mistake = mistake_of(f"{name}()", ESP)
+    mistake = mistake_of(f"{name}()", SQL if name in OF_MOMENT else ESP)
     assert REFUSED[name] in mistake.message
     assert name in mistake.message
+
+
+@pytest.mark.parametrize("name", sorted(OF_MOMENT))
+def test_the_time_of_the_event_is_told_where_a_window_knows_it(name: str) -> None:
+    """SPEC A24, A25: not in joins and splitters."""
+    for counting in (Counting.POSITION, Counting.ALLOWED):
+        assert MOMENT_FIELD in compiled(f"{name}()", ESP, FieldType.INT64, counting).fields
+    assert f"{name} cannot be used here" in mistake_of(f"{name}()", ESP).message
+    with pytest.raises(ProjectError, match="takes no argument"):
+        compiled(f"{name}(1)", ESP, FieldType.INT64, Counting.POSITION)
 
 
 @pytest.mark.parametrize("text", ["now()", "current_timestamp", "current_date()", "rand()", "uuid()", "randn(1)"])

@@ -16,6 +16,7 @@ from hotspare.ha.rules.publishing import owed
 from hotspare.ha.rules.roles import ENDS, VACANT, Reason, Role, Step
 from hotspare.ha.rules.snapshots import LATE_INTERVALS, STORE_STUCK_MAX
 from hotspare.ha.rules.view import CommitUnderWay, CoreView, PeerStatus, StreamView, View
+from hotspare.inbound import Inbound
 from hotspare.model.quality import Quality
 from tests.unit.ha.views import (
     ACTIVE,
@@ -266,6 +267,14 @@ def test_the_lease_is_renewed_only_when_a_batch_passed() -> None:
     stuck = decide(changed(active(has_moved=False), now_ms=NOW_MS + SETTINGS.lease_ms))
     assert do.Renew() not in stuck
     assert do.ReadLeader(Reason.LEASE_OVER) in stuck
+
+
+def test_the_topic_of_another_project_is_never_ticked() -> None:
+    """SPEC K10."""
+    others = InboundFacts(0, 0, kind=Inbound.OUTPUTS)
+    held_up = active(inbound=(others, InboundFacts(1, 0, kind=Inbound.TICKS)), core=CoreView(holding_up=((0, 0),)))
+    decided = decide(changed(held_up, now_ms=NOW_MS + 10 * SETTINGS.tick_interval_ms))
+    assert [a for a in decided if isinstance(a, do.Tick)] == [do.Tick(1, Reason.TIMER)]
 
 
 def test_an_idle_partition_is_ticked_only_while_it_holds_up_the_merge() -> None:

@@ -33,6 +33,9 @@ print(PeerServer("other").address, flush=True)
 sys.stdin.read()
 """
 
+NO_PROCESS = 1_000_000_007
+"""The id of no process on this machine, where that of another one is told."""
+
 
 class Watcher:
     """A link whose changes can be waited for."""
@@ -81,9 +84,9 @@ class Remote:
         self.listener = socket.create_server((host, int(port)))
         self.listener.settimeout(20)
         self.port = self.listener.getsockname()[1]
-        self.leader = leader(f"127.0.0.1:{self.port}", 77, space=ELSEWHERE)
+        self.leader = leader(f"127.0.0.1:{self.port}", NO_PROCESS, space=ELSEWHERE)
 
-    def accept(self, said: bytes = greeting("other", ELSEWHERE, 77, 0)) -> socket.socket:
+    def accept(self, said: bytes = greeting("other", ELSEWHERE, NO_PROCESS, 0)) -> socket.socket:
         connection, _ = self.listener.accept()
         try:
             connection.sendall(said)
@@ -193,7 +196,7 @@ def test_another_process_on_the_holders_address_is_not_the_holder(watcher: Watch
     watcher.link.watch(remote.leader)
     remote.accept().close()
     watcher.wait_for(PeerStatus.CONNECTED)
-    with remote.accept(greeting("other", ELSEWHERE, 77, 1)):
+    with remote.accept(greeting("other", ELSEWHERE, NO_PROCESS, 1)):
         watcher.wait_for(PeerStatus.CLOSED)
 
 
@@ -202,7 +205,7 @@ def test_a_greeting_may_come_in_pieces_and_may_be_no_greeting(watcher: Watcher, 
     with contextlib.suppress(OSError):
         remote.accept(b"x" * (1 << 20)).close()
     assert watcher.link.status() is PeerStatus.UNKNOWN
-    whole = greeting("other", ELSEWHERE, 77, 0)
+    whole = greeting("other", ELSEWHERE, NO_PROCESS, 0)
     with remote.accept(whole[:5]) as connection:
         connection.sendall(whole[5:])
         watcher.wait_for(PeerStatus.CONNECTED)

@@ -121,6 +121,22 @@ def test_bad_events_and_unknown_streams_cannot_be_changed() -> None:
             qualities.checked_stream(qualities.of_topics(TOPICS), stream)
 
 
+def test_a_stream_with_beats_stays_precise_also_for_who_asks_without_its_project() -> None:
+    """SPEC K10: whoever reads beats needs each output once."""
+    coordination = MemoryCoordination().client()
+    topics = GroupTopics((InboundTopic("in"),), (OutputStream("a", "out-a", has_beats=True), OutputStream("b", "out-b")))
+    agreed = qualities.agree_on_qualities(coordination, "g", topics)
+    told = qualities.current(coordination, "g")
+    assert told is not None
+    for known in (agreed, told):
+        assert qualities.checked_stream(known, "b") == "b"
+        with pytest.raises(UsageError, match="stream a has beats"):
+            qualities.checked_stream(known, "a")
+    qualities.ask_for(coordination, "g", "a", SIMPLE)  # past the command
+    again = qualities.read_on(coordination, "g", agreed)
+    assert (again.of("a"), len(again.unreadable)) == (PRECISE, 1)
+
+
 def state(quality: Quality, role: Role = Role.STANDBY, changed: frozenset[str] = frozenset()) -> GroupState:
     topics = GroupTopics((InboundTopic("in"),), (OutputStream("a", "out-a", quality),))
     held = HeldOutputs({"a": NO_OUTPUT}, 1 << 30, Path())

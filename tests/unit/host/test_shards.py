@@ -47,7 +47,7 @@ def running(url: str, folder: Path, name: str, shards: int = SHARDS) -> Iterator
         try:
             yield engine
         finally:
-            engine._ask_stop()
+            engine.ask_stop()
             thread.join()
 
 

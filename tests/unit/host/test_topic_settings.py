@@ -12,7 +12,9 @@ from hotspare.bus.contract import Deviation
 from hotspare.bus.kafka.checks import TopicFacts, topic_deviations
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.errors import UsageError
+from hotspare.ha.effects.joining import create_topics
 from hotspare.ha.group import GroupEngine
+from hotspare.ha.rules.settings import GroupTopics, InboundTopic
 from hotspare.host import process
 from hotspare.host.options import EngineOptions
 from hotspare.model.load import load_project
@@ -72,3 +74,15 @@ def test_it_is_used_where_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.
     from hotspare.choices import CreateTime
 
     assert start(tmp_path, monkeypatch, create_time=CreateTime.ACCEPT) == "started"
+
+
+def test_a_topic_with_other_partitions_is_refused_and_the_ways_on_are_named(tmp_path: Path) -> None:
+    """SPEC B9: run under another prefix, or bring the topic of others in."""
+    bus = SqliteBus(tmp_path / "bus.db")
+    bus.create_topic("hotspare.p.q.s.I", 3)
+    with pytest.raises(UsageError) as refused:
+        create_topics(bus, GroupTopics((InboundTopic("hotspare.p.q.s.I"),), ()))
+    bus.close()
+    assert "inbound topic hotspare.p.q.s.I has 3 partitions, the group reads 1" in refused.value.message
+    for way in ("partitions cannot be taken away", "--prefix", "hotspare publish --topic", "a kafka connector that names it"):
+        assert way in refused.value.hint

@@ -63,7 +63,7 @@ def spare(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
         try:
             yield engine
         finally:
-            engine._ask_stop()
+            engine.ask_stop()
             thread.join()
     coordination.close()
     server.close()

@@ -27,6 +27,12 @@ queries:
       b: {type: python, events: create, schema: "id*:int64,x:int64", code-file: NAME}
     edges: [a -> b]
 """
+FILTERS = {
+    "XML": XML.replace(
+        '<window-python name="b" events="create"><schema-string>id*:int64,x:int64</schema-string>', '<window-filter name="b">'
+    ).replace("</window-python>", "</window-filter>"),
+    "YAML": YAML.replace('type: python, events: create, schema: "id*:int64,x:int64"', "type: filter"),
+}
 
 
 @pytest.fixture
@@ -56,6 +62,14 @@ def test_the_text_of_the_file_is_the_code(folder: Path, text: str) -> None:
     assert "event['x'] + 1" in dump(loaded.project)
     (folder / "code" / "b.py").write_text(CODE.replace("1", "2"))
     assert project_hash(checked_project(written(folder, text, "code/b.py"), {}).project) != project_hash(loaded.project)
+
+
+@pytest.mark.parametrize("text", FILTERS.values(), ids=FILTERS)
+def test_filters_have_their_code_in_files_too(folder: Path, text: str) -> None:
+    (folder / "code" / "b.lua").write_text("function filter(event) return event.x > 1 end")
+    loaded = checked_project(written(folder, text, "code/b.lua"), {})
+    assert "event.x > 1" in dump(loaded.project)
+    assert compile_plan(loaded.resolved)
 
 
 @pytest.mark.parametrize(

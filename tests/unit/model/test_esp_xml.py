@@ -350,6 +350,10 @@ def test_retention_in_xml() -> None:
     copy = load_text(text).project.queries[0].windows[3]
     assert isinstance(copy, CopyWindow)
     assert copy.retention == Retention(RetentionKind.BYTIME_JUMPING_LOOKBACK, 7_200_000_000, "", 3_600_000_000)
+    groups = text.replace('bytime_jumping_lookback" unit="hours">2 hours', 'bycount_sliding" hs:by="x, id">2')
+    kept = load_text(groups.replace("<project ", '<project xmlns:hs="urn:hotspare" ', 1)).project.queries[0].windows[3]
+    assert isinstance(kept, CopyWindow)
+    assert kept.retention == Retention(RetentionKind.BYCOUNT_SLIDING, 2, by=("x", "id"))
     assert_only_mistake(
         text.replace("bytime_jumping_lookback", "bytime_jump"), "retention type 'bytime_jump' does not exist", "did you mean"
     )

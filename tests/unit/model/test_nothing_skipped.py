@@ -16,6 +16,7 @@ from hotspare.model.frontends.esp_xml.shapes import SHAPES, WINDOWS
 from hotspare.model.frontends.yaml import project as yaml_project
 from hotspare.model.load import load_text
 from hotspare.model.project import Project
+from hotspare.model.windows.registry import WINDOW_TYPES
 
 FULL = """\
 <engine><projects>
@@ -26,6 +27,9 @@ FULL = """\
   <lua-modules><lua-module name="m"><description>d</description><code>one = 1</code></lua-module></lua-modules>
   <python-modules><python-module name="o"><description>d</description><code>one = 1</code></python-module></python-modules>
   <python-snippets><python-snippet name="o"><description>d</description><code>one = 1</code></python-snippet></python-snippets>
+  <lua-snippets>
+    <lua-snippet name="ls" init="begin"><description>d</description><code>function begin() end</code></lua-snippet>
+  </lua-snippets>
   <contqueries>
     <contquery name="q" trace="a" include-singletons="true" index="pi_HASH">
       <description>d</description>
@@ -41,7 +45,7 @@ FULL = """\
             </connector>
           </connectors>
         </window-source>
-        <window-copy name="k">
+        <window-copy name="k" hs:publish="true" hs:beats="included">
           <schema copy="a" copy-keys="true"/>
           <retention type="bytime_jumping_lookback" unit="hours">2 hours</retention>
         </window-copy>
@@ -52,8 +56,8 @@ FULL = """\
           </splitter-expr>
           <retention type="bytime_sliding" field="when">2 hours</retention>
         </window-copy>
-        <window-copy name="t1"/>
-        <window-source name="times"><schema-string name="s">id*:int64,when:stamp</schema-string></window-source>
+        <window-copy name="t1"><retention type="bycount_sliding" hs:by="id">2</retention></window-copy>
+        <window-source name="times" hs:reads="o/q/w"><schema-string name="s">id*:int64,when:stamp</schema-string></window-source>
         <window-filter name="f"><expression hs:dialect="esp">x &gt; 1</expression></window-filter>
         <window-functional name="g">
           <schema-string>id*:int64,x:double</schema-string>
@@ -121,7 +125,7 @@ FULL = """\
                     proximity-analysis="true" output-multiple-results="true" output-sorted-results="true"/>
           <geometry x-fieldname="x" y-fieldname="y" radius-fieldname="r" radius="5" data-fieldname="d" desc-fieldname="e"
                     data-separator=","/>
-          <position x-fieldname="x" y-fieldname="x" lookupdistance="2"/>
+          <position x-fieldname="x" y-fieldname="x" lookupdistance="2" lookupdistance-fieldname="x"/>
           <output geoid-fieldname="g" geotype-fieldname="t" geodesc-fieldname="a" geodistance-fieldname="far"
                   eventnumber-fieldname="no" include-geo-fields="r"/>
         </window-geofence>
@@ -151,6 +155,16 @@ FULL = """\
           <use exclude="true">id</use>
           <code>def make(event): return {"x": event["x"]}</code>
         </window-python-columns>
+        <window-custom name="cw" type="Sorted" version="2">
+          <schema-string>id*:int64,x:double</schema-string>
+          <copy exclude="true">x</copy>
+          <plugin require="m" hs:language="lua" hs:transient="seen" hs:steps-max="9" hs:state-bytes-max="9">
+            <input-map><properties><property name="number" required="true" esp_type="int64">id</property></properties></input-map>
+            <output-map description="d"><properties><property name="value">x</property></properties></output-map>
+            <initialization><properties><property name="unit" values="a,b">a</property></properties></initialization>
+            <code>function create(event) return {value = event.number} end</code>
+          </plugin>
+        </window-custom>
         <window-remove-state name="r" remove="updates" add-log-fields="true"/>
         <window-join name="j">
           <join type="leftouter" no-regenerates="true" left-index="pi_EMPTY" right-index="pi_HASH">
@@ -174,6 +188,12 @@ FULL = """\
               <output><field-selection node="e1" name="id"/><field-expr node="e2" hs:dialect="esp">id + 1</field-expr></output>
               <timefields><timefield source="times" field="when"/></timefields>
             </pattern>
+            <pattern name="two" require="m" init="begin" hs:transient="seen" hs:steps-max="9" hs:state-bytes-max="9">
+              <lua-events><event name="e1" source="times" func="first"/></lua-events>
+              <logic>seen:2(e1)</logic>
+              <code output="made">function first(event) return true end</code>
+              <timefields><timefield source="times" field="when"/></timefields>
+            </pattern>
           </patterns>
         </window-pattern>
         <window-aggregate name="m">
@@ -182,7 +202,7 @@ FULL = """\
         </window-aggregate>
       </windows>
       <edges>
-        <edge source="a" target="k f g c r n l h p pc fx m" role="data"/><edge source="a" target="s" role="data"/>
+        <edge source="a" target="k f g c r n l h p pc cw fx m" role="data"/><edge source="a" target="s" role="data"/>
         <edge source="times" target="t found"/><edge source="tagged" target="w"/><edge source="t" target="t1" slot="1"/>
         <edge source="places" target="areas"/><edge source="a" target="z" role="position"/>
         <edge source="areas" target="z" role="geometry"/>
@@ -238,6 +258,8 @@ def everywhere() -> Iterator[tuple[str, Any]]:
 BEFORE = told(FULL)
 KNOWN = [pair for shapes in (SHAPES.common, *SHAPES.windows.values()) for pair in shapes.items() if pair[0] not in WINDOWS]
 ELEMENTS = [(name.rpartition("/")[2], shape) for name, shape in KNOWN]
+FILES = {("plugin", "code")}
+"""Attributes that name a file beside the project, in place of what stands in this text."""
 LABELS = {(tag, name) for tag, shape in (*ELEMENTS, *WINDOWS.items()) for name in shape.labels}
 
 
@@ -247,7 +269,7 @@ def test_the_text_has_every_attribute_that_is_read() -> None:
     found = {(element.tag, name) for _, element in everywhere() for name in element.attrib}
     windows = {("window", name) for tag, name in found if tag in WINDOWS}
     for tag, shape in ELEMENTS:
-        assert {(tag, name) for name in shape.read} <= found, tag
+        assert {(tag, name) for name in shape.read} <= found | FILES, tag
     assert {("window", name) for shape in WINDOWS.values() for name in shape.read} <= windows
 
 
@@ -325,3 +347,117 @@ def test_an_unknown_key_of_a_yaml_project_is_spoken_of_wherever_it_stands(path: 
         node = node[key]
     node["unheard"] = "1"
     assert told(yaml.dump(tree, sort_keys=False)) != told(yaml.dump(yaml.load(YAML, yaml.BaseLoader), sort_keys=False))
+
+
+def leaves(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Paths of all values of a YAML tree that are no mappings and no lists."""
+    if not isinstance(node, dict | list):
+        yield path
+    for key, child in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        yield from leaves(child, (*path, key))
+
+
+YAML_BEFORE = told(YAML)
+
+
+def yaml_with(path: tuple[Any, ...], change: Any) -> str:
+    node = tree = yaml.load(YAML, yaml.BaseLoader)
+    for key in path[:-1]:
+        node = node[key]
+    change(node, path[-1])
+    return yaml.dump(tree, sort_keys=False)
+
+
+@pytest.mark.parametrize("path", list(leaves(yaml.load(YAML, yaml.BaseLoader))))
+def test_every_value_of_a_yaml_project_matters(path: tuple[Any, ...]) -> None:
+    def change(node: Any, key: Any) -> None:
+        node[key] = "other"
+
+    assert told(yaml_with(path, change)) != YAML_BEFORE
+
+
+def held(path: tuple[Any, ...]) -> Any:
+    """What stands there."""
+    node = yaml.load(YAML, yaml.BaseLoader)
+    for key in path:
+        node = node[key]
+    return node
+
+
+@pytest.mark.parametrize("path", [path for path in mappings(yaml.load(YAML, yaml.BaseLoader)) if path and held(path)])
+def test_every_mapping_of_a_yaml_project_matters(path: tuple[Any, ...]) -> None:
+    def remove(node: Any, key: Any) -> None:
+        del node[key]
+
+    assert told(yaml_with(path, remove)) != YAML_BEFORE
+
+
+UNSAID = {"copy", "use", "code-file", "initialize", "arguments"}
+"""Keys in place of which, or of what they usually say, the project above has others."""
+OTHERWISE = {"filter": {"use", "language"}, "source": {"retention"}, "pattern": {"active"}}
+OTHERWISE |= {key: {"forward"} for key in ("python", "python-columns")}
+"""The same of single types."""
+
+
+def test_the_yaml_text_has_every_key_that_window_types_read() -> None:
+    """Else the tests above would not see one that no code asks for."""
+    windows = [w for q in yaml.load(YAML, yaml.BaseLoader)["queries"].values() for w in q["windows"].values()]
+    for name, window_type in WINDOW_TYPES.items():
+        said = {key for window in windows if window["type"] == name for key in window}
+        assert set(window_type.yaml_keys) - said - UNSAID <= OTHERWISE.get(name, set()), name
+
+
+DESCRIBED = {"contquery", "lua-module", "python-module", "python-snippet", "lua-snippet"}
+"""Elements whose description is not kept."""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        path
+        for path, element in everywhere()
+        if element.getparent() is not None and not (element.tag == "description" and element.getparent().tag in DESCRIBED)
+    ],
+)
+def test_every_element_matters(path: str) -> None:
+    assert told(changed(path, lambda element: element.getparent().remove(element))) != BEFORE
+
+
+@pytest.mark.parametrize(
+    ("window", "message"),
+    [
+        ("splitter_initialize: {code: integer n}", "splitter_initialize of window a needs a splitter"),
+        ("retention: {bycount_sliding: 3, unit: hours}", "unit"),
+    ],
+)
+def test_what_would_mean_nothing_is_a_mistake(window: str, message: str) -> None:
+    text = f'project: p\nqueries: {{q: {{singletons: included, windows: {{a: {{type: source, schema: "id*:int64", {window}}}}}}}}}'
+    with pytest.raises(ProjectError) as raised:
+        load_text(text)
+    assert any(message in mistake.message for mistake in raised.value.mistakes), raised.value.mistakes
+
+
+def test_a_connector_has_one_type() -> None:
+    name = '<property name="fsname">f</property>'
+    text = FULL.replace(name, f'{name}<property name="type">sub</property>')
+    with pytest.raises(ProjectError) as raised:
+        load_text(text)
+    assert any("the attribute type='pub'" in mistake.message for mistake in raised.value.mistakes)
+    assert load_text(text.replace(">sub<", ">publish<")).project == load_text(FULL).project
+
+
+def test_a_source_window_that_takes_no_part_is_spoken_of() -> None:
+    """SPEC A41."""
+    text = """
+project: p
+queries:
+  q:
+    windows:
+      a: {type: source, schema: "id*:int64"}
+      b: {type: copy}
+      alone: {type: source, schema: "id*:int64"}
+    edges: [a -> b]
+"""
+    (warning,) = load_text(text).warnings
+    assert "source window alone takes no part in query q" in warning.message
+    assert not load_text(text.replace("  q:\n", "  q:\n    singletons: included\n")).warnings

@@ -104,6 +104,7 @@ def test_a_row_must_not_change_its_partition() -> None:
     "window",
     [
         "type: copy, retention: {bycount_sliding: 3}",
+        "type: copy, retention: {bycount_sliding: 3, by: [id]}",
         'type: functional, schema: "id*:int64,k*:int64,n:int64", functions: {n: eventCounter()}',
         'type: calculate, algorithm: Summary, schema: "id*:int64,k*:int64,s:double", inputs: {input: k}, outputs: {sumOut: s}',
     ],
@@ -119,6 +120,20 @@ queries:
     edges: [given -> odd]
 """
     assert [window for window, _ in told(text, given="k")] == ["odd"]
+
+
+def test_groups_that_stand_in_one_partition_may_be_counted() -> None:
+    text = """
+project: p
+queries:
+  q:
+    windows:
+      given: {type: source, schema: "id*:int64,k*:int64,x:double"}
+      newest: {type: copy, retention: {bycount_sliding: 3, by: [x, k]}}
+    edges: [given -> newest]
+"""
+    assert told(text, given="k") == []
+    assert told(text, given="id") == [("newest", "its retention counts rows of groups that stand in several partitions")]
 
 
 def test_a_generated_key_carries_its_shard_and_is_no_field_to_be_partitioned_by() -> None:

@@ -11,6 +11,7 @@ from hotspare.model.frontends.esp_xml import project as esp_xml
 from hotspare.model.frontends.yaml import project as yaml_project
 from hotspare.model.load import load_text
 from hotspare.model.pattern_logic import LogicRefused, certain_events, open_us_max, parse_logic
+from hotspare.model.windows.registry import type_of
 
 PROJECT = """
 project: p
@@ -157,9 +158,51 @@ def test_both_texts_say_the_same() -> None:
     assert esp_xml.load(esp_xml.dump(loaded)) == loaded
 
 
-def test_events_in_lua_and_python_are_refused_by_name() -> None:
-    for language, tag in (("Lua", "lua-events"), ("Python", "python-events")):
-        code = f'<{tag}><event name="a" func="f"/></{tag}><code>...</code>'
-        with pytest.raises(ProjectError) as raised:
-            load_text(XML.format(pattern=code + REST))
-        assert f"events of interest in {language}" in str(raised.value.mistakes[0].message)
+CODE = """
+function begins(event) return true, {x = event.x} end
+function follows(event, context) return event.x > context.data.x end
+function output(context) return {first = context.events.a.id, y = context.data.x} end
+"""
+CODE_EVENTS = '<lua-events><event name="a" func="begins"/><event name="b" source="s" func="follows"/></lua-events>'
+CODE_REST = "<logic>fby(a, b)</logic><code output='output'><![CDATA[" + CODE + "]]></code>"
+
+
+def test_events_of_interest_in_code_survive_both_texts() -> None:
+    """The source of an event follows from the one edge to the window (SPEC A30)."""
+    loaded = load_text(XML.format(pattern=CODE_EVENTS + CODE_REST), expressions=expression_mistakes).project
+    (window,) = [each for each in loaded.queries[0].windows if each.name == "w"]
+    (pattern,) = window.patterns  # type: ignore[attr-defined]
+    assert [(each.source, each.function) for each in pattern.events] == [("s", "begins"), ("s", "follows")]
+    assert pattern.script.function == "output"
+    assert yaml_project.load(yaml_project.dump(loaded)) == loaded
+    assert esp_xml.load(esp_xml.dump(loaded)) == loaded
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('func="begins"', 'func="starts"', "defines no function starts"),
+        ('func="begins"', "", "event a of pattern pattern1 of window w names no function of its code"),
+        ("output='output'", "output='made'", "defines no function made"),
+        ("<code output='output'>", "<other>", "<pattern> has no <code>"),
+        ('source="s"', 'source="t"', "event b of pattern pattern1 of window w is of 't', which is no input"),
+        ("</lua-events>", "</lua-events><output/>", "<pattern> has <output> beside events of interest in code"),
+        ("</lua-events>", '</lua-events><python-events><event name="c" func="f"/></python-events>', "in two languages"),
+        ('func="begins"/>', 'func="begins">x > 1</event>', "event a of pattern pattern1 of window w has a condition beside code"),
+        ('func="begins"/>', 'func="begins" sends="x"/>', "attribute sends='x' of <event> does not exist yet"),
+        ("</lua-events>", "</lua-events><use>x</use>", "element <use> in <pattern> does not exist yet"),
+    ],
+)
+def test_mistakes_in_events_of_interest_in_code(before: str, after: str, message: str) -> None:
+    text = (CODE_EVENTS + CODE_REST).replace(before, after)
+    text = text.replace("</code>", "</other>") if "<other>" in text else text
+    with pytest.raises(ProjectError) as raised:
+        compile_plan(load_text(XML.format(pattern=text.replace("x > 1", "x &gt; 1"))).resolved)
+    assert any(message in each.message for each in raised.value.mistakes), raised.value.mistakes
+
+
+def test_code_may_keep_something_of_all_partitions() -> None:
+    loaded = load_text(XML.format(pattern=CODE_EVENTS + CODE_REST))
+    (window,) = [each.window for each in loaded.resolved.windows if each.id.window == "w"]
+    found = type_of(window).carried(window, [], [])
+    assert "code of its pattern pattern1" in found.refusal

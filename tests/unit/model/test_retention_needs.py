@@ -92,6 +92,7 @@ def test_every_kind_of_memory_is_known() -> None:
         ("index: empty, ", "retention: {bytime_sliding: 2 seconds}", [("kept", Memory.TIME, 2_000_000)]),
         ("index: empty, ", "retention: {bytime_sliding: 2 seconds, field: at}", [("kept", Memory.TIME, 2_000_000)]),
         ("index: empty, ", "retention: {bycount_sliding: 7}", [("kept", Memory.COUNT, 7)]),
+        ("index: empty, ", "retention: {bycount_sliding: 7, by: [id]}", [("kept", Memory.EVERYTHING, 0)]),
         ("index: empty, ", "retention: {bycount_jumping: 7}", [("kept", Memory.COUNT, 7), ("kept", Memory.EVERYTHING, 0)]),
         (
             "index: empty, ",

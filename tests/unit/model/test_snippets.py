@@ -61,7 +61,16 @@ def test_another_snippet_is_another_project() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("<python-snippets>", "<lua-snippets/><python-snippets>", "<lua-snippets> in <project>"),
+        (
+            "<python-snippets>",
+            '<lua-snippets><lua-snippet name="t"><lua-thread/><code>x = 1</code></lua-snippet></lua-snippets><python-snippets>',
+            "<lua-thread> in <lua-snippet>",
+        ),
+        (
+            "<python-snippets>",
+            '<lua-snippets><lua-snippet name="m"><code>x = 1</code></lua-snippet></lua-snippets><python-snippets>',
+            "two snippets m",
+        ),
         ('name="m" destroy="end"', 'name="m" init="begin"', "attribute init"),
         (
             '<window-python name="alone" events="create">',
@@ -79,6 +88,47 @@ def test_what_cannot_be_is_refused_by_name(old: str, new: str, message: str) -> 
     with pytest.raises(ProjectError) as raised:
         load_text(XML.replace(old, new))
     assert any(message in mistake.message for mistake in raised.value.mistakes), raised.value.mistakes
+
+
+LUA = """\
+<project name="p">
+  <lua-snippets>
+    <lua-snippet name="s" init="begin" destroy="end"><code>function begin() esp_setProperty("a", 1) end</code></lua-snippet>
+  </lua-snippets>
+  <contqueries><contquery name="q">
+    <windows>
+      <window-source name="given"><schema-string>id*:int64,a:int64</schema-string></window-source>
+      <window-lua name="made" events="create" destroy="finish">
+        <schema-string>id*:int64,a:int64</schema-string>
+        <code>function create(event) return {a = esp_getProperty("a")} end</code>
+      </window-lua>
+      <window-lua name="alone" events="create">
+        <schema-string>id*:int64,a:int64</schema-string>
+        <code>function create(event) return {a = 1} end</code>
+      </window-lua>
+    </windows>
+    <edges><edge source="given" target="made"/><edge source="given" target="alone"/></edges>
+  </contquery></contqueries>
+</project>
+"""
+
+
+def test_snippets_in_lua_belong_to_windows_whose_code_shares() -> None:
+    loaded = load_text(LUA)
+    alone, _, made = sorted(loaded.resolved.windows, key=lambda window: window.id.window)
+    assert [(each.name, each.init) for each in made.modules] == [("s", "begin")]
+    assert alone.modules == ()
+    assert load_text(yaml_text.dump(loaded.project)).project == load_text(esp_xml.dump(loaded.project)).project == loaded.project
+    changed = load_text(LUA.replace('init="begin"', 'init=""')).project
+    assert any("snippet s: init was begin" in difference for difference in differences(loaded.project, changed))
+    (warning,) = (warning.message for warning in loaded.warnings if "destroy" in warning.message)
+    assert "<lua-snippet>, <window-lua>" in warning or "<window-lua>, <lua-snippet>" in warning
+
+
+def test_modules_have_no_function_that_is_called_first() -> None:
+    text = yaml_text.dump(load_text(XML).project).replace("language: python", "language: python\n    init: begin", 2)
+    with pytest.raises(ProjectError, match="snippet m in python has a function begin"):
+        load_text(text)
 
 
 def test_fields_are_no_arguments_of_lua() -> None:

@@ -48,6 +48,12 @@ WINDOWS = [
     ("type: copy\nretention: {bytime_sliding: 3 seconds, field: tt} # !!", "unknown field 'tt'", "did you mean 't'?"),
     ("type: copy\nretention: {bytime_sliding: 3 seconds, field: x} # !!", "field x, which is double", "date or stamp"),
     ("type: copy\nretention: {bycount_sliding: 3, field: t} # !!", "by count, which uses no field", ""),
+    ("type: copy\nretention: {bycount_sliding: 3, by: [y]} # !!", "groups of the unknown field 'y'", ""),
+    ("type: copy\nretention: {bycount_sliding: 3, by: x x} # !!", "groups of x twice", "once"),
+    ("type: copy\nretention: {bycount_sliding: 3, by: {x: 1}} # !!", "by is not a list of names", "[a, b]"),
+    ("type: copy\nretention: {bycount_jumping: 3, by: [x]} # !!", "which only bycount_sliding knows", "bycount_sliding:"),
+    ("type: copy\nretention: {bytime_sliding: 3 hours, by: [x]} # !!", "which only bycount_sliding knows", "bycount_sliding:"),
+    ("type: copy\nretention: {by: [x]} # !!", "exactly one kind", "bytime_sliding"),
     ("type: copy\nretention: {bytime_jumping_lookback: 3 hours} # !!", "without a unit", "unit hour"),
     ("type: copy\nretention: {bytime_sliding: 3 hours, unit: hour} # !!", "only bytime_jumping_lookback uses", ""),
     ("type: copy\nindex: empty\nretention: {bytime_sliding: 3 hours} # !!", "pi_EMPTY keeps nothing", "pi_HASH"),
@@ -166,7 +172,13 @@ queries:
             "id*:int64",
             "connectors: {c: {kind: fs, direction: publish, properties: {fstype: syslog}}}",
             9,
-            "fstype 'syslog' of connector c",
+            "fstype 'syslog' of connector c cannot be used",
+        ),
+        (
+            "id*:int64",
+            "connectors: {c: {kind: fs, direction: publish, properties: {fstype: binary}}}",
+            9,
+            "fstype 'binary' of connector c cannot be used",
         ),
     ],
 )
@@ -274,6 +286,6 @@ def test_load_refuses_what_it_cannot_read() -> None:
 
 def test_a_hidden_project_publishes_nothing() -> None:
     """SPEC A41: a source that no edge touches does not take part, so nothing is left to publish."""
-    text = "project: p # !!\nqueries: {q: {windows: {a: {type: source, schema: 'id*:int64'}}}}\n"
+    text = "project: p # !!\nqueries: {q: {windows: {a: {type: source, schema: 'id*:int64', publish: false}}}}\n"
     assert_only_mistake(text, "publishes nothing", "include-singletons")
-    assert load_text(text.replace("{windows", "{singletons: included, windows")).resolved.streams
+    assert load_text(text.replace(", publish: false", "")).resolved.streams

@@ -10,6 +10,7 @@ from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
 from hotspare.choices import HeadPlace
 from hotspare.engine.rows.batch import MessageFormat, NextInput
+from hotspare.inbound import Inbound
 from hotspare.runners.contract import BatchLimits, ReadPace, SourceTopic
 from hotspare.runners.reading import (
     MessageRun,
@@ -89,14 +90,14 @@ def test_the_shortest_interval_counts_and_each_shard_has_a_partition_of_its_own(
     assert pace._interval_s == 0.01
     pace.set(0.2, 1)
     assert pace._interval_s == 0.2
-    pace.read_only((1, 2), 2)
-    pace.read_only((0, 0), 0)
-    assert pace.only == {(1, 2), (0, 0)}
-    pace.read_only(None, 2)
+    pace.read_only(frozenset({(1, 2), (2, 2)}), 2)
+    pace.read_only(frozenset({(0, 0)}), 0)
+    assert pace.only == {(1, 2), (2, 2), (0, 0)}
+    pace.read_only(frozenset(), 2)
     assert pace.only == {(0, 0)}
 
 
 def test_sparks_processes_are_told_of_shards() -> None:
-    topics = (SourceTopic("a", 3, MessageFormat.JSON, 1),)
+    topics = (SourceTopic("a", 3, MessageFormat.JSON, 1), SourceTopic("b", 3, kind=Inbound.OUTPUTS))
     options = SourceOptions("memory:", topics, BatchLimits(), HeadPlace.WORKERS, "address", 3)
     assert SourceOptions.from_text(options.to_text()) == options

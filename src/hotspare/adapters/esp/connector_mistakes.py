@@ -52,8 +52,6 @@ def connector_mistakes(connector: Connector, schema: Schema) -> tuple[Mistake, .
 def _topic_mistakes(connector: Connector, schema: Schema) -> tuple[Mistake, ...]:
     if any("@" in value for name, value in connector.properties if name != "kafkaglobalconfig"):
         return ()
-    if connector.get("kafkatype").strip().lower() not in ("", *PROPERTY_VALUES["kafkatype"]):
-        return ()
     try:
         options = topic_publish_options if connector.direction is ConnectorDirection.PUBLISH else topic_send_options
         options(connector, schema, connector.name)

@@ -13,6 +13,7 @@ from hotspare.adapters.files.row_file import Growth
 from hotspare.adapters.files.subscriber import Opening, SubscribeOptions
 from hotspare.adapters.received import RetentionDeletes, RowChoice, UpdateBlocks
 from hotspare.errors import UsageError
+from hotspare.model.connectors import REFUSED_VALUES
 from hotspare.model.project import Connector
 from hotspare.model.types import Schema
 
@@ -101,6 +102,8 @@ def file_format(connector: Connector) -> FileFormat:
     """UsageError for one that does not exist, and for what means nothing in it."""
     name = connector.get("fstype", FileFormat.CSV.value).strip().lower() or FileFormat.CSV.value
     formats = {each.value: each for each in FileFormat}
+    if reason := REFUSED_VALUES.get(("fstype", name)):
+        raise UsageError(f"property fstype of connector {connector.name} is {name!r}, which cannot be used", hint=reason)
     if name not in formats:
         raise wrong(connector, "fstype", name, " or ".join(formats))
     for each in _OF_CSV if formats[name] is not FileFormat.CSV else ():

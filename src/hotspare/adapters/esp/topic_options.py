@@ -9,12 +9,13 @@ from hotspare.adapters.files.canonical import FileFormat
 from hotspare.adapters.topics.form import TopicForm
 from hotspare.adapters.topics.position import StartAt, start_at
 from hotspare.adapters.topics.publisher import TopicPublishOptions
+from hotspare.adapters.topics.schemas import Schemas, open_schemas
 from hotspare.adapters.topics.sent import MessageCut, SendForm
 from hotspare.adapters.topics.subscriber import SendOptions
 from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import UsageError
 from hotspare.model.project import Connector
-from hotspare.model.types import Schema
+from hotspare.model.types import FieldType, Schema
 
 _FORMATS = {
     "": MessageFormat.CSV,
@@ -23,6 +24,10 @@ _FORMATS = {
     "avro": MessageFormat.AVRO,
     "binary": MessageFormat.ARROW,
 }
+_REFUSED = {"protobuf": "its messages do not say what they hold, and no compiler of .proto files is part of hotspare"}
+_OTHER_FORM = "let a program of yours write the topic as json or avro"
+OPAQUE = "opaquestring"
+"""As kafkatype: a message is the value of the only field that is a string and no key."""
 _OF_COLUMNS = ("addcsvopcode", "addcsvflags", "noautogenfield", "csvfielddelimiter")
 
 
@@ -39,6 +44,8 @@ def topic_name(connector: Connector) -> str:
 def topic_format(connector: Connector) -> MessageFormat:
     """Of the topic's messages. UsageError for one that does not exist."""
     name = connector.get("kafkatype").strip().lower()
+    if name in _REFUSED:
+        raise UsageError(f"kafkatype {name} of connector {connector.name} cannot be read", detail=_REFUSED[name], hint=_OTHER_FORM)
     if name not in _FORMATS:
         raise wrong(connector, "kafkatype", name, " or ".join(each for each in _FORMATS if each))
     return _FORMATS[name]
@@ -46,8 +53,9 @@ def topic_format(connector: Connector) -> MessageFormat:
 
 def topic_publish_options(connector: Connector, schema: Schema, source_name: str = "") -> TopicPublishOptions:
     """UsageError for a value that cannot be used, naming the connector."""
-    format_ = topic_format(connector)
-    if format_ is not MessageFormat.CSV:
+    value_field = _value_field(connector, schema)
+    format_ = MessageFormat.CSV if value_field else topic_format(connector)
+    if format_ is not MessageFormat.CSV or value_field:
         for name in _OF_COLUMNS:
             if connector.get(name).strip().lower() not in ("", "none", "false", "0", "no"):
                 what = f"property {name} of connector {connector.name} is about columns of csv"
@@ -55,13 +63,30 @@ def topic_publish_options(connector: Connector, schema: Schema, source_name: str
     rows = row_form(connector, schema, FileFormat.JSON if format_ is MessageFormat.JSON else FileFormat.CSV)
     return TopicPublishOptions(
         source_name=source_name,
-        form=TopicForm(format_, rows, connector.get("avroschemadefinition")),
+        form=TopicForm(format_, rows, connector.get("avroschemadefinition"), _schemas(connector), value_field),
         partition=topic_partition(connector),
         start=_start(connector),
         events_max=count(connector, "maxevents"),
         block_rows=count(connector, "blocksize"),
         begin=count(connector, "begin") if connector.get("begin").strip() else None,
     )
+
+
+def _value_field(connector: Connector, schema: Schema) -> str:
+    """The field of which each message is the value; "" where messages have a format."""
+    name = connector.get("kafkatype").strip()
+    if name.lower() != OPAQUE:
+        return name if name.lower() not in (_FORMATS.keys() | _REFUSED.keys()) and name in schema.index else ""
+    texts = [field.name for field in schema.fields if field.type is FieldType.STRING and not field.is_key]
+    if len(texts) != 1:
+        what = f"connector {connector.name} has kafkatype {OPAQUE}, and its window {len(texts)} strings that are no key"
+        raise UsageError(what, hint="name the field as kafkatype")
+    return texts[0]
+
+
+def _schemas(connector: Connector) -> Schemas | None:
+    place = connector.get("avroschemaregistryurl").strip()
+    return open_schemas(place) if place else None
 
 
 def topic_send_options(connector: Connector, schema: Schema, source_name: str = "") -> SendOptions:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from hotspare.adapters.failover.turn import Turn
-from hotspare.errors import BusError, BusLocked
+from hotspare.errors import BusError, BusLocked, UnknownResult
 from hotspare.retry import Retry
 
 _T = TypeVar("_T")
@@ -39,6 +39,17 @@ class Patience:
         if isinstance(self._stop, Turn):
             self._stop.unhindered()
         return result
+
+    def appended(self, append: Callable[[], bool]) -> bool:
+        """Whether an append took place, after which the work goes on. False also without an answer: the bus knows. StopAsked."""
+        try:
+            if not self(append):
+                return False
+        except UnknownResult as error:
+            self.pause(error)
+            return False
+        self.passed()
+        return True
 
     def pause(self, trouble: BusError) -> None:
         """Wait a moment after a failure, and tell it once it has lasted. StopAsked."""

@@ -13,6 +13,7 @@ from enum import Enum
 from functools import cached_property
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hotspare.adapters.files.event_cutter import JsonCutter, XmlCutter
 from hotspare.adapters.files.event_fields import FLAGS, OPCODE, Fields, json_fields, opcode_letter, xml_fields
@@ -156,6 +157,12 @@ class RowForm:
                     self._put_times(rewritten, 2 + index, each.type)
         return [b",".join(columns) for columns in rewritten]
 
+    def canonical_texts(self, rows: pa.Array) -> pa.Array:
+        """The same of a binary array."""
+        if self.format is not FileFormat.CSV or not self._is_plain or (self._prefix and _any_begins(rows, BYTE_ORDER_MARK)):
+            return pa.array(self.canonical(rows.to_pylist()), pa.binary())
+        return pc.binary_join_element_wise(self._prefix, rows, b"") if self._prefix else rows
+
     def _rewritten(self, columns: list[bytes]) -> list[bytes]:
         """Opcode, flag and fields of a row of this form."""
         head: list[bytes] = []
@@ -201,6 +208,10 @@ class RowForm:
     @cached_property
     def _dates(self) -> DateFormat:
         return DateFormat.of(self.date_format)
+
+
+def _any_begins(rows: pa.Array, text: bytes) -> bool:
+    return bool(pc.any(pc.starts_with(rows, text)).as_py())
 
 
 def _text(column: bytes) -> str | None:

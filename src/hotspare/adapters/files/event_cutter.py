@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 
-from hotspare.adapters.files.row_cutter import LINE_BYTES_MAX, LineTooLong, Row
+from hotspare.adapters.files.file_rows import FileRows, Row
+from hotspare.adapters.files.row_cutter import LINE_BYTES_MAX, LineTooLong
 
 _BETWEEN = re.compile(rb"[\s,\[\]]*")
 _JSON_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+(?P<closed>"|\\?\Z)|[{}]', re.DOTALL)
@@ -40,6 +41,10 @@ class EventCutter(ABC):
         if len(self._rest) > LINE_BYTES_MAX:
             raise LineTooLong(self._position)
         return rows
+
+    def cut(self, data: bytes) -> FileRows:
+        """The same as columns."""
+        return FileRows.of(self.feed(data))
 
     def finish(self) -> list[Row]:
         """What is left of a file that will not grow is an event that has no end."""

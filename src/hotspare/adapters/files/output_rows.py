@@ -18,7 +18,7 @@ from hotspare.engine.codec import arrow_block
 from hotspare.engine.codec.csv.rows import CsvStyle, rows_to_csv
 from hotspare.engine.codec.json.rows import rows_to_json
 from hotspare.engine.codec.outputs import decode_outputs, schema_of
-from hotspare.engine.rows.batch import FORMAT_OF_HEADER, OUTPUT_COLUMNS, MessageFormat, output_schema
+from hotspare.engine.rows.batch import BEAT, FORMAT_OF_HEADER, OUTPUT_COLUMNS, MessageFormat, output_schema
 from hotspare.errors import BusError, UsageError
 from hotspare.model.types import Field, FieldType, Schema
 
@@ -88,6 +88,8 @@ class OutputRows:
         return _line(["opcode", "flags", *names] if self._style.header is HeaderLine.FULL else names)
 
     def decode(self, message: Message) -> pa.RecordBatch:
+        if message.is_tick:
+            return self._beat(message)
         format_ = FORMAT_OF_HEADER.get(message.header(FORMAT_HEADER) or MessageFormat.ARROW.header)
         if format_ is None or format_ is MessageFormat.ARROW:
             return _decoded(message.value, self._schema)
@@ -102,6 +104,13 @@ class OutputRows:
                 f"message {message.offset} does not say which outputs it holds", hint="another program wrote to this topic"
             )
         return decode_outputs(message.value, format_, self._fields, int(first))
+
+    def _beat(self, message: Message) -> pa.RecordBatch:
+        """A beat for a project that reads the stream (SPEC K10): an output with a number and no event."""
+        numbers = [int(number) for number in (message.header(OUTPUTS_HEADER) or b"").split() if number.isdigit()]
+        schema = pa.schema(OUTPUT_COLUMNS) if self._schema is None else self._schema
+        rows = [{"hs:sequence": numbers[0], "hs:opcode": BEAT, "hs:flags": 0}] if numbers else []
+        return pa.RecordBatch.from_pylist(rows, schema=schema)
 
     def text(self, rows: pa.RecordBatch) -> bytes:
         dated = _dated(rows, self._style.date_format)

@@ -19,13 +19,13 @@ from hotspare.adapters.failover.patience import Patience, StopAsked
 from hotspare.adapters.failover.source_position import SourcePosition
 from hotspare.adapters.failover.spread_source import Piece, SpreadSource
 from hotspare.adapters.files.canonical import RowForm
+from hotspare.adapters.files.file_rows import FileRows
 from hotspare.adapters.files.row_blocks import pieces, topic_partitions
-from hotspare.adapters.files.row_cutter import Row
 from hotspare.adapters.files.row_file import Growth, RowFile
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.pace import EventPace
 from hotspare.bus.contract import Bus, Partition
-from hotspare.errors import BusError, UnknownResult, UsageError
+from hotspare.errors import BusError, UsageError
 
 _FORMAT = b"csv"
 
@@ -158,8 +158,8 @@ class _Publication:
                 self._stop.wait(pace.wait_s())
                 continue
             rows = self._file.take(due, APPEND_BYTES_MAX)
-            if rows:
-                self._check_first_row(rows[0])
+            if len(rows):
+                self._check_first_row(rows.texts[0].as_py())
                 self._append(rows)
                 pace.sent(len(rows))
                 self._report(self._progress())
@@ -204,10 +204,10 @@ class _Publication:
         left = limit - self._events_before - self._events - self._passed_over if limit else _APPEND_ROWS_MAX
         return max(0, min(left, _APPEND_ROWS_MAX))
 
-    def _check_first_row(self, row: Row) -> None:
+    def _check_first_row(self, row: bytes) -> None:
         """SPEC I10: a file whose rows cannot fit is refused before anything is published."""
         if not self._first_row_checked:
-            check_columns(row.text, self._options.form, self._path)
+            check_columns(row, self._options.form, self._path)
             self._first_row_checked = True
 
     def _next_pass(self) -> bool:
@@ -217,10 +217,10 @@ class _Publication:
         self._reopen()
         return True
 
-    def _append(self, rows: Sequence[Row]) -> None:
+    def _append(self, rows: FileRows) -> None:
         begin = self._pass * self._file.bytes_total if self._options.repeats else 0
-        texts = self._options.form.canonical([row.text for row in rows])
-        ends = [begin + row.end for row in rows]
+        texts = self._options.form.canonical(rows.texts.to_pylist())
+        ends = (begin + rows.ends).tolist()
         done = SourcePosition(ends[-1], self._file.check())
         found = pieces(texts, ends, self._routing, self._source.lacks, self._options.block_rows or BLOCK_ROWS_DEFAULT)
         self._append_once(found, done)
@@ -234,14 +234,8 @@ class _Publication:
 
         Somebody else has the file where an engine that was frozen with its role goes on before it knows that it lost it.
         """
-        try:
-            is_written = self._retried(lambda: self._source.append(found, done, _FORMAT))
-        except UnknownResult as error:
-            is_written = False  # the bus knows
-            self._retried.pause(error)
-        if not is_written:
+        if not self._retried.appended(lambda: self._source.append(found, done, _FORMAT)):
             raise _Overtaken
-        self._retried.passed()
 
     def _progress(self) -> PublishProgress:
         return PublishProgress(self._events, self._published_bytes, self._file.bytes_total * (self._options.repeats + 1))

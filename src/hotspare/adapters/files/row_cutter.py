@@ -8,31 +8,25 @@ first line feed and becomes one bad event instead of many.
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from hotspare.adapters.files.file_rows import FileRows, Row
 from hotspare.engine.codec.csv import grammar as csv_grammar
 from hotspare.engine.codec.csv.lines import every_line
 from hotspare.engine.codec.csv.quoting import SyntaxBytes, rows_of
 
 LINE_BYTES_MAX = 16 << 20
 """Limit on one line."""
+_LINE_FEED = ord("\n")
 
 
 class _End(Enum):
     MORE_FOLLOWS = 0
     FILE_ENDS = 1
-
-
-class Row(NamedTuple):
-    """`text` without its line end; `end` is the offset of the byte after the line end, counted from the start of the file; `line`
-    is the number of the line on which it begins, 1 for the first that the cutter got."""
-
-    text: bytes
-    end: int
-    line: int
 
 
 class LineTooLong(Exception):
@@ -48,6 +42,8 @@ class Cutter(Protocol):
 
     @property
     def pending_bytes(self) -> int: ...
+
+    def cut(self, data: bytes) -> FileRows: ...
 
     def feed(self, data: bytes) -> list[Row]: ...
 
@@ -69,6 +65,10 @@ class RowCutter:
         return len(self._rest)
 
     def feed(self, data: bytes) -> list[Row]:
+        """`cut`, as rows."""
+        return list(self.cut(data))
+
+    def cut(self, data: bytes) -> FileRows:
         """Rows that are complete now. LineTooLong where a line has no end."""
         text = self._rest + data
         rows, consumed = self._cut(text, at_end=_End.MORE_FOLLOWS)
@@ -80,7 +80,8 @@ class RowCutter:
     def finish(self) -> list[Row]:
         """The rest of a file that will not grow: its last row counts without a line end, and an open quote ends at its line."""
         text = self._rest
-        rows, consumed = self._cut(text, at_end=_End.FILE_ENDS)
+        found, consumed = self._cut(text, at_end=_End.FILE_ENDS)
+        rows = list(found)
         self._keep(text, consumed)
         if self._rest:
             self._position += len(self._rest)
@@ -92,7 +93,7 @@ class RowCutter:
         self._rest = text[consumed:]
         self._position += consumed
 
-    def _cut(self, text: bytes, at_end: _End) -> tuple[list[Row], int]:
+    def _cut(self, text: bytes, at_end: _End) -> tuple[FileRows, int]:
         if b'"' not in text:
             return self._cut_plain(text)
         lines = every_line(pa.array([text], pa.binary()))
@@ -109,17 +110,19 @@ class RowCutter:
         position, line = self._position + 1, self._line
         rows = [Row(_without_return(text[start:end]), position + end, line + head) for head, start, end in bounds]
         self._line += rest
-        return rows, int(begin[rest])
+        return FileRows.of(rows), int(begin[rest])
 
-    def _cut_plain(self, text: bytes) -> tuple[list[Row], int]:
-        lines = text.split(b"\n")
-        end = 0
-        rows: list[Row] = []
-        for number, line in enumerate(lines[:-1], self._line):
-            end += len(line) + 1
-            rows.append(Row(_without_return(line), self._position + end, number))
-        self._line += len(rows)
-        return rows, end
+    def _cut_plain(self, text: bytes) -> tuple[FileRows, int]:
+        """Each line is a row."""
+        feeds = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_FEED)
+        if not len(feeds):
+            return FileRows.of([]), 0
+        consumed, first_line = int(feeds[-1]) + 1, self._line
+        lines = pc.split_pattern(pa.array([text[: consumed - 1]], pa.binary()), b"\n").values
+        self._line += len(feeds)
+        if b"\r" in text:
+            lines = pa.array([_without_return(line) for line in lines.to_pylist()], pa.binary())
+        return FileRows(lines, self._position + 1 + feeds, np.arange(first_line, self._line)), consumed
 
 
 def _without_return(line: bytes) -> bytes:

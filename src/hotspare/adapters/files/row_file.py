@@ -7,12 +7,14 @@ import stat
 from collections.abc import Callable
 from enum import Enum
 from io import FileIO
-from itertools import accumulate
 from pathlib import Path
+
+import numpy as np
 
 from hotspare.adapters.failover.source_position import CHECK_BYTES_MAX, digest_of
 from hotspare.adapters.files.canonical import FileFormat, RowForm
-from hotspare.adapters.files.row_cutter import LINE_BYTES_MAX, LineTooLong, Row
+from hotspare.adapters.files.file_rows import FileRows, text_bounds
+from hotspare.adapters.files.row_cutter import LINE_BYTES_MAX, LineTooLong
 from hotspare.engine.codec.csv.grammar import BYTE_ORDER_MARK, is_blank
 from hotspare.errors import UsageError
 
@@ -36,8 +38,7 @@ class RowFile:
         self._skip_rows = skip_rows
         self._skip_left = skip_rows
         self._form = form
-        self._ready: list[Row] = []
-        self._ready_bytes = 0
+        self._ready = FileRows.of([])
         self._ended = False
         self._failure: UsageError | None = None
         """Why no row follows those that are ready."""
@@ -56,7 +57,7 @@ class RowFile:
     @property
     def at_end(self) -> bool:
         """Whether a file that does not grow has given all its rows."""
-        return self._ended and not self._ready
+        return self._ended and not len(self._ready)
 
     def close(self) -> None:
         self._file.close()
@@ -80,30 +81,28 @@ class RowFile:
         self._read_offset = self._taken_end = offset
         self._cutter = self._form.cutter(offset)
 
-    def take(self, rows_max: int, bytes_max: int = LINE_BYTES_MAX) -> list[Row]:
+    def take(self, rows_max: int, bytes_max: int = LINE_BYTES_MAX) -> FileRows:
         """The next rows, at most `rows_max`, and of more than one row at most `bytes_max`; none at the end of the file, or as
         long as nothing more was written to it. UsageError where a row cannot be read, once all before it are taken."""
-        while len(self._ready) < rows_max and self._ready_bytes < bytes_max and not self._ended and self._fill():
+        while len(self._ready) < rows_max and self._ready.text_bytes < bytes_max and not self._ended and self._fill():
             pass
-        if self._failure is not None and not self._ready:
+        if self._failure is not None and not len(self._ready):
             raise self._failure
-        count = min(rows_max, len(self._ready))
-        if self._ready_bytes > bytes_max:
-            ends = accumulate(len(row.text) for row in self._ready)
-            count = min(count, max(1, sum(1 for end in ends if end <= bytes_max)))
-        taken, self._ready = self._ready[:count], self._ready[count:]
-        self._ready_bytes -= sum(len(row.text) for row in taken)
-        if taken:
-            self._taken_end = taken[-1].end
+        bounds = text_bounds(self._ready.texts)
+        fitting = int(np.searchsorted(bounds[1:], bounds[0] + bytes_max, side="right"))
+        count = min(rows_max, len(self._ready), max(1, fitting))
+        taken, self._ready = self._ready.between(0, count), self._ready.between(count, len(self._ready))
+        if len(taken):
+            self._taken_end = int(taken.ends[-1])
         return taken
 
     def count_rows(self, offset: int, look: Callable[[], object] = lambda: None) -> int:
         """How many rows end at or before `offset`, read from the beginning. `look` is called on the way, for it may be long."""
         count = 0
-        while rows := self.take(4096):
+        while len(rows := self.take(4096)):
             look()
-            count += sum(row.end <= offset for row in rows)
-            if rows[-1].end > offset:
+            count += int(np.searchsorted(rows.ends, offset, side="right"))
+            if rows.ends[-1] > offset:
                 break
         return count
 
@@ -133,7 +132,7 @@ class RowFile:
             self._check_not_replaced()
             if self._growth is Growth.FIXED:
                 self._ended = True
-                self._add(self._cutter.finish())
+                self._add(FileRows.of(self._cutter.finish()))
             elif self._end_seen is None or self._end_seen[0] != self._read_offset:
                 self._end_seen = self._read_offset, digest_of(self._tail(self._read_offset))
             return False
@@ -146,7 +145,7 @@ class RowFile:
             self._read_offset = len(BYTE_ORDER_MARK)
         self._read_offset += len(data)
         try:
-            self._add(self._cutter.feed(data))
+            self._add(self._cutter.cut(data))
         except LineTooLong as error:
             what = "line end" if self._form.format is FileFormat.CSV else "end of an event"
             raise UsageError(
@@ -155,12 +154,14 @@ class RowFile:
             ) from None
         return True
 
-    def _add(self, rows: list[Row]) -> None:
+    def _add(self, rows: FileRows) -> None:
         skipped = min(self._skip_left, len(rows))
         self._skip_left -= skipped
-        rows = [row for row in rows[skipped:] if not is_blank(row.text)]
-        self._ready += rows
-        self._ready_bytes += sum(len(row.text) for row in rows)
+        rows = rows.between(skipped, len(rows))
+        kept = rows.certainly_text
+        for number in np.flatnonzero(~kept).tolist():
+            kept[number] = not is_blank(rows.texts[number].as_py())
+        self._ready = FileRows.joined((self._ready, rows.taken(kept)))
 
     def _check_not_replaced(self) -> None:
         size = self.bytes_total

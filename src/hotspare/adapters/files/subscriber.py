@@ -136,8 +136,9 @@ def subscribe_file(
 ) -> SubscribeProgress:
     """Write all partitions of the topic, or only one, until `stop`, or with Until.END until their ends as they are now.
 
-    Waits for a topic that does not exist yet. UsageError where the file is not the subscriber's, or was begun in another form;
-    FileInUse where another process writes it; PositionLost where the topic no longer holds what comes next.
+    Waits for a topic that does not exist yet; with Until.END that is TopicMissing, and no file is made. UsageError where the file
+    is not the subscriber's, or was begun in another form; FileInUse where another process writes it; PositionLost where the topic
+    no longer holds what comes next.
     """
     subscription = _Subscription(bus, topic, partition, path, row_format, options, stop, report or SubscribeReport())
     with contextlib.suppress(StopAsked, TurnOver):
@@ -178,6 +179,9 @@ class _Subscription:
         self.progress = SubscribeProgress()
 
     def run(self) -> None:
+        if self._options.until is Until.END:
+            for partition in self._found():
+                self._first_place(partition)
         with self._file.opened():
             with self._file.writing():
                 position = self._begin()
@@ -188,13 +192,16 @@ class _Subscription:
         remembered = load_position(self._path)
         if remembered is not None:
             self._check_same(remembered)
-        self._partitions = self._partitions or self._with_topic(lambda: partitions_of(self._bus.topics(), self._topic))
+        self._partitions = self._found()
         position = self._with_all_places(self._file.begin(self._fresh))
         self._noted_bytes = position.file_bytes
         self._behind = [0] * len(self._partitions)
         position = position if position.begun else self._open_file(position)
         self._show(position)
         return position
+
+    def _found(self) -> list[Partition]:
+        return self._partitions or self._with_topic(lambda: partitions_of(self._bus.topics(), self._topic))
 
     def _fresh(self) -> SubscriberPosition:
         return SubscriberPosition(self._place, self._form, places=tuple(map(self._first_place, self._partitions)))

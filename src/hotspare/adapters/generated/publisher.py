@@ -19,7 +19,7 @@ from hotspare.adapters.files.row_blocks import pieces, topic_partitions
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.generated.steps import KEPT_BYTES_MAX, Course, GeneratedPosition, Generator
 from hotspare.bus.contract import Bus, Partition
-from hotspare.errors import BusError, UnknownResult, UsageError
+from hotspare.errors import BusError, UsageError
 
 _FORMAT = b"csv"
 _ROWS_PER_MESSAGE = 256
@@ -113,13 +113,8 @@ class _Publication:
         )
         if rows or done.is_done:
             found = pieces(rows, ends, self._routing, self._source.lacks, _ROWS_PER_MESSAGE)
-            try:
-                if not self._retried(lambda: self._source.append(found, done.encoded(), _FORMAT)):
-                    return False
-            except UnknownResult as error:
-                self._retried.pause(error)  # the bus knows
+            if not self._retried.appended(lambda: self._source.append(found, done.encoded(), _FORMAT)):
                 return False
-            self._retried.passed()
         self.position = done
         return True
 

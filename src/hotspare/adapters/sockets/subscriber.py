@@ -23,7 +23,7 @@ from hotspare.adapters.sockets.line_socket import Address, BadLine, LineClient, 
 from hotspare.bus.contract import Bus, Message, Partition
 from hotspare.bus.limits import partitions_of
 from hotspare.engine.codec.outputs import encode_outputs
-from hotspare.engine.rows.batch import MessageFormat
+from hotspare.engine.rows.batch import MessageFormat, without_beats
 from hotspare.errors import PositionLost, TopicMissing
 
 _T = TypeVar("_T")
@@ -119,7 +119,7 @@ class _Stream:
                 raise BadLine(f"the topic begins with sequence {first_sequence(batch)}{where}")
             if len(batch):
                 part.is_first = False
-                self._client.send(self._text(batch, part.partition.number))
+                self._client.send(self._text(without_beats(batch), part.partition.number))
                 part.after = last_sequence(batch)
             part.offset = message.offset + 1
 

@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from hotspare.adapters.files.canonical import FileFormat, InsertOpcode, RowForm
+from hotspare.adapters.files.canonical import FileFormat, FlagColumn, InsertOpcode, RowForm
 from hotspare.adapters.files.row_cutter import LineTooLong
+from hotspare.adapters.topics.schemas import FramedAvro, Schemas
 from hotspare.engine.codec.avro_datum import datum_container
+from hotspare.engine.codec.csv.grammar import quoted
 from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import UsageError
 
@@ -23,7 +25,9 @@ _CUT = {MessageFormat.CSV: FileFormat.CSV, MessageFormat.JSON: FileFormat.JSON}
 @dataclass(frozen=True)
 class TopicForm:
     """`format` is that of the topic's messages; `rows`, of the same, says how those of CSV and JSON stand in them. With
-    `avro_schema` each message is one Avro datum of that schema, without any frame; else it is a container file.
+    `avro_schema` each message is one Avro datum of that schema, without any frame; with `schemas` one behind the number of its
+    schema; else it is a container file. With `value_field` each message is the value of that field alone, as in CSV, and the event
+    an insert whose other fields are null.
 
     UsageError where it cannot be so.
     """
@@ -31,12 +35,18 @@ class TopicForm:
     format: MessageFormat = MessageFormat.CSV
     rows: RowForm = field(default_factory=RowForm)
     avro_schema: str = ""
+    schemas: Schemas | None = None
+    value_field: str = ""
 
     def __post_init__(self) -> None:
         if self.avro_schema and self.format is not MessageFormat.AVRO:
             raise UsageError("a schema of avro is given for messages that are none", hint="say that the topic's format is avro")
+        if self.schemas is not None and (self.format is not MessageFormat.AVRO or self.avro_schema):
+            raise UsageError("schemas are for messages in avro that name theirs", hint="say avro, and give no other schema")
         if self.avro_schema:
             datum_container(self.avro_schema)
+        if self.value_field:
+            self._check_value()
         cut = _CUT.get(self.format)
         if cut is not None and self.rows.format is not cut:
             raise ValueError(f"rows in {self.rows.format.value} of messages in {self.format.name}")
@@ -45,6 +55,15 @@ class TopicForm:
                 f"messages in {self.format.name.lower()} are taken as they are: dateformat and publishwithupsert have no effect",
                 hint="leave them out",
             )
+
+    def _check_value(self) -> None:
+        """UsageError unless messages may be the value of the field."""
+        rows, schema = self.rows, self.rows.schema
+        if self.format is not MessageFormat.CSV or rows != RowForm(insert=rows.insert, schema=schema, date_format=rows.date_format):
+            raise UsageError("a message that is one value has no columns and no other format", hint="leave the other options out")
+        if schema is None or self.value_field not in schema.index:
+            hint = "name one of its fields" if schema is None else "use one of: " + ", ".join(schema.names)
+            raise UsageError(f"the window has no field {self.value_field}, of which messages would be the value", hint=hint)
 
     @property
     def is_cut(self) -> bool:
@@ -59,12 +78,26 @@ class TopicForm:
 
     @cached_property
     def _container(self) -> Callable[[bytes], bytes] | None:
+        if self.schemas is not None:
+            return FramedAvro(self.schemas).container
         return datum_container(self.avro_schema) if self.avro_schema else None
 
+    @cached_property
+    def _around_value(self) -> tuple[bytes, bytes]:
+        """What stands before the value in a row, and behind it."""
+        schema = self.rows.schema
+        assert schema is not None
+        place = schema.index[self.value_field]
+        return f"{InsertOpcode.INSERT.value},{FlagColumn.NORMAL.value},".encode() + b"," * place, b"," * (len(schema) - 1 - place)
+
     def cut(self, value: bytes) -> Sequence[bytes]:
-        """What a message holds, in the format that is written; nothing for one without a value."""
+        """What a message holds, in the format that is written; nothing for one without a value. BusUnavailable where the schema of
+        one cannot be had now."""
         if self._container is not None:
             return [self._container(value)] if value else []
+        if self.value_field:
+            begin, end = self._around_value
+            return self.rows.canonical([begin + quoted(value) + end]) if value else []
         if not value.strip() or not self.is_cut:
             return [value] if value.strip() else []
         one = _one_row(value, self.format)

@@ -25,7 +25,7 @@ from hotspare.adapters.topics.source import TopicSource
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.topic_reader import Arrived, TopicReader
 from hotspare.engine.rows.batch import MessageFormat
-from hotspare.errors import BusError, UnknownResult, UsageError
+from hotspare.errors import BusError, UsageError
 
 BLOCK_ROWS_DEFAULT = 256
 _APPEND_BYTES_MAX = 4 << 20
@@ -179,7 +179,7 @@ class _Publication:
             if is_output(message):
                 found, is_open = self._put_out.cut(message, is_open, partition)
             else:
-                found = [] if message.is_tick else self._options.form.cut(message.value)
+                found = [] if message.is_tick else self._cut(message.value)
             rows += found
             places += [(partition, message.offset)] * len(found)
         count = min(len(rows), self._left())
@@ -198,16 +198,14 @@ class _Publication:
         self._position = done
         self._report(self._progress())
 
+    def _cut(self, value: bytes) -> Sequence[bytes]:
+        """What a message holds; who knows its schema is waited for."""
+        return self._retried(lambda: self._options.form.cut(value)) if self._options.form.schemas else self._options.form.cut(value)
+
     def _append(self, cut: Sequence[Sequence[Piece]], done: TopicPosition, written: MessageFormat) -> None:
         """Append unless the inbound topic holds more of this source than is known here: then _Overtaken, as without an answer."""
-        try:
-            is_written = self._retried(lambda: self._source.append(cut, done, written.header))
-        except UnknownResult as error:
-            is_written = False  # the bus knows
-            self._retried.pause(error)
-        if not is_written:
+        if not self._retried.appended(lambda: self._source.append(cut, done, written.header)):
             raise _Overtaken
-        self._retried.passed()
 
     def _left(self) -> int:
         limit = self._options.events_max

@@ -11,7 +11,6 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from hotspare.bus import limits
 from hotspare.bus.contract import Partition
 from hotspare.bus.kafka.client import MISSING, KafkaSettings, bus_error
 from hotspare.bus.kafka.offsets import Isolation, KafkaOffsets, new_consumer
@@ -52,10 +51,7 @@ class KafkaTopicReader:
             return ""
 
     def partitions(self) -> int:
-        count = self._topics.partitions(self.topic)
-        if count is None:
-            raise limits.topic_missing(self.topic)
-        return count
+        return self._topics.existing_partitions(self.topic)
 
     def bounds(self, number: int) -> tuple[int, int]:
         return self._offsets.of(Partition(self.topic, number))

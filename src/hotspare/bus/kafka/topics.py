@@ -98,6 +98,13 @@ class KafkaTopics:
                 self._known[topic] = count
         return count
 
+    def existing_partitions(self, topic: str) -> int:
+        """TopicMissing."""
+        count = self.partitions(topic)
+        if count is None:
+            raise limits.topic_missing(topic)
+        return count
+
     def partitions_known(self, topic: str) -> int | None:
         """The same, from memory where it is known."""
         known = self._known.get(topic)

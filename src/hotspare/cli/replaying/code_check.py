@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.adapters.recording import RecordingProgress
-from hotspare.cli.replaying.plan import publishing
 from hotspare.cli.replaying.run import Replay, recorded
 from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
+from hotspare.model.publishing import publishing
 from hotspare.model.resolve import resolve
 from hotspare.runners.local import decode_iterable
 

@@ -18,7 +18,8 @@ from hotspare.cli.replaying.run import Replay
 from hotspare.cli.shared.project_file import loaded_project
 from hotspare.engine.plan import compile_plan
 from hotspare.errors import UsageError
-from hotspare.model.project import Connector, ConnectorDirection, Project, Publication, WindowId
+from hotspare.model.project import Connector, ConnectorDirection, WindowId
+from hotspare.model.publishing import publishing
 from hotspare.model.resolve import Resolved, resolve
 
 
@@ -80,18 +81,6 @@ def _check_names(request: ReplayRequest, known: Mapping[str, WindowId], resolved
             if name not in allowed:
                 what = "window" if option == "--out" else "source window"
                 raise UsageError(f"{option} names {name}, the project has no such {what}", hint=f"it has {', '.join(allowed)}")
-
-
-def publishing(project: Project, wanted: set[WindowId]) -> Project:
-    """The project with exactly the wanted windows published."""
-    queries = []
-    for query in project.queries:
-        windows = []
-        for window in query.windows:
-            is_wanted = WindowId(query.name, window.name) in wanted
-            windows.append(dataclasses.replace(window, publication=Publication.PUBLISHED if is_wanted else Publication.HIDDEN))
-        queries.append(dataclasses.replace(query, windows=tuple(windows)))
-    return dataclasses.replace(project, queries=tuple(queries))
 
 
 def _files(request: ReplayRequest, resolved: Resolved, topic: int, home: Path) -> list[ReplayFile]:

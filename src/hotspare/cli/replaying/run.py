@@ -28,7 +28,7 @@ from hotspare.cli.replaying.core import replay_core
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import OnTrace
 from hotspare.engine.plan import Plan
-from hotspare.engine.rows.batch import BAD_STREAM, NextInput
+from hotspare.engine.rows.batch import BAD_STREAM, NextInput, without_beats, without_causes
 from hotspare.errors import FileUnwritable, Mistake, RunnerError, UsageError
 from hotspare.host.careful_core import CarefulCore
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, RunnerEnd, RunnerInput, SourceTopic
@@ -85,7 +85,8 @@ class _Writers:
         self.counts = ReplayCounts()
 
     def write(self, outputs: Mapping[str, pa.RecordBatch]) -> None:
-        for name, batch in outputs.items():
+        for name, made in outputs.items():
+            batch = without_beats(without_causes(made))
             self.counts.rows[name] = self.counts.rows.get(name, 0) + len(batch)
             if name in self._files:
                 self._gathered.setdefault(name, []).append(batch)

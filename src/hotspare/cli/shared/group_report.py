@@ -3,6 +3,7 @@
     {"groups": [{"group", "epoch", "active", "successor", "switchover_asked", "lease_left_ms",
                  "engines": [{"engine", "role", "last_role", "role_since_us", "heard_us", "step", "epoch", "host", "process_id",
                               "address", "is_running", "silent_ms", "project_hash", "versions", "cpu", "coordination",
+                              "application", "task", "executor",
                               "ended_because", "held_bytes", "spilled_bytes", "stalled_ms", "oversized": {STREAM: WHY},
                               "positions": [{"topic", "partition", "next_offset", "end_offset", "lag", "skew_ms"}],
                               "streams": [{"stream", "sequence", "committed", "held", "digest"}]}],
@@ -17,6 +18,7 @@ of its epoch is over, or it said nothing for 2 s; `last_role` is what it said. `
 `heard_us` the time of its last word, both by this machine's clock; `silent_ms` the time since, seen from the group's newest;
 `stalled_ms` for how long its runner has not brought input that is known to be there; `oversized` why a stream waits whose next
 output is larger than its topic takes. `newest_snapshot` is the newest that may be restored, with the engine that took it.
+`application`, `task` and `executor` are those of Spark that host an engine, null of one that runs without (docs/scale.md).
 `switchover_asked` is the engine that a standing request names, "" for any. `is_running` is known for engines of this machine only.
 """
 
@@ -114,6 +116,9 @@ def _engine(member: Member, topics: Sequence[str], ends: Mapping[tuple[str, int]
         "host": member.host,
         "process_id": member.process_id,
         "address": member.address,
+        "application": detail.get("application"),
+        "task": detail.get("task"),
+        "executor": detail.get("executor") or None,
         "is_running": is_running(member),
         "project_hash": member.project_hash,
         "versions": member.versions,

@@ -11,7 +11,7 @@ import typer
 
 from hotspare.cli.shared.stream import Stream
 from hotspare.cli.shared.turns import Transport, in_turns, say_trouble
-from hotspare.cli.shared.values import window_path
+from hotspare.cli.shared.values import refuse_idle, window_path
 from hotspare.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,9 +42,8 @@ def check_target(target: TargetTopic, stream: Stream, style: FileStyle, options:
         "--maxfilesize, --periodicity": options.rotation.is_wanted,
     }
     of_topics = {"--topic-partition": target.partition is not None, "--source": bool(target.source)}
-    asked, which = (of_files, "with") if target.topic else (of_topics, "without")
-    if names := [name for name, is_asked in asked.items() if is_asked]:
-        raise UsageError(f"{', '.join(names)} {which} --topic has no effect", hint="leave it out")
+    asked, why = (of_files, "with --topic") if target.topic else (of_topics, "without --topic")
+    refuse_idle(asked, why, "leave it out")
 
 
 def send_others(chosen: Transport, stream: Stream, target: TargetTopic, style: FileStyle, options: SubscribeOptions) -> None:

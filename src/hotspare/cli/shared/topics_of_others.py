@@ -12,6 +12,7 @@ import typer
 
 from hotspare.cli.shared.inbound import Target, inbound_place
 from hotspare.cli.shared.turns import TurnOptions, in_turns, say_trouble
+from hotspare.cli.shared.values import refuse_idle
 from hotspare.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,13 +28,16 @@ START_DEFAULT = "smallest"
 @dataclass(frozen=True, slots=True)
 class OtherTopic:
     """What is published from. `url` is that of the topic's bus, and may hold secrets; where `topic` is "", it is a file or a
-    socket. `start` is as it was written; `avro_schema` names a file."""
+    socket. `start` is as it was written; `avro_schema` names a file,
+    `schemas` a registry or a folder, `value` a field."""
 
     url: str
     topic: str
     partition: int | None
     start: str
     avro_schema: Path | None
+    schemas: str = ""
+    value: str = ""
 
 
 def publish_others(bus: Bus, target: Target, others: OtherTopic, options: PublishOptions, turns: TurnOptions) -> None:
@@ -41,6 +45,7 @@ def publish_others(bus: Bus, target: Target, others: OtherTopic, options: Publis
     from hotspare.adapters.files.canonical import FileFormat
     from hotspare.adapters.topics.form import TopicForm
     from hotspare.adapters.topics.publisher import TopicPublishOptions, publish_topic
+    from hotspare.adapters.topics.schemas import open_schemas
     from hotspare.bus.open import open_topic_reader
     from hotspare.cli.shared.display import progress_bar
     from hotspare.cli.shared.interrupt import stop_on_signal
@@ -51,7 +56,9 @@ def publish_others(bus: Bus, target: Target, others: OtherTopic, options: Publis
     rows = replace(options.form, format=FileFormat.JSON) if format_ is MessageFormat.JSON else options.form
     asked = TopicPublishOptions(
         source_name=options.source_name or f"topic:{others.topic}",
-        form=TopicForm(format_, rows, _text(others.avro_schema)),
+        form=TopicForm(
+            format_, rows, _text(others.avro_schema), open_schemas(others.schemas) if others.schemas else None, others.value
+        ),
         partition=others.partition,
         start=_start(others.start),
         events_max=options.events_max,
@@ -82,8 +89,7 @@ def _refuse_options_of_files(options: PublishOptions) -> None:
         "--rate": options.rate,
         "--repeatcount": options.repeats,
     }
-    if names := [name for name, is_asked in asked.items() if is_asked]:
-        raise UsageError(f"{', '.join(names)} with --topic has no effect", hint="leave it out: a topic has no end and no title")
+    refuse_idle(asked, "with --topic", "leave it out: a topic has no end and no title")
 
 
 def _text(file: Path | None) -> str:

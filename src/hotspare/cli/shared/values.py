@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -35,9 +35,20 @@ def _pair(text: str, option: str, form: str) -> tuple[str, str]:
     return name.strip(), value
 
 
+def refuse_idle(asked: Mapping[str, object], why: str, hint: str) -> None:
+    """UsageError that names the options, of those `asked` that say something, which have no effect here, and why."""
+    if names := [name for name, said in asked.items() if said]:
+        raise UsageError(f"{', '.join(names)} {why} has no effect", hint=hint)
+
+
 def properties(texts: Sequence[str]) -> dict[str, str]:
     """Project properties from `NAME=VALUE` texts; the last one of a name counts."""
     return dict(_pair(text, "--set", "NAME=VALUE") for text in texts)
+
+
+def settings_of_spark(texts: Sequence[str]) -> dict[str, str]:
+    """Settings of Spark from `NAME=VALUE` texts; the last one of a name counts."""
+    return dict(_pair(text, "--conf", "NAME=VALUE") for text in texts)
 
 
 def bindings(texts: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import parse_qsl, unquote
 
 from hotspare.addresses import HOST_PORT, PORT_MAX
 from hotspare.errors import UsageError
+from hotspare.passwords import PASSWORD_ENV, PASSWORD_FILE, named_password
 
 PORT = 2181
 ROOT = "/hotspare"
 HOSTS_MAX = 20
 PATH_LENGTH_MAX = 500
 _NUMBERS = {"session_timeout_ms": (200, 60_000), "call_timeout_ms": (10, 60_000), "connect_timeout_ms": (10, 600_000)}
-_TEXTS = ("user", "password", "password_file")
+_TEXTS = ("user", "password", PASSWORD_FILE, PASSWORD_ENV)
 _HINT = "use zookeeper://host:port[,host:port ...][/path][?option=value&...]"
 _OPTIONS = f"options are {', '.join((*_NUMBERS, *_TEXTS))}"
 
@@ -101,13 +101,9 @@ def _number(name: str, text: str, least: int, most: int) -> int:
 
 
 def _credentials(options: dict[str, str]) -> dict[str, str]:
-    user, password, file = (options.get(name, "") for name in _TEXTS)
-    if file:
-        try:
-            password = Path(file).read_text(encoding="utf-8").rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            text = f"password_file {file[:200]} of a zookeeper:// URL cannot be read"
-            raise UsageError(text, detail=type(error).__name__, hint="name a file with the password in it") from error
+    user, password = options.get("user", ""), named_password(options)
+    if password is None:
+        password = options.get("password", "")
     if not user and not password:
         return {}
     if not user or not password or ":" in user:

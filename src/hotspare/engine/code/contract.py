@@ -20,7 +20,7 @@ step.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -32,7 +32,7 @@ from hotspare.engine.code.fields import ColumnBuilder, Unfit, kind_of, plain_val
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.rows.refusals import BAD_TEXT_LENGTH_MAX
-from hotspare.model.code import Module, Script
+from hotspare.model.code import Module, ModuleUse, Script
 from hotspare.model.events import Opcode
 from hotspare.model.types import Schema
 
@@ -56,6 +56,9 @@ OPCODE_NAMES: dict[str, Opcode] = {
 OPCODE_TEXT = {int(value): name for name, value in OPCODE_NAMES.items()} | {int(Opcode.UPDATE_BLOCK): "update"}
 """What the code is told of the event that it is given."""
 
+DEPTH_MAX = 100
+"""Of lists and dicts within each other that go in or out as values."""
+
 NO_OPCODE = 0
 """The code says none."""
 
@@ -67,6 +70,26 @@ class Moment:
 
     time_us: int
     seed: int
+
+
+class SharedCode(ABC):
+    """What code of a project shares with other code of it (`engine.code.shared`). CodeFailure where something fails."""
+
+    @abstractmethod
+    def get(self, name: str) -> tuple[Value, int]:
+        """A property, None where there is none; and how many bytes it holds."""
+
+    @abstractmethod
+    def set(self, name: str, value: Value) -> int:
+        """How many bytes it holds now."""
+
+    @abstractmethod
+    def news(self, listener: str, name: str, *, wants_first: object) -> tuple[bool, Value]:
+        """Whether there is something of a property that this listener was not told; and what it is now."""
+
+    @abstractmethod
+    def call(self, snippet: str, function: str, arguments: Sequence[Value], moment: Moment) -> tuple[Value, int]:
+        """What a function of a snippet returns, and how many steps it took."""
 
 
 class CodeFailure(Exception):
@@ -133,15 +156,26 @@ class MadeEvents:
 @dataclass(frozen=True, slots=True)
 class ProgramText:
     """What a program is compiled from. `name` of the window; `modules` are loaded before its own code, in order, each under its
-    name, but for snippets, which are called by theirs.
+    name, but for snippets, which are called by theirs. `owner`: what people call it.
 
-    `empties_count`: an empty table that the code returns is an event, not an empty list.
+    `empties_count`: an empty table that the code returns is an event, not an empty list. `settings`: what the function `init` is
+    given, if the code defines one; None where code is packaged otherwise.
     """
 
     name: str
     script: Script
     modules: tuple[Module, ...] = ()
     empties_count: bool = False
+    settings: Mapping[str, str] | None = None
+
+    @property
+    def owner(self) -> str:
+        return self.name if self.name.startswith(f"{ModuleUse.SNIPPET.value} ") else f"window {self.name}"
+
+    @property
+    def init(self) -> str:
+        """The function that is called once, before any event; "" for none. One that takes settings may be absent."""
+        return self.script.init if self.settings is None else "init"
 
 
 class Program(Protocol):
@@ -157,9 +191,31 @@ class Program(Protocol):
 class Instance(ABC):
     """A program with its variables. What is said per event here, a language may do for many at once."""
 
+    @property
+    def steps(self) -> int:
+        """What the last `call` took, where the language tells."""
+        return 0
+
+    def share(self, shared: SharedCode | None) -> None:  # noqa: B027
+        """From now on let the code share that; a language may have nothing to share."""
+
     @abstractmethod
     def call(self, function: str, arguments: Sequence[Value], moment: Moment) -> Value:
-        """What the function returns. CodeFailure where it fails, exceeds a limit, or returns what is no plain value."""
+        """What the function returns, of several values the first. CodeFailure where it fails, exceeds a limit, or returns what is
+        no plain value."""
+
+    def call_for_two(self, function: str, arguments: Sequence[Value], moment: Moment) -> tuple[Value, Value]:
+        """The first two values that the function returns, None for those that it does not."""
+        returned = self.call(function, arguments, moment)
+        return (returned[0], returned[1]) if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
+
+    def seen_event(self, fields: Mapping[str, Value]) -> Value:
+        """An event as an argument of `call`; nulls are not among `fields`."""
+        return dict(fields)
+
+    @abstractmethod
+    def variable(self, name: str) -> Value:
+        """What a variable of the program holds, None where there is none. CodeFailure where that is no plain value."""
 
     @abstractmethod
     def save(self) -> bytes:
@@ -191,20 +247,20 @@ def context_of(opcode: int) -> dict[str, Value]:
     return {"opcode": OPCODE_TEXT[opcode]}
 
 
-def _rows(events: GivenEvents) -> list[dict[str, Value]]:
+def event_values(schema: Schema, columns: Sequence[pa.Array], count: int) -> list[dict[str, Value]]:
     """One dict per event; a null is not in it."""
-    names = events.schema.names
-    columns = [plain_values(column, field.type) for column, field in zip(events.columns, events.schema.fields, strict=True)]
-    if not columns:
-        return [{} for _ in range(len(events))]
+    lists = [plain_values(column, field.type) for column, field in zip(columns, schema.fields, strict=True)]
+    if not lists:
+        return [{} for _ in range(count)]
     return [
-        {name: value for name, value in zip(names, row, strict=True) if value is not None} for row in zip(*columns, strict=True)
+        {name: value for name, value in zip(schema.names, row, strict=True) if value is not None}
+        for row in zip(*lists, strict=True)
     ]
 
 
 def _made(instance: Instance, function: str, events: GivenEvents, schema: Schema, made_max: int) -> MadeEvents:
     builder, done = EventBuilder(schema), 0
-    for row, event in enumerate(_rows(events)):
+    for row, event in enumerate(event_values(events.schema, events.columns, len(events))):
         if builder.count >= made_max:
             break
         done = row + 1
@@ -218,7 +274,7 @@ def _made(instance: Instance, function: str, events: GivenEvents, schema: Schema
 
 def _selected(instance: Instance, function: str, events: GivenEvents) -> tuple[Bools, Sequence[Failed]]:
     passes, failed = np.zeros(len(events), np.bool_), []
-    for row, event in enumerate(_rows(events)):
+    for row, event in enumerate(event_values(events.schema, events.columns, len(events))):
         try:
             passes[row] = truth(instance.call(function, (event, context_of(int(events.opcode[row]))), events.moment(row)))
         except CodeFailure as failure:
@@ -281,6 +337,17 @@ class EventBuilder:
             except Unfit as unfit:
                 raise CodeFailure(f"field {field.name}: {unfit}", reason=unfit.reason) from unfit
         return opcode_of(event.get(OPCODE_KEY)), values
+
+
+def plain(value: Value, depth: int = 0) -> Value:
+    """A copy of what code gave, of plain lists and dicts alone. CodeFailure where it is nested too deep."""
+    if depth > DEPTH_MAX:
+        raise CodeFailure(f"a value is nested more than {DEPTH_MAX} deep")
+    if isinstance(value, dict):
+        return {key: plain(inner, depth + 1) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner, depth + 1) for inner in value]
+    return value
 
 
 def opcode_of(written: Value) -> int:

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from hotspare.engine.code.contract import CodeFailure, Instance, Program
+from hotspare.engine.code.contract import CodeFailure, Instance, Program, SharedCode
 from hotspare.engine.state.pages import Column, Columns, expect
 from hotspare.errors import SnapshotDamaged
 
@@ -24,6 +24,8 @@ class CodeState(Generic[W]):
 
     def __init__(self, program: Program) -> None:
         self.unfinished: W | None = None
+        self.shared: SharedCode | None = None
+        """What its code shares with other code, for as long as a step goes on."""
         self._program = program
         self._instance: Instance | None = None
         self._frozen: FrozenCode | None = None
@@ -32,6 +34,7 @@ class CodeState(Generic[W]):
     def running(self) -> Instance:
         """The instance, to be worked with: what was saved of it counts no more."""
         instance = self._opened()
+        instance.share(self.shared)
         self._frozen = None
         return instance
 

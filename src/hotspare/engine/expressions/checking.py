@@ -12,7 +12,7 @@ import xxhash
 from hotspare.engine.expressions.casts import assignable, castable
 from hotspare.engine.expressions.documents import JSON_FUNCTIONS, XML_FUNCTIONS, json_path, xpath_of
 from hotspare.engine.expressions.function import Function, TypeMismatch, converts
-from hotspare.engine.expressions.functions import CAST_NAMES, CHANCE, EVENT_COUNTER, NAMES, OF_POSITION, REFUSED, lookup
+from hotspare.engine.expressions.functions import CAST_NAMES, CHANCE, EVENT_COUNTER, NAMES, OF_MOMENT, OF_POSITION, REFUSED, lookup
 from hotspare.engine.expressions.patterns import named_groups
 from hotspare.engine.expressions.text import replacement
 from hotspare.engine.expressions.times import TRUNC_UNITS, check_format
@@ -47,6 +47,8 @@ EVENT_NUMBER_FIELD = "hs:event-number"
 """The field that eventNumber() reads: 0 for the event itself, 1, 2, 3 ... for those of its loops."""
 POSITION_FIELD = "hs:position"
 """The same count, where guid() and random() are drawn from it and nothing else."""
+MOMENT_FIELD = "hs:moment"
+"""The field that Today() and its like read: the system time of the event (stamp)."""
 _CASTS = {"cast": "cast", "try_cast": "try_cast", "cast_stored": "convert_checked"}
 _SQL_NAME = {ValueType.INT32: "int", ValueType.INT64: "bigint", ValueType.STAMP: "timestamp", ValueType.MONEY: "decimal(18,4)"}
 
@@ -183,6 +185,8 @@ class Checker:
             return TypedField(EVENT_NUMBER_FIELD, ValueType.INT64)
         if name in OF_POSITION and self._dialect.is_sas:
             return self._of_position(node, name)
+        if name in OF_MOMENT and self._dialect.is_sas:
+            return self._of_moment(node, OF_MOMENT[name])
         if name in REFUSED or name in OF_POSITION:
             hint = "use a field of the event instead"
             raise ExpressionRefused(node.column, f"function {node.written} is not allowed: {REFUSED.get(name, CHANCE)}", hint)
@@ -207,6 +211,25 @@ class Checker:
         ends: list[Typed] = [TypedLiteral(0.0, ValueType.DOUBLE), TypedLiteral(1.0, ValueType.DOUBLE)]
         between = limits if len(limits) == 2 else [ends[0], *(limits or ends[1:])]
         return TypedCall(function, (position, seed, *between), ValueType.DOUBLE, node.column)
+
+    def _of_moment(self, node: Call, wanted: str) -> Typed:
+        """What a clock of SAS would say, of the time of the event."""
+        if MOMENT_FIELD not in self._fields:
+            hint = "use it in a compute, filter or functional window"
+            raise ExpressionRefused(node.column, f"{node.written} cannot be used here", hint)
+        if node.arguments:
+            raise ExpressionRefused(node.column, f"{node.written} takes no argument", f"write {node.written}()")
+        moment: Typed = TypedField(MOMENT_FIELD, ValueType.STAMP)
+        if wanted == "today":
+            seconds = TypedCall("cast", (moment,), ValueType.DATE, node.column)
+            return TypedCall("cast", (seconds,), ValueType.STAMP, node.column)
+        if wanted in ("micros", "millis"):
+            micros = TypedCall("unix_micros", (moment,), ValueType.INT64, node.column)
+            thousand = TypedLiteral(1000, ValueType.INT64)
+            return micros if wanted == "micros" else TypedCall("div", (micros, thousand), ValueType.INT64, node.column)
+        if wanted == "midnight":
+            moment = TypedCall("date_trunc", (TypedLiteral("day", ValueType.STRING), moment), ValueType.STAMP, node.column)
+        return TypedCall("unix_seconds", (moment,), ValueType.INT64, node.column)
 
     def _cast(self, node: Call) -> Typed:
         argument, name = self.typed(node.arguments[0]), node.arguments[1]

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.expressions.checking import COUNTER_FIELD, POSITION_FIELD, Checker
+from hotspare.engine.expressions.checking import COUNTER_FIELD, MOMENT_FIELD, POSITION_FIELD, Checker
 from hotspare.engine.expressions.esp_syntax import parse_function
 from hotspare.engine.expressions.evaluate import EVALUATOR
 from hotspare.engine.expressions.frame import NO_FAILURES, Failures, Frame, Ledger
@@ -44,6 +44,7 @@ EVENT_FIELDS = (OPCODE_FIELD, FLAGS_FIELD)
 STATE_FIELD = "hs:variables"
 """Among the fields of an expression that uses variables which its window keeps from event to event."""
 VALUE_BYTES_MAX = 1 << 24
+VALUE_TOO_LONG = f"the text has more than {VALUE_BYTES_MAX} bytes"
 """Limit on the text that an expression makes of one row, in bytes: a message, which holds a whole row, has 64 MiB at most."""
 
 
@@ -57,7 +58,7 @@ COMPILED_MAX = 4096
 class CompiledExpression:
     """A typed expression; plain data, so it can be sent to another process.
 
-    `fields`: the names that `evaluate` reads, of the input schema, EVENT_FIELDS and COUNTER_FIELD.
+    `fields`: the names that `evaluate` reads, of the input schema, EVENT_FIELDS, COUNTER_FIELD and its like.
     `passed_field`: the input field that the expression is, unchanged; "" where it computes something.
     """
 
@@ -124,7 +125,7 @@ def _check_sizes(frame: Frame, values: pa.Array) -> None:
     """A text that no message could carry fails, before it does harm."""
     if values.buffers()[2] is None or values.buffers()[2].size <= VALUE_BYTES_MAX:
         return
-    frame.fail(true_rows(pc.greater(pc.binary_length(values), VALUE_BYTES_MAX)), f"the text has more than {VALUE_BYTES_MAX} bytes")
+    frame.fail(true_rows(pc.greater(pc.binary_length(values), VALUE_BYTES_MAX)), VALUE_TOO_LONG)
 
 
 def parse(
@@ -200,7 +201,7 @@ def _compiled(
     names = {f.name: ValueType.of(f.type) for f in schema.fields}
     names |= {name: ValueType.STRING for name in EVENT_FIELDS if name not in names}
     if counting is not Counting.REFUSED:
-        names[POSITION_FIELD] = ValueType.INT64
+        names |= {POSITION_FIELD: ValueType.INT64, MOMENT_FIELD: ValueType.STAMP}
     if counting is Counting.ALLOWED:
         names[COUNTER_FIELD] = ValueType.INT64
     return _typed_over(expression, names, schema, label, fitted, Typing(names, expression.dialect, prelude, label), prelude.names)
@@ -237,7 +238,7 @@ def _typed_over(
         tree = parse(expression.text, expression.dialect, variables, patterns)
         if wrap is not None and not isinstance(tree, Statements):
             tree = wrap(tree)
-        typed = typing.code().typed(tree, fitted)
+        typed = typing.code().typed(typing.prelude.preceded(tree), fitted)
     except ExpressionRefused as refused:
         raise refusal(expression, label, refused) from None
     return compiled_tree(typed, expression.text, label, given)

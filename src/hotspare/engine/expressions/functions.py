@@ -70,6 +70,19 @@ EVENT_COUNTER = "eventcounter"
 OF_POSITION = MappingProxyType({"guid": "guid", "random": "random", "rand": "random"})
 """What SAS draws by chance is drawn here from the place of the event, so that every engine draws the same."""
 
+OF_MOMENT = MappingProxyType(
+    {
+        "today": "today",
+        "timecurrent": "seconds",
+        "timetoday": "midnight",
+        "systemmicro": "micros",
+        "systemmilli": "millis",
+        "eventtimestamp": "micros",
+    }
+)
+"""What SAS reads from a clock is here the system time of the event: that of the input, and so the same in every engine. Spark's
+functions of these names are refused."""
+
 _CLOCK = "it reads a clock, which differs between engines and runs"
 CHANCE = "it draws a random value, which differs between engines and runs"
 _MACHINE = "it depends on the machine that it runs on"

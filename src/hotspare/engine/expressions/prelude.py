@@ -1,7 +1,8 @@
 """What the code of a window gives to its expressions: variables and functions of its own (SPEC A24).
 
 The initializer runs once, when the window is compiled, on nothing but itself. A variable that no expression sets afterwards is a
-constant. One that an expression sets is state: the window keeps it from event to event, and in its page.
+constant. One that an expression sets is state: the window keeps it from event to event, and in its page. An initializer that asks
+for the time runs with the first event, in front of the expression: there is no time before. All its variables are state.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import lru_cache, partial
 import pyarrow as pa
 
 from hotspare.engine.expressions.blocks import settled
-from hotspare.engine.expressions.checking import Checker, SeenNames
+from hotspare.engine.expressions.checking import MOMENT_FIELD, Checker, SeenNames
 from hotspare.engine.expressions.evaluate import EVALUATOR
 from hotspare.engine.expressions.frame import Frame
 from hotspare.engine.expressions.functions import CAST_NAMES, EVENT_COUNTER, NAMES, REFUSED
@@ -27,9 +28,11 @@ from hotspare.engine.expressions.tree import (
     CountingLoop,
     Declare,
     ExpressionRefused,
+    FieldRef,
     Literal,
     Loop,
     Perform,
+    Return,
     Statement,
     Statements,
     Tree,
@@ -38,6 +41,7 @@ from hotspare.engine.expressions.tree import (
     TypedLiteral,
     TypedVariable,
     ValueType,
+    fields_used,
 )
 from hotspare.errors import Mistake, Place, ProjectError
 from hotspare.model.names import one_of
@@ -75,6 +79,16 @@ class Prelude:
     state: tuple[Variable, ...] = ()
     patterns: tuple[tuple[str, str], ...] = ()
     functions: tuple[tuple[UserFunction, Tree | Statements], ...] = ()
+    late: tuple[Statement, ...] = ()
+    """What the initializer does with the first event."""
+
+    def preceded(self, tree: Tree | Statements) -> Tree | Statements:
+        """The code of an expression, which begins the window's variables if nobody did."""
+        if not self.late:
+            return tree
+        is_begun = Call("isnotnull", "isset", (FieldRef(_BEGUN),))
+        own = tree.statements if isinstance(tree, Statements) else (Return(tree, tree.column),)
+        return Statements((Choose(is_begun, (), self.late), *own), tree.column)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -93,9 +107,11 @@ def prelude_of(initialization: Initialization, expressions: tuple[Expression, ..
     functions: list[tuple[UserFunction, Tree | Statements]] = []
     declared: list[Variable] = []
     patterns: list[tuple[str, str]] = []
+    late: tuple[Statement, ...] = ()
     if initialization.code is not None and initialization.code.text.strip():
         try:
             declared, patterns = _initialized(initialization.code)
+            late = _late(initialization.code, declared)
         except ExpressionRefused as refused:
             mistakes.append(mistake_of(initialization.code, refused, f"{label}, initializer"))
     names = tuple(variable.name for variable in declared)
@@ -107,8 +123,9 @@ def prelude_of(initialization: Initialization, expressions: tuple[Expression, ..
     if mistakes:
         raise ProjectError(label, mistakes)
     assigned = set(_set_in([tree for _, tree in functions])) | set(_set_in(_read(expressions, names)))
+    assigned |= set(names) if late else set()
     constants = tuple(v for v in declared if v.name not in assigned)
-    return Prelude(constants, tuple(v for v in declared if v.name in assigned), tuple(patterns), tuple(functions))
+    return Prelude(constants, tuple(v for v in declared if v.name in assigned), tuple(patterns), tuple(functions), late)
 
 
 def mistake_of(expression: Expression, refused: ExpressionRefused, label: str) -> Mistake:
@@ -125,18 +142,42 @@ def mistake_of(expression: Expression, refused: ExpressionRefused, label: str) -
 
 
 def _initialized(code: Expression) -> tuple[list[Variable], list[tuple[str, str]]]:
-    """The variables that the initializer declares, as they are when it has run, and those with regular expressions."""
+    """The variables that the initializer declares, as they are when it has run, and those with regular expressions. Of one that
+    asks for the time they are null, and _BEGUN is among them."""
     if code.dialect is not Dialect.ESP:
         raise ExpressionRefused(1, "the initializer is not in the SAS language", "write its code in the language esp")
     scope = CodeScope()
     block = CodeReading(partial(_checker_of_nothing, code.dialect), code.dialect, scope).block(parse_code(code.text))
     own = {name: type_ for name, type_ in block.variables if " " not in name}
+    patterns = [(name, pattern) for name, pattern in scope.patterns.items() if pattern is not None]
+    if MOMENT_FIELD in fields_used(block):
+        return [Variable(name, type_, None) for name, type_ in {**own, _BEGUN: ValueType.BOOLEAN}.items()], patterns
     frame = Frame({}, 1)
     values = settled(EVALUATOR, frame, block)
     if frame.failures is not None:
         raise ExpressionRefused(1, f"the code fails: {frame.failures.causes[0][1]}", "set the variables to values that can be")
-    patterns = [(name, pattern) for name, pattern in scope.patterns.items() if pattern is not None]
     return [Variable(name, type_, _initial(values[name])) for name, type_ in own.items()], patterns
+
+
+_BEGUN = "hs begun"
+"""The variable that tells that the initializer ran; no code can write the name."""
+
+
+def _late(code: Expression, declared: Sequence[Variable]) -> tuple[Statement, ...]:
+    """What an initializer that asks for the time does to its variables; nothing of another one. What it returns, nobody gets."""
+    names = {v.name for v in declared}
+    if _BEGUN not in names:
+        return ()
+    tree = parse_code(code.text)
+    statements = tree.statements if isinstance(tree, Statements) else ()
+    if statements and isinstance(statements[-1], Return):
+        statements = statements[:-1]
+    if any(isinstance(each, Return) for each in _walked(statements)):
+        message = "an initializer that asks for the time returns somewhere in the middle"
+        raise ExpressionRefused(1, message, "let it set its variables, and end")
+    kept = [each for each in statements if not isinstance(each, Declare) or not names.issuperset(each.names)]
+    kept = [each for each in kept if not (isinstance(each, Declare) and each.type == REGEX)]
+    return (*kept, Assign(_BEGUN, Literal(value=True, type=ValueType.BOOLEAN)))
 
 
 def _initial(values: pa.Array) -> Constant:
@@ -145,7 +186,7 @@ def _initial(values: pa.Array) -> Constant:
 
 
 def _checker_of_nothing(dialect: Dialect, scope: SeenNames) -> Checker:
-    return Checker({}, dialect, scope)
+    return Checker({MOMENT_FIELD: ValueType.STAMP}, dialect, scope)
 
 
 def stored(values: pa.Array) -> list[Constant]:
@@ -216,7 +257,7 @@ class Typing:
         self, fields: dict[str, ValueType], dialect: Dialect, prelude: Prelude, label: str = "", input_name: str = ""
     ) -> None:
         """`label` tells it from other expressions. `input_name`: what input() says, "" where nobody asks."""
-        self._fields, self._dialect, self._prelude = fields, dialect, prelude
+        self._fields, self._dialect, self.prelude = fields, dialect, prelude
         self._label, self._input_name = label, input_name
         self._calling: list[str] = []
 
@@ -227,7 +268,7 @@ class Typing:
         )
 
     def _scope(self, label: str) -> CodeScope:
-        prelude = self._prelude
+        prelude = self.prelude
         variables: dict[str, Typed] = {v.name: TypedLiteral(v.initial, v.type) for v in prelude.constants}
         variables |= {v.name: TypedVariable(OF_WINDOW + v.name, v.type) for v in prelude.state}
         functions = {f.name.lower(): partial(self._call, f, tree) for f, tree in prelude.functions}

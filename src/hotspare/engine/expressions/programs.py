@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.expressions.checking import COUNTER_FIELD, EVENT_NUMBER_FIELD, POSITION_FIELD
+from hotspare.engine.expressions.checking import COUNTER_FIELD, EVENT_NUMBER_FIELD, MOMENT_FIELD, POSITION_FIELD
 from hotspare.engine.expressions.compiled import EVENT_FIELDS, CompiledExpression, compile_over
 from hotspare.engine.expressions.documents import JSON_FUNCTIONS, XML_FUNCTIONS
 from hotspare.engine.expressions.frame import Failures
@@ -102,14 +102,13 @@ class CompiledProgram:
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """What it reads of an event: fields of the input, opcode and flags, and the count of events."""
+        """What it reads of an event: fields of the input, opcode and flags, the count of events, and the time."""
         asked = list(self.own.needed)
         asked += [name for each in (self.generate, self.opcode) if each is not None for name in each.fields]
         for loop in self.loops:
             asked += [*loop.items.fields, *loop.steps.needed]
-        return tuple(
-            dict.fromkeys(name for name in asked if name in self.given or name in (*EVENT_FIELDS, COUNTER_FIELD, POSITION_FIELD))
-        )
+        of_event = (*EVENT_FIELDS, COUNTER_FIELD, POSITION_FIELD, MOMENT_FIELD)
+        return tuple(dict.fromkeys(name for name in asked if name in self.given or name in of_event))
 
 
 @dataclass
@@ -127,6 +126,7 @@ class Compiling:
         names = {f.name: ValueType.of(f.type) for f in self.given.fields}
         names |= {name: ValueType.STRING for name in EVENT_FIELDS if name not in names}
         names |= dict.fromkeys((COUNTER_FIELD, POSITION_FIELD, EVENT_NUMBER_FIELD), ValueType.INT64)
+        names[MOMENT_FIELD] = ValueType.STAMP
         patterns = dict(program.context.patterns)
         own = self._context(program.context, names, patterns, frozenset(self.given.names), "")
         generate = self._expression(program.generate, names, patterns, "generate", self._truth) if program.generate else None

@@ -48,10 +48,15 @@ class RowFailed(Exception):
 
 
 def quick_step(node: TypedCall, arguments: Sequence[Step], kernel: OfValues) -> Step:
-    """What computes a call of which the arguments are computed first, each once; `kernel` knows every answer."""
-    make = _QUICK.get(node.function)
-    found = make(node, arguments, kernel) if make is not None else _of_values(node, arguments)
+    """What computes a call; `kernel` knows every answer."""
+    found = own_step(node, arguments, kernel)
     return found if found is not None else lambda values: kernel(*(argument(values) for argument in arguments))
+
+
+def own_step(node: TypedCall, arguments: Sequence[Step], kernel: OfValues) -> Step | None:
+    """The same, asking `kernel` for rare answers only; None where there is no such way."""
+    make = _QUICK.get(node.function)
+    return make(node, arguments, kernel) if make is not None else _of_values(node, arguments)
 
 
 def _of_values(node: TypedCall, arguments: Sequence[Step]) -> Step | None:
@@ -249,7 +254,56 @@ def _of_texts(function: OfValues) -> Quick:
     return lambda _node, arguments, _kernel: _strict(arguments, function)
 
 
+def _case(_node: TypedCall, arguments: Sequence[Step], _kernel: OfValues) -> Step:
+    pairs = list(zip(arguments[0:-1:2], arguments[1::2], strict=True))
+
+    def step(values: Values) -> Any:
+        for condition, value in pairs:
+            if condition(values):
+                return value(values)
+        return arguments[-1](values)
+
+    return step
+
+
+def _coalesce(_node: TypedCall, arguments: Sequence[Step], _kernel: OfValues) -> Step:
+    def step(values: Values) -> Any:
+        for argument in arguments:
+            if (value := argument(values)) is not None:
+                return value
+        return None
+
+    return step
+
+
+def _junction(node: TypedCall, arguments: Sequence[Step], _kernel: OfValues) -> Step:
+    """Ends at the first argument that decides."""
+    decides = node.function == "or"
+
+    def step(values: Values) -> Any:
+        found: Any = not decides
+        for argument in arguments:
+            value = argument(values)
+            if value is decides:
+                return value
+            if value is None:
+                found = None
+        return found
+
+    return step
+
+
+def _nvl2(_node: TypedCall, arguments: Sequence[Step], _kernel: OfValues) -> Step:
+    known, some, none = arguments
+    return lambda values: some(values) if known(values) is not None else none(values)
+
+
 _QUICK: Mapping[str, Quick] = {
+    "case": _case,
+    "coalesce": _coalesce,
+    "nvl2": _nvl2,
+    "and": _junction,
+    "or": _junction,
     "add": _arithmetic("+", lambda a, b: a + b),
     "subtract": _arithmetic("-", lambda a, b: a - b),
     "multiply": _arithmetic("*", lambda a, b: a * b),

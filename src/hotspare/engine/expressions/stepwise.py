@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from hotspare.engine.expressions.blocks import LOOP_TURNS_MAX, TOO_LONG, TOO_MANY_TURNS, VARIABLE_BYTES_MAX
+from hotspare.engine.expressions.compiled import VALUE_BYTES_MAX, VALUE_TOO_LONG
 from hotspare.engine.expressions.evaluate import EVALUATOR
 from hotspare.engine.expressions.frame import Frame
 from hotspare.engine.expressions.prelude import stored
@@ -52,8 +53,6 @@ def step_of(node: Typed) -> Step:
         return lambda values: values[name]
     if isinstance(node, TypedBlock):
         return _block(node)
-    if node.function in _LAZY:
-        return _LAZY[node.function](node)
     arguments = [step_of(argument) for argument in node.arguments]
     return quick_step(node, arguments, _by_kernel(node))
 
@@ -83,62 +82,6 @@ def _by_kernel(node: TypedCall) -> Callable[..., Any]:
         return stored(made)[0]
 
     return computed
-
-
-def _case(node: TypedCall) -> Step:
-    steps = [step_of(argument) for argument in node.arguments]
-    pairs = list(zip(steps[0:-1:2], steps[1::2], strict=True))
-
-    def step(values: Values) -> Any:
-        for condition, value in pairs:
-            if condition(values):
-                return value(values)
-        return steps[-1](values)
-
-    return step
-
-
-def _coalesce(node: TypedCall) -> Step:
-    steps = [step_of(argument) for argument in node.arguments]
-
-    def step(values: Values) -> Any:
-        for each in steps:
-            if (value := each(values)) is not None:
-                return value
-        return None
-
-    return step
-
-
-def _junction(node: TypedCall) -> Step:
-    """Ends at the first argument that decides."""
-    steps, decides = [step_of(argument) for argument in node.arguments], node.function == "or"
-
-    def step(values: Values) -> Any:
-        found: Any = not decides
-        for each in steps:
-            value = each(values)
-            if value is decides:
-                return value
-            if value is None:
-                found = None
-        return found
-
-    return step
-
-
-def _nvl2(node: TypedCall) -> Step:
-    known, some, none = (step_of(argument) for argument in node.arguments)
-    return lambda values: some(values) if known(values) is not None else none(values)
-
-
-_LAZY: Mapping[str, Callable[[TypedCall], Step]] = {
-    "case": _case,
-    "coalesce": _coalesce,
-    "and": _junction,
-    "or": _junction,
-    "nvl2": _nvl2,
-}
 
 
 def _block(block: TypedBlock) -> Step:
@@ -196,9 +139,21 @@ def _statement(statement: TypedStatement) -> Callable[[Values], None]:
 
 def _assign(name: str, step: Step, values: Values) -> None:
     value = step(values)
-    if isinstance(value, str) and len(value) * 4 > VARIABLE_BYTES_MAX and len(value.encode()) > VARIABLE_BYTES_MAX:
+    if _is_longer(value, VARIABLE_BYTES_MAX):
         raise RowFailed(BadReason.EXPRESSION, TOO_LONG)
     values[name] = value
+
+
+def _is_longer(value: Any, bytes_max: int) -> bool:
+    """Whether it is a text of more bytes."""
+    return isinstance(value, str) and len(value) * 4 > bytes_max and len(value.encode()) > bytes_max
+
+
+def _put_out(value: Any) -> Any:
+    """The value of an expression; RowFailed where no message could carry it."""
+    if _is_longer(value, VALUE_BYTES_MAX):
+        raise RowFailed(BadReason.EXPRESSION, VALUE_TOO_LONG)
+    return value
 
 
 def _loop(statement: TypedLoop, condition: Step) -> Callable[[Values], None]:
@@ -237,7 +192,7 @@ class Stepwise:
             done = 0
             try:
                 for number, step in enumerate(steps):
-                    found[number] = step(values)
+                    found[number] = _put_out(step(values))
                     done = number + 1
             except RowFailed as failure:
                 failed.append((row, done, failure))

@@ -23,12 +23,14 @@ import pyarrow.compute as pc
 from hotspare.engine.codec import arrow_block, avro_block
 from hotspare.engine.codec.csv.decode import CsvOptions, DecodedRows, decode_rows, renumbered
 from hotspare.engine.codec.json.decode import decode_json
+from hotspare.engine.head.folding import folded
 from hotspare.engine.head.stateless import Chain, passed_rows, refused_rows
+from hotspare.engine.head.update_blocks import rows_of_blocks
 from hotspare.engine.routing import Routing, routing_of
 from hotspare.engine.rows.bad_reasons import BadReason, RowReason
-from hotspare.engine.rows.batch import BAD_TYPE, HEAD_COLUMNS, MessageFormat, RowKind, arrow_fields, decoded_schema
+from hotspare.engine.rows.batch import BAD_TYPE, FORM_MASK, HEAD_COLUMNS, MessageFormat, RowKind, arrow_fields, decoded_schema
 from hotspare.engine.rows.elementwise import Rows, comes_of_rows, halved, nothing
-from hotspare.engine.rows.refusals import BAD_TEXT_LENGTH_MAX, BadRows, Refusals
+from hotspare.engine.rows.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, BadRows, Refusals
 from hotspare.model.events import Opcode
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from hotspare.engine.plan import Plan
 
 
+_NO_FORMS = np.empty(0, np.int64)
 BATCH_BYTES_MAX = (1 << 31) - 1
 """Limit on a decoded batch of several messages: there the offsets of an Arrow array end, of which a batch holds many."""
 
@@ -125,6 +128,17 @@ class Head:
         """All of it in one batch."""
         return pa.concat_batches(self(raw))
 
+    def of_events(self, places: pa.RecordBatch, events: Mapping[int, DecodedRows], unread: Mapping[int, BadRows]) -> pa.RecordBatch:
+        """Events that nobody has to decode, by topic, as if each were a message. `places`: the columns of `RAW_SCHEMA` but for
+        format and value, a row for each event and tick; `message` of events and of rows that are none is a row there."""
+        pieces = _ticks(places)
+        for topic, rows in events.items():
+            head = self.topics[topic]
+            told = [bad.refused_by(head.window, np.ones(len(bad), np.bool_)) for bad in (unread[topic],) if len(bad)]
+            entering = _without_blocks([_with_plain_keys(rows, head.schema)], NO_BAD_ROWS, _NO_FORMS, head, told)
+            pieces += _worked(head, topic, places, entering, told)
+        return self._assembled(places, pieces)
+
     def _refused(self, raw: pa.RecordBatch, error: Exception | None) -> pa.RecordBatch:
         """One message as a bad row. Only the class of the error is told: the rest may differ between engines."""
         window = self.topics[raw.column("topic")[0].as_py()].window
@@ -134,11 +148,7 @@ class Head:
         return self._assembled(raw, [_bad_piece(refused.refused_by(window, np.ones(1, np.bool_)))])
 
     def _at_once(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        tick = raw.column("tick").to_numpy(zero_copy_only=False).astype(np.bool_)
-        pieces: list[_Piece] = []
-        ticks = np.flatnonzero(tick)
-        if len(ticks):
-            pieces.append(_Piece(ticks, np.zeros(len(ticks), np.int32), RowKind.TICK))
+        pieces, tick = _ticks(raw), _is_tick(raw)
         topic = raw.column("topic").to_numpy()
         format_ = raw.column("format").to_numpy()
         for i, head in enumerate(self.topics):
@@ -169,6 +179,16 @@ class Head:
 
 
 _POSITION = [name for name, _ in HEAD_COLUMNS if name not in ("index", "kind", "opcode", "flags")]
+
+
+def _is_tick(raw: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = raw.column("tick").to_numpy(zero_copy_only=False).astype(np.bool_)
+    return found
+
+
+def _ticks(raw: pa.RecordBatch) -> list[_Piece]:
+    ticks = np.flatnonzero(_is_tick(raw))
+    return [_Piece(ticks, np.zeros(len(ticks), np.int32), RowKind.TICK)] if len(ticks) else []
 
 
 def _is_in_order(message: Rows, index: npt.NDArray[np.int32]) -> bool:
@@ -209,18 +229,25 @@ def _decoded(
     for number in np.unique(format_[mine]).tolist():
         rows = np.flatnonzero(mine & (format_ == number))
         chosen = values if len(rows) == len(values) else values.take(pa.array(rows))
-        found, refused = _by_format(head, int(number), chosen)
+        found, refused = _by_format(head, int(number) & FORM_MASK, chosen)
         events += [_with_plain_keys(renumbered(e, rows), head.schema) for e in found]
         bad.append(refused.renumbered(rows))
     unread = BadRows.joined(bad)
     told = [unread.refused_by(head.window, _is_alone(unread, events))] if len(unread) else []
-    events = _without_blocks(events, head, told)
+    forms = format_.astype(np.int64)
+    events, *ended = folded(events, forms)
+    gone = [_Piece(ended[0], ended[1].astype(np.int32), RowKind.DROPPED)] if len(ended[0]) else []
+    return [*gone, *_worked(head, topic, raw, _without_blocks(events, unread, forms, head, told), told)]
+
+
+def _worked(head: TopicHead, topic: int, raw: pa.RecordBatch, events: list[DecodedRows], told: list[BadRows]) -> list[_Piece]:
+    """Pieces of decoded events of one topic, whose messages are rows of `raw`, behind the chain; and of those `told`."""
     if head.routing is not None:
         partition = raw.column("partition").to_numpy()
         events = [_in_place(rows, head, head.routing, partition, told) for rows in events]
     if head.chain is None:
         return [*(_event_piece(head, topic, rows) for rows in events), *map(_bad_piece, told)]
-    pieces = []
+    pieces: list[_Piece] = []
     for decoded in events:
         passed, refused_by = head.chain.run(decoded)
         told += refused_by
@@ -230,17 +257,14 @@ def _decoded(
     return [*pieces, *map(_bad_piece, told)]
 
 
-def _without_blocks(events: list[DecodedRows], head: TopicHead, bad: list[BadRows]) -> list[DecodedRows]:
-    """The events but for update blocks, which only leave windows: both rows of each are added to `bad`. Its old row alone would
-    delete what the block says is there."""
-    places = [rows.message << 32 | rows.index for rows in events]
-    blocks = [place[rows.opcode == Opcode.UPDATE_BLOCK] for place, rows in zip(places, events, strict=True)]
-    if not any(map(len, blocks)):
-        return events
-    new, kept = np.concatenate(blocks), []
-    for place, rows in zip(places, events, strict=True):
-        is_block = np.isin(place, new) | ((rows.opcode == Opcode.DELETE) & np.isin(place - 1, new))
-        kept.append(_refused_for(rows, is_block, BadReason.OPCODE, head, bad))
+def _without_blocks(
+    events: list[DecodedRows], unread: BadRows, forms: npt.NDArray[np.int64], head: TopicHead, bad: list[BadRows]
+) -> list[DecodedRows]:
+    """The events but for update blocks, which only leave windows: both rows of each are added to `bad`."""
+    if not len(unread) and not any((rows.opcode == Opcode.UPDATE_BLOCK).any() for rows in events):
+        return [rows for rows in events if len(rows.message)]
+    blocks = rows_of_blocks(events, unread, forms, head.schema, head.options)
+    kept = [_refused_for(rows, mine, BadReason.OPCODE, head, bad) for rows, mine in zip(events, blocks, strict=True)]
     return [rows for rows in kept if len(rows.message)]
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.engine.codec.csv.decode import DecodedRows
-from hotspare.engine.expressions.checking import COUNTER_FIELD, POSITION_FIELD
+from hotspare.engine.expressions.checking import COUNTER_FIELD, MOMENT_FIELD, POSITION_FIELD
 from hotspare.engine.expressions.compiled import EVENT_FIELDS, STATE_FIELD, CompiledExpression
 from hotspare.engine.expressions.frame import Failures
 from hotspare.engine.expressions.programs import ROWS_AT_ONCE, FunctionStep, parses
@@ -41,7 +41,7 @@ from hotspare.model.types import Schema
 _DELETE, _SAFE_DELETE = int(Opcode.DELETE), int(Opcode.SAFE_DELETE)
 
 
-OF_EVENT = (*EVENT_FIELDS, COUNTER_FIELD, POSITION_FIELD, STATE_FIELD)
+OF_EVENT = (*EVENT_FIELDS, COUNTER_FIELD, POSITION_FIELD, MOMENT_FIELD, STATE_FIELD)
 """Names that an expression may read beside fields: what comes of them depends on more than the values of a row."""
 
 

@@ -57,6 +57,11 @@ def _cache_folder() -> str:
 _CACHE_FOLDER = _cache_folder()
 
 
+def is_compiled() -> bool:
+    """Whether machine code of these kernels is on disk, of all or of some; True where the folder is numba's choice."""
+    return not _CACHE_FOLDER or next(Path(_CACHE_FOLDER).rglob("*.nbc"), None) is not None
+
+
 def kernel(function: Callable[P, R_co]) -> Kernel[P, R_co]:
     """Compile on first call with the types of that call, into each kernel that calls it; register for the law Twin."""
     return _compiled(function, forceinline=True)

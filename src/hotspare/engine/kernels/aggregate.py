@@ -14,8 +14,18 @@ import numpy as np
 
 from hotspare.engine.kernels import Whole, called, kernel
 from hotspare.engine.kernels.arrivals import change_arrivals, is_prepared_for_row, tidy_arrivals
-from hotspare.engine.kernels.components import Group, GroupEvents, GroupProgram, begin_group, change_group, load_group, widen_group
+from hotspare.engine.kernels.components import (
+    FEW_AT,
+    Group,
+    GroupEvents,
+    GroupProgram,
+    begin_group,
+    change_group,
+    load_group,
+    widen_group,
+)
 from hotspare.engine.kernels.exact import Scratch
+from hotspare.engine.kernels.few import FEW_MAX, change_few, leave_row, stays_few
 from hotspare.engine.kernels.index import NONE, agree, drop, enter, entry_of, find, has_room, key_hash, replace, slot_at
 from hotspare.engine.kernels.ordered import change_value, is_prepared_for_value, seek, seek_value, tidy_values
 from hotspare.engine.kernels.pages import Rows, free_slot, is_ready, take_slot
@@ -23,16 +33,19 @@ from hotspare.engine.kernels.relation import DELETE, INSERT, SAFE_DELETE, UPDATE
 from hotspare.engine.kernels.results import Ordered, has_list_room, write_results
 from hotspare.engine.kernels.shared import look_up, room_for, see_to_gaps
 from hotspare.engine.kernels.slots import ARRIVALS, FILL, LIVE
-from hotspare.engine.rows.chunk import Bools, Int64s
+from hotspare.engine.kernels.values import Trees
+from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 
-RANK, OPCODE, FLAGS, SLOT, SOURCE, IS_WIDE = 0, 1, 2, 3, 4, 5
-"""Columns of `Meeting.made`."""
-MADE_WIDTH = 6
+SLOT, IS_WIDE = 0, 1
+"""Columns of `Outputs.places`."""
+PLACES_WIDTH = 2
 MADE, TAKEN, HALF, TIDIED, EVENT, STEP = 0, 1, 2, 3, 4, 5
 """Entries of `Outputs.counts`: outputs made; rows taken; 1 where the old half of an update block is done, whose group is another
 one's; 1 where gaps of pages were seen to for the present change; changes ever made by the window; how many changes of what is kept
 in order are done for the present one."""
 COUNTS_WIDTH = 6
+STEPS_OF_SET = FEW_MAX + 2
+"""What a set may cause in trees: all that stood in the row of its group, an old value and a new one."""
 DONE, NEEDS_ROOM, NEEDS_WIDE_ROOM, NEEDS_TREE_ROOM, NEEDS_ROW_ROOM, NEEDS_LIST_ROOM = (np.int64(state) for state in range(6))
 
 
@@ -48,22 +61,45 @@ class GroupChange(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """`made` int64[., 6] has two rows for each row of the events; SLOT stands among the wide rows where IS_WIDE is 1."""
+    """Room for two rows for each row of the events. `lanes` and `valid` have keys and results, `failed` which result cannot be,
+    counted from 1, or 0. `source`: the event that a row comes of. `places` int64[., 2], empty where nobody asks: where the version
+    stands, among the wide rows where IS_WIDE is 1."""
 
-    made: Int64s
+    rank: Int64s
+    opcode: UInt8s
+    flags: UInt8s
+    lanes: Int64s
+    valid: Bools
+    failed: Int64s
+    source: Int64s
+    places: Int64s
     counts: Int64s
 
 
 @kernel
-def put(out: Outputs, rank: Whole, opcode: Whole, flags: Whole, slot: Whole, source: Whole, is_wide: Whole) -> None:
-    at = out.counts[MADE]
-    out.made[at, RANK] = rank
-    out.made[at, OPCODE] = opcode
-    out.made[at, FLAGS] = flags
-    out.made[at, SLOT] = slot
-    out.made[at, SOURCE] = source
-    out.made[at, IS_WIDE] = is_wide
+def put(out: Outputs, events: GroupEvents, row: Whole, opcode: Whole, slot: Whole, is_wide: Whole) -> Whole:
+    """Begin an output, and say which it is: keys and results are `put_values`."""
+    at = np.int64(out.counts[MADE])
+    i, cause = np.uint64(at), np.uint64(row)
+    out.rank[i] = events.rank[cause]
+    out.opcode[i] = opcode
+    out.flags[i] = whole_flags(events.flags[cause])
+    out.source[i] = row
+    if len(out.places) > 0:
+        out.places[i, SLOT] = slot
+        out.places[i, IS_WIDE] = is_wide
     out.counts[MADE] = at + 1
+    return at
+
+
+@kernel
+def put_values(out: Outputs, at: Whole, lanes: Int64s, valid: Bools, version: Whole) -> None:
+    """Keys and results of a version of a group, and FAILED."""
+    to, source, width = np.uint64(at), np.uint64(version), np.uint64(out.lanes.shape[1])
+    out.failed[to] = lanes[source, width]
+    for j in range(width):
+        out.lanes[to, j] = lanes[source, j]
+        out.valid[to, j] = valid[source, j]
 
 
 @kernel
@@ -93,37 +129,70 @@ def drop_group(rows: Rows, place: np.uint64, slot: Whole) -> None:
 
 
 @kernel
-def put_change(out: Outputs, events: GroupEvents, row: Whole, slot: Whole, was: Whole, is_wide: Whole, was_wide: Whole) -> None:
-    """`slot`, `was`: the version of a group after and before an event, or NONE."""
-    rank, flags = events.rank[row], whole_flags(events.flags[row])
+def put_new(out: Outputs, events: GroupEvents, row: Whole, rows: Rows, slot: Whole, was: Whole, is_wide: Whole) -> None:
+    """The version of a group after an event, where it has one; `was`: the one before, or NONE."""
     if slot >= 0:
-        put(out, rank, INSERT if was < 0 else UPDATE_BLOCK, flags, slot, row, is_wide)
+        at = put(out, events, row, INSERT if was < 0 else UPDATE_BLOCK, slot, is_wide)
+        put_values(out, at, rows.lanes, rows.valid, slot)
+
+
+@kernel
+def put_old(out: Outputs, events: GroupEvents, row: Whole, rows: Rows, was: Whole, is_wide: Whole) -> None:
+    """The version of a group before an event, where it had one."""
     if was >= 0:
-        put(out, rank, DELETE, flags, was, row, was_wide)
+        at = put(out, events, row, DELETE, was, is_wide)
+        put_values(out, at, rows.lanes, rows.valid, was)
 
 
 @called
-def order_change(program: GroupProgram, ordered: Ordered, events: GroupEvents, new: Whole, old: Whole, counts: Int64s) -> Whole:
-    """Let what is kept in order follow a change: for each set the old value goes, and then the new one comes; last the rows
-    themselves. DONE, or why not yet: what is done is counted."""
-    trees, sets = ordered.trees, len(program.sets)
-    steps = 2 * sets + (2 if len(ordered.arrivals.columns) > 0 else 0)
-    while counts[STEP] < steps:
-        step = counts[STEP]
-        row, sign = (old, np.int64(-1)) if step % 2 == 0 else (new, np.int64(1))
-        if row >= 0 and step >= 2 * sets:
-            if not is_prepared_for_row(ordered.arrivals, events, row):
-                return NEEDS_ROW_ROOM
-            tidy_arrivals(ordered.arrivals)
-            change_arrivals(ordered.arrivals, events, row, sign)
-        elif row >= 0 and events.valid[row, program.sets[step // 2]]:
-            seek(trees, events.lanes, row, program.keys, np.int64(step // 2))
-            seek_value(trees, events.lanes[row, program.sets[step // 2]])
+def change_trees(
+    group: Group, program: GroupProgram, trees: Trees, events: GroupEvents, number: Whole, new: Whole, old: Whole, counts: Int64s
+) -> Whole:
+    """Let a set of a group in trees follow a change: what stood in the row of the group comes, the old value goes, and then the new
+    one comes. DONE, or NEEDS_TREE_ROOM: what is done is counted."""
+    at, column, begin = program.few[number, FEW_AT], program.sets[number], number * STEPS_OF_SET
+    moved = group.lanes[0, at] if at >= 0 else np.int64(0)
+    counts[STEP] = max(counts[STEP], begin)
+    while counts[STEP] < begin + STEPS_OF_SET:
+        step = counts[STEP] - begin
+        row, sign = (old, np.int64(-1)) if step == FEW_MAX else (new, np.int64(1))
+        if step < moved or (step >= FEW_MAX and row >= 0 and events.valid[row, column]):
+            lane = group.lanes[0, at + 1 + step] if step < FEW_MAX else events.lanes[row, column]
+            seek(trees, group.lanes, np.int64(0), program.keys, number)
+            seek_value(trees, lane)
             if not is_prepared_for_value(trees):
                 return NEEDS_TREE_ROOM
             tidy_values(trees)
             change_value(trees, sign)
-        counts[STEP] = step + 1
+        counts[STEP] += 1
+    return DONE
+
+
+@kernel
+def order_change(
+    group: Group, program: GroupProgram, ordered: Ordered, events: GroupEvents, new: Whole, old: Whole, counts: Int64s
+) -> Whole:
+    """Let what is kept in order beside the row of a group, which is on its way, follow a change: sets, and then the rows
+    themselves. DONE, or why not yet: what is done is counted, and not done again."""
+    for number in range(len(program.sets)):
+        if not stays_few(group, program, np.int64(number), events, new, old):
+            state = change_trees(group, program, ordered.trees, events, np.int64(number), new, old, counts)
+            if state != DONE:
+                return state
+            if program.few[number, FEW_AT] >= 0:
+                leave_row(group, program.few[number, FEW_AT])
+    if len(ordered.arrivals.columns) == 0:
+        return DONE
+    begin = len(program.sets) * STEPS_OF_SET
+    counts[STEP] = max(counts[STEP], begin)
+    while counts[STEP] < begin + 2:
+        row, sign = (old, np.int64(-1)) if counts[STEP] == begin else (new, np.int64(1))
+        if row >= 0:
+            if not is_prepared_for_row(ordered.arrivals, events, row):
+                return NEEDS_ROW_ROOM
+            tidy_arrivals(ordered.arrivals)
+            change_arrivals(ordered.arrivals, events, row, sign)
+        counts[STEP] += 1
     return DONE
 
 
@@ -153,7 +222,11 @@ def take_wide_change(
         begin_group(c.large, c.wide_program, events, row)
         if was >= 0:
             widen_group(c.large, c.wide_program, narrow, was, c.program)
+    missing = order_change(c.large, c.wide_program, ordered, events, new, old, out.counts)
+    if missing != DONE:
+        return missing
     change_group(c.large, c.wide_program, events, new, old, number)
+    change_few(c.large, c.wide_program, events, new, old)
     slot: Whole = NONE
     rows = c.large.lanes[0, len(keys) + len(c.program.results) + 1]
     if rows > 0:
@@ -165,7 +238,9 @@ def take_wide_change(
         drop_group(wide, place, was_wide)
     if was >= 0:
         drop_group(narrow, look_up(narrow.by_key, narrow.lanes, narrow.keys, events.lanes, row, keys, h), was)
-    put_change(out, events, row, slot, max(was, was_wide), np.int64(1), np.int64(1 if was_wide >= 0 else 0))
+    put_new(out, events, row, wide, slot, max(was, was_wide), np.int64(1))
+    put_old(out, events, row, wide, was_wide, np.int64(1))
+    put_old(out, events, row, narrow, was, np.int64(0))
     out.counts[EVENT] = number + 1
     return DONE
 
@@ -176,10 +251,6 @@ def take_change(
 ) -> Whole:
     """DONE, or why not yet: then the group is as it was."""
     row, counts, program = new if new >= 0 else old, out.counts, c.program
-    if len(program.sets) > 0 or len(ordered.arrivals.columns) > 0:
-        missing = order_change(program, ordered, events, new, old, counts)
-        if missing != DONE:
-            return missing
     h = key_hash(events.lanes, row, program.keys)
     if not is_ready(narrow) or not has_room(narrow.by_key, h):
         return NEEDS_ROOM
@@ -203,8 +274,13 @@ def take_change(
         if not is_wide and new < 0:
             return DONE
         begin_group(c.small, program, events, row)
+    if not is_wide:
+        missing = order_change(c.small, program, ordered, events, new, old, counts)
+        if missing != DONE:
+            return missing
     if is_wide or not change_group(c.small, program, events, new, old, counts[EVENT]):
         return take_wide_change(narrow, wide, c, ordered, events, new, old, was, out)
+    change_few(c.small, program, events, new, old)
     slot: Whole = NONE
     rows = c.small.lanes[0, len(program.keys) + len(program.results) + 1]
     if rows == 0:
@@ -214,7 +290,8 @@ def take_change(
             return NEEDS_LIST_ROOM
         write_results(c.small, program, ordered, c.scratch)
         slot = store_group(narrow, c.small, place, was, h)
-    put_change(out, events, row, slot, was, np.int64(0), np.int64(0))
+    put_new(out, events, row, narrow, slot, was, np.int64(0))
+    put_old(out, events, row, narrow, was, np.int64(0))
     counts[EVENT] += 1
     return DONE
 
@@ -244,18 +321,11 @@ def aggregate(narrow: Rows, wide: Rows, c: GroupChange, ordered: Ordered, events
 
 
 @kernel
-def gather_groups(narrow: Rows, wide: Rows, made: Int64s, lanes: Int64s, valid: Bools, failed: Int64s) -> None:
-    """Keys and results of what was made, and FAILED."""
-    width = lanes.shape[1]
-    for m in range(len(made)):
-        slot = made[m, SLOT]
-        if made[m, IS_WIDE] == 0:
-            failed[m] = narrow.lanes[slot, width]
-            for j in range(width):
-                lanes[m, j] = narrow.lanes[slot, j]
-                valid[m, j] = narrow.valid[slot, j]
+def gather_groups(narrow: Rows, wide: Rows, out: Outputs) -> None:
+    """Values of all that was put out anew, from where it stands."""
+    for at in range(out.counts[MADE]):
+        slot = out.places[at, SLOT]
+        if out.places[at, IS_WIDE] == 0:
+            put_values(out, at, narrow.lanes, narrow.valid, slot)
         else:
-            failed[m] = wide.lanes[slot, width]
-            for j in range(width):
-                lanes[m, j] = wide.lanes[slot, j]
-                valid[m, j] = wide.valid[slot, j]
+            put_values(out, at, wide.lanes, wide.valid, slot)

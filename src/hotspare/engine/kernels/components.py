@@ -24,6 +24,8 @@ OPCODES, LAST, LAST_KEPT, LAST_OPCODE, EVENTS = (np.int64(kind) for kind in rang
 which event of the window it was."""
 NTH, NEWEST = np.int64(12), np.int64(13)
 """Where no row ever goes: the value of row number B, from 1 on; the values of the newest rows, the last one first."""
+FEW_AT, FEW_DOUBLE = 0, 1
+"""Columns of `GroupProgram.few`."""
 NANS, INFINITIES, NEGATIVE_INFINITIES, LOW = 0, 1, 2, 3
 """Columns of a sum of doubles: how many were no numbers, and then the sum (`kernels.exact`)."""
 
@@ -47,6 +49,8 @@ class GroupProgram(NamedTuple):
     periods     int64[., 2]  column of the beginning of a period, and its length in microseconds
     sets        int64[.]     columns of events whose values are kept in order, by set
     shares      double[.]    what a result is given beside columns
+    few         int64[., 2]  FEW_AT and FEW_DOUBLE of each set: where it stands in a row of a group (`kernels.few`), or NONE;
+                             whether it is one of doubles
     """
 
     keys: Int64s
@@ -55,6 +59,7 @@ class GroupProgram(NamedTuple):
     periods: Int64s
     sets: Int64s
     shares: npt.NDArray[np.float64]
+    few: Int64s
 
 
 class GroupEvents(NamedTuple):
@@ -107,7 +112,8 @@ def begin_group(group: Group, program: GroupProgram, events: GroupEvents, row: W
 
 @called
 def widen_group(group: Group, program: GroupProgram, narrow: Rows, slot: Whole, was: GroupProgram) -> None:
-    """A stored group as one with more words for its sums: `program` is that of wide rows, `was` that of narrow ones."""
+    """A stored group as one with more words for its sums: `program` is that of wide rows, `was` that of narrow ones. What stands
+    behind components is as wide in both."""
     for j in range(len(program.keys) + len(program.results) + 2):
         group.lanes[0, j], group.valid[0, j] = narrow.lanes[slot, j], narrow.valid[slot, j]
     for c in range(len(program.components)):
@@ -125,9 +131,12 @@ def widen_group(group: Group, program: GroupProgram, narrow: Rows, slot: Whole, 
                 source = j - shift
                 group.lanes[0, words + j] = sign if source >= held else group.lanes[0, words + source] if source >= 0 else 0
             group.lanes[0, low] = 0
-    for p in range(len(program.periods)):
-        at, begin = program.periods[p, 0], was.periods[p, 0]
-        group.lanes[0, at], group.valid[0, at] = narrow.lanes[slot, begin], narrow.valid[slot, begin]
+    more = group.lanes.shape[1] - narrow.lanes.shape[1]
+    behind = len(program.keys) + len(program.results) + 2
+    for c in range(len(program.components)):
+        behind = program.components[c, AT] + program.components[c, WIDTH]
+    for j in range(behind, group.lanes.shape[1]):
+        group.lanes[0, j], group.valid[0, j] = narrow.lanes[slot, j - more], narrow.valid[slot, j - more]
 
 
 @kernel
@@ -245,7 +254,7 @@ def begin_periods(group: Group, program: GroupProgram, now: Whole) -> None:
                     group.valid[0, part[AT]] = False
 
 
-@called
+@kernel
 def change_group(group: Group, program: GroupProgram, events: GroupEvents, new: Whole, old: Whole, number: Whole) -> bool:
     """What an event does to its group, which is on its way. False: a sum needs more words."""
     if new >= 0:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from hotspare.engine.kernels import Whole, kernel
 from hotspare.engine.kernels.hashing import mix
-from hotspare.engine.rows.chunk import Int64s
+from hotspare.engine.rows.chunk import Bools, Int64s
 
 UInt64s = npt.NDArray[np.uint64]
 
@@ -74,6 +74,24 @@ def agree(a: Int64s, a_row: Whole, a_columns: Int64s, b: Int64s, b_row: Whole, b
         if a[i, np.uint64(a_columns[k])] != b[j, np.uint64(b_columns[k])]:
             same = False
     return same
+
+
+@kernel
+def has_all(valid: Bools, row: Whole, columns: Int64s) -> bool:
+    """Whether none of these fields is null."""
+    every = True
+    for k in range(len(columns)):
+        every &= valid[np.uint64(row), np.uint64(columns[k])]
+    return every
+
+
+@kernel
+def found_together(lanes: Int64s, valid: Bools, a: Whole, b: Whole, conditions: Int64s) -> bool:
+    """Whether two rows agree in the fields of a condition, or both are not found because of a null."""
+    known = has_all(valid, a, conditions)
+    if known != has_all(valid, b, conditions):
+        return False
+    return not known or agree(lanes, a, conditions, lanes, b, conditions)
 
 
 @kernel

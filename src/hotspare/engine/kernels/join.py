@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from hotspare.engine.kernels import Whole, kernel
-from hotspare.engine.kernels.index import NONE
+from hotspare.engine.kernels.columns import BLOCK
+from hotspare.engine.kernels.index import NONE, found_together
 from hotspare.engine.kernels.multi_index import AFTER, Lists, first_of, follow
-from hotspare.engine.kernels.relation import DELETE, INSERT, SAFE_DELETE, UPDATE_BLOCK, UPSERT, found_together, whole_flags
+from hotspare.engine.kernels.relation import DELETE, INSERT, SAFE_DELETE, UPDATE_BLOCK, UPSERT, whole_flags
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 
 RANK, OPCODE, FLAGS, SIDE, OWN, OTHER, EVENT = 0, 1, 2, 3, 4, 5, 6
@@ -230,3 +231,47 @@ def gather_met(
             elif right >= 0:
                 lanes[m, j] = rights.lanes[right, column - width]
                 valid[m, j] = rights.valid[right, column - width]
+
+
+@kernel
+def meet_at_once(other: Lists, facts: Events, keeps_own: Whole, event: Int64s, met: Int64s) -> Whole:
+    """Facts that are inserts and stay in no index: of each that comes out its number and the row that it meets, or NONE. How many
+    these are."""
+    count = np.int64(0)
+    for i in range(len(facts.rank)):
+        at = np.uint64(count)
+        slot = first_of(other, facts.lanes, facts.valid, np.int64(i), facts.conditions)
+        event[at], met[at] = i, slot
+        if slot >= 0 or keeps_own == 1:
+            count += 1
+    return count
+
+
+@kernel
+def gather_column(rows: Int64s, lanes: Int64s, valid: Bools, column: Whole, out_lanes: Int64s, out_valid: Bools, to: Whole) -> None:
+    """A column of rows, null where there is none, as column `to`."""
+    source, target = np.uint64(column), np.uint64(to)
+    for m in range(len(rows)):
+        here = rows[m] >= 0
+        row = np.uint64(rows[m]) if here else np.uint64(0)
+        out_lanes[m, target] = lanes[row, source] if here else 0
+        out_valid[m, target] = valid[row, source] if here else False
+
+
+@kernel
+def gather_at_once(
+    event: Int64s, met: Int64s, facts: Events, others: Lists, columns: Int64s, begin: Whole, lanes: Int64s, valid: Bools
+) -> None:
+    """Fields of facts and of the rows that they meet: `columns` as in `gather_met`; the fields of facts begin at `begin` there."""
+    width, other_begin = facts.lanes.shape[1], np.int64(0) if begin > 0 else facts.lanes.shape[1]
+    for first in range(0, len(event), BLOCK):
+        some, them = event[first : first + BLOCK], met[first : first + BLOCK]
+        to, mask = lanes[first : first + BLOCK], valid[first : first + BLOCK]
+        for j in range(len(columns)):
+            column = columns[j]
+            if column < 0:
+                to[:, j], mask[:, j] = 0, False
+            elif begin <= column < begin + width:
+                gather_column(some, facts.lanes, facts.valid, column - begin, to, mask, j)
+            else:
+                gather_column(them, others.lanes, others.valid, column - other_begin, to, mask, j)

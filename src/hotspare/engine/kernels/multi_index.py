@@ -17,6 +17,8 @@ from hotspare.engine.kernels.index import (
     enter,
     entry_of,
     find,
+    found_together,
+    has_all,
     has_room,
     key_hash,
     place_of,
@@ -24,7 +26,7 @@ from hotspare.engine.kernels.index import (
     slot_at,
 )
 from hotspare.engine.kernels.pages import MADE_BEFORE, NEW_SLOT, OLD_SLOT
-from hotspare.engine.kernels.relation import DELETE, INSERT, UPDATE_BLOCK, found_together, has_all
+from hotspare.engine.kernels.relation import DELETE, INSERT, UPDATE_BLOCK
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 
 AFTER, BEFORE, NEWEST = 0, 1, 2

@@ -6,93 +6,64 @@ whose root the index `roots` finds. A tree is one by weight: of the two subtrees
 rows as the other one, one counted more in each (Hirai and Yamamoto, Balancing weight-balanced trees, 2011). So a step costs as
 many looks as the number of values has digits, and the value at any place is found as fast as the least one.
 
-Trees are derived from rows, and in no snapshot: their shape shows nowhere.
+Sets of which only the least and the greatest value are asked need no order between the others: these have heaps instead
+(`kernels.extremes`). Both are derived from rows, and in no snapshot: their shape shows nowhere.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from hotspare.engine.kernels import Whole, called, kernel
-from hotspare.engine.kernels.components import plain_lane, sortable
+from hotspare.engine.kernels.components import plain_lane
+from hotspare.engine.kernels.extremes import LEAST as LEAST_HEAP
+from hotspare.engine.kernels.extremes import heaped, is_top, take_place, unheaped
 from hotspare.engine.kernels.index import NONE, Index, drop, enter, entry_of, key_hash, place_of, replace, slot_at
-from hotspare.engine.kernels.interning import BEGIN, SIZE
-from hotspare.engine.kernels.pages import NEW_SLOT, OLD_SLOT, Rows, free_slot, is_ready, take_slot
+from hotspare.engine.kernels.pages import NEW_SLOT, OLD_SLOT, free_slot, is_ready, take_slot
 from hotspare.engine.kernels.shared import look_up, room_for, see_to_gaps
-from hotspare.engine.kernels.slots import ARRIVALS, LIVE, MOVED
-from hotspare.engine.rows.chunk import Int64s, UInt8s
+from hotspare.engine.kernels.slots import ARRIVALS, FILL, LIVE, MOVED
+from hotspare.engine.kernels.values import (
+    CODE,
+    EXTREMES,
+    MODES,
+    NODES_WIDTH,
+    NUMBER,
+    OF_SET,
+    TEXT,
+    TIMES,
+    Forest,
+    Trees,
+    forest_of,
+    is_asked,
+    precedes,
+    times,
+)
+from hotspare.engine.rows.chunk import Int64s
 
 LEFT, RIGHT, UP, NODES, TOTAL, BEST = 0, 1, 2, 3, 4, 5
 """Columns of `Trees.nodes`, by slot: children and parent, or NONE; of the tree below it, itself included, how many rows it has,
-how many values, each as often as it is there, and the slot of the one that is there most often, the least of these."""
-NODES_WIDTH = 6
-OF_SET, NUMBER, CODE, TIMES = 4, 3, 2, 1
-"""Columns of a row, counted from the end: which set of the group it belongs to; its value, a number or the code of a text; how
-often it is there."""
-PLAIN, DOUBLE, TEXT = np.int64(0), np.int64(1), np.int64(2)
-"""Kinds of values."""
+how many values, each as often as it is there, and, where modes are asked for, the slot of the one that is there most often, the
+least of these."""
 DELTA, GAMMA = 3, 2
 """Balance: how much heavier one subtree may be, and when one rotation is enough."""
 
 
-class Trees(NamedTuple):
-    """`rows` has its sets' columns as conditions, and these and the value as keys. `kinds`: of the values of each set of a group.
-    `places`, `data`: texts by code. `probe` int64[1, width]: a row that is looked for."""
-
-    rows: Rows
-    nodes: Int64s
-    roots: Index
-    kinds: Int64s
-    places: Int64s
-    data: UInt8s
-    probe: Int64s
-
-
 @kernel
-def text_precedes(trees: Trees, a: Whole, b: Whole) -> bool:
-    """Whether the bytes of code a come before those of code b."""
-    at, other = trees.places[a, BEGIN], trees.places[b, BEGIN]
-    size, other_size = trees.places[a, SIZE], trees.places[b, SIZE]
-    i, end = np.int64(0), min(size, other_size)
-    while i < end and trees.data[at + i] == trees.data[other + i]:
-        i += 1
-    if i < end:
-        return bool(trees.data[at + i] < trees.data[other + i])
-    return bool(size < other_size)
-
-
-@called
-def precedes(trees: Trees, a: Whole, b: Whole) -> bool:
-    """Whether the value of slot a is less than that of slot b, which is of the same set."""
-    lanes, width = trees.rows.lanes, trees.rows.lanes.shape[1]
-    kind = trees.kinds[lanes[a, width - OF_SET]]
-    if kind == TEXT:
-        return text_precedes(trees, lanes[a, width - CODE], lanes[b, width - CODE])
-    return bool(sortable(lanes[a, width - NUMBER], kind) < sortable(lanes[b, width - NUMBER], kind))
-
-
-@kernel
-def times(trees: Trees, slot: Whole) -> Whole:
-    return np.int64(trees.rows.lanes[slot, trees.rows.lanes.shape[1] - TIMES])
-
-
-@kernel
-def sum_up(trees: Trees, slot: Whole) -> None:
+def sum_up(forest: Forest, slot: Whole) -> None:
     """What a row knows of the tree below it, from its children."""
-    nodes = trees.nodes
+    nodes = forest.nodes
     best: Whole = slot
-    count, total = np.int64(1), times(trees, slot)
+    count, total, compares = np.int64(1), times(forest, slot), is_asked(forest, slot) == MODES
     for side in (LEFT, RIGHT):
         child = nodes[slot, side]
         if child >= 0:
             count += nodes[child, NODES]
             total += nodes[child, TOTAL]
-            other = np.int64(nodes[child, BEST])
-            more = times(trees, other) - times(trees, best)
-            if more > 0 or (more == 0 and side == LEFT):
-                best = other
+            if compares:
+                other = np.int64(nodes[child, BEST])
+                more = times(forest, other) - times(forest, best)
+                if more > 0 or (more == 0 and side == LEFT):
+                    best = other
     nodes[slot, NODES], nodes[slot, TOTAL], nodes[slot, BEST] = count, total, best
 
 
@@ -102,83 +73,83 @@ def weight(nodes: Int64s, slot: Whole) -> Whole:
 
 
 @kernel
-def rotated(trees: Trees, slot: Whole, side: Whole) -> Whole:
+def rotated(forest: Forest, slot: Whole, side: Whole) -> Whole:
     """Let the child on a side take the place of its parent; that child. Its new parent is not told."""
-    nodes, other = trees.nodes, LEFT + RIGHT - side
+    nodes, other = forest.nodes, LEFT + RIGHT - side
     child = np.int64(nodes[slot, side])
     inner = np.int64(nodes[child, other])
     nodes[slot, side], nodes[child, other] = inner, slot
     nodes[child, UP], nodes[slot, UP] = nodes[slot, UP], child
     if inner >= 0:
         nodes[inner, UP] = slot
-    sum_up(trees, slot)
-    sum_up(trees, child)
+    sum_up(forest, slot)
+    sum_up(forest, child)
     return child
 
 
 @kernel
-def balanced(trees: Trees, slot: Whole) -> Whole:
+def balanced(forest: Forest, slot: Whole) -> Whole:
     """The row on top when both subtrees are in balance, and sums are right; its parent is not told."""
-    nodes = trees.nodes
-    sum_up(trees, slot)
+    nodes = forest.nodes
+    sum_up(forest, slot)
     for side in (LEFT, RIGHT):
         other = LEFT + RIGHT - side
         heavy = np.int64(nodes[slot, side])
         if weight(nodes, heavy) > DELTA * weight(nodes, nodes[slot, other]):
             if weight(nodes, nodes[heavy, other]) >= GAMMA * weight(nodes, nodes[heavy, side]):
-                nodes[slot, side] = rotated(trees, heavy, other)
-            return rotated(trees, slot, side)
+                nodes[slot, side] = rotated(forest, heavy, other)
+            return rotated(forest, slot, side)
     return slot
 
 
 @kernel
-def put_below(trees: Trees, parent: Whole, old: Whole, new: Whole) -> None:
+def put_below(forest: Forest, parent: Whole, old: Whole, new: Whole) -> None:
     """Let a parent, where there is one, name another child."""
     if parent >= 0:
-        trees.nodes[parent, LEFT if trees.nodes[parent, LEFT] == old else RIGHT] = new
+        forest.nodes[parent, LEFT if forest.nodes[parent, LEFT] == old else RIGHT] = new
     if new >= 0:
-        trees.nodes[new, UP] = parent
+        forest.nodes[new, UP] = parent
 
 
 @called
-def rebalanced(trees: Trees, slot: Whole) -> Whole:
+def rebalanced(forest: Forest, slot: Whole) -> Whole:
     """See to the balance from a row upwards; the root."""
     top = slot
     while slot >= 0:
-        parent = np.int64(trees.nodes[slot, UP])
-        top = balanced(trees, slot)
+        parent = np.int64(forest.nodes[slot, UP])
+        top = balanced(forest, slot)
         if top != slot:
-            put_below(trees, parent, slot, top)
+            put_below(forest, parent, slot, top)
         slot = parent
     return top
 
 
 @called
-def attached(trees: Trees, root: Whole, slot: Whole) -> Whole:
+def attached(forest: Forest, root: Whole, slot: Whole) -> Whole:
     """Bring a row into its tree; the root."""
-    nodes = trees.nodes
+    nodes = forest.nodes
     nodes[slot, LEFT] = nodes[slot, RIGHT] = nodes[slot, UP] = NONE
     at: Whole = root
     parent: Whole = NONE
     side = LEFT
     while at >= 0:
         parent = at
-        side = LEFT if precedes(trees, slot, at) else RIGHT
+        side = LEFT if precedes(forest, slot, at) else RIGHT
         at = np.int64(nodes[at, side])
     if parent >= 0:
         nodes[parent, side], nodes[slot, UP] = slot, parent
-    return rebalanced(trees, slot)
+    return rebalanced(forest, slot)
 
 
 @called
-def detached(trees: Trees, slot: Whole) -> Whole:
+def detached(forest: Forest, slot: Whole) -> Whole:
     """Take a row out of its tree; the root, NONE where nothing is left."""
-    nodes = trees.nodes
+    nodes = forest.nodes
     left, right, parent = np.int64(nodes[slot, LEFT]), np.int64(nodes[slot, RIGHT]), np.int64(nodes[slot, UP])
     if left < 0 or right < 0:
         child = left if left >= 0 else right
-        put_below(trees, parent, slot, child)
-        return rebalanced(trees, parent) if parent >= 0 else child
+        put_below(forest, parent, slot, child)
+        return rebalanced(forest, parent) if parent >= 0 else child
     after = right
     while nodes[after, LEFT] >= 0:
         after = np.int64(nodes[after, LEFT])
@@ -186,20 +157,36 @@ def detached(trees: Trees, slot: Whole) -> Whole:
     if begin == slot:
         begin = after
     else:
-        put_below(trees, begin, after, np.int64(nodes[after, RIGHT]))
+        put_below(forest, begin, after, np.int64(nodes[after, RIGHT]))
         nodes[after, RIGHT], nodes[right, UP] = right, after
     nodes[after, LEFT], nodes[left, UP] = left, after
-    put_below(trees, parent, slot, after)
-    return rebalanced(trees, begin)
+    put_below(forest, parent, slot, after)
+    return rebalanced(forest, begin)
+
+
+@kernel
+def stand_in_heaps(trees: Trees, slot: Whole, old: Whole) -> None:
+    """The same of a row in heaps."""
+    rows, roots = trees.rows, trees.roots
+    h = key_hash(rows.lanes, slot, rows.conditions)
+    if is_top(trees.nodes, old, LEAST_HEAP):
+        replace(roots, place_of(roots, h, old), entry_of(h, slot))
+        take_place(trees.nodes, slot, old, slot)
+    else:
+        place = look_up(roots, rows.lanes, rows.conditions, rows.lanes, slot, rows.conditions, h)
+        take_place(trees.nodes, slot, old, slot_at(roots, place))
 
 
 @called
 def stand_in(trees: Trees, slot: Whole, old: Whole) -> None:
     """Let a row take the place of another one with the same value, also as the root."""
-    nodes = trees.nodes
+    nodes, forest = trees.nodes, forest_of(trees)
+    if is_asked(forest, slot) == EXTREMES:
+        stand_in_heaps(trees, slot, old)
+        return
     for j in range(NODES_WIDTH):
         nodes[slot, j] = nodes[old, j]
-    put_below(trees, np.int64(nodes[old, UP]), old, slot)
+    put_below(forest, np.int64(nodes[old, UP]), old, slot)
     for side in (LEFT, RIGHT):
         if nodes[slot, side] >= 0:
             nodes[nodes[slot, side], UP] = slot
@@ -208,7 +195,7 @@ def stand_in(trees: Trees, slot: Whole, old: Whole) -> None:
         replace(trees.roots, place_of(trees.roots, h, old), entry_of(h, slot))
     at: Whole = slot
     while at >= 0:
-        sum_up(trees, at)
+        sum_up(forest, at)
         at = np.int64(nodes[at, UP])
 
 
@@ -230,31 +217,46 @@ def seek_value(trees: Trees, lane: Whole) -> None:
     trees.probe[0, width - CODE] = lane if kind == TEXT else 0
 
 
+@kernel
+def brought_in(forest: Forest, root: Whole, slot: Whole) -> Whole:
+    """Bring a row into the tree or the heaps of its set; the root."""
+    return heaped(forest, root, slot) if is_asked(forest, slot) == EXTREMES else attached(forest, root, slot)
+
+
+@kernel
+def taken_out(forest: Forest, root: Whole, slot: Whole) -> Whole:
+    """Take a row out of the tree or the heaps of its set; the root, NONE where nothing is left."""
+    return unheaped(forest, root, slot) if is_asked(forest, slot) == EXTREMES else detached(forest, slot)
+
+
 @called
+def find_root(roots: Index, lanes: Int64s, conditions: Int64s, probe: Int64s) -> Whole:
+    h = key_hash(probe, 0, conditions)
+    return slot_at(roots, look_up(roots, lanes, conditions, probe, 0, conditions, h))
+
+
+@kernel
 def root_of(trees: Trees) -> Whole:
     """The root of the set that the probe is of; NONE where it is empty."""
-    rows = trees.rows
-    h = key_hash(trees.probe, 0, rows.conditions)
-    return slot_at(trees.roots, look_up(trees.roots, rows.lanes, rows.conditions, trees.probe, 0, rows.conditions, h))
+    return find_root(trees.roots, trees.rows.lanes, trees.rows.conditions, trees.probe)
 
 
 @called
-def name_root(trees: Trees, was: Whole, root: Whole) -> None:
+def name_root(roots: Index, lanes: Int64s, conditions: Int64s, probe: Int64s, was: Whole, root: Whole) -> None:
     """Let the index find another root of the set that the probe is of."""
     if was == root:
         return
-    rows = trees.rows
-    h = key_hash(trees.probe, 0, rows.conditions)
+    h = key_hash(probe, 0, conditions)
     if was < 0:
-        place = look_up(trees.roots, rows.lanes, rows.conditions, trees.probe, 0, rows.conditions, h)
-        enter(trees.roots, place, entry_of(h, root))
+        place = look_up(roots, lanes, conditions, probe, 0, conditions, h)
+        enter(roots, place, entry_of(h, root))
     elif root < 0:
-        drop(trees.roots, place_of(trees.roots, h, was))
+        drop(roots, place_of(roots, h, was))
     else:
-        replace(trees.roots, place_of(trees.roots, h, was), entry_of(h, root))
+        replace(roots, place_of(roots, h, was), entry_of(h, root))
 
 
-@called
+@kernel
 def is_prepared_for_value(trees: Trees) -> bool:
     """Whether there is room for a change of the set that the probe is of, by its value."""
     rows = trees.rows
@@ -266,25 +268,26 @@ def is_prepared_for_value(trees: Trees) -> bool:
 def tidy_values(trees: Trees) -> None:
     """Once before each change: see to gaps of pages, and follow rows that are moved."""
     rows = trees.rows
-    see_to_gaps(rows, 0)
+    if rows.state[FILL] == 1:
+        see_to_gaps(rows, 0)
     for at in range(rows.state[MOVED]):
         stand_in(trees, np.int64(rows.moved[at, NEW_SLOT]), np.int64(rows.moved[at, OLD_SLOT]))
     rows.state[MOVED] = 0
 
 
-@called
+@kernel
 def change_value(trees: Trees, sign: Whole) -> None:
     """Let the value of the probe come once more (1) or less (-1)."""
     rows, probe = trees.rows, trees.probe
-    width = rows.lanes.shape[1]
+    width, forest = rows.lanes.shape[1], forest_of(trees)
     h = key_hash(probe, 0, rows.keys)
     place = look_up(rows.by_key, rows.lanes, rows.keys, probe, 0, rows.keys, h)
     was = slot_at(rows.by_key, place)
-    if was >= 0 and sign < 0 and times(trees, was) == 1:
+    if was >= 0 and sign < 0 and times(forest, was) == 1:
         root = root_of(trees)
         drop(rows.by_key, place)
         rows.state[LIVE] -= 1
-        name_root(trees, root, detached(trees, was))
+        name_root(trees.roots, rows.lanes, rows.conditions, probe, root, taken_out(forest, root, was))
         free_slot(rows, was)
         return
     if was < 0 and sign < 0:
@@ -293,7 +296,7 @@ def change_value(trees: Trees, sign: Whole) -> None:
     for j in range(width):
         rows.lanes[slot, j] = probe[0, j]
         rows.valid[slot, j] = True
-    rows.lanes[slot, width - TIMES] = 1 if was < 0 else times(trees, was) + sign
+    rows.lanes[slot, width - TIMES] = 1 if was < 0 else times(forest, was) + sign
     if was >= 0:
         rows.order[slot] = rows.order[was]
         replace(rows.by_key, place, entry_of(h, slot))
@@ -305,28 +308,28 @@ def change_value(trees: Trees, sign: Whole) -> None:
     rows.state[LIVE] += 1
     enter(rows.by_key, place, entry_of(h, slot))
     root = root_of(trees)
-    name_root(trees, root, attached(trees, root, slot))
+    name_root(trees.roots, rows.lanes, rows.conditions, probe, root, brought_in(forest, root, slot))
 
 
 @called
-def value_at(trees: Trees, root: Whole, number: Whole) -> Whole:
+def value_at(forest: Forest, root: Whole, number: Whole) -> Whole:
     """The slot of the value at a place, counted from 0, each value as often as it is there."""
     at: Whole = root
     while True:
-        left = np.int64(trees.nodes[at, LEFT])
-        before = np.int64(trees.nodes[left, TOTAL]) if left >= 0 else np.int64(0)
+        left = np.int64(forest.nodes[at, LEFT])
+        before = np.int64(forest.nodes[left, TOTAL]) if left >= 0 else np.int64(0)
         if number < before:
             at = left
-        elif number < before + times(trees, at):
+        elif number < before + times(forest, at):
             return at
         else:
-            number -= before + times(trees, at)
-            at = np.int64(trees.nodes[at, RIGHT])
+            number -= before + times(forest, at)
+            at = np.int64(forest.nodes[at, RIGHT])
 
 
 @kernel
 def fill_trees(trees: Trees, slots: Int64s, begin: Whole) -> Whole:
-    """Bring rows into their trees, from number `begin` on; where it stopped: at the end, or where `roots` has no room."""
+    """Bring rows into their trees or heaps, from number `begin` on; where it stopped: at the end, or where `roots` has no room."""
     at = begin
     while at < len(slots):
         slot = slots[at]
@@ -335,6 +338,7 @@ def fill_trees(trees: Trees, slots: Int64s, begin: Whole) -> Whole:
         if not room_for(trees.roots, key_hash(trees.probe, 0, trees.rows.conditions)):
             return at
         root = root_of(trees)
-        name_root(trees, root, attached(trees, root, slot))
+        made = brought_in(forest_of(trees), root, slot)
+        name_root(trees.roots, trees.rows.lanes, trees.rows.conditions, trees.probe, root, made)
         at += 1
     return at

@@ -26,7 +26,9 @@ from hotspare.engine.kernels.pattern_logic import (
     BEGINS,
     BEGINS_WITH,
     BEHIND,
+    BIT,
     CLOCK,
+    COMPLETE,
     DONE,
     EVENT,
     EVENT_BITS,
@@ -36,13 +38,17 @@ from hotspare.engine.kernels.pattern_logic import (
     IS_FULL,
     IS_STRICT,
     KEYS,
+    KIND,
     LAST,
     LISTS,
     MADE,
+    NEEDS_OUTPUT,
     NEEDS_ROOM,
     NEEDS_TRUTH,
     NEXT,
+    NOTOCCUR,
     NOW,
+    OF_CODE,
     OPEN,
     PATTERN,
     PHASE,
@@ -110,6 +116,7 @@ def put_out(program: PatternProgram, p: Whole, out: Made, work: MatchWork) -> No
         out.lanes[at, f] = work.lanes[0, place] if has else 0
         out.valid[at, f] = has
     work.counts[MADE] = at + 1
+    work.counts[COMPLETE] = p + 1 if program.patterns[p, OF_CODE] >= 0 else 0
 
 
 @kernel
@@ -254,7 +261,8 @@ def carry_on(
 def run_pattern(rows: Rows, lists: Lists, program: PatternProgram, events: PatternEvents, out: Made, work: MatchWork) -> Whole:
     """Take events and heartbeats in order of rank.
 
-    DONE, or why not yet: to be called again when there is what it needs, or when the outputs are taken away.
+    DONE, or why not yet: to be called again when there is what it needs, or when the outputs are taken away. NEEDS_OUTPUT: the last
+    output is code's to make, of the match in `work`; who made it sets COMPLETE to 0.
     """
     counts = work.counts
     state: Whole = GOES_ON
@@ -293,6 +301,8 @@ def run_pattern(rows: Rows, lists: Lists, program: PatternProgram, events: Patte
             work.cursors[cursor] = after
         elif state == GOES_ON and due == UNSET:
             counts[PHASE], counts[AT] = OPEN, p + 1
+        if state == GOES_ON and counts[COMPLETE] > 0:
+            state = NEEDS_OUTPUT
     return state
 
 
@@ -309,3 +319,16 @@ def waiting_for(rows: Rows, lists: Lists, program: PatternProgram, events: Patte
             count += 1
             slot = np.int64(lists.links[slot, AFTER])
     return count
+
+
+@kernel
+def asked_of(rows: Rows, program: PatternProgram, p: Whole, slots: Int64s, work: MatchWork, bits: Int64s) -> None:
+    """Of each match (NONE is one that begins) the events of interest that may do something to it."""
+    first, last = program.patterns[p, FIRST], program.patterns[p, LAST]
+    for i in range(len(slots)):
+        load(rows, program, slots[i], first, last, work)
+        activate(program, first, last, work)
+        bits[i] = 0
+        for v in range(first, last):
+            if work.active[v] == 1 and program.nodes[v, KIND] <= NOTOCCUR:
+                bits[i] |= np.int64(1) << program.nodes[v, BIT]

@@ -24,11 +24,11 @@ KIND, END, BIT, COUNT, LIMIT, DEADLINE, COUNTER, BELOW_NOT, NEAREST = 0, 1, 2, 3
 many of it; the limit, 0 for none; places of deadline and count in a row, NONE where there is none; 1 where it stands in a not;
 the next node around it that has a limit, itself included, NONE where there is none."""
 NODE_WIDTH = 9
-FIRST, LAST, EVENTS, BEGINS_WITH, ANY_BEGINS, IS_STRICT, ASKS, IS_MANIFOLD = 0, 1, 2, 3, 4, 5, 6, 7
+FIRST, LAST, EVENTS, BEGINS_WITH, ANY_BEGINS, IS_STRICT, ASKS, IS_MANIFOLD, OF_CODE = 0, 1, 2, 3, 4, 5, 6, 7, 8
 """Columns of `PatternProgram.patterns`: its nodes, and the number of its first event of interest; the events with which a match
 begins, as bits; 1 where any event may begin one, where it matters which event is the next, and where there is one list for all
-who wait; the events that ask for `truth`."""
-PATTERN_WIDTH = 8
+who wait; the events that ask for `truth`; the place in a row of what people's code keeps of a match, NONE in a pattern without."""
+PATTERN_WIDTH = 9
 CHECKS_BEGIN, CHECKS_END, CAUGHT_BEGIN, CAUGHT_END = 0, 1, 2, 3
 """Columns of `PatternProgram.events`."""
 OP, PLACE, COLUMN = 0, 1, 2
@@ -44,14 +44,16 @@ EVENT_BITS = TAKEN - 1
 EVERY_WAIT = np.int64(-1)
 
 MADE, ROOM, EVENTS_TAKEN, BEAT, PHASE, EVENT, AT, RANK, NOW, START, LISTS, ANSWERED = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
+FRESH, COMPLETE = 12, 13
 """Entries of `counts`: outputs made, and how many may be; events and heartbeats taken; what is under way: with which event, for
 which pattern, at which rank and time; the arrival with which it began; how many lists are gone through; 1 where `truth` is
-known."""
-COUNTS_WIDTH = 12
+known; what code keeps of a match that the event begins; of a match that is complete, and whose output is code's to make, the
+number of its pattern and 1."""
+COUNTS_WIDTH = 14
 NEXT, BEFORE, OPEN, VISIT, BEGINS, BEHIND = (np.int64(phase) for phase in range(6))
 """Phases: nothing is under way; what is due before an event; a pattern, its open matches, and the match that the event begins; what
 is due then."""
-GOES_ON, DONE, NEEDS_ROOM, IS_FULL, NEEDS_TRUTH = (np.int64(state) for state in range(5))
+GOES_ON, DONE, NEEDS_ROOM, IS_FULL, NEEDS_TRUTH, NEEDS_OUTPUT = (np.int64(state) for state in range(6))
 CLOCK = 1
 """Entry of `kept`: the newest time of an event; the first one is the next key."""
 CLASSES_MAX = 32
@@ -97,7 +99,7 @@ class Made(NamedTuple):
 class MatchWork(NamedTuple):
     """One match that is worked on: a row, states of nodes and which of them are asked; and the lists that are gone through.
     `classes[p]`: who is waited for, as far as that came up; `known[p]`: how many. `truth`: of each row the events of interest that
-    are true for it."""
+    are true for it; `keeps`: of each row what code keeps of it with these events, as the code of a text."""
 
     lanes: Int64s
     valid: Bools
@@ -107,6 +109,7 @@ class MatchWork(NamedTuple):
     classes: Int64s
     known: Int64s
     truth: Int64s
+    keeps: Int64s
     counts: Int64s
     kept: Int64s
 
@@ -203,7 +206,7 @@ def take_event(
     truth = np.int64(-1)
     if asks & mask != 0:
         truth = events.fresh[p, i] if slot < 0 else work.truth[slot]
-    did = False
+    did, is_any = False, False
     for v in range(first, program.patterns[p, LAST]):
         kind = program.nodes[v, KIND]
         if work.active[v] == 0 or kind > NOTOCCUR:
@@ -213,6 +216,7 @@ def take_event(
         came = mask & bit != 0 and (asks & bit == 0 or truth & bit != 0)
         came = came and is_that(rows, program, events, i, number, slot, work)
         if came:
+            is_any = True
             catch(program, events, i, number, work)
         if kind == NOT_EVENT:
             work.state[v] = FALSE if came else TRUE
@@ -230,6 +234,10 @@ def take_event(
         elif kind == IS:
             work.state[v] = FALSE
             did = True
+    place = program.patterns[p, OF_CODE]
+    if is_any and place >= 0:
+        work.lanes[0, place] = work.counts[FRESH] if slot < 0 else work.keeps[slot]
+        work.valid[0, place] = True
     return did
 
 

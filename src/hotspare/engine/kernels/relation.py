@@ -22,6 +22,8 @@ from hotspare.engine.kernels.index import (
     enter,
     entry_of,
     find,
+    found_together,
+    has_all,
     has_room,
     key_hash,
     place_of,
@@ -32,6 +34,7 @@ from hotspare.engine.kernels.pages import NEW_SLOT, OLD_SLOT, Rows, free_slot, i
 from hotspare.engine.kernels.slots import (
     ARRIVALS,
     BOUNDARY,
+    EITHER,
     FIRST,
     HEAP_PLACE,
     HEAP_SLOT,
@@ -43,7 +46,9 @@ from hotspare.engine.kernels.slots import (
     NEXT,
     NONE,
     UNSET,
+    dequeue,
     enqueue,
+    first_to_leave,
     heap_drop,
     heap_push,
     heap_sift,
@@ -53,10 +58,11 @@ from hotspare.engine.kernels.slots import (
 )
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 
-KEEP, COUNT_SLIDING, COUNT_JUMPING, TIME_SLIDING, TIME_JUMPING, TIME_LOOKBACK, UNTIL = 0, 1, 2, 3, 4, 5, 6
-"""Kinds of retention; KEEP forgets nothing. UNTIL: each row has a time of its own, and another kernel says what happens then."""
+KEEP, COUNT_SLIDING, COUNT_JUMPING, COUNT_OF_GROUP, TIME_SLIDING, TIME_JUMPING, TIME_LOOKBACK, UNTIL = 0, 1, 2, 3, 4, 5, 6, 7
+"""Kinds of retention; KEEP forgets nothing. COUNT_OF_GROUP: `kernels.groups` does it. UNTIL: each row has a time of its own, and
+another kernel says what happens then."""
 
-REFUSED_NULL_KEY, REFUSED_NULL_TIME, REFUSED_KEY_EXISTS, REFUSED_KEY_UNKNOWN = (np.int64(why) for why in (0, 1, 2, 3))
+REFUSED_NULL_KEY, REFUSED_NULL_TIME, REFUSED_KEY_EXISTS, REFUSED_KEY_UNKNOWN, REFUSED_NULL_GROUP = map(np.int64, range(5))
 """Why a row was refused."""
 
 INSERT, UPDATE, UPSERT, DELETE, SAFE_DELETE, UPDATE_BLOCK = (np.int64(opcode) for opcode in (1, 2, 3, 4, 5, 6))
@@ -112,7 +118,7 @@ class OutputArrays(NamedTuple):
     the rank CAUSE: the expulsion that is under way, which goes on first.
 
     made     int64[., 5]  columns RANK, OPCODE, FLAGS, SLOT (where the values are), SOURCE (the input row that made it, or NONE);
-                          one more than ROOM: an update has two
+                          two more than ROOM: an update has two, and may fill a group
     refused  int64[., 2]  input row, REFUSED_ number
     """
 
@@ -141,14 +147,29 @@ def refuse(out: OutputArrays, row: Whole, why: Whole) -> None:
 
 
 @kernel
-def give_up(rows: Rows, policy: Policy, slot: Whole, place: np.uint64) -> None:
-    """Take a stored row out of all structures; its values stay until the next batch. `place`: that of its entry in the index."""
-    if rows.state[INDEXED] == 1:
-        drop(rows.by_key, place)
+def is_linked(policy: Policy) -> bool:
+    """Whether all rows stand in one list; those of groups stand in lists of their own."""
+    return policy.kind != COUNT_OF_GROUP and (policy.kind != KEEP or policy.new_keys == 1)
+
+
+@kernel
+def depart(rows: Rows, policy: Policy, slot: Whole) -> None:
+    """Take a slot out of list and heap."""
+    if rows.state[EITHER] == 1:
+        dequeue(rows.links, rows.heap, rows.time, rows.order, rows.state, slot)
+        return
     if is_linked(policy):
         unlink(rows.links, rows.state, slot)
     if policy.by_event == 1:
         heap_drop(rows.heap, rows.time, rows.order, rows.state, slot)
+
+
+@kernel
+def give_up(rows: Rows, policy: Policy, slot: Whole, place: np.uint64) -> None:
+    """Take a stored row out of all structures; its values stay until the next batch. `place`: that of its entry in the index."""
+    if rows.state[INDEXED] == 1:
+        drop(rows.by_key, place)
+    depart(rows, policy, slot)
     rows.state[LIVE] -= 1
     free_slot(rows, slot)
 
@@ -180,49 +201,31 @@ def fill_nulls(rows: Rows, new: Whole, old: Whole) -> None:
 
 
 @kernel
-def is_linked(policy: Policy) -> bool:
-    return policy.kind != KEEP or policy.new_keys == 1
-
-
-@kernel
 def arrive(rows: Rows, policy: Policy, slot: Whole) -> None:
-    """Put a slot last in the order of arrival."""
+    """Put a slot last in the order of arrival; where rows stand in list or heap, in one of them."""
     rows.order[np.uint64(slot)] = rows.state[ARRIVALS]
     rows.state[ARRIVALS] += 1
-    if is_linked(policy):
+    if rows.state[EITHER] == 1:
+        enqueue(rows.links, rows.heap, rows.time, rows.order, rows.state, slot)
+    elif is_linked(policy):
         link_last(rows.links, rows.state, slot)
 
 
 @kernel
 def insert_row(rows: Rows, policy: Policy, slot: Whole) -> None:
     arrive(rows, policy, slot)
-    if policy.by_event == 1:
+    if policy.by_event == 1 and rows.state[EITHER] == 0:
         heap_push(rows.heap, rows.time, rows.order, rows.state, slot)
     rows.state[LIVE] += 1
 
 
 @kernel
-def has_all(valid: Bools, row: Whole, columns: Int64s) -> bool:
-    """Whether none of these fields is null."""
-    every = True
-    for k in range(len(columns)):
-        every &= valid[np.uint64(row), np.uint64(columns[k])]
-    return every
-
-
-@kernel
-def found_together(lanes: Int64s, valid: Bools, a: Whole, b: Whole, conditions: Int64s) -> bool:
-    """Whether two rows agree in the fields of a condition, or both are not found because of a null."""
-    known = has_all(valid, a, conditions)
-    if known != has_all(valid, b, conditions):
-        return False
-    return not known or agree(lanes, a, conditions, lanes, b, conditions)
-
-
-@kernel
 def replace_row(rows: Rows, policy: Policy, new: Whole, old: Whole) -> None:
     """The new version takes the old one's place, or the last one where retention goes by time, or it is found with other rows."""
-    if policy.kind >= TIME_SLIDING or not found_together(rows.lanes, rows.valid, new, old, rows.conditions):
+    if rows.state[EITHER] == 1:
+        depart(rows, policy, old)
+        arrive(rows, policy, new)
+    elif policy.kind >= TIME_SLIDING or not found_together(rows.lanes, rows.valid, new, old, rows.conditions):
         if is_linked(policy):
             unlink(rows.links, rows.state, old)
         arrive(rows, policy, new)
@@ -230,7 +233,7 @@ def replace_row(rows: Rows, policy: Policy, new: Whole, old: Whole) -> None:
         rows.order[new] = rows.order[old]
         if is_linked(policy):
             link_instead(rows.links, rows.state, old, new)
-    if policy.by_event == 1:
+    if policy.by_event == 1 and rows.state[EITHER] == 0:
         at = rows.heap[old, HEAP_PLACE]
         rows.heap[at, HEAP_SLOT] = new
         heap_sift(rows.heap, rows.state[HEAPED], rows.time, rows.order, at)
@@ -246,8 +249,12 @@ def why_refused(rows: Rows, policy: Policy, chunk: InputArrays, i: Whole, slot: 
         return REFUSED_KEY_EXISTS
     if opcode == UPDATE and slot < 0:
         return REFUSED_KEY_UNKNOWN
-    if not chunk.time_valid[i] and not (slot >= 0 and chunk.flags[i] & PARTIAL):
+    if slot >= 0 and chunk.flags[i] & PARTIAL:
+        return NONE
+    if not chunk.time_valid[i]:
         return REFUSED_NULL_TIME
+    if policy.kind == COUNT_OF_GROUP and not has_all(chunk.valid, i, rows.conditions):
+        return REFUSED_NULL_GROUP
     return NONE
 
 
@@ -335,28 +342,32 @@ def what_leaves(rows: Rows, policy: Policy, now: Whole, came: Whole) -> tuple[Wh
 
 
 @kernel
+def expel(rows: Rows, out: OutputArrays, policy: Policy, slot: Whole, rank: Whole) -> None:
+    """Let retention end a row."""
+    place = EMPTY
+    if rows.state[INDEXED] == 1:
+        place = place_of(rows.by_key, key_hash(rows.lanes, slot, rows.keys), slot)
+    give_up(rows, policy, slot, place)
+    emit(out, rank, DELETE, RETENTION, slot, NONE)
+
+
+@kernel
 def retain(rows: Rows, out: OutputArrays, policy: Policy) -> bool:
     """Go on with the expulsion that is under way, oldest first: in order of arrival, or of (event time, arrival). False: there is
     no room for all of it."""
     which, edge, came = out.counts[LEAVING], out.counts[EDGE], out.counts[CAME]
-    slot = rows.state[FIRST]
+    slot = first_to_leave(rows.heap, rows.time, rows.order, rows.state)
     while which != LEAVE_NONE and rows.state[LIVE] > 0 and slot >= 0:
         after = rows.links[slot, NEXT]
         if which == LEAVE_OVER and rows.state[LIVE] <= policy.limit:
             break
-        if which == LEAVE_OLD:
-            slot = rows.heap[0, HEAP_SLOT] if policy.by_event == 1 else slot
-            if edge - rows.time[slot] < policy.limit:
-                break
+        if which == LEAVE_OLD and edge - rows.time[slot] < policy.limit:
+            break
         if which != LEAVE_ALL or slot != came:
             if out.counts[MADE] >= out.counts[ROOM]:
                 return False
-            place = EMPTY
-            if rows.state[INDEXED] == 1:
-                place = place_of(rows.by_key, key_hash(rows.lanes, slot, rows.keys), slot)
-            give_up(rows, policy, slot, place)
-            emit(out, out.counts[CAUSE], DELETE, RETENTION, slot, NONE)
-        slot = after if which == LEAVE_ALL else rows.state[FIRST]
+            expel(rows, out, policy, slot, out.counts[CAUSE])
+        slot = after if which == LEAVE_ALL else first_to_leave(rows.heap, rows.time, rows.order, rows.state)
     out.counts[LEAVING] = LEAVE_NONE
     return True
 
@@ -439,7 +450,7 @@ def fill_index(rows: Rows, begin: Whole, end: Whole) -> Whole:
 def relink(rows: Rows, policy: Policy, slots: Int64s) -> None:
     """Bring slots, given in order of arrival, into list and heap, or into one of them."""
     for i in range(len(slots)):
-        if policy.kind == UNTIL:
+        if rows.state[EITHER] == 1:
             enqueue(rows.links, rows.heap, rows.time, rows.order, rows.state, slots[i])
             continue
         if is_linked(policy):

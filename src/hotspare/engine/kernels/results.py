@@ -8,11 +8,14 @@ import numpy as np
 
 from hotspare.engine.kernels import Whole, called, kernel
 from hotspare.engine.kernels.arrivals import Arrivals, arrival_at, first_arrival
-from hotspare.engine.kernels.components import INFINITIES, LOW, NANS, NEGATIVE_INFINITIES, Group, GroupProgram
+from hotspare.engine.kernels.components import FEW_AT, FEW_DOUBLE, INFINITIES, LOW, NANS, NEGATIVE_INFINITIES, Group, GroupProgram
 from hotspare.engine.kernels.exact import POWERS, Scratch, rounded, spread
+from hotspare.engine.kernels.extremes import greatest_of
+from hotspare.engine.kernels.few import few_distinct, few_mode, few_percentile
 from hotspare.engine.kernels.interning import SIZE
 from hotspare.engine.kernels.multi_index import AFTER
-from hotspare.engine.kernels.ordered import BEST, CODE, NODES, NUMBER, TEXT, TOTAL, Trees, root_of, seek, value_at
+from hotspare.engine.kernels.ordered import BEST, NODES, TOTAL, root_of, seek, value_at
+from hotspare.engine.kernels.values import CODE, EXTREMES, NUMBER, TEXT, Trees, forest_of
 from hotspare.engine.rows.chunk import Int64s
 
 HOW, FIRST, SECOND, COUNTED, FIRST_LIMBS, SECOND_LIMBS, BIAS = 0, 1, 2, 3, 4, 5, 6
@@ -55,20 +58,22 @@ def odd_sum(group: Group, at: Whole) -> np.float64:
     return np.float64(np.inf) if up > 0 else np.float64(-np.inf) if down > 0 else np.float64(0.0)
 
 
-@called
-def nearest(group: Group, at: Whole, limbs: Whole, bias: Whole, divisor: Whole) -> np.float64:
-    """A sum, divided. `bias` above 0: it is one of doubles."""
+@kernel
+def nearest(group: Group, at: Whole, limbs: Whole, bias: Whole) -> np.float64:
+    """A sum. `bias` above 0: it is one of doubles."""
     odd = odd_sum(group, at) if bias > 0 else np.float64(0.0)
-    if odd != 0.0:
-        return odd
-    low = at + LOW if bias > 0 else at
-    value = rounded(group.lanes, np.int64(0), low, limbs, bias)
-    if divisor == 1:
-        return value
-    if abs(value) == np.inf:
-        part = rounded(group.lanes, np.int64(0), low, limbs, bias + 128) / np.float64(divisor)
-        return np.float64(part * POWERS[1074 + 128])
-    return value / np.float64(divisor)
+    return odd if odd != 0.0 else rounded(group.lanes, np.int64(0), at + LOW if bias > 0 else at, limbs, bias)
+
+
+@kernel
+def mean_of(group: Group, at: Whole, limbs: Whole, bias: Whole, total: np.float64, count: Whole) -> np.float64:
+    """A sum, whose nearest double is `total`, divided: where that is infinite, the sum may be finite."""
+    if bias > 0 and odd_sum(group, at) != 0.0:
+        return total
+    if abs(total) != np.inf or count == 1:
+        return total / np.float64(count)
+    part = rounded(group.lanes, np.int64(0), at + LOW if bias > 0 else at, limbs, bias + 128) / np.float64(count)
+    return np.float64(part * POWERS[1074 + 128])
 
 
 @called
@@ -89,7 +94,8 @@ def spread_of(group: Group, result: Int64s, s: Scratch) -> np.float64:
         return variance
     if how == DEVIATION:
         return np.float64(np.sqrt(variance))
-    mean = nearest(group, result[FIRST], result[FIRST_LIMBS], bias, count)
+    total = nearest(group, result[FIRST], result[FIRST_LIMBS], bias)
+    mean = mean_of(group, result[FIRST], result[FIRST_LIMBS], bias, total, count)
     return np.float64(100.0) * np.sqrt(variance) / mean if mean != 0.0 else np.float64(np.inf)
 
 
@@ -117,7 +123,7 @@ def percentile(group: Group, at: Whole, trees: Trees, number: Whole, root: Whole
     low, high = np.int64(np.floor(place)), np.int64(np.ceil(place))
     found, other = np.float64(0.0), np.float64(0.0)
     for side in range(2):
-        write_value(group, at, trees, number, value_at(trees, root, low if side == 0 else high))
+        write_value(group, at, trees, number, value_at(forest_of(trees), root, low if side == 0 else high))
         value = group.doubles[0, at] if trees.kinds[number] > 0 else np.float64(group.lanes[0, at])
         if side == 0:
             found = value
@@ -128,7 +134,7 @@ def percentile(group: Group, at: Whole, trees: Trees, number: Whole, root: Whole
     return (np.float64(high) - place) * found + (place - np.float64(low)) * other
 
 
-@called
+@kernel
 def write_ordered(group: Group, result: Int64s, share: np.float64, at: Whole, keys: Int64s, trees: Trees) -> None:
     """A result of a set of the group."""
     how, number = result[HOW], result[FIRST]
@@ -140,9 +146,24 @@ def write_ordered(group: Group, result: Int64s, share: np.float64, at: Whole, ke
         group.doubles[0, at] = percentile(group, at, trees, number, root, share)
     elif root >= 0 and how == MODE:
         write_value(group, at, trees, number, np.int64(trees.nodes[root, BEST]))
+    elif root >= 0 and trees.asked[number] == EXTREMES:
+        write_value(group, at, trees, number, root if how == LEAST_VALUE else greatest_of(trees.nodes, root))
     elif root >= 0:
         last = np.int64(trees.nodes[root, TOTAL] - 1)
-        write_value(group, at, trees, number, value_at(trees, root, last if how == GREATEST_VALUE else np.int64(0)))
+        write_value(group, at, trees, number, value_at(forest_of(trees), root, last if how == GREATEST_VALUE else np.int64(0)))
+
+
+@kernel
+def write_few(group: Group, how: Whole, share: np.float64, at: Whole, begin: Whole, is_double: Whole) -> None:
+    """A result of a set in the row of the group, from column `begin` on."""
+    count = group.lanes[0, begin]
+    if how == DISTINCT:
+        group.lanes[0, at], group.valid[0, at] = few_distinct(group, begin), True
+    elif count > 0 and how == PERCENTILE:
+        group.doubles[0, at], group.valid[0, at] = few_percentile(group, begin, is_double, share), True
+    elif count > 0:
+        column = few_mode(group, begin) if how == MODE else begin + count if how == GREATEST_VALUE else begin + 1
+        group.lanes[0, at], group.valid[0, at] = group.lanes[0, column], True
 
 
 @called
@@ -180,10 +201,12 @@ def has_list_room(ordered: Ordered, rows: Whole) -> bool:
     return bool(results == 0 or (lists and counts[ENTRIES] + results * rows <= len(ordered.entries)))
 
 
-@called
+@kernel
 def write_results(group: Group, program: GroupProgram, ordered: Ordered, s: Scratch) -> None:
     """Write what comes out. A result is null where nothing is counted for it."""
     keys, failed = len(program.keys), np.int64(0)
+    total_at: Whole = np.int64(-1)
+    total = np.float64(0.0)
     for r in range(len(program.results)):
         result, at = program.results[r], keys + r
         how, first, counted = result[HOW], result[FIRST], result[COUNTED]
@@ -194,7 +217,11 @@ def write_results(group: Group, program: GroupProgram, ordered: Ordered, s: Scra
         elif how == NULLS:
             group.lanes[0, at], group.valid[0, at] = group.lanes[0, first] - group.lanes[0, counted], True
         elif LEAST_VALUE <= how <= PERCENTILE:
-            write_ordered(group, result, program.shares[r], at, program.keys, ordered.trees)
+            few = program.few[first, FEW_AT]
+            if few >= 0 and group.lanes[0, few] >= 0:
+                write_few(group, how, program.shares[r], at, few, program.few[first, FEW_DOUBLE])
+            else:
+                write_ordered(group, result, program.shares[r], at, program.keys, ordered.trees)
         elif how in (ARRIVAL, LISTED):
             if not write_arrival(group, result, at, program.keys, ordered) and failed == 0:
                 failed = np.int64(r + 1)
@@ -208,11 +235,13 @@ def write_results(group: Group, program: GroupProgram, ordered: Ordered, s: Scra
         else:
             limbs, bias, weights = result[FIRST_LIMBS], result[BIAS], np.float64(1.0)
             if how in (NEAREST, MEAN, WEIGHTED):
-                value = nearest(group, first, limbs, bias, group.lanes[0, counted] if how == MEAN else np.int64(1))
+                if total_at != first:
+                    total_at, total = first, nearest(group, first, limbs, bias)
+                value = total if how != MEAN else mean_of(group, first, limbs, bias, total, group.lanes[0, counted])
             else:
                 value = spread_of(group, result, s)
             if how == WEIGHTED:
-                weights = nearest(group, result[SECOND], result[SECOND_LIMBS], bias // 2, np.int64(1))
+                weights = nearest(group, result[SECOND], result[SECOND_LIMBS], bias // 2)
                 value = value / weights if weights != 0.0 else np.float64(0.0)
             if weights != 0.0 and (how != VARIATION or abs(value) != np.inf):
                 group.doubles[0, at], group.valid[0, at] = value, True

@@ -4,7 +4,7 @@ list   doubly linked, in order of arrival, only where there is retention
 heap   by (event time, arrival), only where retention goes by event time
 
 Or rows stand in one of both, by (deadline, arrival): in the list as long as deadlines rise as rows come, else in the heap. Those
-without a deadline stand in neither.
+without a deadline stand in neither. Event time is such a deadline: where rows come in its order, no heap costs anything.
 """
 
 from __future__ import annotations
@@ -164,3 +164,9 @@ def first_due(heap: Int64s, time: Int64s, order: Int64s, state: Int64s) -> Whole
         return listed
     heaped = np.int64(heap[0, HEAP_SLOT])
     return listed if listed >= 0 and earlier(time, order, listed, heaped) else heaped
+
+
+@kernel
+def first_to_leave(heap: Int64s, time: Int64s, order: Int64s, state: Int64s) -> Whole:
+    """The first row in order of arrival, or by deadline where that decides who leaves; NONE where there is none."""
+    return first_due(heap, time, order, state) if state[EITHER] == 1 else np.int64(state[FIRST])

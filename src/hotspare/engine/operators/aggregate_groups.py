@@ -1,7 +1,7 @@
 """What an aggregate keeps, as parts of a page, and the way of events through it (`kernels.aggregate`).
 
 groups, wide    a row for each group: in `wide` those whose sums need more words than most
-values          what groups keep in order of value, where a function asks for that
+values          what groups of more than a few rows keep in order of value, where a function asks for that
 arrivals        their rows in order of arrival, likewise
 changes         how often groups changed
 """
@@ -55,7 +55,7 @@ class Groups:
         self._keys, self._width = len(keys), len(keys) + len(calls)
         self._codes = tuple(i for i, f in enumerate(keys) if f.type in CODED)
         self._narrow, self._wide = planner.narrow(self._codes), planner.wide(self._codes)
-        self._kinds = planner.kinds
+        self._kinds, self._asked = planner.kinds, planner.asked
         self._lists = [(len(keys) + i, _Listing.of(calls[i])) for i in planner.lists]
         listed, at = planner.listed, len(keys) + len(planner.arguments)
         of_row, of_group = range(at, at + len(identity)), range(len(keys))
@@ -66,15 +66,15 @@ class Groups:
         condition = tuple(range(len(identity), len(identity) + len(keys)))
         codes = tuple(i for i, is_coded in enumerate(coded) if is_coded)
         self._rows = Shape(max(len(columns), len(identity) + len(keys)), tuple(range(len(identity))), codes, condition)
-        self._nothing = OrderedValues(self._keys, (), self._kinds), MultiIndex(self._rows)
+        self._nothing = OrderedValues(self._keys, (), self._kinds, self._asked), MultiIndex(self._rows)
         """What a kernel gets where nothing is kept in order: it is not looked at."""
 
     def open(self, page: Page) -> None:
         page.parts[CHANGES] = Counters(1)
         for name, tables in ((GROUPS, self._narrow), (WIDE_GROUPS, self._wide)):
-            page.parts[name] = Relation(Shape(tables.width, tuple(range(self._keys)), tables.codes))
+            page.parts[name] = Relation(Shape(tables.width, tuple(range(self._keys)), tables.codes, added=tables.added))
         if len(self._kinds):
-            page.parts[VALUES] = OrderedValues(self._keys, self._codes, self._kinds)
+            page.parts[VALUES] = OrderedValues(self._keys, self._codes, self._kinds, self._asked)
         if len(self._columns):
             page.parts[ARRIVALS] = MultiIndex(self._rows)
 
@@ -82,23 +82,28 @@ class Groups:
         """What resolved events make of the groups."""
         narrow, wide = (cast(Relation, page.parts[name]) for name in (GROUPS, WIDE_GROUPS))
         changes = cast(Counters, page.parts[CHANGES]).values
-        out = k.Outputs(np.empty((2 * len(events), k.MADE_WIDTH), np.int64), np.zeros(k.COUNTS_WIDTH, np.int64))
+        out = self._room(2 * len(events))
         out.counts[k.EVENT] = changes[0]
         lists = self._run(page, events, timeline, strings, out)
         changes[0] = out.counts[k.EVENT]
-        made = out.made[: int(out.counts[k.MADE])]
         if self._lists:
-            self._write_lists(narrow, wide, made, lists, strings)
-        lanes, valid = np.empty((len(made), self._width), np.int64), np.empty((len(made), self._width), np.bool_)
-        failed = np.empty(len(made), np.int64)
-        k.gather_groups(narrow.pages.rows, wide.pages.rows, made, lanes, valid, failed)
+            self._write_lists(narrow, wide, out, lists, strings)
         for name in (GROUPS, WIDE_GROUPS):
             cast(Relation, page.parts[name]).forget_outputs()
         for name in (VALUES, ARRIVALS):
             if name in page.parts:
                 cast("OrderedValues | MultiIndex", page.parts[name]).settle()
-        rank, opcode, flags = made[:, k.RANK].copy(), made[:, k.OPCODE].astype(np.uint8), made[:, k.FLAGS].astype(np.uint8)
-        return Changed(Chunk(rank, opcode, flags, lanes, valid, is_whole=True), made[:, k.SOURCE].copy(), failed)
+        made = slice(0, int(out.counts[k.MADE]))
+        chunk = Chunk(out.rank[made], out.opcode[made], out.flags[made], out.lanes[made], out.valid[made], is_whole=True)
+        return Changed(chunk, out.source[made], out.failed[made])
+
+    def _room(self, count: int) -> k.Outputs:
+        """For so many outputs."""
+        rank, failed, source = (np.empty(count, np.int64) for _ in range(3))
+        opcode, flags = np.empty(count, np.uint8), np.empty(count, np.uint8)
+        lanes, valid = np.empty((count, self._width), np.int64), np.empty((count, self._width), np.bool_)
+        places = np.empty((count if self._lists else 0, k.PLACES_WIDTH), np.int64)
+        return k.Outputs(rank, opcode, flags, lanes, valid, failed, source, places, np.zeros(k.COUNTS_WIDTH, np.int64))
 
     def _run(self, page: Page, events: Chunk, timeline: Timeline, strings: StringTable, out: k.Outputs) -> Ordered:
         """Let the kernel take all events; what it listed."""
@@ -132,17 +137,19 @@ class Groups:
             else:
                 (narrow if state == k.NEEDS_ROOM else wide).make_room()
 
-    def _write_lists(self, narrow: Relation, wide: Relation, made: Int64s, lists: Ordered, strings: StringTable) -> None:
-        """Write the texts of lists where their numbers stand, in the versions of groups that were made."""
+    def _write_lists(self, narrow: Relation, wide: Relation, out: k.Outputs, lists: Ordered, strings: StringTable) -> None:
+        """Write the texts of lists where their numbers stand, in the versions of groups that were made and in what is put out."""
         ends = lists.ends[: int(lists.counts[LISTS])]
         codes, offsets = lists.entries[: int(lists.counts[ENTRIES])], np.concatenate((np.zeros(1, np.int64), ends))
-        is_new = made[:, k.OPCODE] != DELETE
+        made = int(out.counts[k.MADE])
+        places, is_new = out.places[:made], out.opcode[:made] != DELETE
         for relation, is_wide in ((narrow, 0), (wide, 1)):
-            slots = made[is_new & (made[:, k.IS_WIDE] == is_wide), k.SLOT]
+            slots = places[is_new & (places[:, k.IS_WIDE] == is_wide), k.SLOT]
             for column, listing in self._lists:
                 there = slots[relation.valid[slots, column]]
                 relation.lanes[there, column] = _joined(codes, offsets, relation.lanes[there, column], listing, strings)
             repeat_moves(relation.pages.rows)
+        k.gather_groups(narrow.pages.rows, wide.pages.rows, out)
 
 
 class _Listing(NamedTuple):

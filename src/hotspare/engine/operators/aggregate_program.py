@@ -17,8 +17,9 @@ from hotspare.engine.expressions.arrays import ARRAYS
 from hotspare.engine.expressions.compiled import CompiledExpression
 from hotspare.engine.expressions.tree import ValueType
 from hotspare.engine.kernels import components as k
-from hotspare.engine.kernels import exact, ordered
+from hotspare.engine.kernels import exact, values
 from hotspare.engine.kernels import results as r
+from hotspare.engine.kernels.few import FEW_WIDTH, IN_TREES
 from hotspare.engine.rows.chunk import Int64s
 
 _NARROW = MappingProxyType({int(k.SUM): 2, int(k.PRODUCT): 3, int(k.DOUBLE_SUM): 4, int(k.DOUBLE_PRODUCT): 5})
@@ -26,6 +27,7 @@ _NARROW = MappingProxyType({int(k.SUM): 2, int(k.PRODUCT): 3, int(k.DOUBLE_SUM):
 multiplied."""
 _WIDE = MappingProxyType({**_NARROW, int(k.DOUBLE_SUM): exact.DOUBLE_LIMBS, int(k.DOUBLE_PRODUCT): exact.PRODUCT_LIMBS})
 _OF_DOUBLES = frozenset({int(k.DOUBLE_SUM), int(k.DOUBLE_PRODUCT)})
+_ASKED = MappingProxyType({int(r.DISTINCT): values.PLACES, int(r.PERCENTILE): values.PLACES, int(r.MODE): values.MODES})
 _NONE = -1
 _CODED = (ValueType.STRING, ValueType.BLOB, *ARRAYS)
 _NEWEST_MAX = 16
@@ -65,11 +67,13 @@ class _Result:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """`program`, and how wide a row of a group is. `codes`: columns of it that hold codes of strings."""
+    """`program`, and how wide a row of a group is. `codes`: columns of it that hold codes of strings. `added`: what stands in its
+    last columns of a row that was stored before there were these."""
 
     program: k.GroupProgram
     width: int
     codes: tuple[int, ...]
+    added: tuple[int, ...]
 
 
 class Planner:
@@ -106,6 +110,7 @@ class Planner:
             rows.append((part.kind, at, width, a, b if b >= 0 else max(a, 0), limbs, part.period))
             at += width
         periods = [(at + i, length_us) for i, length_us in enumerate(self._periods)]
+        few, width = self._few(at + len(periods))
         components = np.array(rows, np.int64).reshape(-1, k.COMPONENT_WIDTH)
         program = k.GroupProgram(
             np.arange(self._keys, dtype=np.int64),
@@ -114,8 +119,18 @@ class Planner:
             np.array(periods, np.int64).reshape(-1, 2),
             np.array([self._keys + at for at in self.sets], np.int64),
             np.array([each.share for each in self._results], np.float64),
+            np.array(few, np.int64).reshape(-1, 2),
         )
-        return Tables(program, at + len(periods), (*key_codes, *self._codes(components)))
+        added = (int(IN_TREES), *[0] * (FEW_WIDTH - 1)) * ((width - at - len(periods)) // FEW_WIDTH)
+        return Tables(program, width, (*key_codes, *self._codes(components)), added)
+
+    def _few(self, begin: int) -> tuple[list[tuple[int, int]], int]:
+        """Where sets stand in a row of a group, from column `begin` on: those of numbers do. And the width of a row."""
+        few, at = [], begin
+        for kind in self.kinds.tolist():
+            few.append((_NONE if kind == values.TEXT else at, int(kind == values.DOUBLE)))
+            at += 0 if kind == values.TEXT else FEW_WIDTH
+        return few, at
 
     def narrow(self, key_codes: Sequence[int]) -> Tables:
         return self.tables(key_codes, _NARROW)
@@ -146,8 +161,8 @@ class Planner:
             for i, call in enumerate(self._calls)
             if call.type in _CODED and call.aggregate is not Aggregate.IDENTIFIER
         ]
-        values = (k.LAST, k.LAST_KEPT, k.NTH, k.NEWEST)
-        held = [c for c, part in enumerate(self._components) if part.kind in values and self._is_coded(part.a)]
+        of_values = (k.LAST, k.LAST_KEPT, k.NTH, k.NEWEST)
+        held = [c for c, part in enumerate(self._components) if part.kind in of_values and self._is_coded(part.a)]
         return of_results + [int(components[c, k.AT]) + j for c in held for j in range(int(components[c, k.WIDTH]))]
 
     def _is_coded(self, argument: int) -> bool:
@@ -157,8 +172,17 @@ class Planner:
     def kinds(self) -> Int64s:
         """Of the values of each set."""
         types = [self.arguments[at].tree.type for at in self.sets]
-        found = [ordered.TEXT if t in _CODED else ordered.DOUBLE if t is ValueType.DOUBLE else ordered.PLAIN for t in types]
+        found = [values.TEXT if t in _CODED else values.DOUBLE if t is ValueType.DOUBLE else values.PLAIN for t in types]
         return np.array(found, np.int64)
+
+    @property
+    def asked(self) -> Int64s:
+        """Of each set what it is asked."""
+        asked = np.full(len(self.sets), values.EXTREMES)
+        for result in self._results:
+            if r.LEAST_VALUE <= result.how <= r.PERCENTILE:
+                asked[result.first] = max(asked[result.first], _ASKED.get(result.how, values.EXTREMES))
+        return asked
 
     @property
     def coded(self) -> tuple[int, ...]:

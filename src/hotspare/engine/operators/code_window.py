@@ -9,7 +9,7 @@ An event may make thousands. They are put out in parts: code runs no further ahe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -17,7 +17,18 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from hotspare.engine.code.contract import NO_OPCODE, OPCODE_KEY, Failed, GivenEvents, MadeEvents, ProgramText, UInt64s
+from hotspare.engine.code.contract import (
+    NO_OPCODE,
+    OPCODE_KEY,
+    CodeFailure,
+    EventBuilder,
+    Failed,
+    GivenEvents,
+    MadeEvents,
+    Moment,
+    ProgramText,
+    UInt64s,
+)
 from hotspare.engine.code.part import CodeState
 from hotspare.engine.code.programs import compile_program
 from hotspare.engine.operators.contract import Applied, BadReason, Input, Operator
@@ -58,34 +69,63 @@ class Unfinished:
 
     given: Chunk
     made: Chunk
+    beats: Int64s
+    """Ranks of heartbeats at which the code is called, too."""
+
+    @property
+    def waits(self) -> bool:
+        return len(self.given) > 0 or len(self.beats) > 0
+
+    @property
+    def is_beat_next(self) -> bool:
+        return len(self.beats) > 0 and (not len(self.given) or self.beats[0] < self.given.rank[0])
 
     @property
     def until(self) -> int | None:
-        for chunk in (self.made, self.given):
-            if len(chunk):
-                return int(chunk.rank[0])
-        return None
+        if len(self.made):
+            return int(self.made.rank[0])
+        if not self.waits:
+            return None
+        return int(self.beats[0] if self.is_beat_next else self.given.rank[0])
 
 
 class CodeWindowOperator(Operator):
+    """Subclasses may let the code see other names of fields, and call it at heartbeats."""
+
+    _heartbeat = ""
+    """The function that is called at heartbeats."""
+
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         super().__init__(window, inputs)
-        declared = cast(CodeWindow, window.window)
+        self._declared = declared = cast(CodeWindow, window.window)
         self._given = given = self.inputs[0].schema
         self._events = declared.script.function
         self._keeps = declared.index is not IndexType.EMPTY
         copied = copied_fields(declared, given, self.schema)
         self._copied = [(self.schema.index[name], place) for name, place in copied.items()]
-        self._shown = CodeEvents(self.id, given, declared.script.use)
+        self._shown, self._made_of = self._what_is_shown(given), self._what_is_made()
+        self._moments = Moments(self.id)
         self._keys = np.array(self.schema.key_indexes, np.int64)
         texts = (declared.script.code.text, *(module.code.text for module in window.modules))
         self._inserts_only = self.inputs[0].changelog.opcodes is Opcodes.INSERTS and not any(OPCODE_KEY in text for text in texts)
         made = INSERTS if self._inserts_only else PUBLISHED
         self.leaving = made.indexed() if self._keeps else made
-        has_keys = {self.schema.names[i] for i in self.schema.key_indexes} <= set(copied)
-        self._program = compile_program(
-            ProgramText(str(window.id), declared.script, modules=window.modules, empties_count=has_keys)
-        )
+        self._empties_count = {self.schema.names[i] for i in self.schema.key_indexes} <= set(copied)
+        self._program = compile_program(self._text(window))
+
+    def _text(self, window: ResolvedWindow) -> ProgramText:
+        return ProgramText(str(window.id), self._declared.script, modules=window.modules, empties_count=self._empties_count)
+
+    def _what_is_shown(self, given: Schema) -> CodeEvents:
+        return CodeEvents.chosen(self.id, given, self._declared.script.use)
+
+    def _what_is_made(self) -> Schema:
+        """Of the events that the code makes, by the names that it gives them."""
+        return self.schema
+
+    def _columns_of(self, made: MadeEvents) -> Sequence[pa.Array]:
+        """One for each field of the window."""
+        return made.columns
 
     def open(self) -> Page:
         page = Page({CODE: CodeState(self._program), CALLS: Counters(1)})
@@ -96,11 +136,13 @@ class CodeWindowOperator(Operator):
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
         (given,) = inputs
         state = cast("CodeState[Unfinished]", page.parts[CODE])
-        unfinished = state.unfinished or Unfinished(without_old_rows(given), Chunk.empty(len(self.schema)))
+        beats = timeline.heartbeat_rank if self._heartbeat else timeline.heartbeat_rank[:0]
+        unfinished = state.unfinished or Unfinished(without_old_rows(given), Chunk.empty(len(self.schema)), beats)
         rows_max = len(given) + max(1, timeline.extra_rows_max // 2)
         bad = NO_BAD_EVENTS
-        while len(unfinished.given) and len(unfinished.made) < rows_max:
-            bad += self._run(page, unfinished, rows_max - len(unfinished.made), timeline, strings)
+        while unfinished.waits and len(unfinished.made) < rows_max:
+            work = self._beat if unfinished.is_beat_next else self._run
+            bad += work(page, unfinished, rows_max - len(unfinished.made), timeline, strings)
         chunk, unfinished.made = unfinished.made.between(0, rows_max), unfinished.made.since(min(rows_max, len(unfinished.made)))
         state.unfinished = unfinished if unfinished.until is not None else None
         if self._keeps:
@@ -112,22 +154,46 @@ class CodeWindowOperator(Operator):
     def _run(self, page: Page, unfinished: Unfinished, made_max: int, timeline: Timeline, strings: StringTable) -> BadEvents:
         """Give the code the next events, and add what it makes of them."""
         chunk = unfinished.given
+        if len(unfinished.beats):
+            chunk = chunk.between(0, int(np.searchsorted(chunk.rank, unfinished.beats[0], side="right")))
         calls = cast(Counters, page.parts[CALLS]).values
         events = self._shown.of(chunk, int(calls[0]), timeline, strings)
-        made = cast(CodeState[Unfinished], page.parts[CODE]).running().make_events(self._events, events, self.schema, made_max)
+        made = cast(CodeState[Unfinished], page.parts[CODE]).running().make_events(self._events, events, self._made_of, made_max)
         calls[0] += made.done
-        unfinished.given = chunk.since(made.done)
+        unfinished.given = unfinished.given.since(made.done)
         bad = failures(self._events, made.failed, chunk, self._given, strings)
+        return bad + self._taken(unfinished, made, chunk, strings)
+
+    def _beat(self, page: Page, unfinished: Unfinished, made_max: int, timeline: Timeline, strings: StringTable) -> BadEvents:
+        """Call the code for the next heartbeat, and add what it makes. There is no event, so nothing is copied from one."""
+        rank, unfinished.beats = int(unfinished.beats[0]), unfinished.beats[1:]
+        (moment,) = self._moments.of(rank, 1, cast(Counters, page.parts[CALLS]).values, timeline)
+        builder = EventBuilder(self._made_of)
+        try:
+            instance = cast(CodeState[Unfinished], page.parts[CODE]).running()
+            returned = instance.call(self._heartbeat, ({},), moment)
+            builder.add(0, list(returned) if isinstance(returned, tuple) else returned or None)
+        except CodeFailure as failure:
+            builder.refuse(0, failure)
+        width = len(self._given)
+        lanes, valid = np.zeros((1, width), np.int64), np.zeros((1, width), np.bool_)
+        opcode, flags = np.full(1, Opcode.INSERT, np.uint8), np.full(1, Flag.NORMAL, np.uint8)
+        nothing = Chunk(np.array([rank]), opcode, flags, lanes, valid, is_whole=True)
+        made = builder.made(1)
+        bad = failures(self._heartbeat, made.failed, nothing, self._given, strings)
+        return bad + self._taken(unfinished, made, nothing, strings)
+
+    def _taken(self, unfinished: Unfinished, made: MadeEvents, chunk: Chunk, strings: StringTable) -> BadEvents:
+        """Add what was made of rows of `chunk`; what of it is refused."""
         laid_out = self._laid_out(made, chunk, strings)
         laid_out, refused = self._passed(laid_out, strings)
-        bad += refused
         unfinished.made = unfinished.made.joined(laid_out) if len(unfinished.made) else laid_out
-        return bad
+        return refused
 
     def _laid_out(self, made: MadeEvents, chunk: Chunk, strings: StringTable) -> Chunk:
         """The events that were made as rows of the window's schema, with what they have from the input."""
         count = len(made.row)
-        lanes, valid = to_lanes(made.columns, self.schema, strings)
+        lanes, valid = to_lanes(self._columns_of(made), self.schema, strings)
         for column, place in self._copied:
             missing = ~valid[:, column]
             lanes[missing, column] = chunk.lanes[made.row[missing], place]
@@ -149,20 +215,40 @@ class CodeWindowOperator(Operator):
         return chunk.taken(np.flatnonzero(~(keyless | other))), bad_events(refused, chunk, self.schema, strings)
 
 
+class Moments:
+    """Moments of calls that are not one for each event. `window`: of the seeds."""
+
+    def __init__(self, window: WindowId) -> None:
+        self._seed = np.uint64(xxhash.xxh3_64_intdigest(str(window).encode()))
+
+    def of(self, rank: int, count: int, calls: Int64s, timeline: Timeline) -> Iterator[Moment]:
+        """Of `count` calls at `rank`. `calls[0]` says how many there were before, and counts on."""
+        seeds = _seeds(self._seed, int(calls[0]), np.full(count, rank), timeline)
+        calls[0] += count
+        time_us = int(timeline.time_us[rank])
+        return (Moment(time_us, seed) for seed in seeds.tolist())
+
+
 class CodeEvents:
     """Rows of a chunk as code sees them."""
 
-    def __init__(self, window: WindowId, given: Schema, use: FieldChoice) -> None:
-        self._schema = Schema(tuple(given.fields[given.index[name]] for name in use.picked(given)))
-        self._columns = np.array([given.index[field.name] for field in self._schema.fields], np.int64)
+    def __init__(self, window: WindowId, schema: Schema, places: Sequence[int]) -> None:
+        """`schema`: what the code sees; `places` of these fields in a chunk."""
+        self.schema = schema
+        self._columns = np.array(places, np.int64)
         self._seed = np.uint64(xxhash.xxh3_64_intdigest(str(window).encode()))
+
+    @classmethod
+    def chosen(cls, window: WindowId, given: Schema, use: FieldChoice) -> CodeEvents:
+        names = use.picked(given)
+        return cls(window, Schema(tuple(given.fields[given.index[name]] for name in names)), [given.index[name] for name in names])
 
     def of(self, chunk: Chunk, calls: int, timeline: Timeline, strings: StringTable) -> GivenEvents:
         """`calls`: how many events the code was given before."""
         lanes, valid = chunk.lanes[:, self._columns], chunk.valid[:, self._columns]
-        columns = to_arrow_columns(lanes, valid, self._schema, strings) if len(self._schema) else []
+        columns = to_arrow_columns(lanes, valid, self.schema, strings) if len(self.schema) else []
         seeds = _seeds(self._seed, calls, chunk.rank, timeline)
-        return GivenEvents(self._schema, columns, chunk.opcode, timeline.time_us[chunk.rank], seeds)
+        return GivenEvents(self.schema, columns, chunk.opcode, timeline.time_us[chunk.rank], seeds)
 
 
 def failures(function: str, failed: Sequence[Failed], chunk: Chunk, schema: Schema, strings: StringTable) -> BadEvents:

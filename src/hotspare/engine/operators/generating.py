@@ -26,12 +26,12 @@ import pyarrow as pa
 from hotspare.engine.expressions.programs import CompiledProgram
 from hotspare.engine.operators.contract import Applied, Input, Operator
 from hotspare.engine.operators.keyed import refusals, relation_of, resolved_events
-from hotspare.engine.operators.rowwise import COUNTER, GIVEN, ROWS, begin_counting, counted, whole
+from hotspare.engine.operators.rowwise import GIVEN, ROWS, begin_counting, beside_fields, counter_parts, whole
 from hotspare.engine.operators.taking_apart import PASSED, Taker
 from hotspare.engine.rows.changelog import INSERTS, PUBLISHED, RELATION, Changelog, Keys, Opcodes
 from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents
-from hotspare.engine.state.pages import Column, Columns, Counters, Page
+from hotspare.engine.state.pages import Column, Columns, Page
 from hotspare.engine.state.relation import Change, Relation
 from hotspare.engine.state.strings import StringTable
 from hotspare.model.project import IndexType
@@ -108,7 +108,7 @@ class GeneratingWindow(Operator):
         self._takers = [Taker(window, given, program) for given, program in zip(self.inputs, programs, strict=True)]
         self._is_keyed = window.window.index is not IndexType.EMPTY
         self._says_opcode = programs[0].opcode is not None
-        self._counted = tuple(dict.fromkeys(name for taker in self._takers for name in taker.counted))
+        self._beside = tuple(dict.fromkeys(name for taker in self._takers for name in taker.beside))
         self.leaving = self._leaving()
 
     def _leaving(self) -> Changelog:
@@ -124,9 +124,7 @@ class GeneratingWindow(Operator):
         return None
 
     def open(self) -> Page:
-        page = Page({PENDING: UnsentEvents()})
-        if self._counted:
-            page.parts[COUNTER] = Counters(1)
+        page = Page({PENDING: UnsentEvents(), **counter_parts(self._beside)})
         if self._is_keyed:
             for number, given in enumerate(self.inputs):
                 if given.changelog.opcodes is Opcodes.PUBLISHED:
@@ -135,13 +133,13 @@ class GeneratingWindow(Operator):
         return page
 
     def divide(self, page: Page, shard: int) -> None:
-        begin_counting(self._counted, page, shard)
+        begin_counting(self._beside, page, shard)
 
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
         pending = cast(UnsentEvents, page.parts[PENDING])
         if any(map(len, inputs)):
             chunks = [self._resolved(page, number, chunk, timeline, strings) for number, chunk in enumerate(inputs)]
-            numbers = _numbered(self._counted, page, chunks)
+            numbers = _beside(self._beside, page, chunks, timeline)
             pending.given = [_Given(chunk, beside) for chunk, beside in zip(chunks, numbers, strict=True)]
         room = 3 * sum(map(len, inputs)) + timeline.extra_rows_max
         made: list[Chunk] = []
@@ -197,16 +195,15 @@ def _index_of(number: int) -> str:
     return GIVEN if number == 0 else f"{GIVEN}{number}"
 
 
-def _numbered(names: Sequence[str], page: Page, chunks: Sequence[Chunk]) -> list[dict[str, pa.Array]]:
-    """What is counted, for the rows of each input: in the order (rank, input)."""
+def _beside(names: Sequence[str], page: Page, chunks: Sequence[Chunk], timeline: Timeline) -> list[dict[str, pa.Array]]:
+    """What stands beside fields, for the rows of each input: counted in the order (rank, input)."""
     if len(chunks) == 1 or not names:
-        return [counted(names, page, chunks[0]), *({} for _ in chunks[1:])]
+        return [beside_fields(names, page, chunks[0], timeline), *({} for _ in chunks[1:])]
     rank, opcode = (np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in ("rank", "opcode"))
     order = np.argsort(rank, kind="stable")
     nothing = np.empty((len(rank), 0))
-    columns = counted(
-        names, page, Chunk(rank[order], opcode[order], opcode[order], nothing.astype(np.int64), nothing.astype(np.bool_))
-    )
+    together = Chunk(rank[order], opcode[order], opcode[order], nothing.astype(np.int64), nothing.astype(np.bool_))
+    columns = beside_fields(names, page, together, timeline)
     back = np.argsort(order, kind="stable")
     ends = np.cumsum([0, *map(len, chunks)])
     places = [pa.array(back[begin:end]) for begin, end in pairwise(ends)]

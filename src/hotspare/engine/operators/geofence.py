@@ -287,6 +287,7 @@ class Comparison:
         texts = (g.WIDTH + i for i, at in enumerate(self._included) if geometry.fields[at].type in CODED)
         self.coded: tuple[int, ...] = (*key, g.DATA, g.DESCRIPTION, *texts)
         self._lookup = declared.positions.lookup
+        self._lookup_at = position.index.get(declared.positions.lookup_field, -1)
         self._xy = [position.index[name] for name in (declared.positions.x, declared.positions.y)]
 
     def geometries(self, chunk: Chunk, counts: Int64s, strings: StringTable) -> tuple[g.Geometries, Int64s]:
@@ -341,7 +342,8 @@ class Comparison:
             for values in box:
                 fits &= np.abs(values) <= COORDINATE_MAX
         box = [np.where(fits, values, 0.0) for values in box]
-        reach = np.where(fits & (~is_polygon | (self._declared.proximity is Proximity.ON)), radius + self._lookup, 0.0) * _MARGIN
+        far = radius + self._lookup if self._lookup_at < 0 else np.inf  # how far positions look, each of them says
+        reach = np.where(fits & (~is_polygon | (self._declared.proximity is Proximity.ON)), far, 0.0) * _MARGIN
         if self._is_sphere:
             return self._on_sphere(box, reach), fits
         return (box[0] - reach, box[1] - reach, box[2] + reach, box[3] + reach), fits
@@ -374,14 +376,15 @@ class Comparison:
         position = np.flatnonzero(has)[position]
         lanes, valid = index.rows.lanes[slot], index.rows.valid[slot]
         doubles = lanes.view(np.float64)
-        px, py = x[position], y[position]
+        px, py, lookup = x[position], y[position], self._lookups(chunk)[position]
         distance = self._distance(px, py, doubles[:, g.X], doubles[:, g.Y])
-        hits = distance <= doubles[:, g.RADIUS] + self._lookup
+        reach = doubles[:, g.RADIUS] + lookup
+        hits = distance <= reach
         is_polygon = valid[:, g.DATA]
         for code, polygon in self._polygons(lanes[is_polygon, g.DATA], strings):
             mine = np.flatnonzero(is_polygon & (lanes[:, g.DATA] == code))
             if polygon is not None:
-                hits[mine], distance[mine] = self._met_polygon(polygon, px[mine], py[mine], doubles[mine, g.RADIUS])
+                hits[mine], distance[mine] = self._met_polygon(polygon, px[mine], py[mine], reach[mine])
         some = np.flatnonzero(hits)
         position, slot, distance, number = position[some], slot[some], distance[some], lanes[some, g.NUMBER]
         is_by_distance = self._declared.results is Results.ONE or self._declared.order is Order.DISTANCE
@@ -396,10 +399,19 @@ class Comparison:
         with np.errstate(invalid="ignore"):
             return x, y, has & (np.abs(x) <= COORDINATE_MAX) & (np.abs(y) <= COORDINATE_MAX)
 
+    def _lookups(self, chunk: Chunk) -> Doubles:
+        """How far each position looks around; what is no length is none."""
+        if self._lookup_at < 0:
+            return np.full(len(chunk), self._lookup)
+        said = np.ascontiguousarray(chunk.lanes.view(np.float64)[:, self._lookup_at])
+        with np.errstate(invalid="ignore"):
+            lengths: Doubles = np.where(said > 0, said, 0.0)
+        return np.where(chunk.valid[:, self._lookup_at], lengths, self._lookup)
+
     def _distance(self, x: Doubles, y: Doubles, to_x: Doubles, to_y: Doubles) -> Doubles:
         return sphere_distance(x, y, to_x, to_y) if self._is_sphere else plane_distance(x, y, to_x, to_y)
 
-    def _met_polygon(self, polygon: Polygon, x: Doubles, y: Doubles, radius: Doubles) -> tuple[Bools, Doubles]:
+    def _met_polygon(self, polygon: Polygon, x: Doubles, y: Doubles, reach: Doubles) -> tuple[Bools, Doubles]:
         declared = self._declared
         hits = winds(polygon, x, y) if declared.inside is Inside.WINDING else crosses(polygon, x, y)
         to_edge = np.zeros(len(x))
@@ -407,7 +419,7 @@ class Comparison:
             scale_x = METRES_PER_DEGREE * sine(90.0 - y) if self._is_sphere else np.ones(len(x))
             to_edge = edge_distance(polygon, x, y, scale_x, METRES_PER_DEGREE if self._is_sphere else 1.0)
         if declared.proximity is Proximity.ON:
-            hits = hits | (to_edge <= radius + self._lookup)
+            hits = hits | (to_edge <= reach)
         if declared.distance_to is DistanceTo.SEGMENT:
             return hits, to_edge
         centroid = polygon.centroid

@@ -33,7 +33,7 @@ from hotspare.engine.kernels import relation as relation_kernels
 from hotspare.engine.kernels.multi_index import Lists
 from hotspare.engine.operators.contract import Applied, Input, Operator
 from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
-from hotspare.engine.operators.rowwise import evaluate_pieces, forgetful, passed_rows
+from hotspare.engine.operators.rowwise import evaluate_pieces, forgetful, passed_rows, whole
 from hotspare.engine.rows.changelog import DISTINCT, RELATION, Changelog, Opcodes
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline
 from hotspare.engine.rows.ordering import in_order
@@ -102,6 +102,9 @@ class JoinOperator(Operator):
         self._fields = np.array([self._work.given.index[name] for name in self._work.fields], np.int64)
         self._types = tuple(self._work.given.fields[at].type for at in self._fields.tolist())
         self._texts = tuple(i for i, type_ in enumerate(self._types) if type_ in CODED)
+        only_inserts = self._sides[self._fact].changelog.opcodes is Opcodes.INSERTS
+        self._meets_at_once = only_inserts and not self._keeps_rows and bool(self._rules[self._fact, [k.ONCE, k.IS_KEY]].all())
+        self._facts_begin = 0 if self._fact == LEFT else len(left)
 
     def _what_leaves(self, window: ResolvedWindow, declared: JoinWindow) -> Changelog:
         if self._once:
@@ -128,12 +131,16 @@ class JoinOperator(Operator):
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
         pending = cast(Pending[_Work], page.parts[PENDING])
         told: list[_Told] = []
+        if self._meets_at_once and pending.work is None and not len(inputs[self._at[1 - self._fact]]):
+            return self._met_at_once(page, inputs, strings)
         if pending.work is None:
             pending.work = self._begun(page, inputs, timeline, strings, told)
         work = pending.work
         made = self._met(page, work, sum(len(chunk) for chunk in inputs) + timeline.extra_rows_max)
         chunk, passes, refused = self._laid_out(made, *work.events, strings)
-        self._tell(refused, made, work.events, strings, told)
+        for side in (LEFT, RIGHT) if len(refused) else ():
+            mine = np.flatnonzero(made[refused.rows, k.SIDE] == side)
+            self._tell(refused, mine, made[:, k.EVENT], int(side), work.events[side], strings, told)
         if self._keeps_rows:
             chunk = self._asked(page, chunk, passes, made, work, timeline, strings, told)
         else:
@@ -144,6 +151,28 @@ class JoinOperator(Operator):
             pending.work = None
             _settle(page)
         return Applied(chunk, _in_order(told), until)
+
+    def _met_at_once(self, page: Page, inputs: Sequence[Chunk], strings: StringTable) -> Applied:
+        """What comes of facts that are inserts, while nothing comes to the other side."""
+        fact, told = self._fact, list[_Told]()
+        given = inputs[self._at[fact]].with_plain_doubles(self._doubles[fact])
+        facts, others = _given(given, np.array(self._conditions[fact], np.int64)), self._lists_of(page, 1 - fact)
+        event, met = np.empty(len(given), np.int64), np.empty(len(given), np.int64)
+        count = int(k.meet_at_once(others, facts, self._rules[fact, k.KEEPS_OWN], event, met))
+        event, met, which = event[:count], met[:count], given
+        if count < len(given):
+            which = Chunk(given.rank[event], given.opcode[event], given.flags[event], given.lanes[:0], given.valid[:0])
+
+        def gathered(columns: Int64s) -> tuple[Int64s, Bools]:
+            lanes, valid = _room(count, len(columns))
+            k.gather_at_once(event, met, facts, others, columns, self._facts_begin, lanes, valid)
+            return lanes, valid
+
+        made = whole(Chunk(which.rank, which.opcode, which.flags, *gathered(self._columns), given.is_whole))
+        made, passes, refused = self._computed(made, *gathered(self._fields), strings)
+        if len(refused):
+            self._tell(refused, np.arange(len(refused)), event, fact, facts, strings, told)
+        return Applied(passed_rows(made, passes), _in_order(told))
 
     def _begun(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable, told: list[_Told]) -> _Work:
         """The events of both sides, resolved: rows are changed, lists are not yet."""
@@ -187,6 +216,10 @@ class JoinOperator(Operator):
         read, read_valid = _room(len(made), len(self._fields))
         if len(self._fields):
             k.gather_met(made, *met, self._fields, np.full(len(self._fields), -1, np.int64), read, read_valid)
+        return self._computed(chunk, read, read_valid, strings)
+
+    def _computed(self, chunk: Chunk, read: Int64s, read_valid: Bools, strings: StringTable) -> tuple[Chunk, Bools, Refusals]:
+        """Joined rows with what is computed of the fields that are read; who passes; who is refused."""
 
         def columns(begin: int, end: int) -> dict[str, pa.Array]:
             return {
@@ -219,14 +252,14 @@ class JoinOperator(Operator):
             told.append(_Told(refusals(change, facts, self._sides[self._fact].schema, strings), self._at[self._fact]))
         return change.chunk
 
-    def _tell(self, refused: Refusals, made: Int64s, events: Sequence[k.Events], strings: StringTable, told: list[_Told]) -> None:
-        """Joined rows that fail, with the events that caused them."""
-        for side in (LEFT, RIGHT) if len(refused) else ():
-            mine = np.flatnonzero(made[refused.rows, k.SIDE] == side)
-            at = pa.array(mine)
-            caused = _rows_of(events[side], made[refused.rows[mine], k.EVENT])
-            why = Refusals(np.arange(len(mine)), refused.reason.take(at), refused.message.take(at))
-            told.append(_Told(bad_events(why, caused, self._sides[side].schema, strings), self._at[side]))
+    def _tell(
+        self, refused: Refusals, mine: Int64s, event: Int64s, side: int, events: k.Events, strings: StringTable, told: list[_Told]
+    ) -> None:
+        """Joined rows that fail, those of `refused` that are `mine`, with the events of a side that caused them: `event` has the
+        number of that of each joined row."""
+        at, caused = pa.array(mine), _rows_of(events, event[refused.rows[mine]])
+        why = Refusals(np.arange(len(mine)), refused.reason.take(at), refused.message.take(at))
+        told.append(_Told(bad_events(why, caused, self._sides[side].schema, strings), self._at[side]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ _REASON: dict[int, BadReason] = {
     int(k.REFUSED_NULL_TIME): BadReason.NULL_TIME,
     int(k.REFUSED_KEY_EXISTS): BadReason.KEY_EXISTS,
     int(k.REFUSED_KEY_UNKNOWN): BadReason.KEY_UNKNOWN,
+    int(k.REFUSED_NULL_GROUP): BadReason.NULL_GROUP,
 }
 _CAUSES = [(str(_REASON[why]), _REASON[why].sentence) for why in range(len(_REASON))]
 _DATE_UNIT_US = 1_000_000
@@ -42,12 +43,13 @@ EVENT_TIME_US_MAX = 2**61
 
 def relation_of(schema: Schema, retention: Retention | None = None, given: Changelog = PUBLISHED) -> Relation:
     """A fresh index for rows of `schema`, to which such events come."""
-    shape = Shape(len(schema), schema.key_indexes, coded_columns(schema))
+    by = tuple(schema.index[name] for name in retention.by) if retention is not None else ()
+    shape = Shape(len(schema), schema.key_indexes, coded_columns(schema), by)
     new_keys = 0 if given.keys is Keys.ANY else 1
     in_order = 1 if new_keys and finds_the_oldest(given, retention) else 0
     if retention is None:
         return Relation(shape, KEEP_ALL._replace(new_keys=new_keys, in_order=in_order))
-    kind = _KIND[retention.kind]
+    kind = _KIND[retention.kind] if not by else k.COUNT_OF_GROUP
     unit = retention.unit_us if kind == k.TIME_LOOKBACK else retention.limit
     return Relation(shape, k.Policy(kind, retention.limit, max(unit, 1), 1 if retention.time_field else 0, new_keys, in_order))
 
@@ -58,8 +60,8 @@ def finds_the_oldest(given: Changelog, retention: Retention | None) -> bool:
 
 
 def expelled_by(retention: Retention | None) -> Deletes:
-    """Which rows a relation expels: by event time, others than the oldest."""
-    return Deletes.ANY if retention is not None and retention.time_field else Deletes.OLDEST
+    """Which rows a relation expels: by event time, and of groups, others than the oldest."""
+    return Deletes.ANY if retention is not None and (retention.time_field or retention.by) else Deletes.OLDEST
 
 
 def clock_of(retention: Retention | None) -> Clock:
@@ -85,10 +87,17 @@ def apply_relation(
     """Resolve a chunk of the relation's own schema, or go on with an earlier one: what a keyed source or copy window does."""
     rows_max = 3 * len(chunk) + timeline.extra_rows_max
     if relation.is_done:
+        chunk = chunk.with_plain_doubles(_double_groups(schema, retention))
         change = relation.change(chunk, timeline, row_time(chunk, schema, retention), rows_max)
     else:
         change = relation.go_on(rows_max)
     return Applied(change.chunk, refusals(change, change.given, schema, strings), change.until)
+
+
+def _double_groups(schema: Schema, retention: Retention | None) -> tuple[int, ...]:
+    """Which fields of groups are doubles."""
+    columns = [schema.index[name] for name in retention.by] if retention is not None else []
+    return tuple(column for column in columns if schema.fields[column].type is FieldType.DOUBLE)
 
 
 def resolved_events(

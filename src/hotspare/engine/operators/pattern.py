@@ -29,6 +29,7 @@ from hotspare.engine.kernels.slots import UNSET
 from hotspare.engine.operators.contract import SHARD_BITS, Applied, Clock, Input, Operator
 from hotspare.engine.operators.generated_keys import KeyMaker
 from hotspare.engine.operators.keyed import bad_events
+from hotspare.engine.patterns.calls import MATCHES, PatternCalls
 from hotspare.engine.patterns.columns import EventColumns, OrderedEvents, mirrored
 from hotspare.engine.patterns.program import Asked, compile_patterns
 from hotspare.engine.rows.changelog import DISTINCT
@@ -37,15 +38,15 @@ from hotspare.engine.rows.elementwise import true_mask
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
 from hotspare.engine.state.lanes import to_arrow
 from hotspare.engine.state.multi_index import MultiIndex
-from hotspare.engine.state.pages import Columns, Counters, Page
+from hotspare.engine.state.pages import Columns, Counters, Page, Part
 from hotspare.engine.state.strings import StringTable
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.types import FieldType
 from hotspare.model.windows.pattern import PatternWindow
 
-MATCHES, KEPT, PENDING = "matches", "kept", "pending"
-"""Parts of the page: open matches; the next key, and the newest event time; the work under way."""
+KEPT, PENDING = "kept", "pending"
+"""Parts of the page, beside open matches: the next key, and the newest event time; the work under way."""
 _POLICY = Policy(UNTIL, 0, 1, 1, 1, 1)
 _NO_BEATS = np.empty((0, 2), np.int64)
 _ASKED_MAX = 1 << 16
@@ -90,13 +91,15 @@ class PatternOperator(Operator):
         self._plan = compile_patterns(str(window.id), declared.at_work, sources, self.schema, self._by_event)
         places = {number: schema.index[times[name]] for number, (name, schema) in enumerate(sources) if name in times}
         fields = {number: (place, schemas[number].fields[place].type) for number, place in places.items()}
+        self._calls = PatternCalls(window, declared.at_work, self._plan, schemas)
         self._columns = EventColumns(self._plan, schemas, fields)
         self._maker = KeyMaker(self.id, self.schema)
 
     def open(self) -> Page:
         kept = Counters(2)
         kept.values[k.CLOCK] = UNSET
-        return Page({MATCHES: MultiIndex(self._plan.shape, _POLICY), KEPT: kept, PENDING: PatternWork()})
+        parts: dict[str, Part] = {MATCHES: MultiIndex(self._plan.shape, _POLICY), KEPT: kept, PENDING: PatternWork()}
+        return Page(parts | self._calls.parts())
 
     def divide(self, page: Page, shard: int) -> None:
         cast(Counters, page.parts[KEPT]).values[0] = shard << SHARD_BITS
@@ -114,7 +117,7 @@ class PatternOperator(Operator):
         out = k.Made(
             np.empty(room, np.int64), np.empty((room, len(self.schema)), np.int64), np.empty((room, len(self.schema)), np.bool_)
         )
-        is_done = self._run(matches, pending, out, room, strings)
+        is_done = self._run(page, pending, out, timeline, strings)
         chunk = self._laid_out(out, int(pending.work.counts[k.MADE]), pending.work.kept, strings)
         until = None if is_done else int(pending.work.counts[k.RANK])
         told = pending.bad.by_rank()
@@ -145,6 +148,7 @@ class PatternOperator(Operator):
             classes=np.zeros((patterns, k.CLASSES_MAX), np.int64),
             known=np.zeros(patterns, np.int64),
             truth=np.zeros(0, np.int64),
+            keeps=np.zeros(0, np.int64),
             counts=np.zeros(k.COUNTS_WIDTH, np.int64),
             kept=kept,
         )
@@ -154,18 +158,21 @@ class PatternOperator(Operator):
             work.known[p] += 1
         return work
 
-    def _run(self, matches: MultiIndex, pending: PatternWork, out: k.Made, room: int, strings: StringTable) -> bool:
+    def _run(self, page: Page, pending: PatternWork, out: k.Made, timeline: Timeline, strings: StringTable) -> bool:
         """Go on as far as there is room for outputs; whether that is all."""
+        matches = cast(MultiIndex, page.parts[MATCHES])
         taking, work, program = pending.taking, pending.work, self._plan.program
         assert taking is not None and work is not None
-        work.counts[k.MADE], work.counts[k.ROOM] = 0, room
+        work.counts[k.MADE], work.counts[k.ROOM] = 0, len(out.rank)
         matches.begin()
         while True:
             state = run_pattern(matches.rows.pages.rows, matches.lists, program, taking.events, out, work)
             if state == k.NEEDS_ROOM:
                 matches.make_more_room()
             elif state == k.NEEDS_TRUTH:
-                pending.work = work = self._answered(matches, taking, work, pending, strings)
+                pending.work = work = self._answered(page, taking, work, pending, timeline, strings)
+            elif state == k.NEEDS_OUTPUT:
+                pending.bad += self._calls.put_out(page, out, work, timeline, strings)
             else:
                 break
         matches.settle()
@@ -178,17 +185,23 @@ class PatternOperator(Operator):
         return Chunk(out.rank[:count].copy(), opcode, flags, lanes, valid, is_whole=True)
 
     def _answered(
-        self, matches: MultiIndex, taking: OrderedEvents, work: k.MatchWork, pending: PatternWork, strings: StringTable
+        self, page: Page, taking: OrderedEvents, work: k.MatchWork, pending: PatternWork, timeline: Timeline, strings: StringTable
     ) -> k.MatchWork:
         """Say for which open matches the event under way is true."""
+        matches = cast(MultiIndex, page.parts[MATCHES])
         rows = matches.rows.pages.rows
         if len(work.truth) < matches.rows.pages.slots_used:
-            work = work._replace(truth=np.zeros(len(work.truth) + 2 * matches.rows.pages.slots_used, np.int64))
+            room = len(work.truth) + 2 * matches.rows.pages.slots_used
+            work = work._replace(truth=np.zeros(room, np.int64), keeps=np.zeros(room, np.int64))
         slots = np.empty(0, np.int64)
         while (count := int(waiting_for(rows, matches.lists, self._plan.program, taking.events, work, slots))) > len(slots):
             slots = np.empty(count, np.int64)
         work.truth[slots] = 0
         event, p = int(work.counts[k.EVENT]), int(work.counts[k.AT])
+        work.counts[k.ANSWERED] = 1
+        if p in self._calls:
+            pending.bad += self._calls.answer(page, slots, taking, work, timeline, strings)
+            return work
         number, row = int(taking.number[event]), int(taking.row[event])
         mask, failed = int(taking.events.masks[p, event]), None
         for asked in self._plan.asked:
@@ -200,7 +213,6 @@ class PatternOperator(Operator):
                     failed = failed or (failures if len(failures) else None)
         if failed is not None:
             pending.bad += self._failed(failed, taking.chunks[number], number, row, strings)
-        work.counts[k.ANSWERED] = 1
         return work
 
     def _asked(

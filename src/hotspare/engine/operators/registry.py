@@ -10,6 +10,7 @@ from hotspare.engine.operators.compute import ComputeOperator
 from hotspare.engine.operators.contract import Input, Operator
 from hotspare.engine.operators.copy import CopyOperator
 from hotspare.engine.operators.counter import CounterOperator
+from hotspare.engine.operators.custom import CustomOperator
 from hotspare.engine.operators.filter import FilterOperator
 from hotspare.engine.operators.functional import FunctionalOperator
 from hotspare.engine.operators.geofence import GeofenceOperator
@@ -28,6 +29,7 @@ from hotspare.model.windows.calculate import CalculateWindow
 from hotspare.model.windows.compute import ComputeWindow
 from hotspare.model.windows.copy import CopyWindow
 from hotspare.model.windows.counter import CounterWindow
+from hotspare.model.windows.custom import CustomWindow
 from hotspare.model.windows.filter import FilterWindow
 from hotspare.model.windows.functional import FunctionalWindow
 from hotspare.model.windows.geofence import GeofenceWindow
@@ -53,6 +55,7 @@ OPERATORS: dict[type, type[Operator]] = {
     LuaWindow: LuaOperator,
     PythonWindow: PythonOperator,
     PythonColumnsWindow: PythonColumnsOperator,
+    CustomWindow: CustomOperator,
     RemoveStateWindow: RemoveStateOperator,
     CounterWindow: CounterOperator,
     TransposeWindow: TransposeOperator,

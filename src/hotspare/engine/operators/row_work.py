@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from hotspare.engine.head.stateless import Work, event_columns
 from hotspare.engine.kernels.columns import pick_columns
+from hotspare.engine.operators.few_rows import FewRows
 from hotspare.engine.operators.rowwise import evaluate_pieces
 from hotspare.engine.rows.chunk import Bools, Chunk
-from hotspare.engine.rows.refusals import Refusals
+from hotspare.engine.rows.refusals import NOTHING_REFUSED, Refusals
 from hotspare.engine.state.lanes import CODED, to_arrow
 from hotspare.engine.state.strings import StringTable
 from hotspare.engine.state.text_pieces import text_pieces
@@ -24,6 +25,7 @@ class RowWork:
     def __init__(self, given: Schema, made: Schema, work: Work) -> None:
         self.work = work
         self._given, self._made = given, made
+        self._few = FewRows(work, given)
         self._picks = np.array(work.picks, np.int64)
         self._passes_all = work.picks == tuple(range(len(given)))
         fields, index = given.fields, given.index
@@ -37,6 +39,8 @@ class RowWork:
         """Rows of the schema `made`, those that do not pass as well; who passes; who is refused. `counted`: columns beside fields,
         opcode and flags."""
         made = given if self._passes_all else self._laid_out(given)
+        if (passes := self._few.passing(given, made)) is not None:
+            return made, passes, NOTHING_REFUSED
 
         def columns(begin: int, end: int) -> dict[str, pa.Array]:
             beside = {name: column.slice(begin, end - begin) for name, column in (counted or {}).items()}

@@ -22,18 +22,20 @@ from typing import TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.expressions.checking import COUNTER_FIELD, POSITION_FIELD
+from hotspare.engine.expressions.checking import COUNTER_FIELD, MOMENT_FIELD, POSITION_FIELD
 from hotspare.engine.expressions.compiled import EVENT_FIELDS, STATE_FIELD
 from hotspare.engine.expressions.prelude import Variable
 from hotspare.engine.expressions.statements import OF_WINDOW
+from hotspare.engine.expressions.tree import ValueType
 from hotspare.engine.head.in_order import InOrder
 from hotspare.engine.head.stateless import Admission, Evaluation, Selection, Work, deletes, event_columns
 from hotspare.engine.kernels.columns import pick_columns
 from hotspare.engine.operators.contract import SHARD_BITS, Applied, Input, Operator
+from hotspare.engine.operators.few_rows import FewRows
 from hotspare.engine.operators.keyed import bad_events, refusals, relation_of, resolved_events
 from hotspare.engine.rows.changelog import Changelog, Keys, Opcodes
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline, is_all
-from hotspare.engine.rows.refusals import NO_BAD_EVENTS, Refusals
+from hotspare.engine.rows.refusals import NO_BAD_EVENTS, NOTHING_REFUSED, Refusals
 from hotspare.engine.state.lanes import CODED, to_arrow, to_lane
 from hotspare.engine.state.pages import Counters, Page, Part
 from hotspare.engine.state.relation import Relation
@@ -49,6 +51,8 @@ from hotspare.model.types import FieldType, Schema
 _PARTIAL = np.uint8(Flag.PARTIAL)
 GIVEN, ROWS, VARIABLES, COUNTER = "given", "rows", "variables", "counter"
 """Parts of the page: the two indexes, what the code of the window keeps, and how many events came."""
+BESIDE_FIELDS = (COUNTER_FIELD, POSITION_FIELD, MOMENT_FIELD)
+"""What expressions may read of an event beside its fields, opcode and flags."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,7 @@ class RowWindow(Operator):
         self._state = tuple(state)
         (self._given,) = self.inputs
         self.work = work
+        self._few = FewRows(work, self._given.schema)
         self._picks = np.array(work.picks, np.int64)
         self._is_keyed = window.window.index is not IndexType.EMPTY
         self._passes_all = work.picks == tuple(range(len(self._given.schema)))
@@ -75,7 +80,7 @@ class RowWindow(Operator):
         self._read = read_of(self._given.schema, work.fields)
         self._texts = tuple(i for _, i, type_ in self._read if type_ in CODED)
         self._of_event = tuple(name for name in work.fields if name in EVENT_FIELDS and name not in index)
-        self._counted = tuple(name for name in work.fields if name in (COUNTER_FIELD, POSITION_FIELD))
+        self._beside = tuple(name for name in work.fields if name in BESIDE_FIELDS)
         if not self._is_keyed:
             check_without_index(window, self._given, work)
             self.indexes = Indexes(None, None)
@@ -86,7 +91,7 @@ class RowWindow(Operator):
 
     @property
     def in_head(self) -> Work | Admission | None:
-        return None if self._is_keyed or self._state or self._counted else self.work
+        return None if self._is_keyed or self._state or self._beside else self.work
 
     def open(self) -> Page:
         page = Page(self.own_parts())
@@ -103,7 +108,7 @@ class RowWindow(Operator):
         bad = NO_BAD_EVENTS
         if self.indexes.given is not None:
             chunk, bad = resolved_events(page.parts[GIVEN], chunk, timeline, self._given.schema, strings)
-        made, passes, refused = self._evaluated(page, chunk, counted(self._counted, page, chunk), strings)
+        made, passes, refused = self._evaluated(page, chunk, beside_fields(self._beside, page, chunk, timeline), strings)
         if len(refused):
             bad += bad_events(refused, chunk, self._given.schema, strings)
         if self.indexes.rows is None:
@@ -118,27 +123,32 @@ class RowWindow(Operator):
     def own_parts(self) -> dict[str, Part]:
         """What the window remembers beside its indexes."""
         parts: dict[str, Part] = {VARIABLES: Variables(self._state, OF_WINDOW)} if self._state else {}
-        return parts | ({COUNTER: Counters(1)} if self._counted else {})
+        return parts | counter_parts(self._beside)
 
     def divide(self, page: Page, shard: int) -> None:
-        begin_counting(self._counted, page, shard)
+        begin_counting(self._beside, page, shard)
 
     def _stored_deletes(self, chunk: Chunk) -> Bools:
-        """Deletes that do not need to be computed: the values are in the index. A condition decides about them as about others."""
-        return np.zeros(len(chunk), np.bool_) if isinstance(self.work, Selection) else deletes(chunk.opcode)
+        """Deletes that do not need to be computed: the values are in the index. A condition decides about them as about others,
+        but for one on the time of the event, which is no more what it was when the row came."""
+        if isinstance(self.work, Selection) and MOMENT_FIELD not in self._beside:
+            return np.zeros(len(chunk), np.bool_)
+        return deletes(chunk.opcode)
 
     def _columns(self, chunk: Chunk, strings: StringTable) -> dict[str, pa.Array]:
         columns = event_columns(self._of_event, self._given.schema, chunk.opcode, chunk.flags) if self._of_event else {}
         return columns | field_columns(self._read, chunk, strings)
 
     def _evaluated(
-        self, page: Page, given: Chunk, counted: Mapping[str, pa.Array], strings: StringTable
+        self, page: Page, given: Chunk, others: Mapping[str, pa.Array], strings: StringTable
     ) -> tuple[Chunk, Bools, Refusals]:
         """Rows of the window's schema, those that do not pass as well; who passes; who is refused."""
         made = given if self._passes_all else self._laid_out(given)
+        if (passes := self._few.passing(given, made)) is not None:
+            return made, passes, NOTHING_REFUSED
 
         def columns(begin: int, end: int) -> dict[str, pa.Array]:
-            beside = {name: column.slice(begin, end - begin) for name, column in counted.items()}
+            beside = {name: column.slice(begin, end - begin) for name, column in others.items()}
             return self._columns(given.between(begin, end), strings) | beside
 
         work = self.work
@@ -174,10 +184,23 @@ def begin_counting(names: Sequence[str], page: Page, shard: int) -> None:
         cast(Counters, page.parts[COUNTER]).values[0] = shard << SHARD_BITS
 
 
-def counted(names: Sequence[str], page: Page, chunk: Chunk) -> dict[str, pa.Array]:
-    """For each of these names the number of each event among those that came to the window, 1, 2, 3 ..., null for deletes."""
-    if not names:
-        return {}
+def counter_parts(names: Sequence[str]) -> dict[str, Part]:
+    """What a page has for these names of BESIDE_FIELDS."""
+    return {COUNTER: Counters(1)} if any(name != MOMENT_FIELD for name in names) else {}
+
+
+def beside_fields(names: Sequence[str], page: Page, chunk: Chunk, timeline: Timeline) -> dict[str, pa.Array]:
+    """For each of these names of BESIDE_FIELDS the number of each event among those that came to the window, 1, 2, 3 ..., or its
+    time; null for deletes."""
+    found: dict[str, pa.Array] = {}
+    if counts := [name for name in names if name != MOMENT_FIELD]:
+        found |= _counted(counts, page, chunk)
+    if MOMENT_FIELD in names:
+        found[MOMENT_FIELD] = pa.array(timeline.time_us[chunk.rank], mask=deletes(chunk.opcode)).cast(ValueType.STAMP.arrow)
+    return found
+
+
+def _counted(names: Sequence[str], page: Page, chunk: Chunk) -> dict[str, pa.Array]:
     counter = cast(Counters, page.parts[COUNTER]).values
     counts = ~deletes(chunk.opcode)
     numbers: Int64s = int(counter[0]) + np.cumsum(counts, dtype=np.int64)
@@ -230,6 +253,7 @@ def check_without_index(window: ResolvedWindow, given: Input, work: Work) -> Non
     if not is_told_what_was and work.reads_event(given.schema):
         counts = "eventCounter()" if COUNTER_FIELD in work.fields else "ESP_OPCODE or ESP_FLAGS"
         counts = "guid() or random()" if POSITION_FIELD in work.fields else counts
+        counts = "the time of the event" if MOMENT_FIELD in work.fields else counts
         what = "variables that it keeps" if STATE_FIELD in work.fields else counts
         raise forgetful(window, f"computes from {what}", f"compute without {what}")
 

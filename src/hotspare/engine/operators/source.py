@@ -85,6 +85,6 @@ class SourceOperator(Operator):
         return chunk.taken(np.flatnonzero(kept)), bad
 
     def _with_keys(self, chunk: Chunk, counter: Counters, strings: StringTable) -> Chunk:
-        lanes, valid = chunk.lanes.copy(), chunk.valid.copy()
-        self._maker.write(counter.values, lanes, valid, strings)
-        return Chunk(chunk.rank, chunk.opcode, chunk.flags, lanes, valid)
+        """In place: nobody else has the decoded events of the topic."""
+        self._maker.write(counter.values, chunk.lanes, chunk.valid, strings)
+        return chunk

@@ -12,13 +12,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.expressions.checking import COUNTER_FIELD, POSITION_FIELD
 from hotspare.engine.expressions.compiled import EVENT_FIELDS
 from hotspare.engine.expressions.programs import CompiledProgram, ComputedEvents, run_program
 from hotspare.engine.head.stateless import OF_EVENT, deletes, event_columns, reported
 from hotspare.engine.operators.contract import Input
 from hotspare.engine.operators.keyed import bad_events
-from hotspare.engine.operators.rowwise import field_columns, forgetful, read_of, unresolved
+from hotspare.engine.operators.rowwise import BESIDE_FIELDS, field_columns, forgetful, read_of, unresolved
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.rows.changelog import Opcodes
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, UInt8s
@@ -27,17 +26,11 @@ from hotspare.engine.rows.refusals import BadEvents, Refusals
 from hotspare.engine.state.lanes import to_lanes
 from hotspare.engine.state.strings import StringTable
 from hotspare.errors import Mistake, ProjectError
-from hotspare.model.events import Opcode
+from hotspare.model.events import OPCODE_WORDS, Opcode
 from hotspare.model.project import IndexType
 from hotspare.model.resolve import ResolvedWindow
 
-_OPCODES = {
-    **dict.fromkeys(("i", "insert"), Opcode.INSERT),
-    **dict.fromkeys(("u", "update"), Opcode.UPDATE),
-    **dict.fromkeys(("p", "upsert"), Opcode.UPSERT),
-    **dict.fromkeys(("d", "delete"), Opcode.DELETE),
-    **dict.fromkeys(("s", "sd", "safedelete"), Opcode.SAFE_DELETE),
-}
+_OPCODES = {word: opcode for word, opcode in OPCODE_WORDS.items() if opcode is not Opcode.UPDATE_BLOCK} | {"s": Opcode.SAFE_DELETE}
 _UNSAID = 0
 
 
@@ -60,7 +53,7 @@ class Taker:
         names = given.schema.index
         self._read = read_of(given.schema, (*program.fields, *(n for n in self.schema.names if n in names)))
         self._of_event = tuple(n for n in program.fields if n in EVENT_FIELDS and n not in names)
-        self.counted = tuple(name for name in program.fields if name in (COUNTER_FIELD, POSITION_FIELD))
+        self.beside = tuple(name for name in program.fields if name in BESIDE_FIELDS)
         self._keys = self.schema.key_indexes
         self._text_bytes_max = window.window.text_bytes_max
         log = given.changelog

@@ -107,7 +107,7 @@ class EventColumns:
             chunk,
             self._time(number, chunk, timeline),
             np.zeros((len(program.patterns), count), np.int64),
-            np.zeros((len(program.patterns), count if self._plan.asked else 0), np.int64),
+            np.zeros((len(program.patterns), count if program.patterns[:, k.ASKS].any() else 0), np.int64),
             np.zeros((count, self._plan.width), np.int64),
             np.zeros((count, self._plan.width), np.bool_),
         )

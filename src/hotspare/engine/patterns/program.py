@@ -9,7 +9,7 @@ codes have to be known wherever they stand.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import cast
 
@@ -111,7 +111,7 @@ class _Compiled:
 
 @dataclass(frozen=True, slots=True)
 class PatternPlan:
-    """`masks`: of each pattern the events of interest with their bits. `width`: columns of events."""
+    """`width`: columns of events."""
 
     program: k.PatternProgram
     shape: Shape
@@ -164,7 +164,7 @@ def _compiled(pattern: WindowPattern, label: str, inputs: Sequence[tuple[str, Sc
 
 def _with_events(pattern: WindowPattern, used: set[str]) -> WindowPattern:
     events = tuple(event for event in pattern.events if event.name in used)
-    return WindowPattern(pattern.name, events, pattern.logic, pattern.outputs, pattern.partition, pattern.time_fields)
+    return replace(pattern, events=events)
 
 
 def _keys(pattern: WindowPattern, conditions: Conditions, logic: Logic) -> list[tuple[FieldType, dict[int, CompiledExpression]]]:
@@ -207,7 +207,8 @@ class _Builder:
         self._places: list[tuple[int, str, object]] = []
 
     def plan(self) -> PatternPlan:
-        patterns, keys, outputs, asked = [], [], [], []
+        patterns: list[list[object]] = []
+        keys, outputs, asked = [], [], []
         for p, each in enumerate(self._compiled):
             variables = {name: each.places.give(field_type(type_)) for name, type_ in each.conditions.variables.items()}
             fields = {at: each.places.give(type_) for at, _, _, type_ in each.outputs}
@@ -215,7 +216,7 @@ class _Builder:
             self._add_nodes(each, each.logic, _NONE, 0)
             asks = self._add_events(p, each, variables, fields)
             asked += asks
-            patterns.append(self._pattern(each, first, first_event, sum(1 << a.bit for a in asks)))
+            patterns.append(self._pattern(each, first, first_event, asks))
             keys.append(self._key_columns(p, each))
             outputs.append([fields.get(at, _NONE) for at in range(len(self._schema))])
         plain_at = k.KEYS + self._keys + self._words
@@ -248,13 +249,16 @@ class _Builder:
         conditions = tuple(each.conditions for each in self._compiled)
         return PatternPlan(program, shape, conditions, tuple(self._taken), found, max(1, len(self._columns)))
 
-    def _pattern(self, each: _Compiled, first: int, first_event: int, asks: int) -> list[int]:
+    def _pattern(self, each: _Compiled, first: int, first_event: int, asked: Sequence[Asked]) -> list[object]:
         begins, any_begins = 0, 0
         for kind, name, below_not in _first_leaves(each.logic, 0):
             begins |= 1 << each.bits[name]
             any_begins |= kind == k.NOT_EVENT or (kind == k.IS and below_not)
         strict, manifold = int(is_strict(each.logic)), int(_waits(each.logic) > k.CLASSES_MAX)
-        return [first, len(self._nodes), first_event, begins, int(any_begins), strict, asks, manifold]
+        asks, of_code = sum(1 << a.bit for a in asked), cast(object, _NONE)
+        if each.pattern.script is not None:
+            asks, of_code = (1 << len(each.conditions.events)) - 1, each.places.give(FieldType.BLOB)
+        return [first, len(self._nodes), first_event, begins, int(any_begins), strict, asks, manifold, of_code]
 
     def _add_nodes(self, each: _Compiled, logic: Logic, nearest: int, below_not: int) -> None:
         at, row = len(self._nodes), [0] * k.NODE_WIDTH

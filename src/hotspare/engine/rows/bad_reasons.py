@@ -30,6 +30,8 @@ class BadReason(StrEnum):
     NULL_KEY = "null-key"
     NULL_TIME = "null-time"
     """The time field of a retention."""
+    NULL_GROUP = "null-group"
+    """A field by which a retention counts."""
     NULL_PATTERN_TIME = "null-pattern-time"
     KEY_EXISTS = "key-exists"
     """Insert of a key that is there."""
@@ -61,6 +63,7 @@ _SENTENCE: dict[BadReason, str] = {
     BadReason.OPCODE: "an update block cannot be published",
     BadReason.NULL_KEY: "a key field is null",
     BadReason.NULL_TIME: "the field that retention takes its time from is null",
+    BadReason.NULL_GROUP: "a field that retention groups rows by is null",
     BadReason.NULL_PATTERN_TIME: "the field that the pattern takes its time from is null",
     BadReason.GEOMETRY: "the row is no geometry: a circle has a place and a radius, a polygon at least three corners",
     BadReason.KEY_EXISTS: "the key to insert exists",

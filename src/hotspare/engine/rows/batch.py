@@ -38,6 +38,11 @@ FORMAT_OF_HEADER: dict[bytes, MessageFormat] = {each.header: each for each in Me
 """What the value of `bus.contract.FORMAT_HEADER` says."""
 
 
+FORM_MASK, OUTPUTS_FORM, SECOND_FORM = 15, 16, 32
+"""Of the raw column `format`: what is the format; that the message holds outputs of another project, which are folded to events;
+and that the first of these is the second row of an update (SPEC K10)."""
+
+
 class RowKind(IntEnum):
     """What a decoded row is; the values stand in decoded batches."""
 
@@ -63,7 +68,7 @@ RAW_SCHEMA = pa.schema(
         ("offset", pa.int64()),
         ("time_us", pa.int64()),  # append time given by the bus
         ("tick", pa.bool_()),
-        ("format", pa.int8()),  # MessageFormat
+        ("format", pa.int8()),  # MessageFormat, with OUTPUTS_FORM and SECOND_FORM
         ("value", pa.binary()),
     ]
 )
@@ -127,6 +132,32 @@ OUTPUT_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
 def output_schema(schema: Schema) -> pa.Schema:
     """Schema of one stream's outputs: the columns above, then the window's fields."""
     return pa.schema([pa.field(name, type_) for name, type_ in OUTPUT_COLUMNS] + arrow_fields(schema))
+
+
+BEAT = 0
+"""The opcode of an output that is no event: at this place of the stream time has come to that of its cause (SPEC K10)."""
+CAUSE_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
+    ("hs:time", pa.int64()),  # running system time of what caused the output
+    ("hs:second", pa.bool_()),  # whether it is the second row of an update
+)
+"""Behind the fields of a stream that has beats."""
+_CAUSE_NAMES = [name for name, _ in CAUSE_COLUMNS]
+
+
+def has_causes(outputs: pa.RecordBatch) -> bool:
+    """Whether the stream of these outputs has beats."""
+    return _CAUSE_NAMES[-1] in outputs.schema.names
+
+
+def without_causes(outputs: pa.RecordBatch) -> pa.RecordBatch:
+    """`output_schema` alone."""
+    return outputs.drop_columns(_CAUSE_NAMES) if has_causes(outputs) else outputs
+
+
+def without_beats(outputs: pa.RecordBatch) -> pa.RecordBatch:
+    """The outputs that are events."""
+    opcodes = outputs.column(OUTPUT_COLUMNS.index(("hs:opcode", pa.uint8()))).to_numpy(zero_copy_only=False)
+    return outputs if opcodes.all() else outputs.filter(pa.array(opcodes != BEAT))
 
 
 BAD_STREAM = "bad"

@@ -48,12 +48,12 @@ def either(count: int, *parts: Rows) -> Rows:
 
 
 def with_nulls(array: pa.Array, rows: Rows) -> pa.Array:
-    """`array` with null at `rows`."""
+    """`array` with null at `rows`, and nothing behind it: texts that are refused because they are long take no memory any more."""
     if len(rows) == 0:
         return array
     keep = np.ones(len(array), np.bool_)
     keep[rows] = False
-    if pa.types.is_nested(array.type):
+    if pa.types.is_nested(array.type) or pa.types.is_string(array.type) or pa.types.is_binary(array.type):
         return array.take(pa.array(np.arange(len(array)), mask=~keep))
     return pc.if_else(pa.array(keep), array, pa.scalar(None, array.type))
 

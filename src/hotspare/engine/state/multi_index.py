@@ -18,7 +18,7 @@ from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline
 from hotspare.engine.state.memory import as_much, longer
 from hotspare.engine.state.over_rows import OverRows
 from hotspare.engine.state.relation import KEEP_ALL, Relation, Resolution, Shape
-from hotspare.engine.state.row_index import empty_index, grown_index
+from hotspare.engine.state.row_index import empty_lists, grown_index
 
 
 class MultiIndex(OverRows):
@@ -28,7 +28,7 @@ class MultiIndex(OverRows):
 
     def __init__(self, shape: Shape, policy: Policy = KEEP_ALL) -> None:
         self.rows = Relation(shape, policy)
-        self._lists = self._empty()
+        self._lists = empty_lists(self.rows.pages.rows, k.LINKS_WIDTH)
         self._follow_pages()
 
     @property
@@ -93,18 +93,6 @@ class MultiIndex(OverRows):
     def __reduce__(self) -> tuple[Callable[..., MultiIndex], tuple[object, ...]]:
         return _received, (self.rows,)
 
-    def _empty(self) -> k.Lists:
-        rows = self.rows.pages.rows
-        return k.Lists(
-            by_condition=empty_index(),
-            links=np.empty((0, k.LINKS_WIDTH), np.int64),
-            lanes=rows.lanes,
-            valid=rows.valid,
-            moved=rows.moved,
-            counts=np.zeros(k.COUNTS_WIDTH, np.int64),
-            conditions=rows.conditions,
-        )
-
     def _follow_pages(self, slots_needed: int = 0) -> None:
         """Name the memory in which rows stand now, with links for so many slots, or for those that were given."""
         rows, links, needed = self.rows.pages.rows, self._lists.links, max(slots_needed, self.rows.pages.slots_used)
@@ -115,7 +103,7 @@ class MultiIndex(OverRows):
 
     def _loaded(self) -> None:
         """Lists of all rows."""
-        self._lists = self._empty()
+        self._lists = empty_lists(self.rows.pages.rows, k.LINKS_WIDTH)
         self._follow_pages()
         order, at = self.rows.pages.in_order(), 0
         while (at := int(k.fill_lists(self._lists, order, np.int64(at)))) < len(order):

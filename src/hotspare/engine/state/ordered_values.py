@@ -1,7 +1,8 @@
 """Ordered multisets of values, many side by side, as a part of a page: what an aggregate finds least values and percentiles in.
 
-A row of a relation is a value of a set, with how often it is there; `kernels.ordered` has the trees over them, which are derived,
-and in no snapshot. Freezing costs what freezing the rows costs.
+A row of a relation is a value of a set, with how often it is there; `kernels.ordered` has the trees over them, and
+`kernels.extremes` the heaps of sets that are only asked for extremes. They are derived, and in no snapshot. Freezing costs what
+freezing the rows costs.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hotspare.engine.kernels import ordered as k
+from hotspare.engine.kernels import values as k
+from hotspare.engine.kernels.ordered import fill_trees
 from hotspare.engine.rows.chunk import Int64s
 from hotspare.engine.state.memory import longer
 from hotspare.engine.state.over_rows import OverRows
@@ -21,10 +23,11 @@ from hotspare.engine.state.strings import StringTable
 
 class OrderedValues(OverRows):
     """Sets are named by the key of a group, `keys` columns of which `codes` hold codes of strings, and a number; `kinds`: of the
-    values of each number, as `kernels.ordered` has them. A kernel changes `trees`, and asks for `make_room`; then `settle`."""
+    values of each number, `asked`: what they are asked, as `kernels.values` has both. A kernel changes `trees`, and asks for
+    `make_room`; then `settle`."""
 
-    def __init__(self, keys: int, codes: tuple[int, ...], kinds: Int64s) -> None:
-        self._keys, self._codes, self._kinds = keys, codes, kinds
+    def __init__(self, keys: int, codes: tuple[int, ...], kinds: Int64s, asked: Int64s) -> None:
+        self._keys, self._codes, self._kinds, self._asked = keys, codes, kinds, asked
         width = keys + k.OF_SET
         self.rows = Relation(Shape(width, tuple(range(width - 1)), (*codes, width - k.CODE), tuple(range(keys + 1))))
         self._nodes = np.empty((0, k.NODES_WIDTH), np.int64)
@@ -41,7 +44,7 @@ class OrderedValues(OverRows):
     def trees(self, strings: StringTable) -> k.Trees:
         """For kernels, and again after each `make_room`."""
         places, data = strings.texts
-        return k.Trees(self.rows.pages.rows, self._nodes, self._roots, self._kinds, places, data, self._probe)
+        return k.Trees(self.rows.pages.rows, self._nodes, self._roots, self._kinds, self._asked, places, data, self._probe)
 
     def make_room(self) -> None:
         """Room for one value more."""
@@ -57,7 +60,7 @@ class OrderedValues(OverRows):
         self._is_built = False
 
     def __reduce__(self) -> tuple[Callable[..., OrderedValues], tuple[object, ...]]:
-        return _received, (self._keys, self._codes, self._kinds, self.rows)
+        return _received, (self._keys, self._codes, self._kinds, self._asked, self.rows)
 
     def _follow_pages(self) -> None:
         """Nodes for all slots that there is room for."""
@@ -70,12 +73,12 @@ class OrderedValues(OverRows):
         self._roots, self._is_built = empty_index(), True
         self._follow_pages()
         order, at = self.rows.pages.in_order(), 0
-        while (at := int(k.fill_trees(self.trees(strings), order, np.int64(at)))) < len(order):
+        while (at := int(fill_trees(self.trees(strings), order, np.int64(at)))) < len(order):
             self._roots = grown_index(self._roots)
 
 
-def _received(keys: int, codes: tuple[int, ...], kinds: Int64s, rows: Relation) -> OrderedValues:
-    values = OrderedValues(keys, codes, kinds)
+def _received(keys: int, codes: tuple[int, ...], kinds: Int64s, asked: Int64s, rows: Relation) -> OrderedValues:
+    values = OrderedValues(keys, codes, kinds, asked)
     values.rows = rows
     values._loaded()
     return values

@@ -8,7 +8,8 @@ Semantics (SPEC A8-A13, A19-A23), where the sources leave a choice open:
 - With retention, deleting an unknown key is no mistake, for the same reason; without, it is refused.
 - Outputs of resolved events carry the flags of their event without PARTIAL, because the stored row is whole; retention deletes
   carry RETENTION alone, and the rank of the row or heartbeat that caused them, after what that row itself put out.
-- Retention by time counts from the newest version of a row; retention by count leaves an updated row in its place.
+- Retention by time counts from the newest version of a row; retention by count leaves an updated row in its place. Where groups
+  keep their newest rows, one that an update brings into another group is the newest there.
 - A jumping window by system time starts with the first time that it sees, one by event time with its first row. The row whose
   event time passes a boundary stays. `bytime_jumping_lookback`: at each multiple of the unit since 1970, rows that are `limit` or
   more before it go (unverified).
@@ -33,6 +34,7 @@ from hotspare.engine.kernels.pages import Rows
 from hotspare.engine.kernels.text_collection import mark_rows
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline, UInt8s
 from hotspare.engine.state import row_pages
+from hotspare.engine.state.groups import GroupLists
 from hotspare.engine.state.pages import Column, Columns, expect
 from hotspare.engine.state.queue import RowQueue, Taken, next_rank
 from hotspare.engine.state.row_layout import Known, Layout, RowsOfPage, StoredRows, Times
@@ -110,12 +112,14 @@ class Relation:
         self.shape = shape
         self.policy = policy
         self._queue: RowQueue | None = None
+        self._groups: GroupLists | None = None
         self._work: _Work | None = None
         self._scratch = _output(0, 0)
         self._known = Known({})
         self._snapshot = 0
         self._pages = self._fresh(row_pages.PAGE_SLOTS)
         self._begin_queue(0)
+        self._begin_groups()
 
     @property
     def _rows(self) -> Rows:
@@ -221,7 +225,7 @@ class Relation:
         return 2 * len(work.chunk) + (self.live + len(work.chunk) if forgets else 0) + 1
 
     def _beats(self, timeline: Timeline) -> Int64s:
-        if self.policy.kind == k.KEEP or not len(timeline.heartbeat_rank):
+        if self.policy.kind in (k.KEEP, k.COUNT_OF_GROUP) or not len(timeline.heartbeat_rank):
             return _NO_BEATS
         beats = np.empty((len(timeline.heartbeat_rank), 2), np.int64)
         beats[:, 0] = timeline.heartbeat_rank
@@ -236,12 +240,22 @@ class Relation:
         out = self._room(rows_max, len(chunk), work.counts)
         state: Whole = k.DONE
         if len(chunk) or len(work.beats):
-            while (state := k.relate(self._rows, out, self.policy, given)) in (k.NEEDS_INDEX, k.NEEDS_ROOM):
+            while (state := self._relate(out, given)) in (k.NEEDS_INDEX, k.NEEDS_ROOM):
                 if state == k.NEEDS_INDEX:
                     self._pages.build_index()
                 else:
-                    self._pages.make_room()
+                    self._make_room()
         return _resolution(out), None if state == k.DONE else _next_rank(given, out.counts)
+
+    def _relate(self, out: k.OutputArrays, given: k.InputArrays) -> Whole:
+        if self._groups is not None:
+            return self._groups.relate(out, self.policy, given)
+        return k.relate(self._rows, out, self.policy, given)
+
+    def _make_room(self) -> None:
+        self._pages.make_room()
+        if self._groups is not None:
+            self._groups.make_room()
 
     def settle(self, resolution: Resolution) -> Chunk:
         """The outputs with their values; pages given up may be used again from now on."""
@@ -262,6 +276,7 @@ class Relation:
     def freeze(self) -> Relation:
         twin = Relation.__new__(Relation)
         twin.shape, twin.policy, twin._work, twin._known = self.shape, self.policy, None, self._known
+        twin._groups = None
         self._known.snapshots += 1
         twin._snapshot = self._known.snapshots
         twin._queue = None if self._queue is None else self._queue.freeze()
@@ -336,7 +351,7 @@ class Relation:
 
     def load_pages(self, columns: Columns, pages: Mapping[int, Columns]) -> None:
         layout = Layout.load(columns)
-        self._load(columns, layout, StoredRows.load(layout, pages, self.shape.width, self._times))
+        self._load(columns, layout, StoredRows.load(layout, pages, self.shape.width, self._times, self.shape.added))
 
     def _load(self, columns: Columns, layout: Layout, stored: StoredRows) -> None:
         state = expect(columns, "state", np.dtype(np.int64), (len(_PERSISTED),)).array
@@ -358,8 +373,14 @@ class Relation:
 
     def _begin_queue(self, rows: int) -> None:
         """Keep rows in a queue with room for so many, where the policy allows it. There are none yet."""
-        if self.policy.new_keys and not self.policy.by_event:
+        if self.policy.new_keys and not self.policy.by_event and self.policy.kind != k.COUNT_OF_GROUP:
             self._queue = RowQueue(self.shape.width, self._rows.keys, self.policy, self._rows.state, rows)
+
+    def _begin_groups(self) -> None:
+        """Where groups keep their newest rows, the lists of those that stand in the pages."""
+        if self.policy.kind == k.COUNT_OF_GROUP:
+            self._groups = GroupLists(self._pages)
+            self._groups.fill()
 
     def _end_queue(self) -> None:
         """From now on rows stand in pages: where they would, had they always."""
@@ -374,6 +395,7 @@ class Relation:
         """Rows into fresh pages."""
         self._pages.place(layout, stored)
         k.relink(self._rows, self.policy, self._pages.in_order())
+        self._begin_groups()
         if not self.policy.new_keys or self._is_late():
             self._pages.build_index()
 
@@ -402,8 +424,8 @@ class Relation:
     def _room(self, outputs: int, count: int, counts: Int64s) -> k.OutputArrays:
         """Where the kernel writes; kept from call to call, because fresh memory is slow to touch."""
         out = self._scratch
-        if len(out.made) <= outputs or len(out.refused) < count:
-            self._scratch = out = _output(2 * outputs + 1, 2 * count)
+        if len(out.made) < outputs + 2 or len(out.refused) < count:
+            self._scratch = out = _output(2 * outputs + 2, 2 * count)
         counts[[k.MADE, k.REFUSED]] = 0
         counts[k.ROOM] = outputs
         return out._replace(counts=counts)

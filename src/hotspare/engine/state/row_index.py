@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hotspare.engine.kernels import index as k
+from hotspare.engine.kernels.multi_index import COUNTS_WIDTH, Lists
+from hotspare.engine.kernels.pages import Rows
 from hotspare.engine.rows.chunk import Int64s
 from hotspare.engine.state.memory import RESERVED_BYTES, as_much, grown, longer
 
@@ -54,3 +56,16 @@ def _larger(table: npt.NDArray[np.uint64], used: int, segments: int) -> npt.NDAr
     if segments <= _SMALL_SEGMENTS:
         return grown(table, used, segments * k.SEGMENT)
     return as_much(RESERVED_BYTES // 8, segments * k.SEGMENT, lambda length: longer(table, used, length))
+
+
+def empty_lists(rows: Rows, links_width: int) -> Lists:
+    """Over the memory of these rows; none of them is in a list."""
+    return Lists(
+        by_condition=empty_index(),
+        links=np.empty((0, links_width), np.int64),
+        lanes=rows.lanes,
+        valid=rows.valid,
+        moved=rows.moved,
+        counts=np.zeros(COUNTS_WIDTH, np.int64),
+        conditions=rows.conditions,
+    )

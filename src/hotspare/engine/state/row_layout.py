@@ -102,8 +102,12 @@ class StoredRows:
         return {**columns, "time": Column(self.time)} if times is Times.KEPT else columns
 
     @classmethod
-    def load(cls, layout: Layout, pages: Mapping[int, Columns], width: int, times: Times) -> StoredRows:
-        """The rows of a layout, out of pages that may hold more; SnapshotDamaged where they hold less."""
+    def load(
+        cls, layout: Layout, pages: Mapping[int, Columns], width: int, times: Times, added: tuple[int, ...] = ()
+    ) -> StoredRows:
+        """The rows of a layout, out of pages that may hold more; SnapshotDamaged where they hold less. `added`: the last columns of
+        rows of a page that has none of these."""
+        pages = {number: _with_added(columns, width, added) for number, columns in pages.items()}
         found = [
             _rows_of(pages, int(number), alive, width, times)
             for number, alive in zip(layout.numbers, layout.alive, strict=True)
@@ -119,6 +123,20 @@ class StoredRows:
             np.concatenate([part.order for part in parts]),
             np.concatenate([part.time for part in parts]),
         )
+
+
+def _with_added(columns: Columns, width: int, added: tuple[int, ...]) -> Columns:
+    """A page as if it had been written with the columns that came since."""
+    found = columns.get("lanes"), columns.get("valid")
+    if not added or found[0] is None or found[1] is None:
+        return columns
+    lanes, valid = found[0].array, found[1].array
+    if lanes.ndim != 2 or valid.ndim != 2 or lanes.shape[1] != width - len(added):
+        return columns
+    shape = len(lanes), len(added)
+    more = np.broadcast_to(np.array(added, np.int64), shape), np.ones((len(valid), len(added)), np.bool_)
+    lanes, valid = np.concatenate((lanes, more[0]), axis=1), np.concatenate((valid, more[1]), axis=1)
+    return {**columns, "lanes": Column(lanes, found[0].codes), "valid": Column(valid)}
 
 
 def _rows_of(pages: Mapping[int, Columns], number: int, alive: Bools, width: int, times: Times) -> StoredRows:

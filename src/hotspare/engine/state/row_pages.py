@@ -30,12 +30,20 @@ SPARE_SLOTS = 1 << 18
 @dataclass(frozen=True, slots=True)
 class Shape:
     """`width` lanes, of which `keys` identify a row and `codes` hold codes of the string table. `conditions`: by which rows are
-    found, several together; a row in which they change is the last to have arrived."""
+    found, several together; a row in which they change is the last to have arrived. `added`: what stands in the last columns of
+    rows that were stored before there were these."""
 
     width: int
     keys: tuple[int, ...]
     codes: tuple[int, ...]
     conditions: tuple[int, ...] = ()
+    added: tuple[int, ...] = ()
+
+
+def _leaves_by_own_time(policy: relation_kernels.Policy) -> bool:
+    """Whether rows stand in list or heap. A list of all is for rows that leave together, and for those that leave as they came."""
+    sliding = policy.kind in (relation_kernels.TIME_SLIDING, relation_kernels.TIME_LOOKBACK)
+    return policy.kind == relation_kernels.UNTIL or (policy.by_event == 1 and sliding)
 
 
 class RowPages:
@@ -52,9 +60,10 @@ class RowPages:
         state[[slots.FIRST, slots.LAST, slots.OPEN, slots.HAND, slots.OLDEST, slots.YOUNGEST]] = slots.NONE
         state[[slots.NEWEST, slots.BOUNDARY]] = slots.UNSET
         state[slots.PAGE_SLOTS], state[slots.SPARE] = page_slots, SPARE_SLOTS
-        state[slots.EITHER] = policy.kind == relation_kernels.UNTIL
+        state[slots.EITHER] = _leaves_by_own_time(policy)
         self._by_time, self._by_event = policy.kind >= relation_kernels.TIME_SLIDING, policy.by_event == 1
-        self._is_linked = policy.kind != relation_kernels.KEEP or policy.new_keys == 1
+        is_linked = relation_kernels.is_linked
+        self._is_linked = getattr(is_linked, "py_func", is_linked)(policy)  # also where numba is switched off
         self.rows = k.Rows(
             by_key=empty_index(),
             lanes=np.empty((0, shape.width), np.int64),

@@ -18,6 +18,7 @@ from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import decide, intake
 from hotspare.ha.rules.roles import ENDS, Reason, Role
+from hotspare.inbound import Inbound
 
 ACTIONS_PER_CYCLE_MAX = 200
 """Bounds one cycle; what is left is done by the next, which is due at once."""
@@ -112,12 +113,13 @@ def _note_arrivals(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa
         own = (columns["topic"] == inbound.facts.topic_index) & (columns["partition"] == inbound.facts.number)
         if own.any():
             inbound.facts = replace(inbound.facts, arrived_ms=now_ms)
-            if next_input is NextInput.AWAITED:
+            if next_input is NextInput.AWAITED and inbound.facts.kind is not Inbound.OUTPUTS:
                 inbound.skew.note(now_ms, read_us, int(columns["time_us"][own][-1]))
 
 
 def _bound_waiting(state: GroupState, ports: Ports) -> None:
-    """While too many rows wait in the core, only what they wait for is read; then all again, as soon as half of them are gone."""
+    """While too many rows wait in the core, only what they wait for is read, and signs of life; then all again, as soon as half of
+    them are gone."""
     now = intake.reads_only(state.settings, state.intake.reads_only, state.core)
     state.intake = replace(state.intake, reads_only=now)
-    ports.read_only(now)
+    ports.read_only(frozenset() if now is None else state.topics.signs | {now})

@@ -6,16 +6,18 @@ needs to read (SPEC E10, E12, E15, A44, Z1).
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from hotspare.bus.contract import Bus, Partition, Producer
+from hotspare.bus.naming import whole_group
 from hotspare.choices import OnPoison
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.engine.semantics import BEFORE_VERSIONS, SEMANTICS, refuse_other_semantics
-from hotspare.errors import PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError, UsageError
+from hotspare.errors import HotspareError, PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError, UsageError
 from hotspare.ha.core import Core, CoreFactory
 from hotspare.ha.effects.poison_agreement import agree_on_poison
 from hotspare.ha.effects.shard_agreement import agree_on_shards, refuse_other_shards
@@ -26,6 +28,9 @@ from hotspare.ha.ports import Ports
 from hotspare.ha.rules import intake, membership
 from hotspare.ha.rules import joining as rules
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics
+from hotspare.inbound import Inbound
+from hotspare.model.fingerprint import from_document
+from hotspare.model.resolve import projects_read
 from hotspare.stores.contract import SnapshotInfo, Store
 
 _T = TypeVar("_T")
@@ -206,8 +211,13 @@ def refuse_namesake(ports: Ports, group: str, engine: str) -> None:
 
 
 def refuse_other_partitions(bus: Bus, topics: GroupTopics) -> None:
-    """UsageError where an inbound topic has other partitions than the group reads."""
-    found = intake.other_partitions(bus.topics(), topics)
+    """UsageError where an inbound topic has other partitions than the group reads, or is another project's and missing."""
+    known = bus.topics()
+    missing = [topic.name for topic in topics.inbound if topic.kind is Inbound.OUTPUTS and topic.name not in known]
+    if missing:
+        what = f"topic {missing[0]}, which this project reads, does not exist"
+        raise UsageError(what, hint="start the project first whose outputs it holds, on this bus and under this prefix")
+    found = intake.other_partitions(known, topics)
     if found:
         raise UsageError(found, detail="what is written to the others would never be seen", hint=intake.OTHER_PARTITIONS_HINT)
 
@@ -216,7 +226,8 @@ def create_topics(bus: Bus, topics: GroupTopics) -> None:
     """Raises as `refuse_other_partitions`."""
     refuse_other_partitions(bus, topics)
     for inbound in topics.inbound:
-        bus.create_topic(inbound.name, inbound.partitions)
+        if inbound.kind is not Inbound.OUTPUTS:
+            bus.create_topic(inbound.name, inbound.partitions)
     for outbound in topics.outbound:
         bus.create_topic(outbound.topic, topics.shard.count)
 
@@ -298,3 +309,16 @@ def _retention_hint(bus: Bus, partition: Partition, time_us: int) -> str:
     if seconds is None:
         return "keep the topic's messages at least as long as an engine may be down; begin anew with: hotspare reset"
     return f"a retention of {seconds} s on this topic would have been enough; begin anew with: hotspare reset"
+
+
+def groups_behind(coordination: Coordination, group: str) -> list[str]:
+    """The groups that read output streams of this one, of all its shards, as what they agreed on says; in order of their names."""
+    prefix, _, project = whole_group(group).rpartition(".")
+    found = []
+    for other in sorted(coordination.groups()):
+        stands = coordination.fact(other, _PROJECT)
+        if stands is not None and whole_group(other).rpartition(".")[0] == prefix:
+            with contextlib.suppress(HotspareError):  # of another version
+                document = from_document(stands.decode("utf-8", "replace").partition("\n")[2])
+                found += [other] if project in projects_read(document) else []
+    return found

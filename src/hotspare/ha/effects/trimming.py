@@ -36,7 +36,7 @@ def note_confirmed(bus: Bus, group: str, needed: Mapping[Partition, int]) -> Non
 def begin(state: GroupState, ports: Ports) -> None:
     """Forget what is old, beside the engine; never twice at once."""
     state.rounds = replace(state.rounds, trimmed_ms=ports.clock_ms())
-    inbound = [partition for _, partition in state.topics.partitions]
+    inbound = [partition for _, partition in state.topics.own_partitions]
     outbound = [state.topics.output_partition(topic) for topic in state.topics.output_topics]
     bus, group, keep_ms = ports.bus, state.group, state.settings.bus_retention_ms
 

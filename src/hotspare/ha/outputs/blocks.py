@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from hotspare.bus.contract import Outgoing
-from hotspare.ha.outputs.message import output_message
+from hotspare.engine.rows.batch import has_causes
+from hotspare.ha.outputs.message import alike, output_message
 from hotspare.ha.ports import BlockCodec
 from hotspare.ha.rules.settings import OutputStream
 
@@ -66,9 +68,11 @@ class MessageSizes:
         """The messages of these outputs, which follow each other."""
         whole = _together(batches)
         bytes_max = self.limit(output.topic)
-        rows, start, blocks = self._rows.get(output.stream, self.rows_max), 0, []
+        rows, start, blocks = self._rows.get(output.stream, self.rows_max), 0, list[Block]()
+        ends = alike(whole) if has_causes(whole) else np.empty(0, np.int64)
         while start < whole.num_rows:
-            part = whole.slice(start, rows)
+            end = next(iter(ends[ends.searchsorted(start, side="right") :][:1].tolist()), whole.num_rows)
+            part = whole.slice(start, min(rows, end - start))
             part = part if part.num_rows > 1 else _alone(whole, start)
             message = output_message(part, output.format, epoch, codec)
             if bytes_max is not None and message.size_bytes > bytes_max and part.num_rows > 1:

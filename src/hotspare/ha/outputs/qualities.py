@@ -19,6 +19,7 @@ from hotspare.model.quality import PRECISE, Quality, parse_quality
 
 CHANGES_MAX = 10_000
 _FACT = "quality-"
+_FIXED = "streams with beats"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,14 @@ class Qualities:
 
     `changed`: streams whose quality was ever changed while the group ran. A state of an earlier quality may begin after what is
     committed; such a stream is precise or trimmed from where all engines' states reach back to what is committed.
+    `fixed`: streams with beats, whose quality stays.
     """
 
     by_stream: Mapping[str, Quality]
     version: int = 0
     changed: frozenset[str] = field(default_factory=frozenset)
     unreadable: tuple[str, ...] = ()
+    fixed: frozenset[str] = field(default_factory=frozenset)
 
     def of(self, stream: str) -> Quality:
         return self.by_stream.get(stream, PRECISE)
@@ -40,22 +43,28 @@ class Qualities:
 
 def of_topics(topics: GroupTopics) -> Qualities:
     """What the project of this engine says."""
-    return Qualities({output.stream: output.quality for output in topics.outbound})
+    fixed = frozenset(output.stream for output in topics.outbound if output.has_beats)
+    return Qualities({output.stream: output.quality for output in topics.outbound}, fixed=fixed)
 
 
 def current(coordination: Coordination, group: str) -> Qualities | None:
     """The group's qualities as its facts say now; None if no engine of it ever started. StateError if they are unreadable."""
     stands = coordination.fact(group, f"{_FACT}0")
-    return None if stands is None else read_on(coordination, group, Qualities(_parsed(group, stands)))
+    if stands is None:
+        return None
+    fixed = frozenset(filter(None, (coordination.fact(group, _FIXED) or b"").decode("utf-8", "replace").split("\n")))
+    return read_on(coordination, group, Qualities(_parsed(group, stands), fixed=fixed))
 
 
 def agree_on_qualities(coordination: Coordination, group: str, topics: GroupTopics) -> Qualities:
     """The group's qualities with all changes so far; the first engine's project makes version 0. StateError if unreadable."""
     own = of_topics(topics)
+    if own.fixed:
+        coordination.set_fact_once(group, _FIXED, "\n".join(sorted(own.fixed)).encode())
     document = {stream: str(quality) for stream, quality in own.by_stream.items()}
     stands = coordination.set_fact_once(group, f"{_FACT}0", json.dumps(document, separators=(",", ":")).encode())
     stored = {stream: quality for stream, quality in _parsed(group, stands).items() if stream in own.by_stream}
-    return read_on(coordination, group, Qualities({**own.by_stream, **stored}))
+    return read_on(coordination, group, replace(own, by_stream={**own.by_stream, **stored}))
 
 
 def _parsed(group: str, value: bytes) -> dict[str, Quality]:
@@ -90,6 +99,8 @@ def checked_stream(known: Qualities, stream: str) -> str:
         raise UsageError("bad events are always precise")
     if stream not in known.by_stream:
         raise UsageError(f"there is no output stream {stream}", hint="streams: " + ", ".join(known.by_stream))
+    if stream in known.fixed:
+        raise UsageError(f"stream {stream} has beats: other projects read it, and need each output once", hint="it stays precise")
     return stream
 
 

@@ -56,6 +56,7 @@ from hotspare.ha.rules import candidates, divergence, lease, publishing, snapsho
 from hotspare.ha.rules.actions import Duty
 from hotspare.ha.rules.roles import ENDS, Reason, Role, Step
 from hotspare.ha.rules.view import PeerStatus, View
+from hotspare.inbound import Inbound
 
 
 def decide(view: View) -> tuple[do.Action, ...]:
@@ -304,7 +305,8 @@ def _hand_over(view: View) -> Iterator[Duty]:
 
 def _ticks(view: View) -> Iterator[Duty]:
     settings = view.settings
-    for index, partition in enumerate(view.inbound):
+    own = ((index, each) for index, each in enumerate(view.inbound) if each.kind is not Inbound.OUTPUTS)
+    for index, partition in own:
         yield Duty(max(partition.ticked_ms + settings.tick_interval_ms, view.contacts.bus_retry_ms), do.Tick(index, Reason.TIMER))
         if (partition.topic_index, partition.number) in view.core.holding_up:
             idle_since_ms = max(partition.arrived_ms, partition.ticked_ms)

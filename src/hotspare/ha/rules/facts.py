@@ -16,6 +16,7 @@ from hotspare.engine.rows.batch import NextInput
 from hotspare.ha.calls.store_jobs import Candidate
 from hotspare.ha.rules.commit_budget import Lesson
 from hotspare.ha.rules.roles import Reason, Role, Step
+from hotspare.inbound import Inbound
 
 LONG_AGO_MS = -(10**12)
 """Before every clock: what never happened is due."""
@@ -209,6 +210,8 @@ class InboundFacts:
     ticked_ms: int = LONG_AGO_MS
     ticked_offset: int = -1
     """Of the newest tick that this engine appended."""
+    kind: Inbound = Inbound.EVENTS
+    """Who writes there: to another project's topic nothing is written, no tick either."""
 
 
 @dataclass(frozen=True, slots=True)

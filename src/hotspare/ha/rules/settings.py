@@ -11,6 +11,7 @@ from hotspare.choices import OnPoison as OnPoison
 from hotspare.choices import OtherStore
 from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import UsageError
+from hotspare.inbound import Inbound
 from hotspare.model.quality import PRECISE, Quality
 from hotspare.shard import WHOLE, Shard
 
@@ -20,21 +21,24 @@ class InboundTopic:
     """A topic of input events; its place in `GroupTopics.inbound` is its index in positions (`Resolved.sources`).
 
     `partitions`: how many it has, whether the group reads all of them or its shard's alone. `partition_by`: the field that says in
-    which a row belongs, where the project is divided."""
+    which a row belongs, where the project is divided. `kind`: who writes to it."""
 
     name: str
     partitions: int = 1
     partition_by: str = ""
+    kind: Inbound = Inbound.EVENTS
 
 
 @dataclass(frozen=True, slots=True)
 class OutputStream:
-    """An output stream (`query/window`, or `engine.rows.batch.BAD_STREAM`) and the topic that it is published to."""
+    """An output stream (`query/window`, or `engine.rows.batch.BAD_STREAM`) and the topic that it is published to. `has_beats`:
+    other projects may read it."""
 
     stream: str
     topic: str
     quality: Quality = PRECISE
     format: MessageFormat = MessageFormat.ARROW
+    has_beats: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,17 @@ class GroupTopics:
     def partitions(self) -> tuple[tuple[int, Partition], ...]:
         """(index of the topic, partition) of every inbound partition that the group reads, in order."""
         return tuple((i, Partition(t.name, n)) for i, t in enumerate(self.inbound) for n in self._numbers(t))
+
+    @property
+    def own_partitions(self) -> tuple[tuple[int, Partition], ...]:
+        """Those of its own topics: nothing is written to the others, and nothing forgotten there."""
+        return tuple(each for each in self.partitions if self.inbound[each[0]].kind is not Inbound.OUTPUTS)
+
+    @property
+    def signs(self) -> frozenset[tuple[int, int]]:
+        """(index of the topic, number) of the partitions that hold signs of life alone: they are read whatever else is not."""
+        found = (each for each in self.partitions if self.inbound[each[0]].kind is Inbound.TICKS)
+        return frozenset((index, partition.number) for index, partition in found)
 
     def _numbers(self, topic: InboundTopic) -> Sequence[int]:
         return range(topic.partitions) if self.shard.is_whole else (self.shard.number,)

@@ -97,9 +97,9 @@ def parse_schema(text: str, place: Place, found: Mistakes) -> Schema | None:
 
 
 def parse_retention(
-    kind: RetentionKind, limit_text: str, time_field: str, unit_text: str, place: Place, found: Mistakes
+    kind: RetentionKind, limit_text: str, time_field: str, unit_text: str, by: tuple[str, ...], place: Place, found: Mistakes
 ) -> Retention | None:
-    """None after a mistake. `time_field` and `unit_text` are "" where the text has none."""
+    """None after a mistake. `time_field` and `unit_text` are "" where the text has none, and `by` is empty."""
     try:
         unit_us = parse_unit(unit_text) if unit_text.strip() else 0
         limit = _count(limit_text) if kind.is_by_count else parse_duration(limit_text)
@@ -107,7 +107,7 @@ def parse_retention(
         hint = "write a number of events" if kind.is_by_count else "write a number and a unit, such as 30 minutes"
         found.add(place, f"retention {kind.value}: {error}", hint)
         return None
-    return Retention(kind, limit, time_field.strip(), unit_us, place)
+    return Retention(kind, limit, time_field.strip(), unit_us, by, place)
 
 
 def read_quality(text: str, place: Place, found: Mistakes) -> Quality | None:

@@ -198,6 +198,10 @@ class WindowType(ABC, Generic[W]):
         """Of events that enter here, the field by which the project says that they are partitioned; "" where it says nothing."""
         return ""
 
+    def reads(self, window: W) -> str:
+        """Of events that enter here, the stream of another project that they are outputs of; "" where there is none."""
+        return ""
+
     @abstractmethod
     def carried(self, window: W, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
         """`keys[i]`: the fields of input i that hold the value by which it is partitioned."""

@@ -42,9 +42,18 @@ windows:
   passed: {type: copy, retention: {bytime_jumping: 1 second}}
   back: {type: copy, retention: {bytime_jumping_lookback: 2 seconds, unit: second}}
   newest: {type: copy, retention: {bycount_sliding: 3}}
+  newest_of_each: {type: copy, retention: {bycount_sliding: 2, by: [x]}}
+  newest_made: {type: copy, retention: {bycount_sliding: 2, by: [x, at]}}
   whole: {type: copy}
   stream: {type: copy, index: empty}
-edges: [given -> recent, given -> newest, made -> passed, made -> back, given -> whole, recent -> stream]
+edges:
+  - given -> recent -> stream
+  - given -> newest
+  - given -> newest_of_each
+  - made -> newest_made
+  - made -> passed
+  - made -> back
+  - given -> whole
 """
 
     def schema(self, window: CopyWindow, given: Sequence[Given]) -> Schema | None:
@@ -73,4 +82,4 @@ edges: [given -> recent, given -> newest, made -> passed, made -> back, given ->
         return forgets(window.retention)
 
     def carried(self, window: CopyWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
-        return Carried(keys[0], refusal_to_part(window.retention))
+        return Carried(keys[0], refusal_to_part(window.retention, keys[0]))

@@ -40,7 +40,11 @@ class FilterType(WindowType[FilterWindow]):
     declared = FilterWindow
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.INPUTS
     yaml_keys = ("condition", "initialize", "function", "language", *scripts.YAML_KEYS)
-    xml = window_shape(f"func {scripts.LANGUAGE} {scripts.XML_ATTRIBUTES}", f"expression expr-initialize {scripts.XML_CHILDREN}")
+    xml = window_shape(
+        f"func {scripts.LANGUAGE} {scripts.XML_ATTRIBUTES}",
+        f"expression expr-initialize {scripts.XML_CHILDREN}",
+        idle=scripts.XML_IDLE,
+    )
     xml_elements: ClassVar[Mapping[str, ElementShape]] = {"expression": shape(DIALECT), **scripts.XML_ELEMENTS}
     xml_texts = scripts.XML_TEXTS | {"expression"}
     example = """
@@ -67,7 +71,7 @@ edges: [given -> high, given -> new, given -> rising, given -> every-second]
         return given[0].schema or window.schema
 
     def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> FilterWindow:
-        if "code" in node.values:
+        if "code" in node.values or "code-file" in node.values:
             if "condition" in node.values:
                 values.found.add(node.places["condition"], "condition and code stand side by side", "leave one of them out")
             if "initialize" in node.values:
@@ -94,13 +98,13 @@ edges: [given -> high, given -> new, given -> rising, given -> every-second]
         return {**chosen, **language, **scripts.script_to_yaml(script)}
 
     def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> FilterWindow:
-        if element.find("code") is not None:
+        if element.find("code") is not None or element.find("code-file") is not None:
             if element.find("expr-initialize") is not None:
                 place = values.tree.place(element)
-                values.found.add(place, "<window-filter> has both <expr-initialize> and <code>", "leave one of them out")
+                values.found.add(place, "<window-filter> has both <expr-initialize> and code", "leave one of them out")
             if element.find("expression") is not None:
                 place = values.tree.place(element)
-                values.found.add(place, "<window-filter> has both <expression> and <code>", "leave one of them out")
+                values.found.add(place, "<window-filter> has both <expression> and code", "leave one of them out")
             language = scripts.language_from_xml(values, element)
             function = values.attribute(element, "func") or FUNCTION
             return FilterWindow(**common, condition=scripts.script_from_xml(values, element, language, function))

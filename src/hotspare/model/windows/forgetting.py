@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from hotspare.model.durations import format_duration
 from hotspare.model.project import Retention, RetentionKind
@@ -12,8 +12,8 @@ _BY_FIRST_EVENT = (RetentionKind.BYCOUNT_JUMPING, RetentionKind.BYTIME_JUMPING)
 
 
 def forgets(retention: Retention | None) -> Iterator[Remembered]:
-    """What a retention lets a window remember; nothing where there is none."""
-    if retention is None:
+    """What a retention lets a window remember; nothing where there is none, or each group keeps rows for ever."""
+    if retention is None or retention.by:
         return
     if retention.kind.is_by_count:
         yield Remembered(Memory.COUNT, retention.limit, f"holds {retention.limit} rows")
@@ -25,7 +25,10 @@ def forgets(retention: Retention | None) -> Iterator[Remembered]:
         yield Remembered(Memory.EVERYTHING, 0, "jumps at steps that are counted from its first event")
 
 
-def refusal_to_part(retention: Retention | None) -> str:
-    """Why rows that are partitioned cannot be forgotten so; "" where they can."""
-    counts = retention is not None and retention.kind.is_by_count
-    return "its retention counts the rows of all partitions together" if counts else ""
+def refusal_to_part(retention: Retention | None, fields: Collection[str]) -> str:
+    """Why rows that are partitioned by the value of `fields` cannot be forgotten so; "" where they can."""
+    if retention is None or not retention.kind.is_by_count or set(fields).intersection(retention.by):
+        return ""
+    if retention.by:
+        return "its retention counts rows of groups that stand in several partitions"
+    return "its retention counts the rows of all partitions together"

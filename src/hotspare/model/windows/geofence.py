@@ -87,11 +87,12 @@ class GeometryFields:
 
 @dataclass(frozen=True, slots=True)
 class PositionFields:
-    """Which fields of the position input say what. `lookup`: how far around a position is looked."""
+    """Which fields of the position input say what. `lookup`: how far around a position is looked, where its row does not say it."""
 
     x: str = ""
     y: str = ""
     lookup: float = 0.0
+    lookup_field: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,7 @@ _SWITCHES: tuple[tuple[str, str, type[Enum], Enum], ...] = (
 _SHAPES = {"x": "x-fieldname", "y": "y-fieldname", "radius_field": "radius-fieldname", "data": "data-fieldname"} | {
     "description": "desc-fieldname"
 }
+_POSITIONS = {"x": "x-fieldname", "y": "y-fieldname", "lookup_field": "lookupdistance-fieldname"}
 _TOLD = {"id": "geoid", "type": "geotype", "description": "geodesc", "distance": "geodistance", "number": "eventnumber"}
 _INCLUDE = "include-geo-fields"
 _CELLS = "cells are chosen by the extent of each geometry"
@@ -159,7 +161,7 @@ class GeofenceType(WindowType[GeofenceWindow]):
             },
         ),
         "geometry": shape(" ".join(_SHAPES.values()) + " radius data-separator"),
-        "position": shape("x-fieldname y-fieldname lookupdistance"),
+        "position": shape("x-fieldname y-fieldname lookupdistance lookupdistance-fieldname"),
         "output": shape(" ".join(f"{name}-fieldname" for name in _TOLD.values()) + f" {_INCLUDE}"),
     }
     example = """
@@ -202,7 +204,7 @@ edges: [cars -> near as position, circles -> near as geometry, areas -> polygons
             return found
 
         shapes = entries("geometry", (*_SHAPES, "radius", "separator"))
-        positions, told = entries("position", ("x", "y", "lookup")), entries("outputs", (*_TOLD, "include"))
+        positions, told = entries("position", (*_POSITIONS, "lookup")), entries("outputs", (*_TOLD, "include"))
         switches = ((name, kind) for name, _, kind, _ in _SWITCHES)
         own = {
             name: values.option(node, name, {str(each.value): each for each in kind}, f"{name}:", next(iter(kind)))
@@ -217,9 +219,8 @@ edges: [cars -> near as position, circles -> near as geometry, areas -> polygons
                 separator=values.text(shapes, "separator") or " ",
             ),
             positions=PositionFields(
-                values.text(positions, "x").strip(),
-                values.text(positions, "y").strip(),
-                _number(values.text(positions, "lookup"), "lookup", 0.0, positions.place, values.found),
+                **{name: values.text(positions, name).strip() for name in _POSITIONS},
+                lookup=_number(values.text(positions, "lookup"), "lookup", 0.0, positions.place, values.found),
             ),
             told=ToldFields(
                 **{name: values.text(told, name).strip() for name in _TOLD},
@@ -233,7 +234,7 @@ edges: [cars -> near as position, circles -> near as geometry, areas -> polygons
             shapes["radius"] = window.shapes.radius
         if window.shapes.separator != " ":
             shapes["separator"] = window.shapes.separator
-        positions: Written = {name: text for name in ("x", "y") if (text := getattr(window.positions, name))}
+        positions: Written = {name: text for name in _POSITIONS if (text := getattr(window.positions, name))}
         if window.positions.lookup:
             positions["lookup"] = window.positions.lookup
         own: Written = {"geometry": shapes, "position": positions}
@@ -263,9 +264,8 @@ edges: [cars -> near as position, circles -> near as geometry, areas -> polygons
                 separator=shapes.get("data-separator") or " ",
             ),
             positions=PositionFields(
-                values.attribute(positions, "x-fieldname"),
-                values.attribute(positions, "y-fieldname"),
-                _number(values.attribute(positions, "lookupdistance"), "lookupdistance", 0.0, place, values.found),
+                **{name: values.attribute(positions, xml) for name, xml in _POSITIONS.items()},
+                lookup=_number(values.attribute(positions, "lookupdistance"), "lookupdistance", 0.0, place, values.found),
             ),
             told=ToldFields(
                 **{name: values.attribute(told, f"{xml}-fieldname") for name, xml in _TOLD.items()},
@@ -282,7 +282,7 @@ edges: [cars -> near as position, circles -> near as geometry, areas -> polygons
             shapes["radius"] = repr(window.shapes.radius)
         if window.shapes.separator != " ":
             shapes["data-separator"] = window.shapes.separator
-        positions = {f"{name}-fieldname": text for name in ("x", "y") if (text := getattr(window.positions, name))}
+        positions = {xml: text for name, xml in _POSITIONS.items() if (text := getattr(window.positions, name))}
         if window.positions.lookup:
             positions["lookupdistance"] = repr(window.positions.lookup)
         told = {f"{xml}-fieldname": text for name, xml in _TOLD.items() if (text := getattr(window.told, name))}
@@ -302,7 +302,8 @@ edges: [cars -> near as position, circles -> near as geometry, areas -> polygons
         positions, geometries = _schemas(given)
         before = len(found.mistakes)
         if positions is not None:
-            _check_numbers(window, {"position: x": window.positions.x, "position: y": window.positions.y}, positions, found)
+            fields = {f"position: {name}": getattr(window.positions, name) for name in _POSITIONS}
+            _check_numbers(window, fields, positions, found)
         if geometries is not None:
             _check_geometries(window, geometries, found)
         made = self.schema(window, given)
@@ -313,7 +314,9 @@ edges: [cars -> near as position, circles -> near as geometry, areas -> polygons
         names = [name for name, _, _ in _OPTIONS] + [name for name, _, _, _ in _SWITCHES]
         text = {name: str(getattr(window, name).value) for name in names}
         for what, part in (("geometry", window.shapes), ("position", window.positions), ("output", window.told)):
-            text |= {f"{what} {name}": repr(getattr(part, name)) for name in part.__slots__}
+            text |= {f"{what} {name}": repr(getattr(part, name)) for name in part.__slots__ if name != "lookup_field"}
+        if window.positions.lookup_field:
+            text["position lookup_field"] = window.positions.lookup_field
         return text
 
     def remembered(self, window: GeofenceWindow) -> Iterator[Remembered]:

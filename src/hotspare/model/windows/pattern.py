@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from hotspare.model import pattern_scripts
+from hotspare.model.code import Script
 from hotspare.model.frontends.esp_xml.elements import DIALECT, ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.esp_xml.written import Xml, expression
@@ -32,11 +34,9 @@ from hotspare.model.patterns import (
     check_times,
 )
 from hotspare.model.project import Dialect, Expression, Window
+from hotspare.model.scripts import XML_ATTRIBUTES, XML_IDLE
 from hotspare.model.types import Schema
 from hotspare.model.windows.contract import Carried, Computed, Given, Inputs, Memory, Remembered, Use, WindowType
-
-_CODE_EVENTS = {"lua-events": "Lua", "python-events": "Python"}
-"""Elements of events of interest that are code, and its language."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,9 @@ class PatternType(WindowType[PatternWindow]):
     xml = window_shape("active", "patterns")
     xml_elements: ClassVar[Mapping[str, ElementShape]] = {
         "patterns": shape(children="pattern"),
-        "pattern": shape("name index active", "events logic output timefields lua-events python-events code"),
+        "pattern": shape(
+            f"name index active {XML_ATTRIBUTES}", f"events logic output timefields {pattern_scripts.XML_CHILDREN}", idle=XML_IDLE
+        ),
         "events": shape(children="event"),
         "event": shape(f"name source {DIALECT}"),
         "logic": shape(),
@@ -78,8 +80,9 @@ class PatternType(WindowType[PatternWindow]):
         "field-selection": shape("name node"),
         "timefields": shape(children="timefield"),
         "timefield": shape("field source"),
+        **pattern_scripts.XML_ELEMENTS,
     }
-    xml_texts = frozenset({"event", "logic", "field-expr"})
+    xml_texts = pattern_scripts.XML_TEXTS | {"event", "logic", "field-expr"}
     example = """
 windows:
   trades: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,user:string,price:double,at:stamp"}
@@ -120,7 +123,52 @@ windows:
         events: {alarm: {source: alarms}}
         logic: seen:3(alarm)
         outputs: {user: alarm.user, trade: {alarm: level + 1}}
-edges: [trades -> rises, trades -> missing, alarms -> missing]
+  falls:
+    type: pattern
+    index: empty
+    schema: "id*:int64,user:string,prices:array(dbl),trades:int64"
+    patterns:
+      thrice:
+        index: [user]
+        events:
+          first: {source: trades, function: begin}
+          lower: {source: trades, function: falls}
+        logic: fby{1 minute}(first, is:2(lower))
+        language: python
+        output: made
+        init: start
+        transient: [asked]
+        steps-max: 100000
+        state-bytes-max: 65536
+        code: |
+          asked, found = 0, 0
+
+          def start():
+              global found
+              found = 0
+
+          def begin(event, context):
+              return event["price"] is not None, {"price": event["price"]}
+
+          def falls(event, context):
+              falls = event["price"] is not None and event["price"] < context["data"]["price"]
+              return falls, {"price": event["price"]}
+
+          def made(context):
+              global found
+              found += 1
+              events = [context["events"]["first"], *context["events"]["lower"]]
+              return {"user": events[0]["user"], "prices": [each["price"] for each in events], "trades": found}
+      alarmed:
+        events:
+          trade: {source: trades, function: trade}
+          alarm: {source: alarms, function: alarm}
+        logic: fby{5 seconds}(trade, notoccur{2 seconds}(alarm))
+        code: |
+          function trade(event) return event.user ~= nil, {user = event.user} end
+          function alarm(event, context) return event.user == context.data.user end
+          function output(context) return {user = context.data.user, trades = context.events.trade.id} end
+edges: [trades -> rises, trades -> missing, alarms -> missing, trades -> falls, alarms -> falls]
 """
 
     def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> PatternWindow:
@@ -135,7 +183,7 @@ edges: [trades -> rises, trades -> missing, alarms -> missing]
 
     def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> PatternWindow:
         found = [
-            _xml_pattern(values, number, each, common["schema"])
+            _xml_pattern(values, number, each, common.get("schema"))
             for number, each in enumerate(values.listed(element, "patterns/pattern"), 1)
         ]
         return PatternWindow(**common, patterns=tuple(found), activity=_xml_activity(values, element))
@@ -164,6 +212,10 @@ edges: [trades -> rises, trades -> missing, alarms -> missing]
             start = f"pattern {number}"
             text |= {f"{start} logic": str(pattern.parsed), f"{start} partition": ", ".join(pattern.partition)}
             text[f"{start} time"] = ", ".join(f"{source} by {name}" for source, name in sorted(pattern.time_fields))
+            if pattern.script is not None:
+                text |= {f"{start} {key}": value for key, value in pattern.script.meaning().items()}
+                text |= {f"{start} event {event.name}": f"{event.source}: function {event.function}" for event in pattern.events}
+                continue
             for event in pattern.events:
                 condition = expression_meaning(event.condition) if event.condition is not None else "any"
                 text[f"{start} event {event.name}"] = f"{event.source}: {condition}"
@@ -179,12 +231,17 @@ edges: [trades -> rises, trades -> missing, alarms -> missing]
                     yield Computed(event.condition, use=Use.CONDITION)
             yield from (Computed(output.expression) for output in pattern.outputs if output.expression is not None)
 
+    def scripts(self, window: PatternWindow) -> Iterator[Script]:
+        yield from (pattern.script for pattern in window.patterns if pattern.script is not None)
+
     def visible(self, window: PatternWindow, given: Sequence[Given]) -> Schema | None:
         """Each expression sees other fields, and variables: what compiles patterns (`hotspare.engine.patterns`) knows them."""
         return None
 
     def remembered(self, window: PatternWindow) -> Iterator[Remembered]:
         for pattern in window.at_work:
+            if pattern.script is not None:
+                yield Remembered(Memory.EVERYTHING, 0, f"keeps what the variables of its pattern {pattern.name} hold")
             span_us = open_us_max(pattern.parsed)
             if span_us is None:
                 yield Remembered(Memory.EVERYTHING, 0, f"waits without end for matches of its pattern {pattern.name}")
@@ -196,6 +253,8 @@ edges: [trades -> rises, trades -> missing, alarms -> missing]
         held = {each.name: fields for each, fields in zip(given, keys, strict=True)}
         fields: list[frozenset[str]] = []
         for pattern in window.at_work:
+            if pattern.script is not None:
+                return Carried(refusal=f"code of its pattern {pattern.name} may keep something of the events of all partitions")
             common = frozenset.intersection(*(held.get(source, frozenset()) for source in pattern.sources))
             agreed = common.intersection(pattern.partition)
             if not agreed:
@@ -222,22 +281,25 @@ def _yaml_activity(values: YamlValues, node: Entries) -> Activity:
 
 
 def _yaml_pattern(values: YamlValues, name: str, node: Entries, common: Mapping[str, Any]) -> WindowPattern:
-    values.known(node, ("events", "logic", "outputs", "index", "timefields", "active"), f"pattern {name}")
-    events = []
+    keys = ("events", "logic", "outputs", "index", "timefields", "active", *pattern_scripts.YAML_KEYS)
+    values.known(node, keys, f"pattern {name}")
+    script, events = pattern_scripts.script_from_yaml(values, node), []
     for event, each in _mappings(values, node, "events").items():
-        values.known(each, ("source", "condition"), f"event {event}")
+        values.known(each, ("source", "condition" if script is None else "function"), f"event {event}")
         condition = values.expression(each.values["condition"], "condition") if "condition" in each.values else None
-        events.append(EventOfInterest(event, values.text(each, "source").strip(), condition, each.place))
+        source, function = values.text(each, "source").strip(), values.text(each, "function").strip()
+        events.append(EventOfInterest(event, source, condition, function, each.place))
     outputs = values.entries(node, "outputs").values if "outputs" in node.values else {}
     return WindowPattern(
         name,
         tuple(events),
         values.text(node, "logic").strip(),
-        _in_order([_yaml_output(values, target, each) for target, each in outputs.items()], common["schema"]),
+        _in_order([_yaml_output(values, target, each) for target, each in outputs.items()], common.get("schema")),
         tuple(text.value for text in values.listed(node.values.get("index"), "index")),
         values.pairs(node, "timefields"),
         _yaml_activity(values, node),
-        place=node.place,
+        script,
+        node.place,
     )
 
 
@@ -266,13 +328,19 @@ def _yaml_written(pattern: WindowPattern, writer: YamlWriter) -> Written:
         events[event.name] = {"source": event.source}
         if event.condition is not None:
             events[event.name]["condition"] = writer.expression(event.condition)
+        if event.function:
+            events[event.name]["function"] = event.function
     outputs: Written = {}
     for output in pattern.outputs:
         if output.expression is not None:
             outputs[output.target] = {output.event: writer.expression(output.expression)}
         else:
             outputs[output.target] = f"{output.event}.{output.field_name}"
-    written: Written = {"events": events, "logic": pattern.logic, "outputs": outputs}
+    written: Written = {"events": events, "logic": pattern.logic}
+    if pattern.script is not None:
+        written |= pattern_scripts.script_to_yaml(pattern.script)
+    if outputs or pattern.script is None:
+        written["outputs"] = outputs
     if pattern.partition:
         written["index"] = list(pattern.partition)
     if pattern.time_fields:
@@ -289,12 +357,12 @@ def _xml_activity(values: EspValues, element: Any) -> Activity:
 
 def _xml_pattern(values: EspValues, number: int, element: Any, schema: Schema | None) -> WindowPattern:
     tree = values.tree
-    languages = [name for tag, name in _CODE_EVENTS.items() if tree.children(element, tag)]
-    events = []
+    script = pattern_scripts.script_from_xml(values, element)
+    events = pattern_scripts.events_from_xml(values, element)
     for each in values.listed(element, "events/event"):
         condition = values.expression(each)
         name, source = values.attribute(each, "name"), values.attribute(each, "source")
-        events.append(EventOfInterest(name, source, condition if condition.text else None, tree.place(each)))
+        events.append(EventOfInterest(name, source, condition if condition.text else None, place=tree.place(each)))
     logic = tree.only_child(element, "logic")
     times = [
         (values.attribute(each, "source"), values.attribute(each, "field"))
@@ -308,7 +376,7 @@ def _xml_pattern(values: EspValues, number: int, element: Any, schema: Schema | 
         tuple(part.strip() for part in values.attribute(element, "index").split(",") if part.strip()),
         tuple(sorted(times)),
         _xml_activity(values, element),
-        " and ".join(languages),
+        script,
         tree.place(element),
     )
 
@@ -329,6 +397,24 @@ def _xml_outputs(values: EspValues, element: Any, schema: Schema | None) -> Iter
 
 
 def _xml_written(pattern: WindowPattern) -> Xml:
+    logic, attributes = Xml("logic", pattern.logic), {"name": pattern.name}
+    if pattern.script is not None:
+        written = pattern_scripts.script_to_xml(pattern.script)
+        attributes |= written.attributes
+        children = [pattern_scripts.events_to_xml(pattern.script, pattern.events), logic, *written.children]
+    else:
+        children = [_xml_events(pattern), logic, _xml_output(pattern)]
+    if pattern.time_fields:
+        times = tuple(Xml("timefield", attributes={"source": source, "field": name}) for source, name in pattern.time_fields)
+        children.append(Xml("timefields", children=times))
+    if pattern.partition:
+        attributes["index"] = ",".join(pattern.partition)
+    if pattern.activity is Activity.INACTIVE:
+        attributes["active"] = "false"
+    return Xml("pattern", "", attributes, tuple(children))
+
+
+def _xml_events(pattern: WindowPattern) -> Xml:
     events = []
     for event in pattern.events:
         attributes = {"name": event.name, "source": event.source}
@@ -336,19 +422,14 @@ def _xml_written(pattern: WindowPattern) -> Xml:
             events.append(expression("event", event.condition, **attributes))
         else:
             events.append(Xml("event", "", attributes))
+    return Xml("events", children=tuple(events))
+
+
+def _xml_output(pattern: WindowPattern) -> Xml:
     outputs = [
         expression("field-expr", output.expression, node=output.event)
         if output.expression is not None
         else Xml("field-selection", attributes={"name": output.field_name, "node": output.event})
         for output in pattern.outputs
     ]
-    children = [Xml("events", children=tuple(events)), Xml("logic", pattern.logic), Xml("output", children=tuple(outputs))]
-    if pattern.time_fields:
-        times = tuple(Xml("timefield", attributes={"source": source, "field": name}) for source, name in pattern.time_fields)
-        children.append(Xml("timefields", children=times))
-    attributes = {"name": pattern.name}
-    if pattern.partition:
-        attributes["index"] = ",".join(pattern.partition)
-    if pattern.activity is Activity.INACTIVE:
-        attributes["active"] = "false"
-    return Xml("pattern", "", attributes, tuple(children))
+    return Xml("output", children=tuple(outputs))

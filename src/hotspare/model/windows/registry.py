@@ -11,6 +11,7 @@ from hotspare.model.windows.compute import ComputeType
 from hotspare.model.windows.contract import WindowType
 from hotspare.model.windows.copy import CopyType
 from hotspare.model.windows.counter import CounterType
+from hotspare.model.windows.custom import CustomType
 from hotspare.model.windows.filter import FilterType
 from hotspare.model.windows.functional import FunctionalType
 from hotspare.model.windows.geofence import GeofenceType
@@ -38,6 +39,7 @@ WINDOW_TYPES: dict[str, WindowType[Any]] = {
         LuaType(),
         PythonType(),
         PythonColumnsType(),
+        CustomType(),
         RemoveStateType(),
         CounterType(),
         TransposeType(),

@@ -14,9 +14,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyspark
@@ -42,7 +42,10 @@ _LOG_TAIL_LENGTH = 2_000
 class SessionOptions:
     """`cores` are Spark's task slots. `bare_file_system` (the jar of jars.py) and `archive` (archive.py) make it faster; None does
     without. `kafka_source` are the jars of Spark's Kafka source. With `archive_to_write` the JVM writes such an archive when it
-    ends, which takes it a while."""
+    ends, which takes it a while.
+
+    `conf` goes over the settings of settings.py. `given` goes over both and is told to Spark alone: it may be secret, and a JVM's
+    command line can be read by everybody. `variables` are of the JVM's environment and of what it starts."""
 
     cores: int
     bare_file_system: Path | None = None
@@ -50,6 +53,9 @@ class SessionOptions:
     archive: Path | None = None
     archive_to_write: Path | None = None
     heap_mib: int = 1024
+    conf: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict, repr=False)
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 class Session:
@@ -60,12 +66,12 @@ class Session:
         self.scratch = make_scratch("spark", _scratch_root())
         try:
             self._stop_timeout_s = STOP_TIMEOUT_S if options.archive_to_write is None else ARCHIVE_TIMEOUT_S
-            conf = session_conf(self.scratch, options.cores, options.bare_file_system)
+            conf = session_conf(self.scratch, options.cores, options.bare_file_system) | dict(options.conf)
             self.jvm, info = _start_jvm(options, conf, self.scratch)
             try:
                 _await_gateway(self.jvm, info, self.scratch)
                 with _own_interrupt_handler():
-                    self.spark = _connect(info, conf)
+                    self.spark = _connect(info, conf | dict(options.given))
             except BaseException:
                 self.jvm.kill()
                 raise
@@ -124,7 +130,7 @@ def _start_jvm(options: SessionOptions, conf: dict[str, str], scratch: Path) -> 
         "org.apache.spark.api.python.PythonGatewayServer",
     ]
     with (scratch / "jvm.log").open("wb") as log:
-        return start_bound(command, log, _environment(scratch / "home", info)), info
+        return start_bound(command, log, _environment(scratch / "home", info) | dict(options.variables)), info
 
 
 def _environment(home: Path, info: Path) -> dict[str, str]:

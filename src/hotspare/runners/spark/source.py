@@ -21,6 +21,7 @@ from hotspare.bus.contract import Bus
 from hotspare.bus.open import open_bus
 from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
 from hotspare.errors import HotspareError, RunnerError
+from hotspare.inbound import Inbound
 from hotspare.interpreter import pass_over_what_is_there
 from hotspare.runners.contract import BatchLimits, HeadLike, HeadPlace, Positions, RunnerInput, SourceTopic
 from hotspare.runners.reading import check_positions
@@ -51,7 +52,7 @@ class SourceOptions:
         return json.dumps(
             {
                 "bus_url": self.bus_url,
-                "topics": [[t.name, t.partitions, int(t.format), t.shard] for t in self.topics],
+                "topics": [[t.name, t.partitions, int(t.format), t.shard, t.kind.value] for t in self.topics],
                 "limits": asdict(self.limits),
                 "head_place": self.head_place.value,
                 "span_address": self.span_address,
@@ -64,7 +65,10 @@ class SourceOptions:
         document = json.loads(text)
         return cls(
             document["bus_url"],
-            tuple(SourceTopic(name, count, MessageFormat(format_), shard) for name, count, format_, shard in document["topics"]),
+            tuple(
+                SourceTopic(name, count, MessageFormat(format_), shard, Inbound(kind))
+                for name, count, format_, shard, kind in document["topics"]
+            ),
             BatchLimits(**document["limits"]),
             HeadPlace(document["head_place"]),
             document["span_address"],

@@ -116,7 +116,7 @@ def follow(
             parts = _read(bus, topics, positions, limits, _only(word), shards)
             is_last = time.monotonic() >= over_s
             positions = next_positions(positions, parts)
-            raw = [raw_batch(part, topics[part.topic].format) for part in parts]
+            raw = [raw_batch(part, topics[part.topic].format, topics[part.topic].kind) for part in parts]
             note = {"next": positions_to_json(positions), "more": is_much(raw, limits), "last": is_last}
             driver.send_bytes(json.dumps(note).encode())
             batches = raw if head is None else [part for batch in raw for part in head(batch)]

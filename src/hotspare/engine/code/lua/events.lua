@@ -56,12 +56,25 @@ local function look_at_variables(used)
   end
 end
 
+-- The people's function, once its program was told what others changed.
+local tell, listeners = host.tell, host.listeners
+local function with_news(f, ...)
+  tell()
+  return f(...)
+end
+
 -- A call at the moment of an event: whether it went well; its result, or what to say; whether a limit is why not.
 local function called(f, us, number, ...)
   if broken ~= "" then return false, broken, true end
   begin(us, number)
-  local ok, first, second = pcall(f, ...)
-  look_at_variables(finish())
+  local ok, first, second
+  if listeners[1] then
+    ok, first, second = pcall(with_news, f, ...)
+  else
+    ok, first, second = pcall(f, ...)
+  end
+  host.used_steps = finish()
+  look_at_variables(host.used_steps)
   if not ok then return false, told(first) end
   if broken ~= "" then return false, broken, true end
   return true, first, second
@@ -97,7 +110,11 @@ local function each(name, read, first, count, rows, take, is_done)
       env.data, env.context = event, context
       if broken == "" then
         begin(us, number)
-        ok, result = pcall(f, event, context)
+        if listeners[1] then
+          ok, result = pcall(with_news, f, event, context)
+        else
+          ok, result = pcall(f, event, context)
+        end
         look_at_variables(finish())
         if not ok then result, is_limit = told(result) end
       end
@@ -176,9 +193,9 @@ function host.saved()
 end
 
 -- Call a function before any event: what is wrong, or nothing.
-function host.start(name)
+function host.start(name, settings)
   begin(0, 0)
-  local ok, failure = pcall(function_of(name))
+  local ok, failure = pcall(function_of(name), settings)
   finish()
   if not ok then return (told(failure)) end
 end

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -20,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.engine.code.contract import (
+    DEPTH_MAX,
     OPCODE_NAMES,
     OPCODE_TEXT,
     CodeFailure,
@@ -29,15 +31,18 @@ from hotspare.engine.code.contract import (
     MadeEvents,
     Moment,
     ProgramText,
+    SharedCode,
     Value,
 )
 from hotspare.engine.code.fields import ColumnBuilder, Unfit, plain_values
 from hotspare.engine.code.lua.rewriting import rewritten
 from hotspare.engine.code.lua.rows import given_kinds, made_kinds, packed, unpacked
+from hotspare.engine.code.shared import Properties, SharedParts
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.rows.chunk import Bools
 from hotspare.errors import Mistake, Place, ProjectError, SnapshotDamaged
-from hotspare.model.code import Code, Script
+from hotspare.model.code import Code, ModuleUse, Script
+from hotspare.model.code_imports import shares
 from hotspare.model.types import Schema
 
 MEMORY_BYTES_MAX = 512 << 20
@@ -46,9 +51,7 @@ MEMORY_A_BYTE = 8
 """What variables take beside that, for each byte in which they are kept."""
 ROWS_A_CALL = 4096
 """So many events are handed to the machine at once."""
-DEPTH_MAX = 100
-"""Of tables in each other that go in or out as values."""
-_FILES = ("boot", "budget", "basics", "tables", "times", "text", "json", "rows")
+_FILES = ("boot", "budget", "basics", "shared", "tables", "times", "text", "json", "rows")
 _OF_PROGRAMS = ("variables", "events")
 _COUNTS = struct.Struct("<qqq")
 _LINE = re.compile(r"^(?P<chunk>[^:\n]*):(?P<line>[0-9]+): (?P<text>.*)", re.DOTALL)
@@ -60,19 +63,29 @@ class MachineFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LuaProgram:
+    """`before`: of a snippet the properties that there are when it begins. It may set some itself, when its `init` is called."""
+
     text: ProgramText
+    before: Properties | None = None
 
     def open(self) -> LuaInstance:
-        return LuaInstance(self.text)
+        return LuaInstance(self.text, SharedParts(self.before.freeze(), {}) if self.before is not None else None)
+
+    def begun(self) -> Properties:
+        """The properties when it has begun."""
+        properties = self.before.freeze() if self.before is not None else Properties()
+        LuaInstance(self.text, SharedParts(properties, {}))
+        return properties
 
     def defines(self, function: str) -> bool:
         return self.open().defines(function)
 
 
 class LuaInstance(Instance):
-    def __init__(self, text: ProgramText) -> None:
-        """ProjectError where the program cannot be loaded."""
-        self._name = text.name
+    def __init__(self, text: ProgramText, shared: SharedCode | None = None) -> None:
+        """`shared`: while it is loaded. ProjectError where the program cannot be loaded."""
+        self._name, self._owner = text.name, text.owner
+        self._shared = shared
         script = text.script
         self._runtime = lupa.lua54.LuaRuntime(
             encoding=None,
@@ -88,17 +101,21 @@ class LuaInstance(Instance):
         host[b"opcodes"] = self._runtime.table_from({name.encode(): int(value) for name, value in OPCODE_NAMES.items()})
         host[b"opcode_names"] = self._runtime.table_from({value: name.encode() for value, name in OPCODE_TEXT.items()})
         host[b"empty_is_event"] = text.empties_count
+        self._offer(text)
         for name in _FILES:
             self._run(name)
+        host[b"is_loading"] = True
         host[b"begin_program"]()
         for name in _OF_PROGRAMS:
             self._run(name)
-        for module in text.modules:
+        for module in (each for each in text.modules if each.use is ModuleUse.MODULE):
             self._load(module.name, module.code, module.name)
         self._load(text.name, script.code, "")
-        if script.init and self.defines(script.init):
-            self._begin(script)
+        if text.init and self.defines(text.init):
+            self._begin(script, text.init, None if text.settings is None else self._to_lua(dict(text.settings), 0))
+        host[b"is_loading"] = False
         host[b"scan"]()
+        self._shared = None
         self._readers: dict[Schema, Any] = {}
         self._writers: dict[Schema, Any] = {}
 
@@ -117,23 +134,77 @@ class LuaInstance(Instance):
             message = f"the Lua code of {chunk} cannot be loaded: {failure.text}"
             raise ProjectError(self._name, [_mistake(code, message, failure.line)])
 
-    def _begin(self, script: Script) -> None:
+    def _begin(self, script: Script, init: str, settings: Any) -> None:
         """Call what is to be called once. It is no event, so it pays for nothing."""
-        wrong = self._host[b"start"](script.init.encode())
+        wrong = self._host[b"start"](init.encode(), settings)
         if wrong is not None:
             failure = _failure(wrong, self._name)
-            message = f"function {script.init} of window {self._name} fails: {failure.text}"
+            message = f"function {init} of {self._owner} fails: {failure.text}"
             raise ProjectError(self._name, [_mistake(script.code, message, failure.line)])
 
     def defines(self, function: str) -> bool:
         return self._host[b"function_of"](function.encode()) is not None
 
     def call(self, function: str, arguments: Sequence[Value], moment: Moment) -> Value:
+        return _from_lua(self._returned(function, arguments, moment)[0], 0)
+
+    def call_for_two(self, function: str, arguments: Sequence[Value], moment: Moment) -> tuple[Value, Value]:
+        first, second = self._returned(function, arguments, moment)
+        return _from_lua(first, 0), _from_lua(second, 0)
+
+    @property
+    def steps(self) -> int:
+        return int(self._host[b"used_steps"])
+
+    def share(self, shared: SharedCode | None) -> None:
+        self._shared = shared
+
+    def _offer(self, text: ProgramText) -> None:
+        """Let the machine ask for what is shared, if any of its code does. It holds nothing that would keep this object alive."""
+        if not any(shares(each.text) for each in (text.script.code, *(module.code for module in text.modules))):
+            return
+        this = weakref.ref(self)
+
+        def asked(work: Callable[[LuaInstance, SharedCode], tuple[Any, int]]) -> tuple[bool, Any, int]:
+            found = this()
+            if found is None or found._shared is None:
+                return False, b"properties and snippets are there when events come, not when the code is loaded", 0
+            try:
+                return True, *work(found, found._shared)
+            except CodeFailure as failure:
+                return False, failure.text.encode(errors="replace"), 0
+
+        def told(number: int, name: bytes, wants_first: object) -> tuple[bool, Any]:
+            found = this()
+            if found is None or found._shared is None:
+                return False, None
+            listener = f"{found._name}#{number}"
+            is_new, value = found._shared.news(listener, _text(name), wants_first=wants_first)
+            return is_new, found._to_lua(value, 0)
+
+        host = self._host
+        host[b"set_property"] = lambda name, value: asked(lambda self, shared: (None, shared.set(_text(name), _from_lua(value, 0))))
+        host[b"get_property"] = lambda name: asked(lambda self, shared: self._got(*shared.get(_text(name))))
+        host[b"call_snippet"] = lambda *given: asked(lambda self, shared: self._called(shared, *given))
+        host[b"news"] = told
+
+    def _got(self, value: Value, size: int) -> tuple[Any, int]:
+        return self._to_lua(value, 0), size
+
+    def _called(self, shared: SharedCode, snippet: bytes, function: bytes, time_us: int, seed: int, given: Any) -> tuple[Any, int]:
+        arguments = [_from_lua(given[place], 0) for place in range(1, given[b"n"] + 1)]
+        returned, steps = shared.call(_text(snippet), _text(function), arguments, Moment(time_us, seed))
+        return self._to_lua(returned, 0), steps
+
+    def _returned(self, function: str, arguments: Sequence[Value], moment: Moment) -> tuple[Any, Any]:
         given = [self._to_lua(value, 0) for value in arguments]
         ok, result, *limit = _several(self._asked(b"call", function.encode(), moment.time_us, _signed(moment.seed), *given))
         if not ok:
             raise _failure(result, self._name, _reason(limit and limit[0]))
-        return _from_lua(result, 0)
+        return result, limit[0] if limit else None
+
+    def variable(self, name: str) -> Value:
+        return _from_lua(self._host[b"env"][name.encode()], 0)
 
     def make_events(self, function: str, events: GivenEvents, schema: Schema, made_max: int) -> MadeEvents:
         reader, writer = self._reader(events.schema), self._writer(schema)
@@ -313,6 +384,10 @@ def _failure(message: bytes, program: str, reason: BadReason = BadReason.CODE) -
         where = f"line {line}" if found["chunk"] == program else f"{found['chunk']}, line {line}"
         text = f"{where}: {found['text']}"
     return CodeFailure(text, reason=reason, line=line)
+
+
+def _text(name: bytes) -> str:
+    return name.decode(errors="replace")
 
 
 def _reason(is_limit: object) -> BadReason:

@@ -22,8 +22,10 @@ from hotspare.engine.code.contract import (
     Moment,
     ProgramText,
     Value,
+    plain,
     truth,
 )
+from hotspare.engine.code.python.kept import SeenEvent
 from hotspare.engine.code.python.kept_bytes import encode
 from hotspare.engine.code.python.meter import PythonLimits
 from hotspare.engine.code.python.program import CallFailure, CallTooLarge, Interpreter, PythonText, Unloadable
@@ -46,13 +48,15 @@ class PythonProgram:
         script = text.script
         self._name = text.name
         self._codes: Mapping[str, Code] = {text.name: script.code} | {_label(each): each.code for each in text.modules}
-        self._init, self._transient, self._arguments = script.init, script.transient, script.arguments
+        self._transient, self._arguments = script.transient, script.arguments
         self._limits = PythonLimits(steps=script.limits.steps_max, kept_bytes=script.limits.state_bytes_max)
         names = [each.name for each in text.modules if each.use is ModuleUse.MODULE]
         texts = {each: self._compiled(each.code, _label(each), names) for each in text.modules}
         self._modules = {each.name: texts[each] for each in texts if each.use is ModuleUse.MODULE}
         self._snippets = {each.name: texts[each] for each in texts if each.use is ModuleUse.SNIPPET}
         self._text = self._compiled(script.code, text.name, names)
+        self._settings = text.settings
+        self._init = text.init if text.settings is None or self.defines(text.init) else ""
         self.open()
 
     def _compiled(self, code: Code, name: str, modules: Sequence[str]) -> PythonText:
@@ -72,7 +76,13 @@ class PythonProgram:
     def open(self) -> PythonInstance:
         try:
             interpreter = Interpreter(
-                self._text, self._modules, self._limits, self._snippets, init=self._init, transient=self._transient
+                self._text,
+                self._modules,
+                self._limits,
+                self._snippets,
+                init=self._init,
+                settings=self._settings,
+                transient=self._transient,
             )
         except Unloadable as error:
             raise self._refused(error, error.name or self._name) from error
@@ -99,10 +109,20 @@ class PythonInstance(Instance):
         self._interpreter, self._arguments = interpreter, arguments
 
     def call(self, function: str, arguments: Sequence[Value], moment: Moment) -> Value:
+        """Arguments that the function does not take are left out, as Lua does it."""
+        called = self._function(function)
+        if not called.__code__.co_flags & CO_VARARGS:
+            arguments = arguments[: called.__code__.co_argcount]
         try:
-            return self._interpreter.call(self._function(function), arguments, moment.time_us, moment.seed)
+            return self._interpreter.call(called, arguments, moment.time_us, moment.seed)
         except CallFailure as failure:
             raise _code_failure(failure) from failure
+
+    def seen_event(self, fields: Mapping[str, Value]) -> Value:
+        return SeenEvent(fields)
+
+    def variable(self, name: str) -> Value:
+        return plain(self._interpreter.variables.get(name))
 
     def _function(self, name: str) -> Callable[..., Any]:
         found = self._interpreter.function(name)

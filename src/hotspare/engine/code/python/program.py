@@ -123,7 +123,7 @@ class Interpreter:
 
     `main` is called. Those of `modules` that it or they import are loaded before it. Functions of `snippets` are called by
     `esp.call`; a snippet keeps nothing, since each window would keep its own. `init`: a function that is called once, when all is
-    loaded; `transient`: variables that are not kept.
+    loaded, with `settings` where there are some; `transient`: variables that are not kept.
     """
 
     def __init__(
@@ -134,9 +134,10 @@ class Interpreter:
         snippets: Mapping[str, PythonText] = MappingProxyType({}),
         *,
         init: str = "",
+        settings: Mapping[str, str] | None = None,
         transient: Sequence[str] = (),
     ) -> None:
-        self._init, self._transient = init, frozenset(transient)
+        self._init, self._settings, self._transient = init, settings, frozenset(transient)
         self.main, self.modules, self.snippets = main, modules, snippets
         self.limits = limits
         self.meter = Meter(limits)
@@ -246,7 +247,7 @@ class Interpreter:
         try:
             exec(text.code, variables)  # noqa: S102 people's code is what this is for
             if module == "" and self._init:
-                variables[self._init]()
+                variables[self._init](*([] if self._settings is None else [dict(self._settings)]))
             rebound = text.rebound
             self.meter.check()
             names = tuple(state_variables(variables, rebound, text.nonlocals, self._transient))

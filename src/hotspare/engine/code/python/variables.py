@@ -23,7 +23,7 @@ from functools import partial
 from types import BuiltinFunctionType, BuiltinMethodType, FunctionType, MethodType
 from typing import Any
 
-from hotspare.engine.code.python.guards import PROGRAM_MODULE, Namespace
+from hotspare.engine.code.python.guards import PROGRAM_MODULE, Guards, Namespace
 from hotspare.engine.code.python.keeper import NESTING_MAX, described
 from hotspare.engine.code.python.patterns import Pattern
 from hotspare.engine.code.python.sets import OrderedFrozenSet, OrderedSet
@@ -163,6 +163,8 @@ def check_constant(value: Any, name: str, nonlocals: frozenset[str], depth: int)
     elif isinstance(value, partial):
         check_constant((value.func, value.args, *value.keywords.values()), name, nonlocals, depth + 1)
     elif isinstance(value, MethodType):
+        if isinstance(value.__self__, Guards):  # in place of a function of a module, such as operator.mul
+            return
         check_constant(value.__self__, name, nonlocals, depth + 1)
     elif not isinstance(value, _IMMUTABLE) and not _is_of_engine(value):
         raise Unkeepable(f"the module variable {name} holds {described(value)}, which cannot be kept between events", variable=name)

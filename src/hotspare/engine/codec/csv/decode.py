@@ -19,7 +19,8 @@ from hotspare.engine.rows.elementwise import Rows, chosen, true_rows
 from hotspare.engine.rows.refusals import NO_BAD_ROWS, BadRows, Refusals, clipped
 from hotspare.engine.rows.values import DateFormat, parse
 from hotspare.errors import UsageError
-from hotspare.model.events import FLAG_LETTER, OPCODE_LETTER, Flag, Opcode
+from hotspare.model import events
+from hotspare.model.events import FLAG_LETTER, Flag, Opcode
 from hotspare.model.types import Field, FieldType, Schema
 
 UInt8s = npt.NDArray[np.uint8]
@@ -43,10 +44,7 @@ class Words:
         return cls(pa.array(list(both), pa.string()), np.array(list(both.values()), np.uint8))
 
 
-OPCODE_WORDS = Words.of(
-    {letter.lower(): int(opcode) for opcode, letter in OPCODE_LETTER.items()}
-    | {opcode.name.lower().replace("_", ""): int(opcode) for opcode in Opcode}
-)
+OPCODE_WORDS = Words.of(events.OPCODE_WORDS)
 FLAG_WORDS = Words.of(
     {
         "".join(FLAG_LETTER[flag].lower() for flag in chosen): sum(chosen)

@@ -12,13 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 EXTENSION = "urn:hotspare"
-"""Namespace of what ESP XML cannot say: `publish` and `quality` of a window, `partition-by` of a source window, `dialect` of an
-expression."""
+"""Namespace of what ESP XML cannot say: `publish`, `quality` and `beats` of a window, `partition-by` and `reads` of a source
+window, `dialect` of an expression, `by` of a retention."""
 
 PUBLISH = f"{{{EXTENSION}}}publish"
 QUALITY = f"{{{EXTENSION}}}quality"
+BEATS = f"{{{EXTENSION}}}beats"
 DIALECT = f"{{{EXTENSION}}}dialect"
 PARTITION_BY = f"{{{EXTENSION}}}partition-by"
+GROUPED_BY = f"{{{EXTENSION}}}by"
+READS = f"{{{EXTENSION}}}reads"
 
 _STREAMS = "which windows have an output topic follows from the edges and from hs:publish"
 _SERVER = "clients talk to the bus, not to the engine"
@@ -80,15 +83,18 @@ _EMISSION = f"{EXP_MAX_STRING} {OUTPUT_INSERT_ONLY} {PRODUCES_ONLY_INSERTS} {COL
 OF_A_LIBRARY = "it calls a function of a shared library; write what it does as an expression"
 
 
-def window_shape(read: str = "", children: str = "", refused: Mapping[str, str] | None = None) -> ElementShape:
+def window_shape(
+    read: str = "", children: str = "", refused: Mapping[str, str] | None = None, idle: Mapping[str, str] | None = None
+) -> ElementShape:
     """The element of a window type that reads these attributes and children beside those that all have."""
     return shape(
-        f"name index {_EMISSION} {PUBLISH} {QUALITY} {read}",
+        f"name index {_EMISSION} {PUBLISH} {QUALITY} {BEATS} {read}",
         f"description schema schema-string connectors splitter-expr {children}",
         label_children="metadata",
         idle={
             "pubsub": _STREAMS,
             "pubsub-index": _STREAMS,
+            **(idle or {}),
         },
         neutral={
             "insert-only": FALSE,
@@ -155,7 +161,6 @@ COMMON: dict[str, ElementShape] = {
             "compress-open-patterns": FALSE,
         },
         refused={
-            "lua-snippets": "they share values between windows, which would depend on how input is cut; write a Lua module",
             "mas-modules": "they run in the Micro Analytic Service of SAS; write a Python or Lua window",
             "analytic-store-files": "they hold models that only the software of SAS reads",
         },
@@ -188,7 +193,7 @@ COMMON: dict[str, ElementShape] = {
         label_children="description",
         idle={"connection-name": "a connector says itself what it connects to"},
     ),
-    "retention": shape("type field unit"),
+    "retention": shape(f"type field unit {GROUPED_BY}"),
     "splitter-expr": shape(children="expr-initialize expression"),
     "expression": shape(DIALECT),
     "expr-initialize": shape(children="initializer udfs"),

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from hotspare.model.cascades import BEATS
 from hotspare.model.connector_rules import connector_from_properties
+from hotspare.model.frontends.esp_xml.elements import (
+    BEATS as BEATS_ATTRIBUTE,
+)
 from hotspare.model.frontends.esp_xml.elements import (
     COLLAPSE_UPDATES,
     EXP_MAX_STRING,
@@ -31,6 +35,7 @@ from hotspare.model.frontends.values import (
 from hotspare.model.names import nearest, one_of
 from hotspare.model.project import (
     AcceptedOpcodes,
+    Beats,
     Connector,
     ConnectorDirection,
     ContinuousQuery,
@@ -148,6 +153,8 @@ class QueryReader(EspValues):
         }
         if quality := tree.substitution.apply(element.get(QUALITY) or "", tree.place(element)):
             common["quality"] = read_quality(quality, tree.place(element), self.found)
+        if beats := element.get(BEATS_ATTRIBUTE) or "":
+            common["beats"] = chosen(beats, BEATS, "beats:", tree.place(element), self.found) or Beats.EXCLUDED
         if schema_element is not None:
             common["schema"] = self._schema(schema_element, 0)
             common["schema_place"] = tree.place(schema_element)
@@ -235,7 +242,11 @@ class QueryReader(EspValues):
         kind = tree.attribute(element, "class")
         name = tree.attribute(element, "name") or kind
         properties = tree.properties(element)
-        direction_text = properties.pop("type", "") or tree.attribute(element, "type")
+        written = [text for text in (properties.pop("type", ""), tree.attribute(element, "type")) if text]
+        direction_text = written[0] if written else ""
+        if len({DIRECTIONS.get(text, text) for text in written}) > 1:
+            message = f"connector {name} has the type {written[0]!r} among its properties, and the attribute type={written[1]!r}"
+            self.found.add(tree.place(element), message, "leave one of them out")
         if element.get("active") is not None and not tree.true(element, "active"):
             self.found.warn(tree.place(element), f"connector {name} is switched off and left out", "remove active to use it")
             self.switched_off.add(f"{window}/{name}")

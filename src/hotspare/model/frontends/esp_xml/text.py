@@ -12,6 +12,7 @@ from lxml import etree
 from hotspare.model.durations import format_duration, format_seconds
 from hotspare.model.frontends.esp_xml.connector_groups import written_groups
 from hotspare.model.frontends.esp_xml.elements import (
+    BEATS,
     COLLAPSE_UPDATES,
     EXP_MAX_STRING,
     EXTENSION,
@@ -25,6 +26,7 @@ from hotspare.model.frontends.esp_xml.written import Xml, expression, initializa
 from hotspare.model.project import (
     EVERY_SLOT,
     AcceptedOpcodes,
+    Beats,
     Connector,
     ConnectorDirection,
     ContinuousQuery,
@@ -106,6 +108,8 @@ def _window(parent: Any, window: Window) -> None:
         element.set(PUBLISH, "true" if window.publication is Publication.PUBLISHED else "false")
     if window.quality is not None:
         element.set(QUALITY, str(window.quality))
+    if window.beats is not Beats.EXCLUDED:
+        element.set(BEATS, window.beats.value)
     _emission(element, window.emission)
     if window.text_bytes_max:
         element.set(EXP_MAX_STRING, str(window.text_bytes_max))

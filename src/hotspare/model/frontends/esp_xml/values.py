@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hotspare.errors import Place
-from hotspare.model.frontends.esp_xml.elements import DIALECT
+from hotspare.model.frontends.esp_xml.elements import DIALECT, GROUPED_BY
 from hotspare.model.frontends.esp_xml.tree import Tree
 from hotspare.model.frontends.values import RETENTION_KINDS, chosen, parse_retention
 from hotspare.model.project import NO_INITIALIZATION, Dialect, Expression, Initialization, Retention, UserFunction
@@ -41,7 +41,8 @@ class EspValues:
         if kind is None:
             return None
         limit, field, unit = tree.text(element), tree.attribute(element, "field"), tree.attribute(element, "unit")
-        return parse_retention(kind, limit, field, unit, place, self.found)
+        by = tuple(part.strip() for part in tree.attribute(element, GROUPED_BY).split(",") if part.strip())
+        return parse_retention(kind, limit, field, unit, by, place, self.found)
 
     def truth(self, element: Any, name: str) -> str:
         return self.tree.true(element, name)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hotspare.model.durations import format_duration
-from hotspare.model.frontends.esp_xml.elements import DIALECT
+from hotspare.model.frontends.esp_xml.elements import DIALECT, GROUPED_BY
 from hotspare.model.project import Dialect, Expression, Initialization, Retention
 
 
@@ -40,6 +40,8 @@ def retention(written: Retention | None) -> tuple[Xml, ...]:
         attributes["field"] = written.time_field
     if written.unit_us:
         attributes["unit"] = format_duration(written.unit_us)
+    if written.by:
+        attributes[GROUPED_BY] = ",".join(written.by)
     return (Xml("retention", limit, attributes),)
 
 

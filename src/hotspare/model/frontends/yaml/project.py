@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from hotspare.errors import Place, ProjectError
+from hotspare.model.cascades import BEATS
 from hotspare.model.connector_rules import connector_from_properties
 from hotspare.model.durations import parse_duration
 from hotspare.model.frontends.properties import HOME, Substitution, merged
@@ -29,6 +30,7 @@ from hotspare.model.names import did_you_mean, one_of
 from hotspare.model.project import (
     EVERY_SLOT,
     AcceptedOpcodes,
+    Beats,
     Connector,
     ConnectorDirection,
     ConnectorEntry,
@@ -75,6 +77,7 @@ COMMON_KEYS = (
     "index",
     "publish",
     "quality",
+    "beats",
     "splitter",
     "splitter_initialize",
     *EMISSION_KEYS,
@@ -256,9 +259,14 @@ class _Reader(YamlValues):
             common["index"] = self.option(node, "index", INDEX_NAMES, "index type", INDEX_TYPES["pi_HASH"])
         if "quality" in node.values:
             common["quality"] = self._quality(node)
+        if "beats" in node.values:
+            common["beats"] = self.option(node, "beats", BEATS, "beats:", Beats.EXCLUDED)
         if "splitter" in node.values:
             common["splitter"] = self.expression(node.values["splitter"], "splitter")
             common["splitter_initialization"] = self.initialization(node, "splitter_initialize")
+        elif "splitter_initialize" in node.values:
+            place = node.places["splitter_initialize"]
+            self.found.add(place, f"splitter_initialize of window {name} needs a splitter", "leave it out, or add splitter")
         if "publish" in node.values:
             common["publication"] = self.option(node, "publish", PUBLICATIONS, "publish:", Publication.DERIVED)
         return common

@@ -12,6 +12,7 @@ from hotspare.model.frontends.yaml.written import Written, YamlWriter
 from hotspare.model.project import (
     AS_MADE,
     EVERY_SLOT,
+    Beats,
     Connector,
     ConnectorDirection,
     ConnectorGroup,
@@ -122,6 +123,8 @@ def _window(window: Window, writer: YamlWriter) -> Written:
         document["publish"] = window.publication is Publication.PUBLISHED
     if window.quality is not None:
         document["quality"] = str(window.quality)
+    if window.beats is not Beats.EXCLUDED:
+        document["beats"] = window.beats.value
     document.update(_emission(window.emission))
     if window.text_bytes_max:
         document["text_bytes_max"] = window.text_bytes_max

@@ -35,7 +35,7 @@ class YamlValues:
             return None
         entries = self.entries(node, "retention")
         kinds = [k for k in entries.values if k in RETENTION_KINDS]
-        self.known(entries, (*RETENTION_KINDS, "field", "unit"), "retention")
+        self.known(entries, (*RETENTION_KINDS, "field", "unit", "by"), "retention")
         if len(kinds) != 1:
             self.found.add(
                 entries.place, "retention does not name exactly one kind", "write one, such as bytime_sliding: 3 seconds"
@@ -43,7 +43,8 @@ class YamlValues:
             return None
         limit = self.text(entries, kinds[0])
         field, unit = self.text(entries, "field"), self.text(entries, "unit")
-        return parse_retention(RETENTION_KINDS[kinds[0]], limit, field, unit, entries.place, self.found)
+        by = tuple(self.substitution.apply(each.value, each.place) for each in self.listed(entries.values.get("by"), "by"))
+        return parse_retention(RETENTION_KINDS[kinds[0]], limit, field, unit, by, entries.place, self.found)
 
     def expression(self, node: Node, what: str) -> Expression:
         if isinstance(node, Text):

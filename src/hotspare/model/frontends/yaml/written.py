@@ -30,6 +30,8 @@ class YamlWriter:
             written["field"] = retention.time_field
         if retention.unit_us:
             written["unit"] = format_duration(retention.unit_us)
+        if retention.by:
+            written["by"] = list(retention.by)
         return {"retention": written}
 
     def initialization(self, initialization: Initialization) -> Written:

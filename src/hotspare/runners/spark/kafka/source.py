@@ -20,8 +20,6 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
-from pyspark.sql.udf import _create_udf
-from pyspark.util import PythonEvalType
 
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.kafka.client import parse_kafka_url
@@ -30,6 +28,7 @@ from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import BusUnavailable, HotspareError, RunnerError
 from hotspare.runners.contract import HeadPlace, Positions, RunnerInput, SourceTopic
 from hotspare.runners.reading import check_positions
+from hotspare.runners.spark.arrow_map import map_in_arrow
 from hotspare.runners.spark.failure import unpack
 from hotspare.runners.spark.frames import FRAME_SCHEMA_DDL, frame, unframe
 from hotspare.runners.spark.kafka.pace import Pacer, shares_of
@@ -160,14 +159,7 @@ class KafkaReading:
     def _placed(self, columns: DataFrame) -> DataFrame:
         if self._source.head_place is HeadPlace.DRIVER:
             return columns
-        return _map_in_arrow(columns, functools.partial(_decode, self._packed_head, self._formats), FRAME_SCHEMA_DDL)
-
-
-def _map_in_arrow(rows: DataFrame, function: Callable[..., Iterator[pa.RecordBatch]], schema: str) -> DataFrame:
-    """`DataFrame.mapInArrow`, which asks for pandas although neither it nor a worker uses it."""
-    made = _create_udf(function, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
-    column = made(*(rows[name] for name in rows.columns))
-    return DataFrame(rows._jdf.mapInArrow(column._jc, False, None), rows.sparkSession)  # noqa: FBT003 - Spark's own signature
+        return map_in_arrow(columns, functools.partial(_decode, self._packed_head, self._formats), FRAME_SCHEMA_DDL)
 
 
 def _index_of_topic(topics: Sequence[SourceTopic]) -> str:

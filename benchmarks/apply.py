@@ -1,0 +1,161 @@
+"""A project over a Parquet table through `apply` of `hotspare.spark`, beside plain Spark on the same rows and cores: its window
+function, which here says the same (running count, sum and greatest amount by card), and a function of pandas for each card.
+
+Every way reads the same files, puts out a row for each payment, and gives it to the noop sink; the first shuffle and the sort are
+Spark's in all three. A check compares what the three put out, by sums. Beside the times stands the most memory that the Python
+workers had together, so that one sees whether it grows with the table. Default settings of Spark, two task slots.
+
+    python -m benchmarks.apply [--rows 5000000] [--cards 100000] [--pandas-rows 500000] [--repeat 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psutil
+from benchmarks._plain import environment
+
+PROJECT = """
+project: cards
+queries:
+  q:
+    windows:
+      payments: {type: source, schema: "id*:int64,card*:int64,amount:double,at:stamp", opcodes: insert-only, index: empty}
+      totals:
+        type: aggregate
+        schema: "card*:int64,n:int64,total:double,highest:double"
+        outputs: {n: ESP_aCount(), total: ESP_aSum(amount), highest: ESP_aMax(amount)}
+        publish: true
+        connectors: {new_values_alone: {kind: kafka, direction: subscribe, properties: {collapse: "true"}}}
+    edges: [payments -> totals]
+"""
+SLOTS = 2
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--cards", type=int, default=100_000)
+    parser.add_argument("--pandas-rows", type=int, default=500_000)
+    parser.add_argument("--repeat", type=int, default=3)
+    asked = parser.parse_args()
+    os.environ.update(environment())
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.builder.master(f"local[{SLOTS}]").config("spark.driver.memory", "2g").config("spark.ui.enabled", "false")
+    spark = session.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    with tempfile.TemporaryDirectory() as folder:
+        large, small = (_payments(spark, Path(folder) / name, rows, asked.cards) for name, rows in _sizes(asked))
+        names = [name for name in ("apply", "window", "pandas") if name != "pandas" or find_spec("pandas") is not None]
+        checks = [_checked(ways(small)[name]) for name in names]
+        if len(set(checks)) > 1:
+            sys.stderr.write(f"the ways differ: {checks}\n")
+            return 1
+        at_large = {name: _measured(ways(large)[name], asked.rows, asked.repeat, name) for name in ("apply", "window")}
+        at_small = {name: _measured(ways(small)[name], asked.pandas_rows, asked.repeat, name) for name in names if name != "window"}
+    spark.stop()
+    print(
+        f"apply_to_window {at_large['apply'] / at_large['window']:.2f} apply_to_pandas {at_small['apply'] / at_small['pandas']:.2f}"
+    )
+    return 0
+
+
+def _sizes(asked: argparse.Namespace) -> tuple[tuple[str, int], tuple[str, int]]:
+    return ("large", asked.rows), ("small", asked.pandas_rows)
+
+
+def _payments(spark: Any, path: Path, rows: int, cards: int) -> Any:
+    made = spark.range(rows).selectExpr(
+        "id", f"abs(hash(id)) % {cards} card", "cast(abs(hash(id, 7)) % 100000 as double) / 4 amount", "timestamp_millis(id) at"
+    )
+    made.write.parquet(str(path))
+    return spark.read.parquet(str(path))
+
+
+def ways(payments: Any) -> dict[str, Callable[[], Any]]:
+    """Columns card, n, total and highest, a row for each payment."""
+    return {"apply": lambda: _applied(payments), "window": lambda: _windowed(payments), "pandas": lambda: _by_pandas(payments)}
+
+
+def _applied(payments: Any) -> Any:
+    from hotspare.spark import apply
+
+    tables = apply(
+        PROJECT, {"q/payments": payments.withColumn("card", payments.card.cast("bigint"))}, order_by="at", partition_by="card"
+    )
+    return tables["q/totals"].select("card", "n", "total", "highest")
+
+
+def _windowed(payments: Any) -> Any:
+    over = "over (partition by card order by at rows unbounded preceding)"
+    return payments.selectExpr("card", f"count(*) {over} n", f"sum(amount) {over} total", f"max(amount) {over} highest")
+
+
+def _by_pandas(payments: Any) -> Any:
+    def running(rows: Any) -> Any:
+        amounts = rows.sort_values("at")["amount"]
+        counts = range(1, len(rows) + 1)
+        return rows.assign(n=counts, total=amounts.cumsum().to_numpy(), highest=amounts.cummax().to_numpy())[
+            ["card", "n", "total", "highest"]
+        ]
+
+    return payments.groupBy("card").applyInPandas(running, "card bigint, n bigint, total double, highest double")
+
+
+def _checked(way: Callable[[], Any]) -> tuple[float, ...]:
+    return tuple(way().selectExpr("count(*)", "sum(n)", "round(sum(total), 2)", "round(sum(highest), 2)").collect()[0])
+
+
+def _measured(way: Callable[[], Any], rows: int, repeat: int, name: str) -> float:
+    """Rows per second, the median; prints it."""
+    rates, most = [], 0
+    for _ in range(repeat):
+        with _Watch() as watch:
+            began = time.monotonic()
+            way().write.format("noop").mode("overwrite").save()
+            rates.append(rows / (time.monotonic() - began))
+        most = max(most, watch.most)
+    rate = statistics.median(rates)
+    print(f"{name:8} {rows:>11,} rows {rate:>11,.0f} rows/s (best {max(rates):,.0f}), Python workers {most >> 20} MiB", flush=True)
+    return rate
+
+
+class _Watch:
+    """The most memory that the Python processes of Spark had together, looked at ten times a second."""
+
+    def __enter__(self) -> _Watch:
+        self.most = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._done.wait(0.1):
+            self.most = max(self.most, sum(map(_memory, psutil.Process().children(recursive=True))))
+
+
+def _memory(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_info().rss) if "python" in process.name() else 0
+    except psutil.Error:
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""FileRows of a file as columns: a file of millions of plain rows is never a Python object for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Int64s: TypeAlias = npt.NDArray[np.int64]
+_FIRST_OF_TEXT = np.array([chr(byte).isalnum() and byte < 128 for byte in range(256)])
+"""Bytes with which no blank row begins."""
+
+
+class Row(NamedTuple):
+    """`text` without its line end; `end` is the offset of the byte after the line end, counted from the start of the file; `line`
+    is the number of the line on which it begins, 1 for the first that the cutter got."""
+
+    text: bytes
+    end: int
+    line: int
+
+
+_ROW_OF = partial(tuple.__new__, Row)
+"""A row of its three values: `Row` without the Python function that takes their names."""
+
+
+class FileRows:
+    """FileRows that follow each other. `texts`: a binary array without nulls; `ends`, `lines`: int64[n], rising."""
+
+    def __init__(self, texts: pa.Array, ends: Int64s, lines: Int64s) -> None:
+        self.texts, self.ends, self.lines = texts, ends, lines
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> FileRows:
+        texts = pa.array([row.text for row in rows], pa.binary())
+        return cls(texts, np.array([row.end for row in rows], np.int64), np.array([row.line for row in rows], np.int64))
+
+    @classmethod
+    def joined(cls, parts: Iterable[FileRows]) -> FileRows:
+        found = [part for part in parts if len(part)]
+        if len(found) == 1:
+            return found[0]
+        texts = pa.concat_arrays([pa.array([], pa.binary()), *(part.texts for part in found)])
+        none = np.empty(0, np.int64)
+        ends = np.concatenate([none, *(part.ends for part in found)])
+        return cls(texts, ends, np.concatenate([none, *(part.lines for part in found)]))
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __iter__(self) -> Iterator[Row]:
+        return map(_ROW_OF, zip(self.texts.to_pylist(), self.ends.tolist(), self.lines.tolist(), strict=True))
+
+    def between(self, begin: int, end: int) -> FileRows:
+        """FileRows from `begin` to before `end`, sharing the columns."""
+        return FileRows(self.texts.slice(begin, max(0, end - begin)), self.ends[begin:end], self.lines[begin:end])
+
+    def taken(self, mask: npt.NDArray[np.bool_]) -> FileRows:
+        if mask.all():
+            return self
+        return FileRows(self.texts.filter(pa.array(mask)), self.ends[mask], self.lines[mask])
+
+    @property
+    def text_bytes(self) -> int:
+        """Of all texts."""
+        bounds = text_bounds(self.texts)
+        return int(bounds[-1] - bounds[0])
+
+    @property
+    def certainly_text(self) -> npt.NDArray[np.bool_]:
+        """FileRows that begin with a letter or digit of ASCII, so that they are not blank."""
+        bounds = text_bounds(self.texts)
+        first, is_some = bounds[:-1], bounds[1:] > bounds[:-1]
+        data = np.frombuffer(self.texts.buffers()[2] or b"", np.uint8)
+        found = np.zeros(len(self), np.bool_)
+        found[is_some] = _FIRST_OF_TEXT[data[first[is_some]]]
+        return found
+
+
+def text_bounds(texts: pa.Array) -> npt.NDArray[np.int32]:
+    """int32[n + 1]: where each text of a binary array begins in its data, and the last one ends."""
+    buffer = texts.buffers()[1]
+    if buffer is None or not len(texts):
+        return np.zeros(1, np.int32)
+    return np.frombuffer(buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1]

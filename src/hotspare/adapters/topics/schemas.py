@@ -1,0 +1,151 @@
+"""Schemas that messages name by a number, as those framed for a schema registry do (SPEC I2).
+
+    0 | number of the schema, 4 bytes, high first | one Avro datum
+
+A registry is asked over HTTP, `GET <url>/schemas/ids/<number>`, or a folder holds the schemas as files `<number>.avsc`. A number
+never gets another schema, so each is asked for once. A message of a number that nobody knows, or without such a frame, stays as it
+is: the engine makes a bad event of it. A registry that does not answer is waited for: nothing is made bad for that.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from hotspare.engine.codec.avro_datum import datum_container
+from hotspare.errors import BusUnavailable, UsageError
+
+_FRAME = struct.Struct(">BI")
+_SCHEMA_BYTES_MAX = 1 << 20
+_SCHEMAS_MAX = 1_000
+"""As many are kept; another one is asked for again."""
+_TIMEOUT_S = 5.0
+_UNKNOWN_S = 5.0
+"""So long nobody is asked again for a number that was unknown."""
+_MISSING = 404
+
+
+class Schemas(Protocol):
+    def text(self, number: int) -> str | None:
+        """The schema, Avro's as JSON; None where there is none of this number. BusUnavailable where that cannot be found out."""
+
+
+def open_schemas(place: str) -> Schemas:
+    """`http://` or `https://` with the URL of a registry, which may have a user and a password, or the path of a folder.
+    UsageError where it is neither."""
+    if place.startswith(("http://", "https://")):
+        return SchemaRegistry(place)
+    if "://" in place or not Path(place).is_dir():
+        hint = "give the http:// or https:// URL of a registry, or a folder with files such as 17.avsc"
+        raise UsageError(f"schemas cannot be had from {_without_user(place)}", hint=hint)
+    return SchemaFolder(Path(place))
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaFolder:
+    """Files `<number>.avsc`."""
+
+    folder: Path
+
+    def text(self, number: int) -> str | None:
+        file = self.folder / f"{number}.avsc"
+        try:
+            return file.read_text(encoding="utf-8") if file.stat().st_size <= _SCHEMA_BYTES_MAX else None
+        except (FileNotFoundError, UnicodeDecodeError):
+            return None
+        except OSError as error:
+            raise BusUnavailable(f"schema {file} cannot be read", detail=str(error)) from error
+
+
+class SchemaRegistry:
+    """`url` may hold secrets, which go into no message."""
+
+    def __init__(self, url: str) -> None:
+        parts = urllib.parse.urlsplit(url)
+        self._shown = _without_user(url)
+        self._url = self._shown.rstrip("/")
+        self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        if parts.username is not None:
+            user = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
+            self._headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
+
+    def text(self, number: int) -> str | None:
+        request = urllib.request.Request(f"{self._url}/schemas/ids/{number}", headers=self._headers)  # noqa: S310 - `open_schemas`
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
+                body = answer.read(_SCHEMA_BYTES_MAX + 1)
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code == _MISSING:
+                return None
+            raise BusUnavailable(f"the schema registry {self._shown} answers {error.code} when asked for {number}") from None
+        except (OSError, ValueError) as error:
+            raise BusUnavailable(f"the schema registry {self._shown} does not answer", detail=str(error)) from None
+        return _avro_of(body)
+
+
+def _avro_of(body: bytes) -> str | None:
+    """The schema in a registry's answer; None where it is none of Avro."""
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or found.get("schemaType", "AVRO") != "AVRO" or not isinstance(found.get("schema"), str):
+        return None
+    return str(found["schema"])
+
+
+def _without_user(url: str) -> str:
+    parts = urllib.parse.urlsplit(url)
+    return urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])) if parts.netloc else url
+
+
+@dataclass(slots=True)
+class FramedAvro:
+    """Messages with the number of their schema before them, as container files, which say their schema themselves."""
+
+    schemas: Schemas
+    clock_s: Callable[[], float] = time.monotonic
+    _known: dict[int, Callable[[bytes], bytes]] = field(default_factory=dict)
+    _unknown_s: dict[int, float] = field(default_factory=dict)
+    """When a number was found to be unknown."""
+
+    def container(self, value: bytes) -> bytes:
+        """The message as a container file, or as it is where its schema is not to be had. BusUnavailable: later, perhaps."""
+        if len(value) < _FRAME.size:
+            return value
+        zero, number = _FRAME.unpack_from(value)
+        made = self._maker(number) if zero == 0 else None
+        return value if made is None else made(value[_FRAME.size :])
+
+    def _maker(self, number: int) -> Callable[[bytes], bytes] | None:
+        if number in self._known:
+            return self._known[number]
+        if self.clock_s() - self._unknown_s.get(number, float("-inf")) < _UNKNOWN_S:
+            return None
+        text, made = self.schemas.text(number), None
+        if text is not None:
+            try:
+                made = datum_container(text)
+            except UsageError:
+                made = None
+        self._note(number, made)
+        return made
+
+    def _note(self, number: int, made: Callable[[bytes], bytes] | None) -> None:
+        notes: dict[int, Callable[[bytes], bytes]] | dict[int, float] = self._known if made is not None else self._unknown_s
+        if len(notes) >= _SCHEMAS_MAX:
+            del notes[next(iter(notes))]
+        if made is not None:
+            self._known[number] = made
+        else:
+            self._unknown_s[number] = self.clock_s()

@@ -1,0 +1,53 @@
+"""Which rows of a relation are of one group, in order of arrival: where each group keeps its newest rows (`kernels.groups`).
+
+Lists are derived from rows, and in no snapshot; their index grows by splitting.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hotspare.engine.kernels import Whole
+from hotspare.engine.kernels import groups as k
+from hotspare.engine.kernels.relation import InputArrays, OutputArrays, Policy
+from hotspare.engine.state.memory import as_much, longer
+from hotspare.engine.state.row_index import empty_lists, grown_index
+from hotspare.engine.state.row_pages import RowPages
+
+
+class GroupLists:
+    """The lists of the rows of `pages`."""
+
+    def __init__(self, pages: RowPages) -> None:
+        self._pages = pages
+        rows = pages.rows
+        lists = empty_lists(rows, k.LINKS_WIDTH)
+        self._groups = k.RowGroups(lists, np.zeros((1, rows.lanes.shape[1]), np.int64))
+
+    def relate(self, out: OutputArrays, policy: Policy, given: InputArrays) -> Whole:
+        """As the kernel. Where it asks for room, it is to be made in the pages and here."""
+        self._pages.note_moves()
+        self._follow_pages()
+        return k.relate_groups(self._pages.rows, self._groups, out, policy, given)
+
+    def make_room(self) -> None:
+        """Room for one group more."""
+        lists = self._groups.lists
+        self._groups = self._groups._replace(lists=lists._replace(by_condition=grown_index(lists.by_condition)))
+
+    def fill(self) -> None:
+        """Enter all rows."""
+        self._follow_pages()
+        order, at = self._pages.in_order(), 0
+        while (at := int(k.fill_groups(self._groups.lists, order, np.int64(at)))) < len(order):
+            self.make_room()
+
+    def _follow_pages(self) -> None:
+        """Name the memory in which rows stand now."""
+        rows, lists = self._pages.rows, self._groups.lists
+        links, length = lists.links, len(rows.lanes)
+        if len(links) < length:
+            known = links
+            links = as_much(length, length, lambda most: longer(known, len(known), most))
+        lists = lists._replace(links=links, lanes=rows.lanes, valid=rows.valid, moved=rows.moved)
+        self._groups = self._groups._replace(lists=lists)

@@ -1,0 +1,325 @@
+"""The driver of an application: starts Spark, gives the shards to tasks, and watches these until it is to end.
+
+It decides nothing about roles, and no event passes it: the engines of the tasks do all that among themselves, and with those of the
+group's other applications. Threads: the main one decides (watch.py) and acts; for each task one waits for its job and one reads its
+connection, and both only put what they learn into a queue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+import hotspare
+from hotspare.bus.naming import checked_prefix
+from hotspare.choices import HeadPlace, KafkaReaderKind
+from hotspare.errors import RunnerError, UsageError
+from hotspare.host.clock import monotonic_ms
+from hotspare.host.options import EngineOptions
+from hotspare.host.partitioned import watch
+from hotspare.host.partitioned.assignment import assigned_shards, tasks_for
+from hotspare.host.partitioned.link import Channel, LinkBrokenError, Message, new_secret
+from hotspare.host.partitioned.project_files import ProjectFiles
+from hotspare.host.partitioned.server import LinkServer
+from hotspare.host.partitioned.task import TaskEnd, TaskSpec, run_task
+from hotspare.host.process import EXIT_FAILED, EXIT_OK, EXIT_RUNNER_DIED
+from hotspare.host.project import checked_project
+from hotspare.model.partitioning import refused_shards
+from hotspare.runners.spark.partitioned.cluster import Master, SparkCluster, SparkClusterOptions, parse_master
+from hotspare.runners.spark.partitioned.jobs import TaskJobs
+from hotspare.runners.spark.partitioned.place import TaskPlace
+from hotspare.stop_signals import stop_asked
+from hotspare.telemetry.log import Log, LogEvent, LogFormat
+
+TASK_LEASE_MS = 10_000
+APPLICATION_NAME_LENGTH_MAX = 40
+"""An engine's name is that of its application, and what tells its task and attempt."""
+_STOP_MS_MAX = 20_000
+_LOOK_MS_MAX = 1_000
+
+
+@dataclass(frozen=True)
+class ApplicationOptions:
+    """`tasks`: how many at most, 0 for as many as there are slots. `conf`: settings of Spark, which win. `task_lease_ms`: how long
+    a task and its driver may not hear of each other."""
+
+    master: str
+    tasks: int = 0
+    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    task_lease_ms: int = TASK_LEASE_MS
+    log_format: LogFormat = LogFormat.HUMAN
+
+
+def run_application(options: EngineOptions, spark: ApplicationOptions) -> int:
+    """Run until Ctrl-C, SIGTERM, or an end of Spark; the exit status says which. From the main thread.
+
+    `options.engine` is the name of the application; what else is said there counts for the engines of its tasks. UsageError and
+    ProjectError before Spark is started, where either cannot be used.
+    """
+    checked_prefix(options.prefix)
+    master = parse_master(spark.master)
+    _refuse_without_use(options, spark)
+    options = _for_other_folders(options, master)
+    log = Log().bind(application=options.engine)
+    log.event(LogEvent.APPLICATION_STARTING, project=str(options.project), master=spark.master, version=hotspare.__version__)
+    loaded = checked_project(options.project, options.properties, options.home, options.project_name, options.bindings)
+    if (refusal := refused_shards(loaded.resolved, options.shards)) is not None:
+        raise refusal
+    wanted = tasks_for(options.shards, master.slots or options.shards, spark.tasks)
+    files = None if master.is_here else ProjectFiles.of(options.project, options.home)
+    name = f"hotspare {options.prefix}.{loaded.project.name}"
+    with contextlib.ExitStack() as stack:
+        cluster = SparkCluster(SparkClusterOptions(master, name, wanted, spark.conf))
+        stack.callback(cluster.stop)
+        application = Application(options, spark, cluster, files, log)
+        stack.callback(application.close)
+        application.assign(tasks_for(options.shards, cluster.await_slots(), wanted))
+        return application.run()
+    return EXIT_FAILED
+
+
+def _refuse_without_use(options: EngineOptions, spark: ApplicationOptions) -> None:
+    said = {
+        "--address": options.address,
+        "--listen": options.listen,
+        "--head": options.head_place is not HeadPlace.DRIVER,
+        "--kafka-reader": options.kafka_reader is not KafkaReaderKind.SPAN,
+    }
+    if names := [name for name, is_said in said.items() if is_said]:
+        hint = "every task finds its own address and reads by itself"
+        raise UsageError(f"{', '.join(names)} with --runner partitioned has no effect", hint=hint)
+    if len(options.engine) > APPLICATION_NAME_LENGTH_MAX:
+        hint = f"use up to {APPLICATION_NAME_LENGTH_MAX} letters: --engine NAME"
+        raise UsageError(f"application name {options.engine!r} is too long", hint=hint)
+    if spark.tasks < 0 or spark.task_lease_ms < 2_000:
+        raise UsageError("--tasks and --task-lease-ms cannot be so small", hint="use 0 or more tasks, and 2000 ms or more")
+
+
+def _for_other_folders(options: EngineOptions, master: Master) -> EngineOptions:
+    """The same where tasks run in other folders, or on other machines. UsageError where a place is none for them."""
+    urls = {"bus": options.bus_url, "coordination": options.coordination_url, "store": options.store_url}
+    for what, url in urls.items():
+        if url.startswith("memory://"):
+            raise UsageError(f"a {what} in memory is of one process alone", hint="use sqlite:///file.db, or servers")
+        if url.startswith("sqlite://") and not master.is_here:
+            raise UsageError(f"a {what} in a file is of one machine alone", hint="use servers where executors run elsewhere")
+    return replace(
+        options,
+        project=options.project.absolute(),
+        home=None if options.home is None else options.home.absolute(),
+        bus_url=_absolute(options.bus_url),
+        coordination_url=_absolute(options.coordination_url),
+        store_url=_absolute(options.store_url),
+    )
+
+
+def _absolute(url: str) -> str:
+    """A file's URL that means the same in every folder; any other as it is."""
+    path, question, options = url.removeprefix("sqlite:///").partition("?")
+    if path == url or not path or path.startswith("/") or not url.startswith("sqlite:///"):
+        return url
+    return f"sqlite:///{Path(path).absolute()}{question}{options}"
+
+
+class Application:
+    """The tasks of one application, from `assign` on. `run` from the main thread."""
+
+    def __init__(
+        self, options: EngineOptions, spark: ApplicationOptions, cluster: SparkCluster, files: ProjectFiles | None, log: Log
+    ) -> None:
+        self._options = options
+        self._spark = spark
+        self._files = files
+        self._log = log
+        self._secret = new_secret()
+        self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._jobs = TaskJobs(cluster)
+        self._server = LinkServer(cluster.host, self._secret, self._on_message)
+        self._tasks: dict[int, watch.WatchedTask] = {}
+        self._channels: dict[int, Channel] = {}
+        self._underway: set[tuple[int, int]] = set()
+        self._stop_by_ms: int | None = None
+        self._failure = ""
+        self._is_closed = False
+        threading.Thread(target=self._watch_jvm, args=(cluster,), name="watch-jvm", daemon=True).start()
+
+    def assign(self, tasks: int) -> None:
+        """Give the shards to so many tasks; `run` starts them."""
+        for number, shards in enumerate(assigned_shards(self._options.shards, tasks)):
+            self._tasks[number] = watch.WatchedTask(number, shards)
+
+    def run(self) -> int:
+        self._log.event(
+            LogEvent.APPLICATION_STARTED, address=str(self._server.address), tasks=len(self._tasks), shards=self._options.shards
+        )
+        with stop_asked(lambda: self._events.put(self._ask_stop)):
+            while not self._is_over():
+                wait_ms = self._act()
+                with contextlib.suppress(Empty):
+                    self._events.get(timeout=wait_ms / 1_000)()
+        if self._failure:
+            self._log.event(LogEvent.APPLICATION_ENDED, self._failure)
+            return EXIT_FAILED
+        self._log.event(LogEvent.APPLICATION_ENDED, "as it was asked to")
+        return EXIT_OK
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._server.close()
+
+    # --- deciding: what the clock brings ---------------------------------------------------------------------------------------
+
+    def _act(self) -> int:
+        """Do what is due; for how long nothing is."""
+        now_ms = monotonic_ms()
+        if self._stop_by_ms is not None:
+            return max(1, min(_LOOK_MS_MAX, self._stop_by_ms - now_ms))
+        dues = [_LOOK_MS_MAX + now_ms]
+        for number in self._tasks:
+            task, actions = watch.due(self._tasks[number], now_ms, self._spark.task_lease_ms)
+            self._tasks[number] = task
+            for action in actions:
+                if isinstance(action, watch.StartJob):
+                    self._start(action)
+                else:
+                    self._abandon(action)
+            due_ms = watch.next_due_ms(task, self._spark.task_lease_ms)
+            dues += [] if due_ms is None else [due_ms]
+        return max(1, min(dues) - now_ms)
+
+    def _is_over(self) -> bool:
+        if self._stop_by_ms is None:
+            return False
+        if self._underway and monotonic_ms() > self._stop_by_ms:
+            for task, job in self._underway:
+                self._jobs.cancel(self._job_name(task, job))
+            return True
+        return not self._underway
+
+    # --- acting ----------------------------------------------------------------------------------------------------------------
+
+    def _start(self, action: watch.StartJob) -> None:
+        task = self._tasks[action.task]
+        spec = TaskSpec(
+            options=self._options,
+            application=self._options.engine,
+            task=task.number,
+            job=action.job,
+            shards=task.shards,
+            driver=self._server.address,
+            secret=self._secret,
+            lease_ms=self._spark.task_lease_ms,
+            log_format=self._spark.log_format,
+            files=self._files,
+        )
+        shards = ", ".join(map(str, task.shards))
+        self._underway.add((task.number, action.job))
+
+        def on_end(returned: object, error: RunnerError | None) -> None:
+            end = returned if isinstance(returned, TaskEnd) else TaskEnd(str(error))
+            self._events.put(partial(self._on_end, task.number, action.job, end))
+
+        name = self._job_name(task.number, action.job)
+        self._jobs.start(name, f"{self._options.engine} task {task.number}: shards {shards}", partial(run_task, spec), on_end)
+
+    def _abandon(self, action: watch.AbandonJob) -> None:
+        self._log.event(LogEvent.TASK_ABANDONED, f"no report for {action.silent_ms} ms", task=action.task, executor=action.executor)
+        self._hang_up(action.task)
+        self._jobs.cancel(self._job_name(action.task, action.job))
+        self._jobs.end_executor(action.executor)
+
+    def _job_name(self, task: int, job: int) -> str:
+        return f"hotspare-{self._options.engine}-{task}-{job}"
+
+    def _ask_stop(self) -> None:
+        """The tasks are asked to end; those that never began are cancelled."""
+        self._stop_by_ms = monotonic_ms() + _STOP_MS_MAX
+        for task, job in self._underway:
+            channel = self._channels.get(task)
+            if self._tasks[task].job != job or channel is None or not _told(channel, {"kind": "stop"}):
+                self._jobs.cancel(self._job_name(task, job))
+
+    def _fail(self, reason: str) -> None:
+        self._failure = self._failure or reason
+        if self._stop_by_ms is None:
+            self._ask_stop()
+
+    def _hang_up(self, task: int) -> None:
+        channel = self._channels.pop(task, None)
+        if channel is not None:
+            channel.close()
+
+    # --- what the tasks say ----------------------------------------------------------------------------------------------------
+
+    def _on_message(self, channel: Channel, message: Message) -> None:
+        """In the connection's thread."""
+        kind = message.get("kind")
+        if kind == "log":
+            sys.stderr.write("".join(map(str, message.get("lines", ()))))
+            sys.stderr.flush()
+        elif kind == "hello":
+            place = TaskPlace(int(message["attempt"]), int(message["stage"]), int(message["id"]))
+            executor = self._jobs.executor_of(place)
+            self._events.put(partial(self._on_hello, channel, message, executor))
+        elif kind == "report":
+            self._events.put(partial(self._on_report, channel, message))
+
+    def _on_hello(self, channel: Channel, message: Message, executor: str) -> None:
+        number, job, attempt = (int(message[name]) for name in ("task", "job", "attempt"))
+        task = self._tasks.get(number)
+        answer = watch.Answer.TURNED_AWAY
+        if task is not None and self._stop_by_ms is None:
+            known = task.attempt if task.job == job else -1
+            self._tasks[number], answer = watch.greeted(task, job, attempt, executor, monotonic_ms())
+            if answer is watch.Answer.WELCOME and attempt != known:
+                where = f"on {message.get('host', '')}, process {message.get('process_id', '')}"
+                self._log.event(LogEvent.TASK_RUNS, where, task=number, executor=executor, shards=len(task.shards))
+        if answer is watch.Answer.WELCOME:
+            self._hang_up(number)
+            self._channels[number] = channel
+        _told(channel, {"kind": answer.value, "executor": executor})
+
+    def _on_report(self, channel: Channel, message: Message) -> None:
+        number = next((each for each, known in self._channels.items() if known is channel), None)
+        if number is None:  # an attempt that another one has followed, or of a job that was abandoned
+            _told(channel, {"kind": watch.Answer.TURNED_AWAY.value})
+            return
+        task = self._tasks[number]
+        startup = watch.Startup.DONE if message.get("reading") else watch.Startup.UNDERWAY
+        self._tasks[number] = watch.heard(task, task.job, task.attempt, monotonic_ms(), startup)
+        _told(channel, {"kind": "stop" if self._stop_by_ms is not None else "answer"})
+
+    def _on_end(self, number: int, job: int, end: TaskEnd) -> None:
+        self._underway.discard((number, job))
+        if self._stop_by_ms is not None or self._tasks[number].job != job:
+            return
+        task, failure = watch.ended(self._tasks[number], job, watch.JobEnd(end.reason, end.is_final), monotonic_ms())
+        self._tasks[number] = task
+        self._hang_up(number)
+        self._log.event(LogEvent.TASK_ENDED, end.reason, task=number)
+        if failure:
+            self._fail(failure)
+
+    def _watch_jvm(self, cluster: SparkCluster) -> None:
+        error = cluster.session.wait_for_death()
+        if self._stop_by_ms is not None or self._is_closed:
+            return
+        self._log.event(LogEvent.RUNNER_ENDED, str(error))
+        sys.stderr.flush()
+        os._exit(EXIT_RUNNER_DIED)  # without it nothing is left to be done, and the tasks end by themselves
+
+
+def _told(channel: Channel, message: Message) -> bool:
+    """Best effort: whether it was sent."""
+    try:
+        channel.send(message)
+    except LinkBrokenError:
+        return False
+    return True

@@ -1,0 +1,207 @@
+"""The connection between a task and its driver: TCP on which both sides have proved that they know the application's secret.
+
+    driver -> task    a random number
+    task -> driver    another one, and a MAC over both
+    driver -> task    a MAC over both, made otherwise
+    both              messages: length, MAC, JSON
+
+The MACs of messages are made with keys of this connection and direction, over a count, so that none can be made, changed, left out,
+repeated or turned back by anybody between. What is said is no secret, and can be read: reports, lines of the log, orders to stop.
+What is secret (the secret itself, passwords in URLs) a task gets from Spark with its code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import secrets
+import select
+import socket
+import struct
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from hotspare.addresses import HostPort
+
+Message = dict[str, Any]
+SECRET_BYTES = 32
+_NONCE_BYTES = 32
+_MAC_BYTES = 32
+_MESSAGE_BYTES_MAX = 4 << 20
+_HEAD = struct.Struct(">I")
+_COUNT = struct.Struct(">Q")
+_GREETING = b"hotspare-link-1\n"
+_AS_TASK, _AS_DRIVER = b"the task", b"the driver"
+
+
+class LinkBrokenError(Exception):
+    """The connection is over, or what came over it was not made by who knows the secret."""
+
+
+def new_secret() -> bytes:
+    return secrets.token_bytes(SECRET_BYTES)
+
+
+def _mac(key: bytes, *parts: bytes) -> bytes:
+    made = hmac.new(key, digestmod="sha256")
+    for part in parts:
+        made.update(_HEAD.pack(len(part)) + part)
+    return made.digest()
+
+
+class Channel:
+    """One end of an authenticated connection. `send` from any thread, `receive` from one; both raise LinkBrokenError, after which
+    the channel is of no use."""
+
+    def __init__(self, connection: socket.socket, own_key: bytes, other_key: bytes, timeout_s: float) -> None:
+        self._connection = connection
+        self._own_key, self._other_key = own_key, other_key
+        connection.settimeout(timeout_s)
+        self._sent = self._received = 0
+        self._buffer = b""
+        self._lock = threading.Lock()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """It does not wait for longer than the time-out of the connection."""
+        body = json.dumps(message, separators=(",", ":")).encode()
+        with self._lock:
+            mac = _mac(self._own_key, _COUNT.pack(self._sent), body)
+            self._sent += 1
+            try:
+                self._connection.sendall(_HEAD.pack(len(body)) + mac + body)
+            except OSError as error:
+                raise LinkBrokenError(str(error)) from error
+
+    def receive(self, wait_s: float | None = None) -> Message | None:
+        """The next message; None where none came within `wait_s`."""
+        deadline_s = None if wait_s is None else time.monotonic() + wait_s
+        while (message := self._taken()) is None:
+            left_s = None if deadline_s is None else deadline_s - time.monotonic()
+            if left_s is not None and left_s <= 0:
+                return None
+            part = _some(self._connection, left_s)
+            if part is None:
+                return None
+            self._buffer += part
+        return message
+
+    def _taken(self) -> Message | None:
+        """The first whole message of what was received."""
+        head = _HEAD.size + _MAC_BYTES
+        if len(self._buffer) < head:
+            return None
+        (length,) = _HEAD.unpack_from(self._buffer)
+        if length > _MESSAGE_BYTES_MAX:
+            raise LinkBrokenError(f"a message of {length} bytes")
+        if len(self._buffer) < head + length:
+            return None
+        mac, body = self._buffer[_HEAD.size : head], self._buffer[head : head + length]
+        self._buffer = self._buffer[head + length :]
+        if not hmac.compare_digest(mac, _mac(self._other_key, _COUNT.pack(self._received), body)):
+            raise LinkBrokenError("a message that the other side has not sent so")
+        self._received += 1
+        message = json.loads(body)
+        if not isinstance(message, dict):
+            raise LinkBrokenError("a message of another form")
+        return message
+
+    def close(self) -> None:
+        """Who waits in `receive` gets LinkBrokenError."""
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+
+def accepted(connection: socket.socket, secret: bytes, timeout_s: float) -> Channel:
+    """The driver's end of a connection that was made. LinkBrokenError, and it is closed, unless the other side knows the secret."""
+    try:
+        own = secrets.token_bytes(_NONCE_BYTES)
+        _all_sent(connection, _GREETING + own, timeout_s)
+        other, proof = _split(_exactly(connection, _NONCE_BYTES + _MAC_BYTES, timeout_s))
+        _check_proof(proof, _mac(secret, _AS_TASK, own, other))
+        _all_sent(connection, _mac(secret, _AS_DRIVER, own, other), timeout_s)
+    except LinkBrokenError:
+        connection.close()
+        raise
+    return _channel(connection, secret, own, other, _AS_DRIVER, timeout_s)
+
+
+def connected(address: HostPort, secret: bytes, timeout_s: float) -> Channel:
+    """The task's end of a new connection. LinkBrokenError where nobody answers, or not who knows the secret."""
+    try:
+        connection = socket.create_connection((address.host, address.port), timeout=timeout_s)
+    except OSError as error:
+        raise LinkBrokenError(str(error)) from error
+    try:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        other, own = _greeted(connection, timeout_s), secrets.token_bytes(_NONCE_BYTES)
+        _all_sent(connection, own + _mac(secret, _AS_TASK, other, own), timeout_s)
+        _check_proof(_exactly(connection, _MAC_BYTES, timeout_s), _mac(secret, _AS_DRIVER, other, own))
+    except (LinkBrokenError, OSError) as error:
+        connection.close()
+        raise LinkBrokenError(str(error)) from error
+    return _channel(connection, secret, other, own, _AS_TASK, timeout_s)
+
+
+def _greeted(connection: socket.socket, timeout_s: float) -> bytes:
+    """The random number of a driver that greets."""
+    greeting = _exactly(connection, len(_GREETING) + _NONCE_BYTES, timeout_s)
+    if not greeting.startswith(_GREETING):
+        raise LinkBrokenError("another program answers there")
+    return greeting[len(_GREETING) :]
+
+
+def _check_proof(proof: bytes, right: bytes) -> None:
+    if not hmac.compare_digest(proof, right):
+        raise LinkBrokenError("the other side does not know the secret")
+
+
+def _channel(connection: socket.socket, secret: bytes, driver: bytes, task: bytes, role: bytes, timeout_s: float) -> Channel:
+    keys = {each: _mac(secret, b"key of " + each, driver, task) for each in (_AS_TASK, _AS_DRIVER)}
+    other = _AS_TASK if role is _AS_DRIVER else _AS_DRIVER
+    return Channel(connection, keys[role], keys[other], timeout_s)
+
+
+def _some(connection: socket.socket, wait_s: float | None) -> bytes | None:
+    """What is there to be read; None where nothing comes in time. Sockets have one time-out for both ways, and the other is
+    another thread's: so this one waits by itself."""
+    try:
+        waiting = select.poll()
+        waiting.register(connection, select.POLLIN)
+        if not waiting.poll(None if wait_s is None else wait_s * 1_000):
+            return None
+        part = connection.recv(1 << 16)
+    except (OSError, ValueError) as error:  # ValueError: it was closed meanwhile
+        raise LinkBrokenError(str(error)) from error
+    if not part:
+        raise LinkBrokenError("the other side hung up")
+    return part
+
+
+def _exactly(connection: socket.socket, count: int, timeout_s: float) -> bytes:
+    said, deadline_s = b"", time.monotonic() + timeout_s
+    while len(said) < count:
+        try:
+            connection.settimeout(max(0.001, deadline_s - time.monotonic()))
+            part = connection.recv(count - len(said))
+        except OSError as error:
+            raise LinkBrokenError(str(error)) from error
+        if not part:
+            raise LinkBrokenError("the other side hung up")
+        said += part
+    return said
+
+
+def _all_sent(connection: socket.socket, data: bytes, timeout_s: float) -> None:
+    try:
+        connection.settimeout(timeout_s)
+        connection.sendall(data)
+    except OSError as error:
+        raise LinkBrokenError(str(error)) from error
+
+
+def _split(data: bytes) -> tuple[bytes, bytes]:
+    return data[:_NONCE_BYTES], data[_NONCE_BYTES:]

@@ -1,0 +1,140 @@
+"""What a driver does about its tasks: a table of states and happenings. Pure: no clock, no Spark, no socket.
+
+    state      happening                     next state   what is done
+    RESTING    its pause is over             WAITING      a job is started
+    WAITING    it says hello                 RUNNING
+    RUNNING    silent for longer than lease  WAITING      the job is abandoned, the executor ended, another job started
+    any        hello of another job          the same     it is turned away, and ends itself
+    any        hello of an older attempt     the same     likewise
+    any        its job ended with a reason   RESTING      after a pause that doubles each time, but for a run of a while
+    any        likewise, before it ran once  the same     the application ends with that reason, where another start cannot help
+    any        the job was broken off        RESTING      likewise
+
+A connection that closes decides nothing: who is killed is started again by Spark, in the same job, and says hello as another
+attempt; who is cut off comes back or loses its lease. A task that Spark has no slot for is WAITING for as long as it takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+PAUSE_FIRST_MS = 1_000
+PAUSE_MAX_MS = 60_000
+STEADY_MS = 60_000
+"""After so long a task that ends is started again as if it were for the first time."""
+
+
+class TaskPhase(Enum):
+    RESTING = "resting"
+    WAITING = "waiting"
+    RUNNING = "running"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedTask:
+    """`job` counts the jobs that were started for it; `attempt` is that of Spark within the newest. `executor` is "" while unknown.
+    `due_ms` is when a resting one is started. `failures` in a row; `has_run`: whether its engines ever read input."""
+
+    number: int
+    shards: tuple[int, ...]
+    phase: TaskPhase = TaskPhase.RESTING
+    job: int = 0
+    attempt: int = -1
+    executor: str = ""
+    heard_ms: int = 0
+    began_ms: int = 0
+    due_ms: int = 0
+    failures: int = 0
+    has_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StartJob:
+    """Begin the job `job` of a task."""
+
+    task: int
+    job: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonJob:
+    """Cancel it and end its executor: whatever of it still lives answers nobody."""
+
+    task: int
+    job: int
+    executor: str
+    silent_ms: int
+
+
+class Answer(Enum):
+    """To a task's hello."""
+
+    WELCOME = "welcome"
+    TURNED_AWAY = "turned away"
+    """It was abandoned, or Spark has started it again since: it ends itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """How a job ended: `reason` as its task gave it, "" where it gave none, as one that was cancelled. `is_final`: another start
+    would end likewise."""
+
+    reason: str = ""
+    is_final: bool = False
+
+
+class Startup(Enum):
+    """Whether a task's engines have joined and read input."""
+
+    DONE = "done"
+    UNDERWAY = "underway"
+
+
+def due(task: WatchedTask, now_ms: int, lease_ms: int) -> tuple[WatchedTask, list[StartJob | AbandonJob]]:
+    """What is to be done about it now."""
+    if task.phase is TaskPhase.RESTING and now_ms >= task.due_ms:
+        started = replace(task, phase=TaskPhase.WAITING, job=task.job + 1, attempt=-1, executor="")
+        return started, [StartJob(task.number, started.job)]
+    silent_ms = now_ms - task.heard_ms
+    if task.phase is TaskPhase.RUNNING and silent_ms > lease_ms:
+        started = replace(task, phase=TaskPhase.WAITING, job=task.job + 1, attempt=-1, executor="")
+        return started, [AbandonJob(task.number, task.job, task.executor, silent_ms), StartJob(task.number, started.job)]
+    return task, []
+
+
+def next_due_ms(task: WatchedTask, lease_ms: int) -> int | None:
+    """When `due` has something to say if nothing happens before; None where it never has."""
+    if task.phase is TaskPhase.RESTING:
+        return task.due_ms
+    return task.heard_ms + lease_ms + 1 if task.phase is TaskPhase.RUNNING else None
+
+
+def greeted(task: WatchedTask, job: int, attempt: int, executor: str, now_ms: int) -> tuple[WatchedTask, Answer]:
+    """An attempt of a job says hello, for the first time or on another connection."""
+    if task.phase is TaskPhase.RESTING or job != task.job or attempt < task.attempt:
+        return task, Answer.TURNED_AWAY
+    if attempt == task.attempt:
+        return replace(task, heard_ms=now_ms), Answer.WELCOME
+    running = replace(task, phase=TaskPhase.RUNNING, attempt=attempt, executor=executor, heard_ms=now_ms, began_ms=now_ms)
+    return running, Answer.WELCOME
+
+
+def heard(task: WatchedTask, job: int, attempt: int, now_ms: int, startup: Startup) -> WatchedTask:
+    """It reports."""
+    if task.phase is not TaskPhase.RUNNING or (job, attempt) != (task.job, task.attempt):
+        return task
+    return replace(task, heard_ms=now_ms, has_run=task.has_run or startup is Startup.DONE)
+
+
+def ended(task: WatchedTask, job: int, end: JobEnd, now_ms: int) -> tuple[WatchedTask, str]:
+    """A job is over; also the reason for which the application ends, "" where it goes on."""
+    if job != task.job or task.phase is TaskPhase.RESTING:
+        return task, ""
+    if end.is_final and not task.has_run:
+        return task, end.reason
+    was_steady = task.phase is TaskPhase.RUNNING and now_ms - task.began_ms >= STEADY_MS
+    failures = 1 if was_steady else task.failures + 1
+    pause_ms = min(PAUSE_MAX_MS, PAUSE_FIRST_MS << min(failures - 1, 10))
+    resting = replace(task, phase=TaskPhase.RESTING, attempt=-1, executor="", failures=failures, due_ms=now_ms + pause_ms)
+    return resting, ""

@@ -1,0 +1,66 @@
+"""Projects one behind the other: a source window that reads the output stream of another project (SPEC K10).
+
+The one before says that its stream has beats, so that whoever reads it knows how far time has come where nothing is put out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from hotspare.errors import Place
+from hotspare.model.failover_rules import effective_quality
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.names import NAME
+from hotspare.model.project import Beats, ConnectorDirection, Window, WindowId
+from hotspare.model.quality import QualityKind
+
+BEATS = {beats.value: beats for beats in Beats}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOf:
+    """The output stream of a window of another project."""
+
+    project: str
+    query: str
+    window: str
+
+    @classmethod
+    def parse(cls, text: str) -> StreamOf | None:
+        """`project/query/window`; None where it is anything else."""
+        names = text.strip().split("/")
+        return cls(*names) if len(names) == 3 and all(map(NAME.fullmatch, names)) else None
+
+    def __str__(self) -> str:
+        return f"{self.project}/{self.query}/{self.window}"
+
+
+def check_reads(window: Window, text: str, place: Place, found: Mistakes) -> None:
+    """`text` is what a source window says that it reads."""
+    if StreamOf.parse(text) is None:
+        hint = "write project/query/window, a window of another project that is published"
+        found.add(place, f"window {window.name} reads {text[:80]!r}, which names no window", hint)
+    for connector in window.connectors:
+        if connector.direction is ConnectorDirection.PUBLISH:
+            message = f"connector {connector.name} publishes to window {window.name}, which reads {text[:80]}"
+            found.add(connector.place, message, "publish to another source window, and let both flow into a union")
+
+
+def check_own(project: str, window_id: WindowId, window: Window, reads: str, found: Mistakes) -> None:
+    """`reads` is what the window says that it reads, "" where it says nothing."""
+    stream = StreamOf.parse(reads)
+    if stream is not None and stream.project == project:
+        found.add(window.place, f"window {window_id} reads {stream}, of its own project", "draw an edge from that window")
+
+
+def check_beats(window_id: WindowId, window: Window, streams: Collection[WindowId], found: Mistakes) -> None:
+    if window.beats is Beats.EXCLUDED:
+        return
+    if window_id not in streams:
+        message = f"window {window_id} has beats, but its outputs are not published"
+        found.add(window.place, message, "publish the window, or leave its beats out")
+    quality = effective_quality(window)
+    if quality.kind is not QualityKind.PRECISE:
+        message = f"window {window_id} has beats, but its quality is {quality}"
+        found.add(window.place, message, "who reads beats needs each output once: let it be precise")

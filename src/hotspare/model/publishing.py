@@ -1,0 +1,20 @@
+"""Which windows a project publishes, said anew by who runs it over recorded input."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Set
+
+from hotspare.model.project import Project, Publication, WindowId
+
+
+def publishing(project: Project, wanted: Set[WindowId]) -> Project:
+    """The project with exactly the wanted windows published."""
+    queries = []
+    for query in project.queries:
+        windows = []
+        for window in query.windows:
+            is_wanted = WindowId(query.name, window.name) in wanted
+            windows.append(dataclasses.replace(window, publication=Publication.PUBLISHED if is_wanted else Publication.HIDDEN))
+        queries.append(dataclasses.replace(query, windows=tuple(windows)))
+    return dataclasses.replace(project, queries=tuple(queries))

@@ -1,0 +1,22 @@
+"""A function over Arrow batches as a step of Spark's plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.udf import _create_udf
+from pyspark.util import PythonEvalType
+
+OnBatches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What a task does with all batches of its part."""
+
+
+def map_in_arrow(rows: DataFrame, function: OnBatches, schema: Any) -> DataFrame:
+    """`DataFrame.mapInArrow`, which asks for pandas although neither it nor a worker uses it. `schema`: of what comes out, as text
+    or as Spark's type."""
+    made = _create_udf(function, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    column = made(*(rows[name] for name in rows.columns))
+    return DataFrame(rows._jdf.mapInArrow(column._jc, False, None), rows.sparkSession)  # noqa: FBT003 - Spark's own signature

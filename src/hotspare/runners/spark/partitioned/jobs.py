@@ -1,0 +1,83 @@
+"""Long-lived tasks as Spark jobs: one job of one task each, so that one can be abandoned and started again without the others.
+
+A job's thread waits for its end. What a task returns is told, and whatever else ends the job: it was cancelled, Spark gave it up,
+or the session is over.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from pyspark import InheritableThread, TaskContext
+
+from hotspare.errors import RunnerError
+from hotspare.runners.spark.partitioned.cluster import SparkCluster
+from hotspare.runners.spark.partitioned.place import TaskPlace
+
+_DETAIL_LENGTH_MAX = 500
+_KNOWN_WITHIN_S = 2.0
+_LOOK_S = 0.05
+
+
+Work = Callable[[TaskPlace], Any]
+"""What a task does; it is pickled, and so is what it returns."""
+OnJobEnd = Callable[[object, RunnerError | None], None]
+"""(what the task returned, None) or (None, why there is nothing)."""
+
+
+class TaskJobs:
+    """The jobs of one application. From any thread."""
+
+    def __init__(self, cluster: SparkCluster) -> None:
+        self._context = cluster.session.spark.sparkContext
+
+    def start(self, name: str, description: str, work: Work, on_end: OnJobEnd) -> None:
+        """Begin a job; `description` is what Spark's user interface shows. `on_end` is called from the job's thread."""
+        InheritableThread(target=self._run, args=(name, description, work, on_end), name=name, daemon=True).start()
+
+    def _run(self, name: str, description: str, work: Work, on_end: OnJobEnd) -> None:
+        try:
+            self._context.setJobGroup(name, description, interruptOnCancel=True)
+            (returned,) = self._context.parallelize([0], 1).mapPartitions(partial(_worked, work)).collect()
+        except Exception as error:
+            on_end(None, RunnerError(f"the job of {name} was broken off", detail=str(error)[:_DETAIL_LENGTH_MAX]))
+            return
+        on_end(returned, None)
+
+    def cancel(self, name: str) -> None:
+        """Best effort: its task's process is killed."""
+        with suppress(Exception):
+            self._context.cancelJobGroup(name)
+
+    def end_executor(self, executor: str) -> None:
+        """Best effort: end it and have another one started in its place."""
+        with suppress(Exception):
+            self._context._jsc.sc().killAndReplaceExecutor(executor)
+
+    def executor_of(self, place: TaskPlace) -> str:
+        """The id of the executor that runs a task, "" where it cannot be told. It may take a moment until Spark knows."""
+        deadline_s = time.monotonic() + _KNOWN_WITHIN_S
+        while not (found := self._executor_of(place)) and time.monotonic() < deadline_s:
+            time.sleep(_LOOK_S)
+        return found
+
+    def _executor_of(self, place: TaskPlace) -> str:
+        with suppress(Exception):
+            store = self._context._jsc.sc().statusStore()
+            tasks = store.taskList(place.stage, 0, 1_000)
+            for index in range(tasks.size()):
+                if tasks.apply(index).taskId() == place.id:
+                    return str(tasks.apply(index).executorId())
+        return ""
+
+
+def _worked(work: Work, _: Iterable[object]) -> Iterator[Any]:
+    """In the task."""
+    context = TaskContext.get()
+    if context is None:
+        raise RunnerError("this is no task of Spark")
+    yield work(TaskPlace(context.attemptNumber(), context.stageId(), context.taskAttemptId()))

@@ -1,0 +1,24 @@
+"""hotspare for people who have DataFrames (DESIGN section 10): a project over tables, output streams as tables, tables into topics.
+
+    from hotspare.spark import apply
+
+    alerts = apply("payments.yaml", {"cards/payments": payments}, order_by="at", partition_by="card")["cards/alerts"]
+
+It needs a Spark session of its caller, and hotspare on the machines where its tasks run.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from hotspare.spark.in_task import OnBadEvents
+from hotspare.spark.output_stream import OutputTable
+from hotspare.spark.publishing import publish
+from hotspare.spark.tables import apply
+
+__all__ = ["OnBadEvents", "apply", "publish", "register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Let a session know the format "hotspare", for its readers of tables and of streams."""
+    spark.dataSource.register(OutputTable)

@@ -1,0 +1,128 @@
+"""Columns of Spark and fields of a project: which fit, and what they are called. Knows Spark's types by their names only.
+
+Times cross into Python as microseconds since 1970 in UTC: Spark has timestamps with and without a zone, and days; the last two are
+taken for UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hotspare.engine.rows.batch import ARROW_TYPE
+from hotspare.errors import UsageError
+from hotspare.model.names import nearest
+from hotspare.model.types import Field, FieldType, Schema
+
+SPARK_TYPE: Mapping[FieldType, str] = {
+    FieldType.INT32: "int",
+    FieldType.INT64: "bigint",
+    FieldType.DOUBLE: "double",
+    FieldType.STRING: "string",
+    FieldType.DATE: "timestamp",
+    FieldType.STAMP: "timestamp",
+    FieldType.MONEY: "decimal(18,4)",
+    FieldType.BLOB: "binary",
+    FieldType.INT32_ARRAY: "array<int>",
+    FieldType.INT64_ARRAY: "array<bigint>",
+    FieldType.DOUBLE_ARRAY: "array<double>",
+}
+"""Of a field in a DataFrame that hotspare makes."""
+
+TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
+"""Types of columns that say when."""
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_TAKEN: Mapping[FieldType, tuple[str, ...]] = {
+    FieldType.INT32: _WHOLE[:3],
+    FieldType.INT64: _WHOLE,
+    FieldType.DOUBLE: ("float", "double", *_WHOLE[:3]),
+    FieldType.STRING: ("string", "char", "varchar"),
+    FieldType.DATE: tuple(sorted(TIMES)),
+    FieldType.STAMP: tuple(sorted(TIMES)),
+    FieldType.MONEY: _WHOLE[:3],
+    FieldType.BLOB: ("binary",),
+    FieldType.INT32_ARRAY: ("array<int>", "array<smallint>", "array<tinyint>"),
+    FieldType.INT64_ARRAY: ("array<bigint>", "array<int>", "array<smallint>", "array<tinyint>"),
+    FieldType.DOUBLE_ARRAY: ("array<double>", "array<float>"),
+}
+"""Types, by their names in Spark, of which every value is one of the field. Beside these decimals that are not wider than money."""
+_US = 1_000_000
+_MONEY_SCALE, _MONEY_WHOLE = 4, 14
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What the columns beside the fields are called, in a DataFrame of outputs and of events: as they are named here, or with `hs:`
+    before where a field has that name."""
+
+    opcode: str
+    flags: str
+    shard: str
+    sequence: str
+    output_id: str
+
+    @classmethod
+    def of(cls, schema: Schema) -> Meta:
+        """Spark does not tell names apart that differ in case alone."""
+        taken = {name.lower() for name in schema.names}
+        return cls(*(f"hs:{name}" if name in taken else name for name in cls.__slots__))
+
+
+def is_taken(field: Field, spark_type: str) -> bool:
+    """Whether every value of a column of this type, named as Spark names it, is a value of the field."""
+    if spark_type in _TAKEN[field.type]:
+        return True
+    name, _, bounds = spark_type.partition("(")
+    if field.type is FieldType.STRING:
+        return name in _TAKEN[field.type]
+    if field.type is not FieldType.MONEY or name != "decimal":
+        return False
+    precision, scale = map(int, bounds.removesuffix(")").split(","))
+    return scale <= _MONEY_SCALE and precision - scale <= _MONEY_WHOLE
+
+
+def found_column(window: str, name: str, columns: Mapping[str, str]) -> str:
+    """The name that the table of a window gives to a column; `columns` are its types by name. UsageError where it has none."""
+    by_lower = {each.lower(): each for each in columns}
+    found = name if name in columns else by_lower.get(name.lower())
+    if found is None:
+        raise UsageError(f"the table of {window} has no column {name}", hint=nearest(name, list(columns)))
+    return found
+
+
+def check_column(window: str, field: Field, spark_type: str) -> None:
+    """UsageError unless the column fits the field."""
+    if not is_taken(field, spark_type):
+        raise UsageError(
+            f"column {field.name} of the table of {window} is {spark_type}, the field is {field.type.value}",
+            hint=f"give it as {' or '.join(_TAKEN[field.type])}, for example with .cast({SPARK_TYPE[field.type]!r})",
+        )
+
+
+def to_field(column: pa.Array, type_: FieldType) -> pa.Array:
+    """What came from Spark as `batch.ARROW_TYPE` has it; times are microseconds, of which a date takes whole seconds."""
+    if type_ is FieldType.STAMP:
+        return column.cast(pa.timestamp("us"))
+    if type_ is FieldType.DATE:
+        us = column.fill_null(0).to_numpy()
+        seconds = pa.array(us // _US, mask=column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None)
+        return seconds.cast(pa.timestamp("s"))
+    return column if column.type == ARROW_TYPE[type_] else column.cast(ARROW_TYPE[type_])
+
+
+def to_spark(column: pa.Array, type_: FieldType) -> pa.Array:
+    """A column of outputs as Spark takes it for SPARK_TYPE."""
+    if type_ is FieldType.DATE:
+        column = column.cast(pa.timestamp("us"), safe=False)
+    if type_ in (FieldType.DATE, FieldType.STAMP):
+        return pc.assume_timezone(column, "UTC")
+    return column
+
+
+def table_type(schema: Schema, before: Sequence[tuple[str, str]], after: Sequence[tuple[str, str]]) -> str:
+    """The schema of a DataFrame as Spark's DDL: columns by name and type before and behind the fields."""
+    fields = [(field.name, SPARK_TYPE[field.type]) for field in schema.fields]
+    return ", ".join(f"`{name}` {type_}" for name, type_ in (*before, *fields, *after))

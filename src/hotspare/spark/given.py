@@ -1,0 +1,134 @@
+"""A table that is given for a source window: whether it fits, and its rows in the one form that tasks know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from hotspare.errors import UsageError
+from hotspare.model.types import FieldType, Schema
+from hotspare.spark.columns import TIMES, Meta, check_column, found_column
+from hotspare.spark.in_task import FLAGS, OPCODE, field_column
+
+Names = str | Sequence[str]
+"""One column, or several."""
+_DAY_US = 86_400_000_000
+_PLAIN = {OPCODE: "I", FLAGS: "N"}
+
+
+def order_column(place: int) -> str:
+    """What the column by which rows are ordered is called, of several the one at that place."""
+    return f"o{place}"
+
+
+def ordered_by(order_by: Names | Mapping[str, Names], window: str) -> list[str]:
+    """The columns that order the rows of a window. UsageError where there are none."""
+    names = order_by.get(window) if isinstance(order_by, Mapping) else order_by
+    columns = [names] if isinstance(names, str) else list(names or ())
+    if not columns:
+        raise UsageError(f"order_by does not say in which order the rows of {window} stand")
+    return columns
+
+
+@dataclass(frozen=True)
+class GivenTable:
+    """`topic` is the window's number among the source windows; `types` by column, as Spark calls them; `order` its columns."""
+
+    topic: int
+    window: str
+    schema: Schema
+    table: DataFrame
+    types: Mapping[str, str]
+    order: tuple[str, ...]
+
+    @classmethod
+    def of(cls, topic: int, window: str, schema: Schema, table: DataFrame, order: Sequence[str]) -> GivenTable:
+        """UsageError where the table lacks a column, or one does not fit its field."""
+        types = {field.name: field.dataType.simpleString() for field in table.schema.fields}
+        for field in schema.fields:
+            check_column(window, field, types[found_column(window, field.name, types)])
+        found = cls(topic, window, schema, table, types, tuple(found_column(window, name, types) for name in order))
+        for ours, theirs in found.meta().items():
+            if types[theirs] != "string":
+                raise UsageError(
+                    f"column {theirs} of the table of {window} is {types[theirs]}, text is expected",
+                    hint="insert, update, upsert, delete, safedelete, or their letters" if ours == OPCODE else "N, P, R or several",
+                )
+        return found
+
+    @property
+    def has_time(self) -> bool:
+        """Whether rows are ordered by a time first."""
+        return self.types[self.order[0]] in TIMES
+
+    @property
+    def order_types(self) -> list[str]:
+        return ["time" if (type_ := self.types[name]) in TIMES else type_ for name in self.order]
+
+    def named(self, name: str) -> Column:
+        return self.table["`" + name.replace("`", "``") + "`"]
+
+    def orders(self) -> list[Column]:
+        """What rows are ordered by; times are microseconds."""
+        found = []
+        for place, name in enumerate(self.order):
+            column, type_ = self.named(name), self.types[name]
+            found.append((_micros(column, type_) if type_ in TIMES else column).alias(order_column(place)))
+        return found
+
+    def fields(self) -> list[Column]:
+        """In columns of the names and types that a task knows."""
+        found = []
+        for place, field in enumerate(self.schema.fields):
+            name = found_column(self.window, field.name, self.types)
+            column = self.named(name)
+            if field.type in (FieldType.DATE, FieldType.STAMP):
+                column = _micros(column, self.types[name])
+            elif field.type in _CAST:
+                column = column.cast(_CAST[field.type])
+            found.append(column.alias(field_column(self.topic, place)))
+        return found
+
+    def meta(self) -> dict[str, str]:
+        """Its columns of opcode and flags, by the names that a task knows."""
+        names, lower = Meta.of(self.schema), {name.lower(): name for name in self.types}
+        return {ours: lower[theirs] for ours, theirs in ((OPCODE, names.opcode), (FLAGS, names.flags)) if theirs in lower}
+
+    def metas(self, names: Sequence[str]) -> list[Column]:
+        """Opcode and flags, those that are named: what the table says, or that every row is a normal insert."""
+        own = self.meta()
+        return [(self.named(own[name]) if name in own else F.lit(_PLAIN[name])).alias(name) for name in names]
+
+    def key(self, name: str) -> tuple[Column, bool]:
+        """What rows are divided by, equal for equal values in all tables; whether it is text."""
+        field = self.schema.fields[self.schema.index[name]]
+        given = found_column(self.window, name, self.types)
+        column = self.named(given)
+        if field.type is FieldType.STRING:
+            return column.cast("string"), True
+        if field.type is FieldType.DATE:
+            return F.floor(_micros(column, self.types[given]) / 1_000_000).cast("bigint"), False
+        return (_micros(column, self.types[given]) if field.type is FieldType.STAMP else column).cast("bigint"), False
+
+
+_CAST = {FieldType.MONEY: "decimal(18,4)", FieldType.DOUBLE: "double", FieldType.STRING: "string"}
+
+
+def _micros(column: Column, type_: str) -> Column:
+    """Microseconds since 1970 of a time; what has no zone is taken for UTC."""
+    if type_ == "timestamp":
+        return F.unix_micros(column)
+    if type_ == "date":
+        return F.unix_date(column).cast("bigint") * _DAY_US
+    return F.timestamp_diff("MICROSECOND", F.lit("1970-01-01 00:00:00").cast("timestamp_ntz"), column)
+
+
+def ties_completed(rows: DataFrame, first: Sequence[str], content: Sequence[str]) -> DataFrame:
+    """Rows of each partition in order of `first`, and what is equal there in order of everything else: a second attempt of a task
+    gets them in the same order."""
+    doubles = [field.name for field in rows.schema.fields if field.dataType.simpleString() == "double"]
+    # 0.0 and -0.0 are equal to Spark, and are not the same row
+    return rows.sortWithinPartitions(*map(F.col, (*first, *content)), *(F.col(name).cast("string") for name in doubles))

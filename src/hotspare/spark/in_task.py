@@ -1,0 +1,278 @@
+"""The engine's core in a task of Spark: rows of one shard, in order, become the outputs of one window.
+
+The rows come as Arrow batches whose columns are named here; `tables.py` makes Spark bring them so. Nothing of Spark is used.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hotspare.engine.codec.csv.decode import DecodedRows, kept_rows
+from hotspare.engine.given_order import GivenOrderCore
+from hotspare.engine.head.head import Head
+from hotspare.engine.heartbeats import Heartbeats, Segment, end_us_of
+from hotspare.engine.operators.contract import Clock
+from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.rows.bad_reasons import RowReason
+from hotspare.engine.rows.batch import BAD_STREAM
+from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
+from hotspare.engine.rows.letters import FLAG_TEXTS, flag_letters, opcode_letters
+from hotspare.engine.rows.refusals import NO_BAD_ROWS, BadRows
+from hotspare.errors import HotspareError, UsageError
+from hotspare.model.events import OPCODE_WORDS, Flag, Opcode
+from hotspare.model.project import Project
+from hotspare.model.resolve import resolve
+from hotspare.model.types import Schema
+from hotspare.spark.columns import to_field, to_spark
+
+TOPIC, TIME, OPCODE, FLAGS = "topic", "time_us", "opcode", "flags"
+"""Columns beside the fields; each may be absent: all rows are of the first window, at time 0, inserts, and normal."""
+
+
+def field_column(topic: int, place: int) -> str:
+    """What the column of a field is called."""
+    return f"f{topic}_{place}"
+
+
+class OnBadEvents(Enum):
+    """What becomes of rows that a window refuses."""
+
+    FAIL = "fail"
+    """The first one ends the job with an error that names its window and shows it."""
+    KEEP = "keep"
+    """They are rows of a table of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The first and the last time of the rows of all shards, in microseconds."""
+
+    first_us: int
+    last_us: int
+
+
+@dataclass(frozen=True)
+class ShardWork:
+    """What every task does. `project` is pickled; it publishes the window of `stream`, where that is not the bad events. `span`:
+    None where the rows of this task are all there are."""
+
+    project: bytes
+    stream: str
+    bad_events: OnBadEvents
+    span: Span | None
+
+    @classmethod
+    def of(cls, project: Project, stream: str, bad_events: OnBadEvents, span: Span | None) -> ShardWork:
+        return cls(pickle.dumps(project), stream, bad_events, span)
+
+    def run(self, batches: Iterable[pa.RecordBatch], shard: int) -> Iterator[pa.RecordBatch]:
+        """Outputs as batches of fields, with opcode and flags before and shard and sequence behind them."""
+        rows = iter(batches)
+        first = next((batch for batch in rows if batch.num_rows), None)
+        if first is None and self.span is not None:
+            return  # nobody's shard
+        plan = compile_plan(resolve(pickle.loads(self.project)))  # noqa: S301 - our own, from the driver
+        yield from _Shard(self, plan, shard).outputs(() if first is None else _behind(first, rows))
+
+
+def _behind(first: pa.RecordBatch, others: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from others
+
+
+class _Shard:
+    """One run over the rows of a shard."""
+
+    def __init__(self, work: ShardWork, plan: Plan, shard: int) -> None:
+        project = plan.resolved.project
+        self._work, self._plan, self._shard = work, plan, shard
+        self._head, self._core = Head.of(plan), GivenOrderCore(plan, shard)
+        self._schemas = [plan.resolved.schema(source) for source in plan.resolved.sources]
+        self._stream_schema = plan.stream_schemas[work.stream]
+        self._interval_us = project.heartbeat_interval_us
+        self._has_ticks = needs_ticks(plan)
+        self._pulses_us = [us for w in plan.resolved.windows if (us := w.window.emission.held_us(self._interval_us))]
+        first = None if work.span is None else work.span.first_us + self._interval_us
+        self._beats = Heartbeats(self._interval_us, first)
+        self._offset = 0
+        self._newest_us = 0
+
+    def outputs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            times_us = self._times(batch)
+            self._newest_us = int(times_us[-1])
+            for segment in self._segments(times_us):
+                yield from self._step(batch.slice(segment.begin, segment.end - segment.begin), times_us, segment)
+        yield from self._end()
+
+    def _segments(self, times_us: Int64s) -> Iterator[Segment]:
+        if self._has_ticks:
+            return self._beats.among(times_us)
+        return iter([Segment(0, len(times_us), _NO_TIMES, _NO_TIMES)])
+
+    def _end(self) -> Iterator[pa.RecordBatch]:
+        """The last ticks."""
+        last_us = self._newest_us if self._work.span is None else max(self._newest_us, self._work.span.last_us)
+        end_us = end_us_of(last_us, self._interval_us, self._pulses_us)
+        until_us = end_us if self._pulses_us else last_us
+        for segment in self._beats.until(until_us) if self._has_ticks else ():
+            yield from self._step(None, _NO_TIMES, segment)
+        yield from self._step(None, _NO_TIMES, Segment(0, 0, np.zeros(1, np.int64), np.array([end_us])))
+
+    def _times(self, batch: pa.RecordBatch) -> Int64s:
+        if TIME not in batch.schema.names:
+            return np.zeros(batch.num_rows, np.int64)
+        column = batch.column(TIME)
+        if column.null_count:
+            row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+            raise UsageError(
+                f"a row of {self._window_of(batch, row)} has no time",
+                detail=f"the row is {self._shown(batch, row)}",
+                hint="order_by names a column without a value there; leave such rows out",
+            )
+        times_us: Int64s = column.to_numpy()
+        return times_us
+
+    def _step(self, rows: pa.RecordBatch | None, times_us: Int64s, segment: Segment) -> Iterator[pa.RecordBatch]:
+        """Rows of a segment and its ticks, in their order."""
+        count, ticks = segment.end - segment.begin, len(segment.ticks_us)
+        at = segment.places - segment.begin
+        is_tick = np.insert(np.zeros(count, np.bool_), at, np.ones(ticks, np.bool_))
+        topics = np.zeros(count, np.int32) if rows is None else _topics(rows)
+        places = pa.RecordBatch.from_arrays(
+            [
+                pa.array(np.insert(topics, at, np.zeros(ticks, np.int32))),
+                pa.array(np.zeros(len(is_tick), np.int32)),
+                pa.array(np.arange(self._offset, self._offset + len(is_tick))),
+                pa.array(np.insert(times_us[segment.begin : segment.end], at, segment.ticks_us)),
+                pa.array(is_tick),
+            ],
+            names=["topic", "partition", "offset", "time_us", "tick"],
+        )
+        self._offset += len(is_tick)
+        events, bad = ({}, {}) if rows is None else self._events(rows, topics, np.flatnonzero(~is_tick))
+        try:
+            for made in self._core.parts(self._head.of_events(places, events, bad)):
+                yield from self._taken(made)
+        except HotspareError:
+            raise
+        except Exception as error:
+            error.add_note(self._where(rows))
+            raise
+
+    def _events(
+        self, rows: pa.RecordBatch, topics: npt.NDArray[np.int32], message: Int64s
+    ) -> tuple[dict[int, DecodedRows], dict[int, BadRows]]:
+        """By topic the events, and the rows whose opcode or flags are none. `message`: their numbers among rows and ticks."""
+        opcode, flags = event_numbers(rows)
+        events: dict[int, DecodedRows] = {}
+        unread: dict[int, BadRows] = {}
+        for topic in np.unique(topics).tolist():
+            mine = np.flatnonzero(topics == topic)
+            is_all = len(mine) == len(topics)
+            fields = self._schemas[topic].fields
+            given = [rows.column(field_column(topic, i)) for i in range(len(fields))]
+            columns = [to_field(c if is_all else c.take(pa.array(mine)), f.type) for c, f in zip(given, fields, strict=True)]
+            found = DecodedRows(message[mine], np.zeros(len(mine), np.int32), opcode[mine], flags[mine], columns)
+            is_good: Bools = (found.opcode != 0) & (found.flags != 0)
+            events[topic], unread[topic] = found, NO_BAD_ROWS
+            if not is_good.all():
+                events[topic] = kept_rows(found, is_good)
+                unread[topic] = self._unread(rows, mine[~is_good], found.message[~is_good], opcode)
+        return events, unread
+
+    def _unread(self, rows: pa.RecordBatch, at: Int64s, message: Int64s, opcode: UInt8s) -> BadRows:
+        told = []
+        for row, number in zip(at.tolist(), message.tolist(), strict=True):
+            name, reason = (FLAGS, RowReason.FLAG) if opcode[row] else (OPCODE, RowReason.OPCODE)
+            value = rows.column(name)[row].as_py()
+            told.append((number, 0, reason, f"{value!r} is no {reason}", self._shown(rows, row)))
+        return BadRows.of(told)
+
+    def _taken(self, made: Mapping[str, pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        bad = made.get(BAD_STREAM)
+        if bad is not None and self._work.bad_events is OnBadEvents.FAIL:
+            event = {name: bad.column(name)[0].as_py() for name in ("message", "reason", "text", "window")}
+            raise UsageError(
+                f"window {event['window']} refuses a row ({event['reason']})",
+                detail=f"{event['message']}; the row is {event['text']}",
+                hint="apply(..., bad_events=OnBadEvents.KEEP) gives such rows as a table of their own",
+            )
+        if (outputs := made.get(self._work.stream)) is not None and len(outputs):
+            yield self._typed(outputs)
+
+    def _typed(self, outputs: pa.RecordBatch) -> pa.RecordBatch:
+        fields = self._stream_schema.fields
+        columns = [
+            opcode_letters(outputs.column("hs:opcode")),
+            flag_letters(outputs.column("hs:flags")),
+            *(to_spark(outputs.column(field.name), field.type) for field in fields),
+            pa.array(np.full(len(outputs), self._shard, np.int32)),
+            outputs.column("hs:sequence"),
+        ]
+        return pa.RecordBatch.from_arrays(columns, names=output_names(self._stream_schema))
+
+    def _window_of(self, batch: pa.RecordBatch, row: int) -> str:
+        return str(self._plan.resolved.sources[int(_topics(batch)[row])])
+
+    def _shown(self, batch: pa.RecordBatch, row: int) -> str:
+        topic = int(_topics(batch)[row])
+        fields = self._schemas[topic].fields
+        values = (to_field(batch.column(field_column(topic, i)).slice(row, 1), f.type)[0].as_py() for i, f in enumerate(fields))
+        return ", ".join(f"{field.name}={value!r}" for field, value in zip(fields, values, strict=True))
+
+    def _where(self, rows: pa.RecordBatch | None) -> str:
+        if rows is None or not rows.num_rows:
+            return "hotspare: the engine failed at a heartbeat"
+        last = rows.num_rows - 1
+        first, newest = (f"({self._shown(rows, row)}) of {self._window_of(rows, row)}" for row in (0, last))
+        return f"hotspare: the engine failed between the rows {first} and {newest}"
+
+
+_NO_TIMES = np.empty(0, np.int64)
+_OPCODES = {word: int(opcode) for word, opcode in OPCODE_WORDS.items()}
+_FLAGS = {text.lower(): number for number, text in enumerate(FLAG_TEXTS.to_pylist()) if number}
+
+
+def output_names(schema: Schema) -> list[str]:
+    """Of the columns that leave a task: those beside the fields cannot be taken for one."""
+    return ["hs:opcode", "hs:flags", *schema.names, "hs:shard", "hs:sequence"]
+
+
+def needs_ticks(plan: Plan) -> bool:
+    """Whether anything happens because time passes."""
+    return any(node.operator.clock is Clock.TICKS for node in plan.nodes)
+
+
+def _topics(rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
+    if TOPIC not in rows.schema.names:
+        return np.zeros(rows.num_rows, np.int32)
+    topics: npt.NDArray[np.int32] = rows.column(TOPIC).to_numpy()
+    return topics
+
+
+def event_numbers(rows: pa.RecordBatch) -> tuple[UInt8s, UInt8s]:
+    """Opcode and flags of each row; 0 for a word that is none."""
+    return _numbers(rows, OPCODE, _OPCODES, Opcode.INSERT), _numbers(rows, FLAGS, _FLAGS, Flag.NORMAL)
+
+
+def _numbers(rows: pa.RecordBatch, name: str, words: Mapping[str, int], otherwise: int) -> UInt8s:
+    if name not in rows.schema.names:
+        return np.full(rows.num_rows, otherwise, np.uint8)
+    column = rows.column(name).dictionary_encode()
+    known = [_number(value, words) for value in column.dictionary.to_pylist()]
+    numbers: UInt8s = np.array([*known, 0], np.uint8)[column.indices.fill_null(len(known)).to_numpy()]
+    return numbers
+
+
+def _number(value: str, words: Mapping[str, int]) -> int:
+    return words.get(value.strip().lower(), 0)

@@ -1,0 +1,55 @@
+"""What the tables of Spark need to know of a project on a bus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from hotspare.adapters.metadata import WindowMetadata, describe, read_metadata
+from hotspare.bus.contract import Bus
+from hotspare.bus.naming import checked_name, checked_prefix
+from hotspare.errors import UsageError
+from hotspare.host.project import checked_project
+from hotspare.model.names import nearest
+
+
+class WindowName(NamedTuple):
+    """The parts of PROJECT/CQ/WINDOW."""
+
+    project: str
+    query: str
+    window: str
+
+    @classmethod
+    def parse(cls, text: str) -> WindowName:
+        parts = text.split("/")
+        if len(parts) != 3:
+            raise UsageError(f"{text!r} is no window", hint="say PROJECT/CQ/WINDOW")
+        return cls(*map(checked_name, parts))
+
+
+def check_place(url: str) -> None:
+    """UsageError for a URL that means another bus in each process."""
+    if url.startswith("sqlite:///") and not url.startswith("sqlite:////"):
+        hint = "name an absolute path: sqlite:////folder/file.db"
+        raise UsageError(f"{url} means another file in each process of Spark", hint=hint)
+    if url.startswith("memory://"):
+        raise UsageError(f"{url} is in one process only, and Spark has several", hint="use a sqlite:////... or kafka://... bus")
+
+
+def window_on_bus(bus: Bus, prefix: str, name: WindowName, file: str, shards: int = 1) -> WindowMetadata:
+    """What the project's file says of a window, else what an engine has told the bus. UsageError where neither knows it."""
+    found: Mapping[str, WindowMetadata]
+    if file:
+        found = describe(checked_project(Path(file), {}, name=name.project).resolved, checked_prefix(prefix), shards).windows
+    else:
+        metadata = read_metadata(bus, checked_prefix(prefix), name.project)
+        if metadata is None:
+            hint = "start an engine, or name the project's file"
+            raise UsageError(f"the bus knows no project {name.project} under prefix {prefix}", hint=hint)
+        found = metadata.windows
+    wanted = f"{name.query}/{name.window}"
+    if wanted not in found:
+        raise UsageError(f"project {name.project} has no window {wanted}", hint=nearest(wanted, list(found)))
+    return found[wanted]

@@ -1,0 +1,255 @@
+"""An output stream of a project as a table of Spark, whole or as it grows: the format "hotspare" of read and readStream.
+
+    bus ──► committed messages, by partition ──► tasks: a range of offsets each ──► rows with opcode, shard, sequence and output id
+
+What stands in a topic is committed, each sequence of a precise stream once; so a range of offsets always has the same rows, and
+exactly-once is Spark's checkpoint of offsets. A range ends at the last stable offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from hotspare.adapters.files.output_rows import BadRowFormat, FileStyle, OutputRows
+from hotspare.bus.contract import Bus, Partition
+from hotspare.bus.limits import partitions_of, position_lost
+from hotspare.bus.naming import bad_topic, checked_name, checked_prefix, outbound_topic
+from hotspare.bus.open import open_bus
+from hotspare.engine.plan import BAD_SCHEMA
+from hotspare.engine.rows.batch import without_beats
+from hotspare.engine.rows.letters import flag_letters, opcode_letters
+from hotspare.errors import PositionLost, UsageError
+from hotspare.model.names import nearest
+from hotspare.model.types import Schema
+from hotspare.spark.columns import Meta, table_type, to_spark
+from hotspare.spark.on_bus import WindowName, check_place, window_on_bus
+
+NAME = "hotspare"
+OFFSETS_IN_TASK_MAX = 50_000
+"""A task reads at most so many offsets: a large topic is read by several."""
+_READ_MESSAGES_MAX = 2_000
+_READ_BYTES_MAX = 8 << 20
+_ID_COLUMNS = ("hs:topic", "hs:partition", "hs:offset", "hs:index", "hs:ordinal")
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """What `option` says: where the bus is, and which stream is meant: of `window` (PROJECT/CQ/WINDOW), or the bad events of the
+    project `bad`. `project` is a file that tells the schema, where the bus does not; `messages_max` bounds a micro-batch."""
+
+    bus: str
+    prefix: str = "hotspare"
+    window: str = ""
+    bad: str = ""
+    project: str = ""
+    messages_max: int = 0
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> StreamOptions:
+        """Options of Spark have no case. UsageError for one that is not known, or where it is not said what to read."""
+        names, known = {name.lower().replace("_", ""): name for name in cls.__dataclass_fields__}, {}
+        for option, text in options.items():
+            name = names.get(option.lower().replace("_", ""))
+            if name is None:
+                raise UsageError(f"format {NAME} has no option {option}", hint=nearest(option, list(cls.__dataclass_fields__)))
+            known[name] = text
+        number = known.pop("messages_max", "0")
+        if not number.isdecimal():
+            raise UsageError(f"option messages_max is {number!r}, a number is expected")
+        if "bus" not in known:
+            raise UsageError(f"format {NAME} needs the option bus", hint="for example .option('bus', 'kafka://host:9092')")
+        found = cls(**known, messages_max=int(number))
+        if bool(found.window) == bool(found.bad):
+            raise UsageError("one of the options window and bad is needed", hint="window is PROJECT/CQ/WINDOW, bad a project")
+        check_place(found.bus)
+        return found
+
+    @property
+    def topic(self) -> str:
+        prefix = checked_prefix(self.prefix)
+        if self.bad:
+            return bad_topic(prefix, checked_name(self.bad))
+        return outbound_topic(prefix, *WindowName.parse(self.window))
+
+    def schema(self) -> Schema:
+        """Of the stream's fields."""
+        if self.bad:
+            return BAD_SCHEMA
+        bus = open_bus(self.bus)
+        try:
+            found = window_on_bus(bus, self.prefix, WindowName.parse(self.window), self.project)
+        finally:
+            bus.close()
+        if not found.outbound:
+            raise UsageError(f"window {self.window} publishes nothing", hint="say `publish: true` in the project")
+        return found.schema
+
+
+class OutputTable(DataSource):  # type: ignore[misc, unused-ignore]
+    """The format "hotspare". Columns: `opcode` and `flags` as CSV has them, the window's fields, `shard` (the partition),
+    `sequence`, and `output_id`, the place of its cause and its ordinal there, null where messages do not have it (all but Arrow
+    blocks)."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        schema = StreamOptions.of(self.options).schema()
+        meta = Meta.of(schema)
+        before = ((meta.opcode, "string"), (meta.flags, "string"))
+        return table_type(schema, before, ((meta.shard, "int"), (meta.sequence, "bigint"), (meta.output_id, "string")))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return TableReader(StreamOptions.of(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return GrowingReader(StreamOptions.of(self.options), schema)
+
+
+@dataclass(frozen=True)
+class Range(InputPartition):  # type: ignore[misc, unused-ignore]
+    """Offsets of one partition of the topic, from `begin` up to `end`."""
+
+    number: int
+    begin: int
+    end: int
+
+
+def ranges(begins: Mapping[int, int], ends: Mapping[int, int]) -> list[Range]:
+    """What tasks read of partitions by number; of one that has no beginning, all."""
+    return [
+        Range(number, at, min(at + OFFSETS_IN_TASK_MAX, end))
+        for number, end in sorted(ends.items())
+        for at in range(begins.get(number, 0), end, OFFSETS_IN_TASK_MAX)
+    ]
+
+
+class _Reading:
+    """What both readers do in a task, and what they ask the bus before."""
+
+    def __init__(self, options: StreamOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """PositionLost where retention has ended what was to be read."""
+        if not isinstance(partition, Range):
+            return  # what Spark makes of no ranges at all
+        options, fields = self._options, self._options.schema()
+        form = BadRowFormat() if options.bad else OutputRows(FileStyle(), fields)
+        arrow_schema = to_arrow_schema(self._schema, timezone="UTC")
+        bus = open_bus(options.bus)
+        try:
+            where, offset = Partition(options.topic, partition.number), partition.begin
+            _check_kept(bus, where, offset)
+            while offset < partition.end:
+                messages = bus.read(where, offset, messages_max=_READ_MESSAGES_MAX, bytes_max=_READ_BYTES_MAX)
+                if not messages:
+                    return  # nothing but holes up to the end
+                for message in messages:
+                    if message.offset < partition.end and len(rows := without_beats(form.decode(message))):
+                        yield typed_rows(rows, fields, partition.number, arrow_schema)
+                offset = messages[-1].offset + 1
+        finally:
+            bus.close()
+
+    def _opened(self) -> Bus:
+        return open_bus(self._options.bus)
+
+
+def typed_rows(rows: pa.RecordBatch, fields: Schema, shard: int, schema: pa.Schema) -> pa.RecordBatch:
+    """Outputs as the table has them."""
+    ids = [rows.column(name).cast(pa.string()) for name in _ID_COLUMNS]
+    columns = [
+        opcode_letters(rows.column("hs:opcode")),
+        flag_letters(rows.column("hs:flags")),
+        *(to_spark(rows.column(field.name), field.type) for field in fields.fields),
+        pa.array(np.full(len(rows), shard, np.int32)),
+        rows.column("hs:sequence"),
+        pc.binary_join_element_wise(*ids, ":"),
+    ]
+    return pa.RecordBatch.from_arrays([c.cast(f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+
+
+def _check_kept(bus: Bus, where: Partition, offset: int) -> None:
+    begin, end = bus.begin_offset(where), bus.end_offset(where)
+    if offset < begin:
+        raise position_lost(where, offset, begin)
+    if offset > end:
+        raise PositionLost(
+            f"{where.topic}[{where.number}] ends before offset {offset}",
+            detail=f"its next offset is {end}: the topic was made anew, or lost what was committed",
+            hint="begin the query anew, with another checkpoint",
+        )
+
+
+class TableReader(_Reading, DataSourceReader):  # type: ignore[misc, unused-ignore]
+    """All that stands on the topic when the query is planned."""
+
+    def partitions(self) -> Sequence[Range]:
+        bus = self._opened()
+        try:
+            found = partitions_of(bus.topics(), self._options.topic)
+            ends = {each.number: bus.end_offset(each) for each in found}
+            return ranges({each.number: bus.begin_offset(each) for each in found}, ends)
+        finally:
+            bus.close()
+
+
+class GrowingReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc, unused-ignore]
+    """From the oldest output that is kept on. An offset is {number of the partition: offset}."""
+
+    def __init__(self, options: StreamOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._until: dict[str, int] | None = None
+        """What Trigger.AvailableNow stops at."""
+
+    def initialOffset(self) -> dict[str, int]:
+        return self._asked("begin_offset")
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._options.messages_max) if self._options.messages_max else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._until = self._asked("end_offset")
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        ends = self._until if self._until is not None else self._asked("end_offset")
+        if not isinstance(limit, ReadMaxRows) or not ends:
+            return {number: max(end, start.get(number, 0)) for number, end in ends.items()}
+        share = max(1, limit.max_rows // len(ends))
+        begins = {number: start.get(number, 0) for number in ends}
+        return {number: max(begins[number], min(end, begins[number] + share)) for number, end in ends.items()}
+
+    def reportLatestOffset(self) -> dict[str, int]:
+        return self._asked("end_offset")
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[Range]:
+        begins, ends = ({int(number): offset for number, offset in each.items()} for each in (start, end))
+        bus = self._opened()
+        try:
+            for number, offset in begins.items():
+                _check_kept(bus, Partition(self._options.topic, number), offset)
+        finally:
+            bus.close()
+        return ranges(begins, ends)
+
+    def _asked(self, what: str) -> dict[str, int]:
+        """Of each partition the offset that this method of a bus tells."""
+        bus = self._opened()
+        try:
+            ask: Any = getattr(bus, what)
+            return {str(each.number): ask(each) for each in partitions_of(bus.topics(), self._options.topic)}
+        finally:
+            bus.close()

@@ -1,0 +1,213 @@
+"""A project over tables, as Spark's own plan: rows of all source windows divided by key, put in order, and given to the core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from hotspare.adapters.esp.connector_mistakes import connector_mistakes
+from hotspare.adapters.esp.connector_options import home_properties
+from hotspare.engine.expressions.windows import expression_mistakes
+from hotspare.engine.plan import compile_plan
+from hotspare.engine.rows.batch import BAD_STREAM
+from hotspare.errors import Mistake, ProjectError, UsageError
+from hotspare.host.project import checked_project
+from hotspare.model.load import LoadedProject, load_text
+from hotspare.model.names import nearest
+from hotspare.model.partitioning import obstacles, partition_fields
+from hotspare.model.project import WindowId
+from hotspare.model.publishing import publishing
+from hotspare.model.resolve import Resolved, resolve
+from hotspare.runners.spark.arrow_map import OnBatches, map_in_arrow
+from hotspare.spark.columns import Meta, table_type
+from hotspare.spark.given import GivenTable, Names, order_column, ordered_by, ties_completed
+from hotspare.spark.in_task import FLAGS, OPCODE, TIME, TOPIC, OnBadEvents, ShardWork, Span, needs_ticks
+
+_KEY = "key"
+
+
+def apply(
+    project: LoadedProject | Path | str,
+    tables: Mapping[str, DataFrame],
+    *,
+    order_by: Names | Mapping[str, Names],
+    partition_by: str | Mapping[str, str] | None = None,
+    outputs: Sequence[str] | None = None,
+    partitions: int | None = None,
+    bad_events: OnBadEvents = OnBadEvents.FAIL,
+    properties: Mapping[str, str] | None = None,
+) -> dict[str, DataFrame]:
+    """The outputs of a project over tables, by window: what `hotspare replay` gives over the same rows in the same order.
+
+    `project` is a loaded one, a file, or the text of one (YAML or ESP XML); `properties` are as `--set` has them. `tables` are by
+    source window, `query/window`; windows without one get no rows. A table has a column for each field of its window; others are
+    left alone, but for `opcode` and `flags`, which say what an event is (`hs:opcode` where the window has a field of that name):
+    without them every row is an insert.
+
+    order_by      columns by which rows stand in order, for all tables or by window; what is equal in them is ordered by window,
+                  then by all fields. If the first one is a time, it is the system time of its row, and heartbeats come between;
+                  else time stands still.
+    partition_by  the field by which rows are divided, for all windows or by window; the outputs of a key do not depend on it. What
+                  cannot be divided so is refused. Without it one task gets all rows.
+    outputs       the windows that are wanted, by default those that the project publishes.
+    partitions    into how many parts; by default Spark says.
+    bad_events    KEEP adds the table "bad" of events that were refused.
+
+    A table of outputs has `opcode` and `flags` (as CSV has them), the window's fields, `shard` and `sequence`, which orders the
+    outputs of a shard. Each of them runs the project when it is asked for, as DataFrames do. Where the project looks at the time
+    and rows are divided, the first and the last time are asked for at once. UsageError and ProjectError say what does not fit.
+    """
+    loaded = _loaded(project, properties or {})
+    resolved = loaded.resolved
+    wanted = _wanted(resolved, outputs, bad_events)
+    by = _per_window(partition_by, tables)
+    _check_windows(resolved, tables)
+    _check_division(resolved, by)
+    given = [
+        GivenTable.of(topic, str(source), resolved.schema(source), tables[str(source)], ordered_by(order_by, str(source)))
+        for topic, source in enumerate(resolved.sources)
+        if str(source) in tables
+    ]
+    _check_orders(given)
+    rows = reduce(DataFrame.unionByName, _aligned(given, by))
+    span = _span(rows, resolved, given[0]) if by else None
+    divided = _divided(rows, given, by, partitions)
+    return {name: _outputs(divided, loaded, name, bad_events, span) for name in wanted}
+
+
+def _loaded(project: LoadedProject | Path | str, properties: Mapping[str, str]) -> LoadedProject:
+    if isinstance(project, LoadedProject):
+        return project
+    is_file = isinstance(project, Path) or not ("\n" in project or project.lstrip().startswith("<"))
+    if is_file:
+        return checked_project(Path(project), properties)
+    given = {**home_properties(Path.cwd() / "project", None), **properties}
+    return load_text(str(project), "", given, expressions=expression_mistakes, connectors=connector_mistakes)
+
+
+def _wanted(resolved: Resolved, outputs: Sequence[str] | None, bad_events: OnBadEvents) -> list[str]:
+    known = [str(window.id) for window in resolved.windows]
+    wanted = list(outputs) if outputs is not None else [str(stream) for stream in resolved.streams]
+    for name in wanted:
+        if name not in known:
+            raise UsageError(f"the project has no window {name}", hint=nearest(name, known))
+    if bad_events is OnBadEvents.KEEP:
+        wanted.append(BAD_STREAM)
+    if not wanted:
+        raise UsageError("no window is asked for, and the project publishes none", hint="give outputs=[...]")
+    return wanted
+
+
+def _check_windows(resolved: Resolved, tables: Mapping[str, DataFrame]) -> None:
+    sources = [str(source) for source in resolved.sources]
+    for name in tables:
+        if name not in sources:
+            raise UsageError(f"the project has no source window {name}", hint=nearest(name, sources))
+    if not tables:
+        raise UsageError("no table is given", hint=f"give one for {sources[0]}")
+
+
+def _per_window(partition_by: str | Mapping[str, str] | None, tables: Mapping[str, DataFrame]) -> dict[str, str]:
+    """By which field the rows of each window are divided; nothing where they are not."""
+    if partition_by is None:
+        return {}
+    if isinstance(partition_by, str):
+        return dict.fromkeys(tables, partition_by)
+    for name in tables:
+        if name not in partition_by:
+            raise UsageError(f"partition_by does not say by which field rows of {name} are divided")
+    return dict(partition_by)
+
+
+def _check_division(resolved: Resolved, by: Mapping[str, str]) -> None:
+    if not by:
+        return
+    said = {source: by[str(source)] for source in resolved.sources if str(source) in by}
+    found = obstacles(resolved, {**partition_fields(resolved), **said})
+    if found:
+        mistakes = [Mistake(resolved.window(each.window).window.place, each.sentence, each.hint) for each in found]
+        raise ProjectError(resolved.project.name, mistakes)
+
+
+def _check_orders(given: Sequence[GivenTable]) -> None:
+    first = given[0]
+    for each in given[1:]:
+        if each.order_types != first.order_types:
+            raise UsageError(
+                f"rows of {each.window} cannot be ordered among those of {first.window}",
+                detail=f"they are ordered by {', '.join(each.order_types)} and by {', '.join(first.order_types)}",
+                hint="name columns of the same types for both in order_by",
+            )
+
+
+def _aligned(given: Sequence[GivenTable], by: Mapping[str, str]) -> Iterator[DataFrame]:
+    """The tables with the same columns: what each lacks is null."""
+    metas = [name for name in (OPCODE, FLAGS) if any(name in each.meta() for each in given)]
+    keys = [each.key(by[each.window]) for each in given] if by else []
+    for number, each in enumerate(given):
+        columns = each.orders()
+        if keys:
+            column, is_text = keys[number]
+            as_text = not is_text and any(is_text for _, is_text in keys)
+            columns.append((column.cast("string") if as_text else column).alias(_KEY))
+        if len(given) > 1 or each.topic:
+            columns.append(F.lit(each.topic).cast("int").alias(TOPIC))
+        for other in given:
+            if other is each:
+                columns += each.fields()
+            else:
+                absent = other.table.select(other.fields()).schema.fields
+                columns += [F.lit(None).cast(field.dataType).alias(field.name) for field in absent]
+        yield each.table.select(*columns, *each.metas(metas))
+
+
+def _span(rows: DataFrame, resolved: Resolved, given: GivenTable) -> Span:
+    """The first and the last time. Asked for only where anything depends on it."""
+    if not (given.has_time and needs_ticks(compile_plan(resolved))):
+        return Span(0, 0)
+    first, last = rows.agg(F.min(order_column(0)), F.max(order_column(0))).collect()[0]
+    return Span(first or 0, last or 0)
+
+
+def _divided(rows: DataFrame, given: Sequence[GivenTable], by: Mapping[str, str], partitions: int | None) -> DataFrame:
+    """The rows of each shard together and in order, as tasks know them."""
+    if not by:
+        rows = rows.repartition(1)
+    elif partitions is None:
+        rows = rows.repartition(F.col(_KEY))
+    else:
+        rows = rows.repartition(partitions, F.col(_KEY))
+    first = [order_column(place) for place in range(len(given[0].order))]
+    topic = [TOPIC] if TOPIC in rows.columns else []
+    content = [name for name in rows.columns if name not in (*first, *topic, _KEY)]
+    time = [F.col(first[0]).alias(TIME)] if given[0].has_time else []
+    return ties_completed(rows, [*first, *topic], content).select(*time, *topic, *content)
+
+
+def _outputs(rows: DataFrame, loaded: LoadedProject, name: str, bad_events: OnBadEvents, span: Span | None) -> DataFrame:
+    """The table of one output stream."""
+    project = loaded.project
+    if name != BAD_STREAM:
+        query, _, window = name.partition("/")
+        project = publishing(project, {WindowId(query, window)})
+    work = ShardWork.of(project, name, bad_events, span)
+    plan = compile_plan(resolve(project))
+    schema = plan.stream_schemas[name]
+    before, after = (("hs:opcode", "string"), ("hs:flags", "string")), (("hs:shard", "int"), ("hs:sequence", "bigint"))
+    found = map_in_arrow(rows, _in_task(work), table_type(schema, before, after))
+    meta = Meta.of(schema)
+    return found.toDF(meta.opcode, meta.flags, *schema.names, meta.shard, meta.sequence)
+
+
+def _in_task(work: ShardWork) -> OnBatches:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        yield from work.run(batches, context.partitionId() if context is not None else 0)
+
+    return run

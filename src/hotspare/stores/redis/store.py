@@ -1,0 +1,195 @@
+"""Snapshots in Redis: a server, or a cluster's, that writes what it is told to its disk.
+
+    hotspare:store                     the random id
+    hotspare:{<group>}:content:<hash>  what pages and headers consist of, named by its checksum
+    hotspare:{<group>}:refs            hash: content to the number of snapshots that name it
+    hotspare:{<group>}:infos           hash: name of a snapshot to what `list` tells; its presence makes it one
+    hotspare:{<group>}:manifests       hash: name to its header and pages, by the hashes of their contents
+    hotspare:{<group>}:confirmed       hash: names of those that may be restored
+
+Contents are written first; then one script on the server writes the snapshot, if all its contents are there (`scripts`). What went
+meanwhile, say because the writer stood still for long, is written again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit, urlunsplit
+
+import redis
+
+from hotspare.errors import StoreError, UsageError
+from hotspare.passwords import password_alone
+from hotspare.stores import limits
+from hotspare.stores.content import Blob, blob_of
+from hotspare.stores.contract import Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
+from hotspare.stores.memory import clock_us
+from hotspare.stores.redis import scripts
+from hotspare.stores.writing import HEADER, Given, checked, in_parts, write_new
+
+_CONNECT_S, _CALL_S = 5, 30
+_PUBLISH_TRIES_MAX = 5
+
+
+class RedisStore:
+    """A `Store` (contract). A value of Redis has 512 MB at most, and so has a page."""
+
+    def __init__(self, url: str) -> None:
+        """UsageError where the URL names no server."""
+        self._server: Any = _server_of(url)
+        make = self._server.register_script
+        self._found, self._write, self._publish = make(scripts.FOUND), make(scripts.WRITE), make(scripts.PUBLISH)
+        self._confirm, self._discard = make(scripts.CONFIRM), make(scripts.DISCARD)
+
+    def identity(self) -> str:
+        with _as_store_error():
+            self._server.set("hotspare:store", limits.new_identity(), nx=True)
+            found = _text(self._server.get("hotspare:store"))
+        if not limits.is_identity(found):
+            raise StoreError("the id of the Redis store is damaged", detail=found[:40])
+        return found
+
+    def put(
+        self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes | Content]]
+    ) -> SnapshotInfo:
+        limits.check_snapshot(group, name, engine, order)
+        keys = _Keys(group)
+        given = checked(name, header, pages)
+        for _ in range(_PUBLISH_TRIES_MAX):
+            blobs = self._written(keys, given)
+            total = sum(blob.size for blob in blobs.values()) - len(header)
+            info = {"engine": engine, "order": order, "written_time_us": clock_us(), "bytes_total": total}
+            manifest = {"names": list(blobs), "hashes": [blob.hash for blob in blobs.values()]}
+            told = json.dumps(info)
+            with _as_store_error():
+                arguments = [name, told, json.dumps(manifest), keys.contents, str(scripts.LEFT_S)]
+                answer, *rest = self._publish(keys=keys.of_snapshots, args=arguments)
+            if answer == b"taken":
+                raise limits.taken(group, name)
+            if answer == b"there":
+                told, is_confirmed = rest
+                return self._info(name, told, SnapshotStatus.CONFIRMED if is_confirmed else SnapshotStatus.CANDIDATE)
+            if answer == b"written":
+                return self._info(name, told, SnapshotStatus.CANDIDATE)
+        raise limits.gone_again(name)
+
+    def confirm(self, group: str, name: str) -> None:
+        keys = _Keys(group)
+        with _as_store_error():
+            done = self._confirm(keys=[keys.infos, keys.confirmed], args=[name])
+        if not done:
+            raise limits.gone(group, name)
+
+    def discard(self, group: str, name: str) -> None:
+        keys = _Keys(group)
+        with _as_store_error():
+            self._discard(keys=keys.of_snapshots, args=[name, keys.contents, scripts.LEFT_S])
+
+    def list(self, group: str) -> Sequence[SnapshotInfo]:
+        keys = _Keys(group)
+        with _as_store_error(), self._server.pipeline() as both:
+            both.hgetall(keys.infos).hkeys(keys.confirmed)
+            infos, confirmed = both.execute()
+        found = [
+            self._info(_text(name), info, SnapshotStatus.CONFIRMED if name in confirmed else SnapshotStatus.CANDIDATE)
+            for name, info in infos.items()
+        ]
+        return limits.newest_first(found)
+
+    def get(self, group: str, name: str) -> StoredSnapshot:
+        keys = _Keys(group)
+        manifest = self._manifest(keys, name)
+        if manifest is None:
+            raise limits.gone(group, name)
+        found: dict[str, bytes] = {}
+        for some in in_parts(sorted(set(manifest["hashes"]))):
+            with _as_store_error():
+                values = self._server.mget([keys.contents + each for each in some])
+            found |= {each: value for each, value in zip(some, values, strict=True) if value is not None}
+        damaged = sorted(each for each in manifest["hashes"] if each not in found or blob_of(found[each]).hash != each)
+        if damaged and self._manifest(keys, name) is None:
+            raise limits.gone(group, name)
+        if damaged:
+            with _as_store_error():
+                self._server.delete(*(keys.contents + each for each in damaged))  # so that the next `put` does not count on it
+            raise limits.damaged(group, name, f"content {damaged[0]} is missing or its checksum differs")
+        pages = {page: found[each] for page, each in zip(manifest["names"], manifest["hashes"], strict=True)}
+        return StoredSnapshot(pages.pop(HEADER), pages)
+
+    def keep(self, group: str, confirmed_max: int) -> None:
+        limits.check_confirmed_max(confirmed_max)
+        for name in limits.beyond(self.list(group), confirmed_max):
+            self.discard(group, name)
+
+    def forget(self, group: str) -> None:
+        for info in self.list(group):
+            self.discard(group, info.name)
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _written(self, keys: _Keys, given: Mapping[str, Given]) -> dict[str, Blob]:
+        def write(name: str, content: bytes) -> None:
+            with _as_store_error():
+                self._write(keys=[keys.refs, keys.contents + name], args=[scripts.HELD_S, name, content])
+
+        return write_new(given, partial(self._held, keys), write)
+
+    def _held(self, keys: _Keys, hashes: set[str]) -> set[str]:
+        """Those that are there, and stay a while."""
+        if not hashes:
+            return set()
+        names = sorted(hashes)
+        with _as_store_error():
+            found = self._found(keys=[keys.refs, *(keys.contents + each for each in names)], args=[scripts.HELD_S, *names])
+        return {_text(each) for each in found}
+
+    def _manifest(self, keys: _Keys, name: str) -> dict[str, Any] | None:
+        with _as_store_error():
+            found = self._server.hget(keys.manifests, name)
+        return None if found is None else dict(json.loads(_text(found)))
+
+    @staticmethod
+    def _info(name: str, text: str | bytes, status: SnapshotStatus) -> SnapshotInfo:
+        return SnapshotInfo(name=name, status=status, **json.loads(text))
+
+
+def _server_of(url: str) -> redis.Redis:
+    try:
+        parts = urlsplit(url)
+        is_one = bool(parts.hostname) and (parts.path.strip("/") or "0").isdecimal() and parts.port != 0
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise UsageError("the URL of the Redis store cannot be read", hint="write it redis://host:6379/0")
+    password = password_alone({name: values[-1] for name, values in parse_qs(parts.query).items()}, "a Redis store")
+    given = {} if password is None else {"password": password}
+    plain = urlunsplit(parts._replace(query="", fragment=""))
+    return redis.Redis.from_url(plain, socket_connect_timeout=_CONNECT_S, socket_timeout=_CALL_S, **given)
+
+
+class _Keys:
+    """Those of a group."""
+
+    def __init__(self, group: str) -> None:
+        limits.check_name("group", group)
+        prefix = f"hotspare:{{{quote(group, safe='')}}}:"
+        self.refs, self.infos, self.confirmed = f"{prefix}refs", f"{prefix}infos", f"{prefix}confirmed"
+        self.manifests, self.contents = f"{prefix}manifests", f"{prefix}content:"
+        self.of_snapshots = [self.refs, self.infos, self.confirmed, self.manifests]
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+@contextmanager
+def _as_store_error() -> Iterator[None]:
+    try:
+        yield
+    except redis.RedisError as error:
+        raise StoreError("the Redis store does not do it", detail=" ".join(str(error).split())[:300]) from None

@@ -1,0 +1,1 @@
+"""Snapshots in a database: tables, how it is reached, and the store."""

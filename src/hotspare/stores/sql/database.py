@@ -1,0 +1,136 @@
+"""How a snapshot database is reached: the URL, the driver's settings, transactions that are tried again, and its errors as ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from sqlalchemy import URL, Connection, Engine, Executable, MetaData, create_engine, event, make_url
+from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+
+from hotspare.errors import StoreError, UsageError
+from hotspare.passwords import password_alone
+from hotspare.retry import Pauses, Retry
+
+_T = TypeVar("_T")
+_DRIVERS = MappingProxyType(
+    {
+        "sqlite": "sqlite+pysqlite",
+        "postgresql": "postgresql+psycopg",
+        "mysql": "mysql+pymysql",
+        "mariadb": "mariadb+pymysql",
+        "oracle": "oracle+oracledb",
+        "mssql": "mssql+pyodbc",
+    }
+)
+"""Those of Oracle and SQL Server are not tested."""
+CONNECT_S = 5
+_CALL_S = 30
+_CONTENDED = Retry(tries_max=12, pause_s=0.02, pause_max_s=1.0, pauses=Pauses.RANDOM)
+_SETTINGS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "sqlite": {"timeout": _CALL_S},
+        "postgresql": {"connect_timeout": CONNECT_S, "tcp_user_timeout": _CALL_S * 1000, "options": f"-c lock_timeout={_CALL_S}s"},
+        "mysql": {"connect_timeout": CONNECT_S, "read_timeout": _CALL_S, "write_timeout": _CALL_S, "charset": "utf8mb4"},
+        "mariadb": {"connect_timeout": CONNECT_S, "read_timeout": _CALL_S, "write_timeout": _CALL_S, "charset": "utf8mb4"},
+    }
+)
+"""A server that does not answer is an error, and not a wait without end."""
+_CONTENTION = ("database is locked", "deadlock", "could not serialize", "lock wait timeout", "try restarting transaction")
+_CONTENTION_CODES = (1020, 1205, 1213)
+"""Of MariaDB: a record has changed; a lock was not to be had; a deadlock."""
+
+
+class Database:
+    """One database; connections are made when they are needed. Safe to use by several threads."""
+
+    def __init__(self, url: str) -> None:
+        """UsageError where the URL names none, or what it needs is not installed."""
+        parts = _checked(url)
+        kind = parts.drivername.partition("+")[0]
+        try:
+            self._engine = create_engine(
+                parts, connect_args=dict(_SETTINGS.get(kind, {})), pool_pre_ping=kind != "sqlite", hide_parameters=True
+            )
+        except (ImportError, NoSuchModuleError, SQLAlchemyError) as error:
+            missing = f"the driver for {kind} databases cannot be used"
+            raise UsageError(missing, detail=str(error)[:200], hint="pip install 'hotspare[sql]'") from None
+        if kind == "sqlite":
+            _prepare_sqlite(self._engine)
+
+    def transaction(self, work: Callable[[Connection], _T]) -> _T:
+        """`work` in one transaction: all of it or nothing. Tried again where another transaction stood in its way. StoreError
+        where the database cannot be reached or refuses; IntegrityError is raised as it is."""
+
+        def attempt() -> _T:
+            with self._engine.begin() as connection:
+                return work(connection)
+
+        try:
+            return _CONTENDED.call(attempt, _is_contention)
+        except IntegrityError:
+            raise
+        except SQLAlchemyError as error:
+            raise _as_store_error(error) from None
+
+    def rows(self, query: Executable) -> Sequence[Any]:
+        """All rows of a query."""
+        return self.transaction(lambda connection: connection.execute(query).all())
+
+    def change(self, statement: Executable) -> int:
+        """How many rows it changed; databases differ in whether one counts that had the value before."""
+        return self.transaction(lambda connection: connection.execute(statement).rowcount)
+
+    def create(self, tables: MetaData) -> None:
+        """Those that are not there; somebody else may create them at the same moment."""
+        try:
+            self.transaction(tables.create_all)
+        except (StoreError, IntegrityError):
+            self.transaction(tables.create_all)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def _checked(url: str) -> URL:
+    """With the driver and the password."""
+    try:
+        parts = make_url(url)
+    except (SQLAlchemyError, ValueError):
+        raise UsageError("the URL of the database cannot be read", hint="write it postgresql://user@host/database") from None
+    secret = password_alone(parts.query, "a database")
+    if not parts.database or (parts.drivername == "sqlite" and not Path(parts.database).is_absolute()):
+        raise UsageError("the URL names no database", hint="write it postgresql://user@host/database or sqlite:////folder/file.db")
+    parts = parts.set(drivername=_DRIVERS[parts.drivername], query={})
+    return parts if secret is None else parts.set(password=secret)
+
+
+def _prepare_sqlite(engine: Engine) -> None:
+    """Foreign keys hold, what is written is on the disk, and a transaction takes the write lock at once: two that would take it
+    later would each wait for the other."""
+
+    def connected(connection: Any, _record: object) -> None:
+        connection.isolation_level = None
+        for setting in ("foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL"):
+            connection.execute(f"PRAGMA {setting}")
+
+    def begun(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    event.listen(engine, "connect", connected)
+    event.listen(engine, "begin", begun)
+
+
+def _is_contention(error: Exception) -> bool:
+    if not isinstance(error, DBAPIError):
+        return False
+    said, code = str(error.orig).lower(), next(iter(getattr(error.orig, "args", ())), None)
+    return code in _CONTENTION_CODES or any(text in said for text in _CONTENTION)
+
+
+def _as_store_error(error: SQLAlchemyError) -> StoreError:
+    """Without the statement, whose parameters are contents."""
+    cause = getattr(error, "orig", None) or error
+    return StoreError("the database of snapshots does not do it", detail=" ".join(str(cause).split())[:300])

@@ -1,0 +1,252 @@
+"""Snapshots in a SQL database: PostgreSQL, MariaDB, MySQL or SQLite.
+
+Contents are written first, a few at a time, each in a transaction of its own; then one transaction writes the snapshot with all its
+pages. Whoever collects meanwhile deletes what no snapshot names and no living writer counts on. If something that this writer
+counts on is gone all the same, say because it stood still for long, the foreign keys refuse the snapshot, and what is missing is
+written anew. So a writer that is frozen, however long, does no harm, and nobody ever waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, and_, delete, exists, insert, or_, select, update
+from sqlalchemy.exc import IntegrityError
+
+from hotspare.errors import SnapshotFormat, StoreError
+from hotspare.stores import limits
+from hotspare.stores.content import Blob, blob_of
+from hotspare.stores.contract import Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
+from hotspare.stores.memory import clock_us
+from hotspare.stores.sql import tables as t
+from hotspare.stores.sql.database import Database
+from hotspare.stores.writing import HEADER, Given, checked, in_parts, write_new
+
+_NAMES_AT_ONCE = 200
+_PUBLISH_TRIES_MAX = 5
+WRITER_GONE_US = 600_000_000
+"""A writer that was not heard of for so long is taken for dead. If it is not, it writes again what was collected."""
+
+
+class SqlStore:
+    """A `Store` (contract)."""
+
+    def __init__(self, url: str) -> None:
+        self._database = Database(url)
+        self._is_prepared = False
+
+    def identity(self) -> str:
+        self._prepare()
+        found = self._known_identity()
+        if not found:
+            with contextlib.suppress(IntegrityError):  # somebody else was quicker
+                self._database.change(insert(t.stores).values(number=1, identity=limits.new_identity(), format=t.FORMAT))
+            found = self._known_identity()
+        if not found:
+            raise StoreError("the database of snapshots does not keep what is written")
+        return found
+
+    def _known_identity(self) -> str:
+        """Empty where there is none yet."""
+        for row in self._database.rows(select(t.stores.c.identity, t.stores.c.format)):
+            if row.format != t.FORMAT:
+                message = f"the database of snapshots has format {row.format}, this hotspare reads {t.FORMAT}"
+                raise SnapshotFormat(message, hint="use the hotspare that wrote it")
+            return str(row.identity)
+        return ""
+
+    def put(
+        self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes | Content]]
+    ) -> SnapshotInfo:
+        limits.check_snapshot(group, name, engine, order)
+        self._prepare()
+        with _Writing(self._database) as writing:
+            given = checked(name, header, pages)
+            blobs = writing.write(given)
+            total = sum(blob.size for blob in blobs.values()) - len(header)
+            info = SnapshotInfo(name, engine, order, SnapshotStatus.CANDIDATE, clock_us(), total)
+            for _ in range(_PUBLISH_TRIES_MAX):
+                try:
+                    return self._database.transaction(lambda c: _publish(c, group, info, blobs))
+                except IntegrityError:  # a content is gone, or the same name was written just now
+                    writing.write(given)
+        raise limits.gone_again(name)
+
+    def confirm(self, group: str, name: str) -> None:
+        self._prepare()
+        if not self._database.change(update(t.snapshots).where(_is(group, name)).values(is_confirmed=True)):
+            self._stored(group, name)
+
+    def discard(self, group: str, name: str) -> None:
+        self._discard(_is(group, name))
+
+    def list(self, group: str) -> Sequence[SnapshotInfo]:
+        self._prepare()
+        rows = self._database.rows(select(t.snapshots).where(t.snapshots.c.group_name == group))
+        return limits.newest_first(map(_info, rows))
+
+    def get(self, group: str, name: str) -> StoredSnapshot:
+        snapshot = self._stored(group, name)
+
+        wanted = select(t.pages.c.page, t.pages.c.hash).where(t.pages.c.snapshot == snapshot.id)
+        rows = self._database.rows(wanted.order_by(t.pages.c.number))
+        try:
+            found = self._contents({snapshot.header, *(row.hash for row in rows)})
+        except ValueError as error:
+            if not self._find(group, name):
+                raise limits.gone(group, name) from None
+            raise limits.damaged(group, name, str(error)) from None
+        if not rows and not self._find(group, name):
+            raise limits.gone(group, name)
+        return StoredSnapshot(found[snapshot.header], {row.page: found[row.hash] for row in rows})
+
+    def keep(self, group: str, confirmed_max: int) -> None:
+        limits.check_confirmed_max(confirmed_max)
+        for name in limits.beyond(self.list(group), confirmed_max):
+            self.discard(group, name)
+        self._collect()
+
+    def forget(self, group: str) -> None:
+        self._discard(t.snapshots.c.group_name == group)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _prepare(self) -> None:
+        if not self._is_prepared:
+            self._database.create(t.metadata)
+            self._is_prepared = True
+
+    def _find(self, group: str, name: str) -> Any | None:
+        self._prepare()
+        return next(iter(self._database.rows(select(t.snapshots).where(_is(group, name)))), None)
+
+    def _stored(self, group: str, name: str) -> Any:
+        """Its row; StoreError where there is none."""
+        found = self._find(group, name)
+        if found is None:
+            raise limits.gone(group, name)
+        return found
+
+    def _contents(self, hashes: set[str]) -> dict[str, bytes]:
+        """ValueError where one is missing or damaged; that is noted, so that the next `put` does not count on it."""
+        found: dict[str, bytes] = {}
+        for some in in_parts(sorted(hashes)):
+            found |= self._database.transaction(partial(_read, hashes=some))
+        damaged = sorted(name for name in hashes if name not in found or blob_of(found[name]).hash != name)
+        if damaged:
+            for some in in_parts(damaged):
+                self._database.change(update(t.contents).where(t.contents.c.hash.in_(some)).values(is_whole=False))
+            raise ValueError(f"content {damaged[0]} is missing or its checksum differs")
+        return found
+
+    def _discard(self, which: Any) -> None:
+        self._prepare()
+        self._database.change(delete(t.snapshots).where(which))
+        self._collect()
+
+    def _collect(self) -> None:
+        """Delete what no snapshot names and no living writer counts on. Where somebody began to count on it this moment, the
+        database refuses; then the next one collects."""
+        with contextlib.suppress(IntegrityError, StoreError):
+            self._database.transaction(_collect)
+
+
+class _Writing:
+    """One writer, from its first content to the snapshot's row."""
+
+    def __init__(self, database: Database) -> None:
+        self._database, self._name = database, uuid.uuid4().hex
+
+    def __enter__(self) -> _Writing:
+        self._database.change(insert(t.writers).values(writer=self._name, alive_us=clock_us()))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(StoreError):
+            self._database.change(delete(t.writers).where(t.writers.c.writer == self._name))
+
+    def write(self, given: Mapping[str, Given]) -> dict[str, Blob]:
+        """Write those that are not there; what each is known by."""
+        return write_new(given, self._counted_on, self._write)
+
+    def _counted_on(self, hashes: set[str]) -> set[str]:
+        """Those that are there, and stay while this writer lives."""
+
+        def count_on(connection: Connection) -> set[str]:
+            wanted = and_(t.contents.c.hash.in_(sorted(hashes)), t.contents.c.is_whole)
+            connection.execute(update(t.writers).where(t.writers.c.writer == self._name).values(alive_us=clock_us()))
+            connection.execute(update(t.contents).where(wanted).values(writer=self._name))
+            return set(connection.execute(select(t.contents.c.hash).where(wanted)).scalars())
+
+        return self._database.transaction(count_on) if hashes else set()
+
+    def _write(self, name: str, content: bytes) -> None:
+        with contextlib.suppress(IntegrityError):  # somebody else wrote the same just now
+            self._database.transaction(partial(_write, name=name, content=content, writer=self._name))
+            return
+        self._counted_on({name})
+
+
+def _is(group: str, name: str) -> Any:
+    return and_(t.snapshots.c.group_name == group, t.snapshots.c.name == name)
+
+
+def _info(row: Any) -> SnapshotInfo:
+    status = SnapshotStatus.CONFIRMED if row.is_confirmed else SnapshotStatus.CANDIDATE
+    return SnapshotInfo(row.name, row.engine, row.input_order, status, row.written_time_us, row.bytes_total)
+
+
+def _write(connection: Connection, name: str, content: bytes, writer: str) -> None:
+    """In place of one that is damaged."""
+    connection.execute(delete(t.pieces).where(t.pieces.c.hash == name))
+    changed = update(t.contents).where(t.contents.c.hash == name).values(is_whole=True, writer=writer)
+    if not connection.execute(changed).rowcount:
+        connection.execute(insert(t.contents).values(hash=name, size=len(content), is_whole=True, writer=writer))
+    for number, begin in enumerate(range(0, len(content), t.PIECE_BYTES)):
+        piece = content[begin : begin + t.PIECE_BYTES]
+        connection.execute(insert(t.pieces).values(hash=name, number=number, bytes=piece))
+
+
+def _read(connection: Connection, hashes: Sequence[str]) -> dict[str, bytes]:
+    there = connection.execute(select(t.contents.c.hash).where(t.contents.c.hash.in_(hashes))).scalars()
+    parts: dict[str, list[bytes]] = {name: [] for name in there}
+    wanted = select(t.pieces.c.hash, t.pieces.c.bytes).where(t.pieces.c.hash.in_(hashes))
+    for row in connection.execute(wanted.order_by(t.pieces.c.hash, t.pieces.c.number)):
+        parts[row.hash].append(row.bytes)
+    return {name: b"".join(found) for name, found in parts.items()}
+
+
+def _publish(connection: Connection, group: str, info: SnapshotInfo, blobs: dict[str, Blob]) -> SnapshotInfo:
+    """IntegrityError where a content is not there."""
+    header, pages = blobs[HEADER].hash, {page: blob.hash for page, blob in blobs.items() if page != HEADER}
+    there = connection.execute(select(t.snapshots).where(_is(group, info.name)).with_for_update()).first()
+    if there is not None:
+        rows = connection.execute(select(t.pages.c.page, t.pages.c.hash).where(t.pages.c.snapshot == there.id)).all()
+        if (there.header, {row.page: row.hash for row in rows}) == (header, pages):
+            return _info(there)
+        if there.is_confirmed:
+            raise limits.taken(group, info.name)
+        connection.execute(delete(t.snapshots).where(t.snapshots.c.id == there.id))
+    row = {"group_name": group, "name": info.name, "engine": info.engine, "input_order": info.order, "is_confirmed": False}
+    row |= {"written_time_us": info.written_time_us, "bytes_total": info.bytes_total, "header": header}
+    made = connection.execute(insert(t.snapshots).values(row)).inserted_primary_key
+    assert made is not None
+    named = [{"snapshot": made[0], "number": i, "page": page, "hash": known} for i, (page, known) in enumerate(pages.items())]
+    for some in in_parts(named, _NAMES_AT_ONCE):
+        connection.execute(insert(t.pages), some)
+    return info
+
+
+def _collect(connection: Connection) -> None:
+    connection.execute(delete(t.writers).where(t.writers.c.alive_us < clock_us() - WRITER_GONE_US))
+    named = or_(
+        exists().where(t.pages.c.hash == t.contents.c.hash),
+        exists().where(t.snapshots.c.header == t.contents.c.hash),
+        exists().where(t.writers.c.writer == t.contents.c.writer),
+    )
+    connection.execute(delete(t.contents).where(~named))

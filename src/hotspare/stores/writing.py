@@ -1,0 +1,64 @@
+"""How stores write what a snapshot consists of: only what is not there yet, a few at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TypeAlias, TypeVar
+
+from hotspare.stores import limits
+from hotspare.stores.content import Blob, blob_of
+from hotspare.stores.contract import Content
+
+_T = TypeVar("_T")
+Given: TypeAlias = bytes | Content
+AT_ONCE = 16
+"""So many contents are looked for, and read, in one call."""
+HEADER = ""
+"""The header among the names of pages, which have a character at least."""
+
+
+def in_parts(items: Iterable[_T], count: int = AT_ONCE) -> Iterator[list[_T]]:
+    left = iter(items)
+    while part := list(islice(left, count)):
+        yield part
+
+
+def checked(snapshot: str, header: bytes, pages: Iterable[tuple[str, Given]]) -> dict[str, Given]:
+    """Header and pages by name. UsageError or StoreError for names that cannot be."""
+    given: dict[str, Given] = {HEADER: header}
+    for page, content in pages:
+        limits.check_name("page", page)
+        if page in given:
+            raise limits.page_twice(snapshot, page)
+        given[page] = content
+    return given
+
+
+def write_new(
+    given: Mapping[str, Given], hold: Callable[[set[str]], set[str]], write: Callable[[str, bytes], object]
+) -> dict[str, Blob]:
+    """Write those that are not there; what each is known by. `hold` tells which of some hashes are there, and keeps these from
+    being collected; what is written is held."""
+    blobs: dict[str, Blob] = {}
+    for some in in_parts(given.items()):
+        known = {page: blob for page, content in some if (blob := _known(content)) is not None}
+        there = hold({blob.hash for blob in known.values()})
+        new: dict[str, bytes] = {}
+        for page, content in some:
+            if page in known and known[page].hash in there:
+                blobs[page] = known[page]
+                continue
+            encoded = content if isinstance(content, bytes) else content.encode()
+            blobs[page] = blob_of(encoded)
+            new[blobs[page].hash] = encoded
+            if not isinstance(content, bytes):
+                content.note(blobs[page])
+        for each in sorted(new.keys() - hold(set(new))):
+            write(each, new[each])
+    return blobs
+
+
+def _known(content: Given) -> Blob | None:
+    known = None if isinstance(content, bytes) else content.known
+    return known if isinstance(known, Blob) else None

@@ -1,0 +1,58 @@
+"""What the servers of snapshot stores have in common, for tests: a folder of their own, a URL, and that they answer.
+
+A server ends with the process that started it, however that ends. It can be killed, frozen, and started again on the same data and
+port.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from hotspare.errors import ClusterError, StoreError
+from hotspare.stores.open import open_store
+from hotspare.testing.server_process import ServerProcess
+
+START_TIMEOUT_S = 60.0
+_POLL_S = 0.05
+
+
+class StoreServer:
+    """`url` stays the same while it is killed and started again. `folder` goes when it is closed."""
+
+    def __init__(self, process: ServerProcess, folder: Path, url: str, password: str) -> None:
+        """Once it answers; ClusterError where it does not."""
+        self.process, self.url, self.password = process, url, password
+        self._folder = folder
+        self.restart()
+
+    def restart(self) -> None:
+        self.process.launch()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._answers():
+            if time.monotonic() > deadline or not self.process.is_running:
+                raise ClusterError(f"{self.process.name} does not start", detail=self.process.log_tail())
+            time.sleep(_POLL_S)
+
+    def _answers(self) -> bool:
+        store = open_store(self.url)
+        try:
+            store.identity()
+        except StoreError:
+            return False
+        finally:
+            store.close()
+        return True
+
+    def close(self) -> None:
+        self.process.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

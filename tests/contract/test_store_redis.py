@@ -1,0 +1,111 @@
+"""Snapshots in Redis: a server that dies, writers that stand still, damage, what is left of what is gone (SPEC G4, G6)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from hotspare.errors import SnapshotDamaged, StoreError
+from hotspare.stores.open import open_store
+from hotspare.stores.redis.scripts import HELD_S, LEFT_S
+from hotspare.stores.redis.store import RedisStore
+from hotspare.testing.redis_server import RedisServer
+from tests.contract.material import Page
+
+
+@pytest.fixture
+def server(redis: RedisServer) -> Iterator[Redis]:
+    """Past the store; there is nothing of the group `r`."""
+    with contextlib.closing(Redis.from_url(redis.url)) as client:
+        for key in client.scan_iter("hotspare:{r}:*"):
+            client.delete(key)
+        yield client
+
+
+@pytest.fixture
+def store(redis: RedisServer, server: Redis) -> Iterator[RedisStore]:
+    with contextlib.closing(RedisStore(redis.url)) as opened:
+        yield opened
+
+
+def seconds_left(server: Redis) -> list[int]:
+    """Of each content of the group; -1 stays for ever."""
+    return sorted(server.ttl(key) for key in server.scan_iter("hotspare:{r}:content:*"))
+
+
+def test_content_stays_as_long_as_a_snapshot_names_it(store: RedisStore, server: Redis) -> None:
+    store.put("r", "one", "e", 1, b"head", [("a", b"shared"), ("b", b"one")])
+    store.put("r", "two", "e", 2, b"head", [("a", b"shared"), ("c", b"shared")])
+    assert seconds_left(server) == [-1, -1, -1]
+    store.discard("r", "one")
+    gone, *kept = sorted(seconds_left(server), reverse=True)
+    assert (0 < gone <= LEFT_S, kept) == (True, [-1, -1])
+    store.discard("r", "two")
+    assert all(0 < left <= LEFT_S for left in seconds_left(server))
+    assert server.hgetall("hotspare:{r}:refs") == {}
+    store.put("r", "three", "e", 3, b"head", [("a", b"shared")])
+    assert seconds_left(server).count(-1) == 2
+
+
+def test_what_a_writer_leaves_that_died_goes_by_itself(store: RedisStore, server: Redis) -> None:
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.put("r", "torn", "e", 1, b"head", [*((f"p{i}", b"%d of a writer" % i) for i in range(30)), ("last", Page(b"", die))])
+    assert store.list("r") == []
+    written = seconds_left(server)
+    assert written
+    assert all(0 < left <= HELD_S for left in written)
+
+
+def test_a_writer_that_stood_still_writes_again_what_is_gone(store: RedisStore, server: Redis) -> None:
+    def stand_still() -> None:
+        server.delete(*server.scan_iter("hotspare:{r}:content:*"))
+
+    first = Page(b"written before it stood still")
+    filler = [(f"f{i}", b"%d filler" % i) for i in range(40)]
+    store.put("r", "slow", "e", 1, b"head", [("first", first), *filler, ("last", Page(b"the last", stand_still))])
+    assert first.encoded == 2
+    assert store.get("r", "slow").pages["first"] == b"written before it stood still"
+
+
+def test_damage_is_told_and_written_anew(store: RedisStore, server: Redis) -> None:
+    page = Page(b"a page that will be damaged")
+    store.put("r", "one", "e", 1, b"", [("p", page)])
+    for key in server.scan_iter("hotspare:{r}:content:*"):
+        server.setrange(key, 0, b"?")
+    with pytest.raises(SnapshotDamaged, match="snapshot one of group r is damaged"):
+        store.get("r", "one")
+    store.put("r", "two", "e", 2, b"", [("p", page)])
+    assert store.get("r", "two").pages["p"] == store.get("r", "one").pages["p"] == b"a page that will be damaged"
+    assert seconds_left(server) == [-1, -1]
+
+
+def test_a_server_that_is_killed_leaves_what_was_whole(redis: RedisServer) -> None:
+    with RedisServer() as server, contextlib.closing(RedisStore(server.url)) as store:
+        identity = store.identity()
+        store.put("g", "whole", "e", 1, b"", [("p", b"first")])
+        pages = [(f"p{i}", Page(b"%d" % i, server.process.kill if i == 30 else lambda: None)) for i in range(60)]
+        with pytest.raises(StoreError, match="the Redis store does not do it") as told:
+            store.put("g", "torn", "e", 2, b"", pages)
+        assert server.password not in f"{told.value.detail} {told.value}"
+        server.restart()
+        assert store.identity() == identity != RedisStore(redis.url).identity()
+        assert [info.name for info in store.list("g")] == ["whole"]
+        store.put("g", "torn", "e", 2, b"", [(name, Page(b"again")) for name, _ in pages])
+        assert store.get("g", "whole").pages["p"] == b"first"
+        assert len(store.get("g", "torn").pages) == 60
+
+
+def test_the_password_may_stand_elsewhere(redis: RedisServer, tmp_path: Path) -> None:
+    before, _, after = redis.url.partition(f":{redis.password}@")
+    (tmp_path / "password").write_text(redis.password + "\n")
+    with contextlib.closing(open_store(f"{before}{after}?password_file={tmp_path}/password")) as store:
+        assert store.identity() == RedisStore(redis.url).identity()
+    with contextlib.closing(open_store(f"{before}{after}")) as store, pytest.raises(StoreError):
+        store.identity()

@@ -1,0 +1,161 @@
+"""Snapshots in databases: servers that die, writers that stand still, damaged content, several writers at once (SPEC G4, G6)."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from hotspare.errors import SnapshotDamaged, SnapshotFormat, StoreError, UsageError
+from hotspare.stores.open import open_store
+from hotspare.stores.sql.store import SqlStore
+from hotspare.testing.database_server import DatabaseKind, DatabaseServer, why_no_server
+from tests.contract.material import Page
+
+DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "mariadb": "mariadb+pymysql"}
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/s.db" if request.param == "sqlite" else request.getfixturevalue(request.param).url
+
+
+@pytest.fixture
+def door(url: str) -> Iterator[Callable[[], SqlStore]]:
+    with contextlib.ExitStack() as opened:
+
+        def one() -> SqlStore:
+            return opened.enter_context(contextlib.closing(SqlStore(url)))
+
+        yield one
+        one().forget("sql")
+
+
+def run(url: str, statement: str) -> int:
+    """In the database, past the store; how many rows changed."""
+    kind, _, rest = url.partition("://")
+    engine = create_engine(f"{DRIVERS[kind]}://{rest}")
+    with engine.begin() as connection:
+        count = connection.execute(text(statement)).rowcount
+    engine.dispose()
+    return count
+
+
+def test_what_nobody_names_is_deleted(door: Callable[[], SqlStore], url: str) -> None:
+    store = door()
+    store.put("sql", "one", "e", 1, b"only in one", [("p", b"nobody has this but one")])
+    counted = "UPDATE hotspare_contents SET size = size WHERE size IN (11, 23)"
+    assert run(url, counted) == 2 or url.startswith("mariadb")  # which counts rows that differ
+    store.discard("sql", "one")
+    assert run(url, "DELETE FROM hotspare_contents WHERE size IN (11, 23)") == 0
+
+
+def test_a_writer_that_stood_still_writes_again_what_was_collected(door: Callable[[], SqlStore], url: str) -> None:
+    """Taken for dead while it encodes its last page: what it wrote is gone, and the snapshot is whole all the same."""
+    store, other = door(), door()
+
+    def stand_still() -> None:
+        run(url, "DELETE FROM hotspare_writers")
+        other.keep("sql", 1)
+
+    first = Page(b"written before it stood still")
+    filler = [(f"f{i}", b"%d filler" % i) for i in range(40)]
+    store.put("sql", "slow", "e", 1, b"head", [("first", first), *filler, ("last", Page(b"the last", stand_still))])
+    assert first.encoded == 2
+    assert other.get("sql", "slow").pages["first"] == b"written before it stood still"
+    assert len(other.get("sql", "slow").pages) == 42
+
+
+def test_damage_is_told_and_written_anew(door: Callable[[], SqlStore], url: str) -> None:
+    store, page = door(), Page(b"a page that will be damaged")
+    store.put("sql", "one", "e", 1, b"", [("p", page)])
+    ours = "SELECT hash FROM hotspare_pages WHERE snapshot IN (SELECT id FROM hotspare_snapshots WHERE group_name = 'sql')"
+    damage = f"UPDATE hotspare_pieces SET bytes = {{}} WHERE hash IN ({ours})"
+    assert run(url, damage.format("'\\x00'::bytea" if url.startswith("postgresql") else "x'00'")) == 1
+    with pytest.raises(SnapshotDamaged, match="snapshot one of group sql is damaged"):
+        store.get("sql", "one")
+    store.put("sql", "two", "e", 2, b"", [("p", page)])
+    assert store.get("sql", "two").pages["p"] == b"a page that will be damaged"
+    assert store.get("sql", "one").pages["p"] == b"a page that will be damaged"
+
+
+def test_two_that_open_an_empty_database_agree(url: str) -> None:
+    found: list[str] = []
+
+    def identify() -> None:
+        with contextlib.closing(SqlStore(url)) as store:
+            found.append(store.identity())
+
+    both = [threading.Thread(target=identify) for _ in range(4)]
+    for each in both:
+        each.start()
+    for each in both:
+        each.join()
+    assert len(found) == 4
+    assert len(set(found)) == 1
+
+
+def test_tables_of_a_newer_hotspare_are_left_alone(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/s.db"
+    with contextlib.closing(SqlStore(url)) as store:
+        store.identity()
+        run(url, "UPDATE hotspare_stores SET format = 7")
+        with pytest.raises(SnapshotFormat, match="has format 7, this hotspare reads 1"):
+            store.identity()
+
+
+@pytest.mark.parametrize("kind", DatabaseKind)
+def test_a_server_that_is_killed_leaves_what_was_whole(kind: DatabaseKind, request: pytest.FixtureRequest) -> None:
+    """In the middle of a write; the store's user gets an error, and goes on when the server is there again."""
+    if why_no_server(kind):
+        request.getfixturevalue(kind.value)  # says what is missing
+    with DatabaseServer(kind) as server, contextlib.closing(SqlStore(server.url)) as store:
+        store.put("g", "whole", "e", 1, b"", [("p", b"first")])
+        pages = [(f"p{i}", Page(b"%d" % i, server.process.kill if i == 30 else lambda: None)) for i in range(60)]
+        with pytest.raises(StoreError, match="the database of snapshots does not do it") as told:
+            store.put("g", "torn", "e", 2, b"", pages)
+        assert server.password not in f"{told.value.detail} {told.value}"
+        server.restart()
+        assert [info.name for info in store.list("g")] == ["whole"]
+        store.put("g", "torn", "e", 2, b"", [(name, Page(b"again")) for name, _ in pages])
+        assert store.get("g", "whole").pages["p"] == b"first"
+        assert len(store.get("g", "torn").pages) == 60
+
+
+def test_the_password_may_stand_elsewhere(postgresql: DatabaseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, _, after = postgresql.url.partition(":not%20a%20secret")
+    (tmp_path / "password").write_text(postgresql.password + "\n")
+    monkeypatch.setenv("SNAPSHOT_PASSWORD", postgresql.password)
+    with contextlib.closing(SqlStore(postgresql.url)) as store:
+        identity = store.identity()
+    for option in (f"password_file={tmp_path}/password", "password_env=SNAPSHOT_PASSWORD"):
+        with contextlib.closing(open_store(f"{before}{after}?{option}")) as store:
+            assert store.identity() == identity
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("postgresql://user:secret@host", "names no database"),
+        ("postgresql://user:secret@host/db?sslmode=secret", "option 'sslmode' of a database is not known"),
+        ("postgresql://user@host/db?password_file=/nowhere", "password_file /nowhere cannot be read"),
+        ("postgresql://user@host/db?password_env=NOT_THERE_1", "there is no variable NOT_THERE_1"),
+        ("postgresql://user:secret@host:port/db", "cannot be read"),
+        ("sqlite:///relative.db", "names no database"),
+    ],
+)
+def test_a_url_that_names_no_database_is_refused_without_its_secrets(url: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as refused:
+        open_store(url)
+    assert "secret" not in f"{refused.value} {refused.value.detail} {refused.value.hint}"
+
+
+def test_a_server_that_is_not_there_is_a_store_error() -> None:
+    with contextlib.closing(SqlStore("postgresql://user:secret@127.0.0.1:1/db")) as store:
+        with pytest.raises(StoreError) as told:
+            store.list("g")
+        assert "secret" not in f"{told.value} {told.value.detail}"

@@ -1,0 +1,178 @@
+"""Two projects one behind the other, each with a hot spare, while the active engines of both are killed (SPEC K10)."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hotspare.bus.contract import OUTPUTS_HEADER, Bus, Partition
+from hotspare.bus.naming import group_name
+from hotspare.bus.open import open_bus
+from hotspare.engine.head.head import Head
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.rows.batch import output_schema
+from hotspare.inbound import Inbound
+from hotspare.model.load import load_text
+from hotspare.runners.contract import BatchLimits, SourceTopic
+from hotspare.runners.local import read_recorded
+from hotspare.testing.cluster import Cluster, command, wait_until
+from hotspare.testing.recorder import OutputReader, ReferenceRun
+from hotspare.testing.verify import compare_stream
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+BEFORE = """\
+project: before
+heartbeat: 200 milliseconds
+queries:
+  q:
+    windows:
+      rows: {type: source, schema: "id*:int64,x:double"}
+      recent: {type: copy, retention: {bytime_sliding: 1 second}, publish: true, beats: included}
+    edges: [rows -> recent]
+"""
+BEHIND = """\
+project: behind
+heartbeat: 200 milliseconds
+queries:
+  q:
+    windows:
+      read: {type: source, schema: "id*:int64,x:double", reads: before/q/recent}
+      large: {type: filter, condition: x > 2}
+      held: {type: copy, retention: {bytime_sliding: 2 seconds}, publish: true}
+    edges: [read -> large, large -> held]
+"""
+ROUNDS, ROWS, LAST_KEY = 5, 60, 1000
+
+
+class Site:
+    """Both groups on one bus; `coordination` "" is beside an embedded one."""
+
+    def __init__(self, folder: Path, url: str, coordination: str = "", runner: str = "local") -> None:
+        self.folder, self.prefix, self.url = folder, folder.name, url
+        self.middle, self.last = f"{self.prefix}.before.q.recent.O", f"{self.prefix}.behind.q.held.O"
+        self.plans = {name: compile_plan(load_text(text).resolved) for name, text in (("before", BEFORE), ("behind", BEHIND))}
+        self.groups: dict[str, Cluster] = {}
+        for name, text in (("before", BEFORE), ("behind", BEHIND)):
+            project, own = folder / f"{name}.yaml", folder / name
+            project.write_text(text)
+            own.mkdir()
+            options = ("--runner", runner, "--snapshot-interval-ms", "300", "--store", (folder / "snapshots").as_uri())
+            group = group_name(self.prefix, name)
+            self.groups[name] = Cluster(project, url, group, self.prefix, own, options, coordination_url=coordination)
+
+    def start(self, group: str, *engines: str) -> None:
+        for engine in engines:
+            self.groups[group].start_engine(engine)
+        self.groups[group].wait_ready(120)
+
+    def publish(self, turn: int, rows_text: str = "") -> None:
+        """Keys come again, so that rows change as well as come and go."""
+        rows, numbers = self.folder / f"rows-{turn}.csv", range(turn * ROWS, (turn + 1) * ROWS)
+        rows.write_text(rows_text or "".join(f"p,n,{n % 37},{(n * 7 + turn) % 5}\n" for n in numbers))
+        arguments = command("publish", "--bus", self.url, "--prefix", self.prefix, "--window", "before/q/rows", str(rows))
+        subprocess.run(arguments, check=True, capture_output=True, timeout=120, cwd=self.folder)
+
+    def kill(self, group: str) -> None:
+        """The active engine; then another one joins in its place."""
+        cluster = self.groups[group]
+        wait_until(lambda: cluster.active() is not None, f"an active engine of {group}", 60)
+        active = cluster.active()
+        assert active is not None
+        active.kill()
+        self.start(group, active.name)
+
+    def stop(self) -> None:
+        for cluster in self.groups.values():
+            cluster.stop()
+
+
+@pytest.fixture(params=["sqlite", "kafka"])
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    url, coordination = f"sqlite:///{tmp_path / 'bus.db'}", ""
+    if request.param == "kafka":
+        url = request.getfixturevalue("kafka").url
+        coordination = f"{request.getfixturevalue('zookeeper').url}/{tmp_path.name}"
+    made = Site(tmp_path, url, coordination)
+    yield made
+    made.stop()
+
+
+def digests(bus: Bus, plan: Plan, topics: tuple[SourceTopic, ...], stream: str) -> dict[int, int]:
+    """Of the quiet run, by sequence; beats are counted as they are."""
+    pipeline, found = Pipeline.fresh(plan), dict[int, int]()
+    for decoded in read_recorded(bus, topics, Head.of(plan), BatchLimits()):
+        rows = pipeline.feed(decoded).get(stream)
+        if rows is not None:
+            found |= dict(zip(rows["hs:sequence"].to_pylist(), rows["hs:digest"].to_pylist(), strict=True))
+    return found
+
+
+def committed(bus: Bus, topic: str) -> list[tuple[int, int, int]]:
+    """First and last sequence of each message, and the digest up to it."""
+    said, offset = list[list[bytes]](), 0
+    while messages := bus.read(Partition(topic), offset, messages_max=10_000, bytes_max=1 << 24):
+        said += [(message.header(OUTPUTS_HEADER) or b"").split() for message in messages]
+        offset = messages[-1].offset + 1
+    return [(int(each[0]), int(each[1]), int(each[2])) for each in said]
+
+
+def test_kills_of_both_lose_double_and_change_nothing_k10(site: Site) -> None:
+    """SPEC K10: what the first commits is its quiet run with all beats, what the second commits that of what the first did."""
+    site.start("before", "a", "b")
+    site.start("behind", "c", "d")
+    for turn in range(ROUNDS):
+        site.publish(turn)
+        if turn in (1, 3):
+            site.kill("before")
+        if turn in (2, 3):
+            site.kill("behind")
+    check(site)
+
+
+@pytest.mark.spark
+def test_spark_reads_the_stream_of_a_project_that_spark_runs_k10(tmp_path: Path) -> None:
+    """SPEC K10: the same with the runner `ordered`. The one before has no spare, and begins again from its snapshot."""
+    site = Site(tmp_path, f"sqlite:///{tmp_path / 'bus.db'}", runner="ordered")
+    try:
+        site.start("before", "a")
+        site.start("behind", "c", "d")
+        for turn in range(3):
+            site.publish(turn)
+            site.kill("before" if turn == 1 else "behind")
+        check(site)
+    finally:
+        site.stop()
+
+
+def check(site: Site) -> None:
+    """When all has come through, what stands on the topics is what the quiet runs have. Engines end."""
+    bus = open_bus(site.url)
+    reader = OutputReader(bus, site.last, output_schema(site.plans["behind"].stream_schemas["q/held"]))
+
+    site.publish(ROUNDS, f"i,n,{LAST_KEY},9\n")
+
+    def has_left() -> bool:
+        reader.poll()
+        return reader.table()["id"].to_pylist().count(LAST_KEY) == 2
+
+    wait_until(has_left, "the last row to have left the window behind by its age", 120, 0.2)
+    site.stop()
+
+    spans = committed(bus, site.middle)
+    assert [first for first, _, _ in spans] == [1, *(last + 1 for _, last, _ in spans[:-1])], "no output and no beat twice"
+    quiet = digests(bus, site.plans["before"], (SourceTopic(f"{site.prefix}.before.q.rows.I"),), "q/recent")
+    assert all(quiet[last] == digest for _, last, digest in spans)
+    reference = ReferenceRun(
+        bus, site.plans["behind"], Head.of(site.plans["behind"]), (SourceTopic(site.middle, kind=Inbound.OUTPUTS),)
+    )
+    reference.poll()
+    reader.poll()
+    verdict = compare_stream(reference.tables()["q/held"], reader.table())
+    assert verdict.is_exact, verdict
+    assert verdict.delivered > ROWS
+    assert f"{site.prefix}.behind.q.read.I" not in bus.topics()
+    bus.close()

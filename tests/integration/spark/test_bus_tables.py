@@ -1,0 +1,199 @@
+"""Output streams as tables and tables into inbound topics (DESIGN section 10), with real sessions of Spark on the embedded bus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hotspare.adapters.metadata import describe, publish_metadata
+from hotspare.bus.contract import Bus, Outgoing, Partition
+from hotspare.bus.open import open_bus
+from hotspare.engine.codec import arrow_block
+from hotspare.engine.head.head import Head
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.rows.batch import BAD_STREAM
+from hotspare.errors import TopicMissing, UsageError
+from hotspare.model.load import load_text
+from hotspare.runners.contract import BatchLimits, SourceTopic
+from hotspare.runners.local import read_recorded
+from hotspare.runners.spark.session import Session, SessionOptions
+from hotspare.spark import publish, register
+
+pytestmark = pytest.mark.spark
+
+PREFIX = "p"
+SHARDS = 3
+PROJECT = """
+project: shop
+queries:
+  q:
+    windows:
+      orders: {type: source, schema: "id*:int64,customer*:string,amount:double,at:stamp", partition_by: customer}
+      big: {type: filter, condition: amount > 10, publish: true}
+    edges: [orders -> big]
+"""
+INBOUND, OUTBOUND, WINDOW = "p.shop.q.orders.I", "p.shop.q.big.O", "shop/q/big"
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    session = Session(SessionOptions(cores=2))
+    register(session.spark)
+    yield session.spark
+    session.stop()
+
+
+class Place:
+    """A bus of a project that is divided, and what an engine of each shard puts out."""
+
+    def __init__(self, folder: Path) -> None:
+        self.url = f"sqlite:///{folder / 'bus.db'}"
+        self.bus: Bus = open_bus(self.url)
+        self.plan: Plan = compile_plan(load_text(PROJECT).resolved)
+        for topic in (INBOUND, OUTBOUND, "p.shop.B"):
+            self.bus.create_topic(topic, SHARDS)
+        publish_metadata(self.bus, PREFIX, describe(self.plan.resolved, PREFIX, SHARDS))
+        self._pipelines = [Pipeline.fresh(self.plan, shard=shard) for shard in range(SHARDS)]
+        self.count = 0
+
+    def work(self) -> None:
+        """Every shard takes what is new, and publishes what comes of it."""
+        head = Head.of(self.plan, shards=SHARDS)
+        for shard, pipeline in enumerate(self._pipelines):
+            pipeline.set_partitions([(0, shard)])
+            topic = SourceTopic(INBOUND, SHARDS, shard=shard)
+            for table in read_recorded(self.bus, (topic,), head, BatchLimits(), pipeline.next_offsets):
+                for stream, batch in pipeline.feed(table).items():
+                    place = Partition("p.shop.B" if stream == BAD_STREAM else OUTBOUND, shard)
+                    self.bus.append(place, [Outgoing(arrow_block.encode(batch))])
+                    self.count += len(batch)
+
+    def reader(self, spark: Any, **more: str) -> Any:
+        return spark.read.format("hotspare").options(bus=self.url, prefix=PREFIX, **{"window": WINDOW, **more})
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    place = Place(tmp_path)
+    yield place
+    place.bus.close()
+
+
+def orders(spark: Any, first: int, end: int) -> Any:
+    return spark.range(first, end).selectExpr(
+        "id", "concat('customer ', id % 7) customer", "cast(id % 20 as double) amount", "timestamp_millis(id) at"
+    )
+
+
+def send(spark: Any, place: Place, first: int, end: int, name: str = "load") -> int:
+    made: int = publish(orders(spark, first, end), bus=place.url, prefix=PREFIX, window="shop/q/orders", name=name, order_by="at")
+    return made
+
+
+def test_what_is_published_comes_out_again(spark: Any, place: Place) -> None:
+    """SPEC K4. Rows go to the partitions of their keys, once, in order; outputs come back with their types and numbers."""
+    assert send(spark, place, 0, 3000) == 3000
+    assert send(spark, place, 0, 3000) == 0
+    place.work()
+    found = place.reader(spark).load()
+    types = ["string", "string", "bigint", "string", "double", "timestamp", "int", "bigint", "string"]
+    assert [field.dataType.simpleString() for field in found.schema] == types
+    assert found.columns == ["opcode", "flags", "id", "customer", "amount", "at", "shard", "sequence", "output_id"]
+    rows = found.orderBy("shard", "sequence").collect()
+    assert len(rows) == place.count == 3000 * 9 // 20
+    assert {row["id"] for row in rows} == {i for i in range(3000) if i % 20 > 10}
+    for shard in range(SHARDS):
+        mine = [row for row in rows if row["shard"] == shard]
+        assert [row["sequence"] for row in mine] == list(range(1, len(mine) + 1))
+        assert [row["id"] for row in mine] == sorted(row["id"] for row in mine)
+    assert all(row["at"].timestamp() == pytest.approx(row["id"] / 1000) for row in rows)
+    assert place.reader(spark, window="", bad="shop").load().count() == 0, "nothing was misrouted"
+
+
+def test_a_stream_that_grows_gives_every_sequence_once(spark: Any, place: Place, tmp_path: Path) -> None:
+    """Over starts and micro-batches of any size; whoever starts again from the checkpoint goes on."""
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+
+    def follow(messages_max: int) -> None:
+        options = {"bus": place.url, "prefix": PREFIX, "window": WINDOW, "messages_max": str(messages_max)}
+        growing = spark.readStream.format("hotspare").options(**options).load()
+        writer = growing.writeStream.format("parquet").option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+        query = writer.start(str(out))
+        query.awaitTermination(120)
+        assert query.exception() is None
+
+    for step, messages_max in enumerate((0, 1, 2)):
+        for part in range(3):
+            send(spark, place, (3 * step + part) * 100, (3 * step + part + 1) * 100, f"load {step} {part}")
+            place.work()
+        follow(messages_max)
+        rows = spark.read.parquet(str(out)).groupBy("shard").agg({"sequence": "count"}).collect()
+        assert sum(row[1] for row in rows) == place.count
+    numbers = spark.read.parquet(str(out)).select("shard", "sequence").distinct().count()
+    assert numbers == place.count
+
+
+def test_what_retention_has_ended_is_named(spark: Any, place: Place, tmp_path: Path) -> None:
+    """SPEC H9. Nothing is passed over in silence."""
+    send(spark, place, 0, 100, "first")
+    place.work()
+    options = {"bus": place.url, "prefix": PREFIX, "window": WINDOW}
+    growing = spark.readStream.format("hotspare").options(**options).load()
+    writer = growing.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination(120)
+    for name in ("second", "third"):
+        send(spark, place, 100, 200, name)
+        place.work()
+    for shard in range(SHARDS):
+        where = Partition(OUTBOUND, shard)
+        place.bus.trim(where, place.bus.end_offset(where))
+    query = writer.trigger(availableNow=True).start()
+    with pytest.raises(Exception, match="no longer holds offset"):
+        query.awaitTermination(120)
+
+
+def test_a_table_that_grows_is_published(spark: Any, place: Place, tmp_path: Path) -> None:
+    """Every micro-batch once: one whose end Spark did not note is repeated, and nothing of it is written again."""
+    files, checkpoint = tmp_path / "files", tmp_path / "checkpoint"
+    orders(spark, 0, 500).coalesce(1).write.parquet(str(files))
+    growing = spark.readStream.schema(orders(spark, 0, 1).schema).parquet(str(files))
+
+    def once() -> None:
+        arguments = {"bus": place.url, "prefix": PREFIX, "window": "shop/q/orders", "name": "grown", "order_by": "at"}
+        writer = publish(growing, **arguments)
+        query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        query.awaitTermination(120)
+
+    once()
+    orders(spark, 500, 900).coalesce(1).write.mode("append").parquet(str(files))
+    once()
+    (checkpoint / "commits" / "1").unlink()
+    (checkpoint / "commits" / ".1.crc").unlink(missing_ok=True)
+    once()
+    place.work()
+    found = place.reader(spark).load()
+    assert found.count() == place.count == found.select("id").distinct().count() == 900 * 9 // 20
+
+
+def test_what_cannot_be_read_or_published_is_said_at_once(spark: Any, place: Place) -> None:
+    for options, message in (
+        ({"window": "shop/q/bigger"}, "has no window q/bigger"),
+        ({"window": "other/q/big"}, "knows no project other"),
+        ({"window": "shop/q/orders"}, "publishes nothing"),
+        ({"wndow": "shop/q/big"}, "has no option wndow"),
+        ({"bad": "shop"}, "one of the options window and bad"),
+        ({"messages_max": "many"}, "a number is expected"),
+    ):
+        with pytest.raises(Exception, match=message):
+            place.reader(spark, **options).load()
+    rows = orders(spark, 0, 1)
+    with pytest.raises(UsageError, match="takes no events"):
+        publish(rows, bus=place.url, prefix=PREFIX, window=WINDOW, name="x", order_by="at")
+    with pytest.raises(UsageError, match="has no column at"):
+        publish(rows.drop("at"), bus=place.url, prefix=PREFIX, window="shop/q/orders", name="x", order_by="id")
+    with pytest.raises((UsageError, TopicMissing)):
+        publish(rows, bus=place.url, prefix="other", window="shop/q/orders", name="x", order_by="at")

@@ -1,0 +1,179 @@
+"""Law Runner for tables (DESIGN section 10): a project over tables gives what `hotspare replay` gives over the same rows in order.
+
+Here without Spark: what a task makes of its rows. With Spark: tests/integration/spark/test_tables.py.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.rows.batch import BAD_STREAM
+from hotspare.errors import UsageError
+from hotspare.model.load import load_text
+from hotspare.model.publishing import publishing
+from hotspare.model.resolve import resolve
+from hotspare.spark.in_task import TIME, OnBadEvents, ShardWork, Span
+from tests.cases.case import read_case
+from tests.laws.any_tables import AnyTable, Kind, Values, any_table, comparable, replayed, task_batches, time_field_of
+from tests.laws.search import drawn
+
+pytestmark = pytest.mark.law
+
+SEEDS = st.integers(0, 1 << 40)
+CASES = sorted((Path(__file__).parents[1] / "cases" / "windows").glob("*.case"))
+BESIDE = ("hs:opcode", "hs:flags", "hs:shard", "hs:sequence")
+
+
+def values_of(outputs: list[pa.RecordBatch]) -> list[Values]:
+    """As `any_tables.output_values`, of what leaves a task."""
+    rows: list[Values] = []
+    for batch in outputs:
+        inner = [column for name, column in zip(batch.schema.names, batch.columns, strict=True) if name not in BESIDE]
+        rows += zip(
+            batch.column("hs:opcode").to_pylist(), batch.column("hs:flags").to_pylist(), *map(comparable, inner), strict=True
+        )
+    return rows
+
+
+def check_all_streams(plan: Plan, tables: Mapping[int, AnyTable], random: Random) -> None:
+    """Each stream by a run of its own, as `apply` does it."""
+    project = plan.resolved.project
+    with tempfile.TemporaryDirectory() as folder:
+        expected = replayed(plan, tables, Path(folder))
+    for stream in plan.stream_schemas:
+        chosen = project
+        if stream != BAD_STREAM:
+            chosen = publishing(project, {w.id for w in plan.resolved.windows if str(w.id) == stream})
+        outputs = list(ShardWork.of(chosen, stream, OnBadEvents.KEEP, None).run(task_batches(tables, random), 0))
+        assert values_of(outputs) == expected.get(stream, []), stream
+        numbers = [number for batch in outputs for number in batch.column("hs:sequence").to_pylist()]
+        assert numbers == list(range(1, len(numbers) + 1))
+
+
+@settings(max_examples=30)
+@given(seed=SEEDS)
+def test_a_task_gives_what_replay_gives(seed: int) -> None:
+    """Any graph, any rows, cut anywhere, with ties and rows that are refused."""
+    random, (graph, _) = Random(seed), drawn(seed)
+    plan = graph.plan()
+    schemas = [plan.resolved.schema(source) for source in plan.resolved.sources]
+    check_all_streams(
+        plan, {i: any_table(s, random, random.randint(0, 40), time_field_of(s)) for i, s in enumerate(schemas)}, random
+    )
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_every_case_over_tables(path: Path) -> None:
+    """Rows of every type and size for the projects of tests/cases, with times where their sources have such a field."""
+    random = Random(path.stem)
+    plan = read_case(path).plan
+    schemas = [plan.resolved.schema(source) for source in plan.resolved.sources]
+    times = [time_field_of(schema) for schema in schemas]
+    times = times if all(times) else [""] * len(times)
+    check_all_streams(plan, {i: any_table(s, random, 30, t) for i, (s, t) in enumerate(zip(schemas, times, strict=True))}, random)
+
+
+KEYED = """
+project: keyed
+heartbeat: 500 milliseconds
+queries:
+  q:
+    windows:
+      given: {type: source, schema: "id*:int64,x*:int64,d:double,s:string,at:stamp", opcodes: insert-only, index: empty}
+      recent: {type: copy, retention: {bytime_sliding: 2 seconds}}
+      sums: {type: aggregate, schema: "x*:int64,n:int64,total:double", publish: true,
+             outputs: {n: ESP_aCount(), total: ESP_aSum(d)}}
+    edges: [given -> recent, recent -> sums]
+"""
+
+
+def keyed_table(rows: int, random: Random) -> AnyTable:
+    resolved = load_text(KEYED).resolved
+    return any_table(resolved.schema(resolved.sources[0]), random, rows, "at", Kind.INSERTS)
+
+
+@settings(max_examples=20)
+@given(seed=SEEDS)
+def test_a_division_by_key_gives_each_key_what_the_whole_gives(seed: int) -> None:
+    """SPEC K4. System time and its heartbeats are those of all rows: what leaves a window in time leaves at the same one."""
+    random = Random(seed)
+    table, loaded = keyed_table(60, random), load_text(KEYED)
+    with tempfile.TemporaryDirectory() as folder:
+        expected = replayed(compile_plan(loaded.resolved), {0: table}, Path(folder)).get("q/sums", [])
+    assert table.times_us is not None
+    span = Span(table.times_us[0].as_py(), table.times_us[-1].as_py())
+    work = ShardWork.of(loaded.project, "q/sums", OnBadEvents.KEEP, span)
+    shard = np.array([hash((seed, value)) % 3 for value in table.fields[1].to_pylist()])
+    found = []
+    for number in range(4):
+        mine = table.taken(np.flatnonzero(shard == number).tolist())
+        found += values_of(list(work.run(task_batches({0: mine}, random), number)))
+    assert by_key(found) == by_key(expected)
+    assert expected
+
+
+def by_key(outputs: list[Values]) -> dict[object, list[Values]]:
+    keys: dict[object, list[Values]] = {}
+    for output in outputs:
+        keys.setdefault(output[2], []).append(output)
+    return keys
+
+
+def test_a_row_that_is_refused_ends_the_job_and_is_named() -> None:
+    """With the window, the reason and the row."""
+    table, loaded = keyed_table(4, Random(1)), load_text(KEYED)
+    keys = pa.array([0, 1, None, 3], pa.int64())
+    table = AnyTable(table.schema, (keys, *table.fields[1:]), table.times_us, table.opcode, table.flags)
+    work = ShardWork.of(resolve(loaded.project).project, "q/sums", OnBadEvents.FAIL, None)
+    with pytest.raises(UsageError) as refused:
+        list(work.run(task_batches({0: table}, Random(1)), 0))
+    assert "window q/given refuses a row (null-key)" in str(refused.value)
+    assert "the row is I,," in str(refused.value)
+
+
+@pytest.mark.parametrize(("column", "reason"), [("opcode", "opcode"), ("flags", "flag")])
+def test_a_word_that_is_no_opcode_is_named(column: str, reason: str) -> None:
+    table, loaded = keyed_table(4, Random(3)), load_text(KEYED)
+    words = pa.array(["Insert", "i", "Q", None] if column == "opcode" else ["N", "n", "Q", None])
+    opcode, flags = (words, table.flags) if column == "opcode" else (table.opcode, words)
+    table = AnyTable(table.schema, table.fields, table.times_us, opcode, flags)
+    work = ShardWork.of(loaded.project, BAD_STREAM, OnBadEvents.KEEP, None)
+    made = pa.Table.from_batches(work.run(task_batches({0: table}, Random(1)), 0)).to_pylist()
+    rows = [row for row in made if row["reason"] == reason]
+    assert len(rows) == 2
+    assert f"window q/given: 'Q' is no {reason}" in rows[0]["message"]
+    assert "None is no" in rows[1]["message"]
+    assert "id=2" in rows[0]["text"]
+
+
+def test_a_row_without_a_time_is_named() -> None:
+    batches = task_batches({0: keyed_table(4, Random(3))}, Random(1))
+    rows = pa.Table.from_batches(batches).combine_chunks().set_column(0, TIME, pa.array([1, 2, None, 3], pa.int64()))
+    work = ShardWork.of(load_text(KEYED).project, "q/sums", OnBadEvents.KEEP, None)
+    with pytest.raises(UsageError, match="a row of q/given has no time") as refused:
+        list(work.run(rows.to_batches(), 0))
+    assert "id=2" in refused.value.detail
+
+
+def test_outputs_leave_while_rows_still_come() -> None:
+    """Nothing of a shard is gathered."""
+    batches = task_batches({0: keyed_table(300, Random(3))}, Random(1))
+    asked = []
+
+    def coming():  # type: ignore[no-untyped-def]
+        for number, batch in enumerate(batches):
+            asked.append(number)
+            yield batch
+
+    next(ShardWork.of(load_text(KEYED).project, "q/sums", OnBadEvents.KEEP, None).run(coming(), 0))
+    assert len(asked) < len(batches) / 2

@@ -1,0 +1,289 @@
+"""Two projects, one behind the other, each a group of its own with a small core (SPEC K10): what strikes and what is checked is
+that of a single group, for both. The one before may stop as a whole for a while.
+
+What the one behind puts out is compared with what it would make of the uninterrupted run of the one before, given as plain events
+and ticks at the times of their causes: no transaction, no message and no header of the one before is looked at for that.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from hotspare.bus.contract import CAUSE_HEADER, OUTPUTS_HEADER, Message, Partition
+from hotspare.engine.rows.batch import BEAT, has_causes
+from hotspare.model.quality import PRECISE, Quality
+from tests.exact_rows import exact_rows
+from tests.simulation.cascade_cores import OWN, READ, STREAM, before_kit, behind_kit
+from tests.simulation.checkers import Observer, Violation
+from tests.simulation.faults import FaultKind
+from tests.simulation.healing import End, Healing
+from tests.simulation.kits import Kit, Raw
+from tests.simulation.lasting import drawn
+from tests.simulation.recorded import Recorded
+from tests.simulation.run import CLOCK_STEPS_MS, Outcome, drawn_world, failure_of
+from tests.simulation.strikes import Striker, drawn_quality
+from tests.simulation.world import World
+
+GROUPS = ("sim.before", "sim.behind")
+_POSITION, _DIGEST = slice(1, 6), 6
+"""Of an output's row: what it says of its cause, which is another one where the input is cut otherwise."""
+_COUNTS = (1, 2, 2, 3)
+_STOP_SHARE = 0.3
+NOT_HERE = frozenset(
+    {
+        FaultKind.PARTITIONS,
+        FaultKind.OTHER_STORE,
+        FaultKind.STUCK,
+        FaultKind.BUS_LOCKED,
+        FaultKind.FOREIGN_LOCK,
+        FaultKind.WRONG_ENGINE,
+        FaultKind.WRONG_ACTIVE,
+        FaultKind.HUNG_SPARE,
+        FaultKind.RETENTION,
+        FaultKind.ALWAYS_AT_HAND,
+        FaultKind.TRIM_OUTPUT,
+    }
+)
+"""Kinds that are about one group or how a whole run ends; and outputs are not forgotten that the one behind has yet to read."""
+
+
+class BeforeRecorded(Recorded):
+    """Outputs with the time of their cause, as messages tell it."""
+
+    def _rows(self, outputs: pa.RecordBatch) -> list[tuple[object, ...]]:
+        return [row[:-1] for row in exact_rows(outputs)] if has_causes(outputs) else exact_rows(outputs)
+
+    def outputs(self, skew_max_ms: int) -> pa.RecordBatch | None:
+        """Of the stream, by the uninterrupted run."""
+        core, messages = self.kit.cores.fresh(), self._messages()
+        core.set_partitions([(i, p.number) for i, p in self.kit.topics.partitions], skew_max_ms * 1000)
+        return core.feed(self.kit.decode(messages)).get(STREAM) if messages else None
+
+
+@dataclass
+class Before(World):
+    """`given` are the events and ticks that its stream is."""
+
+    reads_as_told: bool = True
+    _given: tuple[int, list[Raw]] = (-1, [])
+
+    def recording(self) -> Recorded:
+        return BeforeRecorded(self.kit, self.outside)
+
+    def watching(self, topics: Mapping[str, str], qualities: dict[str, list[Quality]]) -> Observer:
+        def rows_of(message: Message) -> list[tuple[Any, ...]]:
+            cause = message.header(CAUSE_HEADER)
+            if cause is None:
+                return exact_rows(self.codec.decode(message.value))
+            time_us = int(cause.split()[0])
+            if not message.is_tick:
+                return [(*row, time_us) for row in exact_rows(self.codec.decode(message.value))]
+            first, _, digest, *position = map(int, (message.header(OUTPUTS_HEADER) or b"").split())
+            return [(first, *position, digest, BEAT, 1, 0, 0, time_us)]
+
+        return Observer(topics, rows_of, qualities)
+
+    @property
+    def time_ms(self) -> int:
+        """How far time has come in the stream."""
+        return int(self.observer.rows[STREAM][-1][-1]) // 1_000 if self.observer.rows.get(STREAM) else -1  # type: ignore[call-overload]
+
+    def given(self) -> list[Raw]:
+        """The stream as input, as far as it is committed; offsets are sequences."""
+        count = self.recorded.count()
+        if self._given[0] != count:
+            assert isinstance(self.recorded, BeforeRecorded)
+            outputs = self.recorded.outputs(self.settings.skew_max_ms)
+            self._given = count, _as_input(outputs) if outputs is not None else []
+        return [raw for raw in self._given[1] if raw.offset <= self.observer.newest.get(STREAM, 0)]
+
+
+def _as_input(outputs: pa.RecordBatch) -> list[Raw]:
+    """What somebody would publish who knows what the outputs mean."""
+    columns = (outputs.column(name).to_pylist() for name in ("hs:sequence", "hs:time", "hs:opcode", "n", "v"))
+    return [
+        Raw(READ, 0, sequence, time_us, opcode == BEAT, b"" if opcode == BEAT else b"%d %d" % (n, v))
+        for sequence, time_us, opcode, n, v in zip(*columns, strict=True)
+    ]
+
+
+@dataclass
+class BehindRecorded(Recorded):
+    """The stream that is read is the uninterrupted run of the one before."""
+
+    before: Before = field(kw_only=True)
+
+    def ends(self) -> dict[tuple[int, int], int]:
+        return super().ends() | {(READ, 0): self.before.observer.newest.get(STREAM, 0) + 1}
+
+    def _held(self, topic: int, partition: Partition) -> list[Raw]:
+        return self.before.given() if topic == READ else super()._held(topic, partition)
+
+
+class BehindObserver(Observer):
+    """What an output says of its cause depends on how the input was cut."""
+
+    def compared(self, row: tuple[object, ...]) -> tuple[object, ...]:
+        return (*row[: _POSITION.start], *row[_DIGEST + 1 :])
+
+
+@dataclass
+class Behind(World):
+    before: Before = field(kw_only=True)
+    reads_as_told: bool = True
+
+    def recording(self) -> Recorded:
+        return BehindRecorded(self.kit, self.outside, before=self.before)
+
+    def watching(self, topics: Mapping[str, str], qualities: dict[str, list[Quality]]) -> Observer:
+        return BehindObserver(topics, lambda message: exact_rows(self.codec.decode(message.value)), qualities)
+
+    def publish(self, topic: int, value: int, skew_ms: int = 0) -> None:
+        """To the topic of its own; else to the one before."""
+        if topic == OWN:
+            super().publish(topic, value, skew_ms)
+        else:
+            self.before.publish(value % 2, value, skew_ms)
+
+
+@dataclass
+class Cascade:
+    """`stopped`: how many steps the one before still stays away. `left`: of a group that heals, who is left, "" for all."""
+
+    before: Before
+    behind: Behind
+    stopped: int = 0
+    left: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def worlds(self) -> tuple[World, World]:
+        return self.before, self.behind
+
+    def step(self) -> None:
+        """One process of each group goes on, and time does."""
+        for world in self.worlds:
+            if awake := world.awake():
+                world.advance(world.rng.choice(awake))
+        self.before.pass_time(self.before.rng.choice(CLOCK_STEPS_MS))
+
+
+@dataclass
+class CascadeHealing(Healing):
+    """The end of a run, seen from one of the groups; the other one goes on meanwhile."""
+
+    cascade: Cascade = field(kw_only=True)
+
+    def end_faults(self) -> None:
+        super().end_faults()
+        self.cascade.left[self.world.group] = self.alone
+
+    def _ask(self) -> None:
+        """What is due behind is due where the stream has come to now."""
+        if self.world is self.cascade.behind:
+            before, now_ms = self.cascade.before, self.world.bus_ms()
+            self.until(lambda: before.time_ms >= now_ms)
+            if before.time_ms < now_ms:
+                raise Violation(f"liveness: the stream stands at {before.time_ms} of {now_ms}; engines: {before.describe()}")
+        super()._ask()
+
+    def step(self) -> None:
+        self.steps += 1
+        for world in self.cascade.worlds:
+            alone = self.cascade.left.get(world.group)
+            for name in world.names if alone is not None else ():
+                if name not in world.processes and name in (alone or name):
+                    world.start(name)
+        self.cascade.step()
+
+
+def run_cascade(
+    seed: int, folder: Path, trace: Callable[[str], None] = lambda _: None, favoured: frozenset[FaultKind] = frozenset()
+) -> Outcome:
+    """One run from one seed; never raises (`run.run_seed`)."""
+    cascade = _drawn(seed, folder, trace, favoured)
+    healings = [CascadeHealing(world, CLOCK_STEPS_MS, End.ANY, cascade=cascade) for world in cascade.worlds]
+    steps = 0
+
+    def play() -> None:
+        nonlocal steps
+        steps = _wild(cascade)
+        for healing in healings:
+            healing.run()
+
+    failure = failure_of(play, trace)
+    for world in cascade.worlds:
+        world.close()
+    shutil.rmtree(cascade.before.folder, ignore_errors=True)
+    commits, delivered = (sum(numbers) for numbers in zip(*map(_done, cascade.worlds), strict=True))
+    longest = max(healing.longest for healing in healings)
+    return Outcome(
+        seed, failure, steps + sum(h.steps for h in healings), commits, delivered, longest, repeat_with=" ARGS=--cascade"
+    )
+
+
+def _done(world: World) -> tuple[int, int]:
+    return world.observer.commits, sum(world.observer.delivered().values())
+
+
+def _drawn(seed: int, folder: Path, trace: Callable[[str], None], favoured: frozenset[FaultKind]) -> Cascade:
+    before = drawn_world(seed, folder, trace, before_kit(), None, favoured, NOT_HERE, GROUPS[0], Before)
+    assert isinstance(before, Before)
+    return Cascade(before, behind_of(before, behind_kit()))
+
+
+def behind_of(before: Before, kit: Kit) -> Behind:
+    """The group behind, with engines of its own in the same surroundings."""
+    rng, names = before.rng, tuple(f"f{i}" for i in range(before.rng.choice(_COUNTS)))
+    streams = [output.stream for output in kit.topics.outbound]
+    qualities = {stream: quality for stream in streams if (quality := drawn_quality(rng, stream)) != PRECISE}
+    return Behind(
+        rng,
+        names,
+        before.plan,
+        before.folder,
+        before.trace,
+        before.fencing,
+        before.settings,
+        drawn(rng, before.plan.enabled, names),
+        kit,
+        qualities,
+        around=before.surroundings,
+        group=GROUPS[1],
+        before=before,
+    )
+
+
+def _wild(cascade: Cascade) -> int:
+    before, behind = cascade.worlds
+    rng, plan, strikers = before.rng, before.plan, [Striker(world) for world in cascade.worlds]
+    events_left, steps = rng.randrange(10, 50), rng.randrange(60, 340)
+    stops = rng.randrange(steps) if rng.random() < _STOP_SHARE else -1
+    for step in range(steps):
+        rng.choice(strikers).strike()
+        if step == stops:
+            cascade.stopped = rng.randrange(steps)
+            for name in list(before.processes):
+                before.kill(name)
+        cascade.stopped = max(0, cascade.stopped - 1)
+        if before.calls.hung and rng.random() < 0.01:
+            before.calls.let_go()
+        for world in cascade.worlds:
+            for name in world.names if world is behind or not cascade.stopped else ():
+                if name not in world.processes and rng.random() < 0.06:
+                    world.start(name)
+        if events_left and rng.random() < 0.1:
+            for _ in range(min(events_left, rng.choice((1, 1, 6)))):
+                events_left -= 1
+                rng.choice(cascade.worlds).publish(rng.randrange(2), rng.randrange(100))
+        if plan.late and rng.random() < 0.1:
+            plan.deliver()
+        if before.bus.in_flight and rng.random() < 0.1:
+            before.bus.deliver()
+        cascade.step()
+    return steps

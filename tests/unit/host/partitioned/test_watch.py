@@ -1,0 +1,95 @@
+"""What a driver does about its tasks: every row of the table in watch.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from hotspare.host.partitioned import watch
+from hotspare.host.partitioned.watch import AbandonJob, Answer, JobEnd, StartJob, Startup, TaskPhase, WatchedTask
+
+LEASE_MS = 10_000
+
+
+def waiting(now_ms: int = 0) -> WatchedTask:
+    task, actions = watch.due(WatchedTask(3, (3, 7)), now_ms, LEASE_MS)
+    assert actions == [StartJob(3, 1)]
+    return task
+
+
+def running(now_ms: int = 0) -> WatchedTask:
+    task, answer = watch.greeted(waiting(), 1, 0, "5", now_ms)
+    assert (answer, task.phase, task.executor) == (Answer.WELCOME, TaskPhase.RUNNING, "5")
+    return task
+
+
+def test_a_task_is_started_once_and_waits_for_a_slot_as_long_as_it_takes() -> None:
+    task = waiting()
+    assert watch.due(task, 10_000_000, LEASE_MS) == (task, [])
+    assert watch.next_due_ms(task, LEASE_MS) is None
+
+
+def test_a_silent_task_is_abandoned_and_another_one_started() -> None:
+    task = running(100)
+    due_ms = watch.next_due_ms(task, LEASE_MS)
+    assert due_ms == 100 + LEASE_MS + 1
+    assert watch.due(task, due_ms - 1, LEASE_MS) == (task, [])
+    after, actions = watch.due(task, due_ms, LEASE_MS)
+    assert actions == [AbandonJob(3, 1, "5", LEASE_MS + 1), StartJob(3, 2)]
+    assert (after.phase, after.job, after.executor) == (TaskPhase.WAITING, 2, "")
+
+
+def test_a_report_renews_the_lease() -> None:
+    task = watch.heard(running(), 1, 0, 9_000, Startup.UNDERWAY)
+    assert watch.due(task, LEASE_MS + 1, LEASE_MS) == (task, [])
+
+
+@pytest.mark.parametrize(("job", "attempt"), [(1, 1), (2, 0)])
+def test_a_report_of_another_attempt_renews_nothing(job: int, attempt: int) -> None:
+    task = running()
+    assert watch.heard(task, job, attempt, 9_000, Startup.DONE) == task
+
+
+def test_an_attempt_that_spark_started_again_takes_over_and_the_one_before_is_turned_away() -> None:
+    task, answer = watch.greeted(running(), 1, 2, "6", 500)
+    assert (answer, task.attempt, task.executor, task.began_ms) == (Answer.WELCOME, 2, "6", 500)
+    assert watch.greeted(task, 1, 0, "5", 600) == (task, Answer.TURNED_AWAY)
+    assert watch.greeted(task, 1, 2, "6", 700)[1] is Answer.WELCOME  # on another connection
+
+
+@pytest.mark.parametrize("job", [1, 3])
+def test_who_belongs_to_another_job_is_turned_away(job: int) -> None:
+    task, _ = watch.due(running(), LEASE_MS + 1, LEASE_MS)
+    assert watch.greeted(task, job, 9, "5", LEASE_MS + 2) == (task, Answer.TURNED_AWAY)
+    assert watch.ended(task, job, JobEnd("cancelled"), LEASE_MS + 3) == (task, "")
+
+
+def test_a_task_that_ends_rests_longer_each_time_and_then_starts_again() -> None:
+    task, pauses = running(), []
+    now_ms = 0
+    for _ in range(9):
+        task, failure = watch.ended(task, task.job, JobEnd("diverged"), now_ms)
+        assert failure == ""
+        assert watch.greeted(task, task.job, 5, "5", now_ms)[1] is Answer.TURNED_AWAY
+        assert watch.due(task, task.due_ms - 1, LEASE_MS) == (task, [])
+        pauses.append(task.due_ms - now_ms)
+        now_ms = task.due_ms
+        task, actions = watch.due(task, now_ms, LEASE_MS)
+        assert actions == [StartJob(3, task.job)]
+        task, _ = watch.greeted(task, task.job, 0, "5", now_ms)
+    assert pauses == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]
+    task, _ = watch.ended(task, task.job, JobEnd("diverged"), now_ms + watch.STEADY_MS)
+    assert task.due_ms == now_ms + watch.STEADY_MS + watch.PAUSE_FIRST_MS
+
+
+def test_what_another_start_cannot_help_ends_the_application_unless_it_has_run_before() -> None:
+    final = JobEnd("HS-0602 the project was changed", is_final=True)
+    task = running()
+    assert watch.ended(task, 1, final, 50) == (task, final.reason)
+    task = watch.heard(task, 1, 0, 60, Startup.DONE)
+    after, failure = watch.ended(task, 1, final, 70)
+    assert (after.phase, failure) == (TaskPhase.RESTING, "")
+
+
+def test_a_job_that_was_broken_off_is_started_again() -> None:
+    after, failure = watch.ended(waiting(), 1, JobEnd("cancelled"), 70)
+    assert (after.phase, after.due_ms, failure) == (TaskPhase.RESTING, 1_070, "")
