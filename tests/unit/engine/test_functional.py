@@ -111,5 +111,6 @@ def test_all_mistakes_are_told_together() -> None:
         plan_of(window("evntCounter()", "systemDateTime()"))
     assert [m.message for m in caught.value.mistakes] == [
         "window cq/made, field number: unknown function evntCounter",
-        "window cq/made, field text: function systemDateTime is not allowed: it reads a clock, which differs between engines and runs",
+        "window cq/made, field text: function systemDateTime is not allowed: it reads a clock, "
+        "which differs between engines and runs",
     ]

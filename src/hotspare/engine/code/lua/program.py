@@ -143,7 +143,8 @@ class LuaInstance(Instance):
             raise ProjectError(self._name, [_mistake(script.code, message, failure.line)])
 
     def defines(self, function: str) -> bool:
-        return self._host[b"function_of"](function.encode()) is not None
+        name = function.encode()
+        return self._host[b"of_windows"][name] is None and self._host[b"function_of"](name) is not None
 
     def call(self, function: str, arguments: Sequence[Value], moment: Moment) -> Value:
         return _from_lua(self._returned(function, arguments, moment)[0], 0)

@@ -7,6 +7,10 @@ local drawn = builtins.math.random
 
 host.listeners, host.is_loading = {}, false
 
+-- The functions of this file. A connector's code shares nothing: there they count as not defined.
+local of_windows = {}
+host.of_windows = of_windows
+
 -- What was asked, and what it costs; an error where the people's code asked. Called by a function of theirs, and not as its last call.
 local function answered(ok, value, steps)
   charge(steps)
@@ -28,19 +32,19 @@ local function property_of(given)
   return name
 end
 
-builtins.esp_setProperty = function(given, value)
+of_windows.esp_setProperty = function(given, value)
   local name = property_of(given)
   if type(given) == "table" then value = rawget(given, "value") end
   asked("set_property", name, value)
 end
 
-builtins.esp_getProperty = function(given)
+of_windows.esp_getProperty = function(given)
   local found = asked("get_property", (property_of(given)))
   return found
 end
 
 -- `change` of the program is told the property's newest value before the next event, from the first on if `init`.
-builtins.esp_addPropertyListener = function(given)
+of_windows.esp_addPropertyListener = function(given)
   if type(given) ~= "table" then error("a listener is a table with name and change", 2) end
   local name, change = property_of(given), rawget(given, "change")
   if type(change) ~= "string" then error("change of a listener is the name of a function", 2) end
@@ -48,7 +52,7 @@ builtins.esp_addPropertyListener = function(given)
   host.listeners[#host.listeners + 1] = { name = name, change = change, init = rawget(given, "init") == true }
 end
 
-builtins.esp_call = function(given, ...)
+of_windows.esp_call = function(given, ...)
   if type(given) ~= "table" then error("esp_call needs a table with the names of a snippet and of a function in it", 2) end
   local snippet, called = rawget(given, "snippet"), rawget(given, "func")
   if type(snippet) ~= "string" or type(called) ~= "string" then
@@ -73,5 +77,7 @@ end
 
 local OUTSIDE = "code is given its events by the engine: connect windows by edges, and the outside by connectors"
 for _, name in ipairs({ "esp_subscribe", "esp_unsubscribe", "esp_publish", "esp_publishAsync", "esp_query", "esp_sendHttp" }) do
-  builtins[name] = function() error(name .. " is not there for people's code: " .. OUTSIDE, 2) end
+  of_windows[name] = function() error(name .. " is not there for people's code: " .. OUTSIDE, 2) end
 end
+
+for name, called in pairs(of_windows) do builtins[name] = called end
