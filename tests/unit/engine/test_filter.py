@@ -92,3 +92,19 @@ def test_without_an_index_published_events_pass_by_their_keys_alone() -> None:
 def test_a_condition_that_is_none_is_refused() -> None:
     with pytest.raises(ProjectError, match="the condition is int64"):
         plan_of(window("v"))
+
+
+@pytest.mark.parametrize("text", ["random() < 0.5", "systemMicro() % 2 == 0", "left(guid(), 1) < '8'"])
+def test_a_delete_takes_out_what_a_drawn_number_let_in(text: str) -> None:
+    """A delete has no number of its own: whether its row passed, only the index knows."""
+    rows = [f"{op},n,{i},{value},a" for op, value in (("i", 1), ("u", 2), ("d", 2)) for i in range(40)]
+    found = passed(text, rows, Dialect.ESP)
+    assert 0 < sum(opcode == INS for opcode, _ in found) < 80
+    held: set[Row] = set()
+    for opcode, row in found:
+        if opcode == DEL:
+            held.remove(row)
+        else:
+            assert row not in held
+            held.add(row)
+    assert not held

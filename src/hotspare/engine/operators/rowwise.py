@@ -130,8 +130,8 @@ class RowWindow(Operator):
 
     def _stored_deletes(self, chunk: Chunk) -> Bools:
         """Deletes that do not need to be computed: the values are in the index. A condition decides about them as about others,
-        but for one on the time of the event, which is no more what it was when the row came."""
-        if isinstance(self.work, Selection) and MOMENT_FIELD not in self._beside:
+        but for one on what is no more as it was when the row came: time and number of the event, variables of the window."""
+        if isinstance(self.work, Selection) and not self._beside and not self._state:
             return np.zeros(len(chunk), np.bool_)
         return deletes(chunk.opcode)
 
