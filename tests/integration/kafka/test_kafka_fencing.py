@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -12,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from hotspare.bus.contract import SOURCE_HEADER, Commit, HeaderGuard, Outgoing, Partition
 from hotspare.bus.kafka import producer as kafka_producer
 from hotspare.bus.kafka.bus import KafkaBus, open_kafka_bus
+from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.kafka.producer import KafkaProducer
 from hotspare.bus.kafka.progress import progress_topic
 from hotspare.bus.kafka.writer import Record, Writer, Writers, records_of
@@ -317,3 +319,22 @@ def test_a_foreign_record_in_the_groups_topic_is_named(door: Callable[[], KafkaB
     with pytest.raises(Exception, match=r"topic g.progress holds a record that hotspare did not write"):
         producer.fence(2)
         producer.progress()
+
+
+def clients() -> int:
+    """How many this process has: each has one such thread."""
+    names = [(task / "comm").read_text() for task in Path("/proc/self/task").iterdir()]
+    return names.count("rdk:main\n")
+
+
+def test_a_fenced_writer_goes_with_its_client(kafka: KafkaServers, door: Callable[[], KafkaBus]) -> None:
+    """Whoever is deposed again and again, for months, is to have no more threads and connections for it."""
+    door()
+    before, writers = clients(), Writers(parse_kafka_url(f"{kafka.url}?timeout_ms=20000"), "leaving")
+    for number in range(4):
+        old, new = writers.open(), writers.open()
+        with pytest.raises(Fenced):
+            old.commit(records_of(OUT.topic, 0, outgoing(str(number))))
+        del old, new
+    writers.close()
+    wait_until(lambda: clients() <= before, "the clients have ended", 20)

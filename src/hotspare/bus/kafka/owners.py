@@ -23,13 +23,27 @@ from hotspare.errors import BusUnavailable, Fenced, UnknownResult
 OWNERS_TOPIC = "hotspare.owners"
 
 
+class _Owners(dict[Partition, str]):
+    """Who owns what, by the records that were read. Apart from who has the clients, which end when nobody has them any more."""
+
+    def take(self, offset: int, key: bytes, value: bytes) -> None:
+        try:
+            partition, group = _partition(key), value.decode()
+        except ValueError as error:
+            raise foreign_record(OWNERS_TOPIC, offset, key) from error
+        if group:
+            self[partition] = group
+        else:
+            self.pop(partition, None)
+
+
 class KafkaOwners:
     """Thread-safe."""
 
     def __init__(self, settings: KafkaSettings, topics: KafkaTopics, reader: KafkaReader) -> None:
         self._topics = topics
-        self._owners: dict[Partition, str] = {}
-        self._follower = TopicFollower(reader, Partition(OWNERS_TOPIC), self._take, self._owners.clear)
+        self._owners = _Owners()
+        self._follower = TopicFollower(reader, Partition(OWNERS_TOPIC), self._owners.take, self._owners.clear)
         self._writers = Writers(settings, OWNERS_TOPIC)
 
     def all(self) -> Mapping[Partition, str]:
@@ -73,16 +87,6 @@ class KafkaOwners:
             if owner != group:
                 raise limits.topic_owned(partition, owner, group)
         return [partition for partition in dict.fromkeys(partitions) if partition not in owners]
-
-    def _take(self, offset: int, key: bytes, value: bytes) -> None:
-        try:
-            partition, group = _partition(key), value.decode()
-        except ValueError as error:
-            raise foreign_record(OWNERS_TOPIC, offset, key) from error
-        if group:
-            self._owners[partition] = group
-        else:
-            self._owners.pop(partition, None)
 
 
 def _key(partition: Partition) -> bytes:

@@ -56,13 +56,25 @@ def check_kafka_name(topic: str) -> None:
         raise UsageError(f"topic name {topic!r} cannot be used on kafka", hint="use letters, digits, '.', '_' and '-'")
 
 
+class _Refused:
+    """That no broker lets a client in. Apart from who has the client, which goes with its threads when nobody has it any more."""
+
+    def __init__(self) -> None:
+        self.error: KafkaError | None = None
+
+    def note(self, error: KafkaError) -> None:
+        """The client's word on a connection that failed, of which a call says no more than that it did."""
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self.error = error
+
+
 class KafkaTopics:
     """What the cluster says about topics, and how they are made. Thread-safe."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
-        self._refusal: KafkaError | None = None
-        config: dict[str, Any] = {**client_settings(settings), "error_cb": self._note}
+        self._refused = _Refused()
+        config: dict[str, Any] = {**client_settings(settings), "error_cb": self._refused.note}
         try:
             self._admin = AdminClient(config, logger=QUIET)
         except KafkaException as error:
@@ -250,16 +262,11 @@ class KafkaTopics:
         except KafkaException as error:
             raise bus_error(self._reason(error), what) from error
 
-    def _note(self, error: KafkaError) -> None:
-        """The client's word on a connection that failed, of which a call says no more than that it did."""
-        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-            self._refusal = error
-
     def _reason(self, failure: KafkaException) -> KafkaException:
         """That no broker let this client in, where that is why a call failed."""
-        self._refusal = None
+        self._refused.error = None
         self._admin.poll(0)
-        return failure if self._refusal is None else KafkaException(self._refusal)
+        return failure if self._refused.error is None else KafkaException(self._refused.error)
 
     def _described(self, asked: Sequence[ConfigResource]) -> list[tuple[ConfigResource, dict[str, str]]]:
         found = []

@@ -164,19 +164,33 @@ def _is_granted(client: Any, patience_s: float, deadline: float) -> bool:
             return True
 
 
+class _Delivered:
+    """What came of a transaction's records. Without a way to their client: one that was fenced keeps what it could not deliver,
+    and with it who is to be told, for as long as it lives; told by its own writer, it would live for ever, with all its threads."""
+
+    def __init__(self) -> None:
+        self.first_failure: KafkaError | None = None
+        self.offsets: dict[str, list[int]] = {}
+
+    def take(self, error: KafkaError | None, message: Any) -> None:
+        if error is None:
+            self.offsets.setdefault(message.topic(), []).append(message.offset())
+        elif self.first_failure is None and error.code() not in _PURGED:
+            self.first_failure = error
+
+
 class Writer:
     """Used by one thread at a time. Once it raised Fenced or UnknownResult it is of no more use."""
 
     def __init__(self, settings: KafkaSettings, client: Any) -> None:
         self._settings = settings
         self._client = client
-        self._first_failure: KafkaError | None = None
-        self._offsets: dict[str, list[int]] = {}
+        self._delivered = _Delivered()
 
     def commit(self, records: Sequence[Record]) -> dict[str, list[int]]:
         """Write all or nothing; the offsets per topic. BusUnavailable or BusError: nothing was written. UnknownResult: the answer
         was lost. Fenced: somebody opened the writer anew, perhaps after a commit that took place and whose answer was lost."""
-        self._offsets, self._first_failure = {}, None
+        self._delivered = _Delivered()
         deadline = time.monotonic() + self._settings.timeout_s
         try:
             self._client.begin_transaction()
@@ -192,7 +206,7 @@ class Writer:
             if error.txn_requires_abort() or error.code() in FENCED:
                 raise self._abandoned(raised) from raised
             raise _unknown(error) from raised
-        return self._offsets
+        return self._delivered.offsets
 
     def _produce(self, record: Record) -> None:
         try:
@@ -202,16 +216,10 @@ class Writer:
                 key=record.key,
                 headers=list(record.headers),
                 partition=record.partition,
-                on_delivery=self._delivered,
+                on_delivery=self._delivered.take,
             )
         except BufferError:
             raise KafkaException(KafkaError(KafkaError._QUEUE_FULL)) from None
-
-    def _delivered(self, error: KafkaError | None, message: Any) -> None:
-        if error is None:
-            self._offsets.setdefault(message.topic(), []).append(message.offset())
-        elif self._first_failure is None and error.code() not in _PURGED:
-            self._first_failure = error
 
     def _abandoned(self, raised: KafkaException) -> HotspareError:
         """The error for a transaction whose commit was not asked for, or was refused: after the abort nothing of it is left."""
@@ -225,7 +233,7 @@ class Writer:
             if code in FENCED:
                 return Fenced("the right to publish was taken by another engine", detail=error_of(failed).str())
             return _unknown(error_of(failed))
-        cause = self._first_failure
+        cause = self._delivered.first_failure
         return bus_error(raised if cause is None else KafkaException(cause), "commit")
 
 
