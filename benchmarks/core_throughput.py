@@ -37,6 +37,7 @@ from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.rows.batch import decoded_schema
 from hotspare.engine.rows.elementwise import nothing
 from hotspare.errors import HotspareError
+from hotspare.interpreter import keep_freed_memory
 from hotspare.model.load import load_text
 
 REFERENCE = """
@@ -403,6 +404,7 @@ def main() -> None:
         ("summary of 20", STATISTICS.replace("LENGTH", "20"), INSERT, 2**62),
         ("summary of 1e5", STATISTICS.replace("LENGTH", "100000"), INSERT, 2**62),
     )
+    keep_freed_memory()  # as an engine does
     command = esper_program()
     for name, text, opcode, keys in cases:
         if not name.startswith(options.only):

@@ -81,8 +81,9 @@ def _run(replay: Replay, runner: RunnerKind, head: HeadPlace) -> None:
     from hotspare.cli.replaying.run import run_local, run_ordered
     from hotspare.cli.shared.display import progress_bar
     from hotspare.cli.shared.interrupt import stop_on_signal
-    from hotspare.interpreter import pass_over_what_is_there
+    from hotspare.interpreter import keep_freed_memory, pass_over_what_is_there
 
+    keep_freed_memory()
     pass_over_what_is_there()
     with stop_on_signal() as stop, progress_bar(f"replay {replay.plan.resolved.project.name}") as show:
 

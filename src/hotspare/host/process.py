@@ -48,7 +48,7 @@ from hotspare.host.project import checked_project
 from hotspare.host.retention import check_at_start
 from hotspare.host.topic_settings import check_settings, note_sources
 from hotspare.inbound import Inbound
-from hotspare.interpreter import pass_over_what_is_there, switch_often
+from hotspare.interpreter import keep_freed_memory, pass_over_what_is_there, switch_often
 from hotspare.model.load import LoadedProject
 from hotspare.model.partitioning import refused_shards
 from hotspare.runners.contract import EndCause, OnBatch, ReadPace, Runner, RunnerEnd
@@ -133,6 +133,7 @@ class EngineProcess:
             self._log.event(LogEvent.KERNELS_COMPILING)
         warm_up()
         switch_often()
+        keep_freed_memory()
         pass_over_what_is_there()
         plans = self._joined()
         runners = self._runners(plans)
