@@ -30,8 +30,9 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no more runs after so long")
     parser.add_argument("--weeks", type=int, default=8, help="how many weeks of an idle and of a steady group; 0: none")
     parser.add_argument("--shards", action="store_true", help="runs of a project in shards; what they cover is not counted")
+    parser.add_argument("--applications", action="store_true", help="runs of applications whose tasks host shards; likewise")
     options = parser.parse_args()
-    groups = Groups.SHARDS if options.shards else Groups.ONE
+    groups = Groups.APPLICATIONS if options.applications else Groups.SHARDS if options.shards else Groups.ONE
     total, started = Share(), time.monotonic()
     reported = started
     print(f"{options.runs} runs from seed {options.seed} on, in {options.workers} processes", flush=True)

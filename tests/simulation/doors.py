@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from hotspare.bus import limits
 from hotspare.bus.contract import OUTPUTS_HEADER, Commit, Message, Partition, Progress
-from hotspare.bus.memory import MemoryBus, MemoryBusClient, MemoryProducer
+from hotspare.bus.memory import MemoryBusClient, MemoryProducer
 from hotspare.coordination.contract import Leader
 from hotspare.coordination.memory import MemoryCoordination, MemoryCoordinationClient
 from hotspare.coordination.record import RoleRecord, leader_of
@@ -19,6 +20,7 @@ from hotspare.stores.memory import MemoryStore
 from tests.simulation.calls import Died
 from tests.simulation.faults import FaultKind, FaultPlan
 from tests.simulation.lasting import Lasting
+from tests.simulation.transactional import TransactionalBus
 
 
 @dataclass
@@ -43,17 +45,31 @@ class UnreliableProducer(MemoryProducer):
     """The bus gives a transaction a certain time: one of more rows than fit into it is aborted, and its sender learns nothing. Who
     repeats the end of a transaction may be told that it is fenced out, though the transaction is committed."""
 
-    def __init__(self, bus: MemoryBus, client: str, group: str, topics: tuple[str, ...], plan: FaultPlan, rows_max: int) -> None:
+    def __init__(
+        self, bus: TransactionalBus, client: str, group: str, topics: tuple[str, ...], plan: FaultPlan, rows_max: int
+    ) -> None:
         super().__init__(bus, client, group, topics)
+        self._transactions = bus.transactions
         self._plan = plan
         self._rows_max = rows_max
+
+    def progress(self) -> Mapping[str, Progress]:
+        super().progress()
+        return limits.frozen_progress(self._transactions.visible(self._group))
 
     def publish(self, epoch: int, commit: Commit) -> None:
         if self._rows_max:
             said = [dict(m.headers)[OUTPUTS_HEADER].split() for messages in commit.messages.values() for m in messages]
             if sum(1 + int(last) - int(first) for first, last, *_ in said) > self._rows_max:
                 raise UnknownResult("the transaction took too long")
-        super().publish(epoch, commit)
+        self._transactions.begin(self._group)
+        try:
+            super().publish(epoch, commit)
+        except UnknownResult:
+            raise  # it may be open
+        except BaseException:
+            self._transactions.end(self._group)
+            raise
         if self._plan.happens(FaultKind.FENCED_DONE, 0.05):
             raise Fenced("another producer fenced this one", detail="its transaction had ended by then")
 
@@ -61,19 +77,22 @@ class UnreliableProducer(MemoryProducer):
 class UnreliableBus(MemoryBusClient):
     """Best-effort answers may be old, and a read may bring less than there is."""
 
-    def __init__(self, bus: MemoryBus, name: str, plan: FaultPlan, lasting: Lasting) -> None:
+    def __init__(self, bus: TransactionalBus, name: str, plan: FaultPlan, lasting: Lasting) -> None:
         super().__init__(bus, name)
+        self._transactions = bus.transactions
+        self._transactional = bus
         self._commit_rows = lasting.commit_rows
         self._plan = plan
         self._known: Mapping[str, Progress] = {}
 
     def producer(self, group: str, output_topics: Sequence[str]) -> UnreliableProducer:
         super().producer(group, output_topics)
-        return UnreliableProducer(self._bus, self._name, group, tuple(output_topics), self._plan, self._commit_rows)
+        return UnreliableProducer(self._transactional, self._name, group, tuple(output_topics), self._plan, self._commit_rows)
 
     def progress(self, group: str) -> Mapping[str, Progress]:
         before = self._known
-        self._known = super().progress(group)
+        super().progress(group)
+        self._known = limits.frozen_progress(self._transactions.visible(group))
         return before if self._plan.happens(FaultKind.STALE_ANSWER, 0.3) else self._known
 
     def read(self, partition: Partition, offset: int, *, messages_max: int, bytes_max: int, wait_ms: int = 0) -> Sequence[Message]:

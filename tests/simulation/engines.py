@@ -63,6 +63,11 @@ class Process:
     """Whether it is right that it may not join."""
     reads_as_told: bool = False
     """Its runner reads only what too many rows wait for, as runners do."""
+    engine_name: str = ""
+    host: str = "host"
+    """Which machine it runs on; who is on another one does not see whether it lives."""
+    error: HotspareError | None = None
+    """What it died of, or was refused with."""
     warm_from: tuple[int, dict[str, int]] | None = None
     """When its state began, by its clock, and after which output of each stream."""
     engine: GroupEngine = field(init=False)
@@ -78,7 +83,8 @@ class Process:
         self.ports = replace(
             self.ports, meanwhile=self._meanwhile, begin=self._begin, unlocked=self._unlocked, read_only=self._read_only
         )
-        member = Member(self.name, f"{self.name}:1", 1, self.life, "host", self.definition.project.hash, "", "", "", {}, {})
+        name = self.engine_name or self.name
+        member = Member(name, f"{self.name}:1", 1, self.life, self.host, self.definition.project.hash, "", "", "", {}, {})
         self.engine = GroupEngine(self.definition, member, self.ports, self.folder)
         self._main = Fiber(self._run)
 
@@ -115,12 +121,12 @@ class Process:
             self.ended = f"dies {death}"
             return self.ended
         except (BusError, CoordinationError, StoreError) as error:
-            self.ended = f"dies of {error.message}"
+            self.error, self.ended = error, f"dies of {error.message}"
             return self.ended
         except (UsageError, StateError) as error:
             if not self.may_be_refused():
                 raise
-            self.ended = f"is refused: {error.message}"
+            self.error, self.ended = error, f"is refused: {error.message}"
             return self.ended
         return getattr(step, "sentence", str(step))
 

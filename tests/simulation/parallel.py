@@ -12,6 +12,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.simulation.applications import run_applications
 from tests.simulation.cascade import run_cascade
 from tests.simulation.checkers import Violation
 from tests.simulation.planted import PLANTED
@@ -22,7 +23,12 @@ from tests.simulation.weeks import Weeks
 
 WORKERS = 2
 _RUNS_PER_COLLECTION = 20
-_RUNS: dict[Groups, Callable[..., Outcome]] = {Groups.ONE: run_seed, Groups.SHARDS: run_shards, Groups.CASCADE: run_cascade}
+_RUNS: dict[Groups, Callable[..., Outcome]] = {
+    Groups.ONE: run_seed,
+    Groups.SHARDS: run_shards,
+    Groups.CASCADE: run_cascade,
+    Groups.APPLICATIONS: run_applications,
+}
 
 
 @dataclass

@@ -84,11 +84,11 @@ def fenced_is_end() -> Any:
 @contextmanager
 def recheck_before_fence() -> Iterator[None]:
     """The coordination epoch is read again before fencing instead of after."""
-    checked: set[tuple[str, int]] = set()
+    checked: set[tuple[str, str, int]] = set()
     right = perform.PERFORMERS[do.Fence]
 
     def fence(action: do.Fence, state: GroupState, ports: Ports) -> None:
-        key = (state.engine + str(state.identity.process_start), action.epoch)
+        key = (state.group, state.engine + str(state.identity.process_start), action.epoch)
         if key in checked:
             right(action, state, ports)
         else:

@@ -20,6 +20,7 @@ class Groups(Enum):
     ONE = "a project that is one group"
     SHARDS = "a project in shards"
     CASCADE = "two projects, one behind the other"
+    APPLICATIONS = "applications whose tasks host the engines of shards"
 
 
 @dataclass(frozen=True)

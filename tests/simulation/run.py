@@ -205,12 +205,12 @@ def _wild(world: World) -> int:
             world.bus.deliver()
         awake = world.awake()
         if awake:
-            _advance(world, rng.choices(awake, [speed[p.name] for p in awake])[0])
+            advance_in_wild(world, rng.choices(awake, [speed[p.name] for p in awake])[0])
         world.pass_time(rng.choice(CLOCK_STEPS_MS))
     return steps
 
 
-def _advance(world: World, process: Process) -> None:
+def advance_in_wild(world: World, process: Process) -> None:
     """Let one engine do a step. Within a promotion it falls asleep more often than elsewhere, most often before it fences, and
     others may take it for dead then. A suspended machine's clock does not show it the sleep: only reading the epoch again does."""
     step = world.advance(process)
@@ -246,7 +246,8 @@ def _suspend(world: World, process: Process) -> None:
 
 
 def main() -> int:
-    from tests.simulation.cascade import run_cascade  # which build on this
+    from tests.simulation.applications import run_applications  # which build on this
+    from tests.simulation.cascade import run_cascade
     from tests.simulation.shards import run_shards
 
     parser = argparse.ArgumentParser(description=__doc__)
@@ -255,6 +256,7 @@ def main() -> int:
     parser.add_argument("--core", choices=("fast", "real"), default="fast", help="a small core, or the engine's own")
     parser.add_argument("--shards", action="store_true", help="a project in shards")
     parser.add_argument("--cascade", action="store_true", help="two projects, one behind the other")
+    parser.add_argument("--applications", action="store_true", help="applications whose tasks host the engines of shards")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     trace: Callable[[str], None] = print if options.verbose else lambda _: None
@@ -262,8 +264,9 @@ def main() -> int:
     started, failed, steps, commits, delivered = time.perf_counter(), 0, 0, 0, 0
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(options.seed, options.seed + options.count):
-            if options.cascade or options.shards:
-                outcome = (run_cascade if options.cascade else run_shards)(seed, Path(folder), trace)
+            if options.applications or options.cascade or options.shards:
+                run = run_applications if options.applications else run_cascade if options.cascade else run_shards
+                outcome = run(seed, Path(folder), trace)
             else:
                 outcome = run_seed(seed, Path(folder), trace, kit)
             steps, commits, delivered = steps + outcome.steps, commits + outcome.commits, delivered + outcome.delivered

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -30,7 +30,7 @@ _COUNTS = (2, 2, 3)
 _KEY_STREAM, _KEY_COLUMN = "q/a", 9
 _STOP_MS_MAX = 300
 """A process that is to stop has gone by then, whatever its groups do."""
-_NOT_HERE = frozenset(
+NOT_HERE = frozenset(
     {
         FaultKind.PARTITIONS,
         FaultKind.OTHER_STORE,
@@ -100,13 +100,14 @@ class Shards:
         self.stopping_ms.pop(name, None)
         self.first.kill(name)
 
-    def check_keys(self) -> None:
-        """No key was generated in two shards."""
-        seen: dict[object, int] = {}
-        for number, world in enumerate(self.worlds):
-            for row in world.observer.rows.get(_KEY_STREAM, ()):
-                if seen.setdefault(row[_KEY_COLUMN], number) != number:
-                    raise Violation(f"keys: shards {seen[row[_KEY_COLUMN]]} and {number} both generated {row[_KEY_COLUMN]}")
+
+def check_keys(worlds: Sequence[World]) -> None:
+    """No key was generated in two shards."""
+    seen: dict[object, int] = {}
+    for number, world in enumerate(worlds):
+        for row in world.observer.rows.get(_KEY_STREAM, ()):
+            if seen.setdefault(row[_KEY_COLUMN], number) != number:
+                raise Violation(f"keys: shards {seen[row[_KEY_COLUMN]]} and {number} both generated {row[_KEY_COLUMN]}")
 
 
 @dataclass
@@ -146,7 +147,7 @@ def run_shards(
         steps = _wild(shards)
         for healing in healings:
             healing.run()
-        shards.check_keys()
+        check_keys(shards.worlds)
 
     failure = failure_of(play, trace)
     for world in shards.worlds:
@@ -160,7 +161,7 @@ def run_shards(
 
 def _drawn(seed: int, folder: Path, trace: Callable[[str], None], favoured: frozenset[FaultKind]) -> Shards:
     kit, *kits = kits_of(random.Random(seed).choice(_COUNTS))
-    first = drawn_world(seed, folder, trace, kit, None, favoured, _NOT_HERE, shard_group(GROUP, 0))
+    first = drawn_world(seed, folder, trace, kit, None, favoured, NOT_HERE, shard_group(GROUP, 0))
     trace(f"{1 + len(kits)} shards")
     return Shards([first, *(beside(first, each) for each in kits)])
 

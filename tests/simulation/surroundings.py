@@ -6,12 +6,13 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hotspare.bus.memory import Fencing, Landed, MemoryBus
+from hotspare.bus.memory import Fencing, Landed
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.stores.contract import StoredSnapshot
 from tests.simulation.calls import Calls, Pace
 from tests.simulation.doors import UnreliableStore
 from tests.simulation.faults import BusFaultSource, CoordinationFaultSource, FaultPlan
+from tests.simulation.transactional import TransactionalBus
 from tests.simulation.wrong_engines import check_snapshot
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Surroundings:
         self.plan.now_ms = lambda: self.now_ms
         self.pace = Pace(self.plan)
         self.calls = Calls(lambda: self.now_ms, self.pace)
-        self.bus = MemoryBus(
+        self.bus = TransactionalBus(
             lambda: (self.now_ms + self.bus_jump_ms) * 1000, BusFaultSource(self.plan, self._fence_late), self.fencing, self._landed
         )
         self.coordination = MemoryCoordination(lambda: self.now_ms + self.service_jump_ms, CoordinationFaultSource(self.plan))

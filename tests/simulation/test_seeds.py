@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.applications import run_applications
 from tests.simulation.kits import real_kit
 from tests.simulation.parallel import pool, spread
 from tests.simulation.planting import Groups
@@ -16,6 +17,7 @@ SHARE = 500
 REAL_SEEDS = 40
 SHARDED_SEEDS = 200
 CASCADE_SEEDS = 40
+APPLICATION_SEEDS = 40
 
 pytestmark = pytest.mark.timeout(900)  # minutes of work for two idle cores, more on a busy machine
 
@@ -45,6 +47,22 @@ def test_no_seed_of_a_cascade_loses_doubles_or_changes_an_output(workers: Proces
     failed = [outcome for share in shares for outcome in share.failed]
     assert not failed, "\n".join(f"{o.failure}; repeat with: {o.repeat}" for o in failed)
     assert sum(share.delivered for share in shares) > 10 * CASCADE_SEEDS
+
+
+def test_no_seed_of_applications_loses_doubles_or_changes_an_output(workers: ProcessPoolExecutor) -> None:
+    """Engines come and go as tasks of Spark do."""
+    shares = list(spread(workers, 1, APPLICATION_SEEDS, chunk=10, groups=Groups.APPLICATIONS))
+    failed = [outcome for share in shares for outcome in share.failed]
+    assert not failed, "\n".join(f"{o.failure}; repeat with: {o.repeat}" for o in failed)
+    assert sum(share.delivered for share in shares) > 20 * APPLICATION_SEEDS
+
+
+def test_a_seed_of_applications_repeats_exactly(tmp_path: Path) -> None:
+    first: list[str] = []
+    second: list[str] = []
+    assert run_applications(3, tmp_path, first.append) == run_applications(3, tmp_path, second.append)
+    assert first == second
+    assert len(first) > 50
 
 
 def test_the_engines_own_core_in_the_same_worlds(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hotspare.bus.naming import shard_group
 from hotspare.ha.rules.roles import Role
 from tests.simulation.faults import FaultPlan
 from tests.simulation.lasting import Lasting
-from tests.simulation.shards import Shards, beside, kits_of
+from tests.simulation.shards import Shards, beside, check_keys, kits_of
 from tests.simulation.world import GROUP, World
 
 COUNT = 6
@@ -83,7 +83,7 @@ def test_a_process_stops_with_all_its_groups_when_one_of_them_ends(tmp_path: Pat
     until(shards, lambda: all(delivered(world, each) for world, each in zip(shards.worlds, due, strict=True)))
     for world, each in zip(shards.worlds, due, strict=True):
         world.check_end(each)
-    shards.check_keys()
+    check_keys(shards.worlds)
 
 
 def delivered(world: World, due: dict[str, int]) -> bool:

@@ -182,8 +182,8 @@ class World:
         rate = self.rng.choice(CLOCK_RATES) if FaultKind.CLOCK_RATE in self.plan.enabled else 1.0
         return self.begin(name, life, EngineClock(lambda: self.now_ms, 7919.0 * len(self.lives) + 13 * life, rate))
 
-    def begin(self, name: str, life: int, clock: EngineClock) -> Process:
-        """What of this group is in an engine's process that begins."""
+    def begin(self, name: str, life: int, clock: EngineClock, engine: str = "", host: str = "host") -> Process:
+        """What of this group is in an engine's process that begins; `engine` is what the group calls it, if not by `name`."""
         jobs: list[Callable[[], None]] = []
         door = f"{name}#{life}"
         coordination = UnreliableCoordination(self.coordination.client(door), self.plan, self.roles)
@@ -198,7 +198,7 @@ class World:
             report=lambda event: self._report(name, event),
             background=jobs.append,
             end_process=self._end_process,
-            is_alive=self._is_alive,
+            is_alive=lambda member: member.host == host and self._is_alive(member),
         )
         definition = GroupDefinition(self.group, self.topics, project(), self.cores.get(name, self.kit.cores), self.settings)
         process = Process(
@@ -214,6 +214,8 @@ class World:
             jobs=jobs,
             may_be_refused=lambda: name == self.lasting.astray or self.has_added_partitions,
             reads_as_told=self.reads_as_told,
+            engine_name=engine or name,
+            host=host,
         )
         process.lag_ms = self.lasting.lags_ms.get(name, 0)
         self.processes[name] = process

@@ -25,6 +25,7 @@ from hotspare.host.clock import monotonic_ms
 from hotspare.host.options import EngineOptions
 from hotspare.host.partitioned import watch
 from hotspare.host.partitioned.assignment import assigned_shards, tasks_for
+from hotspare.host.partitioned.attempt import Answer, new_run
 from hotspare.host.partitioned.link import Channel, LinkBrokenError, Message, new_secret
 from hotspare.host.partitioned.project_files import ProjectFiles
 from hotspare.host.partitioned.server import LinkServer
@@ -139,6 +140,7 @@ class Application:
         self._files = files
         self._log = log
         self._secret = new_secret()
+        self._run = new_run()
         self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._jobs = TaskJobs(cluster)
         self._server = LinkServer(cluster.host, self._secret, self._on_message)
@@ -210,6 +212,7 @@ class Application:
         spec = TaskSpec(
             options=self._options,
             application=self._options.engine,
+            run=self._run,
             task=task.number,
             job=action.job,
             shards=task.shards,
@@ -243,7 +246,7 @@ class Application:
         self._stop_by_ms = monotonic_ms() + _STOP_MS_MAX
         for task, job in self._underway:
             channel = self._channels.get(task)
-            if self._tasks[task].job != job or channel is None or not _told(channel, {"kind": "stop"}):
+            if self._tasks[task].job != job or channel is None or not _told(channel, {"kind": Answer.STOP.value}):
                 self._jobs.cancel(self._job_name(task, job))
 
     def _fail(self, reason: str) -> None:
@@ -274,27 +277,27 @@ class Application:
     def _on_hello(self, channel: Channel, message: Message, executor: str) -> None:
         number, job, attempt = (int(message[name]) for name in ("task", "job", "attempt"))
         task = self._tasks.get(number)
-        answer = watch.Answer.TURNED_AWAY
+        answer = Answer.TURNED_AWAY
         if task is not None and self._stop_by_ms is None:
             known = task.attempt if task.job == job else -1
             self._tasks[number], answer = watch.greeted(task, job, attempt, executor, monotonic_ms())
-            if answer is watch.Answer.WELCOME and attempt != known:
+            if answer is Answer.WELCOME and attempt != known:
                 where = f"on {message.get('host', '')}, process {message.get('process_id', '')}"
                 self._log.event(LogEvent.TASK_RUNS, where, task=number, executor=executor, shards=len(task.shards))
-        if answer is watch.Answer.WELCOME:
+        if answer is Answer.WELCOME:
             self._hang_up(number)
             self._channels[number] = channel
         _told(channel, {"kind": answer.value, "executor": executor})
 
     def _on_report(self, channel: Channel, message: Message) -> None:
-        number = next((each for each, known in self._channels.items() if known is channel), None)
-        if number is None:  # an attempt that another one has followed, or of a job that was abandoned
-            _told(channel, {"kind": watch.Answer.TURNED_AWAY.value})
-            return
-        task = self._tasks[number]
-        startup = watch.Startup.DONE if message.get("reading") else watch.Startup.UNDERWAY
-        self._tasks[number] = watch.heard(task, task.job, task.attempt, monotonic_ms(), startup)
-        _told(channel, {"kind": "stop" if self._stop_by_ms is not None else "answer"})
+        number, job, attempt = (int(message[name]) for name in ("task", "job", "attempt"))
+        task, answer = self._tasks.get(number), Answer.TURNED_AWAY
+        if task is not None:
+            startup = watch.Startup.DONE if message.get("reading") else watch.Startup.UNDERWAY
+            self._tasks[number], answer = watch.heard(task, job, attempt, monotonic_ms(), startup)
+        if answer is Answer.HEARD and self._stop_by_ms is not None:
+            answer = Answer.STOP
+        _told(channel, {"kind": answer.value})
 
     def _on_end(self, number: int, job: int, end: TaskEnd) -> None:
         self._underway.discard((number, job))

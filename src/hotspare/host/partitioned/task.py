@@ -5,9 +5,9 @@ report that the driver answers renews the task's lease. Without an answer for as
 its driver is gone or has abandoned it, and another one may run its shards already. That is for order alone; that no event is
 published twice is seen to by the groups' epochs, as ever.
 
-Every attempt has a name of its own among the engines of its groups (`application-task.job.attempt`): a predecessor that still
-lives is another engine, which loses its role by the group's own rules, and nobody waits for a namesake to be gone. Nothing that
-lasts is kept by that name.
+Every attempt has a name of its own among the engines of its groups (`attempt.engine_name`): a predecessor that still lives, also
+one of a driver that is gone, is another engine, which loses its role by the group's own rules, and nobody waits for a namesake to
+be gone. Nothing that lasts is kept by that name.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from hotspare.addresses import HostPort
 from hotspare.choices import RunnerKind
 from hotspare.errors import HotspareError
 from hotspare.host.options import EngineOptions
+from hotspare.host.partitioned.attempt import Answer, Order, engine_name, has_lease, order_of
 from hotspare.host.partitioned.link import Channel, LinkBrokenError, Message, connected
 from hotspare.host.partitioned.project_files import ProjectFiles
 from hotspare.host.process import EXIT_OK, EngineProcess
@@ -49,6 +50,8 @@ class TaskSpec:
 
     options: EngineOptions = field(repr=False)
     application: str
+    run: str
+    """Of the driver's lives, this one (`attempt.new_run`)."""
     task: int
     job: int
     shards: tuple[int, ...]
@@ -76,7 +79,7 @@ def run_task(spec: TaskSpec, place: TaskPlace) -> TaskEnd:
     if refusal:
         return TaskEnd(refusal)
     configure_logging(spec.log_format, stream=link)  # type: ignore[arg-type]
-    log = Log().bind(engine=engine_name(spec, place))
+    log = Log().bind(engine=_name(spec, place))
     try:
         with contextlib.ExitStack() as stack:
             options = _options(spec, place, link.executor, stack)
@@ -93,13 +96,13 @@ def run_task(spec: TaskSpec, place: TaskPlace) -> TaskEnd:
     return TaskEnd(reason)
 
 
-def engine_name(spec: TaskSpec, place: TaskPlace) -> str:
-    return f"{spec.application}-{spec.task}.{spec.job}.{place.attempt}"
+def _name(spec: TaskSpec, place: TaskPlace) -> str:
+    return engine_name(spec.application, spec.run, spec.task, spec.job, place.attempt)
 
 
 def _options(spec: TaskSpec, place: TaskPlace, executor: str, stack: contextlib.ExitStack) -> EngineOptions:
     shown = {"application": spec.application, "task": str(spec.task), "executor": executor}
-    options = replace(spec.options, engine=engine_name(spec, place), runner=RunnerKind.LOCAL, hosted=spec.shards, place=shown)
+    options = replace(spec.options, engine=_name(spec, place), runner=RunnerKind.LOCAL, hosted=spec.shards, place=shown)
     if spec.files is None:
         return options
     project, home = spec.files.unpack(stack)
@@ -124,6 +127,7 @@ class TaskLink:
     def __init__(self, spec: TaskSpec, place: TaskPlace) -> None:
         self._spec = spec
         self._place = place
+        self._own: Message = {"task": spec.task, "job": spec.job, "attempt": place.attempt}
         self.executor = ""
         """Which one runs this task, as the driver says."""
         self._answered_s = time.monotonic()
@@ -141,7 +145,7 @@ class TaskLink:
             if answer is None:
                 self._is_over.wait(_RETRY_S)
                 continue
-            if answer.get("kind") != "welcome":
+            if answer.get("kind") != Answer.WELCOME.value:
                 return "the driver has turned this task away"
             threading.Thread(target=self._keep, name="hotspare-task-link", daemon=True).start()
             return ""
@@ -175,15 +179,12 @@ class TaskLink:
         return False
 
     def _has_lease(self) -> bool:
-        return (time.monotonic() - self._answered_s) * 1_000 <= self._spec.lease_ms
+        return has_lease(int(self._answered_s * 1_000), int(time.monotonic() * 1_000), self._spec.lease_ms)
 
     def _greeted(self) -> Message | None:
         """A new connection, and the driver's answer to the hello; None where there is none."""
-        hello = {
+        hello = self._own | {
             "kind": "hello",
-            "task": self._spec.task,
-            "job": self._spec.job,
-            "attempt": self._place.attempt,
             "stage": self._place.stage,
             "id": self._place.id,
             "host": socket.gethostname(),
@@ -236,13 +237,14 @@ class TaskLink:
     def _report(self) -> Message:
         engine = self._engine
         roles = {} if engine is None else {str(shard): role for shard, role in engine.roles().items()}
-        return {"kind": "report", "reading": engine is not None and engine.has_started, "roles": roles}
+        return self._own | {"kind": "report", "reading": engine is not None and engine.has_started, "roles": roles}
 
     def _take(self, message: Message) -> None:
         self._answered_s = time.monotonic()
-        if message.get("kind") == "turned away":
+        order = order_of(str(message.get("kind")))
+        if order is Order.END:
             self._end("the driver has abandoned this task")
-        if message.get("kind") == "stop":
+        if order is Order.STOP:
             with self._lock:
                 self._is_stop_asked = True
                 engine = self._engine
@@ -254,7 +256,7 @@ class TaskLink:
             self._channel.close()
         while self._has_lease() and not self._is_over.is_set():
             answer = self._greeted()
-            if answer is not None and answer.get("kind") != "welcome":
+            if answer is not None and answer.get("kind") != Answer.WELCOME.value:
                 self._end("the driver has turned this task away")
             if answer is not None:
                 return

@@ -4,8 +4,8 @@
     RESTING    its pause is over             WAITING      a job is started
     WAITING    it says hello                 RUNNING
     RUNNING    silent for longer than lease  WAITING      the job is abandoned, the executor ended, another job started
-    any        hello of another job          the same     it is turned away, and ends itself
-    any        hello of an older attempt     the same     likewise
+    any        word of another job           the same     it is turned away, and ends itself
+    any        word of an older attempt      the same     likewise
     any        its job ended with a reason   RESTING      after a pause that doubles each time, but for a run of a while
     any        likewise, before it ran once  the same     the application ends with that reason, where another start cannot help
     any        the job was broken off        RESTING      likewise
@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+
+from hotspare.host.partitioned.attempt import Answer
 
 PAUSE_FIRST_MS = 1_000
 PAUSE_MAX_MS = 60_000
@@ -67,14 +69,6 @@ class AbandonJob:
     silent_ms: int
 
 
-class Answer(Enum):
-    """To a task's hello."""
-
-    WELCOME = "welcome"
-    TURNED_AWAY = "turned away"
-    """It was abandoned, or Spark has started it again since: it ends itself."""
-
-
 @dataclass(frozen=True, slots=True)
 class JobEnd:
     """How a job ended: `reason` as its task gave it, "" where it gave none, as one that was cancelled. `is_final`: another start
@@ -120,11 +114,11 @@ def greeted(task: WatchedTask, job: int, attempt: int, executor: str, now_ms: in
     return running, Answer.WELCOME
 
 
-def heard(task: WatchedTask, job: int, attempt: int, now_ms: int, startup: Startup) -> WatchedTask:
-    """It reports."""
+def heard(task: WatchedTask, job: int, attempt: int, now_ms: int, startup: Startup) -> tuple[WatchedTask, Answer]:
+    """An attempt of a job reports."""
     if task.phase is not TaskPhase.RUNNING or (job, attempt) != (task.job, task.attempt):
-        return task
-    return replace(task, heard_ms=now_ms, has_run=task.has_run or startup is Startup.DONE)
+        return task, Answer.TURNED_AWAY
+    return replace(task, heard_ms=now_ms, has_run=task.has_run or startup is Startup.DONE), Answer.HEARD
 
 
 def ended(task: WatchedTask, job: int, end: JobEnd, now_ms: int) -> tuple[WatchedTask, str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hotspare.host.partitioned import watch
-from hotspare.host.partitioned.watch import AbandonJob, Answer, JobEnd, StartJob, Startup, TaskPhase, WatchedTask
+from hotspare.host.partitioned.attempt import Answer
+from hotspare.host.partitioned.watch import AbandonJob, JobEnd, StartJob, Startup, TaskPhase, WatchedTask
 
 LEASE_MS = 10_000
 
@@ -39,14 +40,15 @@ def test_a_silent_task_is_abandoned_and_another_one_started() -> None:
 
 
 def test_a_report_renews_the_lease() -> None:
-    task = watch.heard(running(), 1, 0, 9_000, Startup.UNDERWAY)
+    task, answer = watch.heard(running(), 1, 0, 9_000, Startup.UNDERWAY)
+    assert answer is Answer.HEARD
     assert watch.due(task, LEASE_MS + 1, LEASE_MS) == (task, [])
 
 
 @pytest.mark.parametrize(("job", "attempt"), [(1, 1), (2, 0)])
-def test_a_report_of_another_attempt_renews_nothing(job: int, attempt: int) -> None:
+def test_a_report_of_another_attempt_renews_nothing_and_is_turned_away(job: int, attempt: int) -> None:
     task = running()
-    assert watch.heard(task, job, attempt, 9_000, Startup.DONE) == task
+    assert watch.heard(task, job, attempt, 9_000, Startup.DONE) == (task, Answer.TURNED_AWAY)
 
 
 def test_an_attempt_that_spark_started_again_takes_over_and_the_one_before_is_turned_away() -> None:
@@ -85,7 +87,7 @@ def test_what_another_start_cannot_help_ends_the_application_unless_it_has_run_b
     final = JobEnd("HS-0602 the project was changed", is_final=True)
     task = running()
     assert watch.ended(task, 1, final, 50) == (task, final.reason)
-    task = watch.heard(task, 1, 0, 60, Startup.DONE)
+    task, _ = watch.heard(task, 1, 0, 60, Startup.DONE)
     after, failure = watch.ended(task, 1, final, 70)
     assert (after.phase, failure) == (TaskPhase.RESTING, "")
 

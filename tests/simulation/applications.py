@@ -1,0 +1,367 @@
+"""Several applications, each a driver whose tasks host the engines of shards (DESIGN section 10), as `host.partitioned` decides.
+
+What is drawn and checked is that of a project in shards, and engines come and go as tasks do: executors vanish with theirs, or are
+only cut off; a task freezes, is abandoned and replaced, and thaws; a driver is cut off, or dies, and another one starts while tasks
+of the one before still run; each application may lack other shards. No two attempts have the same name, so who is left over is one
+engine more, and fencing ends it.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from hotspare.bus.naming import shard_group
+from hotspare.errors import HotspareError, StateError, UsageError
+from hotspare.ha.rules.roles import Role
+from hotspare.host.partitioned.watch import JobEnd, Startup
+from tests.simulation.application_world import HostedWorld, hosted_beside
+from tests.simulation.checkers import Violation
+from tests.simulation.doors import EngineClock
+from tests.simulation.drivers import DRIVER_MS, Attempt, Driver, Executor
+from tests.simulation.engines import Process
+from tests.simulation.faults import FaultKind, Reach
+from tests.simulation.run import CLOCK_STEPS_MS, Outcome, advance_in_wild, drawn_world, failure_of
+from tests.simulation.shards import NOT_HERE, kits_of
+from tests.simulation.strikes import Striker
+from tests.simulation.world import CLOCK_RATES, GROUP, World
+
+NAMES = ("east", "north", "west")
+_SHARDS = (2, 3, 3, 4)
+_LEASES_MS = (80, 160)
+_STOP_MS_MAX = 300
+_TALK_SHARE = 0.5
+_START_SHARE = 0.06
+
+
+class AppFault(Enum):
+    """What befalls applications."""
+
+    EXECUTOR_ENDS = "an executor ends"
+    EXECUTOR_CUT_OFF = "an executor is cut off for good"
+    TASK_FREEZES = "a task freezes"
+    TASK_CUT_OFF = "a task is cut off from its driver"
+    DRIVER_CUT_OFF = "a driver is cut off from its tasks"
+    DRIVER_DIES = "a driver dies"
+    NO_COORDINATION = "an application is cut off from coordination"
+    SLOT_MISSING = "a slot does not come back"
+
+
+_STRIKES = {
+    AppFault.EXECUTOR_ENDS: 0.006,
+    AppFault.EXECUTOR_CUT_OFF: 0.005,
+    AppFault.TASK_FREEZES: 0.01,
+    AppFault.TASK_CUT_OFF: 0.006,
+    AppFault.DRIVER_CUT_OFF: 0.004,
+    AppFault.DRIVER_DIES: 0.005,
+    AppFault.NO_COORDINATION: 0.004,
+    AppFault.SLOT_MISSING: 0.004,
+}
+NOT_OF_APPLICATIONS = NOT_HERE | {
+    FaultKind.VERDICT_UNKNOWN,
+    FaultKind.VERDICT_CONNECTED,
+    FaultKind.VERDICT_CLOSED,
+    FaultKind.STEADY_LAG,
+    FaultKind.NO_STORE,
+}
+"""And what lasts for an engine's name: here none does."""
+
+
+@dataclass(eq=False)
+class Application:
+    """`is_over`: nobody starts it again. `executors`: the slots of each."""
+
+    name: str
+    executors: tuple[int, ...]
+    driver: Driver | None = None
+    runs: int = 0
+    is_over: bool = False
+
+
+@dataclass
+class Applications:
+    """The applications of a run, and a world for each shard; a `Cluster` of drivers."""
+
+    worlds: list[HostedWorld]
+    applications: list[Application]
+    lease_ms: int
+    faults: frozenset[AppFault] = frozenset()
+    attempts: dict[str, Attempt] = field(default_factory=dict)
+    """All that live, by their key; also those that their driver knows nothing of."""
+    lives: int = 0
+
+    def __post_init__(self) -> None:
+        for world in self.worlds:
+            world.on_end = self._on_end
+
+    @property
+    def first(self) -> HostedWorld:
+        return self.worlds[0]
+
+    @property
+    def rng(self) -> random.Random:
+        return self.first.rng
+
+    def now_ms(self) -> int:
+        return self.first.now_ms
+
+    # --- a cluster of drivers --------------------------------------------------------------------------------------------------
+
+    def launch(self, attempt: Attempt) -> None:
+        self.lives += 1
+        first, rate = self.first, 1.0
+        if FaultKind.CLOCK_RATE in first.plan.enabled:
+            rate = self.rng.choice(CLOCK_RATES)
+        attempt.life, attempt.key = self.lives, attempt.name
+        if attempt.name in self.attempts:
+            attempt.key = f"{attempt.name}@{self.lives}"
+        attempt.clock = EngineClock(lambda: first.now_ms, 7919.0 * self.lives, rate)
+        attempt.answered_ms = attempt.now_ms()
+        self.attempts[attempt.key] = attempt
+
+    def begin(self, attempt: Attempt) -> None:
+        attempt.has_begun = True
+        for shard in attempt.task.shards:
+            self.worlds[shard].begin(attempt.key, attempt.life, attempt.clock, attempt.name, attempt.executor.host)
+        self._tell_names()
+
+    def kill(self, attempt: Attempt) -> None:
+        self.first.trace(f"{self.now_ms()} the process of {attempt.name} ends")
+        self.first.kill(attempt.key)
+        self._over(attempt)
+
+    def _over(self, attempt: Attempt) -> None:
+        self.attempts.pop(attempt.key, None)
+        attempt.driver.lost(attempt)
+        self._tell_names()
+
+    def _tell_names(self) -> None:
+        for world in self.worlds:
+            world.names = tuple(world.processes)
+
+    def processes(self, attempt: Attempt) -> list[Process]:
+        found = (self.worlds[shard].processes.get(attempt.key) for shard in attempt.task.shards)
+        return [process for process in found if process is not None]
+
+    def is_frozen(self, attempt: Attempt) -> bool:
+        return any(process.paused_until_ms > self.now_ms() for process in self.processes(attempt))
+
+    def startup(self, attempt: Attempt) -> Startup:
+        return Startup.DONE if self.has_joined(attempt) else Startup.UNDERWAY
+
+    def has_joined(self, attempt: Attempt) -> bool:
+        roles = [process.engine.role for process in self.processes(attempt)]
+        return len(roles) == len(attempt.task.shards) and all(role in (Role.STANDBY, Role.ACTIVE) for role in roles)
+
+    # --- what happens ----------------------------------------------------------------------------------------------------------
+
+    def step(self, advance: Callable[[World, Process], object]) -> None:
+        """One process goes on with each group, drivers and tasks may do something, and time passes."""
+        for world in self.worlds:
+            if awake := world.awake():
+                advance(world, self.rng.choice(awake))
+        self.first.pass_time(self.rng.choice(CLOCK_STEPS_MS))
+        self._sweep()
+        if self.rng.random() < _TALK_SHARE:
+            self._manage()
+            if self.attempts:
+                self.rng.choice(list(self.attempts.values())).converse()
+
+    def turn(self) -> None:
+        """Everybody does what there is to do, and a millisecond passes."""
+        for world in self.worlds:
+            world.turn(clock_ms=0)
+        self.first.pass_time(1)
+        self._sweep()
+        self._manage()
+        for attempt in list(self.attempts.values()):
+            attempt.converse()
+
+    def _manage(self) -> None:
+        for application in self.applications:
+            if application.driver is not None:
+                application.driver.act()
+            elif not application.is_over and self.rng.random() < _START_SHARE:
+                self._start(application)
+
+    def _start(self, application: Application) -> None:
+        application.runs += 1
+        hosts = [Executor(f"{application.name}{application.runs}.{n}", slots) for n, slots in enumerate(application.executors)]
+        run = f"r{application.runs}"
+        application.driver = Driver(self, application.name, run, len(self.worlds), hosts, self.lease_ms * DRIVER_MS)
+        self.first.trace(f"{self.now_ms()} the driver of {application.name} starts, run {run}")
+
+    def end_driver(self, application: Application) -> None:
+        """What runs there ends with it, or does not see yet that it is gone."""
+        driver = application.driver
+        if driver is None:
+            return
+        application.driver, driver.is_dead = None, True
+        self.first.trace(f"{self.now_ms()} the driver of {application.name} dies")
+
+    def _on_end(self, process: Process) -> None:
+        """A group has ended by itself; its process does, with the others."""
+        attempt = self.attempts.get(process.name)
+        if attempt is None:
+            return
+        if process.error is None and process.ended.startswith("dies"):
+            self.kill(attempt)
+            return
+        if attempt.stopping_ms is None:
+            attempt.stopping_ms = self.now_ms()
+            attempt.end = JobEnd(process.ended, is_final=_is_final(process.error))
+        if isinstance(process.error, (UsageError, StateError)):
+            raise Violation(f"refused: {process.engine_name} {process.ended}; its application would end")
+        for left in self.processes(attempt):
+            if left.engine.role is not Role.JOINING:
+                left.engine.ask_stop()
+
+    def _sweep(self) -> None:
+        """Processes that are gone are noticed, and those that take too long to stop are ended."""
+        now_ms = self.now_ms()
+        for attempt in list(self.attempts.values()):
+            is_late = attempt.stopping_ms is not None and now_ms - attempt.stopping_ms > _STOP_MS_MAX
+            if is_late:
+                self.first.kill(attempt.key)
+            if attempt.has_begun and not self.processes(attempt):
+                if attempt.stopping_ms is not None:
+                    attempt.driver.returned(attempt)
+                self._over(attempt)
+        for application in self.applications:
+            if application.driver is not None and application.driver.failure:
+                self.first.trace(f"{now_ms} {application.name} ends: {application.driver.failure}")
+                for attempt in [each for each in self.attempts.values() if each.driver is application.driver]:
+                    self.kill(attempt)
+                self.end_driver(application)
+
+    # --- faults ----------------------------------------------------------------------------------------------------------------
+
+    def strike(self) -> None:
+        """At most one of the run's faults."""
+        drawn = self.rng.random()
+        for fault, probability in _STRIKES.items():
+            drawn -= probability if fault in self.faults else 0.0
+            if drawn < 0:
+                self._strike(fault)
+                return
+
+    def _strike(self, fault: AppFault) -> None:
+        running = [each for each in self.applications if each.driver is not None]
+        if not running:
+            return
+        application = self.rng.choice(running)
+        driver = application.driver
+        assert driver is not None
+        attempts = [each for each in driver.current() if each.key in self.attempts]
+        self.first.trace(f"{self.now_ms()} {application.name}: {fault.value}")
+        lasts_ms = self.rng.choice((self.lease_ms // 2, self.lease_ms + 10, 2 * self.lease_ms))
+        if fault is AppFault.DRIVER_DIES:
+            for attempt in attempts:
+                if self.rng.random() < 0.5:
+                    self.kill(attempt)
+            self.end_driver(application)
+        elif fault is AppFault.DRIVER_CUT_OFF:
+            driver.cut_until_ms = self.now_ms() + lasts_ms
+        elif fault is AppFault.NO_COORDINATION:
+            until_ms = self.now_ms() + lasts_ms
+            self.first.plan.cut_off |= {each.key: (until_ms, Reach.COORDINATION) for each in attempts}
+        elif fault is AppFault.SLOT_MISSING:
+            number = self.rng.choice(list(driver.tasks))
+            driver.missing.add(number)
+            for attempt in [each for each in attempts if each.task.number == number]:
+                self.kill(attempt)
+        elif attempts:
+            self._strike_attempt(fault, self.rng.choice(attempts), lasts_ms)
+
+    def _strike_attempt(self, fault: AppFault, attempt: Attempt, lasts_ms: int) -> None:
+        if fault is AppFault.EXECUTOR_ENDS:
+            attempt.driver.lose(attempt.executor, executor_ends=self.kill)
+        elif fault is AppFault.EXECUTOR_CUT_OFF:
+            attempt.driver.lose(attempt.executor)
+        elif fault is AppFault.TASK_CUT_OFF:
+            attempt.cut_until_ms = self.now_ms() + lasts_ms
+        elif self.processes(attempt):
+            world = next(world for world in self.worlds if attempt.key in world.processes)
+            (world.suspend if self.rng.random() < 0.5 else world.pause)(attempt.key, lasts_ms)
+
+
+def _is_final(error: HotspareError | None) -> bool:
+    return error is not None and not error.retryable
+
+
+def run_applications(
+    seed: int, folder: Path, trace: Callable[[str], None] = lambda _: None, favoured: frozenset[FaultKind] = frozenset()
+) -> Outcome:
+    """One run from one seed; never raises (`run.run_seed`)."""
+    from tests.simulation.application_healing import ApplicationHealing, Ending
+
+    applications = drawn(seed, folder, trace, favoured)
+    ending = Ending(applications)
+    healings = [ApplicationHealing.of(world, ending) for world in applications.worlds]
+    steps = 0
+
+    def play() -> None:
+        nonlocal steps
+        steps = _wild(applications)
+        for healing in healings:
+            healing.run()
+        ending.check()
+
+    failure = failure_of(play, trace)
+    for world in applications.worlds:
+        world.close()
+    shutil.rmtree(applications.first.folder, ignore_errors=True)
+    commits = sum(world.observer.commits for world in applications.worlds)
+    delivered = sum(sum(world.observer.delivered().values()) for world in applications.worlds)
+    longest, healed = max(healing.longest for healing in healings), sum(healing.steps for healing in healings)
+    return Outcome(seed, failure, steps + healed, commits, delivered, longest, repeat_with=" ARGS=--applications")
+
+
+def drawn(seed: int, folder: Path, trace: Callable[[str], None], favoured: frozenset[FaultKind]) -> Applications:
+    """The applications of a run, before any has started."""
+    kit, *kits = kits_of(random.Random(seed).choice(_SHARDS))
+    group = shard_group(GROUP, 0)
+    first = drawn_world(seed, folder, trace, kit, None, favoured, NOT_OF_APPLICATIONS, group, HostedWorld)
+    assert isinstance(first, HostedWorld)
+    rng, count = first.rng, 1 + len(kits)
+    worlds = [first, *(hosted_beside(first, each) for each in kits)]
+    for world in worlds:
+        world.names = ()
+    made = [Application(name, _executors(rng, count)) for name in NAMES[: rng.choice((2, 2, 3))]]
+    share = rng.choice((0.2, 0.5, 0.8))
+    faults = frozenset(fault for fault in AppFault if rng.random() < share)
+    lease_ms = rng.choice(_LEASES_MS)
+    told = ", ".join(f"{each.name} {each.executors}" for each in made)
+    trace(f"{count} shards; {told}; tasks have a lease of {lease_ms} ms; {', '.join(sorted(f.value for f in faults))}")
+    return Applications(worlds, made, lease_ms, faults)
+
+
+def _executors(rng: random.Random, shards: int) -> tuple[int, ...]:
+    """The slots of each: for as many tasks as there are shards, or for fewer."""
+    slots = rng.randint(1, shards)
+    return tuple(2 if slots - begun > 1 else 1 for begun in range(0, slots, 2))
+
+
+def _wild(applications: Applications) -> int:
+    first, worlds = applications.first, applications.worlds
+    rng, plan, strikers = first.rng, first.plan, [Striker(world) for world in worlds]
+    events_left, steps = rng.randrange(20, 60), rng.randrange(200, 700)
+    for _ in range(steps):
+        rng.choice(strikers).strike()
+        applications.strike()
+        if first.calls.hung and rng.random() < 0.01:
+            first.calls.let_go()
+        if events_left and rng.random() < 0.1:
+            for _ in range(min(events_left, rng.choice((1, 1, 6)))):
+                events_left -= 1
+                rng.choice(worlds).publish(rng.randrange(2), rng.randrange(100))
+        if plan.late and rng.random() < 0.1:
+            plan.deliver()
+        if first.bus.in_flight and rng.random() < 0.1:
+            first.bus.deliver()
+        applications.step(advance_in_wild)
+    return steps

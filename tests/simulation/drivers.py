@@ -1,0 +1,247 @@
+"""A Spark application of a simulated run: its driver, which decides as the real one does (`host.partitioned`), Spark's part of it,
+and the attempts of its tasks with their side of the connection.
+
+Spark is simulated as far as it matters here: it starts a task again where its process or its executor is gone, does not see what is
+cut off from it, and what it ends may live on. A driver's time runs `DRIVER_MS` times as fast as that of the groups, whose settings
+are as much shorter than real ones.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from hotspare.host.partitioned import attempt as rules
+from hotspare.host.partitioned import watch
+from hotspare.host.partitioned.assignment import assigned_shards, tasks_for
+from hotspare.host.partitioned.attempt import Answer, Order
+from hotspare.host.partitioned.watch import TaskPhase, WatchedTask
+from tests.simulation.doors import EngineClock
+
+DRIVER_MS = 40
+"""Of a driver's milliseconds in one of the groups'."""
+_REPORT_MS = 500
+_RETRY_MS = (1, 5, 20)
+"""After how many simulated ms Spark starts a lost task again."""
+_REPLACE_MS = (5, 30, 80)
+_KILLED_SHARE = 0.6
+"""Of what Spark ends without seeing whether it is gone."""
+
+
+class Cluster(Protocol):
+    """Where processes run: the simulated run."""
+
+    rng: random.Random
+
+    def now_ms(self) -> int: ...
+
+    def launch(self, attempt: Attempt) -> None:
+        """Its process begins, without engines."""
+
+    def begin(self, attempt: Attempt) -> None:
+        """Its engines begin."""
+
+    def kill(self, attempt: Attempt) -> None: ...
+
+    def is_frozen(self, attempt: Attempt) -> bool: ...
+
+    def startup(self, attempt: Attempt) -> watch.Startup: ...
+
+
+@dataclass(eq=False)
+class Executor:
+    """`is_seen`: Spark's driver and it reach each other."""
+
+    host: str
+    slots: int
+    is_gone: bool = False
+    is_seen: bool = True
+    back_ms: int = 0
+    """When another one takes its place, once it is gone or not seen."""
+
+    @property
+    def is_used(self) -> bool:
+        return self.is_seen and not self.is_gone
+
+
+@dataclass(eq=False)
+class Attempt:
+    """One process of a task. `key` tells it among all processes of the run, `name` is what its groups call it."""
+
+    driver: Driver
+    task: WatchedTask
+    job: int
+    number: int
+    executor: Executor
+    name: str
+    key: str = ""
+    life: int = 0
+    clock: EngineClock = field(default_factory=lambda: EngineClock(lambda: 0, 0.0))
+    answered_ms: int = 0
+    reported_ms: int = -1 << 40
+    cut_until_ms: int = 0
+    is_welcome: bool = False
+    has_begun: bool = False
+    stopping_ms: int | None = None
+    """Since when it ends, because one of its groups has."""
+    end: watch.JobEnd = field(default_factory=watch.JobEnd)
+
+    def now_ms(self) -> int:
+        """As a task's connection measures it."""
+        return self.clock() * DRIVER_MS
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether it and its driver reach each other."""
+        driver, now_ms = self.driver, self.driver.cluster.now_ms()
+        return not driver.is_dead and self.executor.is_used and max(self.cut_until_ms, driver.cut_until_ms) <= now_ms
+
+    def converse(self) -> None:
+        """What the thread of its connection does when it comes to it."""
+        cluster, now_ms = self.driver.cluster, self.now_ms()
+        if cluster.is_frozen(self):
+            return
+        if now_ms - self.reported_ms >= _REPORT_MS and self.is_reached:
+            self.reported_ms = self.answered_ms = now_ms
+            answer = self.driver.reported(self) if self.is_welcome else self.driver.greeted(self)
+            if rules.order_of(answer.value) is Order.END:
+                cluster.kill(self)
+                return
+            if not self.is_welcome:
+                self.is_welcome = True
+                cluster.begin(self)
+        if not rules.has_lease(self.answered_ms, now_ms, self.driver.lease_ms):
+            cluster.kill(self)
+
+
+@dataclass
+class Job:
+    """Of one task; Spark starts attempts of it until it ends."""
+
+    attempts: int = 0
+    running: Attempt | None = None
+    retry_ms: int = 0
+
+
+@dataclass(eq=False)
+class Driver:
+    """One life of it. `missing`: tasks whose slots are not there."""
+
+    cluster: Cluster
+    application: str
+    run: str
+    shards: int
+    executors: list[Executor]
+    lease_ms: int
+    cut_until_ms: int = 0
+    is_dead: bool = False
+    failure: str = ""
+    missing: set[int] = field(default_factory=set)
+    tasks: dict[int, WatchedTask] = field(default_factory=dict)
+    jobs: dict[tuple[int, int], Job] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        count = tasks_for(self.shards, sum(executor.slots for executor in self.executors))
+        for number, shards in enumerate(assigned_shards(self.shards, count)):
+            self.tasks[number] = WatchedTask(number, shards)
+
+    @property
+    def now_ms(self) -> int:
+        return self.cluster.now_ms() * DRIVER_MS
+
+    def act(self) -> None:
+        """What the driver's main thread does, and then Spark."""
+        for number in self.tasks:
+            self.tasks[number], actions = watch.due(self.tasks[number], self.now_ms, self.lease_ms)
+            for action in actions:
+                if isinstance(action, watch.StartJob):
+                    self.jobs[number, action.job] = Job()
+                else:
+                    self._abandon(action)
+        self._replace_executors()
+        for (number, _), job in self.jobs.items():
+            if job.running is None and job.retry_ms <= self.cluster.now_ms() and number not in self.missing:
+                self._start(number, job)
+
+    def _abandon(self, action: watch.AbandonJob) -> None:
+        job = self.jobs.pop((action.task, action.job), None)
+        attempt = job.running if job is not None else None
+        if attempt is None:
+            return
+        executor = attempt.executor
+        if attempt.is_reached and self.cluster.rng.random() < _KILLED_SHARE:
+            self.cluster.kill(attempt)
+            self.lose(executor, executor_ends=self.cluster.kill)
+        else:
+            self.lose(executor)
+
+    def lose(self, executor: Executor, executor_ends: Callable[[Attempt], None] | None = None) -> None:
+        """An executor is gone, with all that runs there, or is only not seen any more, and what runs there goes on."""
+        executor.is_seen, executor.is_gone = executor_ends is not None, executor_ends is not None
+        executor.back_ms = self.cluster.now_ms() + self.cluster.rng.choice(_REPLACE_MS)
+        for job in self.jobs.values():
+            if job.running is not None and job.running.executor is executor:
+                attempt = job.running
+                if executor_ends is not None:
+                    executor_ends(attempt)
+                self.lost(attempt)
+
+    def lost(self, attempt: Attempt) -> None:
+        """Spark takes it that the attempt's process is gone, and starts the task again."""
+        job = self.jobs.get((attempt.task.number, attempt.job))
+        if job is not None and job.running is attempt:
+            job.running, job.retry_ms = None, self.cluster.now_ms() + self.cluster.rng.choice(_RETRY_MS)
+
+    def _replace_executors(self) -> None:
+        for place, executor in enumerate(self.executors):
+            if not executor.is_used and executor.back_ms <= self.cluster.now_ms():
+                self.executors[place] = Executor(f"{executor.host}'", executor.slots)
+
+    def _start(self, number: int, job: Job) -> None:
+        running = [other.running.executor for other in self.jobs.values() if other.running is not None]
+        free = next((each for each in self.executors if each.is_used and running.count(each) < each.slots), None)
+        if free is None:
+            return
+        task = self.tasks[number]
+        name = rules.engine_name(self.application, self.run, number, task.job, job.attempts)
+        job.running = Attempt(self, task, task.job, job.attempts, free, name)
+        job.attempts += 1
+        self.cluster.launch(job.running)
+
+    # --- what the tasks say ----------------------------------------------------------------------------------------------------
+
+    def greeted(self, attempt: Attempt) -> Answer:
+        number = attempt.task.number
+        task, answer = watch.greeted(self.tasks[number], attempt.job, attempt.number, attempt.executor.host, self.now_ms)
+        self.tasks[number] = task
+        return answer
+
+    def reported(self, attempt: Attempt) -> Answer:
+        number, startup = attempt.task.number, self.cluster.startup(attempt)
+        self.tasks[number], answer = watch.heard(self.tasks[number], attempt.job, attempt.number, self.now_ms, startup)
+        return answer
+
+    def returned(self, attempt: Attempt) -> None:
+        """A task's process has come to its end by itself; its driver hears why, if it hears of it at all."""
+        if not attempt.is_reached:
+            self.lost(attempt)
+            return
+        number = attempt.task.number
+        job = self.jobs.get((number, attempt.job))
+        if job is None or job.running is not attempt:
+            return
+        del self.jobs[number, attempt.job]
+        self.tasks[number], failure = watch.ended(self.tasks[number], attempt.job, attempt.end, self.now_ms)
+        self.failure = self.failure or failure
+
+    def current(self) -> list[Attempt]:
+        """What it runs now, as far as it knows."""
+        return [job.running for job in self.jobs.values() if job.running is not None]
+
+    def is_complete(self) -> bool:
+        """Whether all its tasks run, but those whose slots are missing."""
+        running = {attempt.task.number for attempt in self.current()}
+        wanted = [task for number, task in self.tasks.items() if number not in self.missing]
+        return not self.is_dead and all(task.phase is TaskPhase.RUNNING and task.number in running for task in wanted)

@@ -1,0 +1,49 @@
+"""Mistakes in what applications need: tasks that come and go, several shards in one process, and who is left over of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
+
+from hotspare.host.partitioned import attempt
+from tests.simulation import transactional
+from tests.simulation.doors import UnreliableBus, UnreliableProducer
+from tests.simulation.faults import FaultKind
+from tests.simulation.planted_rules import recheck_before_fence
+from tests.simulation.planting import Groups, planted
+
+
+@planted(FaultKind.UNKNOWN_RESULT, FaultKind.LATE_COMMIT, FaultKind.CRASH, FaultKind.SWITCHOVER, groups=Groups.APPLICATIONS)
+def two_ids_on_one_progress_partition() -> Any:
+    """The progress of all shards goes to one partition: the open transaction of one hides what others have committed."""
+    return patch.object(transactional, "progress_partition", lambda group: 0)
+
+
+@planted(FaultKind.CLOCK_STALL, FaultKind.SWITCHOVER, FaultKind.PAUSE, FaultKind.FALSE_SUSPICION, groups=Groups.APPLICATIONS)
+def recheck_before_the_fence_of_a_task() -> Any:
+    """A task that freezes between both fences late, when another one has the role of its shard."""
+    return recheck_before_fence()
+
+
+@planted(FaultKind.CRASH, groups=Groups.APPLICATIONS)
+def a_task_opens_its_producer_as_a_spare() -> Any:
+    """As a client library does it by itself: whoever opens a producer of a transactional id fences out who has it."""
+    right = UnreliableBus.producer
+
+    def producer(self: UnreliableBus, group: str, output_topics: Sequence[str]) -> UnreliableProducer:
+        opened = right(self, group, output_topics)
+        self._transactional.fence_late(group)
+        return opened
+
+    return patch.object(UnreliableBus, "producer", producer)
+
+
+@planted(FaultKind.CRASH, groups=Groups.APPLICATIONS)
+def names_repeat_over_drivers() -> Any:
+    """A driver that starts anew gives its tasks the names of those that the one before has left behind."""
+
+    def engine_name(application: str, run: str, task: int, job: int, number: int) -> str:
+        return f"{application}-{task}.{job}.{number}"
+
+    return patch.object(attempt, "engine_name", engine_name)
