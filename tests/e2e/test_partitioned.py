@@ -1,5 +1,8 @@
-"""Two Spark applications, whose executors host the engines of a project in three shards: an executor, a Python worker and a driver
-are killed, and what each shard puts out is what the `local` runner makes of its partition (DESIGN section 10)."""
+"""Two Spark applications host the engines of a project in three shards: an executor, a Python worker and a driver are killed, a
+task and a driver are frozen, and what each shard puts out is what the `local` runner makes of its partition (DESIGN section 10).
+
+One run for all of it: most of its time goes into starting JVMs and Python workers. For the same reason one application alone has
+executors of its own, and what is started beside something else is not waited for before it is needed."""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ from tests.unit.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_sh
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(600)]
 TIMEOUT_S = 240
 GROUPS = [group_name(PREFIX, PROJECT_NAME, shard) for shard in all_shards()]
-MASTER = "local-cluster[2,1,1024]"
+EXECUTORS = ("--master", "local-cluster[2,1,1024]")
+NO_EXECUTORS = ("--master", "local[2]", "--task-lease-ms", "5000")
+"""Tasks run below the driver; what is frozen there is noticed after so long."""
 
 
 @pytest.fixture
@@ -110,54 +115,59 @@ def traffic(cluster: Cluster, tmp_path: Path) -> Iterator[Traffic]:
         yield Traffic(bus, tmp_path, cluster)
 
 
-def test_kills_of_an_executor_a_worker_and_a_driver_leave_every_shard_exact(cluster: Cluster, traffic: Traffic) -> None:
-    """Law Failover, shard by shard. SPEC K3, K9."""
-    first = cluster.start_engine("a", "--master", MASTER)
-    wait_until(lambda: is_hosted(cluster, "a"), "the first application hosts all shards", TIMEOUT_S, 0.1)
-    cluster.start_engine("b", "--master", MASTER)
+def host_together(cluster: Cluster, traffic: Traffic) -> SpawnedEngine:
+    """Both applications host every shard, one on its two executors, the other one below its driver; returns the first."""
+    first = cluster.start_engine("a", *EXECUTORS)
+    cluster.start_engine("b", *NO_EXECUTORS)
     traffic.publish_more()
     traffic.goes_on("a", "b")
-    places = {(each.detail["application"], each.detail["task"], each.detail["executor"]) for each in engines(cluster)}
-    assert {(application, executor) for application, _, executor in places} == {(a, e) for a in "ab" for e in "01"}
+    places = {(each.detail["application"], each.detail["executor"]) for each in engines(cluster)}
+    assert places == {("a", "0"), ("a", "1"), ("b", "driver")}
+    return first
 
+
+def kill_an_executor_and_a_worker(cluster: Cluster, traffic: Traffic, first: SpawnedEngine) -> None:
+    """Spark starts their tasks again, in another executor and in the same one."""
     before = {each.engine for each in engines(cluster)}
     kill(executors(first)[0].pid)
     traffic.publish_more()
     traffic.goes_on("a", "b")
-    (replaced,) = {each.engine for each in engines(cluster)} - before
-    assert replaced.startswith("a-")
+    replaced = {each.engine for each in engines(cluster)} - before
+    assert len(replaced) == 1 and replaced.pop().startswith("a-")
 
-    worker = next(each for each in live(cluster, GROUPS[1]) if each.role == "active")
+    worker = next(each for each in live(cluster, GROUPS[1]) if each.detail["application"] == "a")
+    cluster.coordination.ask_switchover(GROUPS[1], worker.engine)
+    wait_until(lambda: cluster.coordination.leader(GROUPS[1]).holder == worker.engine, "the worker is active", TIMEOUT_S, 0.1)
     kill(worker.process_id)
     traffic.publish_more()
     traffic.goes_on("a", "b")
     assert worker.engine not in {each.engine for each in engines(cluster)}
 
-    cluster.engines.pop("a").kill()
-    traffic.publish_more()
-    traffic.goes_on("b")
-    cluster.start_engine("a", "--master", MASTER)
-    traffic.publish_more()
-    traffic.goes_on("a", "b")
-    traffic.is_exact()
 
-
-def test_a_frozen_task_is_replaced_and_tasks_of_a_frozen_driver_end_themselves(cluster: Cluster, traffic: Traffic) -> None:
-    """One application without a spare goes on from its snapshots, exact (SPEC K3)."""
-    driver = cluster.start_engine("a", "--master", "local[2]", "--task-lease-ms", "3000")
-    wait_until(lambda: is_hosted(cluster, "a"), "the application hosts all shards", TIMEOUT_S, 0.1)
-    traffic.publish_more()
-    traffic.goes_on("a")
+def freeze_a_task(cluster: Cluster, traffic: Traffic) -> None:
+    """The application that is left has no spare: it goes on from its snapshots."""
     (frozen,) = live(cluster, GROUPS[1])
     os.kill(frozen.process_id, signal.SIGSTOP)
     wait_until(lambda: is_process_gone(frozen.process_id, frozen.process_start), "the frozen task is ended", TIMEOUT_S)
     traffic.publish_more()
-    traffic.goes_on("a")
+    traffic.goes_on("b")
+
+
+def test_kills_and_freezes_of_executors_workers_and_drivers_leave_every_shard_exact(cluster: Cluster, traffic: Traffic) -> None:
+    """Law Failover, shard by shard. SPEC K3, K9."""
+    first = host_together(cluster, traffic)
+    kill_an_executor_and_a_worker(cluster, traffic, first)
+
+    cluster.engines.pop("a").kill()
+    traffic.publish_more()
+    traffic.goes_on("b")
+    freeze_a_task(cluster, traffic)
 
     left = engines(cluster)
-    driver.freeze()
+    cluster.engines["b"].freeze()
+    cluster.start_engine("a", *NO_EXECUTORS)
     wait_until(lambda: all(is_process_gone(e.process_id, e.process_start) for e in left), "its tasks end themselves", TIMEOUT_S)
-    driver.thaw()
+    cluster.engines["b"].thaw()
     traffic.publish_more()
-    traffic.goes_on("a")
+    traffic.goes_on("a", "b")
     traffic.is_exact()

@@ -1,0 +1,292 @@
+"""What executors bring, and what they cost: a project in shards over Spark's executors, `hotspare run --runner partitioned`.
+
+    catch-up   events/s with 1, 2 and 4 executors of one core, and processor time per million events over all processes of the
+               application, the JVMs' and Python's apart, beside one `local` engine over the same partitions
+    latency    from the creation of an event to when a reader of committed messages has its output, at an even rate, with one
+               application and with two
+    gap        per shard, after kill -9 of an executor and of a driver beside a second application: until the first output of
+               whoever took the shard over was appended, and until a reader had it
+    rest       many shards without input: processor time, connections to the servers, transactions of the brokers
+
+Brokers, ZooKeeper, load and executors share this machine's cores, so executors beyond its cores bring nothing here. All events
+of a catch-up are there at once: on Kafka they are one transaction, which ends when the clock begins to run.
+
+    python -m benchmarks.scale_out                             all, on Kafka
+    python -m benchmarks.scale_out --small --only catch-up     small sizes: shows that it works, no more
+    python -m benchmarks.scale_out --master local              tasks below the driver: local[n] in place of local-cluster[n,1,1024]
+
+The last line is `scale_2 X cpu_per_event_ratio Y`: events/s with two executors divided by those with one; processor time per event
+with two executors divided by that of the one local engine. `-` stands for what was not measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
+from benchmarks._divided import (
+    JVM,
+    PYTHON,
+    CpuSeconds,
+    Divided,
+    Struck,
+    connections,
+    cpu_seconds,
+    kill_driver,
+    kill_executor,
+    passed,
+    wait_hosted,
+)
+from benchmarks._divided_load import FirstOutput, Watch, blocks, fed_evenly, held_back, last_output_us, outputs_of, wait_outputs
+from benchmarks._latency import Window, now_us, table
+from benchmarks._site import opened
+from benchmarks._transactions import TransactionLog
+
+from hotspare.bus.contract import Bus
+from hotspare.bus.open import open_bus
+from hotspare.demo.faults import quantile
+from hotspare.demo.site import Site
+from hotspare.testing.cluster import Cluster, wait_until
+
+PARTS = ("catch-up", "latency", "gap", "rest")
+EXECUTOR_MIB = 1024
+SCALE_GOAL, CPU_RATIO_GOAL = 0.85, 1.15
+LATENCY_GOAL, GAP_GOAL = "goal p50 40, p99 120", "goal p50 150, p99 500"
+KILLED = {"executor": "an executor", "task": "a task's process", "driver": "a driver"}
+GAP_TIMEOUT_S = 120.0
+FED_S = 24 * 3600.0
+CATCH_UP_LEASE = ("--lease-ms", "30000")
+"""Nothing but the load is to decide how fast it goes: while its transaction is open no engine reads anything, and none is spare."""
+SMALL = {
+    "events": 200_000,
+    "warm_events": 40_000,
+    "warm": 5.0,
+    "seconds": 10.0,
+    "kills": 2,
+    "rest_shards": 16,
+    "rest_seconds": 10.0,
+}
+
+
+def master(kind: str, executors: int) -> str:
+    return f"local[{executors}]" if kind == "local" else f"local-cluster[{executors},1,{EXECUTOR_MIB}]"
+
+
+def on_spark(options: argparse.Namespace, executors: int) -> tuple[str, ...]:
+    return ("--runner", "partitioned", "--master", master(options.master, executors))
+
+
+# --- catching up ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """`cpu` is of all processes of the application, per million events."""
+
+    events_per_s: float
+    cpu: CpuSeconds
+
+    @property
+    def cpu_s(self) -> float:
+        return sum(self.cpu.values())
+
+
+def caught_up(project: Divided, run: Sequence[str], options: argparse.Namespace) -> CaughtUp:
+    """Warm first; then from the moment at which all events can be read to the append of the last output."""
+    with project.cluster(*run, *CATCH_UP_LEASE) as cluster, contextlib.closing(open_bus(project.site.bus_url)) as bus:
+        cluster.start_engine("a")
+        wait_hosted(cluster, project)
+        rows = min(options.block, max(1, options.warm_events // project.shards))
+        with held_back(project, blocks(project, 0, options.warm_events, rows)):
+            pass
+        wait_outputs(bus, project, outputs_of(project, options.warm_events))
+        with held_back(project, blocks(project, options.warm_events, options.events, options.block)):
+            before, begin_us = cpu_seconds(cluster), now_us()
+        wait_outputs(bus, project, outputs_of(project, options.warm_events + options.events))
+        cpu, end_us = passed(before, cpu_seconds(cluster)), last_output_us(bus, project)
+    millions = options.events / 1e6
+    return CaughtUp(options.events / ((end_us - begin_us) / 1e6), {kind: seconds / millions for kind, seconds in cpu.items()})
+
+
+def catch_up(site: Site, folder: Path, options: argparse.Namespace) -> dict[int, CaughtUp]:
+    """By number of executors; 0 is the one local engine."""
+    cores = psutil.cpu_count() or 1
+    found: dict[int, CaughtUp] = {}
+    for executors in (0, *options.executors):
+        project = Divided(site, folder, f"catch{executors}", options.shards)
+        run = on_spark(options, executors) if executors else ("--runner", "local")
+        found[executors] = made = caught_up(project, run, options)
+        line = f"{'one local engine' if not executors else f'{executors} executor' + 's' * (executors > 1):17}"
+        line += f"{made.events_per_s / 1e3:8.0f} k events/s   cpu {made.cpu_s:6.2f} s per million events ({shares(made.cpu)})"
+        if executors and 1 in found:
+            line += f"   {made.events_per_s / found[1].events_per_s:.2f} x one executor"
+            line += f" (goal {SCALE_GOAL * executors:.2f})" if 1 < executors <= cores else ""
+        if executors:
+            line += f", {made.cpu_s / found[0].cpu_s:.2f} x the local engine's cpu (goal {CPU_RATIO_GOAL})"
+        print(line, flush=True)
+    return found
+
+
+def shares(cpu: CpuSeconds) -> str:
+    return ", ".join(f"{kind} {cpu[kind]:.2f}" for kind in (JVM, PYTHON))
+
+
+# --- latency and gaps ----------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def watched(project: Divided, applications: int, options: argparse.Namespace) -> Iterator[tuple[Cluster, Watch]]:
+    """Applications that host all shards, events at an even rate, and a reader of what comes of them."""
+    with project.cluster(*on_spark(options, options.tasks)) as cluster, contextlib.closing(open_bus(project.site.bus_url)) as bus:
+        for name in "abcdefgh"[:applications]:
+            cluster.start_engine(name)
+        wait_hosted(cluster, project)
+        watch = Watch(project, bus)
+        try:
+            with fed_evenly(project, options.rate, FED_S):
+                wait_until(lambda: all(watch.first_after(n, 0) for n in range(project.shards)), "outputs", GAP_TIMEOUT_S)
+                yield cluster, watch
+        finally:
+            watch.close()
+
+
+def latency(site: Site, folder: Path, options: argparse.Namespace) -> None:
+    for applications in options.applications:
+        project = Divided(site, folder, f"latency{applications}", options.shards)
+        with watched(project, applications, options) as (_, watch):
+            latencies = watch.measure(Window.after(options.warm, options.seconds))
+            time.sleep(options.warm + options.seconds + 1)
+        name = f"latency at {options.rate} events/s, {applications} application{'s' * (applications > 1)}"
+        print(f"{table([latencies.report(name)])}   {LATENCY_GOAL}", flush=True)
+
+
+def gaps_of(struck: Struck, watch: Watch) -> list[tuple[float, float]]:
+    """Per shard that was struck, ms until the first output under a newer epoch was appended, and until a reader had it."""
+    firsts: dict[int, FirstOutput] = {}
+
+    def is_back() -> bool:
+        for number in struck.leaders.keys() - firsts.keys():
+            first = watch.first_after(number, struck.leaders[number].epoch)
+            if first is not None:
+                firsts[number] = first
+        return len(firsts) == len(struck.leaders)
+
+    wait_until(is_back, f"output of the shards after kill -9 of the {struck.what} of {struck.application}", GAP_TIMEOUT_S)
+    return [((each.appended_us - struck.at_us) / 1000, (each.read_us - struck.at_us) / 1000) for each in firsts.values()]
+
+
+def gap(site: Site, folder: Path, options: argparse.Namespace) -> None:
+    """Whoever was struck is back, and has all its engines complete, before the next one is."""
+    project, rng = Divided(site, folder, "gap", options.shards), random.Random(options.seed)
+    kinds: tuple[Callable[[Cluster, Divided], Struck], ...] = (kill_executor, kill_driver)
+    with watched(project, 2, options) as (cluster, watch):
+        for kill in kinds:
+            found: list[tuple[float, float]] = []
+            for _ in range(options.kills):
+                wait_hosted(cluster, project)
+                time.sleep(rng.uniform(1, 3))
+                struck = kill(cluster, project)
+                found += gaps_of(struck, watch)
+                if struck.application not in cluster.engines:
+                    cluster.start_engine(struck.application)
+            appended, read = ([each[i] for each in found] for i in (0, 1))
+            print(f"kill -9 of {KILLED[struck.what]}, {options.kills} times, {told(appended)} until output")
+            print(f"   {told(read)} until a reader has it   {GAP_GOAL}", flush=True)
+
+
+def told(gaps: Sequence[float]) -> str:
+    values = list(gaps)
+    return f"{len(values)} shards: gap_ms p50 {quantile(values, 0.5):.0f} p99 {quantile(values, 0.99):.0f} max {max(values):.0f}"
+
+
+# --- at rest -------------------------------------------------------------------------------------------------------------------
+
+
+def ports(url: str) -> list[int]:
+    """Of the servers that a URL names; none where it is a file."""
+    return [int(each.rpartition(":")[2]) for each in urlsplit(url).netloc.split(",") if ":" in each]
+
+
+def rest(site: Site, folder: Path, options: argparse.Namespace) -> None:
+    project = Divided(site, folder, "rest", options.rest_shards)
+    with project.cluster(*on_spark(options, options.tasks)) as cluster, contextlib.closing(open_bus(site.bus_url)) as bus:
+        cluster.start_engine("a")
+        wait_hosted(cluster, project)
+        time.sleep(options.warm)
+        log = TransactionLog.of(site.bus_url)
+        appended, before, begin = inbound_end(bus, project), cpu_seconds(cluster), time.monotonic()
+        time.sleep(options.rest_seconds)
+        lasted, cpu = time.monotonic() - begin, passed(before, cpu_seconds(cluster))
+        appended = inbound_end(bus, project) - appended
+        ended = "-" if log is None else f"{log.ended() / lasted:.1f}"
+        to_bus, to_coordination = (connections(cluster, ports(url)) for url in (site.bus_url, site.coordination_url))
+    cpu = {kind: seconds / lasted for kind, seconds in cpu.items()}
+    print(f"{project.shards} shards at rest, {options.tasks} executors: {sum(cpu.values()):.2f} of a core ({shares(cpu)})")
+    print(f"   connections to brokers {to_bus}, to ZooKeeper {to_coordination}; transactions per s {ended}", end="")
+    print(f"; ticks per s {appended / lasted:.1f}", flush=True)
+
+
+def inbound_end(bus: Bus, project: Divided) -> int:
+    return sum(bus.end_offset(place) for place in project.inbound_places)
+
+
+# --- the command ---------------------------------------------------------------------------------------------------------------
+
+
+def last_line(found: dict[int, CaughtUp]) -> str:
+    scale = f"{found[2].events_per_s / found[1].events_per_s:.2f}" if {1, 2} <= found.keys() else "-"
+    ratio = f"{found[2].cpu_s / found[0].cpu_s:.2f}" if {0, 2} <= found.keys() else "-"
+    return f"scale_2 {scale} cpu_per_event_ratio {ratio}"
+
+
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--small", action="store_true", help="small sizes where nothing else is said")
+    parser.add_argument("--site", choices=("kafka", "embedded"), default="kafka")
+    parser.add_argument("--brokers", type=int, choices=(1, 3), default=1)
+    parser.add_argument("--master", choices=("local-cluster", "local"), default="local-cluster")
+    parser.add_argument("--executors", type=int, nargs="+", default=[1, 2, 4], help="catch-up: how many, one after another")
+    parser.add_argument("--tasks", type=int, default=2, help="executors of each application elsewhere")
+    parser.add_argument("--shards", type=int, default=8)
+    parser.add_argument("--events", type=int, default=4_000_000)
+    parser.add_argument("--warm-events", type=int, default=400_000)
+    parser.add_argument("--block", type=int, default=1_000, help="catch-up: events of a message")
+    parser.add_argument("--rate", type=int, default=1_000, help="latency and gap: events per second")
+    parser.add_argument("--applications", type=int, nargs="+", default=[1, 2], help="latency: how many, one after another")
+    parser.add_argument("--warm", type=float, default=20.0, help="seconds before what is measured")
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--kills", type=int, default=20, help="gap: of each kind")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rest-shards", type=int, default=64)
+    parser.add_argument("--rest-seconds", type=float, default=30.0)
+    if parser.parse_args(arguments).small:
+        parser.set_defaults(**SMALL)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parsed(arguments)
+    found: dict[int, CaughtUp] = {}
+    with tempfile.TemporaryDirectory(prefix="hotspare-scale-") as name, opened(options.site, Path(name), options.brokers) as site:
+        load = os.getloadavg()[0]
+        print(f"{psutil.cpu_count()} cores, load {load:.1f} at the start, {options.site}, {master(options.master, options.tasks)}")
+        if "catch-up" in options.only:
+            found = catch_up(site, Path(name), options)
+        for part, measure in (("latency", latency), ("gap", gap), ("rest", rest)):
+            if part in options.only:
+                measure(site, Path(name), options)
+    print(last_line(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()
