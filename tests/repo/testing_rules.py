@@ -12,6 +12,7 @@ SLEEPS: dict[str, str] = {}
 """Path of a test file -> why it has to sleep; not to wait for something, for that poll a condition with a deadline."""
 
 MOCKS: dict[str, str] = {
+    "tests/simulation/planted_applications.py": "puts mistakes into the real code, on purpose, to see that they are found",
     "tests/simulation/planted_cascade.py": "puts mistakes into the real code, on purpose, to see that they are found",
     "tests/simulation/planted_rules.py": "puts mistakes into the real code, on purpose, to see that they are found",
     "tests/simulation/planted_shards.py": "puts mistakes into the real code, on purpose, to see that they are found",

@@ -16,7 +16,7 @@ from typing import Protocol
 from hotspare.host.partitioned import attempt as rules
 from hotspare.host.partitioned import watch
 from hotspare.host.partitioned.assignment import assigned_shards, tasks_for
-from hotspare.host.partitioned.attempt import Answer, Order
+from hotspare.host.partitioned.attempt import Answer, TaskOrder
 from hotspare.host.partitioned.watch import TaskPhase, WatchedTask
 from tests.simulation.doors import EngineClock
 
@@ -106,7 +106,7 @@ class Attempt:
         if now_ms - self.reported_ms >= _REPORT_MS and self.is_reached:
             self.reported_ms = self.answered_ms = now_ms
             answer = self.driver.reported(self) if self.is_welcome else self.driver.greeted(self)
-            if rules.order_of(answer.value) is Order.END:
+            if rules.order_of(answer.value) is TaskOrder.END:
                 cluster.kill(self)
                 return
             if not self.is_welcome:

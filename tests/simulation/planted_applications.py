@@ -7,23 +7,9 @@ from typing import Any
 from unittest.mock import patch
 
 from hotspare.host.partitioned import attempt
-from tests.simulation import transactional
 from tests.simulation.doors import UnreliableBus, UnreliableProducer
 from tests.simulation.faults import FaultKind
-from tests.simulation.planted_rules import recheck_before_fence
 from tests.simulation.planting import Groups, planted
-
-
-@planted(FaultKind.UNKNOWN_RESULT, FaultKind.LATE_COMMIT, FaultKind.CRASH, FaultKind.SWITCHOVER, groups=Groups.APPLICATIONS)
-def two_ids_on_one_progress_partition() -> Any:
-    """The progress of all shards goes to one partition: the open transaction of one hides what others have committed."""
-    return patch.object(transactional, "progress_partition", lambda group: 0)
-
-
-@planted(FaultKind.CLOCK_STALL, FaultKind.SWITCHOVER, FaultKind.PAUSE, FaultKind.FALSE_SUSPICION, groups=Groups.APPLICATIONS)
-def recheck_before_the_fence_of_a_task() -> Any:
-    """A task that freezes between both fences late, when another one has the role of its shard."""
-    return recheck_before_fence()
 
 
 @planted(FaultKind.CRASH, groups=Groups.APPLICATIONS)

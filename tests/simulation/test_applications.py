@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
@@ -131,11 +130,12 @@ def test_a_driver_that_starts_anew_beside_tasks_of_the_one_before_is_complete_at
     brings_out(applications)
 
 
-def test_under_the_names_of_those_before_it_would_be_refused(applications: Applications) -> None:
+def test_under_the_names_of_those_before_it_would_be_refused(applications: Applications, monkeypatch: pytest.MonkeyPatch) -> None:
     def same(application: str, run: str, task: int, job: int, number: int) -> str:
         return f"{application}-r1-{task}.{job}.{number}"
 
-    with patch.object(attempt, "engine_name", same), pytest.raises(Violation, match="refused"):
+    monkeypatch.setattr(attempt, "engine_name", same)
+    with pytest.raises(Violation, match="refused"):
         _dies_and_starts_anew(applications)
 
 

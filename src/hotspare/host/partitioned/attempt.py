@@ -35,7 +35,7 @@ class Answer(Enum):
     """It was abandoned, or Spark has started it again since: it ends itself."""
 
 
-class Order(Enum):
+class TaskOrder(Enum):
     """What a task does about an answer."""
 
     GO_ON = "go on"
@@ -43,12 +43,17 @@ class Order(Enum):
     END = "end at once"
 
 
-_ORDERS = {Answer.WELCOME: Order.GO_ON, Answer.HEARD: Order.GO_ON, Answer.STOP: Order.STOP, Answer.TURNED_AWAY: Order.END}
+_ORDERS = {
+    Answer.WELCOME: TaskOrder.GO_ON,
+    Answer.HEARD: TaskOrder.GO_ON,
+    Answer.STOP: TaskOrder.STOP,
+    Answer.TURNED_AWAY: TaskOrder.END,
+}
 
 
-def order_of(said: str) -> Order:
+def order_of(said: str) -> TaskOrder:
     """Of what came over the connection; what this version does not know is an answer all the same."""
-    return next((order for answer, order in _ORDERS.items() if answer.value == said), Order.GO_ON)
+    return next((order for answer, order in _ORDERS.items() if answer.value == said), TaskOrder.GO_ON)
 
 
 def has_lease(answered_ms: int, now_ms: int, lease_ms: int) -> bool:

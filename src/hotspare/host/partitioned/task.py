@@ -28,7 +28,7 @@ from hotspare.addresses import HostPort
 from hotspare.choices import RunnerKind
 from hotspare.errors import HotspareError
 from hotspare.host.options import EngineOptions
-from hotspare.host.partitioned.attempt import Answer, Order, engine_name, has_lease, order_of
+from hotspare.host.partitioned.attempt import Answer, TaskOrder, engine_name, has_lease, order_of
 from hotspare.host.partitioned.link import Channel, LinkBrokenError, Message, connected
 from hotspare.host.partitioned.project_files import ProjectFiles
 from hotspare.host.process import EXIT_OK, EngineProcess
@@ -242,9 +242,9 @@ class TaskLink:
     def _take(self, message: Message) -> None:
         self._answered_s = time.monotonic()
         order = order_of(str(message.get("kind")))
-        if order is Order.END:
+        if order is TaskOrder.END:
             self._end("the driver has abandoned this task")
-        if order is Order.STOP:
+        if order is TaskOrder.STOP:
             with self._lock:
                 self._is_stop_asked = True
                 engine = self._engine

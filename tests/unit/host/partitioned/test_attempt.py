@@ -9,7 +9,7 @@ import pytest
 from hotspare.bus.limits import PARTITIONS_MAX
 from hotspare.host.options import EngineOptions
 from hotspare.host.partitioned.application import APPLICATION_NAME_LENGTH_MAX
-from hotspare.host.partitioned.attempt import Answer, Order, engine_name, has_lease, new_run, order_of
+from hotspare.host.partitioned.attempt import Answer, TaskOrder, engine_name, has_lease, new_run, order_of
 from hotspare.runners.spark.partitioned.limits import TASK_FAILURES_MAX
 
 
@@ -28,12 +28,12 @@ def test_the_longest_name_is_one_that_an_engine_may_have() -> None:
 
 @pytest.mark.parametrize("answer", Answer)
 def test_a_task_ends_when_it_is_turned_away_and_stops_when_it_is_told_to(answer: Answer) -> None:
-    wanted = {Answer.TURNED_AWAY: Order.END, Answer.STOP: Order.STOP}
-    assert order_of(answer.value) is wanted.get(answer, Order.GO_ON)
+    wanted = {Answer.TURNED_AWAY: TaskOrder.END, Answer.STOP: TaskOrder.STOP}
+    assert order_of(answer.value) is wanted.get(answer, TaskOrder.GO_ON)
 
 
 def test_what_is_not_known_is_an_answer() -> None:
-    assert order_of("something of a later version") is Order.GO_ON
+    assert order_of("something of a later version") is TaskOrder.GO_ON
 
 
 def test_an_answer_counts_for_as_long_as_the_lease() -> None:
