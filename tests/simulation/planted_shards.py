@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from hotspare.bus.contract import TICK, Bus, Outgoing, Partition
-from hotspare.bus.memory import MemoryBus, MemoryBusClient
+from hotspare.bus.memory import MemoryBus
 from hotspare.bus.naming import shard_group, whole_group
 from tests.simulation import engines
 from tests.simulation.doors import UnreliableBus, UnreliableStore
@@ -17,6 +17,7 @@ from tests.simulation.fast_core import FastCore, FastCores
 from tests.simulation.faults import FaultKind
 from tests.simulation.kits import Raw
 from tests.simulation.planting import Groups, planted
+from tests.simulation.transactional import OpenTransactions
 from tests.simulation.world import World
 
 
@@ -76,8 +77,8 @@ def one_transactional_id_for_all_shards() -> Any:
 @planted(FaultKind.CRASH, FaultKind.SWITCHOVER, groups=Groups.SHARDS)
 def progress_of_the_first_shard() -> Any:
     """Whoever takes over asks for the progress of the first shard."""
-    right = MemoryBusClient.progress
-    return patch.object(MemoryBusClient, "progress", lambda self, group: right(self, _first_of(group)))
+    right = OpenTransactions.visible
+    return patch.object(OpenTransactions, "visible", lambda self, group: right(self, _first_of(group)))
 
 
 @planted(groups=Groups.SHARDS)
