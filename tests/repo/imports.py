@@ -76,7 +76,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "engine": ("rows", "expressions", "kernels", "state", "codec", "head", "code", "operators"),
     "ha": ("calls", "rules", "outputs", "effects"),
     "adapters": ("failover", "files", "topics", "sockets", "esp"),
-    "cli": ("shared", "replaying"),
+    "cli": ("shared", "looking", "replaying"),
 }
 """The folders of a part, lowest first: each may import those before it."""
 

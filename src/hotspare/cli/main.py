@@ -10,6 +10,7 @@ import importlib
 import os
 import sys
 import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -29,12 +30,13 @@ COMMANDS: tuple[str, ...] = (
     "status",
     "switchover",
     "quality",
+    "state",
     "reset",
     "topics",
     "demo",
     "dev",
 )
-"""In the order of the help. Each is the function `command` of the module `hotspare.cli.<name>`."""
+"""In the order of the help. Each is the function `command` of the module `hotspare.cli.<name>`, or several `commands` by name."""
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -62,8 +64,20 @@ def app() -> typer.Typer:
         pass
 
     for name in COMMANDS:
-        application.command(name)(importlib.import_module(f"hotspare.cli.{name}").command)
+        module = importlib.import_module(f"hotspare.cli.{name}")
+        if hasattr(module, "commands"):
+            application.add_typer(_several(module.commands), name=name, help=module.HELP)
+        else:
+            application.command(name)(module.command)
     return application
+
+
+def _several(commands: Mapping[str, Callable[..., None]]) -> typer.Typer:
+    """A command that has commands of its own."""
+    found = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+    for name, function in commands.items():
+        found.command(name)(function)
+    return found
 
 
 def _say_version(is_asked: bool) -> None:  # noqa: FBT001  typer calls it so

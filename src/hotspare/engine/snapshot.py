@@ -123,7 +123,8 @@ def _header(plan: Plan, state: State) -> bytes:
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _read_header(plan: Plan, state: State, content: dict[str, Any]) -> None:
+def check_header(plan: Plan, content: dict[str, Any]) -> None:
+    """SnapshotFormat, ProjectChanged."""
     if content["format"] > FORMAT:
         raise SnapshotFormat(
             f"the snapshot has format {content['format']}, this hotspare reads up to {FORMAT}",
@@ -136,6 +137,10 @@ def _read_header(plan: Plan, state: State, content: dict[str, Any]) -> None:
             detail=f"its hash is {content['project']}, that of the project is {plan.project_hash}",
             hint="use a new prefix, or `hotspare reset`",
         )
+
+
+def _read_header(plan: Plan, state: State, content: dict[str, Any]) -> None:
+    check_header(plan, content)
     state.time_us = int(content["time_us"])
     state.heartbeat_time_us = int(content["heartbeat_time_us"])
     state.passed = {(int(t), int(p)): Passed(int(o), int(i), int(us)) for t, p, o, i, us in content["passed"]}
@@ -194,8 +199,8 @@ def _pack(buffers: list[tuple[str, npt.NDArray[Any], tuple[int, ...]]]) -> bytes
     return b"".join(pieces)
 
 
-def _unpack(data: bytes) -> tuple[int, dict[str, Column]]:
-    """The format and the buffers."""
+def unpack(data: bytes) -> tuple[int, dict[str, Column]]:
+    """The format and the buffers, with codes that number the strings of this page."""
     begin = len(_MAGIC) + 8
     if data[: len(_MAGIC)] != _MAGIC:
         raise SnapshotDamaged("a page does not begin as a page does")
@@ -238,7 +243,7 @@ def decode_page(page: Page, data: bytes, of_rows: dict[tuple[str, int], bytes], 
 
 def _decode(data: bytes, parts: list[str], strings: StringTable) -> tuple[int, dict[str, dict[str, Column]]]:
     """The format, and by part the columns, with codes of `strings`."""
-    format_, columns = _unpack(data)
+    format_, columns = unpack(data)
     dictionary = _dictionary(columns)
     codes = strings.intern_dictionary(dictionary)
     found: dict[str, dict[str, Column]] = {name: {} for name in parts}

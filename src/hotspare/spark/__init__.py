@@ -1,4 +1,4 @@
-"""hotspare for people who have DataFrames (DESIGN section 10): a project over tables, output streams as tables, tables into topics.
+"""hotspare for people who have DataFrames (DESIGN section 10): tables and topics.
 
     from hotspare.spark import apply
 
@@ -14,9 +14,10 @@ from pyspark.sql import SparkSession
 from hotspare.spark.in_task import OnBadEvents
 from hotspare.spark.output_stream import OutputTable
 from hotspare.spark.publishing import publish
+from hotspare.spark.snapshot_rows import state
 from hotspare.spark.tables import apply
 
-__all__ = ["OnBadEvents", "apply", "publish", "register"]
+__all__ = ["OnBadEvents", "apply", "publish", "register", "state"]
 
 
 def register(spark: SparkSession) -> None:

@@ -21,7 +21,10 @@ from hotspare.model.load import load_text
 from hotspare.runners.contract import BatchLimits, SourceTopic
 from hotspare.runners.local import read_recorded
 from hotspare.runners.spark.session import Session, SessionOptions
-from hotspare.spark import publish, register
+from hotspare.spark import publish, register, state
+from hotspare.stores.open import open_store
+from tests.unit.cli.kept import GROUP, put_snapshots
+from tests.unit.cli.kept import PROJECT as KEPT_PROJECT
 
 pytestmark = pytest.mark.spark
 
@@ -197,3 +200,18 @@ def test_what_cannot_be_read_or_published_is_said_at_once(spark: Any, place: Pla
         publish(rows.drop("at"), bus=place.url, prefix=PREFIX, window="shop/q/orders", name="x", order_by="id")
     with pytest.raises((UsageError, TopicMissing)):
         publish(rows, bus=place.url, prefix="other", window="shop/q/orders", name="x", order_by="at")
+
+
+def test_rows_that_a_window_has_in_a_snapshot_are_a_table(spark: Any, tmp_path: Path) -> None:
+    store = (tmp_path / "snapshots").as_uri()
+    put_snapshots(open_store(store))
+    file = tmp_path / "shop.yaml"
+    file.write_text(KEPT_PROJECT)
+    table = state(spark, GROUP, "q/orders", store=store, project=file, where="id > 1")
+    assert table.dtypes == [("id", "bigint"), ("item", "string"), ("price", "double")]
+    assert [tuple(row) for row in table.collect()] == [(3, None, 0.1), (4, "pen", 4.0)]
+    assert [tuple(row) for row in state(spark, GROUP, "q/weighed", part="right", store=store, project=file).collect()] == [
+        ("pen", 5)
+    ]
+    with pytest.raises(UsageError, match="which project group hotspare.shop runs is not known here"):
+        state(spark, GROUP, "q/orders", store=store)

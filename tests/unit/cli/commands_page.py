@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from pathlib import Path
 
@@ -33,12 +34,18 @@ def page() -> str:
     """The whole page."""
     application = app()
     parts = [_HEAD]
-    for name in COMMANDS:
-        done = CliRunner().invoke(application, [name, "--help"], prog_name="hotspare", terminal_width=_WIDTH, color=False)
+    for name in (each for command in COMMANDS for each in _with_its_own(command)):
+        done = CliRunner().invoke(application, [*name.split(), "--help"], prog_name="hotspare", terminal_width=_WIDTH, color=False)
         help_text = "\n".join(line.rstrip() for line in done.output.strip().splitlines())
         parts.append(f"\n## hotspare {name}\n\n```text\n{help_text}\n```\n")
     parts.append(_STATUS.format(text=inspect.getdoc(group_report)))
     return "".join(parts)
+
+
+def _with_its_own(command: str) -> list[str]:
+    """The command, and those that it has itself."""
+    own = getattr(importlib.import_module(f"hotspare.cli.{command}"), "commands", {})
+    return [command, *(f"{command} {each}" for each in own)]
 
 
 if __name__ == "__main__":

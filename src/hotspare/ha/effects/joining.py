@@ -261,6 +261,12 @@ def agree_on_project(coordination: Coordination, group: str, project: ProjectIde
     )
 
 
+def agreed_document(coordination: Coordination, group: str) -> str | None:
+    """The text of the project that the group agreed on; None where no engine of it ever started."""
+    stands = coordination.fact(group, _PROJECT)
+    return None if stands is None else stands.decode("utf-8", "replace").partition("\n")[2]
+
+
 def agree_on_skew(coordination: Coordination, group: str, skew_max_ms: int) -> None:
     """The first engine's setting is the group's, as it decides in which order input is taken. UsageError where this one differs."""
     stands = coordination.set_fact_once(group, _SKEW, str(skew_max_ms).encode()).decode("utf-8", "replace")
@@ -316,9 +322,8 @@ def groups_behind(coordination: Coordination, group: str) -> list[str]:
     prefix, _, project = whole_group(group).rpartition(".")
     found = []
     for other in sorted(coordination.groups()):
-        stands = coordination.fact(other, _PROJECT)
-        if stands is not None and whole_group(other).rpartition(".")[0] == prefix:
+        document = agreed_document(coordination, other)
+        if document is not None and whole_group(other).rpartition(".")[0] == prefix:
             with contextlib.suppress(HotspareError):  # of another version
-                document = from_document(stands.decode("utf-8", "replace").partition("\n")[2])
-                found += [other] if project in projects_read(document) else []
+                found += [other] if project in projects_read(from_document(document)) else []
     return found

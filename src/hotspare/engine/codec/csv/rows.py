@@ -42,6 +42,15 @@ def row_texts(batch: pa.RecordBatch, style: CsvStyle) -> list[str]:
     return texts
 
 
+def field_texts(rows: pa.Table, style: CsvStyle) -> list[str]:
+    """Fields alone, row by row: rows of a table that are no events."""
+    if rows.num_rows == 0:
+        return []
+    columns = [_text(column.combine_chunks(), style).fill_null("") for column in rows.columns]
+    texts: list[str] = pc.binary_join_element_wise(*columns, ",").to_pylist()
+    return texts
+
+
 def _lines(batch: pa.RecordBatch, style: CsvStyle) -> pa.Array:
     first = " " if style is CsvStyle.FILE else ""
     columns = [opcode_letters(batch.column("hs:opcode")), flag_letters(batch.column("hs:flags"))]

@@ -1,0 +1,285 @@
+"""`hotspare state`: look into the snapshots of a group, in whatever store (SPEC G12, H13)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hotspare.cli.shared.values import ProjectNameOption
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from hotspare.coordination.contract import Coordination
+    from hotspare.engine.plan import Plan
+    from hotspare.host.looking import Looked
+    from hotspare.stores.contract import SnapshotInfo, Store
+
+HELP = "Look into the snapshots of a group: what is in them, rows of windows, and how two of them differ."
+
+GroupArgument = Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it.")]
+SnapshotArgument = Annotated[
+    str, typer.Argument(help="newest, a name or its beginning, time:2026-01-31T08:00, or position:12345.", show_default=True)
+]
+BusOption = Annotated[str, typer.Option(help="Bus of the group; tells where coordination and snapshots are.")]
+CoordinationOption = Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")]
+StoreOption = Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.")]
+ProjectOption = Annotated[Path | None, typer.Option(help="Project file, where the group's own text of it cannot be had.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document instead of tables.")]
+PartOption = Annotated[str, typer.Option(help="Which of the window's parts: rows are those that it put out; `show` lists them.")]
+KeyOption = Annotated[list[str] | None, typer.Option("--key", metavar="VALUE", help="Rows with this key: a value per field.")]
+WhereOption = Annotated[str, typer.Option(metavar="CONDITION", help="Rows for which this expression in Spark SQL is true.")]
+
+
+def ls(
+    group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it; with --bus, by default all.")] = "",
+    *,
+    bus: BusOption = "",
+    coordination: CoordinationOption = "",
+    store: StoreOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """List the snapshots of a group: name, position, time, size, and whether they may be restored."""
+    from hotspare.cli.shared.display import print_table
+    from hotspare.errors import UsageError
+
+    with ExitStack() as stack:
+        place = _opened(stack, bus, coordination, store)
+        if not group and not bus and not coordination:
+            raise UsageError("which group is meant is not said", hint="name it, or give --bus URL to see those of all")
+        listed = {name: list(place.store.list(name)) for name in _groups(place, group)}
+    if as_json:
+        typer.echo(json.dumps({"groups": {name: [_described(i) for i in infos] for name, infos in listed.items()}}, indent=2))
+        return
+    for name, infos in listed.items():
+        rows = [tuple(_described(info).values()) for info in infos]
+        print_table(f"Snapshots of {name}", ("name", "position", "written", "engine", "status", "bytes"), rows)
+
+
+def show(
+    group: GroupArgument,
+    snapshot: SnapshotArgument = "newest",
+    *,
+    window: Annotated[str, typer.Option(help="QUERY/WINDOW: show its rows.")] = "",
+    part: PartOption = "rows",
+    key: KeyOption = None,
+    where: WhereOption = "",
+    limit: Annotated[int, typer.Option(min=0, help="How many rows at most.")] = 20,
+    bus: BusOption = "",
+    coordination: CoordinationOption = "",
+    store: StoreOption = "",
+    project: ProjectOption = None,
+    set_: SetOption = None,
+    project_name: ProjectNameOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Show what is in a snapshot, or, with --window, rows of a window."""
+    from hotspare.host.looking import Wanted, look, rows
+
+    with ExitStack() as stack:
+        place = _opened(stack, bus, coordination, store)
+        looked = look(place.store, group, snapshot)
+        plan = _plan(place, looked, project, set_, project_name) if window else None
+    if plan is None:
+        document = _document(looked)
+        typer.echo(json.dumps(document, indent=2)) if as_json else _show_parts(document)
+        return
+    _, table = rows(plan, looked, Wanted(window, part, where, tuple(key or ())))
+    if as_json:
+        found = [dict(zip(table.column_names, row, strict=True)) for row in _texts(table.slice(0, limit))]
+        typer.echo(json.dumps({"rows_total": table.num_rows, "rows": found}, indent=2))
+    else:
+        _show_rows(table, limit)
+
+
+def export(
+    group: GroupArgument,
+    file: Annotated[Path, typer.Argument(help="FILE.parquet, or FILE.csv: events, as `hotspare publish` takes them.")],
+    snapshot: SnapshotArgument = "newest",
+    *,
+    window: Annotated[str, typer.Option(help="QUERY/WINDOW whose rows are written.")],
+    part: PartOption = "rows",
+    key: KeyOption = None,
+    where: WhereOption = "",
+    bus: BusOption = "",
+    coordination: CoordinationOption = "",
+    store: StoreOption = "",
+    project: ProjectOption = None,
+    set_: SetOption = None,
+    project_name: ProjectNameOption = "",
+) -> None:
+    """Write rows of a window to a file."""
+    from hotspare.cli.looking.export import write_rows
+    from hotspare.host.looking import Wanted, look, rows
+
+    with ExitStack() as stack:
+        place = _opened(stack, bus, coordination, store)
+        looked = look(place.store, group, snapshot)
+        plan = _plan(place, looked, project, set_, project_name)
+    wanted = Wanted(window, part, where, tuple(key or ()))
+    schema, table = rows(plan, looked, wanted)
+    write_rows(file, table, schema, looked, wanted)
+    typer.echo(f"{table.num_rows} rows of {window} in snapshot {looked.info.name} are in {file}")
+
+
+def diff(
+    group: GroupArgument,
+    before: Annotated[str, typer.Argument(help="One snapshot: newest, a name, time:..., position:....")],
+    after: Annotated[str, typer.Argument(help="The other one.")] = "newest",
+    *,
+    window: Annotated[str, typer.Option(help="Only this one, QUERY/WINDOW.")] = "",
+    limit: Annotated[int, typer.Option(min=0, help="How many rows of each kind are shown at most.")] = 10,
+    other_group: Annotated[str, typer.Option(help="Group of the second snapshot, where it is another one.")] = "",
+    other_store: Annotated[str, typer.Option(metavar="URL", help="Store of the second snapshot, where it is another one.")] = "",
+    bus: BusOption = "",
+    coordination: CoordinationOption = "",
+    store: StoreOption = "",
+    project: ProjectOption = None,
+    set_: SetOption = None,
+    project_name: ProjectNameOption = "",
+) -> None:
+    """Compare two snapshots: rows that came, went and changed. Exit status 1 where anything differs."""
+    from hotspare.cli.looking.compared import changes, other_differences
+    from hotspare.cli.shared.existing import existing_store
+    from hotspare.host.looking import look
+
+    with ExitStack() as stack:
+        place = _opened(stack, bus, coordination, store)
+        other = existing_store(stack, other_store, "") if other_store else None
+        first = look(place.store, group, before)
+        second = look(other or place.store, other_group or group, after)
+        plan = _plan(place, first, project, set_, project_name)
+    differs = False
+    for sentence in other_differences(first, second):
+        differs = True
+        typer.echo(sentence)
+    for each in changes(plan, first, second, window):
+        what = each.kept.window if each.kept.part == "rows" else f"{each.kept.window} {each.kept.part}"
+        counts = f"{len(each.added)} added, {len(each.gone)} gone, {len(each.changed)} changed, {each.same} the same"
+        typer.echo(f"{what}: {counts}")
+        differs = differs or each.is_any
+        for sign, rows in (("+", each.added), ("-", each.gone)):
+            _show_some([f"  {sign} {row}" for row in rows[:limit]], len(rows))
+        _show_some([f"  - {old}\n  + {new}" for old, new in each.changed[:limit]], len(each.changed))
+    if differs:
+        raise typer.Exit(1)
+    typer.echo("the two are the same")
+
+
+commands = {"ls": ls, "show": show, "export": export, "diff": diff}
+
+
+class _Place:
+    """Where snapshots are, and where the group keeps its facts, if that was said."""
+
+    def __init__(self, store: Store, coordination: Coordination | None) -> None:
+        self.store, self.coordination = store, coordination
+
+
+def _opened(stack: ExitStack, bus: str, coordination: str, store: str) -> _Place:
+    from hotspare.cli.shared.existing import existing_bus, existing_coordination, existing_store
+    from hotspare.errors import UsageError
+
+    if not (bus or store):
+        raise UsageError("where the snapshots are is not said", hint="give --store URL, or --bus URL, beside which they are")
+    if bus:
+        existing_bus(stack, bus)
+    service = existing_coordination(stack, coordination, bus) if bus or coordination else None
+    opened = existing_store(stack, store, bus)
+    if opened is None:
+        raise UsageError("no snapshot was ever written here", hint="give --store URL, where they are kept elsewhere")
+    return _Place(opened, service)
+
+
+def _groups(place: _Place, group: str) -> Sequence[str]:
+    from hotspare.bus.naming import whole_group
+
+    known = sorted(place.coordination.groups()) if place.coordination is not None else []
+    if not group:
+        return known
+    return [each for each in known if whole_group(each) == group] or [group]
+
+
+def _plan(place: _Place, looked: Looked, file: Path | None, texts: Sequence[str] | None, name: str) -> Plan:
+    from hotspare.cli.shared.project_file import loaded_project
+    from hotspare.engine.plan import compile_plan
+    from hotspare.host.looking import plan_of
+
+    if file is not None:
+        return compile_plan(loaded_project(file, texts, name=name).resolved)
+    return plan_of(looked, place.coordination)
+
+
+def _described(info: SnapshotInfo) -> dict[str, Any]:
+    from hotspare.stores.choosing import time_text
+
+    written = "" if info.is_damaged else time_text(info.written_time_us)
+    status = "damaged" if info.is_damaged else info.status.value
+    return {
+        "name": info.name,
+        "position": info.order,
+        "written": written,
+        "engine": info.engine,
+        "status": status,
+        "bytes": info.bytes_total,
+    }
+
+
+def _document(looked: Looked) -> dict[str, Any]:
+    from hotspare.engine.inside import sizes
+    from hotspare.stores.choosing import time_text
+
+    facts, parts = looked.facts, sizes(looked.stored.pages)
+    return {
+        "group": looked.group,
+        **_described(looked.info),
+        "format": facts.format,
+        "semantics": facts.semantics,
+        "project": facts.project_hash,
+        "system_time": time_text(facts.time_us) if facts.time_us > 0 else None,
+        "positions": [{"input": t, "partition": p, "offset": offset} for (t, p), offset in sorted(facts.positions.items())],
+        "streams": [{"stream": n, "sequence": s.sequence, "digest": s.digest} for n, s in sorted(facts.streams.items())],
+        "parts": [{"window": p.window, "part": p.part, "rows": p.rows, "pages": p.pages, "bytes": p.bytes} for p in parts],
+    }
+
+
+def _show_parts(document: Mapping[str, Any]) -> None:
+    from hotspare.cli.shared.display import print_table
+
+    said = "group name position written engine status format semantics project system_time"
+    for name in said.split():
+        typer.echo(f"{name.replace('_', ' ')}: {'none' if document[name] is None else document[name]}")
+    for title, name in (("Input read", "positions"), ("Output streams", "streams"), ("What windows remember", "parts")):
+        found = document[name]
+        if found:
+            print_table(title, tuple(found[0]), [tuple("" if v is None else v for v in each.values()) for each in found])
+
+
+def _texts(table: pa.Table) -> list[tuple[str | None, ...]]:
+    """Values as text, row by row; None is null."""
+    from hotspare.engine.codec.csv.rows import CsvStyle, value_texts
+
+    columns = [value_texts(column.combine_chunks(), CsvStyle.EXACT).to_pylist() for column in table.columns]
+    return list(zip(*columns, strict=True))
+
+
+def _show_rows(table: pa.Table, limit: int) -> None:
+    from hotspare.cli.shared.display import print_table
+
+    rows = [tuple("" if value is None else value for value in row) for row in _texts(table.slice(0, limit))]
+    print_table(f"{table.num_rows} rows", table.column_names, rows)
+    if table.num_rows > limit:
+        typer.echo(f"{table.num_rows - limit} more; --limit shows more of them, `hotspare state export` writes all")
+
+
+def _show_some(lines: Sequence[str], count: int) -> None:
+    for line in lines:
+        typer.echo(line)
+    if count > len(lines):
+        typer.echo(f"  {count - len(lines)} more")

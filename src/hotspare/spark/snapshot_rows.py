@@ -1,0 +1,39 @@
+"""Rows that a window has in a snapshot, as a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from hotspare.engine.inside import ROWS
+from hotspare.engine.plan import compile_plan
+from hotspare.host.looking import Wanted, look, plan_of, rows
+from hotspare.host.project import checked_project
+from hotspare.stores.open import open_store
+
+
+def state(
+    spark: SparkSession,
+    group: str,
+    window: str,
+    *,
+    store: str,
+    snapshot: str = "newest",
+    project: str | Path | None = None,
+    part: str = ROWS,
+    where: str = "",
+) -> DataFrame:
+    """A column for each field of `window` (QUERY/WINDOW), or of the `part` of what it keeps, as `hotspare state show` lists parts.
+
+    `store` is a URL, `snapshot` what `hotspare state` takes. `project` is its file; a snapshot that was persisted brings it along.
+    `where`, in Spark SQL, is computed on the driver; all rows go through the driver's memory. UsageError where there is no such group, snapshot, window or part.
+    """
+    opened = open_store(store)
+    try:
+        looked = look(opened, group, snapshot)
+    finally:
+        opened.close()
+    plan = plan_of(looked, None) if project is None else compile_plan(checked_project(Path(project), {}).resolved)
+    _, table = rows(plan, looked, Wanted(window, part, where))
+    return spark.createDataFrame(table)

@@ -1,0 +1,101 @@
+"""Which snapshot of a group is meant, as people say it: by its name, by a time, by a position, or the newest (SPEC H2, H6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+
+from hotspare.errors import UsageError
+from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
+
+NEWEST = "newest"
+FORMS = "newest, a name or its beginning, time:2026-01-31T08:00, or position:12345"
+_TIME, _POSITION = "time:", "position:"
+
+
+class Among(Enum):
+    """Which snapshots may be chosen by name; by time and position only confirmed ones are."""
+
+    CONFIRMED = "confirmed"
+    """For restoring."""
+    ALL = "all"
+    """For looking."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the three, or none: the newest. `time_us`: the newest that was written by then; `order`: the newest no further."""
+
+    name: str = ""
+    time_us: int | None = None
+    order: int | None = None
+
+
+def parse_choice(text: str) -> Choice:
+    """UsageError for what is none of the forms. A time without a zone is UTC."""
+    if text in ("", NEWEST):
+        return Choice()
+    if text.startswith(_TIME):
+        try:
+            at = datetime.fromisoformat(text.removeprefix(_TIME))
+        except ValueError:
+            raise UsageError(f"{text!r} names no time", hint="write time:2026-01-31T08:00:00, in UTC or with a zone") from None
+        at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+        return Choice(time_us=round(at.timestamp() * 1_000_000))
+    if text.startswith(_POSITION):
+        number = text.removeprefix(_POSITION)
+        if not (number.isdecimal() and len(number) <= 18):
+            raise UsageError(f"{text!r} names no position", hint="write position:12345, as `hotspare state ls` shows positions")
+        return Choice(order=int(number))
+    return Choice(name=text)
+
+
+def chosen(group: str, listed: Sequence[SnapshotInfo], choice: Choice, among: Among) -> SnapshotInfo:
+    """The snapshot that is meant, of those of a group, newest first. UsageError that says what there is where none is."""
+    confirmed = [info for info in listed if info.status is SnapshotStatus.CONFIRMED and not info.is_damaged]
+    if choice.name:
+        return _named(group, listed if among is Among.ALL else confirmed, listed, choice.name)
+    found = [
+        info
+        for info in confirmed
+        if (choice.time_us is None or info.written_time_us <= choice.time_us)
+        and (choice.order is None or info.order <= choice.order)
+    ]
+    if not found:
+        raise UsageError(_none(group, choice), detail=_what_is_there(listed), hint="`hotspare state ls` shows them")
+    return max(found, key=lambda info: info.order)
+
+
+def _named(group: str, allowed: Sequence[SnapshotInfo], listed: Sequence[SnapshotInfo], name: str) -> SnapshotInfo:
+    exact = [info for info in allowed if info.name == name]
+    found = exact or [info for info in allowed if info.name.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(f"{len(found)} snapshots of group {group} begin with {name}", hint="write more of the name")
+    if any(info.name.startswith(name) for info in listed):
+        what = f"snapshot {name} of group {group} is not confirmed, so it may not be restored"
+        raise UsageError(what, hint="wait until its outputs are committed, or choose another one")
+    raise UsageError(f"group {group} has no snapshot {name}", detail=_what_is_there(listed), hint=f"say {FORMS}")
+
+
+def _none(group: str, choice: Choice) -> str:
+    if choice.time_us is not None:
+        return f"no snapshot of group {group} that may be restored was written by {time_text(choice.time_us)}"
+    if choice.order is not None:
+        return f"no snapshot of group {group} that may be restored is at or before position {choice.order}"
+    return f"group {group} has no snapshot that may be restored"
+
+
+def _what_is_there(listed: Sequence[SnapshotInfo]) -> str:
+    if not listed:
+        return "the store has no snapshot of this group"
+    texts = [f"{i.name} ({i.status.value}, written {time_text(i.written_time_us)})" for i in listed[:5]]
+    return f"{len(listed)} are there: " + ", ".join(texts)
+
+
+def time_text(time_us: int) -> str:
+    """Seconds, in UTC."""
+    return datetime.fromtimestamp(time_us / 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
