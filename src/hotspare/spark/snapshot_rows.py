@@ -27,7 +27,8 @@ def state(
     """A column for each field of `window` (QUERY/WINDOW), or of the `part` of what it keeps, as `hotspare state show` lists parts.
 
     `store` is a URL, `snapshot` what `hotspare state` takes. `project` is its file; a snapshot that was persisted brings it along.
-    `where`, in Spark SQL, is computed on the driver; all rows go through the driver's memory. UsageError where there is no such group, snapshot, window or part.
+    `where`, in Spark SQL, is computed on the driver; all rows go through the driver's memory. UsageError where
+    there is no such group, snapshot, window or part.
     """
     opened = open_store(store)
     try:
