@@ -25,7 +25,7 @@ class Among(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SnapshotChoice:
     """One of the three, or none: the newest. `time_us`: the newest that was written by then; `order`: the newest no further."""
 
     name: str = ""
@@ -33,26 +33,26 @@ class Choice:
     order: int | None = None
 
 
-def parse_choice(text: str) -> Choice:
+def parse_choice(text: str) -> SnapshotChoice:
     """UsageError for what is none of the forms. A time without a zone is UTC."""
     if text in ("", NEWEST):
-        return Choice()
+        return SnapshotChoice()
     if text.startswith(_TIME):
         try:
             at = datetime.fromisoformat(text.removeprefix(_TIME))
         except ValueError:
             raise UsageError(f"{text!r} names no time", hint="write time:2026-01-31T08:00:00, in UTC or with a zone") from None
         at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-        return Choice(time_us=round(at.timestamp() * 1_000_000))
+        return SnapshotChoice(time_us=round(at.timestamp() * 1_000_000))
     if text.startswith(_POSITION):
         number = text.removeprefix(_POSITION)
         if not (number.isdecimal() and len(number) <= 18):
             raise UsageError(f"{text!r} names no position", hint="write position:12345, as `hotspare state ls` shows positions")
-        return Choice(order=int(number))
-    return Choice(name=text)
+        return SnapshotChoice(order=int(number))
+    return SnapshotChoice(name=text)
 
 
-def chosen(group: str, listed: Sequence[SnapshotInfo], choice: Choice, among: Among) -> SnapshotInfo:
+def chosen(group: str, listed: Sequence[SnapshotInfo], choice: SnapshotChoice, among: Among) -> SnapshotInfo:
     """The snapshot that is meant, of those of a group, newest first. UsageError that says what there is where none is."""
     confirmed = [info for info in listed if info.status is SnapshotStatus.CONFIRMED and not info.is_damaged]
     if choice.name:
@@ -81,7 +81,7 @@ def _named(group: str, allowed: Sequence[SnapshotInfo], listed: Sequence[Snapsho
     raise UsageError(f"group {group} has no snapshot {name}", detail=_what_is_there(listed), hint=f"say {FORMS}")
 
 
-def _none(group: str, choice: Choice) -> str:
+def _none(group: str, choice: SnapshotChoice) -> str:
     if choice.time_us is not None:
         return f"no snapshot of group {group} that may be restored was written by {time_text(choice.time_us)}"
     if choice.order is not None:
