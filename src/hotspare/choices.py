@@ -48,6 +48,15 @@ class OtherStore(Enum):
     """From then on this is the group's store: the one before is gone for good, or its snapshots were moved here."""
 
 
+class SnapshotForm(Enum):
+    """How much a snapshot writes."""
+
+    INCREMENTAL = "incremental"
+    """What has changed since the one before; the rest it shares with it. The default."""
+    FULL = "full"
+    """Everything anew, without rows that are gone."""
+
+
 class CreateTime(Enum):
     """What an engine does with an inbound topic whose messages have the times that publishers set."""
 

@@ -93,6 +93,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "kazoo": ("hotspare.coordination.zookeeper",),
     "sqlalchemy": ("hotspare.stores.sql",),
     "redis": ("hotspare.stores.redis",),
+    "cryptography": ("hotspare.stores.encryption",),
     "fastavro": ("hotspare.engine.codec",),
     "lupa": ("hotspare.engine.code.lua",),
     "fastapi": ("hotspare.server",),

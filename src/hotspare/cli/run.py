@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.choices import CreateTime, HeadPlace, KafkaReaderKind, LogFormat, OnDivergence, OnPoison, OtherStore, RunnerKind
+from hotspare.cli.shared.snapshots import SnapshotsOption, snapshot_settings
 from hotspare.cli.shared.values import ProjectNameOption, ShardsOption, bindings, properties, refuse_idle, settings_of_spark
 
 if TYPE_CHECKING:
@@ -88,7 +89,10 @@ def command(
     kafka_reader: KafkaReaderOption = KafkaReaderKind.SPAN,
     create_time: CreateTimeOption = CreateTime.REFUSE,
     lease_ms: Annotated[int, typer.Option(help="How long the active engine may show no progress.")] = 1000,
-    snapshot_interval_ms: Annotated[int, typer.Option(help="Time between snapshots; 0 takes none.")] = 5000,
+    snapshot_interval_ms: Annotated[
+        int, typer.Option(help="Time between snapshots, where --snapshots does not say when; 0 takes none.")
+    ] = 5000,
+    snapshots: SnapshotsOption = None,
     pipeline_stall_ms: StallOption = 300_000,
     held_bytes_max: Annotated[int, typer.Option(help="Memory for held outputs; beyond it they go to disk.")] = 256 << 20,
     skew_max_ms: SkewOption = 5000,
@@ -110,6 +114,7 @@ def command(
     settings = GroupSettings(skew_max_ms=skew_max_ms, on_divergence=on_divergence, on_poison=on_poison, other_store=other_store)
     settings = replace(settings, held_bytes_max=held_bytes_max, bus_retention_ms=bus_retention_ms, lease_ms=lease_ms)
     settings = replace(settings, snapshot_interval_ms=snapshot_interval_ms, pipeline_stall_ms=pipeline_stall_ms)
+    settings = replace(settings, **snapshot_settings(snapshots or ()))
     options = EngineOptions(project, bus, prefix, coordination, store, engine or default_engine_name(), address, listen, runner)
     options = replace(options, head_place=head, kafka_reader=kafka_reader, create_time=create_time, settings=settings)
     options = replace(options, project_name=project_name, shards=shards, home=home, limits=BatchLimits(messages_max=messages_max))

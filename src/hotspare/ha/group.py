@@ -106,7 +106,8 @@ class GroupEngine:
         definition, core = self._definition, joined.core
         bases = {output.stream: _base(core, output.stream) for output in definition.topics.outbound}
         now_ms, order = self._ports.clock_ms(), sum(core.next_offsets.values())
-        newest = NewestSnapshot(order if joined.plan.restored_from else -1, "", now_ms)
+        wall_ms = self._ports.wall_us() // 1_000
+        newest = NewestSnapshot(order if joined.plan.restored_from else -1, "", now_ms, wall_ms)
         state = GroupState(
             group=definition.group,
             identity=self._identity,
@@ -123,7 +124,7 @@ class GroupEngine:
             step_rows=StepSize(STEP_ROWS_MIN, STEP_ROWS_MAX, definition.settings.lease_ms / 10),
             part_rows=StepSize(PART_ROWS_MIN, EXTRA_ROWS_MAX, definition.settings.lease_ms / 10),
             rounds=Rounds(inbound_checked_ms=now_ms),
-            snapshots=Snapshots(snapshot_ms=now_ms, snapshot_order=order, newest=newest),
+            snapshots=Snapshots(snapshot_ms=now_ms, snapshot_order=order, written_wall_ms=wall_ms, newest=newest),
             store_id=joined.store_id,
         )
         for name, mark in bases.items():

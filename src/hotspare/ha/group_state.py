@@ -169,6 +169,7 @@ def view_of(state: GroupState, ports: Ports) -> View:
         commit_bytes=state.budget.bytes,
         store=state.store_jobs.load,
         own_digests=_own_digests(state),
+        wall_ms=ports.wall_us() // 1_000,
     )
 
 

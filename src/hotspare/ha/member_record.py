@@ -18,6 +18,7 @@ from hotspare.ha.rules.roles import Role
 _DIFFERS = "differs"
 _POSITIONS = "positions"
 _CONFIRMED = "snapshot_confirmed"
+_PRIORITY = "snapshot_priority"
 _COMMIT = "commit"
 _EPOCH = "epoch"
 _ROLE_AGE = "role_age_ms"
@@ -50,6 +51,7 @@ def member_of(state: GroupState, now_ms: int) -> Member:
         "stalled_ms": str(state.intake.stalled_ms),
         "oversized": _json({name: s.oversized.sentence for name, s in state.streams.items() if s.oversized is not None}),
         _CONFIRMED: str(state.snapshots.confirmed_order),
+        _PRIORITY: str(state.settings.snapshot_priority),
         _COMMIT: _json(state.budget.lesson),
     }
     if state.differences:
@@ -97,6 +99,7 @@ def news_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[
             _order_of(m),
             _confirmed_by(m),
             _lesson(m),
+            _priority(m),
             _held(m),
             m.sequences,
         )
@@ -118,6 +121,12 @@ def _confirmed_by(member: Member) -> int:
     """The order of the newest snapshot that another engine confirmed; -1 for none."""
     order = _number(member.detail.get(_CONFIRMED, ""))
     return -1 if order is None else order
+
+
+def _priority(member: Member) -> int:
+    """How readily another engine takes snapshots; 1 where it does not say."""
+    priority = _number(member.detail.get(_PRIORITY, ""))
+    return 1 if priority is None else priority
 
 
 def _held(member: Member) -> tuple[int, int] | None:

@@ -31,7 +31,7 @@ def topic_retentions(bus: Bus, prefix: str, resolved: Resolved) -> dict[WindowId
 
 
 def snapshot_reach(settings: GroupSettings) -> SnapshotReach:
-    return SnapshotReach(settings.snapshot_interval_ms, settings.confirmed_snapshots_max)
+    return SnapshotReach(settings.snapshot_gap_ms, settings.confirmed_snapshots_max)
 
 
 def check_newest_snapshot(store: Store, group: str, retention_ms: Mapping[WindowId, int], now_us: int) -> tuple[Finding, ...]:

@@ -51,15 +51,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReach:
-    """How snapshots are taken: `interval_ms` 0 is never; `kept` confirmed ones may be restored, the oldest if newer are damaged."""
+    """How snapshots are taken: `interval_ms` 0 is never, None whenever enough events came; `kept` confirmed ones may be restored,
+    the oldest if newer are damaged."""
 
-    interval_ms: int
+    interval_ms: int | None
     kept: int
 
     @property
     def oldest_ms(self) -> int:
-        """How old the oldest one that is kept may be, the one that is being written counted."""
-        return (self.kept + 1) * self.interval_ms
+        """How old the oldest one that is kept may be, the one that is being written counted; 0 where that cannot be told."""
+        return (self.kept + 1) * (self.interval_ms or 0)
 
 
 def retention_needs(resolved: Resolved, keeping: Collection[WindowId]) -> tuple[Need, ...]:
@@ -136,6 +137,8 @@ def _of_need(need: Need, retention_ms: int) -> Finding:
 
 def _of_snapshots(source: WindowId, retention_ms: int, snapshots: SnapshotReach) -> Iterator[Finding]:
     kept = f"the topic of {source} keeps messages for {_text(retention_ms)}"
+    if snapshots.interval_ms is None:
+        return
     if snapshots.interval_ms == 0:
         yield Finding(
             Severity.WARNING,

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 from hotspare.errors import UsageError
 from hotspare.stores.contract import Store
 from hotspare.stores.directory import DirectoryStore
+from hotspare.stores.encryption import Cipher, EncryptedStore, without_key
 from hotspare.stores.memory import MemoryStore
 
 FOLDER_SUFFIX = "-snapshots"
@@ -18,7 +19,13 @@ _SHARED: dict[str, MemoryStore] = {}
 
 
 def open_store(url: str) -> Store:
-    """UsageError for a URL that names none. A folder is created; `%20` and the like in its name are resolved."""
+    """UsageError for a URL that names none. A folder is created; `%20` and the like in its name are resolved. With `key_file=` or
+    `key_env=` everything in it is encrypted (`encryption.py`)."""
+    url, key = without_key(url)
+    return EncryptedStore(_opened(url), Cipher(key)) if key else _opened(url)
+
+
+def _opened(url: str) -> Store:
     scheme, separator, rest = url.partition("://")
     if separator and scheme == "memory" and rest:
         return _SHARED.setdefault(rest, MemoryStore())

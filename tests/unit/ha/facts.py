@@ -46,4 +46,4 @@ def learn_of_stream(state: GroupState, stream: str, **changes: Any) -> None:
 def seen(state: GroupState, now_ms: int = 0) -> View:
     """The view of an engine that watches nobody."""
     peers = SimpleNamespace(status=lambda: PeerStatus.UNKNOWN)
-    return view_of(state, SimpleNamespace(clock_ms=lambda: now_ms, peers=peers))  # type: ignore[arg-type]
+    return view_of(state, SimpleNamespace(clock_ms=lambda: now_ms, wall_us=lambda: 0, peers=peers))  # type: ignore[arg-type]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from hotspare.bus import naming
 from hotspare.bus.memory import MemoryBus
+from hotspare.choices import SnapshotForm
 from hotspare.coordination.contract import Member
 from hotspare.engine.codec import arrow_block
 from hotspare.errors import StoreError
@@ -23,6 +26,7 @@ from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
 from hotspare.stores.contract import SnapshotStatus
 from hotspare.stores.memory import MemoryStore
+from tests.contract.material import Page
 from tests.simulation.fast_core import FastCore
 
 TOPICS = GroupTopics((InboundTopic("in"),), (OutputStream("a", "out-a"),))
@@ -155,3 +159,20 @@ def test_where_no_thread_can_be_had_the_work_has_failed() -> None:
     rig.work()
     assert not rig.state.store_jobs.load.is_writing
     assert "can't start new thread" in rig.told(HaEventKind.SNAPSHOT_FAILED)[0]
+
+
+def test_a_full_snapshot_writes_again_what_the_store_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SPEC G8: full or incremental, as the engine was told; the bits are those of the state either way."""
+    written: dict[SnapshotForm, int] = {}
+    for form in SnapshotForm:
+        rig = Rig()
+        page = Page(b"unchanged")
+        frozen = SimpleNamespace(header=b"h", contents=lambda page=page: [("q/w#0", page), ("q/w#1", b"small")])
+        monkeypatch.setattr(rig.core, "freeze", lambda frozen=frozen: frozen)
+        rig.state.settings = replace(rig.state.settings, snapshot_form=form)
+        for _ in range(3):
+            name = rig.take()
+            rig.work()
+            assert dict(rig.store.get("g", name).pages) == {"q/w#0": b"unchanged", "q/w#1": b"small"}
+        written[form] = page.encoded
+    assert written == {SnapshotForm.INCREMENTAL: 1, SnapshotForm.FULL: 3}

@@ -32,6 +32,9 @@ class Candidate:
     taken_ms: int = 0
     needed: Mapping[Partition, int] = field(default_factory=dict)
     """From where on input is read by who starts from it."""
+    taken_wall_ms: int = 0
+    taken_events: int = 0
+    """When it was taken by the time of day, and after how many events of this engine's."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from hotspare.engine.rows.batch import NextInput
+from hotspare.engine.rows.batch import NextInput, RowKind
 from hotspare.ha.effects import committed, inbound_check, notes, perform, snapshots
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState, view_of
@@ -108,6 +108,9 @@ def _hold(state: GroupState, ports: Ports, outputs: Mapping[str, pa.RecordBatch]
 def _note_arrivals(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Table, next_input: NextInput) -> None:
     """Per partition when something came, and how far this machine's clock is from that of the partition."""
     now_ms, read_us = ports.clock_ms(), ports.wall_us()
+    if state.settings.snapshot_events:
+        events = int((decoded.column("kind").to_numpy() == int(RowKind.EVENT)).sum())
+        state.intake = replace(state.intake, events_taken=state.intake.events_taken + events)
     columns = {name: decoded.column(name).to_numpy() for name in ("topic", "partition", "time_us")}
     for inbound in state.inbound:
         own = (columns["topic"] == inbound.facts.topic_index) & (columns["partition"] == inbound.facts.number)

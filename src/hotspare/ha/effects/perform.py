@@ -326,7 +326,9 @@ def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> Non
     news = news_of(members, state.engine, stale_ms)
     _report_members(state, ports, news, membership.unlike(membership.present(members, stale_ms), state.identity))
     now_ms = ports.clock_ms()
-    state.snapshots = snapshot_rules.after_hearing(state.snapshots, news, now_ms)
+    state.snapshots = snapshot_rules.after_hearing(
+        state.snapshots, news, now_ms, ports.wall_us() // 1_000, state.intake.events_taken
+    )
     pipeline_watch.note_stall(state, news, now_ms)
     is_awaited = divergence.is_awaited(state.differences, news)
     awaited_ms = now_ms if is_awaited else state.membership.awaited_ms

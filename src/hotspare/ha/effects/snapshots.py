@@ -6,10 +6,11 @@ the background: one that hangs must not keep the engine from its lease.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from hotspare.bus.contract import Bus
+from hotspare.choices import SnapshotForm
 from hotspare.errors import HotspareError
 from hotspare.ha.calls.store_jobs import Candidate, StoreDone, StoreJob, StoreWork
 from hotspare.ha.effects import trimming
@@ -18,12 +19,13 @@ from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import snapshots as rules
-from hotspare.stores.contract import Store
+from hotspare.stores.contract import Content, Store
 
 
 def take(state: GroupState, ports: Ports) -> None:
     """Freeze the state, which stands at a batch boundary, and write it in the background."""
     frozen = state.core.freeze()
+    is_full = state.settings.snapshot_form is SnapshotForm.FULL
     order = state.order
     sequences = {name: stream.last_sequence for name, stream in state.held.streams.items()}
     name = f"{order:016d}-{state.engine}-{state.identity.process_start:x}"
@@ -33,9 +35,18 @@ def take(state: GroupState, ports: Ports) -> None:
 
     def write() -> None:
         check_same(store, store_id)
-        store.put(group, name, engine, order, frozen.header, frozen.contents())
+        contents = frozen.contents()
+        store.put(group, name, engine, order, frozen.header, _all_anew(contents) if is_full else contents)
 
-    _begin(state, ports, StoreWork.WRITE, Candidate(name, order, sequences, now_ms, trimming.needed_by_snapshot(state)), write)
+    needed, events = trimming.needed_by_snapshot(state), state.intake.events_taken
+    candidate = Candidate(name, order, sequences, now_ms, needed, ports.wall_us() // 1_000, events)
+    _begin(state, ports, StoreWork.WRITE, candidate, write)
+
+
+def _all_anew(contents: Iterable[tuple[str, bytes | Content]]) -> Iterator[tuple[str, bytes]]:
+    """Encoded, whatever a store knows of them."""
+    for name, content in contents:
+        yield name, content if isinstance(content, bytes) else content.encode()
 
 
 def confirm(state: GroupState, ports: Ports, name: str) -> None:
@@ -78,7 +89,9 @@ def _note_failed(state: GroupState, ports: Ports, done: StoreDone) -> None:
 
 
 def _note_confirmed(state: GroupState, ports: Ports, candidate: Candidate) -> None:
-    state.snapshots = rules.after_confirming(state.snapshots, candidate, state.engine, ports.clock_ms())
+    state.snapshots = rules.after_confirming(
+        state.snapshots, candidate, state.engine, ports.clock_ms(), ports.wall_us() // 1_000, state.intake.events_taken
+    )
     _report(state, ports, HaEventKind.SNAPSHOT_CONFIRMED, f"snapshot {candidate.name} may be restored")
     group, store, confirmed_max = state.group, ports.store, state.settings.confirmed_snapshots_max
     _begin(state, ports, StoreWork.TIDY, candidate, lambda: _tidy(store, ports.bus, group, candidate, confirmed_max))

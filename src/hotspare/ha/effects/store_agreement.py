@@ -43,6 +43,6 @@ def _refused(group: str, stands: str, own: str, snapshots: int) -> StateError:
     return StateError(
         f"group {group} keeps its snapshots in another store",
         detail=f"the group's store is {stands}; this engine's is {own}, with {snapshots} snapshots of the group",
-        hint="give all engines the same --store, which all their machines reach (a folder must be mounted); "
+        hint="give all engines the same --store, which all their machines reach (a folder must be mounted), with the same key; "
         "if the group's store is gone for good, stop its engines and start one with --other-store accept",
     )

@@ -68,6 +68,8 @@ class OtherMember:
     """Of the newest snapshot that it confirmed itself."""
     lesson: Lesson | None = None
     """What it learned of how much the bus takes at once (`CommitBudget`)."""
+    snapshot_priority: int = 1
+    """Those with the greatest take the snapshots; 0: it takes none."""
     held: tuple[int, int] | None = None
     """The epoch that it is active under, and for how long it was when it said so."""
     sequences: Mapping[str, int] = field(default_factory=dict)
@@ -85,6 +87,9 @@ class NewestSnapshot:
     order: int = -1
     engine: str = ""
     seen_ms: int = 0
+    seen_wall_ms: int = 0
+    seen_events: int = 0
+    """Likewise by the time of day, and by how many events this engine had taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +203,8 @@ class Intake:
     """For how long input is known to be there that the runner does not bring, as far as this was watched."""
     reads_only: tuple[int, int] | None = None
     """While too many rows wait in the core: the partition that they wait for, which alone is read."""
+    events_taken: int = 0
+    """Since this engine started; counted where snapshots go by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +272,9 @@ class Snapshots:
     snapshot_ms: int = LONG_AGO_MS
     snapshot_order: int = -1
     """Of the newest that was written or is being written; -1 where that failed."""
+    written_wall_ms: int = 0
+    written_events: int = 0
+    """When the newest that was written was taken: by the time of day, and after how many events of this engine's."""
     snapshots_confirmed: int = 0
     confirmed_order: int = -1
     """Of the newest that this engine confirmed itself."""

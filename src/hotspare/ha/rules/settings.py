@@ -9,8 +9,10 @@ from hotspare.bus.contract import Partition
 from hotspare.choices import OnDivergence as OnDivergence
 from hotspare.choices import OnPoison as OnPoison
 from hotspare.choices import OtherStore
+from hotspare.choices import SnapshotForm as SnapshotForm
 from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import UsageError
+from hotspare.ha.rules.cron import parse_cron
 from hotspare.inbound import Inbound
 from hotspare.model.quality import PRECISE, Quality
 from hotspare.shard import WHOLE, Shard
@@ -87,6 +89,8 @@ TICKS_WITHIN_SKEW = 4
 """A partition that is ticked as it should be never looks as if its clock had leapt, though a few ticks are late."""
 _MAY_BE_0 = (
     "snapshot_interval_ms",
+    "snapshot_events",
+    "snapshot_priority",
     "bus_retention_ms",
     "candidate_wait_ms",
     "first_start_wait_ms",
@@ -119,7 +123,11 @@ class GroupSettings:
     `bus_retention_ms`       how long messages that nobody needs stay on a bus that forgets nothing by itself; 0: for ever
     `trim_interval_ms`       how often what is older is forgotten
     `quality_poll_ms`        how often it is read whether another quality of service is asked for
-    `snapshot_interval_ms`   time between two snapshots of a group; 0 takes none
+    `snapshot_interval_ms`   time between two snapshots of a group; 0: none because of time
+    `snapshot_events`        events between two snapshots of a group; 0: none because of events
+    `snapshot_cron`          times at which one is taken (`cron.py`); "": none
+    `snapshot_priority`      the spares with the greatest take the snapshots; 0: this engine takes none
+    `snapshot_form`          how much of each is written
     `retry_ms`               pause after a bus that did not answer
     `coordination_retry_ms`  pause after a coordination service that did not answer; publishing goes on meanwhile
     `divergence_wait_ms`     how long a spare that differs waits for another one that agrees with it, or that can take over; and a
@@ -153,6 +161,10 @@ class GroupSettings:
     trim_interval_ms: int = 1_000
     quality_poll_ms: int = 1_000
     snapshot_interval_ms: int = 5_000
+    snapshot_events: int = 0
+    snapshot_cron: str = ""
+    snapshot_priority: int = 1
+    snapshot_form: SnapshotForm = SnapshotForm.INCREMENTAL
     retry_ms: int = 10
     coordination_retry_ms: int = 100
     divergence_wait_ms: int = 2_000
@@ -175,6 +187,8 @@ class GroupSettings:
             value, least = getattr(self, name), 0 if name in _MAY_BE_0 else 1
             if isinstance(value, int) and value < least:
                 raise UsageError(f"setting {name} is {value}", hint=f"{name} must be {least} or more")
+        if self.snapshot_cron:
+            parse_cron(self.snapshot_cron)
         if self.lease_ms < 4:
             raise UsageError(f"setting lease_ms is {self.lease_ms}", hint="a lease is renewed four times while it lasts: 4 or more")
         if self.skew_max_ms < TICKS_WITHIN_SKEW * self.tick_interval_ms:
@@ -182,6 +196,13 @@ class GroupSettings:
                 f"setting skew_max_ms is {self.skew_max_ms}, while ticks come every {self.tick_interval_ms} ms",
                 hint=f"it must be {TICKS_WITHIN_SKEW * self.tick_interval_ms} or more, or every tick would look like a wrong time",
             )
+
+    @property
+    def snapshot_gap_ms(self) -> int | None:
+        """The longest time between two snapshots; 0: none is taken by itself; None: it cannot be told."""
+        known = [self.snapshot_interval_ms] if self.snapshot_interval_ms else []
+        known += [parse_cron(self.snapshot_cron).longest_ms()] if self.snapshot_cron else []
+        return min(known) if known else None if self.snapshot_events else 0
 
     @property
     def renew_interval_ms(self) -> int:

@@ -8,13 +8,19 @@ from dataclasses import replace
 from hotspare.ha.calls.store_jobs import Candidate, StoreWork
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules.actions import Duty
+from hotspare.ha.rules.cron import parse_cron
 from hotspare.ha.rules.facts import LONG_AGO_MS, NewestSnapshot, OtherMember, Snapshots
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.view import View
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 
 LATE_INTERVALS = 3
-"""A newest confirmed snapshot that is older than so many intervals shows that those whose turn it is take none."""
+"""A newest confirmed snapshot that is older than so many intervals, in time or in events, shows that those whose turn it is take
+none."""
+CRON_TURN_MS = 60_000
+"""After so long the next engine does what is scheduled, where no snapshot was confirmed since."""
+TRY_AGAIN_MS = 10_000
+"""Before a state is written anew that could not be written, where no interval in time says when."""
 STORE_STUCK_MAX = 2
 """So many calls to the store without an answer, and no further one begins until one of them ends."""
 
@@ -54,48 +60,88 @@ def _is_compared(view: View, name: str, sequence: int) -> bool:
 
 
 def take(view: View) -> Iterator[Duty]:
-    settings = view.settings
+    settings, due_ms = view.settings, snapshot_due_ms(view)
     if (
-        settings.snapshot_interval_ms
+        due_ms is not None
         and _has_new_state(view)
         and not view.store.is_writing
         and view.store.stuck < STORE_STUCK_MAX
         and view.difference is None
         and len(view.snapshots.candidates) < settings.candidate_snapshots_max
     ):
-        yield Duty(snapshot_due_ms(view), do.TakeSnapshot())
+        yield Duty(due_ms, do.TakeSnapshot())
 
 
 def _has_new_state(view: View) -> bool:
     return view.core.is_whole and view.core.order != view.snapshots.snapshot_order
 
 
-def snapshot_due_ms(view: View) -> int:
-    """Whose turn it is takes one each interval; of the others one after the other, when the newest confirmed one gets too old."""
-    interval_ms, turn = view.settings.snapshot_interval_ms, _snapshot_turn(view)
+def snapshot_due_ms(view: View) -> int | None:
+    """When a time, a number of events or the schedule says so, whichever comes first (SPEC G9, H4). None: not yet, or never.
+
+    Whose turn it is takes one each interval; of the others one after the other, when the newest confirmed one gets too old."""
+    turn = snapshot_turn(view)
+    if turn is None:
+        return None
+    found = (_by_time(view, turn), _by_events(view, turn), _by_schedule(view, turn))
+    return min((due_ms for due_ms in found if due_ms is not None), default=None)
+
+
+def _by_time(view: View, turn: int) -> int | None:
+    interval_ms = view.settings.snapshot_interval_ms
+    if not interval_ms:
+        return None
     late_ms = view.snapshots.newest.seen_ms + (LATE_INTERVALS + turn - 1) * interval_ms
     return max(view.snapshots.snapshot_ms + interval_ms, late_ms if turn else view.snapshots.snapshot_ms)
 
 
-def _snapshot_turn(view: View) -> int:
-    """How many engines go before this one in taking snapshots: first the spare that confirmed the newest one, then the others by
-    name, then the active, whose work it would delay."""
-    spares = [o.engine for o in view.membership.others if _takes_snapshots(o)]
+def _by_events(view: View, turn: int) -> int | None:
+    count, known, taken = view.settings.snapshot_events, view.snapshots, view.intake.events_taken
+    is_late = not turn or taken - known.newest.seen_events >= (LATE_INTERVALS + turn - 1) * count
+    return _not_at_once_again(view, 0) if count and taken - known.written_events >= count and is_late else None
+
+
+def _by_schedule(view: View, turn: int) -> int | None:
+    if not view.settings.snapshot_cron:
+        return None
+    cron, known = parse_cron(view.settings.snapshot_cron), view.snapshots
+    at_ms = cron.next_ms(known.written_wall_ms)
+    if turn:
+        at_ms = max(at_ms, cron.next_ms(known.newest.seen_wall_ms) + turn * CRON_TURN_MS)
+    return _not_at_once_again(view, view.now_ms + at_ms - view.wall_ms)
+
+
+def _not_at_once_again(view: View, due_ms: int) -> int:
+    has_failed = view.snapshots.snapshot_order < 0
+    return max(due_ms, view.snapshots.snapshot_ms + TRY_AGAIN_MS) if has_failed else due_ms
+
+
+def snapshot_turn(view: View) -> int | None:
+    """How many engines go before this one in taking snapshots: first the spares of the greatest priority, of these the one that
+    confirmed the newest one, then the others by name, then the active, whose work it would delay. None: this one takes none."""
+    own = view.settings.snapshot_priority
+    spares = [o for o in view.membership.others if _takes_snapshots(o)]
     if view.standing.role is Role.ACTIVE:
-        return len(spares)
+        return len(spares) if own else None
     by = view.snapshots.newest.engine
-    return sum((o != by, o) < (view.engine != by, view.engine) for o in spares)
+    place = (-own, view.engine != by, view.engine)
+    return sum((-o.snapshot_priority, o.engine != by, o.engine) < place for o in spares) if own else None
 
 
 def _takes_snapshots(other: OtherMember) -> bool:
-    return other.role == Role.STANDBY.value and not other.differs
+    return other.role == Role.STANDBY.value and not other.differs and other.snapshot_priority > 0
 
 
 # --- what work on the store came to --------------------------------------------------------------------------------------------
 
 
 def after_writing(known: Snapshots, candidate: Candidate) -> Snapshots:
-    return replace(known, candidates=(*known.candidates, candidate))
+    return replace(
+        known,
+        candidates=(*known.candidates, candidate),
+        written_wall_ms=candidate.taken_wall_ms,
+        written_events=candidate.taken_events,
+    )
 
 
 def after_failing(known: Snapshots, work: StoreWork) -> Snapshots:
@@ -103,26 +149,29 @@ def after_failing(known: Snapshots, work: StoreWork) -> Snapshots:
     return replace(known, snapshot_order=-1) if work is StoreWork.WRITE else known
 
 
-def after_confirming(known: Snapshots, candidate: Candidate, engine: str, now_ms: int) -> Snapshots:
-    """This engine, `engine`, confirmed one of its own. One that is confirmed late is not the newest."""
+def after_confirming(
+    known: Snapshots, candidate: Candidate, engine: str, now_ms: int, wall_ms: int = 0, events: int = 0
+) -> Snapshots:
+    """This engine, `engine`, confirmed one of its own. One that is confirmed late is not the newest. `wall_ms`: the time of day;
+    `events`: how many this engine has taken."""
     return replace(
         known,
         snapshots_confirmed=known.snapshots_confirmed + 1,
         confirmed_order=max(known.confirmed_order, candidate.order),
-        newest=_newer(known.newest, candidate.order, engine, now_ms),
+        newest=_newer(known.newest, NewestSnapshot(candidate.order, engine, now_ms, wall_ms, events)),
     )
 
 
-def after_hearing(known: Snapshots, others: Iterable[OtherMember], now_ms: int) -> Snapshots:
+def after_hearing(known: Snapshots, others: Iterable[OtherMember], now_ms: int, wall_ms: int = 0, events: int = 0) -> Snapshots:
     """The others tell which they confirmed."""
     newest = known.newest
     for other in others:
-        newest = _newer(newest, other.confirmed_order, other.engine, now_ms)
+        newest = _newer(newest, NewestSnapshot(other.confirmed_order, other.engine, now_ms, wall_ms, events))
     return replace(known, newest=newest)
 
 
-def _newer(known: NewestSnapshot, order: int, engine: str, now_ms: int) -> NewestSnapshot:
-    return NewestSnapshot(order, engine, now_ms) if order > known.order else known
+def _newer(known: NewestSnapshot, other: NewestSnapshot) -> NewestSnapshot:
+    return other if other.order > known.order else known
 
 
 def superseded(listed: Sequence[SnapshotInfo], confirmed: Candidate) -> list[str]:

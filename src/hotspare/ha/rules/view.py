@@ -84,7 +84,7 @@ class CoreView:
 @dataclass(frozen=True, slots=True)
 class View:
     """`commit_rows`, `commit_bytes`: how much the next transaction takes. `own_digests`: by other engines that differ from what is
-    committed, this engine's digest at the very output, as far as it knows it."""
+    committed, this engine's digest at the very output, as far as it knows it. `wall_ms`: the time of day, for schedules alone."""
 
     now_ms: int
     settings: GroupSettings
@@ -109,6 +109,7 @@ class View:
     commit_bytes: int = 1
     store: StoreLoad = field(default_factory=StoreLoad)
     own_digests: Mapping[str, int] = field(default_factory=dict)
+    wall_ms: int = 0
 
     @property
     def difference(self) -> Difference | None:

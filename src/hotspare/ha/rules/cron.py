@@ -1,0 +1,100 @@
+"""Times in the form that cron has (SPEC H4): five fields, minute to day of the week, in UTC. Pure.
+
+A field is `*`, a number, a range `a-b`, a list of these, each with a step `/n`. As with cron, where both the day of the month and
+that of the week say something, a day counts that either names. Sunday is 0 and 7.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import pairwise
+
+from hotspare.errors import UsageError
+
+_FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
+_PART = re.compile(r"(?P<first>\*|\d{1,2})(?:-(?P<last>\d{1,2}))?(?:/(?P<step>\d{1,2}))?")
+_TIMES_LOOKED_AT = 1_000
+_DAYS_MAX = 8 * 366
+"""Within so many days comes every day that there is: the 29th of February may be eight years away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """`text` as it was written, and of each field the values that count."""
+
+    text: str
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    days: frozenset[int]
+    months: frozenset[int]
+    weekdays: frozenset[int]
+    either_day: bool
+    """Whether the day of the month and that of the week both say something."""
+
+    def next_ms(self, after_ms: int) -> int:
+        """The first time after `after_ms`, in milliseconds since 1970."""
+        after = datetime.fromtimestamp(after_ms / 1_000, UTC).replace(second=0, microsecond=0)
+        day = after.replace(hour=0, minute=0)
+        for _ in range(_DAYS_MAX):
+            if self._is_day(day):
+                for hour in self.hours:
+                    for minute in self.minutes:
+                        at = day.replace(hour=hour, minute=minute)
+                        if at > after:
+                            return int(at.timestamp()) * 1_000
+            day += timedelta(days=1)
+        raise UsageError(f"the schedule {self.text!r} names no day that there is")
+
+    def longest_ms(self) -> int:
+        """The longest time from one to the next, of the first thousand since 1970."""
+        times = [0]
+        for _ in range(_TIMES_LOOKED_AT):
+            times.append(self.next_ms(times[-1]))
+        return max(later - earlier for earlier, later in pairwise(times[1:]))
+
+    def _is_day(self, day: datetime) -> bool:
+        of_month, of_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays
+        return day.month in self.months and (of_month or of_week if self.either_day else of_month and of_week)
+
+
+@lru_cache(maxsize=16)
+def parse_cron(text: str) -> Cron:
+    """UsageError for what is no schedule, or names no day that there is."""
+    fields = text.split()
+    if len(fields) != len(_FIELDS):
+        raise UsageError(f"{text!r} is no schedule", hint="write minute, hour, day, month and day of the week: '30 4 * * *'")
+    minutes, hours, days, months, weekdays = (_values(text, field, *limits) for field, limits in zip(fields, _FIELDS, strict=True))
+    found = Cron(
+        text=text,
+        minutes=tuple(sorted(minutes)),
+        hours=tuple(sorted(hours)),
+        days=days,
+        months=months,
+        weekdays=frozenset(day % 7 for day in weekdays),
+        either_day=not fields[2].startswith("*") and not fields[4].startswith("*"),
+    )
+    found.next_ms(0)
+    return found
+
+
+def _values(text: str, field: str, name: str, least: int, greatest: int) -> frozenset[int]:
+    found: set[int] = set()
+    for part in field.split(","):
+        match = _PART.fullmatch(part)
+        if match is None:
+            raise UsageError(
+                f"{part!r} is no {name} of the schedule {text!r}", hint="write *, a number, a-b, or one of these with /n"
+            )
+        first, last, step = match["first"], match["last"], int(match["step"] or 1)
+        if first == "*":
+            low, high = least, greatest
+        else:
+            low = int(first)
+            high = int(last) if last is not None else greatest if match["step"] else low
+        if (first == "*" and last is not None) or not least <= low <= high <= greatest or step < 1:
+            raise UsageError(f"{part!r} is no {name} of the schedule {text!r}", hint=f"it is from {least} to {greatest}")
+        found.update(range(low, high + 1, step))
+    return frozenset(found)

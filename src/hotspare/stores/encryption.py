@@ -1,0 +1,168 @@
+"""Snapshots that are encrypted where they are kept: in a store that sees nothing but ciphertext.
+
+AES in the SIV mode, by `cryptography`: equal content under one key gives equal ciphertext, so that what is unchanged is still
+written once, and what was changed, or is read with another key, is noticed. Each page is bound to its group and its name. What can
+still be seen is names, sizes, times, and which pages changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from hotspare.errors import SnapshotDamaged, UsageError
+from hotspare.stores import limits
+from hotspare.stores.contract import Content, SnapshotInfo, Store, StoredSnapshot
+
+KEY, KEY_FILE, KEY_ENV = "key", "key_file", "key_env"
+_HEXADECIMAL = re.compile(r"[0-9a-fA-F]{64,}")
+_FORM = b"hotspare snapshot 1"
+_BEGIN = b"\0"
+"""Before every content, as nothing is encrypted that is empty."""
+_HEADER = ""
+
+
+def without_key(url: str) -> tuple[str, str]:
+    """The URL of the store itself, and the key that the URL names by file or variable, "" where it names none. UsageError where it
+    names one that cannot be had. No message shows the key."""
+    base, question, query = url.partition("?")
+    rest, named = [], {}
+    for option in query.split("&") if question else ():
+        name, _, value = option.partition("=")
+        if name == KEY:
+            raise UsageError(
+                "a key does not stand in a URL, where others may read it", hint=f"name its place: {KEY_FILE}= or {KEY_ENV}="
+            )
+        if name in (KEY_FILE, KEY_ENV):
+            named[name] = unquote(value)
+        else:
+            rest.append(option)
+    if not named:
+        return url, ""
+    if len(named) > 1:
+        raise UsageError(f"{KEY_FILE} and {KEY_ENV} contradict each other", hint="leave one out")
+    ((name, place),) = named.items()
+    text = _from_file(place) if name == KEY_FILE else os.environ.get(place, "")
+    if not _HEXADECIMAL.fullmatch(text.strip()):
+        what = "file" if name == KEY_FILE else "variable"
+        raise UsageError(f"{what} {place} holds no key", hint="write it as 64 hexadecimal digits or more: openssl rand -hex 64")
+    return "?".join([base, "&".join(rest)] if rest else [base]), text.strip().lower()
+
+
+def _from_file(place: str) -> str:
+    try:
+        return Path(place).read_text(encoding="ascii", errors="replace")
+    except OSError as error:
+        raise UsageError(f"key file {place} cannot be read", detail=error.strerror or str(error)) from error
+
+
+class Cipher:
+    """Encrypts and decrypts what a group's snapshot has under a name. UsageError where `cryptography` is not installed."""
+
+    def __init__(self, key: str) -> None:
+        try:
+            from cryptography.exceptions import InvalidTag
+            from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+        except ModuleNotFoundError as error:
+            hint = "pip install 'hotspare[encryption]'"
+            raise UsageError("encrypted snapshots need cryptography", detail=str(error), hint=hint) from None
+        secret = bytes.fromhex(key[: len(key) // 2 * 2])
+        self._siv = AESSIV(hashlib.blake2b(secret, person=b"hotspare siv", digest_size=64).digest())
+        self._identity_key = hashlib.blake2b(secret, person=b"hotspare id", digest_size=32).digest()
+        self._wrong: type[Exception] = InvalidTag
+
+    def identity(self, of_store: str) -> str:
+        """Another one for every key: engines that have another key have another store."""
+        return hmac.new(self._identity_key, of_store.encode(), "sha256").hexdigest()[:32]
+
+    def encrypt(self, content: bytes, group: str, name: str) -> bytes:
+        return bytes(self._siv.encrypt(_BEGIN + content, _bound(group, name)))
+
+    def decrypt(self, content: bytes, group: str, name: str) -> bytes:
+        """SnapshotDamaged where it is not what was encrypted under that name with this key."""
+        try:
+            return bytes(self._siv.decrypt(content, _bound(group, name))[len(_BEGIN) :])
+        except (self._wrong, ValueError):
+            raise SnapshotDamaged(
+                f"{f'page {name}' if name else 'the header'} of a snapshot of group {group} cannot be decrypted",
+                detail="it was changed, or it is encrypted with another key, or not at all",
+                hint="give the key that it was written with",
+            ) from None
+
+
+def _bound(group: str, name: str) -> list[bytes]:
+    """What a ciphertext is bound to."""
+    return [_FORM, group.encode(), b"page " + name.encode() if name else b"header"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Encrypted:
+    """A `Content`: known by its ciphertext."""
+
+    content: Content
+    cipher: Cipher
+    group: str
+    name: str
+
+    @property
+    def known(self) -> object:
+        return self.content.known
+
+    def note(self, known: object) -> None:
+        self.content.note(known)
+
+    def encode(self) -> bytes:
+        return self.cipher.encrypt(self.content.encode(), self.group, self.name)
+
+
+class EncryptedStore:
+    """A `Store` (contract) that keeps everything encrypted in `store`, which it closes."""
+
+    def __init__(self, store: Store, cipher: Cipher) -> None:
+        self._store = store
+        self._cipher = cipher
+
+    def identity(self) -> str:
+        return self._cipher.identity(self._store.identity())
+
+    def put(
+        self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes | Content]]
+    ) -> SnapshotInfo:
+        return self._store.put(group, name, engine, order, self._cipher.encrypt(header, group, _HEADER), self._pages(group, pages))
+
+    def _pages(self, group: str, pages: Iterable[tuple[str, bytes | Content]]) -> Iterator[tuple[str, bytes | Content]]:
+        for page, content in pages:
+            limits.check_name("page", page)
+            if isinstance(content, bytes):
+                yield page, self._cipher.encrypt(content, group, page)
+            else:
+                yield page, _Encrypted(content, self._cipher, group, page)
+
+    def confirm(self, group: str, name: str) -> None:
+        self._store.confirm(group, name)
+
+    def discard(self, group: str, name: str) -> None:
+        self._store.discard(group, name)
+
+    def list(self, group: str) -> Sequence[SnapshotInfo]:
+        return self._store.list(group)
+
+    def get(self, group: str, name: str) -> StoredSnapshot:
+        stored = self._store.get(group, name)
+        header = self._cipher.decrypt(stored.header, group, _HEADER)
+        return StoredSnapshot(header, {page: self._cipher.decrypt(content, group, page) for page, content in stored.pages.items()})
+
+    def keep(self, group: str, confirmed_max: int) -> None:
+        self._store.keep(group, confirmed_max)
+
+    def forget(self, group: str) -> None:
+        self._store.forget(group)
+
+    def close(self) -> None:
+        self._store.close()
