@@ -172,7 +172,7 @@ LISTED = [info(50, SnapshotStatus.CANDIDATE), info(40), info(30), info(20, writt
     ],
 )
 def test_a_snapshot_is_chosen_by_name_time_or_position(text: str, order: int) -> None:
-    """SPEC H2, H6: who restores says which one."""
+    """Who restores says which one (SPEC H6)."""
     assert chosen("g", LISTED, parse_choice(text), Among.CONFIRMED).order == order
 
 
