@@ -16,7 +16,7 @@ from hotspare.bus.contract import Bus, HeaderGuard, Outgoing, Partition
 from hotspare.bus.limits import RECORD_BYTES_MAX
 from hotspare.bus.naming import bad_topic, inbound_topic, metadata_topic, outbound_topic
 from hotspare.engine.codec.topic_format import inbound_format, outbound_format
-from hotspare.errors import BusError, BusUnavailable
+from hotspare.errors import BusError, BusUnavailable, UnknownResult
 from hotspare.model.fingerprint import resolved_hash
 from hotspare.model.partitioning import partition_fields
 from hotspare.model.resolve import Resolved
@@ -24,7 +24,7 @@ from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.retry import Pauses, Retry
 
 PROJECT_HEADER = "hotspare-project"
-_CONTENDED = Retry(tries_max=50, pause_s=0.01, pause_max_s=0.5, pauses=Pauses.RANDOM)
+_CONTENDED = Retry(tries_max=50, lasting_s=60.0, pause_s=0.01, pause_max_s=0.5, pauses=Pauses.RANDOM)
 _VERSION = 1
 
 
@@ -90,8 +90,11 @@ def publish_metadata(bus: Bus, prefix: str, metadata: ProjectMetadata) -> bool:
         if record == kept and (newest is None or newest.value == text) and (newest or record):
             return False
         guard = HeaderGuard(PROJECT_HEADER, name, end, record)  # another engine may be about to write the same
-        if bus.append_guarded(partition, [Outgoing(text, ((PROJECT_HEADER, name),))], guard, kept) is not None:
-            return True
+        try:
+            if bus.append_guarded(partition, [Outgoing(text, ((PROJECT_HEADER, name),))], guard, kept) is not None:
+                return True
+        except UnknownResult:
+            continue  # whether it stands there the next look tells
     raise BusUnavailable(f"topic {partition.topic} is written to without end", detail=f"the document of {metadata.project}")
 
 

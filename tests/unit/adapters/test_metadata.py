@@ -8,7 +8,7 @@ from hotspare.adapters.metadata import describe, publish_metadata, read_metadata
 from hotspare.bus.contract import HeaderGuard, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.bus.naming import metadata_topic
-from hotspare.errors import BusError
+from hotspare.errors import BusError, UnknownResult
 from hotspare.model.load import load_text
 
 PROJECT = """
@@ -85,6 +85,32 @@ def test_two_engines_that_start_together_write_one_document() -> None:
     bus = MemoryBus().client("c")
     bus.__class__ = _Raced
     assert not publish_metadata(bus, "p", describe(resolved(), "p"))
+    assert written(bus) == 1
+
+
+class _Silent(MemoryBusClient):
+    """The answer to the first append is lost; `takes_place`: behind the append, or before it."""
+
+    takes_place = True
+    answers = 0
+
+    def append_guarded(
+        self, partition: Partition, messages: list[Outgoing], guard: HeaderGuard, record: bytes | None = None
+    ) -> int | None:  # type: ignore[override]
+        self.answers += 1
+        if self.answers > 1:
+            return super().append_guarded(partition, messages, guard, record)
+        if self.takes_place:
+            super().append_guarded(partition, messages, guard, record)
+        raise UnknownResult("no answer came")
+
+
+@pytest.mark.parametrize("takes_place", [True, False])
+def test_an_engine_starts_although_the_answer_to_its_document_is_lost(takes_place: bool) -> None:
+    bus = MemoryBus().client("c")
+    bus.__class__ = _Silent
+    bus.takes_place = takes_place  # type: ignore[attr-defined]
+    assert publish_metadata(bus, "p", describe(resolved(), "p")) is not takes_place
     assert written(bus) == 1
 
 
