@@ -6,7 +6,7 @@ not on how the input was cut, nor on where in memory a page is. So pages that ar
 snapshot costs what came since the one before.
 
 Rows that go leave gaps. When there are too many, pages with many gaps are cleared, beginning with older ones: their rows are
-written anew, as the newest. That takes place between two events, a few pages at a time.
+written anew, as the newest. That takes place between two events, one page at a time.
 """
 
 from __future__ import annotations
@@ -50,8 +50,10 @@ PAGES_WIDTH = 4
 OLD_SLOT, NEW_SLOT, MADE_BEFORE = 0, 1, 2
 """Columns of `Rows.moved`."""
 MOVED_WIDTH = 3
-LOOKS_MAX, CLEARED_MAX = 64, 8
-"""So many pages are looked at, and cleared, at a time."""
+LOOKS_MAX, CLEARED_MAX = 64, 1
+"""So many pages are looked at, and cleared, at a time. More at a time would hold up the event that comes then."""
+TIMES_A_PAGE = 8
+"""So often gaps are looked at while events fill a page."""
 _ONE = np.uint64(1)
 _SIX = np.uint64(6)
 _LOW = np.uint64(63)
@@ -231,9 +233,10 @@ def is_ready(rows: Rows) -> bool:
 
 @kernel
 def tidy(rows: Rows, made: Whole) -> None:
-    """Called once before each event, and at nothing else, because what it does is state: once a page is begun, see to gaps. `made`:
-    how many outputs there are by now."""
-    if rows.state[FILL] == 1 and too_many_gaps(rows.state):
+    """Called once before each event, and at nothing else, because what it does is state: a few times in each page, see to gaps.
+    `made`: how many outputs there are by now."""
+    share = max(rows.state[PAGE_SLOTS] // TIMES_A_PAGE, 1)
+    if rows.state[FILL] % share == 1 % share and too_many_gaps(rows.state):
         told = rows.state[MOVED]
         clear_pages(rows)
         for i in range(told, rows.state[MOVED]):
