@@ -23,7 +23,8 @@ HotspareError
 ├── StateError              HS-06xx  the engine's state and its input or output do not fit together
 │   ├── PositionOrder                the door was given an input that does not rise
 │   ├── ProjectChanged               the group's state belongs to another project
-│   └── PoisonousEvent               the engine fails on an event, again and from the same state
+│   ├── PoisonousEvent               the engine fails on an event, again and from the same state
+│   └── PageFileError                cold state cannot leave memory: the disk is full, or fails
 ├── RunnerError             HS-07xx  Spark, its JVM or its jars
 └── ClusterError            HS-08xx  an engine process of the test kit did not do in time what was waited for
 
@@ -208,6 +209,12 @@ class PoisonousEvent(StateError):
     """With `on_poison: stop` it ends every engine of the group."""
 
     code = "HS-0604"
+
+
+class PageFileError(StateError):
+    """The engine ends before anything is wrong."""
+
+    code = "HS-0605"
 
 
 class RunnerError(HotspareError):

@@ -157,6 +157,15 @@ def fill_index() -> Iterator[Args]:
     yield rows._replace(by_key=crowded_index()), 3, 40
 
 
+def asked_for() -> Iterator[Args]:
+    rows = _stored(policies()[0])._rows
+    lanes = np.concatenate([rows.lanes[:20], rows.lanes[:20] + 100])
+    for away in (0, 1):
+        is_away = np.full(len(rows.pages), away, np.uint8)
+        is_away[::2] = 1
+        yield rows.by_key, lanes, rows.keys, np.int64(4), is_away, np.zeros(len(lanes), np.int64)
+
+
 def relink() -> Iterator[Args]:
     for policy in policies():
         pages = _stored(policy)._pages
@@ -394,6 +403,7 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "index.has_room": has_room,
     "pages.pages_needed": pages_needed,
     "relation.fill_index": fill_index,
+    "ahead.asked_for": asked_for,
     "relation.relink": relink,
     "relation.repeat_moves": repeat_moves,
     "relation.arrived": arrived,

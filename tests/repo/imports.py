@@ -2,8 +2,8 @@
 
     cli -> server, spark, demo -> testing -> host -> adapters, runners -> ha -> engine -> model
 
-bus, coordination, stores and telemetry are leaves: they know none of those, nor each other; `sqlite_file` is what the SQLite bus
-and the SQLite coordination share, `addresses` and `processes` what several parts know of machines.
+bus, coordination, residence, stores and telemetry are leaves: they know none of those, nor each other; `sqlite_file` is what the
+SQLite bus and the SQLite coordination share, `addresses` and `processes` what several parts know of machines.
 
 An import inside a function or under TYPE_CHECKING is knowledge too, and counts.
 """
@@ -34,7 +34,7 @@ _PLAIN = frozenset(
         "stop_signals",
     }
 )
-_LEAVES = _PLAIN | {"bus", "coordination", "stores", "telemetry"}
+_LEAVES = _PLAIN | {"bus", "coordination", "residence", "stores", "telemetry"}
 _BELOW_HOST = _LEAVES | {"model", "engine", "ha", "runners", "adapters"}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
@@ -57,6 +57,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "coordination": frozenset({"addresses", "errors", "passwords", "processes", "retry", "sqlite_file"}),
     "stores": frozenset({"errors", "passwords", "retry"}),
     "telemetry": frozenset({"choices", "errors"}),
+    "residence": frozenset({"errors"}),
     "model": frozenset({"errors", "shard"}),
     "engine": frozenset({"errors", "positions", "shard", "step_size", "model"}),
     "ha": _LEAVES | {"model", "engine"},

@@ -86,6 +86,10 @@ class FastCore:
         return sum(map(len, self._waiting.values())) + sum(map(len, self._unsettled.values()))
 
     @property
+    def memory(self) -> Mapping[str, int]:
+        return {}
+
+    @property
     def waiting_bytes(self) -> int:
         return 8 * self.waiting
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hotspare.choices import Doubles, HeadPlace, RunnerKind
-from hotspare.cli.shared.values import ProjectNameOption
+from hotspare.cli.shared.values import MemoryOption, PageFolderOption, ProjectNameOption
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +41,8 @@ def command(
     doubles: Annotated[Doubles, typer.Option(help="Six decimals, or the shortest text that reads back.")] = Doubles.FIXED,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
     project_name: ProjectNameOption = "",
+    memory: MemoryOption = "",
+    page_folder: PageFolderOption = None,
     home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.")] = None,
 ) -> None:
     """Run a project over files to their end. Nothing waits for a clock; equal files give equal outputs.
@@ -49,9 +52,10 @@ def command(
     """
     from hotspare.adapters.files.output_rows import FileStyle, OutputRows
     from hotspare.cli.replaying.plan import ReplayRequest, prepare
-    from hotspare.cli.shared.values import assigned
+    from hotspare.cli.shared.values import assigned, memory_bytes
     from hotspare.engine.codec.csv.rows import CsvStyle
     from hotspare.errors import UsageError
+    from hotspare.residence.open import residence_for
 
     request = ReplayRequest(
         project=project,
@@ -71,7 +75,7 @@ def command(
     replay = prepare(request)
     for warning in replay.warnings:
         typer.echo(f"warning: {warning}", err=True)
-    _run(replay, runner, head)
+    _run(dataclasses.replace(replay, residence=residence_for(memory_bytes(memory), page_folder)), runner, head)
 
 
 def _run(replay: Replay, runner: RunnerKind, head: HeadPlace) -> None:

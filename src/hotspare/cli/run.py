@@ -11,7 +11,17 @@ import typer
 
 from hotspare.choices import CreateTime, HeadPlace, KafkaReaderKind, LogFormat, OnDivergence, OnPoison, OtherStore, RunnerKind
 from hotspare.cli.shared.snapshots import SnapshotsOption, snapshot_settings
-from hotspare.cli.shared.values import ProjectNameOption, ShardsOption, bindings, properties, refuse_idle, settings_of_spark
+from hotspare.cli.shared.values import (
+    MemoryOption,
+    PageFolderOption,
+    ProjectNameOption,
+    ShardsOption,
+    bindings,
+    memory_bytes,
+    properties,
+    refuse_idle,
+    settings_of_spark,
+)
 
 if TYPE_CHECKING:
     from hotspare.host.options import EngineOptions
@@ -104,6 +114,8 @@ def command(
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
     project_name: ProjectNameOption = "",
     shards: ShardsOption = 1,
+    memory: MemoryOption = "",
+    page_folder: PageFolderOption = None,
     bind: BindOption = None,
     home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.")] = None,
     log_format: Annotated[LogFormat, typer.Option(help="Form of the log on standard error.")] = LogFormat.HUMAN,
@@ -119,6 +131,7 @@ def command(
     options = replace(options, head_place=head, kafka_reader=kafka_reader, create_time=create_time, settings=settings)
     options = replace(options, project_name=project_name, shards=shards, home=home, limits=BatchLimits(messages_max=messages_max))
     options = replace(options, properties=properties(set_ or ()), bindings=bindings(bind or ()))
+    options = replace(options, memory_bytes=memory_bytes(memory), page_folder=page_folder)
     _start(options, log_format, _Spark(master, tasks, conf or (), task_lease_ms))
 
 

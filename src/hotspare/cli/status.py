@@ -84,6 +84,8 @@ def _show(document: Document) -> None:
             ("engine", "role", "since", "epoch", "process", "address", "running", "lag", "held", "held_bytes", "skew_ms", "note"),
             _engines(group),
         )
+        for line in memory_lines(group):
+            typer.echo(line)
         positions = [
             (e["engine"], *_values(p, "topic partition next_offset end_offset lag skew_ms"))
             for e in group["engines"]
@@ -99,6 +101,16 @@ def _show(document: Document) -> None:
         if newest is not None:
             typer.echo(f"newest snapshot that may be restored: {newest['age_ms'] / 1000:.1f} s old, by {newest['engine']}")
         print_table("Snapshots", ("name", "engine", "status", "bytes_total", "written"), snapshots)
+
+
+def memory_lines(group: Document) -> list[str]:
+    """Of each engine whose state has a budget in memory what there is of it."""
+    return [
+        f"memory of engine {engine['engine']}: "
+        + ", ".join(f"{what.replace('_', ' ')} {size / (1 << 20):.0f} MiB" for what, size in engine["memory"].items())
+        for engine in group["engines"]
+        if engine["memory"]
+    ]
 
 
 def shard_lines(document: Document) -> list[str]:

@@ -18,6 +18,7 @@ from hotspare.engine.rows.batch import TRACE_PREFIX, decoded_schema
 from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX
 from hotspare.engine.rows.merged import MergedRows
 from hotspare.engine.snapshot import Frozen, freeze, restore
+from hotspare.engine.state.memory import NO_BUDGET, Residence
 from hotspare.engine.state.project_state import OutputId, PartitionKey, Passed, State
 from hotspare.engine.step import fresh_state, step
 from hotspare.errors import StateError
@@ -42,10 +43,20 @@ class Pipeline:
     """Merge and step over one state. Used by one thread at a time. `on_trace` is called while feeding (SPEC A40).
 
     Until `set_partitions`, every inbound topic has the one partition 0. `extra_rows_max`: how large parts are at most, see `step`.
+    `residence` decides what leaves memory between steps.
     """
 
-    def __init__(self, plan: Plan, state: State, on_trace: OnTrace | None = None, extra_rows_max: int = EXTRA_ROWS_MAX) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        state: State,
+        on_trace: OnTrace | None = None,
+        extra_rows_max: int = EXTRA_ROWS_MAX,
+        residence: Residence = NO_BUDGET,
+    ) -> None:
         self.plan = plan
+        self._residence = residence
+        self._memory = residence.counts()
         self._extra_rows_max = self._extra_rows = extra_rows_max
         self._is_whole = True
         self._on_trace = on_trace
@@ -55,9 +66,16 @@ class Pipeline:
         self._merge = self._new_merge([(topic, 0) for topic in range(len(plan.entries))])
 
     @classmethod
-    def fresh(cls, plan: Plan, on_trace: OnTrace | None = None, extra_rows_max: int = EXTRA_ROWS_MAX, shard: int = 0) -> Pipeline:
+    def fresh(
+        cls,
+        plan: Plan,
+        on_trace: OnTrace | None = None,
+        extra_rows_max: int = EXTRA_ROWS_MAX,
+        shard: int = 0,
+        residence: Residence = NO_BUDGET,
+    ) -> Pipeline:
         """The state before the first event, of this shard of the project."""
-        return cls(plan, fresh_state(plan, shard), on_trace, extra_rows_max)
+        return cls(plan, fresh_state(plan, shard, residence), on_trace, extra_rows_max, residence)
 
     @classmethod
     def restore(
@@ -67,9 +85,10 @@ class Pipeline:
         pages: Mapping[str, bytes],
         on_trace: OnTrace | None = None,
         extra_rows_max: int = EXTRA_ROWS_MAX,
+        residence: Residence = NO_BUDGET,
     ) -> Pipeline:
         """The state of a snapshot. ProjectChanged, SnapshotFormat, SnapshotDamaged."""
-        return cls(plan, restore(plan, header, dict(pages)), on_trace, extra_rows_max)
+        return cls(plan, restore(plan, header, dict(pages), residence), on_trace, extra_rows_max, residence)
 
     def set_partitions(self, partitions: Iterable[PartitionKey], skew_max_us: int | None = None) -> None:
         """Declare which partitions there are to merge: (topic index, partition). `skew_max_us`: how far an append time is believed
@@ -113,6 +132,8 @@ class Pipeline:
                 self._is_whole = self._state.is_whole and not ready
                 if self._is_whole:
                     self._state.clocks.update(self._merge.clocks)
+                if self._state.is_whole:
+                    self._stepped()
                 yield self._untraced(made)
 
     def parts_with_care(
@@ -126,6 +147,7 @@ class Pipeline:
         for rows in pieces:
             self._state, made = step_with_care(self._step, self.plan, self._state, rows, found)
             outputs += made
+            self._stepped()
         if pieces:
             self._state.clocks.update(self._merge.clocks)
         self._is_whole = True
@@ -151,6 +173,10 @@ class Pipeline:
 
     def _step(self, state: State, rows: MergedRows) -> Iterator[dict[str, pa.RecordBatch]]:
         return step(self.plan, state, rows, lambda: self._extra_rows)
+
+    def _stepped(self) -> None:
+        self._residence.stepped()
+        self._memory = self._residence.counts()
 
     def bound_parts(self, extra_rows: int) -> None:
         """From the next part on it may be smaller: what comes out does not depend on it (law Cut)."""
@@ -227,6 +253,11 @@ class Pipeline:
     def next_offsets(self) -> dict[PartitionKey, int]:
         """Where a restored engine reads on, by (topic index, partition); absent where nothing passed yet."""
         return {key: passed.offset + 1 for key, passed in self._state.passed.items()}
+
+    @property
+    def memory(self) -> Mapping[str, int]:
+        """Bytes of the state by what they are, where it has a budget; as of the last step."""
+        return self._memory
 
     @property
     def time_us(self) -> int:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from hotspare.engine.plan import Plan
 from hotspare.engine.semantics import BEFORE_VERSIONS, READ_SINCE, SEMANTICS, refuse_other_semantics
+from hotspare.engine.state.memory import NO_BUDGET, Residence
 from hotspare.engine.state.pages import Column, Columns, Page, Paged, RowPage
 from hotspare.engine.state.project_state import Passed, State, StreamState
 from hotspare.engine.state.strings import Dictionary, FrozenStrings, StringTable
@@ -86,9 +87,9 @@ def freeze(plan: Plan, state: State) -> Frozen:
     )
 
 
-def restore(plan: Plan, header: bytes, pages: dict[str, bytes]) -> State:
+def restore(plan: Plan, header: bytes, pages: dict[str, bytes], residence: Residence = NO_BUDGET) -> State:
     """The state of a snapshot. SnapshotFormat, ProjectChanged, SnapshotDamaged."""
-    state = fresh_state(plan)
+    state = fresh_state(plan, residence=residence)
     try:
         _read_header(plan, state, json.loads(header))
         stateful = {name: page for name, page in state.pages.items() if page.parts}

@@ -30,21 +30,35 @@ from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX, Chunk, Positions, Timelin
 from hotspare.engine.rows.merged import MergedRows
 from hotspare.engine.rows.ordering import partition_numbers
 from hotspare.engine.rows.refusals import BadEvents
+from hotspare.engine.state.memory import NO_BUDGET, Residence
+from hotspare.engine.state.pages import Housed, Page
 from hotspare.engine.state.project_state import NO_TIME, PartitionKey, Passed, State, StreamState
 from hotspare.errors import PositionOrder
+from hotspare.model.project import Resident
 
 _TICK = int(RowKind.TICK)
+_RANKS = {Resident.MAY_LEAVE: 0, Resident.PREFER: 1}
+"""Lower ones leave memory first."""
 
 
-def fresh_state(plan: Plan, shard: int = 0) -> State:
-    """The state before the first event, of this shard of the project."""
+def fresh_state(plan: Plan, shard: int = 0, residence: Residence = NO_BUDGET) -> State:
+    """The state before the first event, of this shard of the project. `residence` decides which rows leave memory."""
     pages = {node.page: node.operator.open() for node in plan.nodes if not node.in_head}
     for node in plan.nodes:
         if not node.in_head:
             node.operator.divide(pages[node.page], shard)
+            _settle(pages[node.page], plan.resolved.window(node.operator.id).window.resident, residence)
     if plan.shared is not None:
         pages[SHARED_PAGE] = plan.shared.open()
     return State(pages, {name: StreamState() for name in plan.stream_schemas})
+
+
+def _settle(page: Page, resident: Resident, residence: Residence) -> None:
+    if resident is not Resident.ALWAYS:
+        home = residence.home(_RANKS[resident])
+        for part in page.parts.values():
+            if isinstance(part, Housed):
+                part.live_in(home)
 
 
 def step(

@@ -91,6 +91,10 @@ class Core(Protocol):
     @property
     def time_us(self) -> int: ...
 
+    @property
+    def memory(self) -> Mapping[str, int]:
+        """Bytes of the state by what they are, for people; empty where it has no budget."""
+
 
 class CoreFactory(Protocol):
     """Makes cores of one project."""

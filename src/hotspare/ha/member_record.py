@@ -46,6 +46,7 @@ def member_of(state: GroupState, now_ms: int) -> Member:
         "qualities_pending": _json(_pending_qualities(state)),
         "quality_version": str(state.qualities.version),
         "lost": _json({name: stream.lost for name, stream in state.streams.items() if stream.lost}),
+        "memory": _json(dict(state.core.memory)),
         "coordination": state.contacts.contact.value,
         "ended_because": state.ended_because,
         "stalled_ms": str(state.intake.stalled_ms),

@@ -249,6 +249,10 @@ class CarefulCore:
     def time_us(self) -> int:
         return self._pipeline.time_us
 
+    @property
+    def memory(self) -> Mapping[str, int]:
+        return self._pipeline.memory
+
 
 def ends_of(decoded: pa.RecordBatch | pa.Table) -> dict[tuple[int, int], int]:
     """The offset behind the last of each partition, by (topic index, partition)."""

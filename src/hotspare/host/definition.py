@@ -14,6 +14,7 @@ from hotspare.engine.codec.topic_format import outbound_format
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan
 from hotspare.engine.rows.batch import BAD_STREAM
+from hotspare.engine.state.memory import NO_BUDGET, Residence
 from hotspare.ha.effects.joining import ProjectIdentity
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
 from hotspare.host.options import EngineOptions
@@ -84,16 +85,17 @@ def project_identity(project: Project, plan: Plan) -> ProjectIdentity:
 class PipelineFactory:
     """Makes cores of one shard of a plan (`ha.core.CoreFactory`), whose traced events are logged."""
 
-    def __init__(self, plan: Plan, log: Log, shard: Shard = WHOLE) -> None:
+    def __init__(self, plan: Plan, log: Log, shard: Shard = WHOLE, residence: Residence = NO_BUDGET) -> None:
         self._plan = plan
         self._log = log
         self._shard = shard
+        self._residence = residence
 
     def fresh(self) -> Pipeline:
-        return Pipeline.fresh(self._plan, self._trace, shard=self._shard.number)
+        return Pipeline.fresh(self._plan, self._trace, shard=self._shard.number, residence=self._residence)
 
     def restore(self, header: bytes, pages: Mapping[str, bytes]) -> Pipeline:
-        return Pipeline.restore(self._plan, header, pages, self._trace)
+        return Pipeline.restore(self._plan, header, pages, self._trace, residence=self._residence)
 
     def _trace(self, window: str, events: pa.RecordBatch) -> None:
         for row in row_texts(events, CsvStyle.EXACT):

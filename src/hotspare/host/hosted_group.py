@@ -26,6 +26,7 @@ from hotspare.engine.codec.topic_format import inbound_format
 from hotspare.engine.head.head import Head
 from hotspare.engine.plan import Plan
 from hotspare.engine.rows.batch import MessageFormat
+from hotspare.engine.state.memory import NO_BUDGET
 from hotspare.errors import UsageError
 from hotspare.file_locks import end_if_stopped
 from hotspare.ha.effects.joining import StartPlan
@@ -45,6 +46,7 @@ from hotspare.host.options import EngineOptions
 from hotspare.inbound import Inbound
 from hotspare.model.project import Project
 from hotspare.processes import process_space, process_start
+from hotspare.residence.open import residence_for
 from hotspare.runners.contract import KafkaReaderKind, ReadPace, RunnerInput, SourceTopic
 from hotspare.scratch import make_scratch
 from hotspare.shard import Shard
@@ -125,7 +127,8 @@ class HostedGroup:
         self.recovery = Recovery(
             self.name, self.topics, shared.bus, shared.store, shared.coordination, self.source, self._tell_of_poison
         )
-        cores = CarefulCores(PipelineFactory(shared.plan, self._log, shard), self.recovery)
+        residence = residence_for(options.memory_bytes, options.page_folder, len(options.hosted_shards)) or NO_BUDGET
+        cores = CarefulCores(PipelineFactory(shared.plan, self._log, shard, residence), self.recovery)
         identity = project_identity(shared.project, shared.plan)
         definition = GroupDefinition(self.name, self.topics, identity, cores, patient_settings(options))
         self.engine = GroupEngine(definition, _member(shared), ports, spill)

@@ -35,6 +35,8 @@ class EngineOptions:
     `hosted` are the numbers of the shards whose groups this process runs, by default all. `place` is what its member records say of
     where it runs, for people: a task of Spark says application, task and executor.
 
+    `memory_bytes`: of the state of its groups together; 0: nothing leaves memory. `page_folder`: where what left is kept.
+
     `address`, `HOST` or `HOST:PORT`, is where the group's other engines reach this one; "" leaves it to `host.address`. `listen` is
     what it listens on, by default the same; they differ behind a translation of addresses.
     """
@@ -60,6 +62,8 @@ class EngineOptions:
     shards: int = 1
     hosted: tuple[int, ...] = ()
     place: Mapping[str, str] = field(default_factory=dict)
+    memory_bytes: int = 0
+    page_folder: Path | None = None
 
     def __post_init__(self) -> None:
         if not _ENGINE_NAME.fullmatch(self.engine):

@@ -170,6 +170,18 @@ class Publication(Enum):
     HIDDEN = "hidden"
 
 
+class Resident(Enum):
+    """Whether the rows of a window may leave memory when its budget is spent: never, after those of others, or when they are cold.
+    Nothing that is put out depends on it."""
+
+    ALWAYS = "always"
+    PREFER = "prefer"
+    MAY_LEAVE = "may leave"
+
+
+RESIDENTS = {resident.value: resident for resident in Resident}
+
+
 class Beats(Enum):
     """How far time has come where a window's outputs stand: whether its stream tells it, for a project that reads it (SPEC K10)."""
 
@@ -235,6 +247,7 @@ class Window:
     splitter_initialization: Initialization = NO_INITIALIZATION
     emission: Emission = AS_MADE
     text_bytes_max: int = 0
+    resident: Resident = Resident.MAY_LEAVE
     description: str = field(default="", compare=False)
     place: Place = field(default=NOWHERE, compare=False)
     schema_place: Place = field(default=NOWHERE, compare=False)

@@ -17,6 +17,7 @@ from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import OnTrace, Pipeline
 from hotspare.engine.plan import Plan
 from hotspare.engine.poison import Poison
+from hotspare.engine.state.memory import NO_BUDGET, Residence
 from hotspare.ha.rules.settings import GroupTopics, InboundTopic
 from hotspare.host.careful_core import CarefulCore, CarefulCores, Recovery
 from hotspare.runners.contract import Positions, RunnerInput
@@ -28,7 +29,13 @@ Recorded = Callable[[], Iterator[pa.RecordBatch]]
 _ROW_CHARACTERS_MAX = 200
 
 
-def replay_core(plan: Plan, recorded: Recorded, on_trace: OnTrace | None, told: Callable[[str], None]) -> CarefulCore:
+def replay_core(
+    plan: Plan,
+    recorded: Recorded,
+    on_trace: OnTrace | None,
+    told: Callable[[str], None],
+    residence: Residence | None = None,
+) -> CarefulCore:
     """A core before the first event. `told` gets a sentence about each event on which the engine fails."""
     sources = plan.resolved.sources
     topics = GroupTopics(tuple(InboundTopic(str(source)) for source in sources), ())
@@ -43,7 +50,7 @@ def replay_core(plan: Plan, recorded: Recorded, on_trace: OnTrace | None, told: 
         plan=plan,
         recorded=recorded,
     )
-    return CarefulCores(_Cores(plan, on_trace), recovery).fresh()
+    return CarefulCores(_Cores(plan, on_trace, residence or NO_BUDGET), recovery).fresh()
 
 
 @dataclass(slots=True)
@@ -78,8 +85,9 @@ class _FromFiles(Recovery):
 class _Cores:
     """Makes pipelines that trace every event once, however often it is worked on."""
 
-    def __init__(self, plan: Plan, on_trace: OnTrace | None) -> None:
+    def __init__(self, plan: Plan, on_trace: OnTrace | None, residence: Residence) -> None:
         self._plan = plan
+        self._residence = residence
         self._on_trace = on_trace
         self._traced: dict[str, int] = {}
 
@@ -93,7 +101,7 @@ class _Cores:
             if self._on_trace is not None and passed[window] > known:
                 self._on_trace(window, events.slice(max(0, known - begin)))
 
-        return Pipeline.fresh(self._plan, trace)
+        return Pipeline.fresh(self._plan, trace, residence=self._residence)
 
     def restore(self, header: bytes, pages: object) -> Pipeline:
         raise AssertionError("a replay takes no snapshots")

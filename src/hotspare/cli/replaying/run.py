@@ -31,6 +31,7 @@ from hotspare.engine.plan import Plan
 from hotspare.engine.rows.batch import BAD_STREAM, NextInput, without_beats, without_causes
 from hotspare.errors import FileUnwritable, Mistake, RunnerError, UsageError
 from hotspare.host.careful_core import CarefulCore
+from hotspare.residence.budget import Budget
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.local import decode_iterable
 
@@ -57,6 +58,7 @@ class Replay:
     on_trace: OnTrace | None = None
     warnings: tuple[Mistake, ...] = ()
     told: Callable[[str], None] = lambda sentence: None
+    residence: Budget | None = None
 
 
 @dataclass(slots=True)
@@ -109,7 +111,7 @@ class _Writers:
 
 
 def _core(replay: Replay) -> CarefulCore:
-    return replay_core(replay.plan, lambda: recorded(replay, RecordingProgress()), replay.on_trace, replay.told)
+    return replay_core(replay.plan, lambda: recorded(replay, RecordingProgress()), replay.on_trace, replay.told, replay.residence)
 
 
 def run_local(replay: Replay) -> ReplayCounts:

@@ -4,7 +4,8 @@
                  "engines": [{"engine", "role", "last_role", "role_since_us", "heard_us", "step", "epoch", "host", "process_id",
                               "address", "is_running", "silent_ms", "project_hash", "versions", "cpu", "coordination",
                               "application", "task", "executor",
-                              "ended_because", "held_bytes", "spilled_bytes", "stalled_ms", "oversized": {STREAM: WHY},
+                              "ended_because", "held_bytes", "spilled_bytes", "memory": {WHAT: BYTES}, "stalled_ms",
+                              "oversized": {STREAM: WHY},
                               "positions": [{"topic", "partition", "next_offset", "end_offset", "lag", "skew_ms"}],
                               "streams": [{"stream", "sequence", "committed", "held", "digest"}]}],
                  "progress": [{"stream", "sequence", "digest", "epoch"}],
@@ -16,9 +17,10 @@ outputs computed but not known to be committed. `skew_ms` is how far the engine'
 most, negative where it is behind. `role` is null of an engine that gives no sign of life any more: its process has ended, the lease
 of its epoch is over, or it said nothing for 2 s; `last_role` is what it said. `role_since_us` is since when it has its role,
 `heard_us` the time of its last word, both by this machine's clock; `silent_ms` the time since, seen from the group's newest;
-`stalled_ms` for how long its runner has not brought input that is known to be there; `oversized` why a stream waits whose next
-output is larger than its topic takes. `newest_snapshot` is the newest that may be restored, with the engine that took it.
-`application`, `task` and `executor` are those of Spark that host an engine, null of one that runs without (docs/scale.md).
+`stalled_ms` for how long its runner has not brought input that is known to be there; `memory` is that of its windows' state, where
+it has a budget; `oversized` why a stream waits whose next output is larger than its topic takes. `newest_snapshot` is the newest
+that may be restored, with the engine that took it. `application`, `task` and `executor` are those of Spark that host an engine,
+null of one that runs without (docs/scale.md).
 `switchover_asked` is the engine that a standing request names, "" for any. `is_running` is known for engines of this machine only.
 """
 
@@ -127,6 +129,7 @@ def _engine(member: Member, topics: Sequence[str], ends: Mapping[tuple[str, int]
         "ended_because": detail.get("ended_because") or None,
         "held_bytes": _number(detail.get("held_bytes")),
         "spilled_bytes": _number(detail.get("spilled_bytes")),
+        "memory": {what: size for what, size in _mapping(detail.get("memory")).items() if isinstance(size, int)},
         "stalled_ms": _number(detail.get("stalled_ms")),
         "oversized": _mapping(detail.get("oversized")),
         "positions": _positions(member, topics, ends),

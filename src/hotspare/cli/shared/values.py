@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,6 +18,20 @@ ShardsOption = Annotated[
     int, typer.Option(min=1, max=PARTITIONS_MAX, help="Into how many shards the project is divided; 1: it is not divided.")
 ]
 ProjectNameOption = Annotated[str, typer.Option(metavar="NAME", help="Which project, where the file has several.")]
+
+
+MemoryOption = Annotated[
+    str,
+    typer.Option(
+        metavar="SIZE", help="Memory for the state of windows, as 512MiB: what is cold leaves it; by default nothing does."
+    ),
+]
+PageFolderOption = Annotated[
+    Path | None, typer.Option(help="Folder on a disk for what left memory; by default the system's for temporary files.")
+]
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?\s*", re.IGNORECASE)
+_UNITS = " KMGT"
+MEMORY_MIN = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +54,17 @@ def refuse_idle(asked: Mapping[str, object], why: str, hint: str) -> None:
     """UsageError that names the options, of those `asked` that say something, which have no effect here, and why."""
     if names := [name for name, said in asked.items() if said]:
         raise UsageError(f"{', '.join(names)} {why} has no effect", hint=hint)
+
+
+def memory_bytes(text: str) -> int:
+    """Of --memory, 0 where it says nothing."""
+    if not text:
+        return 0
+    found = _SIZE.fullmatch(text)
+    size = int(float(found[1]) * 1024 ** _UNITS.index(found[2].upper() or " ")) if found else 0
+    if size < MEMORY_MIN:
+        raise UsageError(f"--memory {text!r} is no size of 1 MiB or more", hint="write --memory 512MiB, or 4GiB")
+    return size
 
 
 def properties(texts: Sequence[str]) -> dict[str, str]:

@@ -157,6 +157,7 @@ class JoinOperator(Operator):
         fact, told = self._fact, list[_Told]()
         given = inputs[self._at[fact]].with_plain_doubles(self._doubles[fact])
         facts, others = _given(given, np.array(self._conditions[fact], np.int64)), self._lists_of(page, 1 - fact)
+        self._expect(page, 1 - fact, given, facts.conditions)
         event, met = np.empty(len(given), np.int64), np.empty(len(given), np.int64)
         count = int(k.meet_at_once(others, facts, self._rules[fact, k.KEEPS_OWN], event, met))
         event, met, which = event[:count], met[:count], given
@@ -180,6 +181,7 @@ class JoinOperator(Operator):
         for side, (number, given) in enumerate(zip(self._at, self._sides, strict=True)):
             chunk, part = inputs[number].with_plain_doubles(self._doubles[side]), page.parts.get(SIDES[side])
             conditions = np.array(self._conditions[side], np.int64)
+            self._expect(page, 1 - side, chunk, conditions)
             if part is None:
                 events.append(_given(chunk, conditions))
                 continue
@@ -203,6 +205,12 @@ class JoinOperator(Operator):
                 return made[: int(work.counts[k.MADE])]
             for index in indexes:
                 index.make_room()
+
+    @staticmethod
+    def _expect(page: Page, side: int, chunk: Chunk, conditions: Int64s) -> None:
+        """Rows of that side which meet the chunk are needed next."""
+        if isinstance(part := page.parts.get(SIDES[side]), MultiIndex):
+            part.expect(chunk.lanes, conditions)
 
     def _lists_of(self, page: Page, side: int) -> Lists:
         part = page.parts.get(SIDES[side])

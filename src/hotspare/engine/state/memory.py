@@ -8,8 +8,8 @@ for: random access would be a fifth faster, but the first write to one takes mor
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +55,101 @@ def with_room(array: npt.NDArray[Any], used: int, length: int) -> npt.NDArray[An
 
 def _entry_bytes(array: npt.NDArray[Any]) -> int:
     return array.itemsize * int(np.prod(array.shape[1:], dtype=np.int64))
+
+
+class LeavingSpace(Protocol):
+    """As `Space`, of which parts can leave memory. Entries are elements of the array, rows of it taken apart."""
+
+    @property
+    def array(self) -> npt.NDArray[Any]: ...
+
+    def give_back(self, begin: int, end: int) -> None:
+        """As `Space.give_back`; what left may be written again."""
+
+    def send(self, begin: int, end: int) -> None:
+        """Entries leave, whole pages of the system's memory: they are read as before, and not to be written until they are given
+        back. PageFileError."""
+
+    def want(self, begins: npt.NDArray[np.int64], entries: int) -> None:
+        """So many entries from each of `begins` on are read soon."""
+
+    def want_all(self, begin: int, end: int) -> None:
+        """All entries from `begin` to before `end` are read soon."""
+
+
+class Tenant(Protocol):
+    """Rows of which pages may leave memory; called between steps only."""
+
+    @property
+    def stays_bytes(self) -> int:
+        """Of memory that cannot leave."""
+
+    @property
+    def leaves_bytes(self) -> int:
+        """Of memory that may leave and has not."""
+
+    def tick(self, now: int) -> None:
+        """What was written since the last call was written at `now`."""
+
+    def coldest(self) -> tuple[int, int] | None:
+        """What leaves next: how much it is needed, 0 or 1, and when it was written; None where nothing can leave."""
+
+    def send(self, size: int) -> int:
+        """That leaves, and what is as little needed and comes behind it, up to about so many bytes; how many did."""
+
+
+class Home(Protocol):
+    """Where the rows of one window live."""
+
+    @property
+    def small_bytes(self) -> int:
+        """Up to so many stay in any case."""
+
+    def space(self, dtype: np.dtype[Any], length: int) -> LeavingSpace | None:
+        """Address space whose parts can leave; None: nothing leaves. OSError where the system does not give so much."""
+
+    def welcome(self, tenant: Tenant) -> None:
+        """From now on it may be asked to send what is cold, as long as it lives."""
+
+
+class Residence(Protocol):
+    """Who decides what leaves memory (`hotspare.residence`). Nothing that is put out depends on it."""
+
+    def home(self, rank: int) -> Home:
+        """For the rows of one window; those of lower rank leave first."""
+
+    def stepped(self) -> None:
+        """Between two steps: pages may leave. PageFileError."""
+
+    def counts(self) -> Mapping[str, int]:
+        """Bytes by what they are, for people; empty where there is no budget."""
+
+
+class _Stays:
+    """Nothing leaves."""
+
+    small_bytes = SMALL_BYTES
+
+    def space(self, dtype: np.dtype[Any], length: int) -> LeavingSpace | None:
+        return None
+
+    def welcome(self, tenant: Tenant) -> None:
+        pass
+
+
+class _NoBudget:
+    def home(self, rank: int) -> Home:
+        return STAYS
+
+    def stepped(self) -> None:
+        pass
+
+    def counts(self) -> Mapping[str, int]:
+        return {}
+
+
+STAYS: Home = _Stays()
+NO_BUDGET: Residence = _NoBudget()
 
 
 class Space:

@@ -46,6 +46,10 @@ class MultiIndex(OverRows):
         self._follow_pages()
         return resolution
 
+    def expect(self, lanes: Int64s, columns: Int64s) -> None:
+        """Rows that agree with these columns of `lanes` in the fields of the condition come next."""
+        self.rows.pages.expect_by(self._lists.by_condition, lanes, columns)
+
     def begin(self) -> None:
         """A kernel changes rows and lists itself from now on."""
         self.rows.pages.note_moves()

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from hotspare.engine.rows.chunk import UInt8s
+from hotspare.engine.state.memory import Home
 from hotspare.engine.state.pages import Columns
 from hotspare.engine.state.relation import Relation
 from hotspare.engine.state.row_layout import RowsOfPage
@@ -23,6 +24,10 @@ class OverRows(ABC):
     @abstractmethod
     def _loaded(self) -> None:
         """Rows are others than before."""
+
+    def live_in(self, home: Home) -> None:
+        self.rows.live_in(home)
+        self._loaded()
 
     def freeze(self) -> Relation:
         """A twin of the rows: it has all that a snapshot needs."""

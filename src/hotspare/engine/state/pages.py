@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hotspare.engine.rows.chunk import Int64s
+from hotspare.engine.state.memory import Home
 from hotspare.errors import SnapshotDamaged
 
 W = TypeVar("W")
@@ -74,6 +75,14 @@ class Paged(Protocol):
     def load_pages(self, columns: Columns, pages: Mapping[int, Columns]) -> None:
         """Take over what `columns` and `row_pages` returned; SnapshotDamaged where that cannot be. A page may hold rows that were
         gone when `columns` was written."""
+
+
+@runtime_checkable
+class Housed(Protocol):
+    """A part whose rows may leave memory."""
+
+    def live_in(self, home: Home) -> None:
+        """Where they live from now on; there are none yet."""
 
 
 class Counters:

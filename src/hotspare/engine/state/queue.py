@@ -22,7 +22,7 @@ from hotspare.engine.kernels.relation import TIME_SLIDING, Policy
 from hotspare.engine.kernels.text_collection import mark_ring
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, UInt8s
 from hotspare.engine.state import memory
-from hotspare.engine.state.memory import Space, as_much
+from hotspare.engine.state.memory import STAYS, Home, LeavingSpace, Space, as_much
 
 _CAPACITY_MIN = 64
 GIVE_BACK_ROWS = 1 << 14
@@ -30,6 +30,9 @@ GIVE_BACK_ROWS = 1 << 14
 GIVE_BACK_BYTES = 16 << 20
 _MARGIN_ROWS = mmap.PAGESIZE
 """So many slots are left free before those whose memory is not given back yet: they may share a page of it."""
+BLOCK_ROWS = 4096
+"""Rows leave memory in blocks of so many: whole pages of the system's memory of each column, whatever the width."""
+_EXPECTED_ROWS = 1 << 14
 _NOTHING_REFUSED = np.empty((0, 2), np.int64)
 
 
@@ -51,12 +54,19 @@ class Taken(NamedTuple):
 class RowQueue:
     """Rows of `width` lanes in order of arrival. `state`: the entries of `kernels.slots` that a snapshot has."""
 
-    def __init__(self, width: int, keys: Int64s, policy: Policy, state: Int64s, rows: int) -> None:
+    def __init__(self, width: int, keys: Int64s, policy: Policy, state: Int64s, rows: int, home: Home = STAYS) -> None:
         self._policy = policy
+        self._home = home
+        self._sent = self._wanted = 0
+        """Whole blocks before this position left memory; rows before that one began to come back."""
+        self._marks: list[tuple[int, int]] = []
+        """How far the queue was when."""
         self._twins: list[weakref.ref[RowQueue]] = []
         self._runs, self._refused = np.empty((0, k.RUN_WIDTH), np.int64), np.empty((0, 2), np.int64)
         state[[slots.FIRST, slots.LAST]] = 0
-        self._ring, self._spaces = _ring_for(rows, width, keys, policy, state)
+        self._ring, self._spaces = _ring_for(rows, width, keys, policy, state, home)
+        if self._spaces:
+            home.welcome(self)
         self._given_back = 0
         """Of rows before this position the memory is given back."""
 
@@ -84,6 +94,7 @@ class RowQueue:
             self._refused = np.empty((2 * count, 2), np.int64)
         counts[k.RUNS] = counts[k.MADE] = counts[k.REFUSED] = 0
         counts[k.ROOM] = rows_max
+        self._expect(count + min(rows_max, _EXPECTED_ROWS))
         k.take(ring, self._policy, given, self._runs, self._refused, counts)
         runs, made, row, beat, _, leaving, cause, refused_count = counts[: k.COUNTS_WIDTH].tolist()
         refused = self._refused[:refused_count].copy() if refused_count else _NOTHING_REFUSED
@@ -101,7 +112,7 @@ class RowQueue:
     def freeze(self) -> RowQueue:
         twin = RowQueue.__new__(RowQueue)
         twin._policy, twin._twins, twin._runs, twin._refused = self._policy, [], self._runs, self._refused
-        twin._spaces, twin._given_back = (), 0
+        twin._spaces, twin._given_back, twin._home, twin._sent, twin._wanted, twin._marks = (), 0, STAYS, 0, 0, []
         twin._ring = self._ring._replace(state=self._ring.state.copy())
         self._twins = [ref for ref in self._twins if ref() is not None]
         self._twins.append(weakref.ref(twin))
@@ -138,6 +149,7 @@ class RowQueue:
                 ring.times[part] = times[source]
         ring.state[slots.FIRST], ring.state[slots.LAST] = first, first + count
         self._given_back = first
+        self._sent = first // BLOCK_ROWS * BLOCK_ROWS
 
     def mark(self, columns: Int64s, marks: UInt8s, mark: int, since: int, rows: int) -> int:
         """Mark the codes in these columns, of so many rows from number `since` on; the number up to which that is done."""
@@ -177,14 +189,59 @@ class RowQueue:
             for space, width in zip(self._spaces, (ring.width, ring.width, 1), strict=False):
                 space.give_back(part.start * width, part.stop * width)
         self._given_back = floor
+        self._sent = max(self._sent, floor // BLOCK_ROWS * BLOCK_ROWS)
+
+    def _expect(self, rows: int) -> None:
+        """So many of the oldest rows may leave the queue next: those that are away begin to come back."""
+        begin, end = max(self.first, self._wanted), min(self.first + rows, self._sent)
+        if end <= begin or (end < self._sent and end - begin < BLOCK_ROWS // 4):
+            return
+        self._wanted = end
+        for part in _slices(self._ring, begin, end - begin):
+            for space, width in self._leaving():
+                space.want_all(part.start * width, part.stop * width)
+
+    def _leaving(self) -> list[tuple[LeavingSpace, int]]:
+        widths = (self._ring.width, self._ring.width, 1)
+        return [(each, width) for each, width in zip(self._spaces, widths, strict=False) if not isinstance(each, Space)]
+
+    @property
+    def stays_bytes(self) -> int:
+        return 0
+
+    @property
+    def leaves_bytes(self) -> int:
+        return (self.last - max(self._sent, self._given_back)) * self._row_bytes
+
+    def tick(self, now: int) -> None:
+        if not self._marks or self.last - self._marks[-1][0] >= BLOCK_ROWS:
+            self._marks.append((self.last, now))
+
+    def coldest(self) -> tuple[int, int] | None:
+        if self._sent + BLOCK_ROWS > self.last or not self._leaving():
+            return None
+        while len(self._marks) > 1 and self._marks[0][0] <= self._sent:
+            del self._marks[0]
+        return 0, self._marks[0][1]
+
+    def send(self, size: int) -> int:
+        blocks = min(max(1, size // (BLOCK_ROWS * self._row_bytes)), (self.last - self._sent) // BLOCK_ROWS)
+        for part in _slices(self._ring, self._sent, blocks * BLOCK_ROWS):
+            for space, width in self._leaving():
+                if part.stop > part.start:
+                    space.send(part.start * width, part.stop * width)
+        self._sent += blocks * BLOCK_ROWS
+        return blocks * BLOCK_ROWS * self._row_bytes
 
     def _renew(self, rows: int) -> None:
         """Move to a ring of one's own, with room for so many; not to a smaller one."""
         old = self._ring
         first, live = int(old.state[slots.FIRST]), self.live
-        self._given_back = first
+        self._given_back, self._wanted, self._sent = first, 0, first // BLOCK_ROWS * BLOCK_ROWS
         rows = rows if self._spaces else max(rows, old.capacity * 2 // 3)
-        new, self._spaces = _ring_for(rows, old.width, old.keys, self._policy, old.state)
+        new, self._spaces = _ring_for(rows, old.width, old.keys, self._policy, old.state, self._home)
+        if self._spaces:
+            self._home.welcome(self)
         for part in _slices(old, first, live):
             at = _slices(new, first, part.stop - part.start)
             first += part.stop - part.start
@@ -205,24 +262,28 @@ def next_rank(rank: Int64s, beats: Int64s, row: int, beat: int) -> int:
     return int(min(ranks))
 
 
-def _ring_for(rows: int, width: int, keys: Int64s, policy: Policy, state: Int64s) -> tuple[k.Ring, tuple[Space, ...]]:
+def _ring_for(
+    rows: int, width: int, keys: Int64s, policy: Policy, state: Int64s, home: Home
+) -> tuple[k.Ring, tuple[Space | LeavingSpace, ...]]:
     """With room for half as many rows more, so that growing is rare; not for twice as many, because a small ring comes round
     through all its memory. A large one has spaces for lanes, validity and times."""
     has_times = policy.kind >= TIME_SLIDING
     row_bytes = 9 * width + (8 if has_times else 0)
     capacity = max(_CAPACITY_MIN, rows + rows // 2)
 
-    def made(spaces: tuple[Space, ...], length: int) -> k.Ring:
+    def made(spaces: tuple[Space | LeavingSpace, ...], length: int) -> k.Ring:
         arrays = [space.array for space in spaces] or [np.empty(length * width, np.int64), np.empty(length * width, np.bool_)]
         times = arrays[2] if len(arrays) > 2 else np.empty(length if has_times else 0, np.int64)
         return k.Ring(arrays[0], arrays[1], times, keys, state, width, length)
 
-    def reserved(length: int) -> tuple[k.Ring, tuple[Space, ...]]:
-        spaces = [Space(np.dtype(np.int64), length * width), Space(np.dtype(np.bool_), length * width)]
-        spaces += [Space(np.dtype(np.int64), length)] if has_times else []
-        return made(tuple(spaces), length), tuple(spaces)
+    def reserved(length: int) -> tuple[k.Ring, tuple[Space | LeavingSpace, ...]]:
+        length = -(-length // BLOCK_ROWS) * BLOCK_ROWS
+        columns: list[tuple[type[np.generic], int]] = [(np.int64, length * width), (np.bool_, length * width)]
+        columns += [(np.int64, length)] if has_times else []
+        spaces = tuple(home.space(np.dtype(kind), size) or Space(np.dtype(kind), size) for kind, size in columns)
+        return made(spaces, length), spaces
 
-    if capacity * row_bytes <= memory.SMALL_BYTES:
+    if capacity * row_bytes <= min(memory.SMALL_BYTES, home.small_bytes):
         return made((), capacity), ()
     return as_much(memory.RESERVED_BYTES // row_bytes, capacity + _MARGIN_ROWS, reserved)
 

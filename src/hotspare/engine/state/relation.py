@@ -35,6 +35,7 @@ from hotspare.engine.kernels.text_collection import mark_rows
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline, UInt8s
 from hotspare.engine.state import row_pages
 from hotspare.engine.state.groups import GroupLists
+from hotspare.engine.state.memory import STAYS, Home
 from hotspare.engine.state.pages import Column, Columns, expect
 from hotspare.engine.state.queue import RowQueue, Taken, next_rank
 from hotspare.engine.state.row_layout import Known, Layout, RowsOfPage, StoredRows, Times
@@ -108,9 +109,10 @@ class Relation:
     values can only be computed when it is known which rows came, `apply` does, and after it values may be written to `lanes` and
     `valid` at arrived slots, until `settle`."""
 
-    def __init__(self, shape: Shape, policy: k.Policy = KEEP_ALL) -> None:
+    def __init__(self, shape: Shape, policy: k.Policy = KEEP_ALL, home: Home = STAYS) -> None:
         self.shape = shape
         self.policy = policy
+        self._home = home
         self._queue: RowQueue | None = None
         self._groups: GroupLists | None = None
         self._work: _Work | None = None
@@ -118,6 +120,13 @@ class Relation:
         self._known = Known({})
         self._snapshot = 0
         self._pages = self._fresh(row_pages.PAGE_SLOTS)
+        self._begin_queue(0)
+        self._begin_groups()
+
+    def live_in(self, home: Home) -> None:
+        """Where rows are to live; there are none yet."""
+        self._home = home
+        self._pages = self._fresh(self._pages.page_slots)
         self._begin_queue(0)
         self._begin_groups()
 
@@ -239,6 +248,7 @@ class Relation:
         given = k.InputArrays(chunk.rank, chunk.opcode, chunk.flags, chunk.lanes, chunk.valid, work.time_us, has_time, work.beats)
         out = self._room(rows_max, len(chunk), work.counts)
         state: Whole = k.DONE
+        self._pages.expect(chunk.lanes)
         if len(chunk) or len(work.beats):
             while (state := self._relate(out, given)) in (k.NEEDS_INDEX, k.NEEDS_ROOM):
                 if state == k.NEEDS_INDEX:
@@ -275,6 +285,7 @@ class Relation:
 
     def freeze(self) -> Relation:
         twin = Relation.__new__(Relation)
+        twin._home = STAYS
         twin.shape, twin.policy, twin._work, twin._known = self.shape, self.policy, None, self._known
         twin._groups = None
         self._known.snapshots += 1
@@ -288,7 +299,7 @@ class Relation:
         stay as they are, so the table of strings goes with it. Not while a change is worked on."""
         assert self._work is None
         pages = {page.number: page.columns() for page in self.row_pages()}
-        return _received, (self.shape, self.policy, self.columns(), pages)
+        return _received, (self.shape, self.policy, self._home, self.columns(), pages)
 
     def columns(self) -> Columns:
         return {"state": Column(self._rows.state[list(_PERSISTED)]), **self._layout().columns()}
@@ -374,7 +385,7 @@ class Relation:
     def _begin_queue(self, rows: int) -> None:
         """Keep rows in a queue with room for so many, where the policy allows it. There are none yet."""
         if self.policy.new_keys and not self.policy.by_event and self.policy.kind != k.COUNT_OF_GROUP:
-            self._queue = RowQueue(self.shape.width, self._rows.keys, self.policy, self._rows.state, rows)
+            self._queue = RowQueue(self.shape.width, self._rows.keys, self.policy, self._rows.state, rows, self._home)
 
     def _begin_groups(self) -> None:
         """Where groups keep their newest rows, the lists of those that stand in the pages."""
@@ -431,13 +442,13 @@ class Relation:
         return out._replace(counts=counts)
 
     def _fresh(self, page_slots: int) -> RowPages:
-        pages = RowPages(self.shape, self.policy, page_slots)
+        pages = RowPages(self.shape, self.policy, page_slots, self._home)
         pages.rows.state[slots.INDEXED] = 1 - self.policy.new_keys
         return pages
 
 
-def _received(shape: Shape, policy: k.Policy, columns: Columns, pages: Mapping[int, Columns]) -> Relation:
-    relation = Relation(shape, policy)
+def _received(shape: Shape, policy: k.Policy, home: Home, columns: Columns, pages: Mapping[int, Columns]) -> Relation:
+    relation = Relation(shape, policy, home)
     relation.load_pages(columns, pages)
     return relation
 

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hotspare.engine.kernels import index as index_kernels
 from hotspare.engine.kernels import pages as k
 from hotspare.engine.kernels import relation as relation_kernels
 from hotspare.engine.kernels import slots
 from hotspare.engine.rows.chunk import Bools, Int64s
-from hotspare.engine.state.memory import RESERVED_BYTES, SMALL_BYTES, as_much, grown, longer
+from hotspare.engine.state.away import PagesAway
+from hotspare.engine.state.memory import RESERVED_BYTES, SMALL_BYTES, STAYS, Home, LeavingSpace, as_much, grown, longer
 from hotspare.engine.state.row_index import empty_index, grown_index
 from hotspare.engine.state.row_layout import NO_PAGE, Layout, StoredRows
 
@@ -49,8 +52,11 @@ def _leaves_by_own_time(policy: relation_kernels.Policy) -> bool:
 class RowPages:
     """Pages in memory. `rows` is for kernels; `make_room` where they ask for it, `release` when their outputs are taken away."""
 
-    def __init__(self, shape: Shape, policy: relation_kernels.Policy, page_slots: int) -> None:
+    def __init__(self, shape: Shape, policy: relation_kernels.Policy, page_slots: int, home: Home = STAYS) -> None:
         self.page_slots = page_slots
+        self._home = home
+        self._away: PagesAway | None = None
+        """None while all rows stay."""
         self._twins: list[weakref.ref[RowPages]] = []
         self._pinned = np.empty(0, np.int64)
         """Pages that are empty but for what snapshots need."""
@@ -141,6 +147,8 @@ class RowPages:
         pages = np.concatenate([self._pinned, rows.emptied[:count]])
         is_needed = rows.pages[pages, k.PAGE_NUMBER] < needed_before
         self._pinned, freed = pages[is_needed], pages[~is_needed]
+        if self._away is not None:
+            self._away.forget_away(freed)
         free = int(state[slots.FREE])
         rows.free[free : free + len(freed)] = freed
         state[slots.FREE], state[slots.EMPTIED] = free + len(freed), 0
@@ -149,6 +157,7 @@ class RowPages:
         """Today's rows, to be read while this goes on."""
         twin = RowPages.__new__(RowPages)
         twin.page_slots, twin._twins, twin._pinned = self.page_slots, [], self._pinned
+        twin._home, twin._away = STAYS, None
         twin._by_time, twin._by_event, twin._is_linked = self._by_time, self._by_event, self._is_linked
         rows, state = self.rows, self.rows.state
         words = -(-self.slots_used // 64)
@@ -227,18 +236,24 @@ class RowPages:
         rows = self.rows
         pages = max(pages_min, 2 * len(rows.pages))
         slot_bytes = sum(array.itemsize * int(np.prod(array.shape[1:])) for array in (rows.lanes, rows.valid, rows.order))
-        if pages * self.page_slots * slot_bytes > SMALL_BYTES:
+        if pages * self.page_slots * slot_bytes > min(SMALL_BYTES, self._home.small_bytes):
             pages = max(pages, RESERVED_BYTES // (slot_bytes * self.page_slots))
         self.rows = as_much(pages, pages_min, self._with_pages)
 
     def _with_pages(self, pages: int) -> k.Rows:
         rows, length = self.rows, pages * self.page_slots
         used, used_slots = int(rows.state[slots.HIGH]), self.slots_used
-        return rows._replace(
-            lanes=longer(rows.lanes, used_slots, length),
-            valid=longer(rows.valid, used_slots, length),
-            order=longer(rows.order, used_slots, length),
-            time=longer(rows.time, used_slots if self._by_time else 0, length if self._by_time else 0),
+        timed = length if self._by_time else 0
+        spaces: list[tuple[LeavingSpace, int]] = []
+        lanes = self._longer(rows.lanes, used_slots, length, spaces)
+        valid = self._longer(rows.valid, used_slots, length, spaces)
+        order = self._longer(rows.order, used_slots, length, spaces)
+        time = self._longer(rows.time, min(used_slots, timed), timed, spaces)
+        larger = rows._replace(
+            lanes=lanes,
+            valid=valid,
+            order=order,
+            time=time,
             links=longer(rows.links, used_slots if self._is_linked else 0, length if self._is_linked else 0),
             heap=longer(rows.heap, used_slots if self._by_event else 0, length if self._by_event else 0),
             alive=longer(rows.alive, -(-used_slots // 64), -(-length // 64)),
@@ -246,3 +261,50 @@ class RowPages:
             emptied=longer(rows.emptied, int(rows.state[slots.EMPTIED]), pages),
             free=longer(rows.free, int(rows.state[slots.FREE]), pages),
         )
+        if spaces:
+            self._away = PagesAway(spaces, self.page_slots, pages)
+            self._home.welcome(self)
+        return larger
+
+    def _longer(self, array: npt.NDArray[Any], used: int, length: int, spaces: list[tuple[LeavingSpace, int]]) -> npt.NDArray[Any]:
+        """As `memory.longer`; where its pages may leave, `spaces` gets the space, and what a slot has of it."""
+        width = int(np.prod(array.shape[1:]))
+        large = length * width * array.itemsize > self._home.small_bytes and PagesAway.can_be(self.page_slots)
+        if not large or (space := self._home.space(array.dtype, length * width)) is None:
+            return longer(array, used, length)
+        spaces.append((space, width))
+        larger: npt.NDArray[Any] = space.array[: length * width].reshape((length, *array.shape[1:]))
+        larger[:used] = array[:used]
+        return larger
+
+    def expect(self, lanes: Int64s) -> None:
+        """Rows with these keys come next: what is needed for them begins to come back to memory."""
+        if self._away is not None:
+            self._away.expect(self.rows, lanes)
+
+    def expect_by(self, index: index_kernels.Index, lanes: Int64s, columns: Int64s) -> None:
+        """Rows that an index over these finds by such columns come next."""
+        if self._away is not None:
+            self._away.expect_by(index, lanes, columns)
+
+    @property
+    def stays_bytes(self) -> int:
+        """Of memory that cannot leave: by row in the index, in list and heap, and by page."""
+        rows = self.rows
+        by_slot = sum(array.itemsize * int(np.prod(array.shape[1:])) for array in (rows.links, rows.heap) if len(array))
+        index = (8 * index_kernels.SEGMENT + 24) * int(rows.by_key.sizes[index_kernels.SEGMENTS])
+        return index + self.slots_used * by_slot + self.slots_used // 8 + 50 * int(rows.state[slots.HIGH])
+
+    @property
+    def leaves_bytes(self) -> int:
+        return self._away.leaves_bytes(self.rows) if self._away is not None else 0
+
+    def tick(self, now: int) -> None:
+        if self._away is not None:
+            self._away.tick(self.rows, now)
+
+    def coldest(self) -> tuple[int, int] | None:
+        return self._away.coldest(self.rows) if self._away is not None else None
+
+    def send(self, size: int) -> int:
+        return self._away.send(self.rows, size) if self._away is not None else 0

@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 EXTENSION = "urn:hotspare"
-"""Namespace of what ESP XML cannot say: `publish`, `quality` and `beats` of a window, `partition-by` and `reads` of a source
-window, `dialect` of an expression, `by` of a retention."""
+"""Namespace of what ESP XML cannot say: `publish`, `quality`, `beats` and `resident` of a window, `partition-by` and `reads` of a
+source window, `dialect` of an expression, `by` of a retention."""
 
 PUBLISH = f"{{{EXTENSION}}}publish"
 QUALITY = f"{{{EXTENSION}}}quality"
 BEATS = f"{{{EXTENSION}}}beats"
+RESIDENT = f"{{{EXTENSION}}}resident"
 DIALECT = f"{{{EXTENSION}}}dialect"
 PARTITION_BY = f"{{{EXTENSION}}}partition-by"
 GROUPED_BY = f"{{{EXTENSION}}}by"
@@ -88,7 +89,7 @@ def window_shape(
 ) -> ElementShape:
     """The element of a window type that reads these attributes and children beside those that all have."""
     return shape(
-        f"name index {_EMISSION} {PUBLISH} {QUALITY} {BEATS} {read}",
+        f"name index {_EMISSION} {PUBLISH} {QUALITY} {BEATS} {RESIDENT} {read}",
         f"description schema schema-string connectors splitter-expr {children}",
         label_children="metadata",
         idle={

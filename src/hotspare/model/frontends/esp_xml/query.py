@@ -19,6 +19,7 @@ from hotspare.model.frontends.esp_xml.elements import (
     PULSE_INTERVAL,
     QUALITY,
     REFUSED_WINDOWS,
+    RESIDENT,
 )
 from hotspare.model.frontends.esp_xml.shapes import WINDOWS
 from hotspare.model.frontends.esp_xml.tree import Tree, elements
@@ -34,6 +35,7 @@ from hotspare.model.frontends.values import (
 )
 from hotspare.model.names import nearest, one_of
 from hotspare.model.project import (
+    RESIDENTS,
     AcceptedOpcodes,
     Beats,
     Connector,
@@ -43,6 +45,7 @@ from hotspare.model.project import (
     Emission,
     IndexType,
     Publication,
+    Resident,
     Singletons,
     Updates,
     Window,
@@ -155,6 +158,8 @@ class QueryReader(EspValues):
             common["quality"] = read_quality(quality, tree.place(element), self.found)
         if beats := element.get(BEATS_ATTRIBUTE) or "":
             common["beats"] = chosen(beats, BEATS, "beats:", tree.place(element), self.found) or Beats.EXCLUDED
+        if resident := element.get(RESIDENT) or "":
+            common["resident"] = chosen(resident, RESIDENTS, "resident:", tree.place(element), self.found) or Resident.MAY_LEAVE
         if schema_element is not None:
             common["schema"] = self._schema(schema_element, 0)
             common["schema_place"] = tree.place(schema_element)

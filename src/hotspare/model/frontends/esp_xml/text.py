@@ -21,6 +21,7 @@ from hotspare.model.frontends.esp_xml.elements import (
     PUBLISH,
     PULSE_INTERVAL,
     QUALITY,
+    RESIDENT,
 )
 from hotspare.model.frontends.esp_xml.written import Xml, expression, initialization, properties
 from hotspare.model.project import (
@@ -34,6 +35,7 @@ from hotspare.model.project import (
     IndexType,
     Project,
     Publication,
+    Resident,
     RetentionTracking,
     Singletons,
     Updates,
@@ -110,6 +112,8 @@ def _window(parent: Any, window: Window) -> None:
         element.set(QUALITY, str(window.quality))
     if window.beats is not Beats.EXCLUDED:
         element.set(BEATS, window.beats.value)
+    if window.resident is not Resident.MAY_LEAVE:
+        element.set(RESIDENT, window.resident.value)
     _emission(element, window.emission)
     if window.text_bytes_max:
         element.set(EXP_MAX_STRING, str(window.text_bytes_max))

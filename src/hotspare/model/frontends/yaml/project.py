@@ -29,6 +29,7 @@ from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean, one_of
 from hotspare.model.project import (
     EVERY_SLOT,
+    RESIDENTS,
     AcceptedOpcodes,
     Beats,
     Connector,
@@ -42,6 +43,7 @@ from hotspare.model.project import (
     Emission,
     Project,
     Publication,
+    Resident,
     RetentionTracking,
     Singletons,
     Updates,
@@ -78,6 +80,7 @@ COMMON_KEYS = (
     "publish",
     "quality",
     "beats",
+    "resident",
     "splitter",
     "splitter_initialize",
     *EMISSION_KEYS,
@@ -261,6 +264,8 @@ class _Reader(YamlValues):
             common["quality"] = self._quality(node)
         if "beats" in node.values:
             common["beats"] = self.option(node, "beats", BEATS, "beats:", Beats.EXCLUDED)
+        if "resident" in node.values:
+            common["resident"] = self.option(node, "resident", RESIDENTS, "resident:", Resident.MAY_LEAVE)
         if "splitter" in node.values:
             common["splitter"] = self.expression(node.values["splitter"], "splitter")
             common["splitter_initialization"] = self.initialization(node, "splitter_initialize")

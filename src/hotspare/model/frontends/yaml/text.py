@@ -23,6 +23,7 @@ from hotspare.model.project import (
     IndexType,
     Project,
     Publication,
+    Resident,
     RetentionTracking,
     Singletons,
     Window,
@@ -125,6 +126,8 @@ def _window(window: Window, writer: YamlWriter) -> Written:
         document["quality"] = str(window.quality)
     if window.beats is not Beats.EXCLUDED:
         document["beats"] = window.beats.value
+    if window.resident is not Resident.MAY_LEAVE:
+        document["resident"] = window.resident.value
     document.update(_emission(window.emission))
     if window.text_bytes_max:
         document["text_bytes_max"] = window.text_bytes_max

@@ -1,0 +1,120 @@
+"""Address space whose parts leave memory: what is read, what takes memory, and what happens where the disk does not play along."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hotspare.errors import PageFileError, UsageError
+from hotspare.residence import system
+from hotspare.residence.budget import Budget
+from hotspare.residence.page_file import PagedSpace, PageFile, check_folder
+from hotspare.residence.system import PAGE
+
+PAGES = 64
+ENTRIES = PAGE // 8
+"""Of a page of the system's memory."""
+
+
+def filled(folder: Path) -> PagedSpace:
+    space = PagedSpace(folder, np.dtype(np.int64), PAGES * ENTRIES)
+    space.array[:] = np.arange(PAGES * ENTRIES)
+    return space
+
+
+def in_memory(space: PagedSpace) -> list[int]:
+    return np.flatnonzero(system.in_memory(space.array.ctypes.data, PAGES)).tolist()
+
+
+def test_what_left_is_read_as_before_page_by_page(tmp_path: Path) -> None:
+    """SPEC G2, G4."""
+    space = filled(tmp_path)
+    space.send(8 * ENTRIES, 40 * ENTRIES)
+    assert in_memory(space) == [*range(8), *range(40, PAGES)]
+    assert space.array[20 * ENTRIES] == 20 * ENTRIES
+    assert in_memory(space) == [*range(8), 20, *range(40, PAGES)]
+    assert space.array.tolist() == list(range(PAGES * ENTRIES))
+    space.array[:ENTRIES] = 7  # what did not leave may be written
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wanted_pages_come_together_and_the_longest_unused_leave(tmp_path: Path) -> None:
+    space = filled(tmp_path)
+    space.send(0, PAGES * ENTRIES)
+    space.now = 2
+    space.want(np.array([3, 5, 5]) * ENTRIES - 1, 2)  # across an edge between pages
+    assert space.fetched == 4
+    space.now = 3
+    space.want_all(4 * ENTRIES, 6 * ENTRIES)
+    assert space.fetched == 4
+    space.array[2 * ENTRIES :: ENTRIES][:4].sum()
+    assert in_memory(space) == [2, 3, 4, 5]
+    space.let_go(2)
+    assert space.fetched == 2
+    assert space.uses().tolist() == [3, 3]
+    space.array[50 * ENTRIES].item()  # that nobody wanted is found out
+    space.look(PAGES)
+    assert space.fetched == len(in_memory(space))
+    assert 50 in in_memory(space)
+
+
+def test_what_is_given_back_is_zeros_and_may_be_written(tmp_path: Path) -> None:
+    space = filled(tmp_path)
+    space.send(0, 32 * ENTRIES)
+    space.give_back(8 * ENTRIES, 48 * ENTRIES)
+    assert not space.array[8 * ENTRIES : 48 * ENTRIES].any()
+    assert (space.away, space.array[7 * ENTRIES], space.array[48 * ENTRIES]) == (8, 7 * ENTRIES, 48 * ENTRIES)
+    space.array[8 * ENTRIES : 48 * ENTRIES] = 1
+    space.send(8 * ENTRIES, 48 * ENTRIES)
+    assert space.array[8 * ENTRIES : 48 * ENTRIES].tolist() == [1] * 40 * ENTRIES
+    assert space.away == 48
+
+
+def run(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    begin = "import sys; from pathlib import Path; from tests.unit.residence.test_page_file import *; folder = Path(sys.argv[1])\n"
+    return subprocess.run(
+        [sys.executable, "-c", begin + text, str(folder)], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_writing_to_what_left_ends_the_process_and_nothing_is_wrong(tmp_path: Path) -> None:
+    done = run("space = filled(folder); space.send(0, ENTRIES); space.array[0] = 1; print('went on')", tmp_path)
+    assert (done.returncode, done.stdout) == (-11, "")
+
+
+def test_a_full_disk_is_an_error_and_all_is_as_it_was(tmp_path: Path) -> None:
+    """A file that may not grow stands for a full disk: the same call fails."""
+    text = """
+import resource
+space = filled(folder)
+space.send(0, 8 * ENTRIES)
+resource.setrlimit(resource.RLIMIT_FSIZE, (8 * PAGE, 8 * PAGE))
+try:
+    space.send(8 * ENTRIES, 16 * ENTRIES)
+except PageFileError as error:
+    print(error)
+assert space.array.tolist() == list(range(PAGES * ENTRIES))
+space.array[8 * ENTRIES] = 1
+"""
+    done = run(text, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("HS-0605 the page file cannot be written\n  File too large\n  hint: make room")
+
+
+def test_a_folder_that_is_memory_or_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PageFileError, match="takes no page file"):
+        Budget(1 << 20, tmp_path / "none")
+    check_folder(tmp_path)
+    shared = Path("/dev/shm")
+    if shared.is_dir() and system.is_in_memory_only(PageFile(shared).number):
+        with pytest.raises(UsageError, match="memory itself"):
+            check_folder(shared)
+
+
+def test_runs_of_numbers() -> None:
+    assert system.runs(np.array([1, 2, 5, 7, 8, 9])).tolist() == [[1, 3], [5, 6], [7, 10]]
+    assert system.runs(np.empty(0, np.int64)).tolist() == []
