@@ -56,6 +56,11 @@ def _unusable(message: str, error: OSError) -> PageFileError:
     return PageFileError(message, detail=error.strerror or str(error), hint=hint)
 
 
+def _unmapped(error: OSError) -> PageFileError:
+    hint = "let a process have more mappings (sysctl vm.max_map_count), or give more --memory"
+    return PageFileError("the system maps no more of the page file", detail=error.strerror or str(error), hint=hint)
+
+
 def _unnamed(folder: Path) -> int:
     try:
         return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -117,7 +122,7 @@ class PagedSpace:
         try:
             system.map_file(self._base + first, last - first, self._file.number, first)
         except OSError as error:
-            raise _unusable("the system does not map the page file", error) from error
+            raise _unmapped(error) from error
         self._is_filed[first // PAGE : last // PAGE] = True
         self.away += (last - first) // PAGE
         self._high = max(self._high, last // PAGE)
@@ -134,7 +139,7 @@ class PagedSpace:
         try:
             system.map_nothing(self._base + first * PAGE, (last - first) * PAGE)
         except OSError as error:
-            raise _unusable("the system gives no memory for what left", error) from error
+            raise _unmapped(error) from error
         system.punch(self._file.number, first * PAGE, (last - first) * PAGE)
         self.fetched -= int(np.count_nonzero(self._used[first:last]))
         self._used[first:last] = 0

@@ -1,0 +1,216 @@
+"""State larger than memory: updates of a keyed window, four times as large as what its process may have, beside all in memory.
+
+A keyed window is filled, then updated: first 90 % of the updates on 1 % of the keys, then all uniformly. Each run has a process of
+its own; the one with a budget runs in a memory cgroup, where the machine permits that. Both have to put out the same: the digest of
+the output stream is compared.
+
+`local`: messages of CSV, which the head decodes, and outputs as CSV, as the local runner and `hotspare replay` have them; `core`:
+decoded batches to outputs, the kernels alone. Making the input is not counted.
+
+    python -m benchmarks.residence [--state-mb 4096] [--limit-mb 1024] [--memory-mb 640] [--events 1000000] [--way local|core]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from benchmarks._decoded import events_of
+
+from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
+from hotspare.engine.head.head import Head
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.rows.batch import RAW_SCHEMA
+from hotspare.engine.rows.chunk import Int64s
+from hotspare.interpreter import keep_freed_memory, pass_over_what_is_there
+from hotspare.model.load import load_text
+from hotspare.residence.open import residence_for
+
+FIELDS = 40
+ROW_BYTES = 9 * (FIELDS + 1) + 8
+"""Of a row, without what its index takes."""
+PROJECT = f"""
+project: large
+queries:
+  cq:
+    windows:
+      incoming: {{type: source, index: empty, schema: "id*:int64,{",".join(f"f{i}:int64" for i in range(FIELDS))}"}}
+      kept: {{type: copy}}
+    edges: [incoming -> kept]
+"""
+STEP_ROWS = 5_000
+UPSERT = 3
+HOT_SHARE, HOT_KEYS = 0.9, 100
+"""Of the updates so many are on every so-many-th key."""
+STREAM = "cq/kept"
+GROUPS = Path("/sys/fs/cgroup")
+
+
+class Feed:
+    """Batches of upserts, made and taken one after the other; what it takes to take them is counted."""
+
+    def __init__(self, plan: Plan, pipeline: Pipeline, way: str) -> None:
+        self._plan, self._pipeline, self._way = plan, pipeline, way
+        self._head, self._offset = Head.of(plan), 0
+        self._values = np.random.default_rng(7).integers(0, 1_000, 1 << 16)
+        self._texts = [f"P,N,{{}},{','.join(map(str, self._values[i : i + FIELDS].tolist()))}" for i in range(997)]
+
+    def take(self, keys: Int64s, way: str = "") -> float:
+        """Seconds."""
+        way, begin = way or self._way, self._offset
+        self._offset += len(keys)
+        if way == "core":
+            fields = [pa.array(keys), *[pa.array(self._values[i : i + len(keys)]) for i in range(FIELDS)]]
+            batch = events_of(self._plan, fields, np.full(len(keys), UPSERT, np.uint8), begin)
+            before = time.perf_counter()
+            self._pipeline.feed(batch)
+            return time.perf_counter() - before
+        raw = self._messages(keys, begin)
+        before = time.perf_counter()
+        for made in self._pipeline.parts(self._head.decode(raw)):
+            for rows in made.values():
+                row_texts(rows, CsvStyle.EXACT)
+        return time.perf_counter() - before
+
+    def _messages(self, keys: Int64s, begin: int) -> pa.RecordBatch:
+        values = [self._texts[(begin + i) % 997].format(key).encode() for i, key in enumerate(keys.tolist())]
+        count = len(values)
+        columns = {
+            "topic": pa.array(np.zeros(count, np.int32)),
+            "partition": pa.array(np.zeros(count, np.int32)),
+            "offset": pa.array(np.arange(begin, begin + count)),
+            "time_us": pa.array(np.full(count, begin)),
+            "value": pa.array(values, pa.binary()),
+        }
+        arrays = [
+            columns[field.name].cast(field.type) if field.name in columns else pa.array([_plain(field)] * count, field.type)
+            for field in RAW_SCHEMA
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=RAW_SCHEMA)
+
+
+def _plain(field: pa.Field) -> object:
+    return 0 if pa.types.is_integer(field.type) else None
+
+
+def filling(keys: int) -> Iterator[Int64s]:
+    order = np.random.default_rng(5).permutation(keys)
+    for begin in range(0, keys, STEP_ROWS):
+        yield order[begin : begin + STEP_ROWS]
+
+
+def updates(keys: int, events: int, hot_share: float) -> Iterator[Int64s]:
+    random = np.random.default_rng(11)
+    for _ in range(events // STEP_ROWS):
+        chosen = random.integers(0, keys, STEP_ROWS)
+        yield np.where(random.random(STEP_ROWS) < hot_share, chosen - chosen % HOT_KEYS, chosen)
+
+
+def measured(options: argparse.Namespace) -> dict[str, object]:
+    """In this process, which has a budget or none."""
+    keep_freed_memory()
+    plan = compile_plan(load_text(PROJECT).resolved)
+    residence = residence_for(options.memory_mb << 20, options.folder)
+    pipeline = Pipeline.fresh(plan) if residence is None else Pipeline.fresh(plan, residence=residence)
+    feed, keys = Feed(plan, pipeline, options.way), (options.state_mb << 20) // ROW_BYTES
+    pass_over_what_is_there()
+    found: dict[str, object] = {"keys": keys}
+    found["fill"] = keys / sum(feed.take(each, "core") for each in filling(keys))
+    for name, share, events in (("hot", HOT_SHARE, options.events), ("uniform", 0.0, options.events // 10)):
+        for each in updates(keys, events // 5, share):  # what is asked for comes into memory
+            feed.take(each)
+        begin, pages = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
+        took = [feed.take(each) for each in updates(keys, events, share)]
+        now = resource.getrusage(resource.RUSAGE_SELF)
+        found[name] = len(took) * STEP_ROWS / sum(took)
+        found[f"{name}_step_ms_max"] = max(took) * 1e3
+        found[f"{name}_waits"] = now.ru_majflt - pages.ru_majflt
+        found[f"{name}_s"] = time.perf_counter() - begin
+    if pipeline.sequences[STREAM] != keys + 2 * (given := 6 * (options.events // 5) + 6 * (options.events // 50)):
+        raise SystemExit(f"{pipeline.sequences[STREAM]} outputs of {keys} keys and {given} updates")
+    memory = {what: size >> 20 for what, size in pipeline.memory.items()}
+    return found | {"memory": memory, "digest": pipeline.digests[STREAM], "rss_mb_max": now.ru_maxrss >> 10}
+
+
+@contextlib.contextmanager
+def memory_group(limit_mb: int) -> Iterator[Path | None]:
+    """A cgroup that processes may enter; None where there can be none."""
+    own = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    places = [GROUPS / "memory" / path.lstrip("/") for _, kinds, path in own if kinds == "memory"] + [GROUPS / "memory", GROUPS]
+    for place in places:
+        group = place / f"hotspare-residence-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            name = next(name for name in ("memory.limit_in_bytes", "memory.max") if (group / name).exists())
+            (group / name).write_text(str(limit_mb << 20))
+        except (OSError, StopIteration):
+            group.rmdir()
+            continue
+        try:
+            yield group
+        finally:
+            with contextlib.suppress(OSError):
+                group.rmdir()
+        return
+    yield None
+
+
+def run(options: argparse.Namespace, memory_mb: int, group: Path | None) -> dict[str, object]:
+    """In a process of its own, in the cgroup."""
+    command = [sys.executable, "-m", "benchmarks.residence", "--child", "--memory-mb", str(memory_mb), "--way", options.way]
+    command += ["--state-mb", str(options.state_mb), "--events", str(options.events), "--folder", str(options.folder)]
+    enter = "" if group is None else f"echo $$ > {group}/cgroup.procs && "
+    done = subprocess.run(["sh", "-c", f'{enter}exec "$@"', "sh", *command], stdout=subprocess.PIPE, check=False, text=True)
+    if done.returncode:
+        raise SystemExit(f"the process with {memory_mb or 'all'} MB ended with {done.returncode}")
+    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def told(name: str, found: dict[str, object]) -> str:
+    numbers = " ".join(f"{key} {value:,.0f}" if isinstance(value, float) else f"{key} {value}" for key, value in found.items())
+    return f"{name:9} {numbers}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--state-mb", type=int, default=4096)
+    parser.add_argument("--limit-mb", type=int, default=1024, help="of the process with a budget")
+    parser.add_argument("--memory-mb", type=int, default=640, help="its budget")
+    parser.add_argument("--events", type=int, default=1_000_000, help="of hot updates; of uniform ones a tenth")
+    parser.add_argument("--way", choices=("local", "core"), default="local")
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        print(json.dumps(measured(options)))
+        return
+    whole = run(options, 0, None)
+    print(told("in memory", whole), flush=True)
+    with memory_group(options.limit_mb) as group:
+        little = run(options, options.memory_mb, group)
+        within = f"in a cgroup of {options.limit_mb} MB" if group is not None else "without a cgroup"
+    print(told("budget", little), within, flush=True)
+    if whole["digest"] != little["digest"]:
+        raise SystemExit("the outputs differ")
+    hot, uniform = (float(str(little[name])) / float(str(whole[name])) for name in ("hot", "uniform"))
+    print(f"hot_ratio {hot:.2f} uniform_ratio {uniform:.3f}")
+
+
+if __name__ == "__main__":
+    main()
