@@ -35,7 +35,10 @@ class Cron:
     """Whether the day of the month and that of the week both say something."""
 
     def next_ms(self, after_ms: int) -> int:
-        """The first time after `after_ms`, in milliseconds since 1970."""
+        """The first time after `after_ms`, in milliseconds since 1970. Asked again and again for the same, it is looked up."""
+        return _next_ms(self, after_ms)
+
+    def _first_after(self, after_ms: int) -> int:
         after = datetime.fromtimestamp(after_ms / 1_000, UTC).replace(second=0, microsecond=0)
         day = after.replace(hour=0, minute=0)
         for _ in range(_DAYS_MAX):
@@ -58,6 +61,12 @@ class Cron:
     def _is_day(self, day: datetime) -> bool:
         of_month, of_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays
         return day.month in self.months and (of_month or of_week if self.either_day else of_month and of_week)
+
+
+@lru_cache(maxsize=64)
+def _next_ms(cron: Cron, after_ms: int) -> int:
+    """A rule asks with every look at its group, and a rare day is thousands of days away."""
+    return cron._first_after(after_ms)
 
 
 @lru_cache(maxsize=16)
