@@ -130,6 +130,7 @@ def kill_an_executor_and_a_worker(cluster: Cluster, traffic: Traffic, first: Spa
     """Spark starts their tasks again, in another executor and in the same one."""
     before = {each.engine for each in engines(cluster)}
     kill(executors(first)[0].pid)
+    wait_until(lambda: len(before - {each.engine for each in engines(cluster)}) == 1, "its task is gone", TIMEOUT_S)
     traffic.publish_more()
     traffic.goes_on("a", "b")
     replaced = {each.engine for each in engines(cluster)} - before

@@ -28,7 +28,7 @@ class Left(Enum):
 
     ALL = "all applications are complete again"
     ONE = "one application is left"
-    PIECES = "each application lacks shards that another one has"
+    FEWER = "each application has lost executors for good"
 
 
 @dataclass
@@ -51,14 +51,15 @@ class Ending:
         for application in applications.applications:
             if application.driver is not None:
                 application.driver.cut_until_ms = 0
-                application.driver.missing.clear()
+                for executor in application.driver.executors:
+                    executor.back_ms = min(executor.back_ms, applications.now_ms())
         if self.left is Left.ONE:
             kept = rng.choice(applications.applications)
             for application in applications.applications:
                 if application is not kept:
                     self._end(application)
-        elif self.left is Left.PIECES:
-            self._take_pieces()
+        elif self.left is Left.FEWER:
+            self._take_executors()
 
     def _end(self, application: Application) -> None:
         """Nobody starts it again; what runs of it dies, or sleeps for ever."""
@@ -74,19 +75,14 @@ class Ending:
                 applications.kill(attempt)
         applications.end_driver(application)
 
-    def _take_pieces(self) -> None:
-        """Every shard is with one application at least: an application keeps the tasks that host such a shard."""
-        applications, rng = self.applications, self.applications.rng
-        running = [each.driver for each in applications.applications if each.driver is not None]
-        if len(running) < len(applications.applications):
-            self.left = Left.ALL  # who starts anew has all its slots
-            return
-        owners = [rng.choice(running) for _ in applications.worlds]
-        for driver in running:
-            kept = {shard for shard, owner in enumerate(owners) if owner is driver}
-            driver.missing = {number for number, task in driver.tasks.items() if not kept & set(task.shards)}
-            for attempt in [each for each in driver.current() if each.task.number in driver.missing]:
-                applications.kill(attempt)
+    def _take_executors(self) -> None:
+        """All but some: what ran there goes on in the others."""
+        rng = self.applications.rng
+        for application in self.applications.applications:
+            driver = application.driver
+            if driver is not None and (used := [each for each in driver.executors if each.is_used]):
+                for executor in rng.sample(used, rng.randrange(len(used))):
+                    driver.lose_for_good(executor)
 
     def is_settled(self) -> bool:
         """Every application that is left runs all its tasks, and nothing else runs."""
@@ -112,19 +108,22 @@ class Ending:
         if not self.is_settled():
             raise Violation(f"applications: they are not settled; {self.describe()}")
         check_keys(applications.worlds)
-        if self.left is Left.ALL and applications.first.settings.lease_ms == SETTINGS.lease_ms:
+        if self.left is not Left.ONE and applications.first.settings.lease_ms == SETTINGS.lease_ms:
             self._restart_in_peace()  # with longer leases it would take many times as long
+            self._grow_in_peace()
 
     def _restart_in_peace(self) -> None:
         """A task that is started again takes no role, and hinders nobody who has one."""
         applications = self.applications
         self._let_leases_pass()
         self._turn_until(self.is_settled)
+        if applications.rebalance_after_ms:
+            self._turn_until(self._is_shared)
         spares = [each for each in applications.attempts.values() if each.key not in self.asleep and self._is_spare(each)]
         if not spares:
             return
         attempt = applications.rng.choice(spares)
-        worlds = [applications.worlds[shard] for shard in attempt.task.shards]
+        worlds = [applications.worlds[shard] for shard in attempt.wanted]
         before = {world.group: (_epoch(world), len(world.events)) for world in worlds}
         applications.first.trace(f"{applications.now_ms()} {attempt.name} is killed in peace")
         applications.kill(attempt)
@@ -142,11 +141,36 @@ class Ending:
             self._turn_until(lambda due=due, come=come: all(come()[stream] >= count for stream, count in due.items()))
             world.check_end(due)
 
+    def _is_shared(self) -> bool:
+        """Every application has its share of the active roles."""
+        applications = self.applications
+        active = [role.active for role in applications.roles().values()]
+        counts = [active.count(application.name) for application in applications.applications]
+        return sum(counts) == len(active) and max(counts) - min(counts) <= 1
+
+    def _grow_in_peace(self) -> None:
+        """An executor comes: shards move there, and none is without a complete engine of their application meanwhile."""
+        applications = self.applications
+        able = [each.driver for each in applications.applications if each.driver and each.driver.slots < each.driver.shards]
+        if not able:
+            return
+        driver = applications.rng.choice(able)
+        applications.first.trace(f"{applications.now_ms()} an executor comes to {driver.application} in peace")
+        driver.gain(1)
+
+        def is_hosted_all_along() -> bool:
+            found = {shard for attempt in driver.current() for shard in applications.complete(attempt)}
+            if len(found) < driver.shards:
+                raise Violation(f"moving: {driver.application} has shards {sorted(found)} alone; {self.describe()}")
+            return self.is_settled()
+
+        self._turn_until(is_hosted_all_along)
+
     def _is_spare(self, attempt: Attempt) -> bool:
         roles = {process.engine.role for process in self.applications.processes(attempt)}
         others = [
             any(p.engine.role is Role.ACTIVE for p in self.applications.worlds[shard].processes.values())
-            for shard in attempt.task.shards
+            for shard in attempt.wanted
         ]
         return roles == {Role.STANDBY} and all(others)
 
@@ -171,7 +195,7 @@ class Ending:
 
     def describe(self) -> str:
         tasks = [
-            f"{each.name}: " + ", ".join(f"{n} {task.phase.value}" for n, task in each.driver.tasks.items())
+            f"{each.name}: " + ", ".join(f"{n} {task.phase.value} {task.hosted}" for n, task in each.driver.tasks.items())
             for each in self.applications.applications
             if each.driver is not None
         ]

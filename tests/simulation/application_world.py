@@ -14,9 +14,12 @@ from tests.simulation.world import GROUP, World
 
 @dataclass
 class HostedWorld(World):
-    """`names` are those of the processes that run. `on_end` is told of each that ended by itself."""
+    """`names` are those of the processes that run. `on_end` is told of each group that ended by itself, `on_kill` of each process
+    that is gone; `runs` says of a life whether its process is there, whatever it hosts."""
 
     on_end: Callable[[Process], None] = lambda _: None
+    on_kill: Callable[[str], None] = lambda _: None
+    runs: Callable[[int], bool] = lambda _: False
 
     def begin(self, name: str, life: int, clock: EngineClock, engine: str = "", host: str = "host") -> Process:
         """Whether it is right that it is refused, its application judges."""
@@ -30,9 +33,19 @@ class HostedWorld(World):
             self.on_end(process)
         return step
 
+    def kill(self, name: str) -> None:
+        super().kill(name)
+        self.on_kill(name)
+
+    def let_go(self, name: str) -> None:
+        """What of this group is in a process ends without a word; the process goes on."""
+        process = self.processes.pop(name)
+        process.end()
+        self.calls.forget(process.door, self.rng)
+
     def lives_on(self, name: str, life: int) -> bool:
         """Lives are counted over all processes, whatever their names."""
-        return any(process.life == life for world in self.surroundings.worlds.values() for process in world.processes.values())
+        return self.runs(life)
 
 
 def hosted_beside(first: HostedWorld, kit: Kit) -> HostedWorld:

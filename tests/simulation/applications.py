@@ -11,14 +11,16 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
 from hotspare.bus.naming import shard_group
 from hotspare.errors import HotspareError, StateError, UsageError
 from hotspare.ha.rules.roles import Role
-from hotspare.host.partitioned.watch import JobEnd, Startup
+from hotspare.host.partitioned.role_sharing import role_of
+from hotspare.host.partitioned.sharing import Ask, ShardRole, Withdraw
+from hotspare.host.partitioned.watch import JobEnd
 from tests.simulation.application_world import HostedWorld, hosted_beside
 from tests.simulation.checkers import Violation
 from tests.simulation.doors import EngineClock
@@ -33,6 +35,7 @@ from tests.simulation.world import CLOCK_RATES, GROUP, World
 NAMES = ("east", "north", "west")
 _SHARDS = (2, 3, 3, 4)
 _LEASES_MS = (80, 160)
+_REBALANCE_AFTER_MS = (0, 4_000, 16_000)
 _STOP_MS_MAX = 300
 _TALK_SHARE = 0.5
 _START_SHARE = 0.06
@@ -48,7 +51,8 @@ class AppFault(Enum):
     DRIVER_CUT_OFF = "a driver is cut off from its tasks"
     DRIVER_DIES = "a driver dies"
     NO_COORDINATION = "an application is cut off from coordination"
-    SLOT_MISSING = "a slot does not come back"
+    EXECUTOR_MISSING = "an executor ends, and no other one comes"
+    EXECUTOR_COMES = "an executor comes"
 
 
 _STRIKES = {
@@ -59,7 +63,8 @@ _STRIKES = {
     AppFault.DRIVER_CUT_OFF: 0.004,
     AppFault.DRIVER_DIES: 0.005,
     AppFault.NO_COORDINATION: 0.004,
-    AppFault.SLOT_MISSING: 0.004,
+    AppFault.EXECUTOR_MISSING: 0.004,
+    AppFault.EXECUTOR_COMES: 0.006,
 }
 NOT_OF_APPLICATIONS = NOT_HERE | {
     FaultKind.VERDICT_UNKNOWN,
@@ -90,13 +95,14 @@ class Applications:
     applications: list[Application]
     lease_ms: int
     faults: frozenset[AppFault] = frozenset()
+    rebalance_after_ms: int = 0
     attempts: dict[str, Attempt] = field(default_factory=dict)
     """All that live, by their key; also those that their driver knows nothing of."""
     lives: int = 0
 
     def __post_init__(self) -> None:
         for world in self.worlds:
-            world.on_end = self._on_end
+            world.on_end, world.on_kill, world.runs = self._on_end, self._on_kill, self._runs
 
     @property
     def first(self) -> HostedWorld:
@@ -125,37 +131,86 @@ class Applications:
 
     def begin(self, attempt: Attempt) -> None:
         attempt.has_begun = True
-        for shard in attempt.task.shards:
-            self.worlds[shard].begin(attempt.key, attempt.life, attempt.clock, attempt.name, attempt.executor.host)
+
+    def follow(self, attempt: Attempt, shards: tuple[int, ...]) -> None:
+        attempt.wanted = frozenset(shards)
+
+    def _host(self, attempt: Attempt) -> None:
+        """As `host.partitioned.shard_host` does: what is new joins, what is no longer wanted gives up its role and leaves."""
+        if not attempt.has_begun or attempt.stopping_ms is not None or self.is_frozen(attempt):
+            return
+        for shard, world in enumerate(self.worlds):
+            process = world.processes.get(attempt.key)
+            if process is None:
+                attempt.leaving_ms.pop(shard, None)
+                if shard in attempt.wanted:
+                    world.begin(attempt.key, attempt.life, attempt.clock, attempt.name, attempt.executor.host)
+            elif shard not in attempt.wanted or shard in attempt.leaving_ms:
+                since_ms = attempt.leaving_ms.setdefault(shard, self.now_ms())
+                if process.engine.role is not Role.JOINING:
+                    process.engine.ask_stop()
+                if self.now_ms() - since_ms > _STOP_MS_MAX:
+                    world.let_go(attempt.key)
         self._tell_names()
 
     def kill(self, attempt: Attempt) -> None:
         self.first.trace(f"{self.now_ms()} the process of {attempt.name} ends")
         self.first.kill(attempt.key)
-        self._over(attempt)
 
-    def _over(self, attempt: Attempt) -> None:
-        self.attempts.pop(attempt.key, None)
-        attempt.driver.lost(attempt)
-        self._tell_names()
+    def _on_kill(self, key: str) -> None:
+        attempt = self.attempts.pop(key, None)
+        if attempt is not None:
+            attempt.driver.lost(attempt)
+            self._tell_names()
+
+    def _runs(self, life: int) -> bool:
+        return any(attempt.life == life for attempt in self.attempts.values())
 
     def _tell_names(self) -> None:
         for world in self.worlds:
             world.names = tuple(world.processes)
 
     def processes(self, attempt: Attempt) -> list[Process]:
-        found = (self.worlds[shard].processes.get(attempt.key) for shard in attempt.task.shards)
-        return [process for process in found if process is not None]
+        return [world.processes[attempt.key] for world in self.worlds if attempt.key in world.processes]
 
     def is_frozen(self, attempt: Attempt) -> bool:
         return any(process.paused_until_ms > self.now_ms() for process in self.processes(attempt))
 
-    def startup(self, attempt: Attempt) -> Startup:
-        return Startup.DONE if self.has_joined(attempt) else Startup.UNDERWAY
+    def complete(self, attempt: Attempt) -> list[int]:
+        joined = (Role.STANDBY, Role.PROMOTING, Role.ACTIVE)
+        return [
+            shard
+            for shard, world in enumerate(self.worlds)
+            if attempt.key in world.processes
+            and shard in attempt.wanted
+            and shard not in attempt.leaving_ms
+            and world.processes[attempt.key].engine.role in joined
+        ]
 
     def has_joined(self, attempt: Attempt) -> bool:
-        roles = [process.engine.role for process in self.processes(attempt)]
-        return len(roles) == len(attempt.task.shards) and all(role in (Role.STANDBY, Role.ACTIVE) for role in roles)
+        """It hosts what its driver wants, and nothing else."""
+        wanted, complete = attempt.driver.tasks[attempt.task.number].shards, self.complete(attempt)
+        return len(self.processes(attempt)) == len(wanted) == len(complete) and not any(
+            process.engine.role is Role.PROMOTING for process in self.processes(attempt)
+        )
+
+    def roles(self) -> dict[int, ShardRole]:
+        service = self.first.coordination.client("drivers")
+        found = {}
+        for shard, world in enumerate(self.worlds):
+            members = [
+                replace(each, detail={"application": each.engine.partition("-")[0]}) for each in service.members(world.group)
+            ]
+            found[shard] = role_of(members, service.leader(world.group).holder)
+        return found
+
+    def ask(self, action: Ask | Withdraw) -> None:
+        service, group = self.first.coordination.client("drivers"), self.worlds[action.shard].group
+        self.first.trace(f"{self.now_ms()} {action}")
+        if isinstance(action, Ask):
+            service.ask_switchover(group, action.engine)
+        else:
+            service.withdraw_switchover(group)
 
     # --- what happens ----------------------------------------------------------------------------------------------------------
 
@@ -192,7 +247,8 @@ class Applications:
         application.runs += 1
         hosts = [Executor(f"{application.name}{application.runs}.{n}", slots) for n, slots in enumerate(application.executors)]
         run = f"r{application.runs}"
-        application.driver = Driver(self, application.name, run, len(self.worlds), hosts, self.lease_ms * DRIVER_MS)
+        times_ms = (self.lease_ms * DRIVER_MS, self.rebalance_after_ms)
+        application.driver = Driver(self, application.name, run, len(self.worlds), hosts, *times_ms)
         self.first.trace(f"{self.now_ms()} the driver of {application.name} starts, run {run}")
 
     def end_driver(self, application: Application) -> None:
@@ -211,6 +267,8 @@ class Applications:
         if process.error is None and process.ended.startswith("dies"):
             self.kill(attempt)
             return
+        if process.error is None and self._shard_of(process) in attempt.leaving_ms:
+            return
         if attempt.stopping_ms is None:
             attempt.stopping_ms = self.now_ms()
             attempt.end = JobEnd(process.ended, is_final=_is_final(process.error))
@@ -220,17 +278,21 @@ class Applications:
             if left.engine.role is not Role.JOINING:
                 left.engine.ask_stop()
 
+    def _shard_of(self, process: Process) -> int:
+        return next(n for n, world in enumerate(self.worlds) if world.group == process.definition.group)
+
     def _sweep(self) -> None:
         """Processes that are gone are noticed, and those that take too long to stop are ended."""
         now_ms = self.now_ms()
         for attempt in list(self.attempts.values()):
-            is_late = attempt.stopping_ms is not None and now_ms - attempt.stopping_ms > _STOP_MS_MAX
-            if is_late:
-                self.first.kill(attempt.key)
-            if attempt.has_begun and not self.processes(attempt):
-                if attempt.stopping_ms is not None:
-                    attempt.driver.returned(attempt)
-                self._over(attempt)
+            self._host(attempt)
+            if attempt.stopping_ms is None:
+                continue
+            if not self.processes(attempt):
+                attempt.driver.returned(attempt)
+                self.kill(attempt)
+            elif now_ms - attempt.stopping_ms > _STOP_MS_MAX:
+                self.kill(attempt)
         for application in self.applications:
             if application.driver is not None and application.driver.failure:
                 self.first.trace(f"{now_ms} {application.name} ends: {application.driver.failure}")
@@ -269,11 +331,10 @@ class Applications:
         elif fault is AppFault.NO_COORDINATION:
             until_ms = self.now_ms() + lasts_ms
             self.first.plan.cut_off |= {each.key: (until_ms, Reach.COORDINATION) for each in attempts}
-        elif fault is AppFault.SLOT_MISSING:
-            number = self.rng.choice(list(driver.tasks))
-            driver.missing.add(number)
-            for attempt in [each for each in attempts if each.task.number == number]:
-                self.kill(attempt)
+        elif fault is AppFault.EXECUTOR_MISSING:
+            driver.lose_for_good(self.rng.choice(driver.executors))
+        elif fault is AppFault.EXECUTOR_COMES:
+            driver.gain(self.rng.choice((1, 2)))
         elif attempts:
             self._strike_attempt(fault, self.rng.choice(attempts), lasts_ms)
 
@@ -336,8 +397,10 @@ def drawn(seed: int, folder: Path, trace: Callable[[str], None], favoured: froze
     faults = frozenset(fault for fault in AppFault if rng.random() < share)
     lease_ms = rng.choice(_LEASES_MS)
     told = ", ".join(f"{each.name} {each.executors}" for each in made)
+    after_ms = rng.choice(_REBALANCE_AFTER_MS)
     trace(f"{count} shards; {told}; tasks have a lease of {lease_ms} ms; {', '.join(sorted(f.value for f in faults))}")
-    return Applications(worlds, made, lease_ms, faults)
+    trace(f"active roles are shared after {after_ms} ms of a driver")
+    return Applications(worlds, made, lease_ms, faults, after_ms)
 
 
 def _executors(rng: random.Random, shards: int) -> tuple[int, ...]:

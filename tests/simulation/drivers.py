@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from hotspare.host.partitioned import attempt as rules
-from hotspare.host.partitioned import watch
+from hotspare.host.partitioned import placing, sharing, watch
 from hotspare.host.partitioned.assignment import assigned_shards, tasks_for
 from hotspare.host.partitioned.attempt import Answer, TaskOrder
+from hotspare.host.partitioned.sharing import Ask, ShardRole, Sharing, Withdraw
 from hotspare.host.partitioned.watch import TaskPhase, WatchedTask
 from tests.simulation.doors import EngineClock
 
@@ -26,6 +27,7 @@ _REPORT_MS = 500
 _RETRY_MS = (1, 5, 20)
 """After how many simulated ms Spark starts a lost task again."""
 _REPLACE_MS = (5, 30, 80)
+_FOREVER_MS = 1 << 40
 _KILLED_SHARE = 0.6
 """Of what Spark ends without seeing whether it is gone."""
 
@@ -47,7 +49,16 @@ class Cluster(Protocol):
 
     def is_frozen(self, attempt: Attempt) -> bool: ...
 
-    def startup(self, attempt: Attempt) -> watch.Startup: ...
+    def complete(self, attempt: Attempt) -> list[int]:
+        """The shards that it hosts for longer, with all their state."""
+
+    def follow(self, attempt: Attempt, shards: tuple[int, ...]) -> None:
+        """It is told which to host."""
+
+    def roles(self) -> dict[int, ShardRole]: ...
+
+    def ask(self, action: Ask | Withdraw) -> None:
+        """For a role, or no longer."""
 
 
 @dataclass(eq=False)
@@ -84,6 +95,10 @@ class Attempt:
     cut_until_ms: int = 0
     is_welcome: bool = False
     has_begun: bool = False
+    wanted: frozenset[int] = frozenset()
+    """The shards that it was told to host."""
+    leaving_ms: dict[int, int] = field(default_factory=dict)
+    """Since when it gives up shards that it is no longer told to host."""
     stopping_ms: int | None = None
     """Since when it ends, because one of its groups has."""
     end: watch.JobEnd = field(default_factory=watch.JobEnd)
@@ -112,6 +127,7 @@ class Attempt:
             if not self.is_welcome:
                 self.is_welcome = True
                 cluster.begin(self)
+            cluster.follow(self, self.driver.tasks[self.task.number].hosted)
         if not rules.has_lease(self.answered_ms, now_ms, self.driver.lease_ms):
             cluster.kill(self)
 
@@ -127,7 +143,7 @@ class Job:
 
 @dataclass(eq=False)
 class Driver:
-    """One life of it. `missing`: tasks whose slots are not there."""
+    """One life of it."""
 
     cluster: Cluster
     application: str
@@ -135,10 +151,11 @@ class Driver:
     shards: int
     executors: list[Executor]
     lease_ms: int
+    rebalance_after_ms: int = 0
     cut_until_ms: int = 0
     is_dead: bool = False
+    sharing: Sharing = field(default_factory=Sharing)
     failure: str = ""
-    missing: set[int] = field(default_factory=set)
     tasks: dict[int, WatchedTask] = field(default_factory=dict)
     jobs: dict[tuple[int, int], Job] = field(default_factory=dict)
 
@@ -153,6 +170,7 @@ class Driver:
 
     def act(self) -> None:
         """What the driver's main thread does, and then Spark."""
+        self.tasks |= placing.placed(self.tasks, self.slots, self.shards, self.now_ms)
         for number in self.tasks:
             self.tasks[number], actions = watch.due(self.tasks[number], self.now_ms, self.lease_ms)
             for action in actions:
@@ -160,10 +178,22 @@ class Driver:
                     self.jobs[number, action.job] = Job()
                 else:
                     self._abandon(action)
+        self._share_roles()
         self._replace_executors()
         for (number, _), job in self.jobs.items():
-            if job.running is None and job.retry_ms <= self.cluster.now_ms() and number not in self.missing:
+            if job.running is None and job.retry_ms <= self.cluster.now_ms():
                 self._start(number, job)
+
+    def _share_roles(self) -> None:
+        self.sharing = sharing.told(self.sharing, placing.hosting_of(self.tasks, self.shards), self.now_ms)
+        if sharing.has_to_look(self.sharing, self.now_ms, self.rebalance_after_ms):
+            self.sharing, action = sharing.looked(self.sharing, self.application, self.cluster.roles(), self.now_ms)
+            if action is not None:
+                self.cluster.ask(action)
+
+    @property
+    def slots(self) -> int:
+        return sum(executor.slots for executor in self.executors if executor.is_used)
 
     def _abandon(self, action: watch.AbandonJob) -> None:
         job = self.jobs.pop((action.task, action.job), None)
@@ -187,6 +217,19 @@ class Driver:
                 if executor_ends is not None:
                     executor_ends(attempt)
                 self.lost(attempt)
+
+    def lose_for_good(self, executor: Executor) -> None:
+        """It ends, and the cluster has no other one."""
+        self.lose(executor, executor_ends=self.cluster.kill)
+        executor.back_ms = _FOREVER_MS
+
+    def gain(self, slots: int) -> None:
+        """The cluster has one more executor, or one comes back."""
+        gone = next((each for each in self.executors if each.back_ms == _FOREVER_MS), None)
+        if gone is not None:
+            gone.back_ms = 0
+        else:
+            self.executors.append(Executor(f"{self.executors[0].host}+{len(self.executors)}", slots))
 
     def lost(self, attempt: Attempt) -> None:
         """Spark takes it that the attempt's process is gone, and starts the task again."""
@@ -219,8 +262,8 @@ class Driver:
         return answer
 
     def reported(self, attempt: Attempt) -> Answer:
-        number, startup = attempt.task.number, self.cluster.startup(attempt)
-        self.tasks[number], answer = watch.heard(self.tasks[number], attempt.job, attempt.number, self.now_ms, startup)
+        number, complete = attempt.task.number, self.cluster.complete(attempt)
+        self.tasks[number], answer = watch.heard(self.tasks[number], attempt.job, attempt.number, self.now_ms, complete)
         return answer
 
     def returned(self, attempt: Attempt) -> None:
@@ -241,7 +284,9 @@ class Driver:
         return [job.running for job in self.jobs.values() if job.running is not None]
 
     def is_complete(self) -> bool:
-        """Whether all its tasks run, but those whose slots are missing."""
-        running = {attempt.task.number for attempt in self.current()}
-        wanted = [task for number, task in self.tasks.items() if number not in self.missing]
-        return not self.is_dead and all(task.phase is TaskPhase.RUNNING and task.number in running for task in wanted)
+        """Whether all slots that are of use have a task that runs, and these host all shards evenly."""
+        current = {attempt.task.number for attempt in self.current()}
+        running = [task for task in self.tasks.values() if task.phase is TaskPhase.RUNNING and task.number in current]
+        counts = [len(task.shards) for task in running]
+        is_even = sum(counts) == self.shards and max(counts) - min(counts) <= 1 and len(counts) == min(self.slots, self.shards)
+        return not self.is_dead and is_even and not any(task.keeps for task in running)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from hotspare.host.partitioned import attempt
+from hotspare.host.partitioned import attempt, placing, sharing
+from hotspare.host.partitioned.watch import WatchedTask
 from tests.simulation.doors import UnreliableBus, UnreliableProducer
 from tests.simulation.faults import FaultKind
 from tests.simulation.planting import Groups, planted
@@ -33,3 +35,27 @@ def names_repeat_over_drivers() -> Any:
         return f"{application}-{task}.{job}.{number}"
 
     return patch.object(attempt, "engine_name", engine_name)
+
+
+@planted(groups=Groups.APPLICATIONS)
+def a_shard_leaves_before_it_has_come() -> Any:
+    """Who gives a shard to another task lets it go at once, and nobody here hosts it until the other one has restored its state."""
+    right = placing._move
+
+    def move(tasks: dict[int, WatchedTask], giver: int, taker: int) -> None:
+        right(tasks, giver, taker)
+        tasks[giver] = replace(tasks[giver], keeps=frozenset())
+
+    return patch.object(placing, "_move", move)
+
+
+@planted(groups=Groups.APPLICATIONS)
+def shards_stay_with_a_task_that_has_no_slot() -> Any:
+    """As before shards moved: those of an executor that does not come back wait for it."""
+    return patch.object(placing, "_is_lost", lambda task, now_ms: False)
+
+
+@planted(groups=Groups.APPLICATIONS)
+def nobody_takes_its_share_back() -> Any:
+    """As before: who was away stays a spare for all shards."""
+    return patch.object(sharing, "share_to_take", lambda own, roles: None)

@@ -77,8 +77,8 @@ def freeze(applications: Applications, frozen: Attempt, ms: int) -> None:
 
 
 def test_tasks_host_the_shards_that_their_driver_gave_them(applications: Applications) -> None:
-    assert {each.task.shards for each in driver(applications).current()} == {(0,), (1,)}
-    assert [each.task.shards for each in driver(applications, 1).current()] == [(0, 1)]
+    assert {each.wanted for each in driver(applications).current()} == {frozenset({0}), frozenset({1})}
+    assert [each.wanted for each in driver(applications, 1).current()] == [frozenset({0, 1})]
     brings_out(applications)
 
 

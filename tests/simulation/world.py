@@ -198,7 +198,7 @@ class World:
             report=lambda event: self._report(name, event),
             background=jobs.append,
             end_process=self._end_process,
-            is_alive=lambda member: member.host == host and self._is_alive(member),
+            is_alive=lambda member: member.host == host and member.process_start != life and self._is_alive(member),
         )
         definition = GroupDefinition(self.group, self.topics, project(), self.cores.get(name, self.kit.cores), self.settings)
         process = Process(

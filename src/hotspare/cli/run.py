@@ -76,6 +76,13 @@ ConfOption = Annotated[
 TaskLeaseOption = Annotated[
     int, typer.Option(min=2_000, help="For --runner partitioned: how long a task and its driver may not hear of each other.")
 ]
+RebalanceOption = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="For --runner partitioned: how long an application is complete before it takes its share of active roles; 0: never.",
+    ),
+]
 BindOption = Annotated[
     list[str] | None, typer.Option("--bind", metavar="CONNECTOR:NAME=VALUE", help="Override a connector's property.")
 ]
@@ -95,6 +102,7 @@ def command(
     tasks: TasksOption = 0,
     conf: ConfOption = None,
     task_lease_ms: TaskLeaseOption = 10_000,
+    rebalance_after_ms: RebalanceOption = 60_000,
     head: HeadOption = HeadPlace.DRIVER,
     kafka_reader: KafkaReaderOption = KafkaReaderKind.SPAN,
     create_time: CreateTimeOption = CreateTime.REFUSE,
@@ -132,7 +140,7 @@ def command(
     options = replace(options, project_name=project_name, shards=shards, home=home, limits=BatchLimits(messages_max=messages_max))
     options = replace(options, properties=properties(set_ or ()), bindings=bindings(bind or ()))
     options = replace(options, memory_bytes=memory_bytes(memory), page_folder=page_folder)
-    _start(options, log_format, _Spark(master, tasks, conf or (), task_lease_ms))
+    _start(options, log_format, _Spark(master, tasks, conf or (), task_lease_ms, rebalance_after_ms))
 
 
 @dataclass(frozen=True)
@@ -143,6 +151,7 @@ class _Spark:
     tasks: int
     conf: Sequence[str]
     task_lease_ms: int
+    rebalance_after_ms: int
 
 
 def _start(options: EngineOptions, log_format: LogFormat, spark: _Spark) -> None:
@@ -163,5 +172,5 @@ def _run_application(options: EngineOptions, log_format: LogFormat, spark: _Spar
 
     if not spark.master:
         raise UsageError("--runner partitioned needs a master of Spark", hint="give --master local[2], or spark://host:7077")
-    conf = settings_of_spark(spark.conf)
-    return run_application(options, ApplicationOptions(spark.master, spark.tasks, conf, spark.task_lease_ms, log_format))
+    conf, times = settings_of_spark(spark.conf), (spark.task_lease_ms, spark.rebalance_after_ms)
+    return run_application(options, ApplicationOptions(spark.master, spark.tasks, conf, *times, log_format))

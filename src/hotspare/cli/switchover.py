@@ -10,7 +10,7 @@ import typer
 from hotspare.retry import Retry
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from hotspare.coordination.contract import Coordination, Leader
 
@@ -23,6 +23,11 @@ def command(
     bus: Annotated[str, typer.Option(help="Bus of the group; tells where coordination is.")] = "",
     coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")] = "",
     to: Annotated[str, typer.Option(help="Engine that is to become active; by default the best spare.")] = "",
+    shard: Annotated[list[int] | None, typer.Option(min=0, help="Of a project in shards these alone; may be given again.")] = None,
+    application: Annotated[
+        str,
+        typer.Option(help="Application of --runner partitioned whose engines are to become active."),
+    ] = "",
     spread: Annotated[
         bool, typer.Option("--spread", help="Move only as many shards as are needed for every engine to have its share.")
     ] = False,
@@ -35,16 +40,20 @@ def command(
 
     if not (bus or coordination):
         raise UsageError("neither --bus nor --coordination was given", hint="give --bus URL")
-    if spread and to:
-        raise UsageError("--spread and --to contradict each other", hint="leave one out")
+    said = [name for name, is_said in {"--spread": spread, "--to": to, "--application": application}.items() if is_said]
+    if len(said) > 1:
+        raise UsageError(f"{said[0]} and {said[1]} contradict each other", hint="leave one out")
     with ExitStack() as stack:
         if not coordination:
             existing_bus(stack, bus)
         service = existing_coordination(stack, coordination, bus)
-        groups = known_groups(service, group)
-        moves = _spread(service, groups) if spread else dict.fromkeys(groups, to)
+        groups = _of_shards(known_groups(service, group), shard or ())
+        if application:
+            moves = _to_application(service, groups, application)
+        else:
+            moves = _spread(service, groups) if spread else dict.fromkeys(groups, to)
         if not moves:
-            typer.echo("every engine has its share already")
+            typer.echo(f"{application} is active already" if application else "every engine has its share already")
         for name, engine in moves.items():
             told = _moved(service, name, engine, timeout_s)
             typer.echo(f"{name}: {told}" if len(groups) > 1 else told)
@@ -64,6 +73,37 @@ def _moved(service: Coordination, group: str, to: str, timeout_s: float) -> str:
         return f"{to} is active already"
     after = _switched(service, group, before, to, timeout_s)
     return f"{after.holder} is active under epoch {after.epoch}, after {before.holder}"
+
+
+def _of_shards(groups: Sequence[str], shards: Collection[int]) -> list[str]:
+    """Those of the groups that are of these shards; all where none is named. UsageError where there is no such shard."""
+    from hotspare.bus.naming import own_partition, whole_group
+    from hotspare.errors import UsageError
+
+    if not shards:
+        return list(groups)
+    numbers = {own_partition(group): group for group in groups if whole_group(group) != group}
+    if unknown := sorted(set(shards) - numbers.keys()):
+        hint = f"shards: {', '.join(map(str, sorted(numbers)))}" if numbers else f"{groups[0]} is not divided: leave --shard out"
+        raise UsageError(f"there is no shard {unknown[0]}", hint=hint)
+    return [numbers[shard] for shard in sorted(set(shards))]
+
+
+def _to_application(service: Coordination, groups: Sequence[str], application: str) -> dict[str, str]:
+    """By those groups that have to move: its engine. UsageError where it has none that could take over."""
+    from hotspare.errors import UsageError
+    from hotspare.host.partitioned.role_sharing import shard_role
+
+    moves: dict[str, str] = {}
+    for group in groups:
+        role = shard_role(service, group)
+        if role.active == application:
+            continue
+        if application not in role.spares:
+            others = ", ".join(sorted(role.spares)) or "none"
+            raise UsageError(f"application {application} has no spare of group {group}", hint=f"applications that have: {others}")
+        moves[group] = role.spares[application]
+    return moves
 
 
 def _spread(service: Coordination, groups: Collection[str]) -> dict[str, str]:

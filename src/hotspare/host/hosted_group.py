@@ -91,9 +91,9 @@ class Shared:
 
 class HostedGroup:
     """`engine` is the group, `source` what a runner reads for it alone. `pace` is that of whatever runner reads for it; everything
-    that is opened is closed with `stack`."""
+    that is opened is closed with `stack`. `groups`: how many there are in this process, which share its memory evenly."""
 
-    def __init__(self, shared: Shared, shard: Shard, pace: ReadPace, stack: contextlib.ExitStack) -> None:
+    def __init__(self, shared: Shared, shard: Shard, pace: ReadPace, stack: contextlib.ExitStack, groups: int) -> None:
         options, number = shared.options, shard.number
         self._shared = shared
         self.shard = shard
@@ -127,7 +127,7 @@ class HostedGroup:
         self.recovery = Recovery(
             self.name, self.topics, shared.bus, shared.store, shared.coordination, self.source, self._tell_of_poison
         )
-        residence = residence_for(options.memory_bytes, options.page_folder, len(options.hosted_shards)) or NO_BUDGET
+        residence = residence_for(options.memory_bytes, options.page_folder, groups) or NO_BUDGET
         cores = CarefulCores(PipelineFactory(shared.plan, self._log, shard, residence), self.recovery)
         identity = project_identity(shared.project, shared.plan)
         definition = GroupDefinition(self.name, self.topics, identity, cores, patient_settings(options))

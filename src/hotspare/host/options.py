@@ -15,7 +15,6 @@ from hotspare.choices import CreateTime, HeadPlace, KafkaReaderKind, RunnerKind
 from hotspare.errors import UsageError
 from hotspare.ha.rules.settings import GroupSettings as GroupSettings
 from hotspare.runners.contract import BatchLimits as BatchLimits
-from hotspare.shard import Shard, shards_of
 
 _ENGINE_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
 
@@ -26,14 +25,13 @@ def default_engine_name() -> str:
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """One engine process that runs one group, or those of all `shards` of a project that is divided.
+    """One engine process that runs one group, or those of the `shards` of a project that is divided.
 
     `coordination_url` and `store_url` default to places beside an embedded bus. `properties` are those of the project (SPEC A4),
     `bindings` override connector properties from outside. `home` is where `@ESP_PROJECT_HOME@` points to.
     `project_name` chooses among several projects of one file.
 
-    `hosted` are the numbers of the shards whose groups this process runs, by default all. `place` is what its member records say of
-    where it runs, for people: a task of Spark says application, task and executor.
+    `place` is what its member records say of where it runs, for people: a task of Spark says application, task and executor.
 
     `memory_bytes`: of the state of its groups together; 0: nothing leaves memory. `page_folder`: where what left is kept.
 
@@ -60,7 +58,6 @@ class EngineOptions:
     home: Path | None = None
     project_name: str = ""
     shards: int = 1
-    hosted: tuple[int, ...] = ()
     place: Mapping[str, str] = field(default_factory=dict)
     memory_bytes: int = 0
     page_folder: Path | None = None
@@ -70,13 +67,6 @@ class EngineOptions:
             raise UsageError(f"engine name {self.engine!r} cannot be used", hint="use up to 64 letters, digits, '_', '-' and '.'")
         if not 1 <= self.shards <= PARTITIONS_MAX:
             raise UsageError(f"a project cannot run in {self.shards} shards", hint=f"use 1 to {PARTITIONS_MAX}")
-        if unknown := sorted(set(self.hosted) - set(range(self.shards))):
-            raise UsageError(f"there is no shard {unknown[0]} of {self.shards}", hint=f"shards are counted 0 to {self.shards - 1}")
         for text, option in ((self.address, "--address"), (self.listen, "--listen")):
             if text:
                 checked_host_port(text, option)
-
-    @property
-    def hosted_shards(self) -> tuple[Shard, ...]:
-        """Those whose groups this process runs, in order."""
-        return tuple(shard for shard in shards_of(self.shards) if not self.hosted or shard.number in self.hosted)

@@ -1,7 +1,7 @@
 """One engine process: loads the project, opens the doors, starts the runner, and beats until it is to end.
 
-It hosts the project's group, or, where the project is divided, the groups of its shards: of all, or, as a task of Spark
-(partitioned/task.py), of some (hosted_group.py).
+It hosts the project's group, or, where the project is divided, the groups of all its shards (hosted_group.py). A task of Spark,
+which hosts some, and now these, now those, is partitioned/shard_host.py.
 
 Threads: the main one starts and stops everything, and performs what falls due between batches of the first group; those of other
 groups each have one for that; the runner's feed batches; for each group one commits beside it; the peer threads notice a closed
@@ -18,7 +18,7 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn, cast
 
@@ -36,6 +36,7 @@ from hotspare.errors import UsageError
 from hotspare.ha.effects.joining import StartPlan
 from hotspare.ha.group import GroupEngine
 from hotspare.ha.peers import PeerServer
+from hotspare.ha.rules.settings import GroupTopics
 from hotspare.host.address import peer_addresses
 from hotspare.host.background import Background
 from hotspare.host.cascades import check_streams_read
@@ -53,6 +54,7 @@ from hotspare.model.load import LoadedProject
 from hotspare.model.partitioning import refused_shards
 from hotspare.runners.contract import EndCause, OnBatch, ReadPace, Runner, RunnerEnd
 from hotspare.runners.reading import ShardedBatches
+from hotspare.shard import shards_of
 from hotspare.stop_signals import stop_asked
 from hotspare.stores.open import default_store_url, open_store
 from hotspare.telemetry.log import Log, LogEvent
@@ -88,19 +90,17 @@ class EngineProcess:
         if (refusal := refused_shards(loaded.resolved, options.shards)) is not None:
             raise refusal
         self._options = options
-        self.has_started = False
-        """Whether its groups have joined and input is read."""
         self._stop = threading.Event()
         self._end: RunnerEnd | None = None
         self._stop_asked = False
         self._failures: list[Exception] = []
-        self._shared = _shared(options, loaded, log, stack)
+        self._shared = open_shared(options, loaded, log, stack)
         self._groups: list[HostedGroup] = []
-        interval_s, shards = options.settings.read_interval_ms / 1_000, options.hosted_shards
+        interval_s, shards = options.settings.read_interval_ms / 1_000, shards_of(options.shards)
         self._pace = ReadPace(interval_s, [shard.number for shard in shards])
         for shard in shards:
             pace = self._pace if self._reads_together else ReadPace(interval_s, [shard.number])
-            self._groups.append(HostedGroup(self._shared, shard, pace, stack))
+            self._groups.append(HostedGroup(self._shared, shard, pace, stack, len(shards)))
         self._log = log.bind(group=self._groups[0].name) if len(shards) == 1 else log.bind(shards=len(shards))
 
     @property
@@ -144,7 +144,6 @@ class EngineProcess:
                     if runner.notice:
                         self._log.event(LogEvent.RUNNER_WARNING, runner.notice)
                 pass_over_what_is_there()  # what the runners brought, too
-                self.has_started = True
                 self._log.event(LogEvent.ENGINE_STARTED, address=self._shared.server.address)
                 self._beat_until(lambda: self._stop.is_set() or any(group.has_ended for group in self._groups))
                 for group in self._groups:
@@ -158,21 +157,12 @@ class EngineProcess:
 
     def _joined(self) -> list[StartPlan]:
         """Every group joins, and what an engine checks and writes once is done. Who keeps the bus locked is waited for."""
-        shared, options, log, groups = self._shared, self._options, self._log, self._groups
-        topics, plan, bus, prefix = groups[0].topics, shared.plan, shared.bus, options.prefix
-        names = [group.name for group in groups]
-        inbound = [topic.name for topic in topics.inbound if topic.kind is not Inbound.OUTPUTS]
-        outwait_lock(lambda: check_settings(bus, inbound, topics.output_topics, options.create_time, log))
-        outwait_lock(lambda: check_streams_read(bus, prefix, plan.resolved))
+        shared, groups = self._shared, self._groups
+        check_before_joining(shared, groups[0].topics)
         plans = _started(groups)
-        schemas = plan.stream_schemas
-        outputs = [(output, schemas[output.stream]) for output in topics.outbound]
-        outwait_lock(lambda: check_message_sizes(bus, outputs))
-        document = describe(plan.resolved, prefix, options.shards)
-        outwait_lock(lambda: publish_metadata(bus, prefix, document))
-        outwait_lock(lambda: check_at_start(bus, shared.store, prefix, plan, options.settings, log, names))
-        published = [p for group in groups for i, p in group.topics.partitions if topics.inbound[i].kind is Inbound.EVENTS]
-        outwait_lock(lambda: note_sources(bus, published))
+        check_when_joined(shared, groups[0].topics, [group.name for group in groups])
+        for group in groups:
+            note_published(shared, group.topics)
         return plans
 
     def _finish(self) -> None:
@@ -264,8 +254,8 @@ class EngineProcess:
         os._exit(EXIT_RUNNER_DIED)
 
 
-def _shared(options: EngineOptions, loaded: LoadedProject, log: Log, stack: contextlib.ExitStack) -> Shared:
-    """Open what all groups use; it is closed with `stack`."""
+def open_shared(options: EngineOptions, loaded: LoadedProject, log: Log, stack: contextlib.ExitStack) -> Shared:
+    """What all groups of a process use; it is closed with `stack`."""
     if options.shards > 1 and options.kafka_reader is KafkaReaderKind.SOURCE:
         raise UsageError("--kafka-reader source reads for one group", hint="leave it away where a project has --shards")
     plan = compile_plan(loaded.resolved)
@@ -282,6 +272,31 @@ def _shared(options: EngineOptions, loaded: LoadedProject, log: Log, stack: cont
     stack.callback(background.close)
     head = Head.of(plan, shards=options.shards)
     return Shared(options, loaded.project, plan, head, bus, coordination, store, server, background, log)
+
+
+def check_before_joining(shared: Shared, topics: GroupTopics) -> None:
+    """What a process looks at once, before a group of it joins. Who keeps the bus locked is waited for."""
+    options, bus = shared.options, shared.bus
+    inbound = [topic.name for topic in topics.inbound if topic.kind is not Inbound.OUTPUTS]
+    outwait_lock(lambda: check_settings(bus, inbound, topics.output_topics, options.create_time, shared.log))
+    outwait_lock(lambda: check_streams_read(bus, options.prefix, shared.plan.resolved))
+
+
+def check_when_joined(shared: Shared, topics: GroupTopics, names: Sequence[str]) -> None:
+    """What a process checks and writes once, when its first groups, of these names, have joined."""
+    options, plan, bus, prefix = shared.options, shared.plan, shared.bus, shared.options.prefix
+    schemas = plan.stream_schemas
+    outputs = [(output, schemas[output.stream]) for output in topics.outbound]
+    outwait_lock(lambda: check_message_sizes(bus, outputs))
+    document = describe(plan.resolved, prefix, options.shards)
+    outwait_lock(lambda: publish_metadata(bus, prefix, document))
+    outwait_lock(lambda: check_at_start(bus, shared.store, prefix, plan, options.settings, shared.log, names))
+
+
+def note_published(shared: Shared, topics: GroupTopics) -> None:
+    """A group that has joined notes where publishers may begin on its inbound partitions."""
+    published = [partition for index, partition in topics.partitions if topics.inbound[index].kind is Inbound.EVENTS]
+    outwait_lock(lambda: note_sources(shared.bus, published))
 
 
 def _started(groups: list[HostedGroup]) -> list[StartPlan]:

@@ -49,6 +49,8 @@ class LogEvent(Enum):
         Level.WARNING,
         "a task that did not report is replaced, and its executor ended",
     )
+    SHARDS_MOVED = "shards_moved", Level.INFO, "a task of Spark is to host other shards, as executors came or went"
+    SHARE_TAKEN = "share_taken", Level.INFO, "an application asks for an active role, to have its share of them"
     RUNNER_ENDED = "runner_ended", Level.ERROR, "what moves the batches ended by itself"
     RUNNER_WARNING = "runner_warning", Level.WARNING, "what moves the batches works, slower than it could"
     ROLE_CHANGED = "role_changed", Level.INFO, "an engine changed its role"

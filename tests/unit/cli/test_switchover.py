@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hotspare.bus.naming import group_name
 from hotspare.bus.open import open_bus
 from hotspare.cli.switchover import moves_to_spread
-from hotspare.coordination.contract import Coordination
+from hotspare.coordination.contract import Coordination, Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
+from hotspare.shard import shards_of
 from hotspare.testing.cluster import command, wait_until
 from tests.unit.cli.running import TIMEOUT_S, hotspare_here
 from tests.unit.cli.test_status import GROUP, member
@@ -116,3 +118,46 @@ def test_a_project_in_shards_is_moved_as_a_whole_or_spread(coordination: Coordin
     assert hotspare_here("switchover", "p.divided", "--bus", bus_url, "--spread").stdout == "every engine has its share already\n"
     refused = hotspare_here("switchover", "p.divided", "--bus", bus_url, "--spread", "--to", "e2")
     assert (refused.returncode, "--spread and --to contradict each other" in refused.stderr) == (2, True)
+
+
+@pytest.fixture
+def divided(coordination: Coordination) -> list[str]:
+    """Three shards: application `east` is active for all, and `west` lacks the last one."""
+    groups = [group_name("hotspare", "shop", shard) for shard in shards_of(3)]
+    for number, group in enumerate(groups):
+        for application in ("east", "west")[: 2 if number < 2 else 1]:
+            name = f"{application}-{number}"
+            own = Member(name, "", 1, 1, "", "", "", "", "standby", {}, {"application": application})
+            coordination.join(group, own)
+            if application == "east":
+                assert coordination.campaign(group, 0, own, 60_000) == 1
+    return groups
+
+
+def test_an_application_or_single_shards_are_asked_for(divided: list[str], bus_url: str) -> None:
+    """SPEC K9: nobody follows the request here, so it says of which group it is in vain."""
+    whole, *rest = divided[0].rpartition("/")[0], "--bus", bus_url, "--timeout-s", "0.2"
+    done = hotspare_here("switchover", whole, *rest, "--application", "east")
+    assert (done.returncode, done.stdout) == (0, "east is active already\n")
+    done = hotspare_here("switchover", whole, *rest, "--application", "west")
+    assert "application west has no spare of group hotspare.shop/2" in done.stderr
+    done = hotspare_here("switchover", whole, *rest, "--application", "west", "--shard", "1")
+    assert "no other engine became active" in done.stderr
+    done = hotspare_here("switchover", whole, *rest, "--shard", "4")
+    assert "there is no shard 4" in done.stderr and "shards: 0, 1, 2" in done.stderr
+    done = hotspare_here("switchover", whole, *rest, "--application", "west", "--to", "x")
+    assert "--to and --application contradict each other" in done.stderr
+
+
+def test_the_engine_of_an_application_is_named_in_the_request(divided: list[str], bus_url: str, coordination: Coordination) -> None:
+    whole = divided[0].rpartition("/")[0]
+    arguments = command(
+        "switchover", whole, "--bus", bus_url, "--application", "west", "--shard", "1", "--timeout-s", str(TIMEOUT_S)
+    )
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        wait_until(lambda: coordination.switchover_asked(divided[1]) == "west-1", "the request", TIMEOUT_S)
+        assert coordination.release(divided[1], 1, "east-1", "west-1")
+        west = next(each for each in coordination.members(divided[1]) if each.engine == "west-1")
+        assert coordination.campaign(divided[1], 1, west, 60_000) == 2
+        said, _ = running.communicate(timeout=TIMEOUT_S)
+    assert said == "west-1 is active under epoch 2, after east-1\n"

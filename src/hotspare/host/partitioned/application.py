@@ -1,8 +1,9 @@
 """The driver of an application: starts Spark, gives the shards to tasks, and watches these until it is to end.
 
-It decides nothing about roles, and no event passes it: the engines of the tasks do all that among themselves, and with those of the
-group's other applications. Threads: the main one decides (watch.py) and acts; for each task one waits for its job and one reads its
-connection, and both only put what they learn into a queue.
+No event passes it, and it decides nothing about roles but that it asks for its share of them (role_sharing.py): the engines of the
+tasks do all that among themselves, and with those of the group's other applications. Threads: the main one decides (watch.py,
+placing.py) and acts; for each task one waits for its job and one reads its connection, and both only put what they learn into a
+queue.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from hotspare.choices import HeadPlace, KafkaReaderKind
 from hotspare.errors import RunnerError, UsageError
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.options import EngineOptions
-from hotspare.host.partitioned import watch
+from hotspare.host.partitioned import placing, watch
 from hotspare.host.partitioned.assignment import assigned_shards, tasks_for
 from hotspare.host.partitioned.attempt import Answer, new_run
 from hotspare.host.partitioned.link import Channel, LinkBrokenError, Message, new_secret
 from hotspare.host.partitioned.project_files import ProjectFiles
+from hotspare.host.partitioned.role_sharing import RoleSharing
 from hotspare.host.partitioned.server import LinkServer
 from hotspare.host.partitioned.task import TaskEnd, TaskSpec, run_task
 from hotspare.host.process import EXIT_FAILED, EXIT_OK, EXIT_RUNNER_DIED
@@ -40,21 +42,25 @@ from hotspare.stop_signals import stop_asked
 from hotspare.telemetry.log import Log, LogEvent, LogFormat
 
 TASK_LEASE_MS = 10_000
+REBALANCE_AFTER_MS = 60_000
 APPLICATION_NAME_LENGTH_MAX = 40
 """An engine's name is that of its application, and what tells its task and attempt."""
 _STOP_MS_MAX = 20_000
 _LOOK_MS_MAX = 1_000
+_SLOTS_LOOK_MS = 2_000
 
 
 @dataclass(frozen=True)
 class ApplicationOptions:
     """`tasks`: how many at most, 0 for as many as there are slots. `conf`: settings of Spark, which win. `task_lease_ms`: how long
-    a task and its driver may not hear of each other."""
+    a task and its driver may not hear of each other. `rebalance_after_ms`: how long it has to be complete before it takes back its
+    share of the active roles; 0: it never does."""
 
     master: str
     tasks: int = 0
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     task_lease_ms: int = TASK_LEASE_MS
+    rebalance_after_ms: int = REBALANCE_AFTER_MS
     log_format: LogFormat = LogFormat.HUMAN
 
 
@@ -79,7 +85,9 @@ def run_application(options: EngineOptions, spark: ApplicationOptions) -> int:
     with contextlib.ExitStack() as stack:
         cluster = SparkCluster(SparkClusterOptions(master, name, wanted, spark.conf))
         stack.callback(cluster.stop)
-        application = Application(options, spark, cluster, files, log)
+        roles = RoleSharing(options, loaded.project.name, spark.rebalance_after_ms, log)
+        stack.callback(roles.close)
+        application = Application(options, spark, cluster, roles, files, log)
         stack.callback(application.close)
         application.assign(tasks_for(options.shards, cluster.await_slots(), wanted))
         return application.run()
@@ -99,8 +107,9 @@ def _refuse_without_use(options: EngineOptions, spark: ApplicationOptions) -> No
     if len(options.engine) > APPLICATION_NAME_LENGTH_MAX:
         hint = f"use up to {APPLICATION_NAME_LENGTH_MAX} letters: --engine NAME"
         raise UsageError(f"application name {options.engine!r} is too long", hint=hint)
-    if spark.tasks < 0 or spark.task_lease_ms < 2_000:
-        raise UsageError("--tasks and --task-lease-ms cannot be so small", hint="use 0 or more tasks, and 2000 ms or more")
+    if spark.tasks < 0 or spark.task_lease_ms < 2_000 or spark.rebalance_after_ms < 0:
+        what = "--tasks, --task-lease-ms and --rebalance-after-ms cannot be so small"
+        raise UsageError(what, hint="use 0 or more tasks, a lease of 2000 ms or more, and 0 ms or more")
 
 
 def _for_other_folders(options: EngineOptions, master: Master) -> EngineOptions:
@@ -133,15 +142,25 @@ class Application:
     """The tasks of one application, from `assign` on. `run` from the main thread."""
 
     def __init__(
-        self, options: EngineOptions, spark: ApplicationOptions, cluster: SparkCluster, files: ProjectFiles | None, log: Log
+        self,
+        options: EngineOptions,
+        spark: ApplicationOptions,
+        cluster: SparkCluster,
+        roles: RoleSharing,
+        files: ProjectFiles | None,
+        log: Log,
     ) -> None:
         self._options = options
         self._spark = spark
+        self._roles = roles
         self._files = files
         self._log = log
         self._secret = new_secret()
         self._run = new_run()
         self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._cluster = cluster
+        self._tasks_max = tasks_for(options.shards, options.shards, spark.tasks)
+        self._slots = self._slots_due_ms = 0
         self._jobs = TaskJobs(cluster)
         self._server = LinkServer(cluster.host, self._secret, self._on_message)
         self._tasks: dict[int, watch.WatchedTask] = {}
@@ -154,6 +173,7 @@ class Application:
 
     def assign(self, tasks: int) -> None:
         """Give the shards to so many tasks; `run` starts them."""
+        self._slots = tasks
         for number, shards in enumerate(assigned_shards(self._options.shards, tasks)):
             self._tasks[number] = watch.WatchedTask(number, shards)
 
@@ -183,6 +203,7 @@ class Application:
         now_ms = monotonic_ms()
         if self._stop_by_ms is not None:
             return max(1, min(_LOOK_MS_MAX, self._stop_by_ms - now_ms))
+        self._place(now_ms)
         dues = [_LOOK_MS_MAX + now_ms]
         for number in self._tasks:
             task, actions = watch.due(self._tasks[number], now_ms, self._spark.task_lease_ms)
@@ -195,6 +216,18 @@ class Application:
             due_ms = watch.next_due_ms(task, self._spark.task_lease_ms)
             dues += [] if due_ms is None else [due_ms]
         return max(1, min(dues) - now_ms)
+
+    def _place(self, now_ms: int) -> None:
+        """Shards follow the slots."""
+        if now_ms >= self._slots_due_ms:
+            self._slots, self._slots_due_ms = self._cluster.slots(), now_ms + _SLOTS_LOOK_MS
+        for number, task in placing.placed(self._tasks, self._slots, self._tasks_max, now_ms).items():
+            before = self._tasks.get(number)
+            self._tasks[number] = task
+            if before is None or before.shards != task.shards:
+                shards = ", ".join(map(str, task.shards)) or "none"
+                self._log.event(LogEvent.SHARDS_MOVED, f"shards of its own: {shards}", task=number)
+        self._roles.tell(placing.hosting_of(self._tasks, self._options.shards))
 
     def _is_over(self) -> bool:
         if self._stop_by_ms is None:
@@ -215,14 +248,13 @@ class Application:
             run=self._run,
             task=task.number,
             job=action.job,
-            shards=task.shards,
             driver=self._server.address,
             secret=self._secret,
             lease_ms=self._spark.task_lease_ms,
             log_format=self._spark.log_format,
             files=self._files,
         )
-        shards = ", ".join(map(str, task.shards))
+        shards = ", ".join(map(str, task.hosted))
         self._underway.add((task.number, action.job))
 
         def on_end(returned: object, error: RunnerError | None) -> None:
@@ -283,21 +315,25 @@ class Application:
             self._tasks[number], answer = watch.greeted(task, job, attempt, executor, monotonic_ms())
             if answer is Answer.WELCOME and attempt != known:
                 where = f"on {message.get('host', '')}, process {message.get('process_id', '')}"
-                self._log.event(LogEvent.TASK_RUNS, where, task=number, executor=executor, shards=len(task.shards))
+                self._log.event(LogEvent.TASK_RUNS, where, task=number, executor=executor, shards=len(task.hosted))
         if answer is Answer.WELCOME:
             self._hang_up(number)
             self._channels[number] = channel
-        _told(channel, {"kind": answer.value, "executor": executor})
+        _told(channel, self._answer(number, answer) | {"executor": executor})
 
     def _on_report(self, channel: Channel, message: Message) -> None:
         number, job, attempt = (int(message[name]) for name in ("task", "job", "attempt"))
         task, answer = self._tasks.get(number), Answer.TURNED_AWAY
         if task is not None:
-            startup = watch.Startup.DONE if message.get("reading") else watch.Startup.UNDERWAY
-            self._tasks[number], answer = watch.heard(task, job, attempt, monotonic_ms(), startup)
+            complete = [int(shard) for shard in message.get("complete", ())]
+            self._tasks[number], answer = watch.heard(task, job, attempt, monotonic_ms(), complete)
         if answer is Answer.HEARD and self._stop_by_ms is not None:
             answer = Answer.STOP
-        _told(channel, {"kind": answer.value})
+        _told(channel, self._answer(number, answer))
+
+    def _answer(self, number: int, answer: Answer) -> Message:
+        task = self._tasks.get(number)
+        return {"kind": answer.value, "shards": [] if task is None else list(task.hosted)}
 
     def _on_end(self, number: int, job: int, end: TaskEnd) -> None:
         self._underway.discard((number, job))

@@ -1,9 +1,9 @@
 """What runs in a task of Spark: the engine host of some shards, and the connection to the driver beside it.
 
-A task begins with the driver's welcome and hosts its groups as `run_engine` does without Spark. It reports twice a second, and each
-report that the driver answers renews the task's lease. Without an answer for as long as the lease, the task ends itself, at once:
-its driver is gone or has abandoned it, and another one may run its shards already. That is for order alone; that no event is
-published twice is seen to by the groups' epochs, as ever.
+A task begins with the driver's welcome and hosts the groups of the shards that the driver's answers name (shard_host.py). It
+reports twice a second, and each report that the driver answers renews the task's lease. Without an answer for as long as the lease,
+the task ends itself, at once: its driver is gone or has abandoned it, and another one may run its shards already. That is for order
+alone; that no event is published twice is seen to by the groups' epochs, as ever.
 
 Every attempt has a name of its own among the engines of its groups (`attempt.engine_name`): a predecessor that still lives, also
 one of a driver that is gone, is another engine, which loses its role by the group's own rules, and nobody waits for a namesake to
@@ -31,7 +31,8 @@ from hotspare.host.options import EngineOptions
 from hotspare.host.partitioned.attempt import Answer, TaskOrder, engine_name, has_lease, order_of
 from hotspare.host.partitioned.link import Channel, LinkBrokenError, Message, connected
 from hotspare.host.partitioned.project_files import ProjectFiles
-from hotspare.host.process import EXIT_OK, EngineProcess
+from hotspare.host.partitioned.shard_host import ShardHost
+from hotspare.host.process import EXIT_OK
 from hotspare.host.project import checked_project
 from hotspare.runners.spark.partitioned.place import TaskPlace
 from hotspare.telemetry.log import Log, LogEvent, LogFormat, configure_logging
@@ -54,7 +55,6 @@ class TaskSpec:
     """Of the driver's lives, this one (`attempt.new_run`)."""
     task: int
     job: int
-    shards: tuple[int, ...]
     driver: HostPort
     secret: bytes = field(repr=False)
     lease_ms: int
@@ -84,10 +84,10 @@ def run_task(spec: TaskSpec, place: TaskPlace) -> TaskEnd:
         with contextlib.ExitStack() as stack:
             options = _options(spec, place, link.executor, stack)
             loaded = checked_project(options.project, options.properties, options.home, options.project_name, options.bindings)
-            engine = EngineProcess(options, loaded, log, stack)
-            link.follow(engine)
-            status = engine.run()
-            reason = "" if status == EXIT_OK else engine.end_reason or f"the engine ended with status {status}"
+            host = ShardHost(options, loaded, log, stack)
+            link.follow(host)
+            status = host.run()
+            reason = "" if status == EXIT_OK else host.end_reason or f"the engines ended with status {status}"
     except HotspareError as error:
         log.event(LogEvent.ENGINE_FAILED, str(error))
         return TaskEnd(str(error), is_final=not error.retryable)
@@ -102,7 +102,7 @@ def _name(spec: TaskSpec, place: TaskPlace) -> str:
 
 def _options(spec: TaskSpec, place: TaskPlace, executor: str, stack: contextlib.ExitStack) -> EngineOptions:
     shown = {"application": spec.application, "task": str(spec.task), "executor": executor}
-    options = replace(spec.options, engine=_name(spec, place), runner=RunnerKind.LOCAL, hosted=spec.shards, place=shown)
+    options = replace(spec.options, engine=_name(spec, place), runner=RunnerKind.LOCAL, place=shown)
     if spec.files is None:
         return options
     project, home = spec.files.unpack(stack)
@@ -132,7 +132,8 @@ class TaskLink:
         """Which one runs this task, as the driver says."""
         self._answered_s = time.monotonic()
         self._channel: Channel | None = None
-        self._engine: EngineProcess | None = None
+        self._host: ShardHost | None = None
+        self._shards: tuple[int, ...] = ()
         self._is_stop_asked = False
         self._is_over = threading.Event()
         self._lines: deque[str] = deque(maxlen=_LOG_LINES_MAX)
@@ -151,13 +152,18 @@ class TaskLink:
             return ""
         return "the driver does not answer"
 
-    def follow(self, engine: EngineProcess) -> None:
-        """From now on reports are about this engine."""
+    def follow(self, host: ShardHost) -> None:
+        """From now on reports are about these engines, and the driver says which."""
         with self._lock:
-            self._engine = engine
-            is_stop_asked = self._is_stop_asked
-        if is_stop_asked:
-            engine.ask_stop()
+            self._host = host
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        """What the driver said last."""
+        if self._host is not None:
+            self._host.host(self._shards)
+            if self._is_stop_asked:
+                self._host.ask_stop()
 
     def close(self) -> None:
         """The task ends in good order."""
@@ -203,6 +209,7 @@ class TaskLink:
             channel.close()
             return None
         self._answered_s = time.monotonic()
+        self._heed(answer)
         self.executor = str(answer.get("executor", ""))
         self._channel = channel
         return answer
@@ -235,21 +242,23 @@ class TaskLink:
             channel.send({"kind": "log", "lines": lines})
 
     def _report(self) -> Message:
-        engine = self._engine
-        roles = {} if engine is None else {str(shard): role for shard, role in engine.roles().items()}
-        return self._own | {"kind": "report", "reading": engine is not None and engine.has_started, "roles": roles}
+        host = self._host
+        return self._own | {"kind": "report", "complete": [] if host is None else host.complete()}
 
     def _take(self, message: Message) -> None:
         self._answered_s = time.monotonic()
         order = order_of(str(message.get("kind")))
         if order is TaskOrder.END:
             self._end("the driver has abandoned this task")
-        if order is TaskOrder.STOP:
-            with self._lock:
-                self._is_stop_asked = True
-                engine = self._engine
-            if engine is not None:
-                engine.ask_stop()
+        self._heed(message)
+
+    def _heed(self, answer: Message) -> None:
+        """Which shards to host, and whether to stop."""
+        with self._lock:
+            if "shards" in answer:
+                self._shards = tuple(int(shard) for shard in answer["shards"])
+            self._is_stop_asked = self._is_stop_asked or order_of(str(answer.get("kind"))) is TaskOrder.STOP
+            self._pass_on()
 
     def _reconnect(self) -> None:
         if self._channel is not None:
@@ -264,8 +273,8 @@ class TaskLink:
 
     def _end(self, why: str) -> NoReturn:
         """At once: what hangs may hang when it is stopped, too."""
-        if self._engine is not None:
-            self._engine.hang_up()
+        if self._host is not None:
+            self._host.hang_up()
         sys.stderr.write(f"hotspare: task {self._spec.task} of {self._spec.application} ends: {why}\n")
         sys.stderr.flush()
         os._exit(EXIT_LEASE_OVER)

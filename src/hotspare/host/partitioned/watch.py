@@ -11,11 +11,13 @@
     any        the job was broken off        RESTING      likewise
 
 A connection that closes decides nothing: who is killed is started again by Spark, in the same job, and says hello as another
-attempt; who is cut off comes back or loses its lease. A task that Spark has no slot for is WAITING for as long as it takes.
+attempt; who is cut off comes back or loses its lease. A task that Spark has no slot for is WAITING for as long as it takes;
+which shards it hosts meanwhile, and later, placing.py says.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -36,7 +38,12 @@ class TaskPhase(Enum):
 @dataclass(frozen=True, slots=True)
 class WatchedTask:
     """`job` counts the jobs that were started for it; `attempt` is that of Spark within the newest. `executor` is "" while unknown.
-    `due_ms` is when a resting one is started. `failures` in a row; `has_run`: whether its engines ever read input."""
+    `due_ms` is when a resting one is started, `waits_since_ms` since when a waiting one does. `failures` in a row.
+
+    `shards` are its own; `keeps` are those of others that it hosts until these are ready to. `complete`: of all these, whose engine
+    has all its state and reads input, as it said last. `has_come`: whether it ever said hello; `has_run`: whether all were complete
+    once.
+    """
 
     number: int
     shards: tuple[int, ...]
@@ -47,8 +54,17 @@ class WatchedTask:
     heard_ms: int = 0
     began_ms: int = 0
     due_ms: int = 0
+    waits_since_ms: int = 0
     failures: int = 0
+    keeps: frozenset[int] = frozenset()
+    complete: frozenset[int] = frozenset()
+    has_come: bool = False
     has_run: bool = False
+
+    @property
+    def hosted(self) -> tuple[int, ...]:
+        """What it is told to host."""
+        return tuple(sorted({*self.shards, *self.keeps}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,23 +94,22 @@ class JobEnd:
     is_final: bool = False
 
 
-class Startup(Enum):
-    """Whether a task's engines have joined and read input."""
-
-    DONE = "done"
-    UNDERWAY = "underway"
-
-
 def due(task: WatchedTask, now_ms: int, lease_ms: int) -> tuple[WatchedTask, list[StartJob | AbandonJob]]:
     """What is to be done about it now."""
     if task.phase is TaskPhase.RESTING and now_ms >= task.due_ms:
-        started = replace(task, phase=TaskPhase.WAITING, job=task.job + 1, attempt=-1, executor="")
+        started = _waiting(task, now_ms)
         return started, [StartJob(task.number, started.job)]
     silent_ms = now_ms - task.heard_ms
     if task.phase is TaskPhase.RUNNING and silent_ms > lease_ms:
-        started = replace(task, phase=TaskPhase.WAITING, job=task.job + 1, attempt=-1, executor="")
+        started = _waiting(task, now_ms)
         return started, [AbandonJob(task.number, task.job, task.executor, silent_ms), StartJob(task.number, started.job)]
     return task, []
+
+
+def _waiting(task: WatchedTask, now_ms: int) -> WatchedTask:
+    """With its next job."""
+    job, nothing = task.job + 1, frozenset[int]()
+    return replace(task, phase=TaskPhase.WAITING, job=job, attempt=-1, executor="", complete=nothing, waits_since_ms=now_ms)
 
 
 def next_due_ms(task: WatchedTask, lease_ms: int) -> int | None:
@@ -111,14 +126,15 @@ def greeted(task: WatchedTask, job: int, attempt: int, executor: str, now_ms: in
     if attempt == task.attempt:
         return replace(task, heard_ms=now_ms), Answer.WELCOME
     running = replace(task, phase=TaskPhase.RUNNING, attempt=attempt, executor=executor, heard_ms=now_ms, began_ms=now_ms)
-    return running, Answer.WELCOME
+    return replace(running, complete=frozenset(), has_come=True), Answer.WELCOME
 
 
-def heard(task: WatchedTask, job: int, attempt: int, now_ms: int, startup: Startup) -> tuple[WatchedTask, Answer]:
-    """An attempt of a job reports."""
+def heard(task: WatchedTask, job: int, attempt: int, now_ms: int, complete: Collection[int]) -> tuple[WatchedTask, Answer]:
+    """An attempt of a job reports, and which shards are complete there."""
     if task.phase is not TaskPhase.RUNNING or (job, attempt) != (task.job, task.attempt):
         return task, Answer.TURNED_AWAY
-    return replace(task, heard_ms=now_ms, has_run=task.has_run or startup is Startup.DONE), Answer.HEARD
+    found = frozenset(complete) & {*task.hosted}
+    return replace(task, heard_ms=now_ms, complete=found, has_run=task.has_run or found == {*task.hosted}), Answer.HEARD
 
 
 def ended(task: WatchedTask, job: int, end: JobEnd, now_ms: int) -> tuple[WatchedTask, str]:
@@ -131,4 +147,4 @@ def ended(task: WatchedTask, job: int, end: JobEnd, now_ms: int) -> tuple[Watche
     failures = 1 if was_steady else task.failures + 1
     pause_ms = min(PAUSE_MAX_MS, PAUSE_FIRST_MS << min(failures - 1, 10))
     resting = replace(task, phase=TaskPhase.RESTING, attempt=-1, executor="", failures=failures, due_ms=now_ms + pause_ms)
-    return resting, ""
+    return replace(resting, complete=frozenset()), ""

@@ -46,13 +46,6 @@ def test_a_project_that_cannot_be_divided_is_refused_before_spark_starts(options
         run_application(options, ApplicationOptions("local[1]"))
 
 
-def test_a_shard_that_there_is_not_cannot_be_hosted(options: EngineOptions) -> None:
-    with pytest.raises(UsageError, match="no shard 3 of 3"):
-        replace(options, hosted=(1, 3))
-    assert [shard.number for shard in replace(options, hosted=(2, 0)).hosted_shards] == [0, 2]
-    assert len(options.hosted_shards) == SHARDS
-
-
 def test_a_projects_small_files_go_along(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / "code").mkdir(parents=True)

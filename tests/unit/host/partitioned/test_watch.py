@@ -6,7 +6,7 @@ import pytest
 
 from hotspare.host.partitioned import watch
 from hotspare.host.partitioned.attempt import Answer
-from hotspare.host.partitioned.watch import AbandonJob, JobEnd, StartJob, Startup, TaskPhase, WatchedTask
+from hotspare.host.partitioned.watch import AbandonJob, JobEnd, StartJob, TaskPhase, WatchedTask
 
 LEASE_MS = 10_000
 
@@ -40,7 +40,7 @@ def test_a_silent_task_is_abandoned_and_another_one_started() -> None:
 
 
 def test_a_report_renews_the_lease() -> None:
-    task, answer = watch.heard(running(), 1, 0, 9_000, Startup.UNDERWAY)
+    task, answer = watch.heard(running(), 1, 0, 9_000, ())
     assert answer is Answer.HEARD
     assert watch.due(task, LEASE_MS + 1, LEASE_MS) == (task, [])
 
@@ -48,7 +48,7 @@ def test_a_report_renews_the_lease() -> None:
 @pytest.mark.parametrize(("job", "attempt"), [(1, 1), (2, 0)])
 def test_a_report_of_another_attempt_renews_nothing_and_is_turned_away(job: int, attempt: int) -> None:
     task = running()
-    assert watch.heard(task, job, attempt, 9_000, Startup.DONE) == (task, Answer.TURNED_AWAY)
+    assert watch.heard(task, job, attempt, 9_000, (3, 7)) == (task, Answer.TURNED_AWAY)
 
 
 def test_an_attempt_that_spark_started_again_takes_over_and_the_one_before_is_turned_away() -> None:
@@ -87,7 +87,7 @@ def test_what_another_start_cannot_help_ends_the_application_unless_it_has_run_b
     final = JobEnd("HS-0602 the project was changed", is_final=True)
     task = running()
     assert watch.ended(task, 1, final, 50) == (task, final.reason)
-    task, _ = watch.heard(task, 1, 0, 60, Startup.DONE)
+    task, _ = watch.heard(task, 1, 0, 60, (3, 7))
     after, failure = watch.ended(task, 1, final, 70)
     assert (after.phase, failure) == (TaskPhase.RESTING, "")
 
@@ -95,3 +95,12 @@ def test_what_another_start_cannot_help_ends_the_application_unless_it_has_run_b
 def test_a_job_that_was_broken_off_is_started_again() -> None:
     after, failure = watch.ended(waiting(), 1, JobEnd("cancelled"), 70)
     assert (after.phase, after.due_ms, failure) == (TaskPhase.RESTING, 1_070, "")
+
+
+def test_a_report_says_what_is_complete_of_what_it_was_told_to_host() -> None:
+    task, _ = watch.heard(running(), 1, 0, 60, (3, 5))
+    assert (task.complete, task.has_run) == ({3}, False)
+    task, _ = watch.heard(task, 1, 0, 70, (3, 7))
+    assert (task.complete, task.has_run) == ({3, 7}, True)
+    assert watch.greeted(task, 1, 1, "5", 80)[0].complete == frozenset()
+    assert watch.due(task, 71 + LEASE_MS, LEASE_MS)[0].complete == frozenset()

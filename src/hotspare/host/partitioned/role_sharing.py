@@ -1,0 +1,80 @@
+"""Reads who is active for which shard, and asks for what sharing.py says, in a thread of its own: coordination may be slow."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Sequence
+
+from hotspare.bus.naming import group_name
+from hotspare.coordination.contract import Coordination, Member
+from hotspare.coordination.open import default_coordination_url, open_coordination
+from hotspare.errors import CoordinationError
+from hotspare.ha.rules.membership import present
+from hotspare.ha.rules.roles import Role
+from hotspare.host.clock import monotonic_ms
+from hotspare.host.options import EngineOptions
+from hotspare.host.partitioned import sharing
+from hotspare.host.partitioned.sharing import Ask, Hosting, ShardRole, Sharing
+from hotspare.shard import shards_of
+from hotspare.telemetry.log import Log, LogEvent
+
+_LOOK_S = 0.5
+_SILENT_MS_MAX = 10_000
+"""Who gave no word for so long is not asked to take a role."""
+
+
+class RoleSharing:
+    """For one application; `after_ms` as in `sharing`. UsageError where coordination cannot be used at all."""
+
+    def __init__(self, options: EngineOptions, project: str, after_ms: int, log: Log) -> None:
+        self._own, self._after_ms, self._log = options.engine, after_ms, log
+        self._groups = {shard.number: group_name(options.prefix, project, shard) for shard in shards_of(options.shards)}
+        self._coordination = open_coordination(options.coordination_url or default_coordination_url(options.bus_url))
+        self._hosting = Hosting.SOME
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="hotspare-role-sharing", daemon=True)
+        self._thread.start()
+
+    def tell(self, hosting: Hosting) -> None:
+        """What the application hosts, as of now."""
+        self._hosting = hosting
+
+    def close(self) -> None:
+        self._is_over.set()
+        self._thread.join(2.0)
+        self._coordination.close()
+
+    def _run(self) -> None:
+        state = Sharing()
+        while not self._is_over.wait(_LOOK_S):
+            state = sharing.told(state, self._hosting, monotonic_ms())
+            if sharing.has_to_look(state, monotonic_ms(), self._after_ms):
+                with contextlib.suppress(CoordinationError):
+                    state = self._look(state)
+
+    def _look(self, state: Sharing) -> Sharing:
+        roles = {shard: shard_role(self._coordination, group) for shard, group in self._groups.items()}
+        state, action = sharing.looked(state, self._own, roles, monotonic_ms())
+        if isinstance(action, Ask):
+            self._log.event(LogEvent.SHARE_TAKEN, f"asks for the active role of shard {action.shard}", to=action.engine)
+            self._coordination.ask_switchover(self._groups[action.shard], action.engine)
+        elif action is not None:
+            self._coordination.withdraw_switchover(self._groups[action.shard])
+        return state
+
+
+def shard_role(coordination: Coordination, group: str) -> ShardRole:
+    """Of the group of a shard. Raises what coordination raises."""
+    return role_of(coordination.members(group), coordination.leader(group).holder)
+
+
+def role_of(members: Sequence[Member], holder: str) -> ShardRole:
+    """From the records of a group. An engine that no application hosts counts as one of its own."""
+    application = {member.engine: member.detail.get("application", member.engine) for member in members}
+    spares = {
+        application[member.engine]: member.engine
+        for member in present(members, _SILENT_MS_MAX)
+        if member.role == Role.STANDBY.value and member.engine != holder
+    }
+    return ShardRole(application.get(holder, holder), spares)

@@ -1,0 +1,109 @@
+"""When an application takes back its share of the active roles, and which. Pure: no clock, no coordination.
+
+Roles go to whoever is there when one falls free, so an application that was away comes back to none. Once it has been complete for
+a while (all its shards have an engine with all its state), it asks for one shard at a time: each time the role comes by a
+switch-over, which loses and doubles nothing and takes some milliseconds. It takes from who has most, and only as long as that
+is two more than its own, so two applications never take from each other in turn. Who comes and goes is never complete for
+long enough, and moves no role.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+TAKEN_WITHIN_MS = 15_000
+"""So long a switch-over may take; then the request is withdrawn, and the wait begins anew."""
+LOOK_MS = 1_000
+"""How often it is looked who is active while roles are to be taken."""
+EVEN_LOOK_MS = 10_000
+"""And while shares are even."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRole:
+    """`active`: whose engine has the role, of the applications; "" for nobody. `spares`: by application, an engine to have it."""
+
+    active: str = ""
+    spares: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """What one application remembers. `complete_since_ms` is None while it is not complete; `asked` is the shard that it has asked
+    for, since `asked_ms`; `look_ms`: when to look at the roles next."""
+
+    complete_since_ms: int | None = None
+    asked: int | None = None
+    asked_ms: int = 0
+    look_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Let this engine have the role of a shard."""
+
+    shard: int
+    engine: str
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """The role of a shard is no longer asked for."""
+
+    shard: int
+
+
+class Hosting(Enum):
+    """What of the project has an engine with all its state in this application."""
+
+    ALL = "all shards"
+    SOME = "not all shards, or some are just moving"
+
+
+def told(sharing: Sharing, hosting: Hosting, now_ms: int) -> Sharing:
+    """What it hosts, as of now."""
+    if hosting is Hosting.SOME:
+        return replace(sharing, complete_since_ms=None)
+    return sharing if sharing.complete_since_ms is not None else replace(sharing, complete_since_ms=now_ms)
+
+
+def has_to_look(sharing: Sharing, now_ms: int, after_ms: int) -> bool:
+    """Whether the roles have to be looked at now; `after_ms` is how long it has to be complete, 0 for never."""
+    if not after_ms or now_ms < sharing.look_ms:
+        return False
+    is_due = sharing.complete_since_ms is not None and now_ms - sharing.complete_since_ms >= after_ms
+    return is_due or sharing.asked is not None
+
+
+def looked(sharing: Sharing, own: str, roles: Mapping[int, ShardRole], now_ms: int) -> tuple[Sharing, Ask | Withdraw | None]:
+    """What is to be done, now that the roles are known. Where it is no longer complete, it takes nothing."""
+    asked = sharing.asked
+    if asked is not None and roles[asked].active == own:
+        return replace(sharing, asked=None, look_ms=now_ms), None
+    if asked is not None and now_ms - sharing.asked_ms >= TAKEN_WITHIN_MS:
+        return replace(sharing, asked=None, complete_since_ms=None), Withdraw(asked)
+    if asked is not None:
+        return replace(sharing, look_ms=now_ms + LOOK_MS), None
+    ask = share_to_take(own, roles)
+    if ask is None:
+        return replace(sharing, look_ms=now_ms + EVEN_LOOK_MS), None
+    return replace(sharing, asked=ask.shard, asked_ms=now_ms, look_ms=now_ms + LOOK_MS), ask
+
+
+def share_to_take(own: str, roles: Mapping[int, ShardRole]) -> Ask | None:
+    """The next shard that is to be this application's; None where nobody has two more than it has. Of several first one whose turn
+    it is by its number, so that applications that come together do not ask for the same."""
+    count = Counter(role.active for role in roles.values() if role.active)
+    applications = sorted({*count, *(spare for role in roles.values() for spare in role.spares)})
+    able = [
+        (-count[role.active], applications[shard % len(applications)] != own, shard)
+        for shard, role in roles.items()
+        if own in role.spares and role.active and role.active != own and count[role.active] - count[own] > 1
+    ]
+    if not able:
+        return None
+    shard = min(able)[2]
+    return Ask(shard, roles[shard].spares[own])

@@ -1,0 +1,116 @@
+"""Shards follow the slots: every one is one task's own, hosted all the time, and no task has two more than another one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotspare.host.partitioned.assignment import assigned_shards
+from hotspare.host.partitioned.placing import FIRST_SLOT_MS, LOST_AFTER_MS, placed
+from hotspare.host.partitioned.watch import TaskPhase, WatchedTask
+
+Tasks = dict[int, WatchedTask]
+_ROUNDS_MAX = 60
+
+
+def running(shards: int, tasks: int) -> Tasks:
+    """So many, all complete."""
+    return {
+        number: WatchedTask(number, own, TaskPhase.RUNNING, complete=frozenset(own), has_come=True)
+        for number, own in enumerate(assigned_shards(shards, tasks))
+    }
+
+
+def waiting(task: WatchedTask, since_ms: int) -> WatchedTask:
+    return replace(task, phase=TaskPhase.WAITING, complete=frozenset(), waits_since_ms=since_ms)
+
+
+def come(tasks: Tasks) -> Tasks:
+    """All that can run do, and have restored what they host."""
+    return {n: replace(task, phase=TaskPhase.RUNNING, has_come=True, complete=frozenset(task.hosted)) for n, task in tasks.items()}
+
+
+def owners(tasks: Tasks) -> list[int]:
+    return sorted(shard for task in tasks.values() for shard in task.shards)
+
+
+def settled(tasks: Tasks, slots: int, shards: int, now_ms: int) -> Tasks:
+    """After as many rounds as it takes. A shard that is hosted is so throughout."""
+    for _ in range(_ROUNDS_MAX):
+        hosted = {shard for task in tasks.values() for shard in task.complete}
+        changed = placed(tasks, slots, shards, now_ms)
+        after = tasks | changed
+        assert owners(after) == list(range(shards))
+        assert hosted <= {shard for task in after.values() for shard in task.complete & {*task.hosted}}
+        if not changed:
+            return after
+        lost = {n for n, task in after.items() if task.phase is TaskPhase.WAITING and not task.shards}
+        tasks = after | come({n: task for n, task in after.items() if n not in lost})
+    raise AssertionError(f"it never comes to rest: {tasks}")
+
+
+@given(st.integers(1, 24), st.data())
+def test_slots_that_come_get_shards_of_those_that_have_most(shards: int, data: st.DataObject) -> None:
+    """SPEC K6, K7, K9."""
+    before = data.draw(st.integers(1, shards))
+    slots = data.draw(st.integers(before, shards + 2))
+    tasks = settled(running(shards, before), slots, shards, 0)
+    counts = [len(task.shards) for task in tasks.values()]
+    assert len(counts) == min(slots, shards)
+    assert max(counts) - min(counts) <= 1
+    assert not any(task.keeps for task in tasks.values())
+
+
+@given(st.integers(2, 24), st.data())
+def test_what_a_lost_slot_had_is_taken_by_those_that_are_left(shards: int, data: st.DataObject) -> None:
+    """SPEC K6, K7, K9."""
+    count = data.draw(st.integers(2, shards))
+    lost = data.draw(st.sets(st.integers(0, count - 1), min_size=1, max_size=count - 1))
+    tasks = {n: waiting(task, 100) if n in lost else task for n, task in running(shards, count).items()}
+    slots = count - len(lost)
+    assert placed(tasks, slots, shards, 100 + LOST_AFTER_MS) == {}
+    after = settled(tasks, slots, shards, 101 + LOST_AFTER_MS)
+    assert all(not after[n].shards for n in lost)
+    counts = [len(task.shards) for n, task in after.items() if n not in lost]
+    assert max(counts) - min(counts) <= 1
+    back = settled(come(after), count, shards, 200 + LOST_AFTER_MS)
+    assert {len(task.shards) for task in back.values()} <= {shards // count, shards // count + 1}
+
+
+def test_a_shard_is_kept_until_its_new_owner_is_complete() -> None:
+    tasks = running(2, 1)
+    tasks |= placed(tasks, 2, 2, 0)
+    assert (tasks[0].shards, tasks[0].keeps, tasks[1].shards) == ((0,), {1}, (1,))
+    assert tasks[0].hosted == (0, 1)
+    assert placed(tasks, 2, 2, FIRST_SLOT_MS) == {}
+    tasks[1] = replace(tasks[1], phase=TaskPhase.RUNNING, has_come=True)
+    assert placed(tasks, 2, 2, 5) == {}
+    tasks[1] = replace(tasks[1], complete=frozenset({1}))
+    tasks |= placed(tasks, 2, 2, 6)
+    assert (tasks[0].hosted, tasks[0].keeps, tasks[1].hosted) == ((0,), frozenset(), (1,))
+
+
+def test_who_kept_a_shard_gets_it_back_from_a_slot_that_was_none() -> None:
+    tasks = running(2, 1)
+    tasks |= placed(tasks, 2, 2, 0)
+    tasks[1] = waiting(tasks[1], 0)
+    tasks |= placed(tasks, 1, 2, FIRST_SLOT_MS + 1)
+    assert (tasks[0].shards, tasks[0].keeps, tasks[1].shards) == ((0, 1), frozenset(), ())
+
+
+def test_a_task_that_ended_by_itself_keeps_its_shards() -> None:
+    """What ended it may be an event, which would end the next task, too."""
+    tasks = running(4, 2)
+    tasks[1] = replace(tasks[1], phase=TaskPhase.RESTING, complete=frozenset())
+    assert placed(tasks, 2, 4, 1_000_000) == {}
+
+
+def test_a_task_takes_one_shard_at_a_time() -> None:
+    tasks = running(6, 1)
+    tasks |= placed(tasks, 2, 6, 0)
+    tasks = come(tasks)
+    tasks |= placed(tasks, 2, 6, 1)
+    assert (len(tasks[0].shards), len(tasks[1].shards)) == (4, 2)
+    assert placed(tasks, 2, 6, 2) == {}, "the second one is not complete yet"

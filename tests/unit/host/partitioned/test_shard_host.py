@@ -1,0 +1,110 @@
+"""What a task hosts comes and goes while it runs: every shard's outputs are those of the `local` runner over its partition."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hotspare.bus.naming import group_name
+from hotspare.bus.sqlite import SqliteBus
+from hotspare.choices import RunnerKind
+from hotspare.coordination.open import default_coordination_url, open_coordination
+from hotspare.ha.rules.roles import Role
+from hotspare.host.options import EngineOptions
+from hotspare.host.partitioned import shard_host
+from hotspare.host.partitioned.shard_host import ShardHost
+from hotspare.host.process import EXIT_FAILED
+from hotspare.model.load import load_project
+from hotspare.telemetry.log import Log
+from hotspare.testing.cluster import wait_until
+from tests.unit.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, expected, lines, publish, published
+
+WAIT_S = 200
+
+
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(shard_host, "stop_asked", lambda stop: contextlib.nullcontext())
+    (tmp_path / "shop.yaml").write_text(PROJECT)
+    return f"sqlite:///{tmp_path / 'bus.db'}"
+
+
+@contextlib.contextmanager
+def running(url: str, folder: Path, name: str) -> Iterator[tuple[ShardHost, list[int]]]:
+    """A task's host in a thread of this process, and its exit status once it has ended."""
+    options = EngineOptions(folder / "shop.yaml", url, runner=RunnerKind.LOCAL, engine=name, shards=SHARDS)
+    status: list[int] = []
+    with contextlib.ExitStack() as stack:
+        host = ShardHost(options, load_project(options.project), Log(), stack)
+        thread = threading.Thread(target=lambda: status.append(host.run()))
+        thread.start()
+        try:
+            yield host, status
+        finally:
+            host.ask_stop()
+            thread.join()
+
+
+class Shop:
+    def __init__(self, url: str, folder: Path) -> None:
+        self.bus = SqliteBus(Path(url.removeprefix("sqlite:///")))
+        self._folder, self._rows, self._notes = folder, 0, 0
+        self._coordination = open_coordination(default_coordination_url(url))
+
+    def publish_more(self) -> None:
+        self._rows += 200
+        self._notes += publish(self.bus, self._folder, "notes", lines("notes", self._rows))
+        publish(self.bus, self._folder, "orders", lines("orders", self._rows))
+
+    def goes_on(self) -> None:
+        def delivered() -> int:
+            tables = [published(self.bus, shard) for shard in all_shards()]
+            return sum(table["q/kept"].num_rows for table in tables if "q/kept" in table)
+
+        wait_until(lambda: delivered() == self._notes, "all that was published comes out", WAIT_S, 0.05)
+
+    def engines(self, shard: int) -> set[tuple[str, str]]:
+        """(engine, role)."""
+        members = self._coordination.members(group_name(PREFIX, PROJECT_NAME, all_shards()[shard]))
+        return {(member.engine, member.role) for member in members}
+
+
+def test_a_shard_moves_from_one_host_to_another_and_back(url: str, tmp_path: Path) -> None:
+    """SPEC K6, K7."""
+    shop = Shop(url, tmp_path)
+    with running(url, tmp_path, "one") as (one, _), running(url, tmp_path, "two") as (two, _):
+        one.host((0, 1, 2))
+        wait_until(lambda: one.complete() == [0, 1, 2], "one hosts all", WAIT_S)
+        shop.publish_more()
+        two.host((2,))
+        wait_until(lambda: two.complete() == [2], "two hosts a shard, too", WAIT_S)
+        one.host((0, 1))
+        wait_until(lambda: shop.engines(2) == {("two", Role.ACTIVE.value)}, "two alone has it", WAIT_S)
+        assert one.complete() == [0, 1]
+        shop.publish_more()
+        shop.goes_on()
+        one.host((0, 1, 2))
+        wait_until(lambda: one.complete() == [0, 1, 2], "it comes back", WAIT_S)
+        two.host(())
+        wait_until(lambda: shop.engines(2) == {("one", Role.ACTIVE.value)}, "one alone has it", WAIT_S)
+        assert two.complete() == []
+        shop.publish_more()
+        shop.goes_on()
+    assert all(not shop.engines(shard) for shard in range(SHARDS)), "who is asked to stop leaves"
+    for shard in all_shards():
+        wanted = expected(shop.bus, shard, one.options.settings.skew_max_ms * 1000)
+        for stream, table in published(shop.bus, shard).items():
+            assert table.equals(wanted[stream].slice(0, table.num_rows)), f"{shard}, {stream}"
+
+
+def test_a_group_that_ends_by_itself_ends_the_host(url: str, tmp_path: Path) -> None:
+    with running(url, tmp_path, "one") as (one, status):
+        one.host((0, 1))
+        wait_until(lambda: one.complete() == [0, 1], "it hosts both", WAIT_S)
+        one._stays[1]._group.engine.ask_stop()  # type: ignore[union-attr]
+        wait_until(lambda: bool(status), "the host ends", WAIT_S)
+    assert status == [EXIT_FAILED]
