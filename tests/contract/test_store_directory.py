@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotspare.errors import SnapshotDamaged, SnapshotFormat, StoreError, UsageError
-from hotspare.stores import directory_layout
+from hotspare.stores import directory, directory_layout
 from hotspare.stores.contract import SnapshotStatus
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.directory_layout import GroupFolder, checksum_of
@@ -368,3 +368,21 @@ def test_a_folder_that_is_gone_has_no_identity(tmp_path: Path) -> None:
     (tmp_path / "there").rmdir()
     with pytest.raises(StoreError, match="cannot identify there"):
         store.identity()
+
+
+def test_a_large_snapshot_is_read_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it may be larger than memory. What is damaged, or discarded, is noticed then, and damage is written anew (SPEC G1)."""
+    monkeypatch.setattr(directory, "AT_ONCE_BYTES_MAX", 0)
+    store, pages = DirectoryStore(tmp_path), {"p": b"some", "q": b"other"}
+    store.put("g", "one", "e", 1, b"h", pages.items())
+    stored = store.get("g", "one")
+    assert (dict(stored.pages), len(stored.pages), "r" in stored.pages) == (pages, 2, False)
+    (blob,) = [path for path in (tmp_path / "g" / "pages").iterdir() if path.read_bytes() == b"other"]
+    blob.write_bytes(b"othet")
+    assert stored.pages["p"] == b"some"
+    with pytest.raises(SnapshotDamaged, match="snapshot one of group g is damaged"):
+        stored.pages["q"]
+    assert not blob.exists()
+    store.discard("g", "one")
+    with pytest.raises(StoreError, match="not in the store"):
+        stored.pages["p"]

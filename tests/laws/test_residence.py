@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -124,6 +125,37 @@ def test_crash_with_little_memory(tmp_path: Path) -> None:
     assert snapshot_bytes(pipeline) == snapshot_bytes(restored) == snapshot
     assert restored.digests == pipeline.digests
     assert residence.counts()["away"] > 0
+
+
+class Asked(Mapping[str, bytes]):
+    """Pages, and the most that may leave and was in memory when one was asked for."""
+
+    def __init__(self, pages: Mapping[str, bytes], residence: Budget) -> None:
+        self._pages, self._residence, self.most = pages, residence, 0
+
+    def __getitem__(self, name: str) -> bytes:
+        self.most = max(self.most, self._residence.counts()["may_leave"])
+        return self._pages[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._pages)
+
+    def __len__(self) -> int:
+        return len(self._pages)
+
+
+def test_a_restore_asks_for_a_page_when_the_one_before_may_leave(tmp_path: Path) -> None:
+    """So a state that is larger than memory can be restored (SPEC G1)."""
+    pipeline = Pipeline.fresh(plan(), residence=Budget(1 << 20, tmp_path))
+    fed(cut(), pipeline)
+    frozen = pipeline.freeze()
+    residence = Budget(1 << 20, tmp_path)
+    pages = Asked(dict(frozen.pages()), residence)
+    restored = Pipeline.restore(plan(), frozen.header, pages, residence=residence)
+    total = sum(len(page) for page in pages.values())
+    assert snapshot_bytes(restored) == snapshot_bytes(pipeline)
+    assert residence.counts()["away"] > pages.most
+    assert pages.most < total // 2
 
 
 def away_of(pipeline: Pipeline, window: str) -> int:

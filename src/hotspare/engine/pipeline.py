@@ -88,7 +88,7 @@ class Pipeline:
         residence: Residence = NO_BUDGET,
     ) -> Pipeline:
         """The state of a snapshot. ProjectChanged, SnapshotFormat, SnapshotDamaged."""
-        return cls(plan, restore(plan, header, dict(pages), residence), on_trace, extra_rows_max, residence)
+        return cls(plan, restore(plan, header, pages, residence), on_trace, extra_rows_max, residence)
 
     def set_partitions(self, partitions: Iterable[PartitionKey], skew_max_us: int | None = None) -> None:
         """Declare which partitions there are to merge: (topic index, partition). `skew_max_us`: how far an append time is believed

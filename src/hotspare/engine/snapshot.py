@@ -9,7 +9,7 @@ restored engine wrong or crash.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -87,18 +87,19 @@ def freeze(plan: Plan, state: State) -> Frozen:
     )
 
 
-def restore(plan: Plan, header: bytes, pages: dict[str, bytes], residence: Residence = NO_BUDGET) -> State:
-    """The state of a snapshot. SnapshotFormat, ProjectChanged, SnapshotDamaged."""
+def restore(plan: Plan, header: bytes, pages: Mapping[str, bytes], residence: Residence = NO_BUDGET) -> State:
+    """The state of a snapshot. Pages are asked for one after the other, so `pages` need not have them in memory. SnapshotFormat,
+    ProjectChanged, SnapshotDamaged, and what `pages` raises."""
     state = fresh_state(plan, residence=residence)
     try:
         _read_header(plan, state, json.loads(header))
         stateful = {name: page for name, page in state.pages.items() if page.parts}
-        of_rows: dict[str, dict[tuple[str, int], bytes]] = {name: {} for name in stateful}
+        of_rows = {name: _RowPagesOf(pages, {}) for name in stateful}
         for name in sorted(set(pages) - set(stateful)):
             owner, part, number = [*name.rsplit("/", 2), "", ""][:3]
             if owner not in stateful or not number.isdecimal():
                 raise SnapshotDamaged("the snapshot has other pages than the project", detail=f"it has {name}")
-            of_rows[owner][part, int(number)] = pages[name]
+            of_rows[owner].names[part, int(number)] = name
         for name, page in stateful.items():
             if name not in pages:
                 raise SnapshotDamaged("the snapshot has other pages than the project", detail=f"it lacks {name}")
@@ -226,12 +227,55 @@ def unpack(data: bytes) -> tuple[int, dict[str, Column]]:
     return int(index["format"]), columns
 
 
-def decode_page(page: Page, data: bytes, of_rows: dict[tuple[str, int], bytes], strings: StringTable) -> None:
+@dataclass(frozen=True, slots=True)
+class _RowPagesOf(Mapping[tuple[str, int], bytes]):
+    """Row pages of one window by part and number, read when they are asked for. `names`: what `pages` calls them."""
+
+    pages: Mapping[str, bytes]
+    names: dict[tuple[str, int], str]
+
+    def __getitem__(self, key: tuple[str, int]) -> bytes:
+        return self.pages[self.names[key]]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.names
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoded(Mapping[int, Columns]):
+    """Row pages of one part by number, decoded when they are asked for; strings get codes then."""
+
+    part: str
+    numbers: dict[int, None]
+    of_rows: Mapping[tuple[str, int], bytes]
+    strings: StringTable
+
+    def __getitem__(self, number: int) -> Columns:
+        return _decode(self.of_rows[self.part, number], [self.part], self.strings)[1][self.part]
+
+    def __contains__(self, number: object) -> bool:
+        return number in self.numbers
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.numbers)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+def decode_page(page: Page, data: bytes, of_rows: Mapping[tuple[str, int], bytes], strings: StringTable) -> None:
     """Fill a fresh page from its canonical form and that of its row pages, by part and number; strings get codes."""
     format_, parts = _decode(data, list(page.parts), strings)
-    row_pages: dict[str, dict[int, Columns]] = {name: {} for name in page.parts}
-    for (name, number), rows in sorted(of_rows.items()):
-        row_pages[name][number] = _decode(rows, [name], strings)[1][name]
+    numbers: dict[str, list[int]] = {name: [] for name in page.parts}
+    for name, number in sorted(of_rows):
+        numbers[name].append(number)
+    row_pages = {name: _Decoded(name, dict.fromkeys(found), of_rows, strings) for name, found in numbers.items()}
     for name, columns in parts.items():
         part = page.parts[name]
         if isinstance(part, Paged) and format_ > _WITHOUT_ROW_PAGES:

@@ -6,12 +6,15 @@ compile while it runs would look dead to the others.
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
 from hotspare.engine.head.head import Head
+from hotspare.engine.kernels import ahead
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
+from hotspare.engine.state.row_index import empty_index
 from hotspare.engine.state.strings import StringTable
 from hotspare.model.load import load_text
 from hotspare.model.types import FieldType, Schema
@@ -39,6 +42,8 @@ def warm_up() -> None:
     strings = StringTable()
     strings.intern(pa.array(["x" * 100_000, "y" * 100_000]))
     strings.move_text(strings.sparse_pages(), 1, 1)
+    one = np.zeros(1, np.int64)
+    ahead.asked_for(empty_index(), one.reshape(1, 1), one, np.int64(1), np.zeros(1, np.uint8), np.zeros(1, np.int64))
 
 
 def _batch(plan: Plan, turn: int) -> pa.RecordBatch:

@@ -117,6 +117,9 @@ class _WindowHome:
     def welcome(self, tenant: _Tenant) -> None:
         self._residence._join(self._rank, tenant)
 
+    def relieve(self) -> None:
+        self._residence.stepped()
+
     def __deepcopy__(self, memo: object) -> _WindowHome:
         return self
 

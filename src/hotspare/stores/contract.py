@@ -39,7 +39,8 @@ class SnapshotInfo:
 
 @dataclass(frozen=True, slots=True)
 class StoredSnapshot:
-    """`header` and `pages` exactly as they were put; of a `Content` that was known, as it was encoded then."""
+    """`header` and `pages` exactly as they were put; of a `Content` that was known, as it was encoded then. A large snapshot may be
+    read page by page, when they are asked for; `pages` raises what `Store.get` does."""
 
     header: bytes
     pages: Mapping[str, bytes]

@@ -32,6 +32,10 @@ _CLAIMED_AT_ONCE = 16
 _NOT_YET = Blob("", 0)
 
 
+AT_ONCE_BYTES_MAX = 64 << 20
+"""A snapshot of more is read page by page, as it is asked for: it may be larger than memory."""
+
+
 class DirectoryStore:
     """A `Store` (contract) under the folder `root`, which is created. Nothing is held between calls."""
 
@@ -100,15 +104,12 @@ class DirectoryStore:
         with _as_store_error("read", entry.path):
             try:
                 manifest = entry.read()
-                pages = {page: folder.read_blob(blob) for page, blob in manifest.pages}
+                pages: Mapping[str, bytes] = _Pages(folder, entry, manifest, name)
+                if manifest.bytes_total <= AT_ONCE_BYTES_MAX:
+                    pages = dict(pages)
                 return StoredSnapshot(folder.read_blob(manifest.header), pages)
             except (FileNotFoundError, ValueError) as error:
-                if not entry.path.exists():
-                    # Discarded while it was read: that is not damage.
-                    raise limits.gone(group, name) from error
-                if manifest is not None:
-                    folder.drop_damaged(manifest)
-                raise limits.damaged(group, name, str(error)) from error
+                raise _unreadable(folder, entry, manifest, name, error) from error
 
     def keep(self, group: str, confirmed_max: int) -> None:
         """A damaged one counts as none, and goes when `confirmed_max` whole ones are newer."""
@@ -240,3 +241,37 @@ def _as_store_error(verb: str, path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreError(f"cannot {verb} {path.name}", detail=f"{path}: {error.strerror or error}") from error
+
+
+class _Pages(Mapping[str, bytes]):
+    """Those of a snapshot, read and checked when they are asked for. StoreError, SnapshotDamaged."""
+
+    def __init__(self, folder: GroupFolder, entry: Entry, manifest: Manifest, name: str) -> None:
+        self._folder, self._entry, self._manifest, self._name = folder, entry, manifest, name
+        self._blobs = dict(manifest.pages)
+
+    def __getitem__(self, page: str) -> bytes:
+        blob = self._blobs[page]
+        with _as_store_error("read", self._entry.path):
+            try:
+                return self._folder.read_blob(blob)
+            except ValueError as error:
+                raise _unreadable(self._folder, self._entry, self._manifest, self._name, error) from error
+
+    def __contains__(self, page: object) -> bool:
+        return page in self._blobs
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._blobs)
+
+    def __len__(self) -> int:
+        return len(self._blobs)
+
+
+def _unreadable(folder: GroupFolder, entry: Entry, manifest: Manifest | None, name: str, error: Exception) -> StoreError:
+    """What is said of a snapshot of which something cannot be read; what is damaged of it is deleted."""
+    if not entry.path.exists():
+        return limits.gone(folder.group, name)  # discarded while it was read: that is not damage
+    if manifest is not None:
+        folder.drop_damaged(manifest)
+    return limits.damaged(folder.group, name, str(error))

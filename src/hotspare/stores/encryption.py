@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -121,6 +121,27 @@ class _Encrypted:
         return self.cipher.encrypt(self.content.encode(), self.group, self.name)
 
 
+@dataclass(frozen=True, slots=True)
+class _Decrypted(Mapping[str, bytes]):
+    """Pages, decrypted when they are asked for."""
+
+    pages: Mapping[str, bytes]
+    cipher: Cipher
+    group: str
+
+    def __getitem__(self, page: str) -> bytes:
+        return self.cipher.decrypt(self.pages[page], self.group, page)
+
+    def __contains__(self, page: object) -> bool:
+        return page in self.pages
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.pages)
+
+    def __len__(self) -> int:
+        return len(self.pages)
+
+
 class EncryptedStore:
     """A `Store` (contract) that keeps everything encrypted in `store`, which it closes."""
 
@@ -156,7 +177,8 @@ class EncryptedStore:
     def get(self, group: str, name: str) -> StoredSnapshot:
         stored = self._store.get(group, name)
         header = self._cipher.decrypt(stored.header, group, _HEADER)
-        return StoredSnapshot(header, {page: self._cipher.decrypt(content, group, page) for page, content in stored.pages.items()})
+        pages = _Decrypted(stored.pages, self._cipher, group)
+        return StoredSnapshot(header, dict(pages) if isinstance(stored.pages, dict) else pages)
 
     def keep(self, group: str, confirmed_max: int) -> None:
         self._store.keep(group, confirmed_max)

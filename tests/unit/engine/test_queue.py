@@ -117,13 +117,13 @@ def test_an_index_that_may_be_needed_is_made_while_there_are_few_rows(
 ) -> None:
     """And a large relation that is read from a snapshot has it from the beginning."""
     built: list[int] = []
-    build = RowPages.build_index
+    begin = RowPages.begin_index
 
-    def building(pages: RowPages) -> None:
-        built.append(int(pages.rows.state[slots.LIVE]))
-        build(pages)
+    def beginning(pages: RowPages, live: int) -> None:
+        built.append(live)
+        begin(pages, live)
 
-    monkeypatch.setattr(RowPages, "build_index", building)
+    monkeypatch.setattr(RowPages, "begin_index", beginning)
     monkeypatch.setattr(relation_module, "LATE_INDEX_ROWS_MAX", 1_000)
     relation = Relation(SHAPE, k.Policy(kind, 10**6, 1, by_event, 1))
     for first in range(0, 50_000, 500):

@@ -111,6 +111,9 @@ class Home(Protocol):
     def welcome(self, tenant: Tenant) -> None:
         """From now on it may be asked to send what is cold, as long as it lives."""
 
+    def relieve(self) -> None:
+        """Amid a restore, between two pages: what was read may leave. PageFileError."""
+
 
 class Residence(Protocol):
     """Who decides what leaves memory (`hotspare.residence`). Nothing that is put out depends on it."""
@@ -134,6 +137,9 @@ class _Stays:
         return None
 
     def welcome(self, tenant: Tenant) -> None:
+        pass
+
+    def relieve(self) -> None:
         pass
 
 

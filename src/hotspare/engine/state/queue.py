@@ -137,19 +137,22 @@ class RowQueue:
         times = [ring.times[part] for part in where] if len(ring.times) else [ring.times]
         return np.concatenate([lanes[p] for p in where]), np.concatenate([valid[p] for p in where]), np.concatenate(times)
 
-    def load(self, lanes: Int64s, valid: Bools, times: Int64s, first: int) -> None:
-        """Fill one that is empty and has room. `first`: how many rows came before these."""
+    def begin(self, first: int) -> None:
+        """Of one that is empty: so many rows came before those that are to be appended."""
+        self._ring.state[slots.FIRST] = self._ring.state[slots.LAST] = self._given_back = first
+        self._sent = first // BLOCK_ROWS * BLOCK_ROWS
+
+    def append(self, lanes: Int64s, valid: Bools, times: Int64s) -> None:
+        """Rows for which there is room."""
         count, ring, done = len(lanes), self._ring, 0
-        for part in _slices(ring, first, count):
+        for part in _slices(ring, self.last, count):
             source = slice(done, done + part.stop - part.start)
             done = source.stop
             ring.lanes.reshape(-1, ring.width)[part] = lanes[source]
             ring.valid.reshape(-1, ring.width)[part] = valid[source]
             if len(ring.times):
                 ring.times[part] = times[source]
-        ring.state[slots.FIRST], ring.state[slots.LAST] = first, first + count
-        self._given_back = first
-        self._sent = first // BLOCK_ROWS * BLOCK_ROWS
+        ring.state[slots.LAST] += count
 
     def mark(self, columns: Int64s, marks: UInt8s, mark: int, since: int, rows: int) -> int:
         """Mark the codes in these columns, of so many rows from number `since` on; the number up to which that is done."""

@@ -38,10 +38,9 @@ from hotspare.engine.state.groups import GroupLists
 from hotspare.engine.state.memory import STAYS, Home
 from hotspare.engine.state.pages import Column, Columns, expect
 from hotspare.engine.state.queue import RowQueue, Taken, next_rank
-from hotspare.engine.state.row_layout import Known, Layout, RowsOfPage, StoredRows, Times
+from hotspare.engine.state.row_layout import Known, Layout, RowsInMemory, RowsOfPage, RowSource, StoredPages, StoredRows, Times
 from hotspare.engine.state.row_pages import RowPages
 from hotspare.engine.state.row_pages import Shape as Shape
-from hotspare.errors import SnapshotDamaged
 
 KEEP_ALL = k.Policy(k.KEEP, 0, 1, 0, 0)
 """The policy of a relation that forgets nothing."""
@@ -358,29 +357,44 @@ class Relation:
         valid = expect(columns, "valid", np.dtype(np.bool_), (count, self.shape.width)).array
         time = expect(columns, "time", np.dtype(np.int64), (count,)).array if self._by_time else np.empty(0, np.int64)
         layout = Layout.contiguous(0, count, row_pages.PAGE_SLOTS)
-        self._load(columns, layout, StoredRows(lanes, valid, np.arange(count), time))
+        self._load(columns, RowsInMemory(layout, StoredRows(lanes, valid, np.arange(count), time)))
 
     def load_pages(self, columns: Columns, pages: Mapping[int, Columns]) -> None:
-        layout = Layout.load(columns)
-        self._load(columns, layout, StoredRows.load(layout, pages, self.shape.width, self._times, self.shape.added))
+        source = StoredPages(Layout.load(columns), pages, self.shape.width, self._times, self.shape.added)
+        source.check()
+        self._load(columns, source)
 
-    def _load(self, columns: Columns, layout: Layout, stored: StoredRows) -> None:
-        state = expect(columns, "state", np.dtype(np.int64), (len(_PERSISTED),)).array
-        if not stored.valid[:, list(self.shape.keys)].all():
-            raise SnapshotDamaged("a page holds a row without a key")
-        if len(stored.order) and not 0 <= int(stored.order.min()) <= int(stored.order.max()) < layout.arrivals:
-            raise SnapshotDamaged("a page holds a row that never arrived")
+    def _load(self, columns: Columns, source: RowSource) -> None:
+        """Page by page, so that rows may leave memory while others come."""
+        layout, state = source.layout, expect(columns, "state", np.dtype(np.int64), (len(_PERSISTED),)).array
+        count = int(layout.alive.sum())
+        is_late = not self.policy.in_order and count > LATE_INDEX_ROWS_MAX
+        first = layout.arrivals - count
         self._known, self._queue, self._pages = Known({}), None, self._fresh(layout.page_slots)
         self._rows.state[list(_PERSISTED)] = state
-        first = layout.arrivals - len(stored.order)
-        in_order = layout.is_as(Layout.contiguous(first, layout.arrivals, layout.page_slots))
-        is_late = not self.policy.in_order and len(stored.order) > LATE_INDEX_ROWS_MAX
-        if in_order and not is_late and np.array_equal(stored.order, np.arange(first, layout.arrivals)):
-            self._begin_queue(len(stored.order))
-        if self._queue is not None:
-            self._queue.load(stored.lanes, stored.valid, stored.time, first)
-        else:
-            self._put(layout, stored)
+        if not is_late and layout.is_as(Layout.contiguous(first, layout.arrivals, layout.page_slots)):
+            self._begin_queue(count)
+        if self._queue is not None and not self._queued(self._queue, source, first):
+            self._queue, self._pages = None, self._fresh(layout.page_slots)
+            self._rows.state[list(_PERSISTED)] = state
+        if self._queue is None:
+            self._put(source)
+
+    def _queued(self, queue: RowQueue, source: RowSource, first: int) -> bool:
+        """Fill the queue, where rows stand in the order in which they came."""
+        queue.begin(first)
+        for at in range(len(source.layout.numbers)):
+            stored = self._checked(source, at)
+            if not np.array_equal(stored.order, np.arange(queue.last, queue.last + len(stored.order))):
+                return False
+            queue.append(stored.lanes, stored.valid, stored.time)
+            self._home.relieve()
+        return True
+
+    def _checked(self, source: RowSource, at: int) -> StoredRows:
+        stored = source.rows(at)
+        stored.check(self.shape.keys, source.layout.arrivals)
+        return stored
 
     def _begin_queue(self, rows: int) -> None:
         """Keep rows in a queue with room for so many, where the policy allows it. There are none yet."""
@@ -400,15 +414,23 @@ class Relation:
         stored = StoredRows(*self._in_queue(self._queue.first, self._queue.last))
         self._queue, self._pages = None, self._fresh(layout.page_slots)
         self._rows.state[list(_PERSISTED)] = kept
-        self._put(layout, stored)
+        self._put(RowsInMemory(layout, stored))
 
-    def _put(self, layout: Layout, stored: StoredRows) -> None:
+    def _put(self, source: RowSource) -> None:
         """Rows into fresh pages."""
-        self._pages.place(layout, stored)
-        k.relink(self._rows, self.policy, self._pages.in_order())
+        layout, pages = source.layout, self._pages
+        pages.place(layout)
+        is_indexed = not self.policy.new_keys or self._is_late()
+        if is_indexed:
+            pages.begin_index(self.live)
+        for at, alive in enumerate(layout.alive):
+            pages.fill(at, alive, self._checked(source, at))
+            if is_indexed:
+                pages.enter_rows(at * layout.page_slots, (at + 1) * layout.page_slots)
+            self._home.relieve()
+        if pages.is_ordered:
+            k.relink(self._rows, self.policy, pages.in_order())
         self._begin_groups()
-        if not self.policy.new_keys or self._is_late():
-            self._pages.build_index()
 
     @property
     def codes_per_row(self) -> int:

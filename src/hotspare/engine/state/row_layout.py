@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 import numpy as np
 
@@ -97,32 +98,68 @@ class StoredRows:
     order: Int64s
     time: Int64s
 
+    def check(self, keys: tuple[int, ...], arrivals: int) -> None:
+        """SnapshotDamaged where a row has no key, or is not one of so many that arrived."""
+        if not self.valid[:, list(keys)].all():
+            raise SnapshotDamaged("a page holds a row without a key")
+        if len(self.order) and not 0 <= int(self.order.min()) <= int(self.order.max()) < arrivals:
+            raise SnapshotDamaged("a page holds a row that never arrived")
+
+    @classmethod
+    def none(cls, width: int) -> StoredRows:
+        return cls(np.empty((0, width), np.int64), np.empty((0, width), np.bool_), np.empty(0, np.int64), np.empty(0, np.int64))
+
     def columns(self, codes: tuple[int, ...], times: Times) -> Columns:
         columns = {"lanes": Column(self.lanes, codes), "valid": Column(self.valid), "order": Column(self.order)}
         return {**columns, "time": Column(self.time)} if times is Times.KEPT else columns
 
-    @classmethod
-    def load(
-        cls, layout: Layout, pages: Mapping[int, Columns], width: int, times: Times, added: tuple[int, ...] = ()
-    ) -> StoredRows:
-        """The rows of a layout, out of pages that may hold more; SnapshotDamaged where they hold less. `added`: the last columns of
-        rows of a page that has none of these."""
-        pages = {number: _with_added(columns, width, added) for number, columns in pages.items()}
-        found = [
-            _rows_of(pages, int(number), alive, width, times)
-            for number, alive in zip(layout.numbers, layout.alive, strict=True)
-            if alive.any()
-        ]
-        if set(pages) - set(layout.numbers.tolist()):
+
+class RowSource(Protocol):
+    """The rows of a layout, page by page."""
+
+    @property
+    def layout(self) -> Layout: ...
+
+    def rows(self, at: int) -> StoredRows:
+        """Those of the page at this place of `layout.numbers`, by slot; SnapshotDamaged where they cannot be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPages:
+    """Out of pages that may hold more rows; SnapshotDamaged where they hold less. `added`: the last columns of rows of a page that
+    has none of these."""
+
+    layout: Layout
+    pages: Mapping[int, Columns]
+    width: int
+    times: Times
+    added: tuple[int, ...] = ()
+
+    def check(self) -> None:
+        """SnapshotDamaged where there are pages that the layout does not know."""
+        if set(self.pages) - set(self.layout.numbers.tolist()):
             raise SnapshotDamaged("a window has a page that it does not know")
-        nothing = cls(np.empty((0, width), np.int64), np.empty((0, width), np.bool_), np.empty(0, np.int64), np.empty(0, np.int64))
-        parts = [nothing, *found]
-        return cls(
-            np.concatenate([part.lanes for part in parts]),
-            np.concatenate([part.valid for part in parts]),
-            np.concatenate([part.order for part in parts]),
-            np.concatenate([part.time for part in parts]),
-        )
+
+    def rows(self, at: int) -> StoredRows:
+        number, alive = int(self.layout.numbers[at]), self.layout.alive[at]
+        if not alive.any():
+            return StoredRows.none(self.width)
+        if number not in self.pages:
+            raise SnapshotDamaged(f"page {number} of a window is missing")
+        return _rows_of(_with_added(self.pages[number], self.width, self.added), number, alive, self.width, self.times)
+
+
+class RowsInMemory:
+    """All rows of a layout, by position."""
+
+    def __init__(self, layout: Layout, stored: StoredRows) -> None:
+        self.layout = layout
+        self._stored = stored
+        self._ends = np.cumsum(layout.alive.sum(axis=1))
+
+    def rows(self, at: int) -> StoredRows:
+        begin, end, stored = int(self._ends[at - 1]) if at else 0, int(self._ends[at]), self._stored
+        return StoredRows(stored.lanes[begin:end], stored.valid[begin:end], stored.order[begin:end], stored.time[begin:end])
 
 
 def _with_added(columns: Columns, width: int, added: tuple[int, ...]) -> Columns:
@@ -139,10 +176,7 @@ def _with_added(columns: Columns, width: int, added: tuple[int, ...]) -> Columns
     return {**columns, "lanes": Column(lanes, found[0].codes), "valid": Column(valid)}
 
 
-def _rows_of(pages: Mapping[int, Columns], number: int, alive: Bools, width: int, times: Times) -> StoredRows:
-    if number not in pages:
-        raise SnapshotDamaged(f"page {number} of a window is missing")
-    columns = pages[number]
+def _rows_of(columns: Columns, number: int, alive: Bools, width: int, times: Times) -> StoredRows:
     bits = expect(columns, "alive", np.dtype(np.uint8), (-(-len(alive) // 8),)).array
     written = unpacked(bits, len(alive))
     count = int(written.sum())

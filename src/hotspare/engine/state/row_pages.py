@@ -89,6 +89,11 @@ class RowPages:
         )
 
     @property
+    def is_ordered(self) -> bool:
+        """Whether rows stand in a list or a heap."""
+        return self._is_linked or self._by_event
+
+    @property
     def slots_used(self) -> int:
         """No slot from here on was ever given."""
         return int(self.rows.state[slots.HIGH]) * self.page_slots
@@ -125,13 +130,19 @@ class RowPages:
 
     def build_index(self) -> None:
         """Enter all rows."""
-        rows = self.rows
+        self.begin_index(int(self.rows.state[slots.LIVE]))
+        self.enter_rows(0, self.slots_used)
+
+    def begin_index(self, live: int) -> None:
+        """From now on there is an index, with room for so many rows and without any."""
         length = 1
-        while length * index_kernels.SEGMENT_ENTRIES_MAX < 2 * int(rows.state[slots.LIVE]):
+        while length * index_kernels.SEGMENT_ENTRIES_MAX < 2 * live:
             length *= 2
-        self.rows = rows._replace(by_key=empty_index(length))
+        self.rows = self.rows._replace(by_key=empty_index(length))
         self.rows.state[slots.INDEXED] = 1
-        at, end = 0, self.slots_used
+
+    def enter_rows(self, at: int, end: int) -> None:
+        """Enter those of slots from `at` to before `end`."""
         while at < end:
             at = int(relation_kernels.fill_index(self.rows, at, end))
             if at < end:
@@ -207,21 +218,17 @@ class RowPages:
         time = rows.time[where] if self._by_time else np.empty(0, np.int64)
         return StoredRows(rows.lanes[where], rows.valid[where], rows.order[where], time)
 
-    def place(self, layout: Layout, stored: StoredRows) -> None:
-        """Fill fresh pages. List, heap and index are left to be made."""
+    def place(self, layout: Layout) -> None:
+        """Fresh pages as in this layout, whose rows are to be written with `fill`, page by page."""
         count = len(layout.numbers)
         self._grow(count + 2)
         rows, state, page_slots = self.rows, self.rows.state, self.page_slots
-        where = np.flatnonzero(layout.alive)
-        rows.lanes[where], rows.valid[where], rows.order[where] = stored.lanes, stored.valid, stored.order
-        if self._by_time:
-            rows.time[where] = stored.time
         bits = np.zeros(-(-count * page_slots // 64) * 64, np.bool_)
-        bits[where] = True
+        bits[: count * page_slots] = layout.alive.reshape(-1)
         rows.alive[: len(bits) // 64] = np.packbits(bits, bitorder="little").view(np.uint64)
         pages = rows.pages[:count]
         pages[:, k.PAGE_NUMBER] = layout.numbers
-        pages[:, k.PAGE_LIVE] = layout.alive.sum(axis=1)
+        pages[:, k.PAGE_LIVE] = 0
         pages[:, k.PAGE_AFTER], pages[:, k.PAGE_BEFORE] = np.arange(1, count + 1), np.arange(-1, count - 1)
         if count:
             pages[-1, k.PAGE_AFTER] = slots.NONE
@@ -229,7 +236,15 @@ class RowPages:
             state[[slots.FILL, slots.NUMBER]] = layout.fill, int(layout.numbers[-1]) + 1
             state[slots.HAND] = np.searchsorted(layout.numbers, layout.hand) if layout.hand != NO_PAGE else slots.NONE
         state[[slots.HIGH, slots.PAGES]] = count
-        state[[slots.LIVE, slots.ARRIVALS]] = len(where), layout.arrivals
+        state[[slots.LIVE, slots.ARRIVALS]] = int(layout.alive.sum()), layout.arrivals
+
+    def fill(self, page: int, alive: Bools, stored: StoredRows) -> None:
+        """The rows of a page that was placed. List, heap and index are left to be made."""
+        where, rows = page * self.page_slots + np.flatnonzero(alive), self.rows
+        rows.lanes[where], rows.valid[where], rows.order[where] = stored.lanes, stored.valid, stored.order
+        if self._by_time:
+            rows.time[where] = stored.time
+        rows.pages[page, k.PAGE_LIVE] = len(where)
 
     def _grow(self, pages_min: int) -> None:
         """Room for so many pages, and for twice as many as there was; for all that can come once copying takes time."""
