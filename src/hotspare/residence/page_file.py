@@ -156,6 +156,12 @@ class PagedSpace:
         """As `want`, of all entries from `begin` to before `end`."""
         self._want(np.arange(begin * self._item // PAGE, (end * self._item - 1) // PAGE + 1))
 
+    def read_ahead(self, begin: int, end: int) -> None:
+        """All entries from `begin` to before `end` are read soon, once; from any thread."""
+        first, last = begin * self._item // PAGE, -(-end * self._item // PAGE)
+        if self._is_filed[first:last].any():
+            system.fetch(self._base, np.arange(first, last))
+
     def _want(self, pages: Int64s) -> None:
         pages = pages[self._is_filed[pages]]
         absent = pages[self._used[pages] == 0]

@@ -62,6 +62,17 @@ def test_wanted_pages_come_together_and_the_longest_unused_leave(tmp_path: Path)
     assert 50 in in_memory(space)
 
 
+def test_a_snapshot_reads_ahead_and_counts_as_nobody(tmp_path: Path) -> None:
+    space = filled(tmp_path)
+    space.send(8 * ENTRIES, 40 * ENTRIES)
+    space.read_ahead(4 * ENTRIES, 12 * ENTRIES + 1)
+    assert space.array[8 * ENTRIES : 13 * ENTRIES : ENTRIES].tolist() == [page * ENTRIES for page in range(8, 13)]
+    assert in_memory(space) == [*range(13), *range(40, PAGES)]
+    assert space.fetched == 0
+    space.look(PAGES)
+    assert space.fetched == 5
+
+
 def test_what_is_given_back_is_zeros_and_may_be_written(tmp_path: Path) -> None:
     space = filled(tmp_path)
     space.send(0, 32 * ENTRIES)

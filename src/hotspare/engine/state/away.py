@@ -129,6 +129,12 @@ class PagesAway:
             for space, width in each if len(gone) else ():
                 space.want(gone * width, width)
 
+    def read_ahead(self, page: int) -> None:
+        """A snapshot reads the page next; from any thread."""
+        begin, end = page * self._page_slots, (page + 1) * self._page_slots
+        for space, width in (*self._spaces[_VALUES], *self._spaces[_BESIDE]):
+            space.read_ahead(begin * width, end * width)
+
     def _want_page(self, page: int) -> None:
         begin, end = page * self._page_slots, (page + 1) * self._page_slots
         for part, each in enumerate(self._spaces):

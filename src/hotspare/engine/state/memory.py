@@ -76,6 +76,9 @@ class LeavingSpace(Protocol):
     def want_all(self, begin: int, end: int) -> None:
         """All entries from `begin` to before `end` are read soon."""
 
+    def read_ahead(self, begin: int, end: int) -> None:
+        """As `want_all`, from any thread: they are read once, for a snapshot."""
+
 
 class Tenant(Protocol):
     """Rows of which pages may leave memory; called between steps only."""

@@ -61,6 +61,8 @@ class RowQueue:
         """Whole blocks before this position left memory; rows before that one began to come back."""
         self._marks: list[tuple[int, int]] = []
         """How far the queue was when."""
+        self._read_from: list[tuple[LeavingSpace, int]] = []
+        """Of a snapshot: where its rows may be."""
         self._twins: list[weakref.ref[RowQueue]] = []
         self._runs, self._refused = np.empty((0, k.RUN_WIDTH), np.int64), np.empty((0, 2), np.int64)
         state[[slots.FIRST, slots.LAST]] = 0
@@ -113,6 +115,7 @@ class RowQueue:
         twin = RowQueue.__new__(RowQueue)
         twin._policy, twin._twins, twin._runs, twin._refused = self._policy, [], self._runs, self._refused
         twin._spaces, twin._given_back, twin._home, twin._sent, twin._wanted, twin._marks = (), 0, STAYS, 0, 0, []
+        twin._read_from = self._leaving()
         twin._ring = self._ring._replace(state=self._ring.state.copy())
         self._twins = [ref for ref in self._twins if ref() is not None]
         self._twins.append(weakref.ref(twin))
@@ -133,6 +136,9 @@ class RowQueue:
         came as number `begin` to before `end`, which are there."""
         ring = self._ring
         where = _slices(ring, begin, end - begin)
+        for space, width in self._read_from:
+            for part in where:
+                space.read_ahead(part.start * width, part.stop * width)
         lanes, valid = ring.lanes.reshape(-1, ring.width), ring.valid.reshape(-1, ring.width)
         times = [ring.times[part] for part in where] if len(ring.times) else [ring.times]
         return np.concatenate([lanes[p] for p in where]), np.concatenate([valid[p] for p in where]), np.concatenate(times)

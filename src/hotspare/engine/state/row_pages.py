@@ -57,6 +57,8 @@ class RowPages:
         self._home = home
         self._away: PagesAway | None = None
         """None while all rows stay."""
+        self._read_from: PagesAway | None = None
+        """Of a snapshot: where its pages may be."""
         self._twins: list[weakref.ref[RowPages]] = []
         self._pinned = np.empty(0, np.int64)
         """Pages that are empty but for what snapshots need."""
@@ -168,7 +170,7 @@ class RowPages:
         """Today's rows, to be read while this goes on."""
         twin = RowPages.__new__(RowPages)
         twin.page_slots, twin._twins, twin._pinned = self.page_slots, [], self._pinned
-        twin._home, twin._away = STAYS, None
+        twin._home, twin._away, twin._read_from = STAYS, None, self._away
         twin._by_time, twin._by_event, twin._is_linked = self._by_time, self._by_event, self._is_linked
         rows, state = self.rows, self.rows.state
         words = -(-self.slots_used // 64)
@@ -214,6 +216,8 @@ class RowPages:
 
     def rows_of(self, page: int, alive: Bools) -> StoredRows:
         """Those of its rows that are alive."""
+        if self._read_from is not None:
+            self._read_from.read_ahead(page)
         where, rows = page * self.page_slots + np.flatnonzero(alive), self.rows
         time = rows.time[where] if self._by_time else np.empty(0, np.int64)
         return StoredRows(rows.lanes[where], rows.valid[where], rows.order[where], time)

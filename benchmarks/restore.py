@@ -1,0 +1,131 @@
+"""From a restart to the first output, by the size of the state: a keyed window of values that do not compress, in a folder.
+
+Snapshots are written by one process and restored by another, which has everything loaded that it runs. Files of the snapshot are
+not in the page cache; the first event asks for a key that has not been touched since it came. With `--memory-mb` the state has a
+budget. Goal (SPEC G7): the last number at most twice the first, and 200 ms.
+
+    python -m benchmarks.restore [--sizes-mb 10,1024,8192] [--memory-mb 0] [--folder /tmp]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from benchmarks._decoded import events_of
+
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.rows.chunk import Int64s
+from hotspare.engine.warm import warm_up
+from hotspare.model.load import load_text
+from hotspare.residence.open import residence_for
+from hotspare.stores.directory import DirectoryStore
+
+FIELDS = 40
+ROW_BYTES = 9 * (FIELDS + 1) + 8
+"""In a snapshot."""
+PROJECT = f"""
+project: large
+queries:
+  cq:
+    windows:
+      incoming: {{type: source, index: empty, schema: "id*:int64,{",".join(f"f{i}:int64" for i in range(FIELDS))}"}}
+      kept: {{type: copy}}
+    edges: [incoming -> kept]
+"""
+STEP_ROWS = 20_000
+UPSERT = 3
+
+
+def batch_of(plan: Plan, keys: Int64s, begin: int) -> pa.RecordBatch:
+    values = np.random.default_rng(begin).integers(-(2**63), 2**63 - 1, (FIELDS, len(keys)))
+    fields = [pa.array(keys), *[pa.array(row) for row in values]]
+    return events_of(plan, fields, np.full(len(keys), UPSERT, np.uint8), begin)
+
+
+def write(folder: Path, size_mb: int) -> None:
+    """A confirmed snapshot of a state of that size."""
+    plan = compile_plan(load_text(PROJECT).resolved)
+    pipeline, keys = Pipeline.fresh(plan), (size_mb << 20) // ROW_BYTES
+    for begin in range(0, keys, STEP_ROWS):
+        pipeline.feed(batch_of(plan, np.arange(begin, min(keys, begin + STEP_ROWS)), begin))
+    frozen, store = pipeline.freeze(), DirectoryStore(folder)
+    store.put("g", "s", "e", 1, frozen.header, frozen.contents())
+    store.confirm("g", "s")
+
+
+def forget_cache(folder: Path) -> None:
+    """Of the files below: what is read of them next comes from the disk."""
+    os.sync()
+    for path in folder.rglob("*"):
+        if path.is_file():
+            file = os.open(path, os.O_RDONLY)
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(file)
+
+
+def restored(folder: Path, memory_mb: int) -> dict[str, float]:
+    """Milliseconds to the first output, and the most memory."""
+    warm_up()
+    plan = compile_plan(load_text(PROJECT).resolved)
+    first = batch_of(plan, np.array([17]), 1 << 40)
+    forget_cache(folder)
+    begin = time.perf_counter()
+    stored = DirectoryStore(folder).get("g", "s")
+    residence = residence_for(memory_mb << 20, folder)
+    if residence is None:
+        pipeline = Pipeline.restore(plan, stored.header, stored.pages)
+    else:
+        pipeline = Pipeline.restore(plan, stored.header, stored.pages, residence=residence)
+    made = pipeline.feed(first)
+    took = time.perf_counter() - begin
+    if len(made["cq/kept"]) != 2:
+        raise SystemExit("the key was not found")
+    return {"ready_ms": took * 1e3, "rss_mb_max": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+def child(*arguments: str) -> str:
+    command = [sys.executable, "-m", "benchmarks.restore", *arguments]
+    return subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes-mb", default="10,1024,8192", help="of the state, the least first")
+    parser.add_argument("--memory-mb", type=int, default=0, help="budget of the state; 0: none")
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--write", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--restore", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.write is not None:
+        write(options.folder, options.write)
+        return
+    if options.restore:
+        print(json.dumps(restored(options.folder, options.memory_mb)))
+        return
+    ready = []
+    for size_mb in map(int, options.sizes_mb.split(",")):
+        folder = Path(tempfile.mkdtemp(prefix="hotspare-restore-", dir=options.folder))
+        try:
+            child("--folder", str(folder), "--write", str(size_mb))
+            found = json.loads(child("--folder", str(folder), "--restore", "--memory-mb", str(options.memory_mb)))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        print(f"{size_mb} MB: ready after {found['ready_ms']:.0f} ms, at most {found['rss_mb_max']:.0f} MB resident", flush=True)
+        ready.append((f"{size_mb}mb" if size_mb < 1024 else f"{size_mb >> 10}gb", found["ready_ms"]))
+    print(" ".join(f"ready_ms_{name} {took:.0f}" for name, took in (ready[0], ready[-1])))
+
+
+if __name__ == "__main__":
+    main()
