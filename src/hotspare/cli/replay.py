@@ -12,23 +12,36 @@ from hotspare.choices import Doubles, HeadPlace, RunnerKind
 from hotspare.cli.shared.values import MemoryOption, PageFolderOption, ProjectNameOption
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
+    from hotspare.cli.replaying.plan import ReplayRequest
     from hotspare.cli.replaying.run import Replay, ReplayCounts
+
+
+_RUNNER_HELP = "local does without Spark; partitioned divides tables of Parquet by key; the outputs of a key are the same."
+InOption = Annotated[
+    list[str] | None,
+    typer.Option("--in", metavar="CQ/WINDOW=FILE", help="Input of a source window; by default its file connector's."),
+]
+OutOption = Annotated[list[str] | None, typer.Option("--out", metavar="CQ/WINDOW=FILE", help="File for the outputs of any window.")]
+ConfOption = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="For --runner partitioned: a setting of Spark.")
+]
 
 
 def command(
     project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.")],
     *,
-    in_: Annotated[
-        list[str] | None,
-        typer.Option("--in", metavar="CQ/WINDOW=FILE", help="Input of a source window; by default its file connector's."),
-    ] = None,
-    out: Annotated[
-        list[str] | None, typer.Option("--out", metavar="CQ/WINDOW=FILE", help="File for the outputs of any window.")
-    ] = None,
+    in_: InOption = None,
+    out: OutOption = None,
     bad: Annotated[Path | None, typer.Option(help="File for bad events.")] = None,
-    runner: Annotated[RunnerKind, typer.Option(help="local does without Spark; the outputs are the same.")] = RunnerKind.LOCAL,
+    runner: Annotated[RunnerKind, typer.Option(help=_RUNNER_HELP)] = RunnerKind.LOCAL,
+    master: Annotated[
+        str, typer.Option(metavar="URL", help="For --runner partitioned: Spark's master; by default all cores here.")
+    ] = "",
+    conf: ConfOption = None,
     head: Annotated[HeadPlace, typer.Option(help="With --runner ordered: where events are decoded.")] = HeadPlace.DRIVER,
     batch: Annotated[int, typer.Option(min=1, help="Messages per batch of the core; the outputs are the same.")] = 5_000,
     time: Annotated[
@@ -52,9 +65,8 @@ def command(
     """
     from hotspare.adapters.files.output_rows import FileStyle, OutputRows
     from hotspare.cli.replaying.plan import ReplayRequest, prepare
-    from hotspare.cli.shared.values import assigned, memory_bytes
+    from hotspare.cli.shared.values import assigned, memory_bytes, refuse_idle
     from hotspare.engine.codec.csv.rows import CsvStyle
-    from hotspare.errors import UsageError
     from hotspare.residence.open import residence_for
 
     request = ReplayRequest(
@@ -71,11 +83,38 @@ def command(
         rows=OutputRows(FileStyle(columns=CsvStyle.EXACT if doubles is Doubles.EXACT else CsvStyle.FILE)),
     )
     if runner is RunnerKind.PARTITIONED:
-        raise UsageError("replay has no runner partitioned", hint="use --runner local or --runner ordered")
+        refuse_idle({"--header": header, "--memory": memory}, "with --runner partitioned", "leave it out")
+        _run_tables(request, master, conf or ())
+        return
+    refuse_idle({"--master": master, "--conf": conf}, "without --runner partitioned", "add it, or leave them out")
     replay = prepare(request)
     for warning in replay.warnings:
         typer.echo(f"warning: {warning}", err=True)
     _run(dataclasses.replace(replay, residence=residence_for(memory_bytes(memory), page_folder)), runner, head)
+
+
+def _run_tables(request: ReplayRequest, master: str, conf: Sequence[str]) -> None:
+    from hotspare.cli.shared.values import properties, settings_of_spark
+    from hotspare.spark.replay import TablesRequest, replay_tables
+
+    found = replay_tables(
+        TablesRequest(
+            project=request.project,
+            inputs=request.inputs,
+            outputs=request.outputs,
+            times=request.times,
+            bad=str(request.bad) if request.bad else "",
+            master=master or "local[*]",
+            conf=settings_of_spark(conf),
+            properties=properties(request.texts),
+            home=request.home,
+            name=request.name,
+        )
+    )
+    if found.undivided:
+        typer.echo(f"one task got all rows: {found.undivided}", err=True)
+    for window, rows in found.rows.items():
+        typer.echo(f"{window}: {rows} rows", err=True)
 
 
 def _run(replay: Replay, runner: RunnerKind, head: HeadPlace) -> None:

@@ -1,0 +1,110 @@
+"""`hotspare replay --runner partitioned`: `apply` over files of Parquet in a session of its own, and what it gives into folders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from hotspare.engine.rows.batch import BAD_STREAM
+from hotspare.errors import RunnerError, UsageError
+from hotspare.host.project import checked_project
+from hotspare.model.partitioning import obstacles, partition_fields
+from hotspare.model.resolve import Resolved
+from hotspare.runners.spark.session import Session, SessionOptions
+from hotspare.spark.in_task import OnBadEvents
+from hotspare.spark.tables import apply
+
+_DETAIL_LENGTH_MAX = 2_000
+_CONF = {
+    # Rows are shuffled and sorted here, which settings for micro-batches of few rows are not made for.
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.shuffle.partitions": "200",
+    "spark.ui.showConsoleProgress": "true",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TablesRequest:
+    """`inputs`: files or folders of Parquet by source window. `outputs`: folders to write by window; `bad` that of bad events.
+    `times`: by source window the field that orders its rows. `master` and `conf` as Spark takes them."""
+
+    project: Path
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    times: Mapping[str, str]
+    bad: str = ""
+    master: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    home: Path | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TablesReplayed:
+    """`rows` that were written, by window. `undivided`: why one task got all rows, "" where they were divided."""
+
+    rows: Mapping[str, int]
+    undivided: str = ""
+
+
+def replay_tables(request: TablesRequest) -> TablesReplayed:
+    """Write them all. UsageError and ProjectError for what does not fit; RunnerError, with window and row, for an event that a
+    window refuses and nobody asked to keep."""
+    loaded = checked_project(request.project, request.properties, request.home, request.name)
+    _check(request, loaded.resolved)
+    fields, undivided = _division(loaded.resolved, request.inputs)
+    session = Session(SessionOptions(os.cpu_count() or 1, conf=_CONF | {"spark.master": request.master}, given=request.conf))
+    try:
+        tables = {window: _read(session.spark, window, place) for window, place in request.inputs.items()}
+        keeps = OnBadEvents.KEEP if request.bad else OnBadEvents.FAIL
+        found = apply(loaded, tables, order_by=request.times, partition_by=fields, outputs=list(request.outputs), bad_events=keeps)
+        places = {**request.outputs, **({BAD_STREAM: request.bad} if request.bad else {})}
+        return TablesReplayed({name: _written(session.spark, found[name], place) for name, place in places.items()}, undivided)
+    except PySparkException as error:
+        raise RunnerError("the project could not be run over the tables", detail=str(error)[:_DETAIL_LENGTH_MAX]) from error
+    finally:
+        session.stop()
+
+
+def _check(request: TablesRequest, resolved: Resolved) -> None:
+    if not request.inputs or not (request.outputs or request.bad):
+        what = "replay --runner partitioned needs tables, and to know what is to be written"
+        raise UsageError(what, hint="--in CQ/WINDOW=FILES.parquet --out CQ/WINDOW=FOLDER")
+    for window in request.inputs:
+        if window not in request.times:
+            raise UsageError(f"by which field do rows of {window} stand in order?", hint=f"say it: --time {window}=FIELD")
+    for window in request.times:
+        if window not in map(str, resolved.sources):
+            raise UsageError(f"--time: the project has no source window {window}")
+    for place in filter(None, (*request.outputs.values(), request.bad)):
+        if Path(place).exists():
+            raise UsageError(f"{place} exists already", hint="name folders that do not exist yet")
+
+
+def _division(resolved: Resolved, inputs: Mapping[str, str]) -> tuple[dict[str, str] | None, str]:
+    """By which fields rows are divided, as the project says it; else None, and why they are not."""
+    fields = partition_fields(resolved)
+    found = obstacles(resolved, fields)
+    if found:
+        return None, f"{found[0].window}: {found[0].sentence}"
+    return {window: fields[source] for source in resolved.sources if (window := str(source)) in inputs}, ""
+
+
+def _read(spark: SparkSession, window: str, place: str) -> DataFrame:
+    try:
+        return spark.read.parquet(place)
+    except AnalysisException as error:
+        why = str(error)[:_DETAIL_LENGTH_MAX]
+        raise UsageError(f"{place} cannot be read as the table of {window}", detail=why, hint="give files of Parquet") from error
+
+
+def _written(spark: SparkSession, table: DataFrame, place: str) -> int:
+    """How many rows were."""
+    table.write.parquet(place)
+    return int(spark.read.parquet(place).count())
