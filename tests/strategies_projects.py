@@ -243,6 +243,7 @@ def projects(draw: st.DrawFn) -> Project:
         queries=tuple(draw(queries(name)) for name in draw(st.lists(names, min_size=1, max_size=2, unique=True))),
         heartbeat_interval_us=draw(st.one_of(st.just(1_000_000), st.integers(1_000, 86_400_000_000))),
         retention_tracking=draw(st.sampled_from(RetentionTracking)),
+        restore=draw(st.sampled_from(("", "/shared/failover", "file:///shared#time:2026-01-31T08:00"))),
         properties=tuple(sorted(draw(st.dictionaries(names, property_values, max_size=2)).items())),
         connector_groups=draw(connector_groups()),
         metadata=tuple(sorted(draw(st.dictionaries(names, texts, max_size=2)).items())),

@@ -74,6 +74,14 @@ class OnPoison(Enum):
     """Every engine of the group ends there, and names the event."""
 
 
+class StartWhen(Enum):
+    """When an engine that is loaded joins its group."""
+
+    AT_ONCE = "at-once"
+    ASKED = "asked"
+    """When `hotspare start` says so."""
+
+
 class LogFormat(Enum):
     HUMAN = "human"
     JSON = "json"

@@ -79,6 +79,7 @@ class FaultKind(Enum):
     STORE_ERROR = "the store fails, in whatever way"
     STORE_OUTAGE = "store full or away for a while"
     STORE_HANGS = "the store never answers"
+    PERSIST = "snapshots are persisted elsewhere, and the group restored from there"
     # clocks
     CLOCK_RATE = "clocks of engines run unequally"
     CLOCK_STALL = "clock of an engine stalls"
@@ -87,12 +88,16 @@ class FaultKind(Enum):
 
 
 TRIMS = frozenset({FaultKind.TRIM, FaultKind.TRIM_AT_START})
-DAMAGES = frozenset({FaultKind.DAMAGE, FaultKind.OLD_SNAPSHOT})
+DAMAGES = frozenset({FaultKind.DAMAGE, FaultKind.OLD_SNAPSHOT, FaultKind.PERSIST})
 """Together with a kind of TRIMS they may leave nothing to start from, which is refused by name and no fault of failover."""
 
 
 PENDING: frozenset[FaultKind] = frozenset()
 """Kinds that no seed draws yet, because the engines do not withstand them; planted mistakes and scripts may name them."""
+
+
+ON_REQUEST = frozenset({FaultKind.PERSIST})
+"""Kinds that only runs have in which they are favoured: they are no fault, and engines look for them for no other reason."""
 
 
 IN_CALM = frozenset(

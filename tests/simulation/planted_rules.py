@@ -41,6 +41,13 @@ def snapshot_ahead() -> Any:
     return patch.object(snapshots, "is_settled", lambda view, candidate: True)
 
 
+@planted(FaultKind.PERSIST)
+def persisted_ahead() -> Any:
+    """What somebody asked for may be restored as soon as it is written."""
+    settled = snapshots.is_settled
+    return patch.object(snapshots, "is_settled", lambda view, candidate: bool(candidate.persist) or settled(view, candidate))
+
+
 @planted(FaultKind.LAG, FaultKind.CRASH)
 def drop_held_only() -> Any:
     """Outputs that a spare behind the active has not yet computed are not dropped at promotion."""

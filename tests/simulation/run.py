@@ -25,7 +25,7 @@ from tests.simulation.calm import Calm
 from tests.simulation.checkers import Violation
 from tests.simulation.coverage import covered
 from tests.simulation.engines import Process
-from tests.simulation.faults import DAMAGES, IN_CALM, PENDING, TRIMS, FaultKind, FaultPlan
+from tests.simulation.faults import DAMAGES, IN_CALM, ON_REQUEST, PENDING, TRIMS, FaultKind, FaultPlan
 from tests.simulation.healing import End, Healing
 from tests.simulation.kits import Kit, fast_kit, real_kit
 from tests.simulation.lasting import drawn
@@ -45,6 +45,8 @@ _COLD_SHARE = 0.05
 _LONG_SHARE = 0.003
 _PARTITIONS_SHARE = 0.05
 _INBOUND_CHECK_MS = 40
+_PERSIST_POLL_MS = 2
+_PERSIST_TURN_MS = 5
 _EVENTS_MEANWHILE = 6
 _HUNG_ENDS_SHARE = 0.01
 _LONG = 20
@@ -147,6 +149,8 @@ def drawn_world(
     )
     if FaultKind.ALWAYS_AT_HAND in favoured or (FaultKind.ALWAYS_AT_HAND in enabled and rng.random() < 0.3):
         settings = replace(settings, commit_rows_max=_MANY_ROWS, commit_wait_ms=25)
+    if FaultKind.PERSIST in enabled:
+        settings = replace(settings, persist_poll_ms=_PERSIST_POLL_MS, persist_turn_ms=_PERSIST_TURN_MS)
     if FaultKind.PARTITIONS in enabled:
         settings = replace(settings, inbound_check_ms=_INBOUND_CHECK_MS)
     if FaultKind.SMALL_MESSAGES in enabled:
@@ -168,7 +172,8 @@ def drawn_world(
 def _drawn(rng: random.Random, favoured: frozenset[FaultKind]) -> set[FaultKind]:
     """The faults of a run."""
     share = rng.choice((0.1, 0.25, 0.5, 0.75))
-    enabled = {kind for kind in FaultKind if rng.random() < share and kind not in PENDING} | favoured
+    drawn_from = (kind for kind in FaultKind if kind not in ON_REQUEST)
+    enabled = {kind for kind in drawn_from if rng.random() < share and kind not in PENDING} | favoured
     if enabled & TRIMS and enabled & DAMAGES:
         enabled -= DAMAGES if favoured & TRIMS or (rng.random() < 0.5 and not favoured & DAMAGES) else TRIMS
     return enabled

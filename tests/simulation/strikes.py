@@ -5,13 +5,19 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from hotspare.bus.contract import Partition
 from hotspare.engine.rows.batch import BAD_STREAM
+from hotspare.errors import StateError
+from hotspare.ha.effects import persisting, restoring
 from hotspare.ha.outputs import qualities
+from hotspare.ha.rules.facts import PersistRequest
 from hotspare.ha.rules.roles import Role
 from hotspare.model.quality import PRECISE, SIMPLE, Quality, QualityKind
 from hotspare.stores.contract import SnapshotStatus
+from hotspare.stores.memory import MemoryStore
 from tests.simulation.fast_core import FastCore
 from tests.simulation.faults import FaultKind, Reach
 from tests.simulation.lasting import FEW_ROWS_BYTES
@@ -70,6 +76,49 @@ def _old_snapshot(world: World, running: list[str]) -> None:
     for info in confirmed[:-1]:
         world.store.discard(world.group, info.name)
     world.trace(f"{world.now_ms} all snapshots but the oldest of {len(confirmed)} are gone")
+
+
+def _persist(world: World, running: list[str]) -> None:
+    """Somebody asks for a snapshot elsewhere; or all are dead, their store is gone, and the group is restored from there."""
+    if world.rng.random() < 0.6:
+        by = world.rng.choice(("", "", *world.names))
+        number = persisting.ask(world.coordination.client("world"), world.group, PersistRequest("memory://elsewhere", by))
+        world.trace(f"{world.now_ms} a snapshot is asked for, request {number}, by {by or 'any'}")
+        if (active := world.active()) and world.rng.random() < 0.5:  # what a spare persists then is not committed
+            world.pause(active, 150)
+            for topic in (0, 1):
+                world.publish(topic, world.rng.randrange(100))
+        return
+    restore_from_elsewhere(world, running)
+
+
+def restore_from_elsewhere(world: World, running: list[str]) -> bool:
+    """Kill all, forget their own snapshots, and take over the newest that was persisted; whether there was one that may be."""
+    away, own = (SettledStore(store) for store in (world.surroundings.elsewhere, world.store))
+    if not any(info.status is SnapshotStatus.CONFIRMED for info in away.list(world.group)):
+        return False
+    _all_dead(world, running)
+    own.forget(world.group)
+    coordination = world.coordination.client("world")
+    to = restoring.Destination(world.group, world.topics, world.kit.cores, world.outside, coordination, own)
+    try:
+        found = restoring.find(restoring.Source(away, world.group), to)
+        restoring.take_over(found, to)
+    except StateError as error:
+        world.trace(f"{world.now_ms} nothing is restored: {error.detail}")
+        return False
+    world.trace(f"{world.now_ms} all own snapshots are gone; {found.info.name} is restored")
+    return True
+
+
+class SettledStore:
+    """A store as one sees it who is not struck by its faults."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(getattr(MemoryStore, name), self._store)
 
 
 def _trim(world: World, _: list[str]) -> None:
@@ -211,6 +260,7 @@ STRIKES: dict[FaultKind, tuple[float, Strike]] = {
     FaultKind.STOP: (0.005, _stop),
     FaultKind.DAMAGE: (0.015, _damage),
     FaultKind.OLD_SNAPSHOT: (0.005, _old_snapshot),
+    FaultKind.PERSIST: (0.02, _persist),
     FaultKind.TRIM: (0.01, _trim),
     FaultKind.TRIM_OUTPUT: (0.01, _trim_output),
     FaultKind.ID_EXPIRY: (0.01, _expire_right),
@@ -249,6 +299,12 @@ class Striker:
         self.struck: Counter[FaultKind] = Counter()
 
     def strike(self) -> None:
+        world = self._world
+        if world.was_persisted:
+            world.was_persisted = False
+            if world.plan.happens(FaultKind.PERSIST, 0.3):
+                restore_from_elsewhere(world, list(world.processes))
+                return
         drawn = self._world.rng.random()
         if drawn >= self._total:
             return

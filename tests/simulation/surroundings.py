@@ -10,6 +10,7 @@ from hotspare.bus.memory import Fencing, Landed
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.stores.contract import StoredSnapshot
 from tests.simulation.calls import Calls, Pace
+from tests.simulation.checkers import Violation
 from tests.simulation.doors import UnreliableStore
 from tests.simulation.faults import BusFaultSource, CoordinationFaultSource, FaultPlan
 from tests.simulation.transactional import TransactionalBus
@@ -43,6 +44,8 @@ class Surroundings:
         )
         self.coordination = MemoryCoordination(lambda: self.now_ms + self.service_jump_ms, CoordinationFaultSource(self.plan))
         self.store = UnreliableStore(lambda: self.now_ms * 1000, self.plan, self._confirmed)
+        self.elsewhere = UnreliableStore(lambda: self.now_ms * 1000, self.plan, self._persisted)
+        """Where snapshots are persisted, wherever somebody asks for it."""
 
     def _fence_late(self) -> None:
         groups = list(self.worlds)
@@ -50,6 +53,16 @@ class Surroundings:
 
     def _landed(self, landed: Landed) -> None:
         self.worlds[landed.group].landed(landed)
+
+    def _persisted(self, group: str, name: str, stored: StoredSnapshot) -> None:
+        """Nothing that is persisted may be restored before it is committed, of streams that lose nothing."""
+        world = self.worlds[group]
+        world.was_persisted = True
+        self._confirmed(group, name, stored)
+        delivered, core = world.observer.delivered(), world.kit.cores.restore(stored.header, stored.pages)
+        ahead = [s for s, n in core.sequences.items() if n > delivered.get(s, 0) and world.observer.holds_all(s)]
+        if ahead:
+            raise Violation(f"persisted: {name} may be restored, and is ahead of what is committed of {', '.join(ahead)}")
 
     def _confirmed(self, group: str, name: str, stored: StoredSnapshot) -> None:
         check_snapshot(self.worlds[group], name, stored)

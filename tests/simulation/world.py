@@ -55,6 +55,8 @@ SETTINGS = GroupSettings(
     leader_poll_ms=15,
     progress_poll_ms=15,
     member_refresh_ms=30,
+    persist_poll_ms=0,
+    persist_turn_ms=60,
     snapshot_interval_ms=40,
     retry_ms=2,
     coordination_retry_ms=4,
@@ -115,6 +117,8 @@ class World:
     forgotten: int = 0
     """Messages that the bus has let go of."""
     has_added_partitions: bool = False
+    was_persisted: bool = False
+    """A snapshot has just been persisted: the worst moment for all to die and be restored from it."""
     told_to_go_on: set[str] = field(default_factory=set)
     """Doors of engines that took over though they differ, because nobody else could and `on_divergence` says so."""
 
@@ -199,6 +203,7 @@ class World:
             background=jobs.append,
             end_process=self._end_process,
             is_alive=lambda member: member.host == host and member.process_start != life and self._is_alive(member),
+            open_store=lambda _: Timed(self.surroundings.elsewhere, self.calls, door, STORE),  # type: ignore[arg-type,return-value]
         )
         definition = GroupDefinition(self.group, self.topics, project(), self.cores.get(name, self.kit.cores), self.settings)
         process = Process(

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.choices import CreateTime, HeadPlace, KafkaReaderKind, LogFormat, OnDivergence, OnPoison, OtherStore, RunnerKind
+from hotspare.choices import (
+    CreateTime,
+    HeadPlace,
+    KafkaReaderKind,
+    LogFormat,
+    OnDivergence,
+    OnPoison,
+    OtherStore,
+    RunnerKind,
+    StartWhen,
+)
 from hotspare.cli.shared.snapshots import SnapshotsOption, snapshot_settings
 from hotspare.cli.shared.values import (
     MemoryOption,
@@ -83,6 +93,10 @@ RebalanceOption = Annotated[
         help="For --runner partitioned: how long an application is complete before it takes its share of active roles; 0: never.",
     ),
 ]
+RestoreOption = Annotated[
+    str,
+    typer.Option(metavar="PATH-OR-URL[#SNAPSHOT]", help="Start from a snapshot persisted there; by default as the project says."),
+]
 BindOption = Annotated[
     list[str] | None, typer.Option("--bind", metavar="CONNECTOR:NAME=VALUE", help="Override a connector's property.")
 ]
@@ -111,6 +125,10 @@ def command(
         int, typer.Option(help="Time between snapshots, where --snapshots does not say when; 0 takes none.")
     ] = 5000,
     snapshots: SnapshotsOption = None,
+    restore: RestoreOption = "",
+    start: Annotated[
+        StartWhen, typer.Option(help="When it joins its group: asked waits for `hotspare start`.")
+    ] = StartWhen.AT_ONCE,
     pipeline_stall_ms: StallOption = 300_000,
     held_bytes_max: Annotated[int, typer.Option(help="Memory for held outputs; beyond it they go to disk.")] = 256 << 20,
     skew_max_ms: SkewOption = 5000,
@@ -130,6 +148,7 @@ def command(
 ) -> None:
     """Run one engine. Start the same command again for a hot spare; the first one becomes active."""
     from hotspare.host.options import BatchLimits, EngineOptions, GroupSettings, default_engine_name
+    from hotspare.host.restoring import absolute_place
 
     settings = GroupSettings(skew_max_ms=skew_max_ms, on_divergence=on_divergence, on_poison=on_poison, other_store=other_store)
     settings = replace(settings, held_bytes_max=held_bytes_max, bus_retention_ms=bus_retention_ms, lease_ms=lease_ms)
@@ -140,6 +159,7 @@ def command(
     options = replace(options, project_name=project_name, shards=shards, home=home, limits=BatchLimits(messages_max=messages_max))
     options = replace(options, properties=properties(set_ or ()), bindings=bindings(bind or ()))
     options = replace(options, memory_bytes=memory_bytes(memory), page_folder=page_folder)
+    options = replace(options, restore=absolute_place(restore), start=start)
     _start(options, log_format, _Spark(master, tasks, conf or (), task_lease_ms, rebalance_after_ms))
 
 

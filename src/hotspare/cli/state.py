@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hotspare.cli.shared.values import ProjectNameOption
+from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -172,7 +172,42 @@ def diff(
     typer.echo("the two are the same")
 
 
-commands = {"ls": ls, "show": show, "export": export, "diff": diff}
+def import_(
+    file: Annotated[Path, typer.Argument(help="Parquet file, as `export` writes it, with a column for each field.")],
+    *,
+    window: Annotated[str, typer.Option(metavar="PROJECT/CQ/WINDOW", help="Source window that the rows are for.")],
+    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db")],
+    prefix: Annotated[str, typer.Option(help="First part of all topic names.")] = "hotspare",
+    project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.")] = None,
+    set_: SetOption = None,
+    shards: ShardsOption = 1,
+) -> None:
+    """Bring rows into a source window, as events that update or insert: all engines take them as input.
+
+    Into the state of any other window nothing is brought: its rows are computed, and engines would differ.
+    """
+    from hotspare.bus.open import open_bus
+    from hotspare.cli.looking.bringing import bring_rows
+    from hotspare.cli.shared.inbound import Target
+    from hotspare.cli.shared.project_file import Side, partition_field, window_schema
+    from hotspare.errors import UsageError
+
+    with closing(open_bus(bus)) as opened:
+        try:
+            schema = window_schema(opened, prefix, project, set_, window, Side.SOURCE)
+        except UsageError as error:
+            detail = "what another window remembers is computed from input; changed by hand, its engines would differ"
+            raise UsageError(
+                f"rows are brought into source windows alone: {error.message}", detail=detail, hint=error.hint
+            ) from None
+        if schema is None:
+            raise UsageError(f"the schema of {window} is not known here", hint="give --project FILE")
+        by = partition_field(opened, prefix, project, set_, window)
+        count = bring_rows(opened, Target(bus, prefix, window, shards=shards, partition_by=by), file, schema)
+    typer.echo(f"{count} rows of {file} are published to {window}")
+
+
+commands = {"ls": ls, "show": show, "export": export, "import": import_, "diff": diff}
 
 
 class _Place:

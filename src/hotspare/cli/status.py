@@ -97,6 +97,8 @@ def _show(document: Document) -> None:
             (*_values(s, "name engine status bytes_total"), "" if s["written_time_us"] is None else _time(s["written_time_us"]))
             for s in group["snapshots"]
         ]
+        for line in persist_lines(group):
+            typer.echo(line)
         newest = group["newest_snapshot"]
         if newest is not None:
             typer.echo(f"newest snapshot that may be restored: {newest['age_ms'] / 1000:.1f} s old, by {newest['engine']}")
@@ -111,6 +113,17 @@ def memory_lines(group: Document) -> list[str]:
         for engine in group["engines"]
         if engine["memory"]
     ]
+
+
+def persist_lines(group: Document) -> list[str]:
+    """Who persists a snapshot now, and what came of the last time."""
+    own, done = "the group's store", group["persisted"]
+    found = [(e["engine"], e["persisting"]) for e in group["engines"] if e["persisting"] is not None and e["role"] is not None]
+    lines = [f"{engine} persists a snapshot to {asked['to'] or own}, request {asked['number']}" for engine, asked in found]
+    if done is not None:
+        came = done["failure"] or f"snapshot {done['name']}, {done['bytes']} bytes in {done['took_ms']} ms"
+        lines.append(f"persisted last, request {done['number']} to {done['to'] or own} by {done['engine']}: {came}")
+    return lines
 
 
 def shard_lines(document: Document) -> list[str]:

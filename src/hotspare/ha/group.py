@@ -125,6 +125,7 @@ class GroupEngine:
             part_rows=StepSize(PART_ROWS_MIN, EXTRA_ROWS_MAX, definition.settings.lease_ms / 10),
             rounds=Rounds(inbound_checked_ms=now_ms),
             snapshots=Snapshots(snapshot_ms=now_ms, snapshot_order=order, written_wall_ms=wall_ms, newest=newest),
+            document=definition.project.document,
             store_id=joined.store_id,
         )
         for name, mark in bases.items():

@@ -73,6 +73,7 @@ class GroupState:
     intake: facts.Intake = field(default_factory=facts.Intake)
     publishing: facts.Publishing = field(default_factory=facts.Publishing)
     snapshots: facts.Snapshots = field(default_factory=facts.Snapshots)
+    persisting: facts.Persisting = field(default_factory=facts.Persisting)
     streams: dict[str, facts.StreamFacts] = field(init=False)
     """Of every output stream."""
     ended_because: str = ""
@@ -96,6 +97,8 @@ class GroupState:
     """The newest epoch, asked for after the last fence."""
     budget: CommitBudget = field(init=False)
     message_sizes: MessageSizes = field(init=False)
+    document: str = ""
+    """The project's text, which a persisted snapshot brings along."""
     store_id: str = ""
     """Of the store that the group agreed on."""
     store_jobs: StoreJobs = field(default_factory=StoreJobs)
@@ -162,6 +165,7 @@ def view_of(state: GroupState, ports: Ports) -> View:
         publishing=state.publishing,
         streams=stream_views(state),
         snapshots=state.snapshots,
+        persisting=state.persisting,
         peer=ports.peers.status(),
         core=CoreView(state.order, core.is_whole, tuple(core.holding_up)),
         under_way=under_way,

@@ -52,6 +52,7 @@ def member_of(state: GroupState, now_ms: int) -> Member:
         "stalled_ms": str(state.intake.stalled_ms),
         "oversized": _json({name: s.oversized.sentence for name, s in state.streams.items() if s.oversized is not None}),
         _CONFIRMED: str(state.snapshots.confirmed_order),
+        "persisting": _json(_persisting(state)),
         _PRIORITY: str(state.settings.snapshot_priority),
         _COMMIT: _json(state.budget.lesson),
     }
@@ -59,6 +60,12 @@ def member_of(state: GroupState, now_ms: int) -> Member:
         first = state.differences[0]
         detail[_DIFFERS] = _json([first.stream, first.sequence, first.digest, first.epoch])
     return replace(state.identity, role=state.standing.role.value, sequences=_sequences(state), detail=detail)
+
+
+def _persisting(state: GroupState) -> tuple[int, str] | None:
+    """The request for a snapshot that it works on, by number and place."""
+    known = state.persisting
+    return (known.number + 1, known.request.to) if known.is_begun and known.request is not None and known.outcome is None else None
 
 
 def _skews_ms(state: GroupState) -> dict[str, int]:

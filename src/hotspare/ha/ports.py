@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from hotspare.bus.contract import Bus
 from hotspare.coordination.contract import Coordination, Member
+from hotspare.errors import StoreError
 from hotspare.ha.calls.meanwhile import Meanwhile
 from hotspare.ha.calls.underway import Underway, at_once
 from hotspare.ha.events import HaEvent
@@ -43,6 +44,10 @@ def _reads_all(_: frozenset[tuple[int, int]]) -> None:
     """Where nothing bounds what is read."""
 
 
+def _no_store(url: str) -> Store:
+    raise StoreError(f"no store {url} can be opened here")
+
+
 def _reads_anyway(_: int) -> None:
     """Where nothing reads by an interval."""
 
@@ -59,6 +64,7 @@ class Ports:
     `begin` makes a call, now or in another thread; where it was another, the group's `cycle` is to be called when the call is over.
     `read_every_ms` sets how long there is at least from one read of the bus to the next, where little comes; `read_only` names the
     partitions (index of the topic, number) that alone are to be read from now on, none for all. Both must not block.
+    `open_store` opens another store than the group's, to persist a snapshot there; who opened it closes it.
     Within `unlocked` a call of a promotion is under way, and batches are computed and held beside it. Only what the call needs may
     be touched there.
     """
@@ -80,3 +86,4 @@ class Ports:
     read_every_ms: Callable[[int], None] = _reads_anyway
     read_only: Callable[[frozenset[tuple[int, int]]], None] = _reads_all
     unlocked: Callable[[], AbstractContextManager[None]] = nullcontext
+    open_store: Callable[[str], Store] = _no_store

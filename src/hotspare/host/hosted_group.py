@@ -30,6 +30,7 @@ from hotspare.engine.state.memory import NO_BUDGET
 from hotspare.errors import UsageError
 from hotspare.file_locks import end_if_stopped
 from hotspare.ha.effects.joining import StartPlan
+from hotspare.ha.effects.restoring import Destination
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.peers import PeerLink, PeerServer
@@ -40,9 +41,11 @@ from hotspare.host.alive import is_alive
 from hotspare.host.background import Background
 from hotspare.host.beside import Beside
 from hotspare.host.careful_core import CarefulCores, Recovery
+from hotspare.host.catching_up import CatchUp
 from hotspare.host.clock import monotonic_ms, pause
 from hotspare.host.definition import PipelineFactory, group_topics, patient_settings, project_identity
 from hotspare.host.options import EngineOptions
+from hotspare.host.restoring import restore_named
 from hotspare.inbound import Inbound
 from hotspare.model.project import Project
 from hotspare.processes import process_space, process_start
@@ -51,6 +54,7 @@ from hotspare.runners.contract import KafkaReaderKind, ReadPace, RunnerInput, So
 from hotspare.scratch import make_scratch
 from hotspare.shard import Shard
 from hotspare.stores.contract import Store
+from hotspare.stores.open import open_store
 from hotspare.telemetry.log import Log, LogEvent
 
 _BEAT_MS_MAX = 1_000
@@ -90,8 +94,9 @@ class Shared:
 
 
 class HostedGroup:
-    """`engine` is the group, `source` what a runner reads for it alone. `pace` is that of whatever runner reads for it; everything
-    that is opened is closed with `stack`. `groups`: how many there are in this process, which share its memory evenly."""
+    """`engine` is the group, `member` how it knows this process, `source` what a runner reads for it alone. `pace` is that of
+    whatever runner reads for it; everything that is opened is closed with `stack`. `groups`: how many there are in this
+    process, which share its memory evenly."""
 
     def __init__(self, shared: Shared, shard: Shard, pace: ReadPace, stack: contextlib.ExitStack, groups: int) -> None:
         options, number = shared.options, shard.number
@@ -121,6 +126,7 @@ class HostedGroup:
             is_alive=is_alive,
             pause=pause,
             begin=beside.begin,
+            open_store=open_store,
             read_every_ms=lambda interval_ms: pace.set(interval_ms / 1_000, number),
             read_only=lambda partitions: pace.read_only(partitions, number),
         )
@@ -128,10 +134,12 @@ class HostedGroup:
             self.name, self.topics, shared.bus, shared.store, shared.coordination, self.source, self._tell_of_poison
         )
         residence = residence_for(options.memory_bytes, options.page_folder, groups) or NO_BUDGET
+        self._catch_up: CatchUp | None = None
         cores = CarefulCores(PipelineFactory(shared.plan, self._log, shard, residence), self.recovery)
         identity = project_identity(shared.project, shared.plan)
         definition = GroupDefinition(self.name, self.topics, identity, cores, patient_settings(options))
-        self.engine = GroupEngine(definition, _member(shared), ports, spill)
+        self.member = _member(shared)
+        self.engine = GroupEngine(definition, self.member, ports, spill)
         stack.callback(self.engine.close)
         home = options.home or options.project.parent
         self.connectors = ConnectorSet(
@@ -140,10 +148,35 @@ class HostedGroup:
         stack.callback(self.connectors.stop)
 
     def start(self) -> StartPlan:
-        """Join. Raises what `GroupEngine.start` raises."""
+        """Join, from a persisted snapshot where one is named. Raises what `GroupEngine.start` and `restore_named` raise."""
+        shared, named = self._shared, self._shared.options.restore or self._shared.project.restore
+        if named:
+            to = Destination(
+                self.name,
+                self.topics,
+                PipelineFactory(shared.plan, self._log, self.shard),
+                shared.bus,
+                shared.coordination,
+                shared.store,
+            )
+            self._log.event(LogEvent.STATE_RESTORED, restore_named(named, to))
         plan = self.engine.start()
         self.recovery.on_poison = plan.on_poison
+        ends = {key: shared.bus.end_offset(partition) for key, partition in self._partitions()}
+        self._catch_up = CatchUp(dict(plan.next_offsets), ends, monotonic_ms())
         return plan
+
+    def _partitions(self) -> list[tuple[tuple[int, int], Partition]]:
+        return [((index, partition.number), partition) for index, partition in self.topics.partitions]
+
+    def _tell_how_far(self) -> None:
+        """While it catches up with what was there when it started."""
+        if self._catch_up is None or self._catch_up.is_done:
+            return
+        offsets = {key: self.engine.next_offset(key) for key, _ in self._partitions()}
+        told = self._catch_up.note(offsets, monotonic_ms())
+        if told is not None:
+            self._log.event(LogEvent.CATCHING_UP, told[0], **told[1])
 
     @property
     def has_ended(self) -> bool:
@@ -157,6 +190,7 @@ class HostedGroup:
             self.wake.wait(wait_ms / 1000)
             self.wake.clear()
             self.engine.cycle()
+            self._tell_how_far()
             self.connectors.follow(self.engine.role, self.engine.epoch)
 
     def _taken(self, partition: Partition) -> int | None:

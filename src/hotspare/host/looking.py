@@ -15,6 +15,7 @@ from hotspare.engine.inside import ROWS, HeaderFacts, header_facts, rows_of
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.errors import UsageError
 from hotspare.ha.effects.joining import agreed_document
+from hotspare.ha.effects.persisting import DOCUMENT
 from hotspare.model.fingerprint import from_document
 from hotspare.model.project import Dialect, Expression
 from hotspare.model.resolve import resolve
@@ -22,8 +23,6 @@ from hotspare.model.types import Schema
 from hotspare.stores.choosing import Among, chosen, parse_choice
 from hotspare.stores.contract import SnapshotInfo, Store, StoredSnapshot
 
-DOCUMENT = "document"
-"""What a header calls the project's text, where a snapshot brings it along."""
 _LETTERS = dict(zip(EVENT_FIELDS, ("I", "N"), strict=True))
 
 

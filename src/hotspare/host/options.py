@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hotspare.addresses import checked_host_port
 from hotspare.bus.limits import PARTITIONS_MAX
-from hotspare.choices import CreateTime, HeadPlace, KafkaReaderKind, RunnerKind
+from hotspare.choices import CreateTime, HeadPlace, KafkaReaderKind, RunnerKind, StartWhen
 from hotspare.errors import UsageError
 from hotspare.ha.rules.settings import GroupSettings as GroupSettings
 from hotspare.runners.contract import BatchLimits as BatchLimits
@@ -34,6 +34,9 @@ class EngineOptions:
     `place` is what its member records say of where it runs, for people: a task of Spark says application, task and executor.
 
     `memory_bytes`: of the state of its groups together; 0: nothing leaves memory. `page_folder`: where what left is kept.
+
+    `restore`, `PATH-OR-URL#SNAPSHOT`, names a persisted snapshot to start from; "" leaves it to the project. An engine starts from
+    the furthest snapshot that may be restored: this one, or one of the group's own.
 
     `address`, `HOST` or `HOST:PORT`, is where the group's other engines reach this one; "" leaves it to `host.address`. `listen` is
     what it listens on, by default the same; they differ behind a translation of addresses.
@@ -61,6 +64,8 @@ class EngineOptions:
     place: Mapping[str, str] = field(default_factory=dict)
     memory_bytes: int = 0
     page_folder: Path | None = None
+    restore: str = ""
+    start: StartWhen = StartWhen.AT_ONCE
 
     def __post_init__(self) -> None:
         if not _ENGINE_NAME.fullmatch(self.engine):

@@ -26,7 +26,7 @@ import hotspare
 from hotspare.adapters.metadata import describe, publish_metadata
 from hotspare.bus.naming import checked_prefix
 from hotspare.bus.open import open_bus
-from hotspare.choices import KafkaReaderKind, RunnerKind
+from hotspare.choices import KafkaReaderKind, RunnerKind, StartWhen
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.engine.head.head import Head
 from hotspare.engine.kernels import is_compiled
@@ -45,6 +45,7 @@ from hotspare.host.hosted_group import HostedGroup, Shared, runner_input
 from hotspare.host.locked_bus import outwait_lock
 from hotspare.host.message_sizes import check_message_sizes
 from hotspare.host.options import EngineOptions
+from hotspare.host.orders import StopWatch, await_start
 from hotspare.host.project import checked_project
 from hotspare.host.retention import check_at_start
 from hotspare.host.topic_settings import check_settings, note_sources
@@ -135,15 +136,19 @@ class EngineProcess:
         switch_often()
         keep_freed_memory()
         pass_over_what_is_there()
+        if self._options.start is StartWhen.ASKED and not self._is_started():
+            return EXIT_OK
         plans = self._joined()
         runners = self._runners(plans)
         try:
-            with stop_asked(self.ask_stop):
+            with stop_asked(self.ask_stop), contextlib.ExitStack() as stack:
                 for runner, plan in runners:
                     runner.start(plan)
                     if runner.notice:
                         self._log.event(LogEvent.RUNNER_WARNING, runner.notice)
                 pass_over_what_is_there()  # what the runners brought, too
+                watch = StopWatch(self._shared.coordination, self._groups[0].name, self._groups[0].member, self.ask_stop)
+                stack.callback(watch.close)
                 self._log.event(LogEvent.ENGINE_STARTED, address=self._shared.server.address)
                 self._beat_until(lambda: self._stop.is_set() or any(group.has_ended for group in self._groups))
                 for group in self._groups:
@@ -154,6 +159,14 @@ class EngineProcess:
             for runner, _ in runners:
                 runner.stop()
         return self._exit_status()
+
+    def _is_started(self) -> bool:
+        """Wait until somebody says so; False where the engine is asked to stop first."""
+        first = self._groups[0]
+        self._log.event(LogEvent.ENGINE_WAITS)
+        with stop_asked(self.ask_stop):
+            await_start(self._shared.coordination, first.name, first.member, self._stop)
+        return not self._stop_asked
 
     def _joined(self) -> list[StartPlan]:
         """Every group joins, and what an engine checks and writes once is done. Who keeps the bus locked is waited for."""

@@ -299,6 +299,8 @@ class Project:
     properties: tuple[tuple[str, str], ...] = ()
     connector_groups: tuple[ConnectorGroup, ...] = ()
     modules: tuple[Module, ...] = ()
+    restore: str = ""
+    """Of which persisted snapshot its engines start, `PATH-OR-URL#SNAPSHOT`; "" says nothing (SPEC H7)."""
     metadata: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     description: str = field(default="", compare=False)
     place: Place = field(default=NOWHERE, compare=False)

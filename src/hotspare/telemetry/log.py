@@ -35,6 +35,7 @@ class LogEvent(Enum):
 
     ENGINE_STARTING = "engine_starting", Level.INFO, "an engine process begins to load its project"
     KERNELS_COMPILING = "kernels_compiling", Level.INFO, "machine code of windows is made, once after installing: some minutes"
+    ENGINE_WAITS = "engine_waits", Level.INFO, "an engine is loaded, and joins when `hotspare start` says so"
     ENGINE_STARTED = "engine_started", Level.INFO, "an engine reads its input"
     ENGINE_STOPPING = "engine_stopping", Level.INFO, "an engine was asked to stop and finishes its transaction"
     ENGINE_STOPPED = "engine_stopped", Level.INFO, "an engine ended as it was asked to"
@@ -61,6 +62,7 @@ class LogEvent(Enum):
     SNAPSHOT_CONFIRMED = "snapshot_confirmed", Level.INFO, "a snapshot may be restored from now on"
     SNAPSHOT_REJECTED = "snapshot_rejected", Level.WARNING, "a snapshot is damaged or differs from what was published"
     STATE_RESTORED = "state_restored", Level.INFO, "an engine continues from a snapshot"
+    CATCHING_UP = "catching_up", Level.INFO, "an engine works on what its topics held when it started: how much, how fast"
     PROJECT_WARNING = "project_warning", Level.WARNING, "a project says something that has no effect or was corrected"
     RETENTION_WARNING = "retention_warning", Level.WARNING, "a topic may forget messages that an engine would need"
     TOPIC_WARNING = "topic_warning", Level.WARNING, "a topic's settings are weaker than exactness or availability ask for"

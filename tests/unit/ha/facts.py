@@ -20,6 +20,7 @@ _RECORDS: dict[str, type[Any]] = {
     "intake": facts.Intake,
     "publishing": facts.Publishing,
     "snapshots": facts.Snapshots,
+    "persisting": facts.Persisting,
 }
 RECORD_OF = {each.name: record for record, kind in _RECORDS.items() for each in fields(kind)}
 """By the name of a fact that of its record."""

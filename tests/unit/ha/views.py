@@ -20,6 +20,7 @@ RECENT = (
     "leader_read_ms",
     "member_refreshed_ms",
     "qualities_read_ms",
+    "persist_read_ms",
     "inbound_checked_ms",
     "progress_read_ms",
     "switchover_read_ms",

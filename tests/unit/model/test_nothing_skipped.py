@@ -20,7 +20,7 @@ from hotspare.model.windows.registry import WINDOW_TYPES
 
 FULL = """\
 <engine><projects>
-<project name="p" heartbeat-interval="2" index="pi_RBTREE" retention-tracking="true" xmlns:hs="urn:hotspare">
+<project name="p" heartbeat-interval="2" index="pi_RBTREE" retention-tracking="true" restore="/s" xmlns:hs="urn:hotspare">
   <description>d</description>
   <metadata><meta id="a">b</meta><meta name="c">e</meta></metadata>
   <properties><property name="N">1</property></properties>

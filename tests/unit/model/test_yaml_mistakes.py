@@ -57,6 +57,8 @@ WINDOWS = [
     ("type: copy\nretention: {bytime_jumping_lookback: 3 hours} # !!", "without a unit", "unit hour"),
     ("type: copy\nretention: {bytime_sliding: 3 hours, unit: hour} # !!", "only bytime_jumping_lookback uses", ""),
     ("type: copy\nindex: empty\nretention: {bytime_sliding: 3 hours} # !!", "pi_EMPTY keeps nothing", "pi_HASH"),
+    ("type: copy\nstate: transient # !!", "its outputs others", "index: empty"),
+    ("type: copy\nstate: gone # !!", "state 'gone' of window w does not exist", "resilient"),
     ("type: copy\nindex: hsah # !!", "index type 'hsah' does not exist", "did you mean 'hash'?"),
     ("type: copy\nschema: id*:int64 # !!", "has the schema of its input", "leave the schema out"),
     ("type: copy\npublish: perhaps # !!", "'perhaps' does not exist", "true, false"),

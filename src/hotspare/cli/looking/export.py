@@ -28,7 +28,7 @@ def write_rows(file: Path, table: pa.Table, schema: Schema, looked: Looked, want
         if file.suffix == PARQUET:
             pq.write_table(table.replace_schema_metadata(_where_from(schema, looked, wanted)), beside)
         else:
-            _write_events(beside, table)
+            write_events(beside, table)
         beside.replace(file)
     except OSError as error:
         raise FileUnwritable.of(file, error) from error
@@ -48,8 +48,8 @@ def _where_from(schema: Schema, looked: Looked, wanted: Wanted) -> dict[str, str
     }
 
 
-def _write_events(file: Path, table: pa.Table) -> None:
-    """An insert for each row."""
+def write_events(file: Path, table: pa.Table) -> None:
+    """CSV with an insert for each row."""
     with file.open("wb") as out:
         for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
             count = batch.num_rows

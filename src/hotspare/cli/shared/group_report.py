@@ -3,11 +3,12 @@
     {"groups": [{"group", "epoch", "active", "successor", "switchover_asked", "lease_left_ms",
                  "engines": [{"engine", "role", "last_role", "role_since_us", "heard_us", "step", "epoch", "host", "process_id",
                               "address", "is_running", "silent_ms", "project_hash", "versions", "cpu", "coordination",
-                              "application", "task", "executor",
+                              "application", "task", "executor", "persisting": {"number", "to"},
                               "ended_because", "held_bytes", "spilled_bytes", "memory": {WHAT: BYTES}, "stalled_ms",
                               "oversized": {STREAM: WHY},
                               "positions": [{"topic", "partition", "next_offset", "end_offset", "lag", "skew_ms"}],
                               "streams": [{"stream", "sequence", "committed", "held", "digest"}]}],
+                 "persisted": {"number", "to", "engine", "name", "order", "bytes", "took_ms", "failure"},
                  "progress": [{"stream", "sequence", "digest", "epoch"}],
                  "newest_snapshot": {"engine", "order", "age_ms"},
                  "snapshots": [{"name", "engine", "status", "order", "bytes_total", "written_time_us"}]}]}
@@ -19,7 +20,8 @@ of its epoch is over, or it said nothing for 2 s; `last_role` is what it said. `
 `heard_us` the time of its last word, both by this machine's clock; `silent_ms` the time since, seen from the group's newest;
 `stalled_ms` for how long its runner has not brought input that is known to be there; `memory` is that of its windows' state, where
 it has a budget; `oversized` why a stream waits whose next output is larger than its topic takes. `newest_snapshot` is the newest
-that may be restored, with the engine that took it. `application`, `task` and `executor` are those of Spark that host an engine,
+that may be restored, with the engine that took it. `persisting` is the request for a snapshot that an engine works on, `persisted`
+what came of the newest one that is done. `application`, `task` and `executor` are those of Spark that host an engine,
 null of one that runs without (docs/scale.md).
 `switchover_asked` is the engine that a standing request names, "" for any. `is_running` is known for engines of this machine only.
 """
@@ -36,9 +38,11 @@ from typing import Any
 from hotspare.bus.contract import Bus, Partition
 from hotspare.coordination.contract import Coordination, Leader, Member
 from hotspare.errors import BusError
+from hotspare.ha.effects import persisting
 from hotspare.ha.rules.roles import Role
 from hotspare.processes import is_process_gone, process_space
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus, Store
+from hotspare.telemetry.secrets import masked
 
 Document = dict[str, Any]
 SILENT_MS_MAX = 2_000
@@ -77,6 +81,7 @@ def group_document(sources: GroupSources, group: str) -> Document:
         "switchover_asked": sources.coordination.switchover_asked(group),
         "lease_left_ms": leader.lease_left_ms if leader.holder else None,
         "engines": [_engine(member, topics, ends) | _life(member, leader, newest_ms) for member in members],
+        "persisted": _persisted(sources.coordination, group),
         "progress": _progress(sources.bus, group),
         "newest_snapshot": _newest(snapshots),
         "snapshots": [_snapshot(info) for info in snapshots],
@@ -121,6 +126,7 @@ def _engine(member: Member, topics: Sequence[str], ends: Mapping[tuple[str, int]
         "application": detail.get("application"),
         "task": detail.get("task"),
         "executor": detail.get("executor") or None,
+        "persisting": _persisting(detail.get("persisting")),
         "is_running": is_running(member),
         "project_hash": member.project_hash,
         "versions": member.versions,
@@ -220,6 +226,27 @@ def _snapshot(info: SnapshotInfo) -> Document:
         "bytes_total": None if info.is_damaged else info.bytes_total,
         "written_time_us": None if info.is_damaged else info.written_time_us,
     }
+
+
+def _persisting(text: str | None) -> Document | None:
+    """The request for a snapshot that an engine works on."""
+    try:
+        number, to = json.loads(text or "null") or (None, None)
+    except (ValueError, TypeError):
+        return None
+    return None if number is None else {"number": number, "to": masked(str(to))}
+
+
+def _persisted(coordination: Coordination, group: str) -> Document | None:
+    """What came of the newest request for a snapshot that is done."""
+    newest, number = None, 1
+    while (known := persisting.asked(coordination, group, number)) is not None:
+        newest, number = (known if known.outcome is not None else newest), number + 1
+    if newest is None or newest.outcome is None:
+        return None
+    outcome = {name: getattr(newest.outcome, name) for name in ("engine", "name", "order", "bytes", "took_ms")}
+    failure = masked(newest.outcome.failure) or None
+    return {"number": newest.number, "to": masked(newest.request.to), **outcome, "failure": failure}
 
 
 def _mapping(text: str | None) -> dict[str, Any]:

@@ -35,6 +35,17 @@ class Candidate:
     taken_wall_ms: int = 0
     taken_events: int = 0
     """When it was taken by the time of day, and after how many events of this engine's."""
+    persist: int = 0
+    """The number of the request that it is for; 0: none, it was due by itself."""
+    to: str = ""
+    """The store that it is in; "": the group's own."""
+    bytes: int = 0
+    """How many it has in its store, once it is written."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is in the group's store."""
+        return not self.to
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,10 +59,11 @@ class StoreJob:
 
 @dataclass(frozen=True, slots=True)
 class StoreDone:
-    """`failure` is "" where the work was done."""
+    """`failure` is "" where the work was done. `bytes`: what a write wrote for."""
 
     job: StoreJob
     failure: str = ""
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

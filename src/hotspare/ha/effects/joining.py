@@ -296,6 +296,14 @@ def agree_on_origin(bus: Bus, coordination: Coordination, group: str, topics: Gr
     return origin
 
 
+def stated_origin(coordination: Coordination, group: str) -> dict[tuple[str, int], int]:
+    """The positions at which the group's first engine began, by (topic, partition); none where no engine ever started."""
+    stored = coordination.fact(group, _ORIGIN)
+    with contextlib.suppress(ValueError, TypeError):
+        return {(str(topic), int(number)): int(offset) for topic, number, offset in json.loads(stored or b"[]")}
+    return {}
+
+
 def check_positions(bus: Bus, topics: GroupTopics, offsets: Mapping[tuple[int, int], int], time_us: int) -> None:
     """PositionLost where the bus no longer holds a message that is still to be read: by how many, and for how long it had to."""
     begins = {partition: bus.begin_offset(partition) for _, partition in topics.partitions}

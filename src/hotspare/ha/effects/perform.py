@@ -24,7 +24,18 @@ from hotspare.errors import (
     TopicOwned,
     UnknownResult,
 )
-from hotspare.ha.effects import committed, inbound_check, lease, notes, pipeline_watch, publishing, recheck, snapshots, trimming
+from hotspare.ha.effects import (
+    committed,
+    inbound_check,
+    lease,
+    notes,
+    persisting,
+    pipeline_watch,
+    publishing,
+    recheck,
+    snapshots,
+    trimming,
+)
 from hotspare.ha.events import HaEventKind
 from hotspare.ha.group_state import GroupState, stream_views, view_of
 from hotspare.ha.member_record import member_of, news_of, rank_of
@@ -449,6 +460,10 @@ PERFORMERS: dict[type[do.Action], Callable[[Any, GroupState, Ports], None]] = {
     do.ConfirmSnapshot: _confirm_snapshot,
     do.DiscardSnapshot: _discard_snapshot,
     do.GiveUpStore: _give_up_store,
+    do.ReadPersist: persisting.read,
+    do.ClaimPersist: persisting.claim,
+    do.PersistSnapshot: persisting.persist,
+    do.ReportPersisted: persisting.report,
     do.Diverge: _diverge,
     do.Leave: _leave,
 }

@@ -6,7 +6,9 @@ the background: one that hangs must not keep the engine from its lease.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from hotspare.bus.contract import Bus
@@ -18,29 +20,64 @@ from hotspare.ha.effects.store_agreement import check_same
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
+from hotspare.ha.rules import persisting
 from hotspare.ha.rules import snapshots as rules
-from hotspare.stores.contract import Content, Store
+from hotspare.ha.rules.facts import PersistOutcome
+from hotspare.stores.contract import Content, SnapshotInfo, Store
 
 
 def take(state: GroupState, ports: Ports) -> None:
     """Freeze the state, which stands at a batch boundary, and write it in the background."""
-    frozen = state.core.freeze()
-    is_full = state.settings.snapshot_form is SnapshotForm.FULL
-    order = state.order
-    sequences = {name: stream.last_sequence for name, stream in state.held.streams.items()}
+    candidate, now_ms = _candidate(state, ports), ports.clock_ms()
+    state.snapshots = replace(state.snapshots, snapshot_ms=now_ms, snapshot_order=candidate.order)
+    _write(state, ports, candidate, {})
+
+
+def persist(state: GroupState, ports: Ports, number: int, to: str, brings: Mapping[str, object]) -> None:
+    """The same for request `number`, into the store `to`, "" for the group's own. `brings`: what its header says beside."""
+    _write(state, ports, replace(_candidate(state, ports), persist=number, to=to), brings)
+
+
+def _candidate(state: GroupState, ports: Ports) -> Candidate:
+    """A snapshot of the present state."""
+    order, events = state.order, state.intake.events_taken
     name = f"{order:016d}-{state.engine}-{state.identity.process_start:x}"
-    now_ms = ports.clock_ms()
-    state.snapshots = replace(state.snapshots, snapshot_ms=now_ms, snapshot_order=order)
-    group, engine, store, store_id = state.group, state.engine, ports.store, state.store_id
+    sequences = {name: stream.last_sequence for name, stream in state.held.streams.items()}
+    needed = trimming.needed_by_snapshot(state)
+    return Candidate(name, order, sequences, ports.clock_ms(), needed, ports.wall_us() // 1_000, events)
 
-    def write() -> None:
-        check_same(store, store_id)
-        contents = frozen.contents()
-        store.put(group, name, engine, order, frozen.header, _all_anew(contents) if is_full else contents)
 
-    needed, events = trimming.needed_by_snapshot(state), state.intake.events_taken
-    candidate = Candidate(name, order, sequences, now_ms, needed, ports.wall_us() // 1_000, events)
+def _write(state: GroupState, ports: Ports, candidate: Candidate, brings: Mapping[str, object]) -> None:
+    frozen, group, engine, store_id = state.core.freeze(), state.group, state.engine, state.store_id
+    is_full = state.settings.snapshot_form is SnapshotForm.FULL
+
+    def write() -> SnapshotInfo:
+        with _store_of(ports, candidate) as store:
+            if candidate.is_own:
+                check_same(store, store_id)
+            header, contents = bringing(frozen.header, brings), frozen.contents()
+            contents = _all_anew(contents) if is_full else contents
+            return store.put(group, candidate.name, engine, candidate.order, header, contents)
+
     _begin(state, ports, StoreWork.WRITE, candidate, write)
+
+
+def bringing(header: bytes, brings: Mapping[str, object]) -> bytes:
+    """A header that says more."""
+    return json.dumps({**json.loads(header), **brings}, sort_keys=True, separators=(",", ":")).encode() if brings else header
+
+
+@contextlib.contextmanager
+def _store_of(ports: Ports, candidate: Candidate) -> Iterator[Store]:
+    """The store that it is in; another one than the group's is opened for this."""
+    if candidate.is_own:
+        yield ports.store
+        return
+    store = ports.open_store(candidate.to)
+    try:
+        yield store
+    finally:
+        store.close()
 
 
 def _all_anew(contents: Iterable[tuple[str, bytes | Content]]) -> Iterator[tuple[str, bytes]]:
@@ -51,48 +88,80 @@ def _all_anew(contents: Iterable[tuple[str, bytes | Content]]) -> Iterator[tuple
 
 def confirm(state: GroupState, ports: Ports, name: str) -> None:
     """Make a settled candidate restorable."""
-    group, store = state.group, ports.store
-    _begin(state, ports, StoreWork.CONFIRM, _take_out(state, name), lambda: store.confirm(group, name))
+    group, candidate = state.group, _take_out(state, name)
+
+    def mark() -> None:
+        with _store_of(ports, candidate) as store:
+            store.confirm(group, name)
+
+    _begin(state, ports, StoreWork.CONFIRM, candidate, mark)
 
 
 def discard(state: GroupState, ports: Ports, name: str) -> None:
-    group, store = state.group, ports.store
-    _begin(state, ports, StoreWork.DISCARD, _take_out(state, name), lambda: store.discard(group, name))
+    group, candidate = state.group, _take_out(state, name)
+    _end_persist(state, ports, candidate, "its outputs differ from those committed")
+
+    def remove() -> None:
+        with _store_of(ports, candidate) as store:
+            store.discard(group, name)
+
+    _begin(state, ports, StoreWork.DISCARD, candidate, remove)
 
 
 def give_up(state: GroupState, ports: Ports) -> None:
     """No longer wait for work on the store that takes too long. What it comes to still counts if it ends after all."""
     for job in state.store_jobs.give_up(ports.clock_ms() - state.settings.store_wait_ms):
-        state.snapshots = rules.after_failing(state.snapshots, job.work)
+        _after_failing(state, job)
         sentence = (
             f"the store gives no answer for {state.settings.store_wait_ms} ms: {job.work.value} snapshot {job.candidate.name}"
         )
+        _end_persist(state, ports, job.candidate, f"the store gives no answer for {state.settings.store_wait_ms} ms")
         _report(state, ports, HaEventKind.SNAPSHOT_FAILED, sentence)
 
 
 def take_note_of_written(state: GroupState, ports: Ports) -> None:
     """Take what background work came to into the state; called at the start of a cycle."""
     while (done := state.store_jobs.take_ended()) is not None:
+        candidate = done.job.candidate
         if done.failure:
             _note_failed(state, ports, done)
         elif done.job.work is StoreWork.WRITE:
-            state.snapshots = rules.after_writing(state.snapshots, done.job.candidate)
-            _report(state, ports, HaEventKind.SNAPSHOT_WRITTEN, f"snapshot {done.job.candidate.name} is a candidate")
+            state.snapshots = rules.after_writing(state.snapshots, replace(candidate, bytes=done.bytes))
+            _report(state, ports, HaEventKind.SNAPSHOT_WRITTEN, f"snapshot {candidate.name} is a candidate")
         elif done.job.work is StoreWork.CONFIRM:
-            _note_confirmed(state, ports, done.job.candidate)
+            _note_confirmed(state, ports, candidate)
 
 
 def _note_failed(state: GroupState, ports: Ports, done: StoreDone) -> None:
-    work, name = done.job.work, done.job.candidate.name
-    state.snapshots = rules.after_failing(state.snapshots, work)
-    _report(state, ports, HaEventKind.SNAPSHOT_FAILED, f"cannot {work.value} snapshot {name}: {done.failure}")
+    work, candidate = done.job.work, done.job.candidate
+    _after_failing(state, done.job)
+    if work in (StoreWork.WRITE, StoreWork.CONFIRM):
+        _end_persist(state, ports, candidate, f"cannot {work.value} it: {done.failure}")
+    _report(state, ports, HaEventKind.SNAPSHOT_FAILED, f"cannot {work.value} snapshot {candidate.name}: {done.failure}")
+
+
+def _after_failing(state: GroupState, job: StoreJob) -> None:
+    if not job.candidate.persist:
+        state.snapshots = rules.after_failing(state.snapshots, job.work)
+
+
+def _end_persist(state: GroupState, ports: Ports, candidate: Candidate, failure: str = "") -> None:
+    """What came of a snapshot that somebody asked for, if anybody did."""
+    if candidate.persist:
+        took_ms = ports.clock_ms() - candidate.taken_ms
+        outcome = PersistOutcome(state.engine, candidate.name, candidate.order, candidate.bytes, took_ms, failure)
+        state.persisting = persisting.after_work(state.persisting, candidate.persist, outcome)
 
 
 def _note_confirmed(state: GroupState, ports: Ports, candidate: Candidate) -> None:
+    _end_persist(state, ports, candidate)
+    where = "" if candidate.is_own else ", in the store that was asked for"
+    _report(state, ports, HaEventKind.SNAPSHOT_CONFIRMED, f"snapshot {candidate.name} may be restored{where}")
+    if not candidate.is_own:
+        return
     state.snapshots = rules.after_confirming(
         state.snapshots, candidate, state.engine, ports.clock_ms(), ports.wall_us() // 1_000, state.intake.events_taken
     )
-    _report(state, ports, HaEventKind.SNAPSHOT_CONFIRMED, f"snapshot {candidate.name} may be restored")
     group, store, confirmed_max = state.group, ports.store, state.settings.confirmed_snapshots_max
     _begin(state, ports, StoreWork.TIDY, candidate, lambda: _tidy(store, ports.bus, group, candidate, confirmed_max))
 
@@ -110,16 +179,17 @@ def _begin(state: GroupState, ports: Ports, work: StoreWork, candidate: Candidat
     jobs.running.append(job)
 
     def run() -> None:
-        failure = "it ended without a result"
+        failure, size = "it ended without a result", 0
         try:
-            call()
+            made = call()
+            size = made.bytes_total if isinstance(made, SnapshotInfo) else 0
             failure = ""
         except HotspareError as error:
             failure = error.message
         except Exception as error:
             failure = f"{type(error).__name__}: {error}"
         finally:
-            jobs.ended.append(StoreDone(job, failure))
+            jobs.ended.append(StoreDone(job, failure, size))
 
     try:
         ports.background(run)

@@ -251,6 +251,52 @@ class DiscardSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadPersist:
+    """Read whether somebody asks for a snapshot, and who undertakes it."""
+
+    reason: Reason = Reason.TIMER
+
+    @property
+    def sentence(self) -> str:
+        return "reads whether a snapshot is asked for"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimPersist:
+    """Undertake request `number`, as the engine in place `place` to do so."""
+
+    number: int
+    place: int
+    reason: Reason = Reason.PERSIST_ASKED
+
+    @property
+    def sentence(self) -> str:
+        return f"undertakes to persist a snapshot, request {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class PersistSnapshot:
+    number: int
+    reason: Reason = Reason.PERSIST_ASKED
+
+    @property
+    def sentence(self) -> str:
+        return f"persists a snapshot, request {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPersisted:
+    """Tell the group what came of a request."""
+
+    number: int
+    reason: Reason = Reason.PERSIST_ASKED
+
+    @property
+    def sentence(self) -> str:
+        return f"tells what came of request {self.number} for a snapshot"
+
+
+@dataclass(frozen=True, slots=True)
 class GiveUpStore:
     """No longer wait for work on the store that takes too long."""
 
@@ -308,6 +354,10 @@ Action: TypeAlias = (
     | TakeSnapshot
     | ConfirmSnapshot
     | DiscardSnapshot
+    | ReadPersist
+    | ClaimPersist
+    | PersistSnapshot
+    | ReportPersisted
     | GiveUpStore
     | Diverge
     | Leave

@@ -52,7 +52,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules import candidates, divergence, lease, publishing, snapshots
+from hotspare.ha.rules import candidates, divergence, lease, persisting, publishing, snapshots
 from hotspare.ha.rules.actions import Duty
 from hotspare.ha.rules.roles import ENDS, Reason, Role, Step
 from hotspare.ha.rules.view import PeerStatus, View
@@ -169,6 +169,7 @@ def _standby(view: View) -> Iterator[Duty]:
     yield from _read_qualities(view)
     yield from _read_progress(view)
     yield from snapshots.candidates(view)
+    yield from persisting.duties(view)
     yield from snapshots.take(view)
 
 
@@ -289,6 +290,7 @@ def _active(view: View) -> Iterator[Duty]:
     yield from _trim_bus(view)
     yield from _read_qualities(view)
     yield from snapshots.candidates(view)
+    yield from persisting.duties(view)
     yield from snapshots.take(view)
 
 

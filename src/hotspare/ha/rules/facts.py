@@ -279,3 +279,45 @@ class Snapshots:
     confirmed_order: int = -1
     """Of the newest that this engine confirmed itself."""
     newest: NewestSnapshot = field(default_factory=NewestSnapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class PersistRequest:
+    """Somebody asks for a snapshot: to the store `to`, "" for the group's own, by the engine `by`, "" for whose turn it is."""
+
+    to: str = ""
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PersistOutcome:
+    """What came of a request: `failure` is "", or says why there is no snapshot."""
+
+    engine: str
+    name: str = ""
+    order: int = 0
+    bytes: int = 0
+    took_ms: int = 0
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Persisting:
+    """The request that is worked on, if any: number `number + 1`, as `number` are done. `claims`: who undertook it, one after the
+    other; the last one counts."""
+
+    number: int = 0
+    request: PersistRequest | None = None
+    claims: tuple[str, ...] = ()
+    persist_read_ms: int = LONG_AGO_MS
+    since_ms: int = 0
+    """When this engine learned of the request, or of the last claim."""
+    is_begun: bool = False
+    """This engine has undertaken it and writes, or waits for what it wrote to be confirmed."""
+    begun_ms: int = 0
+    outcome: PersistOutcome | None = None
+    """What came of this engine's work; it is told to the group next."""
+
+    @property
+    def owner(self) -> str:
+        return self.claims[-1] if self.claims else ""

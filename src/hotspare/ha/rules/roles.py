@@ -66,6 +66,7 @@ class Reason(Enum):
     UNKNOWN_LEADER = "leader not known"
     IDLE_PARTITION = "idle partition holds up the merge"
     COMMITTED = "committed with the same digest"
+    PERSIST_ASKED = "a snapshot was asked for"
     NO_ANSWER = "no answer"
 
 

@@ -88,6 +88,7 @@ class GroupTopics:
 TICKS_WITHIN_SKEW = 4
 """A partition that is ticked as it should be never looks as if its clock had leapt, though a few ticks are late."""
 _MAY_BE_0 = (
+    "persist_poll_ms",
     "snapshot_interval_ms",
     "snapshot_events",
     "snapshot_priority",
@@ -123,6 +124,8 @@ class GroupSettings:
     `bus_retention_ms`       how long messages that nobody needs stay on a bus that forgets nothing by itself; 0: for ever
     `trim_interval_ms`       how often what is older is forgotten
     `quality_poll_ms`        how often it is read whether another quality of service is asked for
+    `persist_poll_ms`        how often it is read whether a snapshot is asked for; 0: never
+    `persist_turn_ms`        how long an engine lets one that goes before it undertake to persist a snapshot
     `snapshot_interval_ms`   time between two snapshots of a group; 0: none because of time
     `snapshot_events`        events between two snapshots of a group; 0: none because of events
     `snapshot_cron`          times at which one is taken (`cron.py`); "": none
@@ -160,6 +163,8 @@ class GroupSettings:
     bus_retention_ms: int = 0
     trim_interval_ms: int = 1_000
     quality_poll_ms: int = 1_000
+    persist_poll_ms: int = 1_000
+    persist_turn_ms: int = 3_000
     snapshot_interval_ms: int = 5_000
     snapshot_events: int = 0
     snapshot_cron: str = ""

@@ -136,6 +136,8 @@ def _takes_snapshots(other: OtherMember) -> bool:
 
 
 def after_writing(known: Snapshots, candidate: Candidate) -> Snapshots:
+    if not candidate.is_own:
+        return replace(known, candidates=(*known.candidates, candidate))
     return replace(
         known,
         candidates=(*known.candidates, candidate),

@@ -17,6 +17,7 @@ from hotspare.ha.rules.facts import (
     Leadership,
     Lease,
     Membership,
+    Persisting,
     Publishing,
     Rounds,
     Snapshots,
@@ -101,6 +102,7 @@ class View:
     publishing: Publishing = field(default_factory=Publishing)
     streams: Mapping[str, StreamView] = field(default_factory=dict)
     snapshots: Snapshots = field(default_factory=Snapshots)
+    persisting: Persisting = field(default_factory=Persisting)
     # read beside the records
     peer: PeerStatus = PeerStatus.UNKNOWN
     core: CoreView = field(default_factory=CoreView)

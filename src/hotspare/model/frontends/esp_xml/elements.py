@@ -144,7 +144,7 @@ COMMON: dict[str, ElementShape] = {
     ),
     "projects": shape(children="project"),
     "project": shape(
-        "name heartbeat-interval index retention-tracking",
+        "name heartbeat-interval index retention-tracking restore",
         "description metadata properties contqueries project-connectors",
         idle={
             "threads": "events are worked on in one order, whatever the number of threads",
@@ -157,7 +157,6 @@ COMMON: dict[str, ElementShape] = {
         },
         neutral={
             "threads": frozenset({"1"}),
-            "restore": FALSE,
             "use-tagged-token": FALSE,
             "compress-open-patterns": FALSE,
         },

@@ -139,6 +139,7 @@ def _project(outer: Tree, element: Any, properties: Mapping[str, str]) -> tuple[
         retention_tracking=RetentionTracking.ON if tree.true(element, "retention-tracking") else RetentionTracking.OFF,
         properties=kept,
         modules=modules_from_xml(tree, element),
+        restore=_restore(tree, element),
         connector_groups=connector_groups(tree, element, switched_off),
         metadata=_metadata(tree, element),
         description=tree.description(element),
@@ -147,6 +148,12 @@ def _project(outer: Tree, element: Any, properties: Mapping[str, str]) -> tuple[
     tree.warn_of_idle()
     substitution.warn_of_unused(properties, own, project.place)
     return project, frozenset(unreadable)
+
+
+def _restore(tree: Tree, element: Any) -> str:
+    """`false` says that nothing is restored."""
+    text = tree.attribute(element, "restore")
+    return "" if text.lower() == "false" else text
 
 
 def _metadata(tree: Tree, element: Any) -> tuple[tuple[str, str], ...]:

@@ -52,6 +52,8 @@ def dump(project: Project) -> str:
     root.set("heartbeat-interval", format_seconds(project.heartbeat_interval_us))
     if project.retention_tracking is RetentionTracking.ON:
         root.set("retention-tracking", "true")
+    if project.restore:
+        root.set("restore", project.restore)
     _described(root, project.description)
     if project.metadata:
         metadata = etree.SubElement(root, "metadata")

@@ -61,6 +61,7 @@ PROJECT_KEYS = (
     "description",
     "heartbeat",
     "retention_tracking",
+    "restore",
     "expressions",
     "properties",
     "metadata",
@@ -85,6 +86,7 @@ COMMON_KEYS = (
     "splitter_initialize",
     *EMISSION_KEYS,
     "text_bytes_max",
+    "state",
     "connectors",
 )
 CONNECTOR_KEYS = ("kind", "direction", "properties")
@@ -101,6 +103,8 @@ OPCODES = {a.value: a for a in AcceptedOpcodes}
 TRACKING = {t.value: t for t in RetentionTracking}
 UPDATES = {u.value: u for u in Updates}
 PUBLICATIONS = {"true": Publication.PUBLISHED, "false": Publication.HIDDEN}
+RESILIENT = ("resilient", "durable")
+"""What may be said of a window's state: all that a window remembers is in every snapshot."""
 INDEX_NAMES = {name.removeprefix("pi_").lower(): i for name, i in INDEX_TYPES.items()} | INDEX_TYPES
 
 _EDGE_ROLE = re.compile(r"(.*\S)\s+as\s+(\S+)\s*")
@@ -157,6 +161,7 @@ class _Reader(YamlValues):
             retention_tracking=self.option(root, "retention_tracking", TRACKING, "retention_tracking:", RetentionTracking.OFF),
             properties=properties,
             modules=modules_from_yaml(self, root),
+            restore=self.text(root, "restore"),
             connector_groups=tuple(self._groups(root)),
             metadata=tuple(texts(root.values.get("metadata"), "metadata", self.found).items()),
             description=self.text(root, "description"),
@@ -244,6 +249,15 @@ class _Reader(YamlValues):
         window: Window = window_type.read_yaml(self, node, self._common(name, node))
         return window
 
+    def _state(self, name: str, node: Entries) -> None:
+        """Nothing of it is left out (SPEC G8): a restored engine would put out something else than the others."""
+        state = self.text(node, "state")
+        if state == "transient":
+            what = f"window {name} is transient: what it remembers would be gone after a restart, and its outputs others"
+            self.found.add(node.values["state"].place, what, "leave it out; a window that is to remember nothing has index: empty")
+        elif state not in RESILIENT:
+            self.found.add(node.values["state"].place, f"state {state!r} of window {name} does not exist", one_of(RESILIENT))
+
     def _common(self, name: str, node: Entries) -> dict[str, Any]:
         """Arguments that every window type has."""
         connectors = self.entries(node, "connectors").values.items() if "connectors" in node.values else ()
@@ -258,6 +272,8 @@ class _Reader(YamlValues):
         if "schema" in node.values:
             common["schema"] = self.schema(node)
             common["schema_place"] = node.values["schema"].place
+        if "state" in node.values:
+            self._state(name, node)
         if "index" in node.values:
             common["index"] = self.option(node, "index", INDEX_NAMES, "index type", INDEX_TYPES["pi_HASH"])
         if "quality" in node.values:

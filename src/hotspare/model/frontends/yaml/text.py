@@ -42,6 +42,8 @@ def dump(project: Project) -> str:
         document["heartbeat"] = format_duration(project.heartbeat_interval_us)
     if project.retention_tracking is RetentionTracking.ON:
         document["retention_tracking"] = project.retention_tracking.value
+    if project.restore:
+        document["restore"] = project.restore
     if dialect is not Dialect.SPARK_SQL:
         document["expressions"] = dialect.value
     if project.properties:

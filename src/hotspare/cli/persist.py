@@ -1,0 +1,116 @@
+"""`hotspare persist`: a snapshot now, also to a place from which other hosts restore it (SPEC H3, H13, Z4, Z5)."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hotspare.retry import Retry
+
+if TYPE_CHECKING:
+    from hotspare.cli.shared.group_report import GroupSources
+    from hotspare.coordination.contract import Coordination
+    from hotspare.ha.effects.persisting import AskedSnapshot
+
+_POLL_S = 0.05
+
+
+def command(
+    group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it; PREFIX.PROJECT: of a project in shards all.")],
+    *,
+    to: Annotated[
+        str,
+        typer.Option(metavar="PATH-OR-URL", help="Folder that other hosts reach, or a store's URL; by default the group's store."),
+    ] = "",
+    by: Annotated[str, typer.Option(metavar="ENGINE", help="Engine that writes it; by default a spare, where there is one.")] = "",
+    bus: Annotated[str, typer.Option(help="Bus of the group; tells where coordination and snapshots are.")] = "",
+    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")] = "",
+    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.")] = "",
+    timeout_s: Annotated[float, typer.Option(help="How long to wait until it is written and may be restored.")] = 300.0,
+) -> None:
+    """Write a snapshot while the group runs: a spare does it, and the active goes on.
+
+    Where no engine runs, the newest snapshot that may be restored is copied.
+    """
+    from hotspare.cli.status import known_groups, open_sources
+    from hotspare.host.restoring import store_url
+
+    url = store_url(to) if to else ""
+    with ExitStack() as stack:
+        sources = open_sources(stack, bus, coordination, store)
+        groups = known_groups(sources.coordination, group)
+        running = {name: bool(_running(sources.coordination, name)) for name in groups}
+        asked = {name: _ask(sources.coordination, name, url, by) for name in groups if running[name]}
+        for name in groups:
+            told = _awaited(sources.coordination, name, asked[name], timeout_s) if running[name] else _copied(sources, name, url)
+            typer.echo(f"{name}: {told}")
+
+
+def _running(service: Coordination, group: str) -> list[str]:
+    """Engines that gave word lately and have not ended."""
+    from hotspare.cli.shared.group_report import SILENT_MS_MAX, is_heard
+
+    members, leader = service.members(group), service.leader(group)
+    newest_ms = max((member.seen_ms for member in members), default=0)
+    heard = [m for m in members if newest_ms - m.seen_ms < SILENT_MS_MAX and is_heard(m, leader, newest_ms)]
+    return [m.engine for m in heard if m.role in ("standby", "promoting", "active")]
+
+
+def _ask(service: Coordination, group: str, to: str, by: str) -> int:
+    from hotspare.errors import UsageError
+    from hotspare.ha.effects.persisting import ask
+    from hotspare.ha.rules.facts import PersistRequest
+
+    engines = _running(service, group)
+    if by and by not in engines:
+        raise UsageError(f"group {group} has no engine {by} that runs", hint="engines: " + ", ".join(engines))
+    return ask(service, group, PersistRequest(to, by))
+
+
+def _awaited(service: Coordination, group: str, number: int, timeout_s: float) -> str:
+    """What came of the request. StoreError where it could not be written, UsageError where that takes too long."""
+    from hotspare.cli.shared.display import progress_bar
+    from hotspare.errors import StoreError, UsageError
+    from hotspare.ha.effects.persisting import asked
+    from hotspare.telemetry.secrets import masked
+
+    known: AskedSnapshot | None = None
+    with progress_bar("persist") as update:
+        for _ in Retry(lasting_s=timeout_s, pause_s=_POLL_S).tries():
+            known = asked(service, group, number)
+            if known is not None and known.outcome is not None:
+                break
+            update(0, 0, f"engine {known.claims[-1]} writes it" if known is not None and known.claims else "waits for an engine")
+    if known is None or known.outcome is None:
+        who = (
+            f"engine {known.claims[-1]} has undertaken it" if known is not None and known.claims else "no engine has undertaken it"
+        )
+        detail = f"{who}; it is restored only when what it stands on is committed"
+        raise UsageError(f"request {number} is not done after {timeout_s:g} s", detail=detail, hint="`hotspare status` shows it")
+    outcome = known.outcome
+    if outcome.failure:
+        raise StoreError(f"engine {outcome.engine} could not persist a snapshot of group {group}", detail=masked(outcome.failure))
+    where = masked(known.request.to) or "the group's store"
+    size = f"{outcome.bytes} bytes, in {outcome.took_ms} ms"
+    return f"snapshot {outcome.name} at position {outcome.order} is in {where}, written by {outcome.engine}: {size}"
+
+
+def _copied(sources: GroupSources, group: str, to: str) -> str:
+    """The newest snapshot of a group whose engines are all gone. UsageError where there is none, or nowhere to copy it to."""
+    from hotspare.errors import UsageError
+    from hotspare.ha.effects.persisting import copy
+    from hotspare.stores.open import open_store
+    from hotspare.telemetry.secrets import masked
+
+    if not to:
+        raise UsageError(f"no engine of group {group} runs", hint="say --to PATH, to copy its newest snapshot there")
+    if sources.store is None:
+        raise UsageError(f"group {group} has no snapshot", hint="give --store URL, where they are kept elsewhere")
+    target = open_store(to)
+    try:
+        info = copy(sources.store, target, sources.coordination, group)
+    finally:
+        target.close()
+    return f"no engine runs: its newest snapshot, {info.name} at position {info.order}, is copied to {masked(to)}"

@@ -1,0 +1,82 @@
+"""`hotspare restore`: take a persisted snapshot into a group, from which its engines start (SPEC H2, H6, H9, Z6)."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
+
+if TYPE_CHECKING:
+    from hotspare.ha.effects.restoring import Found
+
+
+def command(
+    project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.")],
+    source: Annotated[str, typer.Argument(metavar="PATH-OR-URL", help="Where it was persisted: a folder, or a store's URL.")],
+    snapshot: Annotated[
+        str, typer.Argument(help="newest, a name or its beginning, time:2026-01-31T08:00, or position:12345.")
+    ] = "newest",
+    *,
+    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db")],
+    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")] = "",
+    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.")] = "",
+    prefix: Annotated[str, typer.Option(help="First part of topic names; with the project's name, the group.")] = "hotspare",
+    check: Annotated[bool, typer.Option("--check", help="Only compare it with the topics.")] = False,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
+    project_name: ProjectNameOption = "",
+    shards: ShardsOption = 1,
+) -> None:
+    """Take a persisted snapshot into the group's store, after comparing it with what the topics hold.
+
+    Whichever engine starts next begins there, and catches up. Engines that run are not disturbed.
+    """
+    from hotspare.bus.open import open_bus
+    from hotspare.cli.shared.project_file import loaded_project
+    from hotspare.coordination.open import default_coordination_url, open_coordination
+    from hotspare.engine.plan import compile_plan
+    from hotspare.ha.effects.restoring import Destination, Source, find, take_over
+    from hotspare.host.restoring import destinations, store_url
+    from hotspare.stores.open import default_store_url, open_store
+
+    loaded = loaded_project(project, set_, name=project_name)
+    with ExitStack() as stack:
+        opened_bus = open_bus(bus)
+        stack.callback(opened_bus.close)
+        service = open_coordination(coordination or default_coordination_url(bus))
+        stack.callback(service.close)
+        own, persisted = open_store(store or default_store_url(bus)), open_store(store_url(source))
+        stack.callback(own.close)
+        stack.callback(persisted.close)
+        plan = compile_plan(loaded.resolved)
+        groups: list[Destination] = destinations(loaded.project, plan, prefix, shards, opened_bus, service, own)
+        found = [(to, find(Source(persisted, to.group, snapshot), to)) for to in groups]
+        for to, each in found:
+            _tell(to.group, each)
+        for to, each in found:
+            if each.refusals or not check:
+                typer.echo(f"{to.group}: {_outcome(each) if take_over(each, to) else _needless(each)}")
+
+
+def _tell(group: str, found: Found) -> None:
+    """The snapshot, and the numbers that say whether it can be restored."""
+    from hotspare.stores.choosing import time_text
+
+    info = found.info
+    typer.echo(
+        f"{group}: snapshot {info.name} at position {info.order}, written {time_text(info.written_time_us)} by {info.engine}"
+    )
+    for partition in found.partitions:
+        typer.echo(f"  {partition.sentence}")
+
+
+def _outcome(found: Found) -> str:
+    return f"restored; {found.left} messages to catch up with"
+
+
+def _needless(found: Found) -> str:
+    assert found.further is not None
+    return f"nothing to do: the group's own snapshot {found.further.name} is as far or further, and gives the same outputs"

@@ -1,0 +1,22 @@
+"""`hotspare stop`: ask one engine to end, from whichever machine (SPEC H1)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def command(
+    group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it.")],
+    engine: Annotated[str, typer.Argument(help="Engine that is to end.")],
+    *,
+    bus: Annotated[str, typer.Option(help="Bus of the group; tells where coordination is.")] = "",
+    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")] = "",
+) -> None:
+    """Ask an engine to end as Ctrl-C does: it commits what it has, and passes its role to a spare."""
+    from hotspare.cli.shared.ordering import ordered
+    from hotspare.host.orders import EngineOrder
+
+    member = ordered(group, engine, EngineOrder.STOP, bus, coordination)
+    typer.echo(f"engine {engine}, process {member.process_id} on {member.host}, is asked to stop")

@@ -1,0 +1,155 @@
+"""Persisting a snapshot where somebody asked for it: requests, who undertakes them and what came of them are facts of the group.
+
+    persist-N           request N: [URL of a store or "", engine or ""]
+    persist-N-claim-K   the engine that undertakes it, K-th; a later one where the one before is gone
+    persist-N-result    what came of it
+
+Like every fact they are never changed, so that all engines, and whoever asked, agree on each. What is persisted brings the
+project's text along, and says where it comes from.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hotspare.coordination.contract import Coordination
+from hotspare.errors import UsageError
+from hotspare.ha.effects import notes, snapshots
+from hotspare.ha.effects.joining import agreed_document
+from hotspare.ha.group_state import GroupState
+from hotspare.ha.ports import Ports
+from hotspare.ha.rules import actions as do
+from hotspare.ha.rules import persisting as rules
+from hotspare.ha.rules.facts import PersistOutcome, PersistRequest
+from hotspare.stores.choosing import Among, SnapshotChoice, chosen
+from hotspare.stores.contract import SnapshotInfo, Store
+
+REQUESTS_MAX = 100_000
+DOCUMENT, ORIGIN = "document", "persisted"
+"""What the header of a persisted snapshot has beside that of any: the project's text, and where it comes from."""
+
+
+def read(_: do.ReadPersist, state: GroupState, ports: Ports) -> None:
+    """The oldest request that is not done, and who undertakes it."""
+    known, now_ms = state.persisting, ports.clock_ms()
+    while known.number < REQUESTS_MAX:
+        request = known.request or _request(ports.coordination, state.group, known.number + 1)
+        if request is None or ports.coordination.fact(state.group, _result(known.number + 1)) is None:
+            break
+        known = rules.after_end(known, now_ms)
+    claims = () if request is None else _claims(ports.coordination, state.group, known.number + 1, known.claims)
+    state.persisting = rules.after_reading(known, request, claims, now_ms)
+
+
+def claim(action: do.ClaimPersist, state: GroupState, ports: Ports) -> None:
+    own = state.engine.encode()
+    stands = ports.coordination.set_fact_once(state.group, _claim(action.number, action.place), own).decode("utf-8", "replace")
+    known = state.persisting
+    state.persisting = rules.after_reading(known, known.request, (*known.claims, stands), ports.clock_ms())
+
+
+def persist(action: do.PersistSnapshot, state: GroupState, ports: Ports) -> None:
+    """Freeze the state, and write it in the background."""
+    known, now_ms = state.persisting, ports.clock_ms()
+    state.persisting = rules.after_beginning(known, now_ms)
+    notes.tell_others_soon(state)
+    assert known.request is not None
+    if state.differences:
+        failed = PersistOutcome(state.engine, failure="its outputs differ from those committed")
+        state.persisting = rules.after_work(state.persisting, action.number, failed)
+        return
+    brings = {DOCUMENT: state.document, ORIGIN: {"group": state.group, "engine": state.engine, "time_us": ports.wall_us()}}
+    snapshots.persist(state, ports, action.number, known.request.to, brings if known.request.to else {})
+
+
+def report(action: do.ReportPersisted, state: GroupState, ports: Ports) -> None:
+    outcome = state.persisting.outcome
+    assert outcome is not None
+    ports.coordination.set_fact_once(state.group, _result(action.number), json.dumps(asdict(outcome)).encode())
+    state.persisting = rules.after_end(state.persisting, ports.clock_ms())
+    notes.tell_others_soon(state)
+
+
+# --- who asks ------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AskedSnapshot:
+    """A request as the group's facts have it. `outcome` None: it is not done."""
+
+    number: int
+    request: PersistRequest
+    claims: tuple[str, ...]
+    outcome: PersistOutcome | None
+
+
+def ask(coordination: Coordination, group: str, request: PersistRequest) -> int:
+    """Add a request; its number. UsageError where there were too many."""
+    wanted = json.dumps([request.to, request.by]).encode()
+    for number in range(1, REQUESTS_MAX + 1):
+        name = _name(number)
+        if coordination.fact(group, name) is None and coordination.set_fact_once(group, name, wanted) == wanted:
+            return number
+    raise UsageError(f"{REQUESTS_MAX} snapshots of group {group} were asked for", hint="no more requests are kept")
+
+
+def asked(coordination: Coordination, group: str, number: int) -> AskedSnapshot | None:
+    """None where there is no such request."""
+    request = _request(coordination, group, number)
+    if request is None:
+        return None
+    return AskedSnapshot(number, request, _claims(coordination, group, number), _outcome(coordination.fact(group, _result(number))))
+
+
+def copy(source: Store, target: Store, coordination: Coordination, group: str) -> SnapshotInfo:
+    """The newest snapshot that may be restored, with the project's text, into another store. UsageError where there is none."""
+    info = chosen(group, source.list(group), SnapshotChoice(), Among.CONFIRMED)
+    stored, document = source.get(group, info.name), agreed_document(coordination, group)
+    origin = {"group": group, "engine": info.engine, "time_us": info.written_time_us}
+    brings = {ORIGIN: origin} if document is None else {ORIGIN: origin, DOCUMENT: document}
+    target.put(group, info.name, info.engine, info.order, snapshots.bringing(stored.header, brings), stored.pages.items())
+    target.confirm(group, info.name)
+    return info
+
+
+def _name(number: int) -> str:
+    return f"persist-{number}"
+
+
+def _claim(number: int, place: int) -> str:
+    return f"persist-{number}-claim-{place}"
+
+
+def _result(number: int) -> str:
+    return f"persist-{number}-result"
+
+
+def _claims(coordination: Coordination, group: str, number: int, known: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Who undertook it, one after the other; `known` the first of them."""
+    while (claim := coordination.fact(group, _claim(number, len(known)))) is not None:
+        known = (*known, claim.decode("utf-8", "replace"))
+    return known
+
+
+def _request(coordination: Coordination, group: str, number: int) -> PersistRequest | None:
+    """One that cannot be read asks for a snapshot in the group's own store, which harms nobody."""
+    value = coordination.fact(group, _name(number))
+    if value is None:
+        return None
+    try:
+        to, by = json.loads(value)
+        return PersistRequest(str(to), str(by))
+    except (ValueError, TypeError, RecursionError):
+        return PersistRequest()
+
+
+def _outcome(value: bytes | None) -> PersistOutcome | None:
+    if value is None:
+        return None
+    try:
+        known: dict[str, Any] = json.loads(value)
+        return PersistOutcome(**{name: known[name] for name in PersistOutcome.__slots__})
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return PersistOutcome("", failure="what came of it cannot be read")

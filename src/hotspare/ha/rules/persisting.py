@@ -1,0 +1,80 @@
+"""Persisting: who of a group writes a snapshot where somebody asked for it, and when another one does (SPEC H3, Z4, Z5). Pure.
+
+What was asked for, who undertakes it, and what came of it are facts of the group (`ha.effects.persisting`). One request is worked
+on after the other. The engine whose turn it is to take snapshots (`snapshots.snapshot_turn`), a spare where there is one, does
+it; where that engine is gone, another one does. Two that write one snapshot twice harm nobody, so all that a mistake here costs is
+time. What is written is confirmed like any snapshot: not before all that it stands on is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from hotspare.ha.rules import actions as do
+from hotspare.ha.rules.actions import Duty
+from hotspare.ha.rules.facts import Persisting, PersistOutcome, PersistRequest
+from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.snapshots import STORE_STUCK_MAX, snapshot_turn
+from hotspare.ha.rules.view import View
+
+_AT_WORK = (Role.STANDBY.value, Role.PROMOTING.value, Role.ACTIVE.value)
+
+
+def duties(view: View) -> Iterator[Duty]:
+    """What this engine has to do about requests."""
+    known, settings = view.persisting, view.settings
+    if not settings.persist_poll_ms:
+        return
+    if known.outcome is not None:
+        yield Duty(view.contacts.coordination_retry_ms, do.ReportPersisted(known.number + 1))
+        return
+    yield Duty(max(known.persist_read_ms + settings.persist_poll_ms, view.contacts.coordination_retry_ms), do.ReadPersist())
+    if known.request is None or known.is_begun:
+        return
+    if known.owner == view.engine:
+        may_write = view.core.is_whole and not view.store.is_writing and view.store.stuck < STORE_STUCK_MAX
+        if may_write or view.difference is not None:  # then it tells that it cannot
+            yield Duty(0, do.PersistSnapshot(known.number + 1))
+    elif (due_ms := _claim_due_ms(view, known.request)) is not None:
+        yield Duty(max(due_ms, view.contacts.coordination_retry_ms), do.ClaimPersist(known.number + 1, len(known.claims)))
+
+
+def _claim_due_ms(view: View, request: PersistRequest) -> int | None:
+    """When this engine undertakes what nobody else does. None: not now, or never."""
+    if view.difference is not None or (request.by and request.by != view.engine):
+        return None
+    known, turn = view.persisting, 0 if request.by else snapshot_turn(view)
+    if turn is None:
+        turn = len(view.membership.others)  # it takes no snapshots by itself, but somebody asked
+    if known.owner and is_there(view, known.owner):
+        return None
+    return known.since_ms + turn * view.settings.persist_turn_ms + (view.settings.member_stale_ms if known.owner else 0)
+
+
+def is_there(view: View, engine: str) -> bool:
+    """Whether another engine gives word, and is no one who has ended."""
+    return any(o.engine == engine and o.role in _AT_WORK for o in view.membership.others)
+
+
+# --- what was read, and what came of the work --------------------------------------------------------------------------------
+
+
+def after_reading(known: Persisting, request: PersistRequest | None, claims: tuple[str, ...], now_ms: int) -> Persisting:
+    """The request that is next, and who undertakes it."""
+    is_news = (request, claims) != (known.request, known.claims)
+    return replace(known, request=request, claims=claims, persist_read_ms=now_ms, since_ms=now_ms if is_news else known.since_ms)
+
+
+def after_end(known: Persisting, now_ms: int) -> Persisting:
+    """The request is done, by whomever: the next one follows, and is looked for at once."""
+    return Persisting(number=known.number + 1, since_ms=now_ms)
+
+
+def after_beginning(known: Persisting, now_ms: int) -> Persisting:
+    return replace(known, is_begun=True, begun_ms=now_ms)
+
+
+def after_work(known: Persisting, number: int, outcome: PersistOutcome) -> Persisting:
+    """This engine's own work on request `number` is over; of one that was done otherwise meanwhile nothing is said."""
+    return replace(known, outcome=outcome) if known.is_begun and number == known.number + 1 and known.outcome is None else known

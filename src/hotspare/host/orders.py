@@ -1,0 +1,81 @@
+"""What people tell one engine from afar: to start, where it was loaded to wait for that, and to stop (SPEC H1, H2).
+
+An order is a fact of the group, for one process of one engine, so that none is for a later life of the same name. Whoever waits to
+be started says so in its member record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from enum import Enum
+from functools import partial
+
+from hotspare.coordination.contract import Coordination, Member
+from hotspare.errors import CoordinationError, UsageError
+
+WAITS = "waits_for_start"
+"""The detail of a member record that says so."""
+_POLL_S = 1.0
+
+
+class EngineOrder(Enum):
+    START = "start"
+    STOP = "stop"
+
+
+def give(coordination: Coordination, group: str, engine: str, order: EngineOrder) -> Member:
+    """Tell an engine; its record. UsageError where the group has none of that name, or it does not wait."""
+    members = {member.engine: member for member in coordination.members(group)}
+    if engine not in members:
+        raise UsageError(f"group {group} has no engine {engine}", hint="engines: " + (", ".join(members) or "none"))
+    member = members[engine]
+    if order is EngineOrder.START and WAITS not in member.detail:
+        raise UsageError(f"engine {engine} does not wait for its start", hint="`hotspare run --start asked` loads one that does")
+    coordination.set_fact_once(group, _name(member, order), b"asked")
+    return member
+
+
+def is_given(coordination: Coordination, group: str, member: Member, order: EngineOrder) -> bool:
+    return coordination.fact(group, _name(member, order)) is not None
+
+
+def await_start(coordination: Coordination, group: str, member: Member, stop: threading.Event) -> None:
+    """Until somebody says so, or `stop` is set."""
+    waits = replace(member, detail={**member.detail, WAITS: "yes"})
+    while not stop.is_set():
+        with contextlib.suppress(CoordinationError):
+            coordination.join(group, waits)
+            if is_given(coordination, group, member, EngineOrder.START):
+                break
+        stop.wait(_POLL_S)
+    with contextlib.suppress(CoordinationError):
+        coordination.leave(group, member.engine)
+
+
+class StopWatch:
+    """Looks whether this engine is told to stop, in a thread of its own: coordination may be slow."""
+
+    def __init__(self, coordination: Coordination, group: str, member: Member, ask_stop: Callable[[], None]) -> None:
+        self._end = threading.Event()
+        self._look = partial(is_given, coordination, group, member, EngineOrder.STOP)
+        self._ask_stop = ask_stop
+        self._thread = threading.Thread(target=self._run, name="orders", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._end.wait(_POLL_S):
+            with contextlib.suppress(CoordinationError):
+                if self._look():
+                    self._ask_stop()
+                    return
+
+    def close(self) -> None:
+        self._end.set()
+        self._thread.join()
+
+
+def _name(member: Member, order: EngineOrder) -> str:
+    return f"{order.value}-{member.engine}-{member.process_id}-{member.process_start:x}"

@@ -1,0 +1,80 @@
+"""Restoring a persisted snapshot: before an engine joins, where its project or its command line says so, or by a command."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from hotspare.bus.contract import Bus
+from hotspare.bus.naming import group_name
+from hotspare.coordination.contract import Coordination
+from hotspare.engine.plan import Plan
+from hotspare.errors import StoreError, UsageError
+from hotspare.ha.effects.restoring import Destination, Source, choose, find, take_over
+from hotspare.ha.rules.joining import restorable
+from hotspare.host.definition import PipelineFactory, group_topics
+from hotspare.model.project import Project
+from hotspare.shard import shards_of
+from hotspare.stores.contract import Store
+from hotspare.stores.open import open_store
+from hotspare.telemetry.log import Log
+
+
+def store_url(text: str) -> str:
+    """A URL as it is, a path as that of its folder. UsageError where a password stands in it: what is asked for becomes a fact that
+    all engines of the group read."""
+    if "://" not in text:
+        return Path(text).absolute().as_uri()
+    if urlsplit(text).password:
+        raise UsageError("a password does not stand in this URL, which all engines read", hint="name its place: password_file=...")
+    return text
+
+
+def absolute_place(named: str) -> str:
+    """The same, for whoever runs in another folder."""
+    place, mark, snapshot = named.partition("#")
+    return f"{store_url(place)}{mark}{snapshot}" if place else named
+
+
+def restore_named(named: str, to: Destination) -> str:
+    """Take over what `PATH-OR-URL#SNAPSHOT` names; a sentence on what came of it. Raises as `find` and `take_over`, but where the
+    group has a snapshot of its own to start from: then a place that is out of reach stops nobody."""
+    place, _, snapshot = named.partition("#")
+    if not place:
+        raise UsageError(f"{named!r} names no place to restore from", hint="write PATH, or PATH#time:2026-01-31T08:00")
+    try:
+        with contextlib.closing(open_store(store_url(place))) as store:
+            return _restored(Source(store, to.group, snapshot), to)
+    except (StoreError, UsageError) as error:
+        if not restorable(to.store.list(to.group)):
+            raise
+        return f"nothing is restored from elsewhere, and the group's own snapshots are used: {error.message}"
+
+
+def _restored(source: Source, to: Destination) -> str:
+    info, further = choose(source, to)
+    if further is not None:
+        return f"the group's own snapshot {further.name} is as far as {info.name} or further"
+    found = find(source, to)
+    take_over(found, to)
+    return f"snapshot {info.name} is restored, with {found.left} messages to catch up with"
+
+
+def destinations(
+    project: Project, plan: Plan, prefix: str, shards: int, bus: Bus, coordination: Coordination, store: Store
+) -> list[Destination]:
+    """The groups of a project's shards; the one of a project that is not divided."""
+    resolved = plan.resolved
+    found = bus.topics() if any(resolved.reads(source) is not None for source in resolved.sources) else {}
+    return [
+        Destination(
+            group=group_name(prefix, project.name, shard),
+            topics=group_topics(project, plan, prefix, shard, found),
+            cores=PipelineFactory(plan, Log(), shard),
+            bus=bus,
+            coordination=coordination,
+            store=store,
+        )
+        for shard in shards_of(shards)
+    ]

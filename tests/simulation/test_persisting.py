@@ -1,0 +1,227 @@
+"""Snapshots that somebody asks for: who writes them, that the active publishes on, and that the group goes on from them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hotspare.errors import PositionLost, StateError, StoreError, UsageError
+from hotspare.ha.effects import persisting, restoring
+from hotspare.ha.effects.persisting import AskedSnapshot
+from hotspare.ha.rules.facts import PersistRequest
+from hotspare.ha.rules.roles import Role
+from hotspare.stores.contract import SnapshotStatus
+from hotspare.stores.memory import MemoryStore
+from tests.simulation.faults import FaultKind
+from tests.simulation.run import run_seed
+from tests.simulation.script import Script
+from tests.simulation.strikes import SettledStore, restore_from_elsewhere
+from tests.simulation.test_scenarios import EVENTS, FOREVER_MS
+from tests.simulation.test_snapshot_duty import NoCampaigns
+from tests.simulation.world import GROUP, SETTINGS
+
+SEEDS = 60
+ELSEWHERE = "memory://elsewhere"
+ASKING = replace(SETTINGS, persist_poll_ms=15, snapshot_interval_ms=0)
+
+
+def group_of_three(folder: Path) -> Script:
+    """e2 is active, e0 and e1 are its spares. No snapshot is taken by itself."""
+    script = Script(folder, "e0", "e1", "e2", settings=ASKING)
+    script.start("e2")
+    script.until_active("e2")
+    script.start("e0", "e1")
+    script.until(lambda: all(script.role(name) is Role.STANDBY for name in ("e0", "e1")))
+    script.publish(*EVENTS)
+    return script
+
+
+def ask(script: Script, to: str = ELSEWHERE, by: str = "") -> int:
+    return persisting.ask(script.world.coordination.client("world"), GROUP, PersistRequest(to, by))
+
+
+def asked(script: Script, number: int) -> AskedSnapshot:
+    found = persisting.asked(script.world.coordination.client("world"), GROUP, number)
+    assert found is not None
+    return found
+
+
+def done(script: Script, number: int) -> AskedSnapshot:
+    script.until(lambda: asked(script, number).outcome is not None)
+    return asked(script, number)
+
+
+def confirmed(store: MemoryStore) -> list[str]:
+    return [info.name for info in store.list(GROUP) if info.status is SnapshotStatus.CONFIRMED]
+
+
+def destination(script: Script) -> restoring.Destination:
+    world = script.world
+    coordination = world.coordination.client("world")
+    return restoring.Destination(GROUP, world.topics, world.kit.cores, world.outside, coordination, SettledStore(world.store))  # type: ignore[arg-type]
+
+
+def elsewhere(script: Script) -> restoring.Source:
+    return restoring.Source(SettledStore(script.world.surroundings.elsewhere), GROUP)  # type: ignore[arg-type]
+
+
+def test_a_spare_persists_and_the_active_publishes_on(tmp_path: Path) -> None:
+    """SPEC H3, Z4: into the store that was asked for, confirmed, and with the project's text."""
+    script = group_of_three(tmp_path)
+    found = done(script, ask(script))
+    assert found.outcome is not None
+    assert (found.claims, found.outcome.engine, found.outcome.failure) == (("e0",), "e0", "")
+    assert confirmed(script.world.surroundings.elsewhere) == [found.outcome.name]
+    stored = script.world.surroundings.elsewhere.get(GROUP, found.outcome.name)
+    assert b'"document":"project"' in stored.header
+    assert found.outcome.bytes == sum(map(len, stored.pages.values()))
+    assert not script.world.store.list(GROUP), "none was due"
+    assert script.role("e2") is Role.ACTIVE
+    script.finish()
+
+
+def test_a_snapshot_that_is_asked_for_may_be_one_of_the_groups_own(tmp_path: Path) -> None:
+    """SPEC G9: by command, where none is taken by itself."""
+    script = group_of_three(tmp_path)
+    found = done(script, ask(script, to=""))
+    assert found.outcome is not None
+    assert confirmed(script.world.store) == [found.outcome.name]
+    script.world.kill("e1")
+    script.start("e1")
+    script.until(lambda: script.told(f"starts from {found.outcome.name}"))  # type: ignore[union-attr]
+    script.finish()
+
+
+def test_the_next_engine_does_it_where_the_one_before_is_gone(tmp_path: Path) -> None:
+    """SPEC Z5: whoever asks need not look for a spare."""
+    script = group_of_three(tmp_path)
+    number = ask(script)
+    script.until(lambda: asked(script, number).claims == ("e0",))
+    script.world.kill("e0")
+    found = done(script, number)
+    assert found.outcome is not None
+    assert (found.claims, found.outcome.engine) == (("e0", "e1"), "e1")
+    script.world.kill("e1")
+    alone = done(script, ask(script))
+    assert alone.outcome is not None
+    assert alone.outcome.engine == "e2", "the active does it where nobody else is"
+    script.finish()
+
+
+def test_who_is_named_does_it_and_nobody_else(tmp_path: Path) -> None:
+    script = group_of_three(tmp_path)
+    for name in ("e1", "e2"):
+        found = done(script, ask(script, by=name))
+        assert found.outcome is not None
+        assert (found.claims, found.outcome.engine) == ((name,), name)
+    number = ask(script, by="nobody")
+    for _ in range(600):
+        script.turn()
+    assert asked(script, number).claims == ()
+    script.finish()
+
+
+def test_what_is_persisted_is_not_restored_before_it_is_committed(tmp_path: Path) -> None:
+    """DESIGN section 4: a snapshot that stands ahead of what is published is a candidate, wherever it is."""
+    script = group_of_three(tmp_path)
+    script.until(lambda: script.delivered() == sum(script.due().values()))
+    script.world.pause("e2", FOREVER_MS)
+    script.world.coordination.faults = NoCampaigns()  # type: ignore[assignment]
+    script.publish(*EVENTS)
+    number = ask(script)
+    away = script.world.surroundings.elsewhere
+    script.until(lambda: bool(away.list(GROUP)))
+    for _ in range(200):
+        script.turn()
+    assert (confirmed(away), asked(script, number).outcome) == ([], None)
+
+
+def test_a_store_that_cannot_be_written_is_told_to_who_asked_and_the_next_request_follows(tmp_path: Path) -> None:
+    script = group_of_three(tmp_path)
+    right = script.process("e0").ports.open_store
+
+    def fails(url: str) -> object:
+        raise StoreError("the folder is not there")
+
+    object.__setattr__(script.process("e0").engine._ports, "open_store", fails)
+    failed = done(script, ask(script))
+    assert failed.outcome is not None
+    assert failed.outcome.failure == "cannot write it: the folder is not there"
+    object.__setattr__(script.process("e0").engine._ports, "open_store", right)
+    assert done(script, ask(script)).outcome.failure == ""  # type: ignore[union-attr]
+    script.finish()
+
+
+def test_the_group_goes_on_from_what_was_persisted_when_its_own_store_is_gone(tmp_path: Path) -> None:
+    """SPEC H2, H6: restored into a group whose engines are dead, whose snapshots are gone and whose older input is forgotten."""
+    script = group_of_three(tmp_path)
+    done(script, ask(script, to=""))
+    found = done(script, ask(script))
+    script.publish(*EVENTS)
+    script.world.trim_input()
+    assert restore_from_elsewhere(script.world, list(script.world.processes))
+    script.start("e0", "e1")
+    script.until(lambda: script.told(f"starts from {found.outcome.name}"))  # type: ignore[union-attr]
+    script.publish(*EVENTS)
+    script.finish()
+
+
+def test_a_restore_is_refused_with_numbers_and_changes_nothing(tmp_path: Path) -> None:
+    """SPEC H9: what the topics hold is compared first."""
+    script = group_of_three(tmp_path)
+    done(script, ask(script))
+    found = restoring.find(elsewhere(script), destination(script))
+    assert (found.refusals, found.further) == ((), None)
+    assert found.left == sum(each.held.end - each.next_offset for each in found.partitions)
+    script.publish(*EVENTS)
+    done(script, ask(script, to=""))
+    script.world.trim_input()
+    script.publish(*EVENTS)
+    done(script, ask(script, to=""))
+    script.world.trim_input()
+    lost = restoring.find(elsewhere(script), destination(script))
+    assert sum(each.gone for each in lost.partitions) > 0
+    with pytest.raises(PositionLost, match="cannot be restored into group") as refused:
+        restoring.take_over(lost, destination(script))
+    assert "messages are gone" in refused.value.detail
+    assert len(script.world.store.list(GROUP)) == 2
+    with pytest.raises(UsageError, match="has no snapshot that may be restored"):
+        restoring.find(replace(elsewhere(script), group="sim.other"), destination(script))
+
+
+def test_a_snapshot_of_another_bus_is_refused(tmp_path: Path) -> None:
+    """Nothing is published from a state whose outputs are not on this bus."""
+    script, other = group_of_three(tmp_path / "a"), Script(tmp_path / "b", "e0", settings=ASKING)
+    script.finish()
+    done(script, ask(script, by="e2"))
+    to = destination(other)
+    found = restoring.find(elsewhere(script), to)
+    assert any("it is of another bus" in each for each in found.refusals)
+    assert any("0 are committed on this bus" in each for each in found.refusals)
+    with pytest.raises(StateError):
+        restoring.take_over(found, to)
+    assert not other.world.store.list(GROUP)
+
+
+def test_a_further_snapshot_of_the_groups_own_is_kept(tmp_path: Path) -> None:
+    """SPEC H7: a project that names an old one does not bring engines back to it."""
+    script = group_of_three(tmp_path)
+    done(script, ask(script))
+    script.publish(*EVENTS)
+    own = done(script, ask(script, to=""))
+    found = restoring.find(elsewhere(script), destination(script))
+    assert found.further is not None
+    assert own.outcome is not None
+    assert found.further.name == own.outcome.name
+    assert not restoring.take_over(found, destination(script))
+    assert confirmed(script.world.store) == [own.outcome.name]
+
+
+def test_no_seed_with_snapshots_persisted_and_restored_loses_doubles_or_changes_an_output(tmp_path: Path) -> None:
+    """Laws 2, 6 and 7: with all other faults around, and the group's own store gone again and again."""
+    outcomes = [run_seed(seed, tmp_path, favoured=frozenset({FaultKind.PERSIST})) for seed in range(1, SEEDS + 1)]
+    failed = [outcome for outcome in outcomes if outcome.failure]
+    assert not failed, "\n".join(f"seed {o.seed}: {o.failure}" for o in failed)
+    assert sum(outcome.delivered for outcome in outcomes) > 10 * SEEDS

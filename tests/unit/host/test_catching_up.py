@@ -1,0 +1,39 @@
+"""An engine that catches up says how far it is, how fast, and how long it still takes (SPEC H8)."""
+
+from __future__ import annotations
+
+from hotspare.host.catching_up import CatchUp
+
+KEYS = (0, 0), (1, 0)
+
+
+def test_progress_rate_and_time_left_are_told_once_a_second_until_it_is_done() -> None:
+    work = CatchUp({KEYS[0]: 100}, {KEYS[0]: 1_100, KEYS[1]: 1_000}, begun_ms=0)
+    assert work.total == 2_000
+    assert work.note({KEYS[0]: 300}, 1_000) is None, "not before it is known to take long"
+    assert work.note({KEYS[0]: 600}, 2_000) == (
+        "catches up: 25 % of 2000 messages, 250 in a second, 6 s left",
+        {"messages_left": 1_500, "per_s": 250, "left_s": 6},
+    )
+    assert work.note({KEYS[0]: 700}, 2_900) is None
+    told = work.note({KEYS[0]: 1_100, KEYS[1]: 500}, 4_000)
+    assert told is not None
+    assert told[0] == "catches up: 75 % of 2000 messages, 375 in a second, 2 s left"
+    assert work.note({KEYS[0]: 9_000, KEYS[1]: 1_000}, 5_000) == (
+        "caught up: 2000 messages in 5.0 s",
+        {"messages": 2_000, "per_s": 400},
+    )
+    assert work.note({}, 9_000) is None
+
+
+def test_a_short_way_is_told_at_its_end_and_none_never() -> None:
+    short = CatchUp({}, {KEYS[0]: 10}, begun_ms=0)
+    assert short.note({KEYS[0]: 10}, 5) is not None
+    assert CatchUp({KEYS[0]: 10}, {KEYS[0]: 10}, begun_ms=0).note({}, 5_000) is None
+
+
+def test_who_stands_still_does_not_say_how_long_it_takes() -> None:
+    told = CatchUp({}, {KEYS[0]: 10}, begun_ms=0).note({}, 60_000)
+    assert told is not None
+    assert told[1]["left_s"] == -1
+    assert "it cannot be told how long" in told[0]
