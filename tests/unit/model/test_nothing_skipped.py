@@ -45,7 +45,7 @@ FULL = """\
             </connector>
           </connectors>
         </window-source>
-        <window-copy name="k" hs:publish="true" hs:beats="included">
+        <window-copy name="k" hs:publish="true" hs:beats="included" hs:resident="prefer">
           <schema copy="a" copy-keys="true"/>
           <retention type="bytime_jumping_lookback" unit="hours">2 hours</retention>
         </window-copy>
