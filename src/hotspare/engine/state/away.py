@@ -55,6 +55,14 @@ class PagesAway:
             page = int(pages[page, k.PAGE_BEFORE])
         self._told = int(rows.state[slots.NUMBER])
 
+    def placed(self, rows: k.Rows) -> None:
+        """There are pages now that have no memory until they are `filled`."""
+        self._is_empty[: int(rows.state[slots.HIGH])] = True
+        self._told = int(rows.state[slots.NUMBER])
+
+    def filled(self, page: int) -> None:
+        self._is_empty[page] = False
+
     def coldest(self, rows: k.Rows) -> tuple[int, int] | None:
         for part in (_VALUES, _BESIDE):
             if len(pages := self._may_leave(rows, part)):

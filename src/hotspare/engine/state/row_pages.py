@@ -241,6 +241,8 @@ class RowPages:
             state[slots.HAND] = np.searchsorted(layout.numbers, layout.hand) if layout.hand != NO_PAGE else slots.NONE
         state[[slots.HIGH, slots.PAGES]] = count
         state[[slots.LIVE, slots.ARRIVALS]] = int(layout.alive.sum()), layout.arrivals
+        if self._away is not None:
+            self._away.placed(self.rows)
 
     def fill(self, page: int, alive: Bools, stored: StoredRows) -> None:
         """The rows of a page that was placed. List, heap and index are left to be made."""
@@ -249,6 +251,8 @@ class RowPages:
         if self._by_time:
             rows.time[where] = stored.time
         rows.pages[page, k.PAGE_LIVE] = len(where)
+        if self._away is not None:
+            self._away.filled(page)
 
     def _grow(self, pages_min: int) -> None:
         """Room for so many pages, and for twice as many as there was; for all that can come once copying takes time."""
