@@ -11,7 +11,7 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-test jars demo demo-kafka demo-windows test lint format types sim sim-campaign laws-search bench chaos-embedded chaos soak docs lock clean
+.PHONY: help setup setup-test jars demo demo-kafka demo-windows demo-cluster test lint format types sim sim-campaign laws-search bench chaos-embedded chaos soak docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ demo-kafka: setup ## the same on three real Kafka brokers, one of which is stopp
 
 demo-windows: setup ## the demo with aggregate, join, pattern, Python and Lua windows: killed with patterns open and groups half full
 	$(VENV)/bin/hotspare demo --project windows $(ARGS)
+
+demo-cluster: setup ## the demo of a project in shards on two Spark applications with executors: these, Python workers and drivers are killed
+	$(VENV)/bin/hotspare demo --cluster $(ARGS)
 
 test: setup-test ## the whole test suite in two processes (ARGS="tests/laws -x")
 	$(PY) -m pytest -n 2 $(ARGS)

@@ -14,6 +14,7 @@ import typer
 from hotspare.choices import DemoProject
 
 if TYPE_CHECKING:
+    from hotspare.demo.scenario import DemoReport
     from hotspare.demo.site import Site
 
 
@@ -23,6 +24,7 @@ class _Bus(StrEnum):
 
 
 _PROJECT_HELP = "memory sums readings in a chain of windows; windows has aggregate, join, pattern, Python and Lua windows."
+_CLUSTER_HELP = "Two Spark applications host a project in four shards; executors, Python workers and drivers are killed and frozen."
 _BUS_HELP = "sqlite needs no server; kafka starts three brokers and a ZooKeeper, and stops one broker."
 
 
@@ -33,22 +35,18 @@ def command(
     spares: Annotated[int, typer.Option(min=1, help="Hot spares beside the active engine.")] = 1,
     bus: Annotated[_Bus, typer.Option(help=_BUS_HELP)] = _Bus.sqlite,
     project: Annotated[DemoProject, typer.Option(help=_PROJECT_HELP)] = DemoProject.MEMORY,
+    cluster: Annotated[bool, typer.Option("--cluster", help=_CLUSTER_HELP)] = False,  # noqa: FBT002
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with the bus, the logs and the results.")] = False,  # noqa: FBT002
 ) -> None:
     """Start engines, publish, kill, and compare: exit status 0 only if nothing is lost, doubled or wrong."""
-    from hotspare.demo.faults import plan_faults
-    from hotspare.demo.scenario import Demo, DemoOptions
-    from hotspare.demo.show import Show
-
     folder = Path(tempfile.mkdtemp(prefix="hotspare-demo-"))
     is_exact = False
     try:
         with _site(bus, folder) as site:
-            options = DemoOptions(folder, site, events, rate, tuple(plan_faults(kills)), spares, project=project)
-            with Show(options) as show:
-                demo = Demo(options, show.say)
-                show.follow(demo)
-                report = demo.run()
+            if cluster:
+                report = _of_applications(folder, site, events, rate, kills)
+            else:
+                report = _of_engines(folder, site, events, rate, kills, spares, project)
         is_exact = report.is_exact
         typer.echo(report.last_line())
     finally:
@@ -57,6 +55,29 @@ def command(
         else:
             shutil.rmtree(folder, ignore_errors=True)
     raise typer.Exit(0 if is_exact else 1)
+
+
+def _of_engines(folder: Path, site: Site, events: int, rate: float, kills: int, spares: int, project: DemoProject) -> DemoReport:
+    from hotspare.demo.faults import plan_faults
+    from hotspare.demo.scenario import Demo, DemoOptions
+    from hotspare.demo.show import Show, engines_of
+
+    options = DemoOptions(folder, site, events, rate, tuple(plan_faults(kills)), spares, project=project)
+    with Show(site) as show:
+        demo = Demo(options, show.say)
+        show.follow(engines_of(demo))
+        return demo.run()
+
+
+def _of_applications(folder: Path, site: Site, events: int, rate: float, kills: int) -> DemoReport:
+    from hotspare.demo.applications import ApplicationsDemo, ApplicationsOptions, plan_strikes
+    from hotspare.demo.show import Show, shards_of
+
+    options = ApplicationsOptions(folder, site, events, rate, strikes=plan_strikes(kills))
+    with Show(site) as show:
+        demo = ApplicationsDemo(options, show.say)
+        show.follow(shards_of(demo))
+        return demo.run()
 
 
 def _site(bus: _Bus, folder: Path) -> AbstractContextManager[Site]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,8 @@ _SLICE_S = 0.004
 _RESERVE_SHARE = 0.2
 _RESERVE_S = 60.0
 HEADER = "opcode,flags,id,used_mb,free_mb,read_at"
+SENSOR_HEADER = "opcode,flags,id,sensor,used_mb,free_mb,read_at"
+SENSORS = 40
 
 
 def reading() -> str:
@@ -22,14 +25,28 @@ def reading() -> str:
     return f"i,n,,{memory.used / _MEBIBYTE:.3f},{memory.available / _MEBIBYTE:.3f},{time.time_ns() // 1000}\n"
 
 
+def sensor_reading() -> str:
+    """The same under the name of one of `SENSORS`, drawn at random."""
+    opcode, flags, key, rest = reading().split(",", 3)
+    return f"{opcode},{flags},{key},sensor {secrets.randbelow(SENSORS)},{rest}"
+
+
 class Sampler:
-    """Appends `events` readings at `rate` per second in a thread of its own.
+    """Appends `events` readings at `rate` per second in a thread of its own; `row` makes one, and `header` names its fields.
 
     While `is_spread` holds, the last fifth comes ever more slowly, so that there is input for as long as it is needed.
     """
 
-    def __init__(self, path: Path, events: int, rate: float, is_spread: Callable[[], bool]) -> None:
-        self._path, self._rate, self._is_spread = path, rate, is_spread
+    def __init__(
+        self,
+        path: Path,
+        events: int,
+        rate: float,
+        is_spread: Callable[[], bool],
+        row: Callable[[], str] = reading,
+        header: str = HEADER,
+    ) -> None:
+        self._path, self._rate, self._is_spread, self._row, self._header = path, rate, is_spread, row, header
         self.events = events
         self._stopped = threading.Event()
         self._held = threading.Event()
@@ -37,7 +54,7 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="demo-sampler", daemon=True)
 
     def start(self) -> None:
-        self._path.write_text(HEADER + "\n")
+        self._path.write_text(self._header + "\n")
         self._thread.start()
 
     def _run(self) -> None:
@@ -54,7 +71,7 @@ class Sampler:
                 last = now
                 count = min(int(due), left)
                 due -= count
-                file.write("".join(reading() for _ in range(count)))
+                file.write("".join(self._row() for _ in range(count)))
                 file.flush()
                 self.written += count
 

@@ -85,6 +85,8 @@ class DemoReport:
     file_wrong: int = 0
     epochs_fell: int = 0
     gaps: list[Gap] = field(default_factory=list)
+    kills: int | None = None
+    """How often was struck, where that is not once for each gap."""
 
     @property
     def lost(self) -> int:
@@ -104,9 +106,10 @@ class DemoReport:
 
     def last_line(self) -> str:
         gaps = [g.gap_ms for g in self.gaps]
+        kills = len(gaps) if self.kills is None else self.kills
         return (
             f"published {self.published} delivered {self.delivered} lost {self.lost} doubled {self.doubled} wrong {self.wrong} "
-            f"kills {len(self.gaps)} gap_ms_p50 {quantile(gaps, 0.5):.0f} gap_ms_max {max(gaps, default=0):.0f}"
+            f"kills {kills} gap_ms_p50 {quantile(gaps, 0.5):.0f} gap_ms_max {max(gaps, default=0):.0f}"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -11,21 +12,30 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from hotspare.coordination.contract import Coordination, Member
 from hotspare.coordination.open import open_coordination
-from hotspare.demo.scenario import Demo, DemoOptions
+from hotspare.demo.applications import APPLICATIONS, ApplicationsDemo
+from hotspare.demo.scenario import Demo
+from hotspare.demo.site import Site
 from hotspare.errors import HotspareError
+from hotspare.processes import is_process_gone
+from hotspare.testing.applications import application_of
 
 _REFRESH_S = 0.25
 
 
-class Show:
-    """A context manager around one demo. `say` prints a sentence with the seconds since the start."""
+Picture = Callable[[Coordination], Table]
+"""What stands now."""
 
-    def __init__(self, options: DemoOptions) -> None:
+
+class Show:
+    """A context manager around one demo at a site. `say` prints a sentence with the seconds since the start."""
+
+    def __init__(self, site: Site) -> None:
         self._console = Console(stderr=True)
         self._started = time.monotonic()
-        self._coordination = open_coordination(options.site.coordination_url)
-        self._demo: Demo | None = None
+        self._coordination = open_coordination(site.coordination_url)
+        self._picture: Picture | None = None
         self._stopped = threading.Event()
         self._live = Live(console=self._console, refresh_per_second=1 / _REFRESH_S, transient=True)
         self._thread = threading.Thread(target=self._run, name="demo-show", daemon=True)
@@ -46,22 +56,26 @@ class Show:
     def say(self, sentence: str) -> None:
         self._console.print(f"[dim]{time.monotonic() - self._started:6.1f} s[/dim]  {sentence}", highlight=False, soft_wrap=True)
 
-    def follow(self, demo: Demo) -> None:
-        """Show this demo's engines from now on."""
-        self._demo = demo
+    def follow(self, picture: Picture) -> None:
+        """Show this from now on."""
+        self._picture = picture
 
     def _run(self) -> None:
         while not self._stopped.wait(_REFRESH_S):
-            if self._demo is not None:
-                self._live.update(self._table(self._demo))
+            if self._picture is not None:
+                self._live.update(self._picture(self._coordination))
 
-    def _table(self, demo: Demo) -> Table:
+
+def engines_of(demo: Demo) -> Picture:
+    """The engines of its group."""
+
+    def picture(service: Coordination) -> Table:
         table = Table(title=f"group {demo.group}: {demo.sampler.written} of {demo.sampler.events} readings", title_justify="left")
         for column in ("engine", "role", "process", "outputs computed"):
             table.add_column(column)
         try:
-            leader = self._coordination.leader(demo.group)
-            for member in self._coordination.members(demo.group):
+            leader = service.leader(demo.group)
+            for member in service.members(demo.group):
                 engine = demo.cluster.engines.get(member.engine)
                 runs = engine is not None and engine.is_running and engine.process.pid == member.process_id
                 role = member.role if runs else "gone"
@@ -71,3 +85,34 @@ class Show:
         except HotspareError:
             table.caption = "coordination does not answer"
         return table
+
+    return picture
+
+
+def shards_of(demo: ApplicationsDemo) -> Picture:
+    """Of each application the shards by what they are there."""
+
+    def picture(service: Coordination) -> Table:
+        table = Table(title=f"{demo.sampler.written} of {demo.sampler.events} readings", title_justify="left")
+        for column in ("shard", *APPLICATIONS):
+            table.add_column(column)
+        try:
+            for shard, group in enumerate(demo.groups):
+                holder = service.leader(group).holder
+                table.add_row(str(shard), *(_of(service.members(group), name, holder) for name in APPLICATIONS))
+        except HotspareError:
+            table.caption = "coordination does not answer"
+        return table
+
+    return picture
+
+
+def _of(members: Sequence[Member], application: str, holder: str) -> str:
+    """What the engines of an application say of themselves."""
+    said = []
+    for member in members:
+        if application_of(member) == application:
+            is_gone = is_process_gone(member.process_id, member.process_start)
+            role = "[red]gone[/red]" if is_gone else f"[green]{member.role}[/green]" if member.engine == holder else member.role
+            said.append(f"{role} in executor {member.detail.get('executor', '?')}")
+    return ", ".join(said)

@@ -28,10 +28,10 @@ class Published:
 
 
 class OutputReader:
-    """Follows one output topic. `poll` reads what is new; nothing is read twice."""
+    """Follows one output topic, of a shard its partition. `poll` reads what is new; nothing is read twice."""
 
-    def __init__(self, bus: Bus, topic: str, schema: pa.Schema) -> None:
-        self._bus, self._partition, self._schema = bus, Partition(topic), schema
+    def __init__(self, bus: Bus, topic: str, schema: pa.Schema, shard: int = 0) -> None:
+        self._bus, self._partition, self._schema = bus, Partition(topic, shard), schema
         self._offset = 0
         self._tables: list[pa.Table] = []
         self.messages: list[Published] = []
@@ -72,12 +72,12 @@ class OutputReader:
 class ReferenceRun:
     """The uninterrupted run: the same core fed from the recorded inbound topics, ticks included, in this process.
 
-    `poll` goes on from where it stands up to what stands on the topics now.
+    `poll` goes on from where it stands up to what stands on the topics now. Of a shard, `topics` name its partition.
     """
 
-    def __init__(self, bus: Bus, plan: Plan, head: HeadLike, topics: tuple[SourceTopic, ...]) -> None:
+    def __init__(self, bus: Bus, plan: Plan, head: HeadLike, topics: tuple[SourceTopic, ...], shard: int = 0) -> None:
         self._bus, self._head, self._topics = bus, head, topics
-        self._pipeline = Pipeline.fresh(plan)
+        self._pipeline = Pipeline.fresh(plan, shard=shard)
         self._pipeline.set_partitions(set(all_partitions(topics)))
         self._positions = complete_positions(bus, topics, {})
         self._outputs: dict[str, list[pa.RecordBatch]] = {}

@@ -1,0 +1,249 @@
+"""The demo on Spark's executors: two applications host the shards of a project, and parts of them are killed while it works. What
+each shard put out is compared with an uninterrupted run over its partition."""
+
+from __future__ import annotations
+
+import importlib.resources
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+
+from hotspare.bus.naming import bad_topic, group_name, inbound_topic, outbound_topic
+from hotspare.bus.open import open_bus
+from hotspare.demo.faults import Fault, Gap
+from hotspare.demo.sampler import SENSOR_HEADER, Sampler, sensor_reading
+from hotspare.demo.scenario import PREFIX, RETENTION_S, SOURCE, DemoReport
+from hotspare.demo.site import Site
+from hotspare.engine.head.head import Head
+from hotspare.engine.plan import compile_plan
+from hotspare.engine.rows.batch import BAD_STREAM, output_schema
+from hotspare.errors import BusLocked, BusUnavailable, ClusterError, HotspareError
+from hotspare.model.load import load_project
+from hotspare.runners.contract import SourceTopic
+from hotspare.shard import Shard, shards_of
+from hotspare.testing.applications import Applications, Strike, Struck
+from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
+from hotspare.testing.recorder import OutputReader, ReferenceRun
+from hotspare.testing.verify import DeliveryVerdict, compare
+
+APPLICATIONS = ("east", "west")
+MASTER = "local-cluster[2,1,1024]"
+RESULT = ("memory", "shares")
+_RUN_OPTIONS = ("--runner", "partitioned", "--master", MASTER, "--task-lease-ms", "5000", "--rebalance-after-ms", "5000")
+_PROJECT = "sensors.yaml"
+_WHOLE_S = 240.0
+_SETTLE_S = 90.0
+_LOOK_S = 0.1
+ORDER = (Strike.EXECUTOR, Strike.WORKER, Strike.FREEZE, Strike.APPLICATION)
+
+
+def plan_strikes(count: int) -> tuple[Strike, ...]:
+    """So many, in the demo's order again and again."""
+    return tuple(islice(cycle(ORDER), count))
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationsOptions:
+    """`rate` is readings per second; `strikes` follow one another, each `pause_s` after all shards are hosted twice."""
+
+    folder: Path
+    site: Site
+    events: int = 20_000
+    rate: float = 250.0
+    shards: int = 4
+    strikes: Sequence[Strike] = ORDER
+    pause_s: float = 1.0
+
+
+class _ShardWatch:
+    """What one shard puts out, and what it should."""
+
+    def __init__(self, demo: ApplicationsDemo, shard: Shard) -> None:
+        plan, name = demo.plan, demo.plan.resolved.project.name
+        topics = tuple(
+            SourceTopic(inbound_topic(PREFIX, name, w.query, w.window), shard.count, shard=shard.number)
+            for w in plan.resolved.sources
+        )
+        self.reference = ReferenceRun(demo.bus, plan, Head.of(plan, shards=shard.count), topics, shard.number)
+        self.readers = {
+            stream: OutputReader(demo.bus, _topic(name, stream), output_schema(schema), shard.number)
+            for stream, schema in plan.stream_schemas.items()
+        }
+
+    def poll_outputs(self) -> None:
+        for reader in self.readers.values():
+            reader.poll()
+
+    def first_after(self, epoch: int) -> int | None:
+        return min((t for r in self.readers.values() if (t := r.first_after_epoch(epoch)) is not None), default=None)
+
+    @property
+    def has_all(self) -> bool:
+        return sum(reader.rows for reader in self.readers.values()) >= self.reference.rows
+
+    def verdict(self) -> DeliveryVerdict:
+        return compare(self.reference.tables(), {stream: reader.table() for stream, reader in self.readers.items()})
+
+    @property
+    def inserted(self) -> int:
+        result = self.readers["/".join(RESULT)].table()
+        return len(result.filter(result.column("hs:opcode").to_numpy() == 1))
+
+
+def _topic(project: str, stream: str) -> str:
+    return bad_topic(PREFIX, project) if stream == BAD_STREAM else outbound_topic(PREFIX, project, *stream.split("/"))
+
+
+class ApplicationsDemo:
+    """One run. `say` gets a sentence at each step."""
+
+    def __init__(self, options: ApplicationsOptions, say: Callable[[str], None]) -> None:
+        self.options, self.say = options, say
+        self.report = DemoReport(kills=0)
+        folder, site = options.folder, options.site
+        self.project_file = folder / _PROJECT
+        self.project_file.write_text(importlib.resources.files("hotspare.demo").joinpath(_PROJECT).read_text())
+        self.plan = compile_plan(load_project(self.project_file).resolved)
+        name = self.plan.resolved.project.name
+        self.groups = tuple(group_name(PREFIX, name, shard) for shard in shards_of(options.shards))
+        self.bus = open_bus(site.bus_url)
+        run_options = (*_RUN_OPTIONS, "--shards", str(options.shards), "--store", site.store_url)
+        self.cluster = Cluster(self.project_file, site.bus_url, self.groups[0], PREFIX, folder, run_options, site.coordination_url)
+        self.applications = Applications(self.cluster, self.groups)
+        self.readings, self.results = folder / "readings.csv", folder / f"{RESULT[1]}.csv"
+        self.sampler = Sampler(self.readings, options.events, options.rate, lambda: not self._struck, sensor_reading, SENSOR_HEADER)
+        self._struck = False
+        self._watches: list[_ShardWatch] = []
+
+    def run(self) -> DemoReport:
+        """Run to the end; everything that was started is stopped, whatever happens."""
+        try:
+            self._start()
+            for strike in self.options.strikes:
+                self._strike(strike)
+            self._struck = True
+            self._settle()
+        except ClusterError as failure:
+            with suppress(HotspareError):
+                failure.add_note(self.cluster.account())
+            raise
+        finally:
+            self.sampler.stop()
+            self.cluster.stop()
+        self._judge()
+        self.bus.close()
+        return self.report
+
+    def _start(self) -> None:
+        options = self.options
+        self.say(f"starting {' and '.join(APPLICATIONS)}, each a Spark application on {MASTER}, for {options.shards} shards")
+        for name in APPLICATIONS:
+            self.cluster.start_engine(name)
+        self.applications.wait_hosted(_WHOLE_S)
+        self.say(self._roles())
+        self.sampler.start()
+        self._start_adapter("publisher", "publish", SOURCE, "--header", "1", "--growing", str(self.readings))
+        project = ("--project", str(self.project_file))
+        self._start_adapter("subscriber", "subscribe", RESULT, "--header", "full", *project, str(self.results))
+        self._watches = [_ShardWatch(self, shard) for shard in shards_of(options.shards)]
+        self.say(f"publishing {options.events} readings of this machine's memory at {options.rate:g} a second")
+        wait_until(
+            lambda: self._first_outputs(dict.fromkeys(range(options.shards), 0)), "the first output of each shard", _SETTLE_S
+        )
+
+    def _start_adapter(self, name: str, command: str, window: tuple[str, str], *options: str) -> SpawnedEngine:
+        path = "/".join((self.plan.resolved.project.name, *window))
+        bus = ("--bus", self.options.site.bus_url, "--prefix", PREFIX)
+        return self.cluster.start_other(name, command, *bus, "--window", path, *options)
+
+    def _roles(self) -> str:
+        active = {shard: member.detail.get("application", "?") for shard, member in self.applications.active().items()}
+        by_name = ((name, [str(shard) for shard, has in active.items() if has == name]) for name in APPLICATIONS)
+        return "; ".join(f"{name} is active for {', '.join(shards) or 'none'}" for name, shards in by_name)
+
+    def _strike(self, strike: Strike) -> None:
+        """Strike where most shards are active, once all are hosted by both; returns when each of them has gone on."""
+        self.applications.wait_hosted(_WHOLE_S)
+        resume_s = time.monotonic() + self.options.pause_s
+        wait_until(lambda: time.monotonic() > resume_s, "a moment of quiet", _SETTLE_S)
+        struck = self.applications.strike(strike)
+        epochs = {shard: leader.epoch for shard, leader in struck.leaders.items()}
+        wait_until(lambda: self._first_outputs(epochs), f"output of shards {list(epochs)} after {strike.value}", _SETTLE_S, _LOOK_S)
+        gaps = [self._gap(struck, shard, epoch) for shard, epoch in epochs.items()]
+        self.report.gaps += gaps
+        self.report.kills = (self.report.kills or 0) + 1
+        if strike is Strike.APPLICATION:
+            self.cluster.start_engine(struck.application)
+        longest = max(gap.gap_ms for gap in gaps)
+        shards = ", ".join(map(str, epochs))
+        self.say(f"{self.report.kills}. {strike.value} {struck.application}: shards {shards} went on within {longest:.0f} ms")
+
+    def _first_outputs(self, epochs: dict[int, int]) -> bool:
+        """Whether each of these shards has put something out under a newer epoch."""
+        with suppress(BusUnavailable, BusLocked):
+            for shard in epochs:
+                self._watches[shard].poll_outputs()
+        return all(self._watches[shard].first_after(epoch) is not None for shard, epoch in epochs.items())
+
+    def _gap(self, struck: Struck, shard: int, epoch: int) -> Gap:
+        first_us = self._watches[shard].first_after(epoch)
+        assert first_us is not None
+        leader = self.cluster.coordination.leader(self.groups[shard])
+        return Gap(Fault.KILL, struck.leaders[shard].holder, leader.holder, leader.epoch, struck.at_us, first_us)
+
+    def _poll(self) -> None:
+        with suppress(BusUnavailable, BusLocked):
+            for watch in self._watches:
+                watch.poll_outputs()
+                watch.reference.poll()
+
+    @property
+    def _arrived(self) -> int:
+        return sum(watch.reference.events for watch in self._watches)
+
+    def _settle(self) -> None:
+        """Wait for the last reading, for its delete by retention, and for all that to be delivered."""
+        self.applications.wait_hosted(_WHOLE_S)
+        self.say(self._roles())
+        wait_until(lambda: self.sampler.is_done, "the last reading", self.options.events / self.options.rate * 12 + _SETTLE_S)
+
+        def all_arrived() -> bool:
+            self._poll()
+            return self._arrived >= self.sampler.events
+
+        wait_until(all_arrived, "the last reading on the bus", _SETTLE_S, _LOOK_S)
+        over_us = [watch.reference.time_us + int((RETENTION_S + 2) * 1e6) for watch in self._watches]
+
+        def is_settled() -> bool:
+            self._poll()
+            is_quiet = all(watch.reference.time_us > over for watch, over in zip(self._watches, over_us, strict=True))
+            return is_quiet and all(watch.has_all for watch in self._watches)
+
+        try:
+            wait_until(is_settled, "all outputs delivered", _SETTLE_S, _LOOK_S)
+        except ClusterError as error:
+            self.say(str(error))
+
+    def _judge(self) -> None:
+        self._poll()
+        report = self.report
+        for watch in self._watches:
+            report.verdict += watch.verdict()
+            report.delivered += watch.inserted
+            report.epochs_fell += sum(reader.epochs_fall() for reader in watch.readers.values())
+        report.published, written = self._arrived, self.sampler.written
+        report.input_lost, report.input_doubled = max(0, written - report.published), max(0, report.published - written)
+        delivered = sum(watch.readers["/".join(RESULT)].rows for watch in self._watches)
+        report.file_wrong = abs(self._file_rows() - delivered)
+        self.say(
+            f"{report.verdict.reference} output events expected, {report.verdict.delivered} delivered, "
+            f"{self._file_rows()} rows in {self.results.name}"
+        )
+
+    def _file_rows(self) -> int:
+        """Rows that the subscriber wrote, its header not counted."""
+        with self.results.open() as file:
+            return sum(1 for _ in file) - 1
