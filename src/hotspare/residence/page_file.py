@@ -22,6 +22,8 @@ from hotspare.residence import system
 from hotspare.residence.system import PAGE, Int64s
 
 _NO_RESERVE = 0x4000
+_TRUE_BYTES = 1 << 20
+"""Of the piece of a file that stands for all entries that are true."""
 
 
 class PageFile:
@@ -81,6 +83,13 @@ def _direct(number: int) -> int:
         return -1
 
 
+def _true_piece() -> mmap.mmap:
+    """Memory that may be written to a file as it is: it begins with a page of it."""
+    piece = mmap.mmap(-1, _TRUE_BYTES)
+    piece[:] = b"\x01" * _TRUE_BYTES
+    return piece
+
+
 def check_folder(folder: Path) -> None:
     """PageFileError where a page file cannot be there; UsageError where it would be memory again."""
     file = PageFile(folder)
@@ -108,6 +117,9 @@ class PagedSpace:
         self._base, self._item = self.array.ctypes.data, dtype.itemsize
         self._file = PageFile(folder)
         self._is_filed = np.zeros(self._size // PAGE, np.bool_)
+        self._is_mapped = np.zeros(self._size // PAGE, np.bool_)
+        """Those in the file, and those that show its piece of what is true."""
+        self._has_true = False
         self._used = np.zeros(self._size // PAGE, np.uint32)
         """By page of the file when it was wanted last; 0 while it is not in memory."""
         self._high = 0
@@ -124,8 +136,28 @@ class PagedSpace:
         except OSError as error:
             raise _unmapped(error) from error
         self._is_filed[first // PAGE : last // PAGE] = True
+        self._left(first, last)
+
+    def _left(self, first: int, last: int) -> None:
+        self._is_mapped[first // PAGE : last // PAGE] = True
         self.away += (last - first) // PAGE
         self._high = max(self._high, last // PAGE)
+
+    def send_if_true(self, begin: int, end: int) -> bool:
+        """Entries of one byte leave where all are true: they show a piece of the file that is in memory once. PageFileError."""
+        first, last = begin * self._item, end * self._item
+        if not self.array[begin:end].all():
+            return False
+        if not self._has_true:
+            self._file.write(memoryview(_true_piece()), self._size)
+            self._has_true = True
+        try:
+            for at in range(first, last, _TRUE_BYTES):
+                system.map_file(self._base + at, min(_TRUE_BYTES, last - at), self._file.number, self._size)
+        except OSError as error:
+            raise _unmapped(error) from error
+        self._left(first, last)
+        return True
 
     def give_back(self, begin: int, end: int) -> None:
         """Give the memory of entries from `begin` to before `end` back, and their room in the file. They read as zeros then, and
@@ -133,7 +165,7 @@ class PagedSpace:
         first, last = begin * self._item // PAGE, end * self._item // PAGE
         if last <= first:
             return
-        if not self._is_filed[first:last].any():
+        if not self._is_mapped[first:last].any():
             self._memory.madvise(mmap.MADV_DONTNEED, first * PAGE, (last - first) * PAGE)
             return
         try:
@@ -143,7 +175,8 @@ class PagedSpace:
         system.punch(self._file.number, first * PAGE, (last - first) * PAGE)
         self.fetched -= int(np.count_nonzero(self._used[first:last]))
         self._used[first:last] = 0
-        self.away -= int(np.count_nonzero(self._is_filed[first:last]))
+        self.away -= int(np.count_nonzero(self._is_mapped[first:last]))
+        self._is_mapped[first:last] = False
         self._is_filed[first:last] = False
 
     def want(self, begins: Int64s, entries: int) -> None:

@@ -62,6 +62,24 @@ def test_wanted_pages_come_together_and_the_longest_unused_leave(tmp_path: Path)
     assert 50 in in_memory(space)
 
 
+def test_what_is_true_is_in_memory_once(tmp_path: Path) -> None:
+    """Beside what is not, which stays as it is."""
+    space = PagedSpace(tmp_path, np.dtype(np.bool_), 1024 * PAGE)
+    space.array[: 600 * PAGE] = True
+    assert not space.send_if_true(599 * PAGE, 601 * PAGE)
+    assert space.send_if_true(0, 600 * PAGE)
+    assert space.array[: 600 * PAGE].all()
+    assert not space.array[600 * PAGE :].any()
+    space.want_all(0, 600 * PAGE)
+    space.look(1024)
+    assert (space.away, space.fetched) == (600, 0)
+    space.give_back(100 * PAGE, 200 * PAGE)
+    assert (space.away, int(space.array.sum())) == (500, 500 * PAGE)
+    space.array[100 * PAGE] = True
+    space.send(100 * PAGE, 128 * PAGE)
+    assert (int(space.array.sum()), space.away) == (500 * PAGE + 1, 528)
+
+
 def test_a_snapshot_reads_ahead_and_counts_as_nobody(tmp_path: Path) -> None:
     space = filled(tmp_path)
     space.send(8 * ENTRIES, 40 * ENTRIES)

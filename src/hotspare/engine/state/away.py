@@ -1,13 +1,15 @@
 """Which pages of rows left memory. A full page does not change any more, so it can leave as it is, and be read where it was.
 
 The values of a row are needed when it changes, goes or is asked for; what stands beside them (validity, order, time) is a
-small part of it, and leaves only when the values of all pages have left.
+small part of it, and leaves only when the values of all pages have left. But where no field of a page is null, that leaves with the
+values, and costs nothing when it is asked for.
 """
 
 from __future__ import annotations
 
 import mmap
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -17,16 +19,17 @@ from hotspare.engine.kernels.index import Index
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.state.memory import LeavingSpace
 
-_VALUES, _BESIDE = 0, 1
+_VALUES, _VALIDITY, _REST = 0, 1, 2
+_PARTS = (_VALUES, _VALIDITY, _REST)
 
 
 class PagesAway:
     """Over the pages in `spaces`, each with the entries of it that a slot has, values first. Pages are told by their place."""
 
     def __init__(self, spaces: Sequence[tuple[LeavingSpace, int]], page_slots: int, pages: int) -> None:
-        self._spaces = (tuple(spaces[:1]), tuple(spaces[1:]))
+        self._spaces = (tuple(spaces[:1]), tuple(spaces[1:2]), tuple(spaces[2:]))
         self._page_slots = page_slots
-        self._is_away: tuple[UInt8s, UInt8s] = np.zeros(pages, np.uint8), np.zeros(pages, np.uint8)
+        self._is_away: tuple[UInt8s, ...] = tuple(np.zeros(pages, np.uint8) for _ in _PARTS)
         self._bytes = tuple(page_slots * sum(s.array.itemsize * width for s, width in part) for part in self._spaces)
         self._is_empty: Bools = np.zeros(pages, np.bool_)
         """Their memory was given back, and they were not begun since."""
@@ -64,9 +67,9 @@ class PagesAway:
         self._is_empty[page] = False
 
     def coldest(self, rows: k.Rows) -> tuple[int, int] | None:
-        for part in (_VALUES, _BESIDE):
+        for part in _PARTS:
             if len(pages := self._may_leave(rows, part)):
-                return part, int(self._born[pages[0]])
+                return min(part, 1), int(self._born[pages[0]])
         return None
 
     def send(self, rows: k.Rows, size: int) -> int:
@@ -75,7 +78,7 @@ class PagesAway:
         if len(surplus):
             self.forget(surplus)
             return len(surplus) * sum(self._bytes)
-        for part in (_VALUES, _BESIDE):
+        for part in _PARTS:
             pages = self._may_leave(rows, part)[: max(1, size // self._bytes[part])]
             if not len(pages):
                 continue
@@ -83,9 +86,22 @@ class PagesAway:
                 for space, width in self._spaces[part]:
                     space.send(begin * self._page_slots * width, end * self._page_slots * width)
                 self._is_away[part][begin:end] = 1
-            self._count += len(pages) if part == _VALUES else 0
-            return len(pages) * self._bytes[part]
+            size = len(pages) * self._bytes[part]
+            if part == _VALUES:
+                self._count += len(pages)
+                size += self._send_true(pages)
+            return size
         return 0
+
+    def _send_true(self, pages: Int64s) -> int:
+        """Validity of pages without a null leaves, too; how many bytes did."""
+        ((space, width),), left = self._spaces[_VALIDITY], 0
+        for page in pages[self._is_away[_VALIDITY][pages] == 0].tolist():
+            begin, end = page * self._page_slots * width, (page + 1) * self._page_slots * width
+            if space.send_if_true(begin, end):
+                self._is_away[_VALIDITY][page] = 1
+                left += self._bytes[_VALIDITY]
+        return left
 
     def _may_leave(self, rows: k.Rows, part: int) -> Int64s:
         """Pages that are full and hold rows, the oldest first."""
@@ -100,7 +116,7 @@ class PagesAway:
         """Nobody needs what is in these pages; their memory, and their room in the page file, are given back."""
         self._count -= int(self._is_away[_VALUES][pages].sum())
         for begin, end in _runs(np.sort(pages)):
-            for space, width in (*self._spaces[_VALUES], *self._spaces[_BESIDE]):
+            for space, width in chain(*self._spaces):
                 space.give_back(begin * self._page_slots * width, end * self._page_slots * width)
         for each in self._is_away:
             each[pages] = 0
@@ -140,7 +156,7 @@ class PagesAway:
     def read_ahead(self, page: int) -> None:
         """A snapshot reads the page next; from any thread."""
         begin, end = page * self._page_slots, (page + 1) * self._page_slots
-        for space, width in (*self._spaces[_VALUES], *self._spaces[_BESIDE]):
+        for space, width in chain(*self._spaces):
             space.read_ahead(begin * width, end * width)
 
     def _want_page(self, page: int) -> None:

@@ -70,6 +70,9 @@ class LeavingSpace(Protocol):
         """Entries leave, whole pages of the system's memory: they are read as before, and not to be written until they are given
         back. PageFileError."""
 
+    def send_if_true(self, begin: int, end: int) -> bool:
+        """As `send`, where all of these are true: they are in memory once for all, and never fetched. Whether they left."""
+
     def want(self, begins: npt.NDArray[np.int64], entries: int) -> None:
         """So many entries from each of `begins` on are read soon."""
 
