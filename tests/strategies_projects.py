@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hotspare.model.algorithms import SUMMARY_OUTPUTS, SUMMARY_TYPES
 from hotspare.model.analysis import analyse
-from hotspare.model.connectors import CONNECTOR_PROPERTIES, PROPERTY_VALUES, Support
+from hotspare.model.connectors import CONNECTOR_PROPERTIES, NO_KEY_COLUMN, PROPERTY_VALUES, Support
 from hotspare.model.durations import DURATION_US_MAX
 from hotspare.model.failover_rules import JUDGED
 from hotspare.model.frontends.values import property_value
@@ -45,7 +45,7 @@ from hotspare.model.windows.compute import ComputeWindow
 from hotspare.model.windows.copy import CopyWindow
 from hotspare.model.windows.filter import FilterWindow
 from hotspare.model.windows.functional import FunctionalWindow
-from hotspare.model.windows.source import NO_KEY_COLUMN, SourceWindow
+from hotspare.model.windows.source import SourceWindow
 
 NAME_LETTERS = "abXY019_-"
 names = st.text(NAME_LETTERS, min_size=1, max_size=6)

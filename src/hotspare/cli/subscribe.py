@@ -34,9 +34,14 @@ if TYPE_CHECKING:
     from hotspare.bus.contract import Bus
 
 
+_PartitionOption = Annotated[int | None, typer.Option(min=0, help="Partition of the topic: one shard's outputs; by default all.")]
 _TopicOption = Annotated[str, typer.Option(help="Topic of others to send the outputs to; FILE is the URL of the bus where it is.")]
 _TopicPartitionOption = Annotated[int | None, typer.Option(min=0, help="The one partition of --topic to write; by default by key.")]
 _SourceOption = Annotated[str, typer.Option(help="Name under which the position in --topic is kept; by default the window's.")]
+
+
+_ValueOption = Annotated[str, typer.Option(metavar="FIELD", help="A message of --topic is the value of this field alone.")]
+_SchemaLineOption = Annotated[bool, typer.Option("--schema-line", help="Messages of --topic in CSV begin with the schema.")]
 
 
 class _Header(StrEnum):
@@ -67,12 +72,12 @@ def command(
     coordination: CoordinationOption = "",
     lease_ms: LeaseOption = 1000,
     format_: Annotated[Lines, typer.Option("--format", help="What the clients of a socket, or --topic, get.")] = Lines.csv,
-    partition: Annotated[
-        int | None, typer.Option(min=0, help="Partition of the topic: the outputs of one shard; by default all.")
-    ] = None,
+    partition: _PartitionOption = None,
     topic: _TopicOption = "",
     topic_partition: _TopicPartitionOption = None,
     source: _SourceOption = "",
+    value: _ValueOption = "",
+    schema_line: _SchemaLineOption = False,
     transport_config: Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.")] = None,
 ) -> None:
     """Write an output stream to a CSV file, or a topic of others. Start it again after a crash: it goes on where it was."""
@@ -98,7 +103,7 @@ def command(
     doubles_style = CsvStyle.EXACT if doubles is Doubles.EXACT else CsvStyle.FILE
     style = FileStyle(HeaderLine(header.value), doubles_style, dateformat or chosen.date_format)
     stream = Stream(prefix_of(window, prefix), window, bad, project, tuple(set_ or ()), format_, partition)
-    target = TargetTopic(file, topic, topic_partition, source)
+    target = TargetTopic(file, topic, topic_partition, source, value, "pereventblock" if schema_line else "never")
     check_target(target, stream, style, options)
     if topic:
         send_others(chosen, stream, target, style, options)

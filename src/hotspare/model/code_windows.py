@@ -47,7 +47,7 @@ class CodeType(WindowType[W]):
         "copy": shape("exclude"),
         "forwarding": shape(children="destinations"),
         "destinations": shape(children="destination"),
-        "destination": shape("window contquery", idle={"blocksize": "events are put in as they are made"}),
+        "destination": shape("window contquery active", idle={"blocksize": "events are put in as they are made"}),
         **scripts.XML_ELEMENTS,
     }
     xml_texts = scripts.XML_TEXTS | {"copy"}
@@ -70,9 +70,15 @@ class CodeType(WindowType[W]):
 
     def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> W:
         script = scripts.script_from_xml(values, element, self.language, values.attribute(element, "events"))
-        destinations = values.listed(element, "forwarding/destinations/destination")
-        forward = tuple(WindowId(values.attribute(each, "contquery"), values.attribute(each, "window")) for each in destinations)
-        return self.declared(**common, script=script, copy=scripts.fields_from_xml(values, element, "copy"), forward=forward)
+        forward = []
+        for each in values.listed(element, "forwarding/destinations/destination"):
+            target = WindowId(values.attribute(each, "contquery"), values.attribute(each, "window"))
+            if each.get("active") is None or values.truth(each, "active"):
+                forward.append(target)
+            else:
+                what = f"destination {target} is switched off and left out"
+                values.found.warn(values.tree.place(each), what, "remove active to use it")
+        return self.declared(**common, script=script, copy=scripts.fields_from_xml(values, element, "copy"), forward=tuple(forward))
 
     def write_xml(self, window: W) -> Xml:
         written = scripts.script_to_xml(window.script)

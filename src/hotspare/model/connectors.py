@@ -77,10 +77,9 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
         ),
         SUBSCRIBE: _table(
             "kafkahostport kafkatopic kafkatype kafkapartition kafkaglobalconfig kafkatopicconfig hotfailover collapse rmretdel "
-            "dateformat csvmsgperevent csvmsgpereventblock",
+            "dateformat csvmsgperevent csvmsgpereventblock csvincludeschema",
             "urlhostport numbufferedmsgs zookeeperhostport snapshot useoffsetmsgid configfilesection",
-            "csvincludeschema useclientmsgid protofile protomsg avroschemaregistryurl avroschemadefinition avroschemaname "
-            "avroschemanoopcode",
+            "useclientmsgid protofile protomsg avroschemaregistryurl avroschemadefinition avroschemaname avroschemanoopcode",
         ),
     },
     "lua": _CODE,
@@ -172,6 +171,9 @@ AS_IT_IS: dict[str, frozenset[str]] = {
 
 FALSE_TEXTS: frozenset[str] = frozenset({"", "false", "0", "no", "never"})
 """Values with which a missing property asks for nothing."""
+
+NO_KEY_COLUMN = "noautogenfield"
+"""The property that says that rows lack the column of a key which their window generates."""
 
 MISSPELLED: dict[str, str] = {"useoffsetmesgid": "useoffsetmsgid", "dataformat": "dateformat"}
 """Names that public projects got wrong, with the right ones (SPEC Z27)."""

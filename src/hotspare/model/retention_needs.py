@@ -13,10 +13,12 @@ from enum import Enum
 
 from hotspare.model.durations import format_duration
 from hotspare.model.project import WindowId
-from hotspare.model.resolve import Resolved
+from hotspare.model.resolve import Resolved, ResolvedWindow
 from hotspare.model.windows.contract import Memory as Memory
 from hotspare.model.windows.contract import Remembered
 from hotspare.model.windows.registry import type_of
+
+_HOLDS = "holds what it puts out until the next pulse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +74,15 @@ def retention_needs(resolved: Resolved, keeping: Collection[WindowId]) -> tuple[
     bounded: dict[WindowId, bool] = {}
     needs: list[Need] = []
     for window in resolved.windows:
-        above = [source for source, _ in window.inputs]
-        sources = tuple(dict.fromkeys(source for each in above for source in sources_of[each])) or (window.id,)
+        above = _above(window)
+        own = () if window.inputs else (window.id,)
+        sources = tuple(dict.fromkeys((*own, *(source for each in above for source in sources_of[each]))))
         keeps = window.id in keeping
         remembered = list(type_of(window.window).remembered(window.window))
         if held_us := window.window.emission.held_us(resolved.project.heartbeat_interval_us):
-            remembered.append(Remembered(Memory.TIME, held_us, "holds what it puts out until the next pulse"))
+            remembered.append(Remembered(Memory.TIME, held_us, _HOLDS))
         forgets = list(type_of(window.window).forgets(window.window)) if keeps else []
-        bounded[window.id] = bool(forgets) or (bool(above) and all(bounded[each] for each in above))
+        bounded[window.id] = bool(forgets) or (bool(window.inputs) and all(bounded[each] for each in above))
         if keeps and not bounded[window.id]:
             forgets.append(Remembered(Memory.EVERYTHING, 0, "keeps its rows for ever"))
         needs += [
@@ -87,6 +90,39 @@ def retention_needs(resolved: Resolved, keeping: Collection[WindowId]) -> tuple[
         ]
         sources_of[window.id] = sources
     return tuple(needs)
+
+
+@dataclass(frozen=True, slots=True)
+class StateBound:
+    """What of the input a project's state is made of (SPEC F10): the newest `span_us` microseconds where `unbounded` is empty;
+    else `unbounded` says what goes back further, or by other measures than time, a need for each window."""
+
+    span_us: int
+    unbounded: tuple[Need, ...]
+
+    def __str__(self) -> str:
+        if self.unbounded:
+            what = "; ".join(f"window {need.window} {need.what}" for need in self.unbounded)
+            return f"the state is not bounded by time: {what}"
+        if self.span_us:
+            return f"the state is bounded by time: it is made of the newest {format_duration(self.span_us)} of the input"
+        return "there is no state but how far the input is read"
+
+
+def state_bound(resolved: Resolved, keeping: Collection[WindowId]) -> StateBound:
+    """What a window remembers of its inputs counts from what these themselves remember: spans add up along the way of the data."""
+    needs: dict[WindowId, dict[str, Need]] = {}
+    for need in retention_needs(resolved, keeping):
+        needs.setdefault(need.window, {}).setdefault(need.what, need)
+    spans: dict[WindowId, int] = {}
+    unbounded: list[Need] = []
+    for window in resolved.windows:
+        mine = needs.get(window.id, {}).values()
+        unbounded += [need for need in mine if need.memory is not Memory.TIME][:1]
+        own = max((need.extent for need in mine if need.memory is Memory.TIME and need.what != _HOLDS), default=0)
+        own += sum(need.extent for need in mine if need.what == _HOLDS)
+        spans[window.id] = own + max((spans[each] for each in _above(window)), default=0)
+    return StateBound(max(spans.values(), default=0), tuple(unbounded))
 
 
 def check_retention(
@@ -115,6 +151,11 @@ def check_snapshot_age(source: WindowId, retention_ms: int, age_ms: int) -> Find
         f"the newest snapshot was written {age} ago, and the topic of {source} keeps messages for {kept}: {becomes}",
         f"an engine that is started now catches up; set the topic's retention.ms to {2 * age_ms} or more",
     )
+
+
+def _above(window: ResolvedWindow) -> list[WindowId]:
+    """The windows whose outputs come in, by edges or forwarded."""
+    return [*(source for source, _ in window.inputs), *window.forwarded]
 
 
 def _asks_more(need: Need, retention_ms: int) -> bool:

@@ -38,6 +38,7 @@ _XML_LIMITS = {"steps_max": STEPS, "state_bytes_max": STATE_BYTES}
 _ARGUMENTS = {each.value: each for each in Arguments}
 _SEPARATOR = re.compile(r"[\s,]+")
 _WHOLE = re.compile(r"[0-9]{1,18}")
+_PYTHON_FUNCTION = re.compile(r"^[ \t]*def[ \t]+\w+[ \t]*\(", re.MULTILINE)
 
 
 def script_from_yaml(values: YamlValues, node: Entries, language: Language, function: str) -> Script:
@@ -130,10 +131,20 @@ def script_to_xml(script: Script) -> Xml:
 
 
 def language_from_xml(values: EspValues, element: Any) -> Language:
-    """Of a window whose type does not say it: Lua, if nothing is said."""
+    """Of a window whose type does not say it: if nothing is said, what its code looks like."""
     text = values.attribute(element, LANGUAGE)
     found = chosen(text, LANGUAGES, "language", values.tree.place(element), values.found) if text else None
-    return found or Language.LUA
+    if found is not None:
+        return found
+    codes = [values.tree.text(each) for each in element.findall("code")]
+    files = [values.tree.text(each).strip() for each in element.findall("code-file")]
+    is_python = any(language_of(each) is Language.PYTHON for each in codes) or any(each.endswith(".py") for each in files)
+    return Language.PYTHON if is_python else Language.LUA
+
+
+def language_of(code: str) -> Language:
+    """What code looks like: in Python a line begins a function by `def`."""
+    return Language.PYTHON if _PYTHON_FUNCTION.search(code) else Language.LUA
 
 
 def refuse_without_code(values: EspValues, element: Any, more: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hotspare.adapters.failover.subscriber_position import PartitionPlace
 from hotspare.adapters.files.subscriber import SubscribeProgress, SubscribeReport, Until
 from hotspare.adapters.received import RowChoice, SequenceBreak, UpdateBlocks
-from hotspare.adapters.topics.sent import MessageCut, SendForm, SentPosition
+from hotspare.adapters.topics.sent import MessageCut, SchemaLine, SendForm, SentPosition
 from hotspare.adapters.topics.subscriber import SendOptions, send_topic
 from hotspare.bus.contract import Message, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
@@ -175,6 +175,55 @@ def test_a_block_of_the_stream_may_stay_one_message() -> None:
     assert site.found() == [b"I,N,1,1\nI,N,2,1.5\n"]
 
 
+def test_the_schema_is_said_once_though_the_adapter_dies_between_every_two_actions() -> None:
+    """SPEC I3: csvincludeschema."""
+    site, lives, is_over = Site(), 0, False
+    site.put([(I, N, 1, 1.0)])
+    while not is_over:
+        with Killed.after(lives) as act:
+            site.send(act, schema_line=SchemaLine.ONCE)
+            is_over = True
+        lives += 1
+    site.put([(I, N, 2, 1.0)])
+    site.send(schema_line=SchemaLine.ONCE)
+    assert lives > 5
+    assert site.found() == [str(SCHEMA).encode(), b"I,N,1,1", b"I,N,2,1"]
+
+
+def test_the_schema_is_said_in_each_message() -> None:
+    """SPEC I3: csvincludeschema."""
+    site, schema = Site(), str(SCHEMA).encode()
+    site.put([(I, N, 1, 1.0), (I, N, 2, 1.5)])
+    site.send(schema_line=SchemaLine.PER_MESSAGE)
+    site.put([(I, N, 3, 1.0), (I, N, 4, 1.0)])
+    site.send(schema_line=SchemaLine.PER_MESSAGE, cut=MessageCut.PER_BLOCK)
+    assert site.found() == [schema + b"\nI,N,1,1", schema + b"\nI,N,2,1.5", schema + b"\nI,N,3,1\nI,N,4,1\n"]
+
+
+VALUES = {
+    FieldType.STRING: (pa.string(), ['a,"b"\nc', None, ""], [b'a,"b"\nc', b""]),
+    FieldType.DOUBLE: (pa.float64(), [0.1, None, float("nan")], [b"0.1", b"nan"]),
+    FieldType.STAMP: (pa.timestamp("us"), [7, None, 0], [b"7", b"0"]),
+    FieldType.BLOB: (pa.binary(), [b"\x00\xff", None, b""], [b"AP8=", b""]),
+    FieldType.DOUBLE_ARRAY: (pa.list_(pa.float64()), [[1.5, None], None, []], [b"[1.5;null]", b"[]"]),
+}
+
+
+@pytest.mark.parametrize("type_", VALUES)
+def test_a_message_may_be_the_value_of_one_field(type_: FieldType) -> None:
+    """SPEC I4: as it comes in, so it goes out."""
+    arrow, values, texts = VALUES[type_]
+    schema = Schema((Field("k", FieldType.INT64, KeyRole.KEY), Field("v", type_)))
+    ours = [pa.array([1] * 3, type_) for _, type_ in OUTPUT_COLUMNS]
+    rows = pa.RecordBatch.from_arrays(
+        [*ours, pa.array([5, 6, 7], pa.int64()), pa.array(values, arrow)], names=[*(n for n, _ in OUTPUT_COLUMNS), "k", "v"]
+    )
+    placed = SendForm(schema, MessageFormat.CSV, value_field="v").messages(rows, 1, None)
+    assert [(each.message.key, each.message.value, each.message.headers) for each in placed] == [
+        (key, text, ()) for key, text in zip((b"5", b"7"), texts, strict=True)
+    ]
+
+
 TWO_KEYS = Schema((Field("a", FieldType.STRING, KeyRole.KEY), Field("b", FieldType.INT32, KeyRole.KEY)))
 
 
@@ -218,3 +267,9 @@ def test_what_a_topic_cannot_be_asked_is_refused() -> None:
         send_topic(site.bus(), TOPIC, writer, SendOptions("s", SendForm(SCHEMA)), threading.Event())
     with pytest.raises(UsageError, match="dateformat has no effect"):
         SendForm(SCHEMA, MessageFormat.AVRO, date_format="%Y")
+    with pytest.raises(UsageError, match="only messages in csv say their schema"):
+        SendForm(SCHEMA, MessageFormat.JSON, schema_line=SchemaLine.ONCE)
+    with pytest.raises(UsageError, match="has no field y"):
+        SendForm(SCHEMA, MessageFormat.CSV, value_field="y")
+    with pytest.raises(UsageError, match="one value holds one output"):
+        SendForm(SCHEMA, MessageFormat.CSV, value_field="value", cut=MessageCut.PER_BLOCK)

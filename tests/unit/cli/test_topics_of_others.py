@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from hotspare.adapters.esp.connector_mistakes import connector_mistakes
+from hotspare.adapters.esp.topic_options import topic_send_options
+from hotspare.adapters.topics.sent import SchemaLine
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.open import open_bus
 from hotspare.engine.codec.outputs import decode_outputs, encode_outputs
@@ -135,13 +137,30 @@ THEIRS = {"kafkahostport": "h:9092", "kafkatopic": "t"}
         ({"begin": "7"}, "begin is 7"),
         ({"direction": "subscribe", "kafkatype": "avro", "dateformat": "%Y"}, "dateformat has no effect"),
         ({"direction": "subscribe", "kafkatype": "csv", "collapse": "perhaps"}, "property collapse of connector c"),
-        ({"direction": "subscribe", "csvincludeschema": "once"}, "csvincludeschema of connector c is not implemented yet"),
+        ({"direction": "subscribe", "kafkatype": "csv", "csvincludeschema": "twice"}, "csvincludeschema of connector c is 'twice'"),
+        ({"direction": "subscribe", "kafkatype": "json", "csvincludeschema": "once"}, "only messages in csv say their schema"),
+        ({"direction": "subscribe", "kafkatype": "id", "csvmsgpereventblock": "true"}, "one value holds one output"),
+        ({"direction": "subscribe", "useclientmsgid": "true"}, "useclientmsgid of connector c is not implemented yet"),
     ],
 )
 def test_a_connector_that_cannot_be_run_is_refused_when_the_project_is_loaded(properties: dict[str, str], words: str) -> None:
     with pytest.raises(Exception, match="HS-") as refused:
         load_text(connector(**THEIRS, **properties), connectors=connector_mistakes)
     assert words in str(refused.value)
+
+
+def test_options_of_what_goes_out() -> None:
+    """SPEC I3, I4: one field's value, and the schema before the rows."""
+    text = connector("subscribe", **THEIRS, kafkatype="id")
+    loaded = load_text(text, connectors=connector_mistakes)
+    window = loaded.project.queries[0].windows[0]
+    assert window.schema is not None
+    form = topic_send_options(window.connectors[0], window.schema).form
+    assert (form.value_field, form.schema_line) == ("id", SchemaLine.NEVER)
+    text = connector("subscribe", **THEIRS, kafkatype="csv", csvincludeschema="pereventblock")
+    loaded = load_text(text, connectors=connector_mistakes)
+    form = topic_send_options(loaded.project.queries[0].windows[0].connectors[0], window.schema).form
+    assert (form.value_field, form.schema_line) == ("", SchemaLine.PER_MESSAGE)
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ FULL = """\
           <copy exclude="true">x</copy>
           <use exclude="true">id</use>
           <code>function make(event) return {x = event.x} end</code>
-          <forwarding><destinations><destination window="lf" contquery="q2"/></destinations></forwarding>
+          <forwarding><destinations><destination window="lf" contquery="q2" active="true"/></destinations></forwarding>
         </window-lua>
         <window-python name="p" events="make" require="o" init="begin" hs:transient="seen" hs:steps-max="9" hs:state-bytes-max="9">
           <schema-string>id*:int64,x:double</schema-string>

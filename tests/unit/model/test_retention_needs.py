@@ -16,6 +16,7 @@ from hotspare.model.retention_needs import (
     check_retention,
     check_snapshot_age,
     retention_needs,
+    state_bound,
 )
 
 CHAIN = """
@@ -181,3 +182,62 @@ def test_the_age_of_the_newest_snapshot(age_ms: int, words: str | None) -> None:
     finding: Finding | None = check_snapshot_age(SOURCE, 60_000, age_ms)
     assert (finding is None) == (words is None)
     assert words is None or (finding is not None and words in finding.message)
+
+
+def bound(windows: str, edges: str) -> str:
+    text = f"""
+project: p
+queries:
+  q:
+    windows:
+      s: {{type: source, index: empty, opcodes: insert-only, schema: "id*:int64,x:double"}}
+{windows}
+    edges: [{edges}]
+"""
+    resolved = load_text(text).resolved
+    return str(state_bound(resolved, keeping(resolved)))
+
+
+HOUR = "      hour: {type: copy, retention: {bytime_sliding: 1 hour}, pulse: 30 minutes}\n"
+NEWER = "      newer: {type: copy, retention: {bytime_sliding: 10 minutes}}\n"
+SUMS = '      sums: {type: aggregate, schema: "x*:double,n:int64", outputs: {n: ESP_aCount()}}\n'
+LUA = '      lua: {type: lua, index: empty, schema: "id*:int64,x:double", events: f, code: function f() end, forward: [r/t]}\n'
+
+
+@pytest.mark.parametrize(
+    ("windows", "edges", "said"),
+    [
+        ("      f: {type: filter, index: empty, condition: x > 1}\n", "s -> f", "there is no state but how far the input is read"),
+        (HOUR + SUMS, "s -> hour -> sums", "the state is bounded by time: it is made of the newest 90 minutes of the input"),
+        (HOUR + NEWER, "s -> hour -> newer", "the state is bounded by time: it is made of the newest 100 minutes of the input"),
+        (NEWER + SUMS, "s -> newer, s -> sums", "the state is not bounded by time: window q/sums keeps its rows for ever"),
+        (
+            "      new: {type: copy, retention: {bycount_sliding: 9}}\n      n: {type: counter}\n",
+            "s -> new, s -> n",
+            "the state is not bounded by time: window q/new holds 9 rows; window q/n counts events",
+        ),
+    ],
+)
+def test_whether_state_is_bounded_by_time(windows: str, edges: str, said: str) -> None:
+    """SPEC F10: which windows a new engine could make anew of recent input, and which not. Spans add up along the way."""
+    assert bound(windows, edges) == said
+
+
+def test_what_is_forwarded_is_remembered_behind_the_source_that_gets_it() -> None:
+    """SPEC A37, H10: rows in `newer` come through the topic of `s`, too."""
+    resolved = load_text(f"""
+project: p
+queries:
+  q:
+    windows:
+      s: {{type: source, index: empty, opcodes: insert-only, schema: "id*:int64,x:double"}}
+{LUA}    edges: [s -> lua]
+  r:
+    windows:
+      t: {{type: source, index: empty, opcodes: insert-only, schema: "id*:int64,x:double"}}
+{NEWER}    edges: [t -> newer]
+""").resolved
+    needs = [
+        (str(need.source), need.extent) for need in retention_needs(resolved, keeping(resolved)) if need.window.window == "newer"
+    ]
+    assert sorted(needs) == [("q/s", 600_000_000), ("r/t", 600_000_000)]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from hotspare.adapters.esp.client_options import client_options, kafka_url
 from hotspare.adapters.esp.connector_options import row_choice, row_form
-from hotspare.adapters.esp.property_values import count, switch, wrong
+from hotspare.adapters.esp.property_values import choice, count, switch, wrong
 from hotspare.adapters.files.canonical import FileFormat
 from hotspare.adapters.topics.form import TopicForm
 from hotspare.adapters.topics.position import StartAt, start_at
 from hotspare.adapters.topics.publisher import TopicPublishOptions
 from hotspare.adapters.topics.schemas import Schemas, open_schemas
-from hotspare.adapters.topics.sent import MessageCut, SendForm
+from hotspare.adapters.topics.sent import MessageCut, SchemaLine, SendForm
 from hotspare.adapters.topics.subscriber import SendOptions
 from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import UsageError
@@ -91,12 +91,15 @@ def _schemas(connector: Connector) -> Schemas | None:
 
 def topic_send_options(connector: Connector, schema: Schema, source_name: str = "") -> SendOptions:
     """UsageError for a value that cannot be used, naming the connector."""
+    value_field = _value_field(connector, schema)
     form = SendForm(
         schema=schema,
-        format=topic_format(connector),
+        format=MessageFormat.CSV if value_field else topic_format(connector),
         choice=row_choice(connector),
         cut=switch(connector, "csvmsgpereventblock", MessageCut.PER_EVENT, MessageCut.PER_BLOCK),
         date_format=connector.get("dateformat"),
+        value_field=value_field,
+        schema_line=choice(connector, "csvincludeschema", {"": SchemaLine.NEVER, **{each.value: each for each in SchemaLine}}),
     )
     return SendOptions(source_name, form, topic_partition(connector))
 

@@ -20,7 +20,7 @@ from hotspare.bus.topic_writer import Placed
 from hotspare.engine.codec.csv.rows import CsvStyle
 from hotspare.engine.codec.outputs import encode_outputs
 from hotspare.engine.routing import canonical, key_partitions
-from hotspare.engine.rows.batch import MessageFormat
+from hotspare.engine.rows.batch import OUTPUT_COLUMNS, MessageFormat
 from hotspare.errors import BusError, UsageError
 from hotspare.model.types import KeyRole, Schema
 
@@ -67,12 +67,25 @@ class MessageCut(Enum):
     """What stands in one message of the stream."""
 
 
+class SchemaLine(Enum):
+    """Whether messages in CSV say the window's schema, as `id*:int64,x:double`, which opcode and flags stand before."""
+
+    NEVER = "never"
+    ONCE = "once"
+    """In a message of its own, the first one that is sent to a partition."""
+    PER_MESSAGE = "pereventblock"
+    """In the first line of each message."""
+
+
 @dataclass(frozen=True)
 class SendForm:
     """How outputs are written: `schema` is the window's; `choice` which rows.
 
     In CSV and JSON each output is a message of its own, whose key is that of its row; else those of one message of the stream
-    that go to one partition stay together, and have no key.
+    that go to one partition stay together, and have no key. With `value_field` the message of an output is the value of that field
+    alone, as CSV has it but never quoted; one without a value is not sent.
+
+    UsageError where it cannot be so.
     """
 
     schema: Schema
@@ -80,33 +93,69 @@ class SendForm:
     choice: RowChoice = field(default_factory=RowChoice)
     cut: MessageCut = MessageCut.PER_EVENT
     date_format: str = ""
+    value_field: str = ""
+    schema_line: SchemaLine = SchemaLine.NEVER
 
     def __post_init__(self) -> None:
+        if self.schema_line is not SchemaLine.NEVER and (self.format is not MessageFormat.CSV or self.value_field):
+            raise UsageError("only messages in csv say their schema", hint="leave csvincludeschema out, or say csv")
+        if self.value_field:
+            self._check_value()
         if self.date_format and self.format not in _LINES:
             raise UsageError(
                 f"times in {self.format.name.lower()} have a form of their own: dateformat has no effect", hint="leave it out"
             )
 
+    def _check_value(self) -> None:
+        if self.value_field not in self.schema.index:
+            what = f"the window has no field {self.value_field}, of which messages would be the value"
+            raise UsageError(what, hint="use one of: " + ", ".join(self.schema.names))
+        if self.cut is MessageCut.PER_BLOCK:
+            raise UsageError("a message that is one value holds one output", hint="leave csvmsgpereventblock out")
+
     def decode(self, message: Message) -> pa.RecordBatch:
         """The outputs of a message of the stream."""
         return self._rows.decode(message)
+
+    def opening(self, count: int, only: int | None) -> list[Placed]:
+        """What a topic of `count` partitions gets before any output of the stream."""
+        if self.schema_line is not SchemaLine.ONCE:
+            return []
+        numbers = range(count) if only is None else [only]
+        return [Placed(number, Outgoing(str(self.schema).encode(), self._headers)) for number in numbers]
 
     def messages(self, rows: pa.RecordBatch, count: int, only: int | None) -> list[Placed]:
         """What is written to a topic of `count` partitions, in the order of the rows: each to the partition of its key, or all to
         `only`."""
         if not len(rows):
             return []
+        if self.value_field:
+            rows = rows.filter(pc.is_valid(rows.column(self.value_field)))
         keys = self._keys(rows)
         where = np.full(len(rows), only) if only is not None else key_partitions(keys, count)
         if self.format not in _LINES or self.cut is MessageCut.PER_BLOCK:
             numbers = [(number, rows.filter(pa.array(where == number))) for number in dict.fromkeys(where.tolist())]
-            return [Placed(number, Outgoing(self._block(each), self._headers)) for number, each in numbers]
-        texts = zip(where.tolist(), self._texts(rows), keys.to_pylist(), strict=True)
-        return [Placed(number, Outgoing(text, self._headers, key)) for number, text, key in texts]
+            return [Placed(number, Outgoing(self._titled(self._block(each)), self._headers)) for number, each in numbers]
+        texts = self._values(rows) if self.value_field else self._texts(rows)
+        placed = zip(where.tolist(), texts, keys.to_pylist(), strict=True)
+        return [Placed(number, Outgoing(self._titled(text), self._headers, key)) for number, text, key in placed]
 
     @property
     def _headers(self) -> tuple[tuple[str, bytes], ...]:
-        return ((FORMAT_HEADER, self.format.header),)
+        return () if self.value_field else ((FORMAT_HEADER, self.format.header),)
+
+    def _titled(self, text: bytes) -> bytes:
+        return text if self.schema_line is not SchemaLine.PER_MESSAGE else f"{self.schema}\n".encode() + text
+
+    def _values(self, rows: pa.RecordBatch) -> Sequence[bytes]:
+        """Of each row the text of the field."""
+        column = rows.column(self.value_field)
+        if pa.types.is_string(column.type):
+            return [text.encode() for text in column.to_pylist()]
+        alone = rows.select([*(name for name, _ in OUTPUT_COLUMNS), self.value_field])
+        form = FileStyle(columns=CsvStyle.EXACT, date_format=self.date_format)
+        found = [line.split(b",", 2)[2] for line in OutputRows(form).text(alone).split(b"\n")[:-1]]
+        return [b"" if text == b'""' else text for text in found]  # an empty blob
 
     @property
     def _rows(self) -> OutputRows:

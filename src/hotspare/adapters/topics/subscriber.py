@@ -88,6 +88,7 @@ class _Sending:
         self._reader = BusTopicReader(bus, topic)
         self._position = SentPosition(topic)
         self._count = 1
+        self._opening = list[Placed]()
         self.progress = SubscribeProgress()
 
     def run(self) -> None:
@@ -127,6 +128,7 @@ class _Sending:
                 begin, _ = self._retried(lambda n=number: self._reader.bounds(n))  # type: ignore[misc]
                 known = known.moved(number, PartitionPlace(begin))
         self._position = known
+        self._opening = self._options.form.opening(self._count, self._options.partition) if record is None else []
         offsets = {number: known.places[number].offset for number in numbers}
         self._retried(lambda: self._reader.seek(offsets))
 
@@ -143,7 +145,7 @@ class _Sending:
 
     def _send(self, arrived: Sequence[Arrived]) -> None:
         """Write what these messages hold, with the position behind them."""
-        position, placed, count = self._position, list[Placed](), 0
+        position, placed, count = self._position, [*self._opening], 0
         for number, message in arrived:
             place = replace(position.places[number], offset=message.offset + 1)
             rows = self._options.form.decode(message)
@@ -161,7 +163,7 @@ class _Sending:
             self._retried.pause(error)  # the topic of the others knows
             raise _Overtaken from None
         self._retried.passed()
-        self._position = position
+        self._position, self._opening = position, []
         self._show(count)
 
     def _check_sequence(self, number: int, before: int, first: int) -> None:

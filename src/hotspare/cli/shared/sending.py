@@ -22,18 +22,22 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class TargetTopic:
     """Where outputs go. `url` is that of the topic's bus, and may hold secrets; where `topic` is "", it is a file or a socket.
-    `source` names the position, "" for the window's name."""
+    `source` names the position, "" for the window's name; `value` the field that a message is the value of, "" for whole events;
+    `schema_line` is a value of `SchemaLine`."""
 
     url: str
     topic: str
     partition: int | None
     source: str
+    value: str
+    schema_line: str
 
 
 def check_target(target: TargetTopic, stream: Stream, style: FileStyle, options: SubscribeOptions) -> None:
     """UsageError for options that would mean nothing: those of files with a topic, and those of topics without one."""
     from hotspare.adapters.files.output_rows import HeaderLine
     from hotspare.adapters.files.subscriber import Opening
+    from hotspare.adapters.topics.sent import SchemaLine
 
     of_files = {
         "--bad": bool(stream.bad),
@@ -41,7 +45,12 @@ def check_target(target: TargetTopic, stream: Stream, style: FileStyle, options:
         "--snapshot": options.opening is Opening.SNAPSHOT,
         "--maxfilesize, --periodicity": options.rotation.is_wanted,
     }
-    of_topics = {"--topic-partition": target.partition is not None, "--source": bool(target.source)}
+    of_topics = {
+        "--topic-partition": target.partition is not None,
+        "--source": bool(target.source),
+        "--value": bool(target.value),
+        "--schema-line": SchemaLine(target.schema_line) is not SchemaLine.NEVER,
+    }
     asked, why = (of_files, "with --topic") if target.topic else (of_topics, "without --topic")
     refuse_idle(asked, why, "leave it out")
 
@@ -50,7 +59,7 @@ def send_others(chosen: Transport, stream: Stream, target: TargetTopic, style: F
     """Send the outputs, alone or in turns, until Ctrl-C, or with Until.END what is there."""
     from hotspare.adapters.failover.source_position import source_prefix
     from hotspare.adapters.files.subscriber import SubscribeReport
-    from hotspare.adapters.topics.sent import SendForm
+    from hotspare.adapters.topics.sent import SchemaLine, SendForm
     from hotspare.adapters.topics.subscriber import SendOptions, send_topic
     from hotspare.bus.naming import checked_prefix, outbound_topic
     from hotspare.bus.open import open_topic_writer
@@ -68,7 +77,14 @@ def send_others(chosen: Transport, stream: Stream, target: TargetTopic, style: F
         schema = window_schema(bus, prefix, stream.project, stream.properties, stream.window, Side.STREAM)
         if schema is None:
             raise UsageError(f"the fields of window {stream.window} are not known", hint="name the project's file with --project")
-        form = SendForm(schema, MessageFormat[stream.format.value.upper()], options.choice, date_format=style.date_format)
+        form = SendForm(
+            schema,
+            MessageFormat[stream.format.value.upper()],
+            options.choice,
+            date_format=style.date_format,
+            value_field=target.value,
+            schema_line=SchemaLine(target.schema_line),
+        )
         asked = SendOptions(name, form, target.partition, options.until)
         stop, show = stack.enter_context(stop_on_signal()), stack.enter_context(progress_bar(f"{topic} to {target.topic}"))
 

@@ -122,7 +122,8 @@ edges: [given -> high, given -> new, given -> rising, given -> every-second]
         script = window.condition
         written = scripts.script_to_xml(script)
         chosen: dict[str, str] = {} if script.function == FUNCTION else {"func": script.function}
-        language: dict[str, str] = {} if script.language is Language.LUA else {scripts.LANGUAGE: script.language.value}
+        is_plain = script.language is scripts.language_of(script.code.text)
+        language: dict[str, str] = {} if is_plain else {scripts.LANGUAGE: script.language.value}
         return Xml("", attributes={**chosen, **language, **written.attributes}, children=written.children)
 
     def check(self, window: FilterWindow, given: Sequence[Given], found: Mistakes) -> None:

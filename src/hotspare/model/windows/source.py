@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hotspare.model.cascades import check_reads
-from hotspare.model.connectors import FALSE_TEXTS
+from hotspare.model.connectors import FALSE_TEXTS, NO_KEY_COLUMN
 from hotspare.model.frontends.esp_xml.elements import PARTITION_BY, READS, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.esp_xml.written import Xml, retention
@@ -25,7 +25,6 @@ from hotspare.model.windows.contract import NO_INPUT, Carried, Given, Inputs, Me
 from hotspare.model.windows.forgetting import forgets, refusal_to_part
 
 OPCODES = {a.value: a for a in AcceptedOpcodes}
-NO_KEY_COLUMN = "noautogenfield"
 KEY_ORIGINS = {k.value: k for k in KeyOrigin}
 
 

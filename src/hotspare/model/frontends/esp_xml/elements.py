@@ -154,6 +154,7 @@ COMMON: dict[str, ElementShape] = {
             "luaroot": "code sees no files: modules stand in the project",
             "disk-store-path": "an engine has a folder of its own for what does not fit into memory",
             "compress-open-patterns": "an open match always takes as little memory as it can",
+            **dict.fromkeys(("score-input-window", "score-input-field", "score-output-window", "score-output-field"), _SERVER),
         },
         neutral={
             "threads": frozenset({"1"}),

@@ -6,6 +6,7 @@ from typing import Any
 
 from hotspare.model.cascades import BEATS
 from hotspare.model.connector_rules import connector_from_properties
+from hotspare.model.connectors import FALSE_TEXTS, NO_KEY_COLUMN
 from hotspare.model.frontends.esp_xml.elements import (
     BEATS as BEATS_ATTRIBUTE,
 )
@@ -239,10 +240,9 @@ class QueryReader(EspValues):
     def _connectors(self, window: Any) -> tuple[Connector, ...]:
         wrapper = self.tree.only_child(window, "connectors")
         children = self.checked_children(wrapper, "connector") if wrapper is not None else []
-        window_id = WindowId(self._name, self.tree.attribute(window, "name"))
-        return tuple(c for c in (self._connector(child, window_id) for child in children) if c is not None)
+        return tuple(c for c in (self._connector(child, window) for child in children) if c is not None)
 
-    def _connector(self, element: Any, window: WindowId) -> Connector | None:
+    def _connector(self, element: Any, window: Any) -> Connector | None:
         tree = self.tree
         kind = tree.attribute(element, "class")
         name = tree.attribute(element, "name") or kind
@@ -254,9 +254,14 @@ class QueryReader(EspValues):
             self.found.add(tree.place(element), message, "leave one of them out")
         if element.get("active") is not None and not tree.true(element, "active"):
             self.found.warn(tree.place(element), f"connector {name} is switched off and left out", "remove active to use it")
-            self.switched_off.add(f"{window}/{name}")
+            self.switched_off.add(f"{WindowId(self._name, tree.attribute(window, 'name'))}/{name}")
             return None
         direction = chosen(direction_text, DIRECTIONS, f"type of connector {name}:", tree.place(element), self.found)
         if direction is None:
             return None
+        if direction is ConnectorDirection.PUBLISH and not tree.true(window, "autogen-key"):
+            lacks_key = properties.pop(NO_KEY_COLUMN, "").strip().lower()
+            if lacks_key not in FALSE_TEXTS:
+                what = f"connector {name} has {NO_KEY_COLUMN}, but its window generates no key: rows are taken to have all columns"
+                self.found.warn(tree.place(element), what, "leave it out")
         return connector_from_properties(name, kind, direction, properties, tree.place(element), self.found)
