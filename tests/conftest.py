@@ -22,6 +22,7 @@ from hotspare.testing.database_server import DatabaseKind, DatabaseServer, why_n
 from hotspare.testing.hosts import why_not
 from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.redis_server import RedisServer, why_no_redis
+from hotspare.testing.s3_server import S3Server
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 
 settings.register_profile(
@@ -122,6 +123,13 @@ def redis() -> Iterator[RedisServer]:
     if reason:
         (pytest.fail if os.geteuid() == 0 else pytest.skip)(f"{reason}; .ci/servers installs it")
     with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """The same: a stand-in for object storage."""
+    with S3Server() as server:
         yield server
 
 

@@ -89,13 +89,16 @@ def coordination(open_coordination_door: Callable[[], Coordination]) -> Coordina
     return open_coordination_door()
 
 
-@pytest.fixture(params=["memory", "directory", "sqlite", "postgresql", "mariadb", "redis"])
+@pytest.fixture(params=["memory", "directory", "sqlite", "postgresql", "mariadb", "redis", "s3", "changelog"])
 def open_store_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Store]]:
     """Each call gives the store of another process. A database server serves all tests; each has a group of names of its own."""
     shared, opened = MemoryStore(), []
     url = f"sqlite:///{tmp_path}/snapshots.db"
-    if request.param in ("postgresql", "mariadb", "redis"):
+    if request.param in ("postgresql", "mariadb", "redis", "s3"):
         url = request.getfixturevalue(request.param).url
+
+    if request.param == "changelog":
+        url = f"{request.getfixturevalue('kafka').url}/snapshots-{uuid4().hex}"
 
     def door() -> Store:
         if request.param == "memory":

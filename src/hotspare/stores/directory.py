@@ -2,7 +2,7 @@
 
 The order of every write makes it safe to stop anywhere: pages, then their folder, then the manifest by rename, then its folder.
 How the files stand is in directory_layout.py, how collectors keep off writers in directory_claims.py. Plain `os` and `pathlib`:
-fsspec has neither fsync nor locks, and object stores need another protocol.
+fsspec has neither fsync nor locks; object storage has a protocol of its own (`objects`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A snapshot store by its URL: `file:///folder`, `postgresql://user@host/database` and other databases (`stores.sql.database`), or
-`memory://name` (within one process)."""
+"""A snapshot store by its URL: `file:///folder`, `postgresql://user@host/database` and other databases (`stores.sql.database`),
+`redis://host:6379/0`, `s3://bucket/prefix` (`stores.objects.bucket`), or `memory://name` (within one process)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hotspare.stores.memory import MemoryStore
 
 FOLDER_SUFFIX = "-snapshots"
 _DATABASES = ("postgresql", "mariadb", "mysql", "sqlite", "oracle", "mssql")
-_LATER = ("kafka",)
+_OBJECTS = ("s3", "gs", "gcs", "az", "abfs", "abfss")
 _SHARED: dict[str, MemoryStore] = {}
 
 
@@ -38,10 +38,15 @@ def _opened(url: str) -> Store:
         return _sql_store(url)
     if separator and scheme in ("redis", "rediss"):
         return _redis_store(url)
-    if scheme in _LATER:
-        raise UsageError(f"snapshots in {scheme}:// are not in this version", hint="use file:///folder")
+    if separator and scheme in _OBJECTS:
+        return _object_store(url)
+    if separator and scheme == "kafka":
+        from hotspare.stores.changelog.store import ChangelogStore
+
+        return ChangelogStore(url)
     raise UsageError(
-        f"{scheme[:20]!r} is no kind of snapshot store", hint="use file:///folder, postgresql://user@host/database or memory://name"
+        f"{scheme[:20]!r} is no kind of snapshot store",
+        hint="use file:///folder, s3://bucket/prefix, redis://host:6379/0 or postgresql://user@host/database",
     )
 
 
@@ -59,6 +64,14 @@ def _redis_store(url: str) -> Store:
     except ModuleNotFoundError as error:
         raise UsageError("snapshots in Redis need its client", detail=str(error), hint="pip install 'hotspare[redis]'") from None
     return RedisStore(url)
+
+
+def _object_store(url: str) -> Store:
+    try:
+        from hotspare.stores.objects.store import ObjectStore
+    except ModuleNotFoundError as error:
+        raise UsageError("snapshots in object storage need fsspec", detail=str(error), hint="pip install 'hotspare[s3]'") from None
+    return ObjectStore(url)
 
 
 def default_store_url(bus_url: str) -> str:

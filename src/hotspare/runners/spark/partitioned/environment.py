@@ -24,7 +24,7 @@ from hotspare.errors import RunnerError
 
 _ENVIRONMENT, _PACKAGE = "hotspare-environment", "hotspare-package"
 EXECUTOR_PYTHON = f"./{_ENVIRONMENT}/bin/python"
-_EXTRAS = ("sql", "redis")
+_EXTRAS = ("sql", "redis", "s3")
 """Of hotspare's own: what of them is installed goes along."""
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _NO_USE = re.compile(

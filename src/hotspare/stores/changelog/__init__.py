@@ -1,0 +1,1 @@
+"""Snapshots in a compacted topic of Kafka."""

@@ -1,0 +1,136 @@
+"""The records of the topic of manifests, and what they say together. The order of the topic decides
+what two engines disagree on.
+
+    id/<random>                        the store's random id: the first one
+    <group>/claim/<writer>/<n>         when the writer was alive, and on which pages of others it counts
+    <group>/abandoned/<writer>         what the writer publishes behind this counts for nothing
+    <group>/shot/<writer>              a snapshot, unless abandoned before
+    <group>/confirmed/<writer>/<random>, <group>/replaced/<writer>/<random>    the first one of both counts
+    <group>/dropped/<writer>           it is no snapshot any more, whatever else is said
+    <group>/doomed/<collector>         pages that are about to go: a claim behind this does not hold them
+
+Each key is written once, then by a tombstone: compaction keeps the order of what is left, and what that says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, unquote
+
+from hotspare.stores.changelog.topics import TopicRecord
+from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One record that is no tombstone, taken apart."""
+
+    offset: int
+    key: str
+    group: str
+    kind: str
+    of: str
+    value: dict[str, Any]
+
+
+def key(group: str, kind: str, *of: str) -> str:
+    return "/".join((quote(group, safe=""), kind, *of))
+
+
+def value(**fields: object) -> bytes:
+    return json.dumps(fields).encode()
+
+
+class ManifestRecords:
+    """What the records up to `end` say."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self._said: dict[str, Said] = {}
+
+    def take(self, records: Iterable[TopicRecord]) -> None:
+        for record in records:
+            self.end = record.offset + 1
+            group, kind, *rest = record.key.split("/")
+            if record.value is None:
+                self._said.pop(record.key, None)
+            else:
+                self._said[record.key] = Said(
+                    record.offset, record.key, unquote(group), kind, "/".join(rest[:1]), json.loads(record.value)
+                )
+
+    def identity(self) -> str:
+        """Empty where there is none yet."""
+        found = [said for said in self._said.values() if said.group == "id"]
+        return min(found, key=lambda said: said.offset).kind if found else ""
+
+    def groups(self) -> set[str]:
+        return {said.group for said in self._said.values() if said.kind == "shot"}
+
+    def group(self, name: str) -> GroupRecords:
+        return GroupRecords(name, [said for said in self._said.values() if said.group == name and said.kind and said.of])
+
+
+@dataclass(slots=True)
+class GroupRecords:
+    """Of one group at one moment."""
+
+    name: str
+    said: list[Said]
+    _first: dict[tuple[str, str], int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._first = {}
+        for said in sorted(self.said, key=lambda said: -said.offset):
+            self._first[said.kind, said.of] = said.offset
+
+    def of(self, kind: str) -> list[Said]:
+        return sorted((said for said in self.said if said.kind == kind), key=lambda said: said.offset)
+
+    def is_confirmed(self, writer: str) -> bool:
+        return self._is_before("confirmed", "replaced", writer)
+
+    def is_abandoned(self, writer: str) -> bool:
+        return self._is_before("abandoned", "shot", writer)
+
+    def is_gone(self, shot: Said) -> bool:
+        """Whether it is no snapshot, or no more."""
+        is_dropped = ("dropped", shot.of) in self._first
+        return is_dropped or self.is_abandoned(shot.of) or self._is_before("replaced", "confirmed", shot.of)
+
+    def named(self, name: str) -> list[Said]:
+        """Snapshots of that name; the first one is what it stands for."""
+        found = [said for said in self.of("shot") if said.value["name"] == name and not self.is_gone(said)]
+        return sorted(found, key=lambda said: (self.is_confirmed(said.of), said.offset), reverse=True)
+
+    def current(self) -> list[Said]:
+        names = {said.value["name"] for said in self.of("shot")}
+        return [found[0] for name in sorted(names) if (found := self.named(name))]
+
+    def info(self, shot: Said) -> SnapshotInfo:
+        status = SnapshotStatus.CONFIRMED if self.is_confirmed(shot.of) else SnapshotStatus.CANDIDATE
+        told = {name: shot.value[name] for name in ("name", "engine", "order", "written_time_us", "bytes_total")}
+        return SnapshotInfo(status=status, **told)
+
+    def doomed(self) -> set[str]:
+        return {page for said in self.of("doomed") for page in said.value["pages"]}
+
+    def alive_us(self) -> dict[str, int]:
+        """When writers were alive last that were not abandoned."""
+        found: dict[str, int] = {}
+        for said in self.of("claim"):
+            if ("abandoned", said.of) not in self._first:
+                found[said.of] = max(said.value["alive_us"], found.get(said.of, 0))
+        return found
+
+    def claimed(self) -> set[str]:
+        """Pages on which writers count that were not abandoned."""
+        claims = (said for said in self.of("claim") if ("abandoned", said.of) not in self._first)
+        return {page for said in claims for page in said.value["pages"]}
+
+    def _is_before(self, kind: str, other: str, writer: str) -> bool:
+        mine, theirs = self._first.get((kind, writer)), self._first.get((other, writer))
+        return mine is not None and (theirs is None or mine < theirs)

@@ -1,0 +1,348 @@
+"""Snapshots in a compacted topic of Kafka: the changelog (SPEC G5). Whatever is on a machine's disk is a cache.
+
+`<name>.pages` has the pages, in chunks that a message takes; `<name>.manifests`, of one partition, has all the rest (`records`). A
+manifest tells the offset of each chunk, so that a page is read without its neighbours, and a list of snapshots reads no pages.
+
+A writer claims pages of others before it counts on them; whoever clears up says first which pages go. Both stand in one topic,
+whose order everybody sees alike: a claim behind that word does not hold the page, and a page claimed before it stays. A writer that
+was not heard of for long is abandoned, in the same topic; a snapshot that it publishes behind that word is none, and it writes
+again. So neither a frozen writer nor a frozen collector does harm, and nobody waits for one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from hotspare.errors import SnapshotFormat, StoreError
+from hotspare.stores import limits
+from hotspare.stores.changelog.cache import PageCache
+from hotspare.stores.changelog.collecting import collect
+from hotspare.stores.changelog.records import GroupRecords, ManifestRecords, Said, key, value
+from hotspare.stores.changelog.topics import Topic, parse_url
+from hotspare.stores.content import Blob, blob_of
+from hotspare.stores.contract import Content, SnapshotInfo, StoredSnapshot
+from hotspare.stores.memory import clock_us
+from hotspare.stores.writing import HEADER, Given, checked, write_new
+
+_T = TypeVar("_T")
+FORMAT = 1
+_READ_ANEW_S = 3600.0
+_CLAIM_EVERY_US = 60_000_000
+_WRITE_TRIES_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class PagePlace:
+    """A page in the topic: its name is its hash and its writer's; `offsets` are those of its chunks."""
+
+    name: str
+    size: int
+    offsets: tuple[int, ...]
+
+    @property
+    def hash(self) -> str:
+        return self.name.partition("-")[0]
+
+    @property
+    def keys(self) -> list[str]:
+        return [f"{self.name}/{number}" for number in range(len(self.offsets))]
+
+
+class ChangelogStore:
+    """A `Store` (contract)."""
+
+    def __init__(self, url: str) -> None:
+        """UsageError where the URL names no brokers."""
+        client, name, cache = parse_url(url)
+        self._manifests, self._pages = Topic(client, f"{name}.manifests"), Topic(client, f"{name}.pages")
+        self._cache = PageCache(Path(cache) if cache else None)
+        self._lock = threading.Lock()
+        self._state = ManifestRecords()
+        self._read_s = time.monotonic()
+        self._known: dict[str, dict[str, PagePlace]] = {}
+
+    def identity(self) -> str:
+        if not (found := self._read(ManifestRecords.identity)):
+            self._manifests.append([(f"id/{limits.new_identity()}", b"{}")])
+            found = self._read(ManifestRecords.identity)
+        if not limits.is_identity(found):
+            raise StoreError("the id of the changelog is damaged", detail=found[:40])
+        return found
+
+    def put(
+        self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes | Content]]
+    ) -> SnapshotInfo:
+        limits.check_snapshot(group, name, engine, order)
+        given = checked(name, header, pages)
+        for _ in range(_WRITE_TRIES_MAX):
+            with _Writing(self, group) as writing:
+                placed = writing.write(given)
+                if (there := self._the_same(group, name, placed)) is not None:
+                    return there
+                total = sum(each.size for page, each in placed.items() if page != HEADER)
+                told = {"name": name, "engine": engine, "order": order, "written_time_us": clock_us(), "bytes_total": total}
+                shot = writing.publish(placed, told)
+                if shot is not None:
+                    self._replace(group, shot)
+                    return self.group(group).info(shot)
+        raise limits.gone_again(name)
+
+    def confirm(self, group: str, name: str) -> None:
+        shot = self._found(group, name)
+        self._say(group, "confirmed", shot.of, uuid.uuid4().hex)
+        after = self.group(group)
+        if shot not in after.of("shot") or after.is_gone(shot):
+            raise limits.gone(group, name)
+
+    def discard(self, group: str, name: str) -> None:
+        self._discard(group, {name})
+
+    def list(self, group: str) -> Sequence[SnapshotInfo]:
+        limits.check_name("group", group)
+        state = self.group(group)
+        return limits.newest_first(state.info(shot) for shot in state.current())
+
+    def get(self, group: str, name: str) -> StoredSnapshot:
+        shot = self._found(group, name)
+        try:
+            placed = self.manifest(shot)
+            found = self._contents(placed.values())
+        except ValueError as error:
+            if self.group(group).is_gone(shot) or shot not in self.group(group).of("shot"):
+                raise limits.gone(group, name) from None
+            raise limits.damaged(group, name, str(error)) from None
+        missing = sorted(each.name for each in placed.values() if each.name not in found)
+        if missing:
+            if shot not in (after := self.group(group)).of("shot") or after.is_gone(shot):
+                raise limits.gone(group, name)
+            self._say(group, "doomed", uuid.uuid4().hex, pages=missing)  # so that the next `put` does not count on them
+            raise limits.damaged(group, name, f"page {missing[0]} is missing or its checksum differs")
+        pages = {page: found[each.name] for page, each in placed.items()}
+        return StoredSnapshot(pages.pop(HEADER), pages)
+
+    def keep(self, group: str, confirmed_max: int) -> None:
+        limits.check_confirmed_max(confirmed_max)
+        self._discard(group, set(limits.beyond(self.list(group), confirmed_max)))
+
+    def forget(self, group: str) -> None:
+        self._discard(group, {info.name for info in self.list(group)})
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    # --- what writers and collectors share -------------------------------------------------------------------------------
+
+    def group(self, name: str) -> GroupRecords:
+        """As it is now."""
+        return self._read(lambda state: state.group(name))
+
+    def say(self, *records: tuple[str, bytes | None]) -> None:
+        self._manifests.append(records)
+
+    def write_page(self, name: str, content: bytes) -> PagePlace:
+        self._pages.open()
+        room = self._pages.chunk_bytes
+        chunks = [content[begin : begin + room] for begin in range(0, len(content), room)] or [b""]
+        offsets = self._pages.append((f"{name}/{number}", chunk) for number, chunk in enumerate(chunks))
+        return PagePlace(name, len(content), tuple(offsets))
+
+    def delete_pages(self, keys: Iterable[str]) -> None:
+        self._pages.append((each, None) for each in keys)
+
+    def page_keys(self, writers: set[str]) -> set[str]:
+        """Of pages that these wrote. Reads the whole topic: only for those that died."""
+        records = self._pages.read(0)
+        found = {each.key: each.value is not None for each in records if each.key.partition("/")[0].partition("-")[2] in writers}
+        return {each for each, is_there in found.items() if is_there}
+
+    def manifest(self, shot: Said) -> dict[str, PagePlace]:
+        """Header and pages by name. ValueError where it is damaged, SnapshotFormat where a newer hotspare wrote it."""
+        if shot.of not in self._known:
+            name, size, offsets = shot.value["manifest"]
+            content = self._contents([PagePlace(name, size, tuple(offsets))]).get(name)
+            if content is None:
+                raise ValueError("its manifest is missing or its checksum differs")
+            fields = json.loads(content)
+            if fields["format"] != FORMAT:
+                hint = "use the hotspare that wrote it"
+                raise SnapshotFormat(f"a snapshot has format {fields['format']}, this hotspare reads {FORMAT}", hint=hint)
+            self._known[shot.of] = {page: PagePlace(name, size, tuple(at)) for page, name, size, at in fields["pages"]}
+        return self._known[shot.of]
+
+    def named(self, shots: Iterable[Said]) -> dict[str, PagePlace]:
+        """Pages by name, and the manifests themselves; damaged ones name nothing more."""
+        found: dict[str, PagePlace] = {}
+        for shot in shots:
+            name, size, offsets = shot.value["manifest"]
+            found[name] = PagePlace(name, size, tuple(offsets))
+            with contextlib.suppress(ValueError):
+                found |= {each.name: each for each in self.manifest(shot).values()}
+        return found
+
+    # --- parts -----------------------------------------------------------------------------------------------------------
+
+    def _read(self, ask: Callable[[ManifestRecords], _T]) -> _T:
+        """Of all that is there now. What was read long ago is read anew: tombstones go after a day."""
+        with self._lock:
+            if time.monotonic() - self._read_s > _READ_ANEW_S:
+                self._state = ManifestRecords()
+            self._state.take(self._manifests.read(self._state.end))
+            self._read_s = time.monotonic()
+            return ask(self._state)
+
+    def _say(self, group: str, kind: str, *of: str, **fields: object) -> None:
+        self._manifests.append([(key(group, kind, *of), value(**fields))])
+
+    def _found(self, group: str, name: str) -> Said:
+        limits.check_name("group", group)
+        found = self.group(group).named(name)
+        if not found:
+            raise limits.gone(group, name)
+        return found[0]
+
+    def _the_same(self, group: str, name: str, placed: Mapping[str, PagePlace]) -> SnapshotInfo | None:
+        """What is there with the same content. StoreError where another one is confirmed."""
+        state = self.group(group)
+        for shot in state.named(name)[:1]:
+            try:
+                old = self.manifest(shot)
+            except ValueError:
+                self._say(group, "dropped", shot.of)
+                return None
+            if {page: each.hash for page, each in old.items()} == {page: each.hash for page, each in placed.items()}:
+                return state.info(shot)
+            if state.is_confirmed(shot.of):
+                raise limits.taken(group, name)
+        return None
+
+    def _replace(self, group: str, shot: Said) -> None:
+        """End the candidates of that name before it. StoreError where one was confirmed meanwhile: then that stays."""
+        others = [other for other in self.group(group).named(shot.value["name"]) if other.offset < shot.offset]
+        for other in others:
+            self._say(group, "replaced", other.of, uuid.uuid4().hex)
+        if others:
+            after = self.group(group)
+            if any(after.is_confirmed(other.of) and not after.is_gone(other) for other in others):
+                self._say(group, "dropped", shot.of)
+                raise limits.taken(group, shot.value["name"])
+
+    def _contents(self, wanted: Iterable[PagePlace]) -> dict[str, bytes]:
+        """Those that are whole, from the cache where it has them."""
+        placed = {each.name: each for each in wanted}
+        found = {name: content for name in placed if (content := self._cache.get(name)) is not None}
+        missing = {name: each for name, each in placed.items() if name not in found}
+        chunks: dict[str, bytes] = {}
+        places = [place for each in missing.values() for place in zip(each.keys, each.offsets, strict=True)]
+        if places:
+            self._pages.read_at(places, chunks.__setitem__)
+        for name, each in missing.items():
+            content = b"".join(chunks.get(each_key, b"") for each_key in each.keys)
+            if all(each_key in chunks for each_key in each.keys) and blob_of(content) == Blob(each.hash, each.size):
+                found[name] = content
+                self._cache.put(name, content)
+        return found
+
+    def _discard(self, group: str, names: set[str]) -> None:
+        state = self.group(group)
+        gone = [shot for shot in state.of("shot") if shot.value["name"] in names]
+        self.say(*((key(group, "dropped", shot.of), value()) for shot in gone))
+        with contextlib.suppress(StoreError):
+            collect(self, group)
+            shots = [shot for each in self._read(ManifestRecords.groups) for shot in self.group(each).of("shot")]
+            there = {shot.of for shot in shots}
+            self._known = {writer: pages for writer, pages in self._known.items() if writer in there}
+            if self._cache.is_kept:
+                self._cache.keep(set(self.named(shots)))
+
+
+class _Writing:
+    """One writer, from its claim to its snapshot. What it wrote in vain it deletes, where it lives to do so."""
+
+    def __init__(self, store: ChangelogStore, group: str) -> None:
+        self._store, self._group, self.writer = store, group, uuid.uuid4().hex
+        self._claims: list[str] = []
+        self._claimed_us = 0
+        self._there: dict[str, PagePlace] = {}
+        self._held: dict[str, PagePlace] = {}
+        self._written: list[PagePlace] = []
+        self._is_published = self._is_unsure = False
+
+    def __enter__(self) -> _Writing:
+        self._claim(())
+        self._there = {each.hash: each for each in self._named(self._store.group(self._group)).values()}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_unsure:
+            return  # whoever clears up later finds by the claims what there is
+        with contextlib.suppress(StoreError):
+            if not self._is_published:
+                self._store.delete_pages(name for placed in self._written for name in placed.keys)
+            self._store.say(*((claim, None) for claim in self._claims))
+
+    def write(self, given: Mapping[str, Given]) -> dict[str, PagePlace]:
+        known = (getattr(content, "known", None) for content in given.values())
+        self._hold({blob.hash for blob in known if isinstance(blob, Blob)})
+        blobs = write_new(given, self._hold, self._write)
+        return {page: self._held[blob.hash] for page, blob in blobs.items()}
+
+    def publish(self, placed: Mapping[str, PagePlace], told: Mapping[str, object]) -> Said | None:
+        """None where this writer was taken for dead before."""
+        pages = [[page, each.name, each.size, each.offsets] for page, each in placed.items()]
+        body = json.dumps({"format": FORMAT, "pages": pages}).encode()
+        manifest = self._written_page(blob_of(body).hash, body)
+        place = [manifest.name, manifest.size, manifest.offsets]
+        self._is_unsure = True  # if this fails, the snapshot may be there all the same
+        self._store.say((key(self._group, "shot", self.writer), value(**told, manifest=place)))
+        state = self._store.group(self._group)
+        shot = next((shot for shot in state.of("shot") if shot.of == self.writer), None)
+        if shot is None or state.is_abandoned(self.writer):
+            self._store.say((key(self._group, "shot", self.writer), None))
+            self._is_unsure = False
+            return None
+        self._is_published, self._is_unsure = True, False
+        return shot
+
+    def _hold(self, hashes: set[str]) -> set[str]:
+        wanted = {self._there[each].name for each in hashes if each in self._there and each not in self._held}
+        if wanted:
+            self._claim(wanted)
+            state = self._store.group(self._group)
+            named = self._named(state)
+            doomed = state.doomed()
+            self._held |= {named[name].hash: named[name] for name in wanted if name in named and name not in doomed}
+        elif clock_us() - self._claimed_us > _CLAIM_EVERY_US:
+            self._claim(())
+        return hashes & self._held.keys()
+
+    def _write(self, name: str, content: bytes) -> None:
+        self._held[name] = self._written_page(name, content)
+
+    def _written_page(self, hash_: str, content: bytes) -> PagePlace:
+        self._is_unsure = True
+        placed = self._store.write_page(f"{hash_}-{self.writer}", content)
+        self._is_unsure = False
+        self._written.append(placed)
+        return placed
+
+    def _named(self, state: GroupRecords) -> dict[str, PagePlace]:
+        """Pages that snapshots name which this hotspare can read."""
+        found: dict[str, PagePlace] = {}
+        for shot in state.of("shot"):
+            if not state.is_gone(shot):
+                with contextlib.suppress(SnapshotFormat):
+                    found |= self._store.named([shot])
+        return found
+
+    def _claim(self, pages: Iterable[str]) -> None:
+        self._claimed_us = clock_us()
+        self._claims.append(key(self._group, "claim", self.writer, str(len(self._claims))))
+        self._store.say((self._claims[-1], value(alive_us=self._claimed_us, pages=sorted(pages))))

@@ -1,0 +1,205 @@
+"""What the store needs of Kafka: compacted topics, made and checked; appending with the offset; reading to the end, or at one."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
+
+from hotspare.errors import StoreError, UsageError
+from hotspare.passwords import PASSWORD_ENV, PASSWORD_FILE, named_password
+from hotspare.retry import Retry
+
+DEFAULT_NAME = "hotspare-snapshots"
+CACHE = "cache"
+_TIMEOUT_S = 15.0
+_CHUNK_BYTES_MAX = 900_000
+_RECORD_BYTES = 2_048
+"""A key and what Kafka adds to a record, at most."""
+_IN_FLIGHT = 64
+_EXISTS = KafkaError.TOPIC_ALREADY_EXISTS
+_MISSING = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
+_AWAITED = Retry(lasting_s=10, pause_s=0.02, pause_max_s=0.5)
+"""A topic that one broker made may be unknown to another for a moment."""
+_SETTINGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
+_QUIET = logging.getLogger("hotspare.stores.changelog")
+_QUIET.addHandler(logging.NullHandler())
+_QUIET.propagate = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    """`value` is None in a tombstone."""
+
+    offset: int
+    key: str
+    value: bytes | None
+
+
+def parse_url(url: str) -> tuple[dict[str, Any], str, str]:
+    """Of `kafka://host:9092,.../name?option=value`: the client's options, the topics' name, the folder of the cache."""
+    parts = urlsplit(url)
+    name = parts.path.strip("/") or DEFAULT_NAME
+    options = dict(parse_qsl(parts.query))
+    if not parts.netloc or "@" in parts.netloc or not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
+        raise UsageError("the URL of the changelog cannot be read", hint="write it kafka://host:9092,host:9092/name")
+    secret, cache = named_password(options), options.pop(CACHE, "")
+    for option in (PASSWORD_FILE, PASSWORD_ENV):
+        options.pop(option, None)
+    client: dict[str, Any] = {"client.id": "hotspare", **options, "bootstrap.servers": parts.netloc}
+    return client | ({} if secret is None else {"sasl.password": secret}), name, cache
+
+
+class Topic:
+    """One compacted topic of one partition. StoreError where Kafka cannot be reached or refuses. Safe to use by several threads."""
+
+    def __init__(self, client: Mapping[str, Any], name: str) -> None:
+        self._client, self.name = dict(client), name
+        self._lock = threading.Lock()
+        self._producer: Any = None
+        self._consumer: Any = None
+        self.chunk_bytes = 0
+
+    def open(self) -> None:
+        """Make it, or see that it is as it has to be; once."""
+        with self._lock, _as_store_error():
+            if self.chunk_bytes:
+                return
+            settings: dict[str, Any] = {**self._client, "error_cb": lambda _: None}
+            admin = AdminClient(settings, logger=_QUIET)
+            self._make(admin)
+            count, found = _AWAITED.call(lambda: self._described(admin), _is_missing)
+            if found["cleanup.policy"] != "compact":
+                hint = "set cleanup.policy=compact: what is deleted by time is lost"
+                raise StoreError(f"topic {self.name} has cleanup.policy {found['cleanup.policy']}", hint=hint)
+            if count != 1:
+                raise StoreError(f"topic {self.name} has {count} partitions", hint="a changelog has one: its order decides")
+            room = min(_CHUNK_BYTES_MAX, int(found["max.message.bytes"]) - _RECORD_BYTES)
+            if room < _RECORD_BYTES:
+                raise StoreError(f"topic {self.name} takes no messages of a useful size", hint="raise max.message.bytes")
+            self._producer = Producer(
+                {
+                    **self._client,
+                    "enable.idempotence": True,
+                    "acks": "all",
+                    "linger.ms": 0,
+                    "batch.size": room,
+                    "compression.type": "lz4",
+                }
+                | {"delivery.timeout.ms": int(_TIMEOUT_S * 1000), "error_cb": lambda _: None},
+                logger=_QUIET,
+            )
+            self.chunk_bytes = room
+
+    def _make(self, admin: Any) -> None:
+        if self.name in admin.list_topics(timeout=_TIMEOUT_S).topics:
+            return
+        topic = NewTopic(self.name, num_partitions=1, replication_factor=-1, config=_SETTINGS)
+        (future,) = admin.create_topics([topic], operation_timeout=_TIMEOUT_S).values()
+        try:
+            future.result()
+        except KafkaException as error:
+            if error.args[0].code() != _EXISTS:
+                raise
+
+    def _described(self, admin: Any) -> tuple[int, dict[str, str]]:
+        """Partitions and settings."""
+        topic = admin.list_topics(self.name, timeout=_TIMEOUT_S).topics[self.name]
+        if topic.error is not None:
+            raise KafkaException(topic.error)
+        wanted = ConfigResource(ResourceType.TOPIC, self.name)
+        (future,) = admin.describe_configs([wanted], request_timeout=_TIMEOUT_S).values()
+        return len(topic.partitions), {name: entry.value for name, entry in future.result().items()}
+
+    def append(self, records: Iterable[tuple[str, bytes | None]]) -> list[int]:
+        """Their offsets; all replicas in sync have them. On an error some may be there, now or later."""
+        self.open()
+        offsets: dict[int, int] = {}
+        failed: list[KafkaError] = []
+
+        def delivered(number: int, error: KafkaError | None, message: Any) -> None:
+            if error is None:
+                offsets[number] = message.offset()
+            else:
+                failed.append(error)
+
+        count = 0
+        with _as_store_error():
+            for key, value in records:
+                while count - len(offsets) - len(failed) >= _IN_FLIGHT and not failed:
+                    self._producer.poll(0.01)
+                self._producer.produce(self.name, value=value, key=key, partition=0, on_delivery=partial(delivered, count))
+                count += 1
+            while len(offsets) + len(failed) < count:
+                self._producer.poll(0.01)
+            if failed:
+                raise KafkaException(failed[0])
+        return [offsets[number] for number in range(count)]
+
+    def read(self, begin: int) -> Iterator[TopicRecord]:
+        """All that is there from that offset on, up to the end as it is now."""
+        with self._reading() as consumer:
+            first, end = consumer.get_watermark_offsets(TopicPartition(self.name, 0), timeout=_TIMEOUT_S)
+            position = max(begin, first)
+            if position >= end:
+                return
+            consumer.assign([TopicPartition(self.name, 0, position)])
+            while position < end:
+                message = consumer.poll(_TIMEOUT_S)
+                if message is None:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+                if message.error() is not None:
+                    if message.error().code() == KafkaError._PARTITION_EOF:
+                        return  # the last ones were compacted away
+                    raise KafkaException(message.error())
+                position = message.offset() + 1
+                yield TopicRecord(message.offset(), message.key().decode(), message.value())
+
+    def read_at(self, wanted: Iterable[tuple[str, int]], found: Callable[[str, bytes], object]) -> None:
+        """Those of these keys and offsets that are there, in order of offset."""
+        with self._reading() as consumer:
+            at = -1
+            for key, offset in sorted(wanted, key=lambda each: each[1]):
+                if offset != at:
+                    consumer.assign([TopicPartition(self.name, 0, offset)])
+                message = consumer.poll(_TIMEOUT_S)
+                if message is None:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+                at = -1
+                if message.error() is None:
+                    at = message.offset() + 1
+                    if (message.offset(), message.key()) == (offset, key.encode()) and message.value() is not None:
+                        found(key, message.value())
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        self.open()
+        settings = {**self._client, "group.id": "hotspare-none", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+        settings |= {"enable.partition.eof": True, "isolation.level": "read_committed", "fetch.wait.max.ms": 10}
+        with _as_store_error():
+            consumer = Consumer({**settings, "error_cb": lambda _: None}, logger=_QUIET)
+            try:
+                yield consumer
+            finally:
+                consumer.close()
+
+
+def _is_missing(error: Exception) -> bool:
+    return isinstance(error, KafkaException) and error.args[0].code() in _MISSING
+
+
+@contextmanager
+def _as_store_error() -> Iterator[None]:
+    try:
+        yield
+    except KafkaException as error:
+        said = error.args[0]
+        raise StoreError("the changelog on Kafka does not do it", detail=f"{said.name()}: {said.str()}"[:300]) from None

@@ -1,0 +1,155 @@
+"""What the store needs of object storage, by fsspec: whole objects, listed as they are now, and one that is made once.
+
+`s3://bucket/prefix` with options (`_OPTIONS`); `gs://` and `az://` without, with drivers that you install and what they read of
+the environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+import fsspec
+
+from hotspare.errors import StoreError, UsageError
+from hotspare.passwords import PASSWORD_ENV, PASSWORD_FILE, named_password
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+CALLS_AT_ONCE = 8
+_CONNECT_S, _CALL_S = 5, 30
+_KEY = "access_key"
+_OPTIONS = ("endpoint_url", "region", "profile", _KEY, PASSWORD_FILE, PASSWORD_ENV)
+_FAILURES: tuple[type[Exception], ...] = (OSError, asyncio.TimeoutError)
+KINDS: Mapping[str, str] = MappingProxyType({"s3": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az", "abfss": "az"})
+"""Schemes, and the extra packages' file systems. Others, `sftp` say, write no object whole or not at all."""
+
+
+class Bucket:
+    """Objects below the URL's prefix, by keys relative to it. StoreError where the storage cannot be reached or refuses.
+
+    Safe to use by several threads. Nothing is cached: `sizes` sees what anybody wrote before it was called.
+    """
+
+    def __init__(self, url: str) -> None:
+        """UsageError where the URL names none, or what it needs is not installed."""
+        parts = urlsplit(url)
+        if parts.scheme not in KINDS or not parts.netloc or "@" in parts.netloc or parts.fragment:
+            raise UsageError("the URL of the object storage cannot be read", hint="write it s3://bucket/prefix")
+        self._root = f"{parts.netloc}/{parts.path.strip('/')}".rstrip("/")
+        self._secret, settings = _settings(parts.scheme, parts.query)
+        try:
+            self._files: Any = fsspec.filesystem(KINDS[parts.scheme], **settings)
+        except (ImportError, ValueError) as error:
+            needed = f"snapshots in {parts.scheme}:// need its fsspec driver"
+            hint = "pip install 'hotspare[s3]'" if parts.scheme == "s3" else "pip install gcsfs for gs://, adlfs for az://"
+            raise UsageError(needed, detail=str(error)[:200], hint=hint) from None
+        self._failures = _FAILURES + _failures_of(parts.scheme)
+
+    def put(self, key: str, content: bytes) -> None:
+        """Atomic: readers see the whole object, or what was there before."""
+        with self._as_store_error():
+            self._files.pipe_file(self._path(key), content)
+
+    def create(self, key: str, content: bytes) -> bool:
+        """Compare-and-set: make it where there is none; whether it was made now. An answer that was lost is asked for again, so
+        that false may also be said to who made it: what it holds tells."""
+        with self._as_store_error():
+            try:
+                self._files.pipe_file(self._path(key), content, mode="create")
+            except FileExistsError:
+                return False
+        return True
+
+    def get(self, key: str) -> bytes | None:
+        """None where there is none."""
+        with self._as_store_error():
+            try:
+                return bytes(self._files.cat_file(self._path(key)))
+            except FileNotFoundError:
+                return None
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Of all objects whose keys begin with `folder/`, by the rest of the key, ordered by it."""
+        path = self._path(folder)
+        with self._as_store_error():
+            try:
+                found = self._files.find(path, detail=True)
+            except FileNotFoundError:
+                return {}
+        begin = len(path) + 1
+        return {name[begin:]: int(about["size"]) for name, about in sorted(found.items()) if len(name) > begin}
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """No error for one that is gone."""
+
+        def delete(key: str) -> None:
+            with self._as_store_error(), contextlib.suppress(FileNotFoundError):
+                self._files.rm_file(self._path(key))
+
+        self.each(delete, keys)
+
+    def each(self, call: Callable[[_T], _R], arguments: Iterable[_T]) -> list[_R]:
+        """Several calls at once; all of them have ended when it returns, or raises the first one's error."""
+        with ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="hotspare-objects") as calls:
+            futures = [calls.submit(call, argument) for argument in arguments]
+        errors = [error for future in futures if (error := future.exception()) is not None]
+        if errors:
+            raise errors[0]
+        return [future.result() for future in futures]
+
+    def _path(self, key: str) -> str:
+        return f"{self._root}/{key}"
+
+    @contextlib.contextmanager
+    def _as_store_error(self) -> Iterator[None]:
+        try:
+            yield
+        except (FileExistsError, FileNotFoundError) as error:
+            raise StoreError("there is no such bucket for snapshots", detail=self._plain(error)) from None
+        except self._failures as error:
+            raise StoreError("the object storage of snapshots does not do it", detail=self._plain(error)) from None
+
+    def _plain(self, error: Exception) -> str:
+        """In one line, without the secret."""
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        return (said.replace(self._secret, "***") if self._secret else said)[:300]
+
+
+def _settings(scheme: str, query: str) -> tuple[str, dict[str, Any]]:
+    """The secret, and what the file system is made with."""
+    given = {name: values[-1] for name, values in parse_qs(query).items()}
+    known = _OPTIONS if scheme == "s3" else ()
+    for name in given:
+        if name not in known:
+            hint = f"known: {', '.join(known)}" if known else "it takes what its driver finds in the environment"
+            raise UsageError(f"option {name[:40]!r} of {scheme}:// snapshots is not known", hint=hint)
+    settings: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
+    if scheme != "s3":
+        return "", settings
+    secret = named_password(given)
+    if bool(secret) != (_KEY in given):
+        raise UsageError("an access key of s3:// snapshots needs its secret", hint=f"give {_KEY}= and {PASSWORD_ENV}=, or neither")
+    client = {
+        name: given[option] for name, option in (("endpoint_url", "endpoint_url"), ("region_name", "region")) if option in given
+    }
+    settings["config_kwargs"] = {"connect_timeout": _CONNECT_S, "read_timeout": _CALL_S, "retries": {"max_attempts": 1}}
+    settings |= {"client_kwargs": client, "profile": given.get("profile")}
+    if secret:
+        settings |= {"key": given[_KEY], "secret": secret}
+    return secret or "", settings
+
+
+def _failures_of(scheme: str) -> tuple[type[Exception], ...]:
+    """What the driver raises that is no OSError."""
+    if scheme != "s3":
+        return ()
+    from aiohttp import ClientError
+    from botocore import exceptions
+
+    return exceptions.BotoCoreError, exceptions.ClientError, ClientError

@@ -1,0 +1,159 @@
+"""Who may count on which page, without locks, renames or trusted clocks: writers claim, collectors say first what they delete.
+
+A writer claims pages of others, then looks what is doomed, then whether they are there. A collector writes what it dooms, then
+reads claims and manifests, and deletes what none of them names. Whichever comes second sees the other: either the page stays, or
+the writer writes one of its own, under a name that nobody doomed. Neither ever waits, and either may stand still anywhere: what is
+doomed counts for nothing as long as the collector could yet delete it, which is until it says that it is done or the pages are
+gone, and a page that is gone never comes back under its name.
+
+A writer that was not heard of for `WRITER_GONE_US` is abandoned: its seal is made, and says so. If it does live, it cannot make the
+seal, and writes again. So the clocks of several machines decide when garbage goes, and nothing else. The seal of an abandoned
+writer stays for ever; it has nine bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from hotspare.errors import SnapshotFormat, StoreError
+from hotspare.stores.content import Blob
+from hotspare.stores.memory import clock_us
+from hotspare.stores.objects.bucket import CALLS_AT_ONCE
+from hotspare.stores.objects.layout import (
+    ABANDONED,
+    REPLACED,
+    GroupObjects,
+    Listing,
+    hash_of,
+    page_name,
+    pages_of,
+    writer_of,
+)
+
+WRITER_GONE_US = 600_000_000
+_CLAIM_EVERY_US = 60_000_000
+
+
+class Writing:
+    """One writer, from its claim to its seal."""
+
+    def __init__(self, group: GroupObjects) -> None:
+        self._group = group
+        self.writer = uuid.uuid4().hex
+        self._claims = self._claimed_us = 0
+        self._pages: dict[str, str] = {}
+        self._held: dict[str, str] = {}
+        self._calls = ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="hotspare-pages")
+        self._under_way: list[Future[None]] = []
+
+    def __enter__(self) -> Writing:
+        """Its own pages are safe from now on."""
+        self._claim(())
+        self._pages = {hash_of(page): page for page in self._group.pages()}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._calls.shutdown()
+        with contextlib.suppress(StoreError):
+            self._group.release(f"{self.writer},{number}" for number in range(self._claims))
+
+    def hold(self, hashes: set[str]) -> set[str]:
+        """Those that are there, and stay until this writer has ended. What was written before is there."""
+        self.finish()
+        wanted = {self._pages[each] for each in hashes if each in self._pages and each not in self._held}
+        if wanted:
+            self._claim(wanted)
+            doomed = frozenset().union(*self._group.doomed().values())
+            there = self._group.pages()
+            self._held |= {hash_of(page): page for page in wanted if page in there and page not in doomed}
+        elif clock_us() - self._claimed_us > _CLAIM_EVERY_US:
+            self._claim(())
+        return hashes & self._held.keys()
+
+    def write(self, name: str, content: bytes) -> None:
+        """Written when `finish` has returned."""
+        page = page_name(name, self.writer)
+        self._held[name] = page
+        self._under_way.append(self._calls.submit(self._group.bucket.put, self._group.page(page), content))
+
+    def finish(self) -> None:
+        """What was to be written is; StoreError otherwise."""
+        under_way, self._under_way = self._under_way, []
+        for each in under_way:
+            each.result()
+
+    def placed(self, blob: Blob) -> Blob:
+        """By the name of its object."""
+        return Blob(self._held[blob.hash], blob.size)
+
+    def _claim(self, pages: Iterable[str]) -> None:
+        self._claimed_us = clock_us()
+        self._claims += 1
+        self._group.write_claim(self.writer, self._claims - 1, self._claimed_us, pages)
+
+
+def collect(group: GroupObjects, known: dict[str, frozenset[str]]) -> None:
+    """Delete what no snapshot and no writer names; `known` as in `pages_of`, from call to call. Nothing is deleted where a manifest
+    has a newer format: it may name more than can be read. What cannot be reached is left to the next one."""
+    with contextlib.suppress(StoreError):
+        listing = group.snapshots()
+        _abandon(group, listing)
+        _remove_superseded(group, listing)
+        doomed = group.doomed()
+        pages = group.pages().keys()
+        group.spare(collector for collector, names in doomed.items() if not names & pages)
+        candidates = set(pages) - _named(group, pages, known)
+        if candidates:
+            collector = uuid.uuid4().hex
+            group.doom(collector, candidates)
+            try:
+                named = _named(group, candidates, known)
+            except SnapshotFormat:
+                group.spare([collector])
+                raise
+            group.bucket.delete(group.page(page) for page in candidates - named)
+            group.spare([collector])
+        _remove_strays(group, listing)
+
+
+def _named(group: GroupObjects, pages: Iterable[str], known: dict[str, frozenset[str]]) -> set[str]:
+    """Those that may not go. Claims first: a writer lets go of them when its snapshot stands. SnapshotFormat as `pages_of`."""
+    claims = group.claims()
+    listing = group.snapshots()
+    named = claims.pages | pages_of(group, (entry for entry in listing.entries if entry.writer not in listing.abandoned), known)
+    return named | {page for page in pages if writer_of(page) in claims.alive_us}
+
+
+def _abandon(group: GroupObjects, listing: Listing) -> None:
+    """End writers that were not heard of for long, and put away what they left."""
+    claims, now = group.claims(), clock_us()
+    alive = dict(claims.alive_us)
+    unsealed = {entry.writer: entry for entry in listing.entries if entry.writer not in listing.sealed}
+    for entry in unsealed.values():
+        alive[entry.writer] = max(entry.written_time_us, alive.get(entry.writer, 0))
+    for writer, alive_us in alive.items():
+        if now - alive_us <= WRITER_GONE_US:
+            continue
+        if writer not in listing.sealed and group.seal(writer, ABANDONED) and writer in unsealed:
+            group.remove_manifest(unsealed[writer])
+        group.release(claims.keys.get(writer, ()))
+
+
+def _remove_superseded(group: GroupObjects, listing: Listing) -> None:
+    """Candidates in whose place there is another one of the same name: their writer died before it removed them."""
+    for current in listing.current():
+        for entry in listing.named(current.name)[1:]:
+            if group.fate(entry.writer, REPLACED):
+                group.remove(entry)
+    for entry in listing.entries:
+        if entry.writer in listing.replaced:
+            group.remove(entry)
+
+
+def _remove_strays(group: GroupObjects, before: Listing) -> None:
+    """Seals and fates whose snapshot is gone: a manifest is there before they are."""
+    there = {entry.writer for entry in group.snapshots().entries}
+    group.remove_strays(before.sealed - there, (before.confirmed | before.replaced) - there)

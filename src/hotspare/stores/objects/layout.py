@@ -1,0 +1,227 @@
+"""The objects of a group, and what their names say. Nothing is written twice under one name, but for what one writer alone owns.
+
+    <root>/.store-id                                        the store's random id, made once
+    <root>/<group>/pages/<xxh3-128>-<writer>                a page or header; that name is never used again when it is gone
+    <root>/<group>/claims/<writer>,<n>                      when the writer was alive, and which pages of others it counts on
+    <root>/<group>/doomed/<collector>                       pages that somebody is about to delete
+    <root>/<group>/snapshots/<order>,<engine>,<name>,<time>,<bytes>,<writer>    a manifest
+    <root>/<group>/snapshots/seal-<writer>                  made once: `whole` by the writer, or `abandoned` by a collector
+    <root>/<group>/snapshots/fate-<writer>                  made once: `confirmed`, or `replaced`
+
+A snapshot is there when its manifest is and its seal says `whole`. One listing tells everything: what seals and fates say has
+lengths of its own. `<writer>` is random, one for each write.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from hotspare.errors import SnapshotFormat, UsageError
+from hotspare.stores import limits
+from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
+from hotspare.stores.directory_layout import Manifest, parse_manifest, quoted
+from hotspare.stores.objects.bucket import Bucket
+
+WHOLE, ABANDONED = b"whole", b"abandoned"
+CONFIRMED, REPLACED = b"confirmed", b"replaced"
+_SEAL, _FATE = "seal-", "fate-"
+_KEY_BYTES_MAX = 700
+"""Of 1,024; the bucket's prefix and the group's name come before."""
+_ORDER_DIGITS = 19
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestObject:
+    """A manifest by what its key says."""
+
+    key: str
+    order: int
+    engine: str
+    name: str
+    written_time_us: int
+    bytes_total: int
+    writer: str
+
+    def info(self, status: SnapshotStatus) -> SnapshotInfo:
+        return SnapshotInfo(self.name, self.engine, self.order, status, self.written_time_us, self.bytes_total)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The snapshots of a group at one moment; the sets are of writers, by what their seals and fates say."""
+
+    entries: tuple[ManifestObject, ...]
+    sealed: frozenset[str]
+    abandoned: frozenset[str]
+    confirmed: frozenset[str]
+    replaced: frozenset[str]
+
+    def status(self, entry: ManifestObject) -> SnapshotStatus:
+        return SnapshotStatus.CONFIRMED if entry.writer in self.confirmed else SnapshotStatus.CANDIDATE
+
+    def named(self, name: str) -> list[ManifestObject]:
+        """Whole ones of that name; the first one is what the name stands for. Others are left of a writer that died."""
+        found = [e for e in self.entries if e.name == name and e.writer in self.sealed and e.writer not in self.replaced]
+        return sorted(found, key=lambda e: (e.writer in self.confirmed, e.written_time_us, e.writer), reverse=True)
+
+    def current(self) -> list[ManifestObject]:
+        return [self.named(name)[0] for name in sorted({e.name for e in self.entries}) if self.named(name)]
+
+
+@dataclass(slots=True)
+class Claims:
+    """Of all writers of a group: when each was alive last, and the pages of others on which they count."""
+
+    alive_us: dict[str, int] = field(default_factory=dict)
+    keys: dict[str, list[str]] = field(default_factory=dict)
+    pages: set[str] = field(default_factory=set)
+
+
+class GroupObjects:
+    """The keys of one group, and what stands in its objects."""
+
+    def __init__(self, bucket: Bucket, group: str) -> None:
+        limits.check_name("group", group)
+        self.bucket, self.group, self._folder = bucket, group, quoted(group)
+
+    def entry(self, info: SnapshotInfo, writer: str) -> ManifestObject:
+        """UsageError where the names are too long together."""
+        names = f"{quoted(info.engine)},{quoted(info.name)}"
+        key = f"{info.order:0{_ORDER_DIGITS}d},{names},{info.written_time_us},{info.bytes_total},{writer}"
+        if len(self._folder) + len(key) > _KEY_BYTES_MAX:
+            hint = "use shorter engine and snapshot names"
+            raise UsageError(f"snapshot name {info.name[:40]!r} is too long for an object", hint=hint)
+        return ManifestObject(key, info.order, info.engine, info.name, info.written_time_us, info.bytes_total, writer)
+
+    def snapshots(self) -> Listing:
+        sizes = self.bucket.sizes(self.path("snapshots"))
+        entries = (entry for key in sizes if (entry := _entry_of(key)) is not None)
+        return Listing(
+            tuple(sorted(entries, key=lambda entry: (-entry.order, entry.name))),
+            sealed=_writers(sizes, _SEAL, WHOLE),
+            abandoned=_writers(sizes, _SEAL, ABANDONED),
+            confirmed=_writers(sizes, _FATE, CONFIRMED),
+            replaced=_writers(sizes, _FATE, REPLACED),
+        )
+
+    def path(self, *key: str) -> str:
+        return "/".join((self._folder, *key))
+
+    def page(self, name: str) -> str:
+        return self.path("pages", name)
+
+    def pages(self) -> dict[str, int]:
+        return self.bucket.sizes(self.path("pages"))
+
+    def manifest(self, entry: ManifestObject) -> Manifest | None:
+        """None where it is gone; ValueError where it is damaged, SnapshotFormat where a newer hotspare wrote it."""
+        text = self.bucket.get(self.path("snapshots", entry.key))
+        return None if text is None else parse_manifest(text)
+
+    def decide(self, kind: str, writer: str, said: bytes) -> bool:
+        """Write a seal or fate, unless it says something else already; whether it says so now."""
+        key = self.path("snapshots", kind + writer)
+        return self.bucket.create(key, said) or self.bucket.get(key) == said
+
+    def seal(self, writer: str, said: bytes) -> bool:
+        return self.decide(_SEAL, writer, said)
+
+    def fate(self, writer: str, said: bytes) -> bool:
+        return self.decide(_FATE, writer, said)
+
+    def remove(self, entry: ManifestObject) -> None:
+        """The manifest first: without it there is no snapshot."""
+        self.remove_manifest(entry)
+        self.remove_strays([entry.writer], [entry.writer])
+
+    def remove_manifest(self, entry: ManifestObject) -> None:
+        self.bucket.delete([self.path("snapshots", entry.key)])
+
+    def remove_strays(self, seals: Iterable[str], fates: Iterable[str]) -> None:
+        keys = [_SEAL + writer for writer in seals] + [_FATE + writer for writer in fates]
+        self.bucket.delete(self.path("snapshots", key) for key in keys)
+
+    def write_manifest(self, entry: ManifestObject, text: bytes) -> None:
+        self.bucket.put(self.path("snapshots", entry.key), text)
+
+    def write_claim(self, writer: str, number: int, alive_us: int, pages: Iterable[str]) -> None:
+        text = json.dumps({"alive_us": alive_us, "pages": sorted(pages)})
+        self.bucket.put(self.path("claims", f"{writer},{number}"), text.encode())
+
+    def claims(self) -> Claims:
+        found = Claims()
+        keys = list(self.bucket.sizes(self.path("claims")))
+        for key, text in zip(keys, self.bucket.each(self.bucket.get, (self.path("claims", key) for key in keys)), strict=True):
+            writer = key.partition(",")[0]
+            if text is not None:
+                claim = json.loads(text)
+                found.alive_us[writer] = max(claim["alive_us"], found.alive_us.get(writer, 0))
+                found.keys.setdefault(writer, []).append(key)
+                found.pages.update(claim["pages"])
+        return found
+
+    def release(self, keys: Iterable[str]) -> None:
+        self.bucket.delete(self.path("claims", key) for key in keys)
+
+    def doom(self, collector: str, pages: Iterable[str]) -> None:
+        self.bucket.put(self.path("doomed", collector), json.dumps(sorted(pages)).encode())
+
+    def doomed(self) -> dict[str, frozenset[str]]:
+        """By collector."""
+        keys = list(self.bucket.sizes(self.path("doomed")))
+        texts = self.bucket.each(self.bucket.get, (self.path("doomed", key) for key in keys))
+        return {key: frozenset(json.loads(text)) for key, text in zip(keys, texts, strict=True) if text is not None}
+
+    def spare(self, collectors: Iterable[str]) -> None:
+        """They delete nothing any more."""
+        self.bucket.delete(self.path("doomed", key) for key in collectors)
+
+
+def page_name(hash_: str, writer: str) -> str:
+    return f"{hash_}-{writer}"
+
+
+def writer_of(page: str) -> str:
+    return page.rpartition("-")[2]
+
+
+def hash_of(page: str) -> str:
+    return page.partition("-")[0]
+
+
+def _writers(sizes: Mapping[str, int], kind: str, said: bytes) -> frozenset[str]:
+    return frozenset(key.removeprefix(kind) for key, size in sizes.items() if key.startswith(kind) and size == len(said))
+
+
+def _entry_of(key: str) -> ManifestObject | None:
+    """None for an object that is not named as ours are."""
+    parts = key.split(",")
+    if len(parts) != 6 or not all(part.isdecimal() for part in (parts[0], parts[3], parts[4])):
+        return None
+    order, written, total = int(parts[0]), int(parts[3]), int(parts[4])
+    return ManifestObject(key, order, unquote(parts[1]), unquote(parts[2]), written, total, parts[5])
+
+
+def pages_of(group: GroupObjects, entries: Iterable[ManifestObject], known: dict[str, frozenset[str]]) -> set[str]:
+    """What their manifests name; damaged ones name nothing. SnapshotFormat where a newer hotspare wrote one. A manifest never
+    changes: what it names is kept in `known`, as long as it is asked for."""
+
+    def pages(entry: ManifestObject) -> frozenset[str]:
+        try:
+            manifest = None if entry.writer in known else group.manifest(entry)
+        except SnapshotFormat:
+            raise
+        except ValueError:
+            return frozenset()
+        if manifest is None:
+            return known.get(entry.writer, frozenset())
+        return frozenset(blob.hash for blob in manifest.blobs)
+
+    asked = list(entries)
+    found = dict(zip((entry.writer for entry in asked), group.bucket.each(pages, asked), strict=True))
+    known.clear()
+    known.update({writer: names for writer, names in found.items() if names})
+    return set().union(*found.values())
