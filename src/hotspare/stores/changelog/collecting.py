@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 from hotspare.stores.changelog.records import GroupRecords, Said, key, value
 from hotspare.stores.memory import clock_us
-
-if TYPE_CHECKING:
-    from hotspare.stores.changelog.store import ChangelogStore
 
 WRITER_GONE_US = 600_000_000
 """A writer that was not heard of for so long is taken for dead. If it is not, it writes again."""
 
 
-def collect(store: ChangelogStore, group: str) -> None:
+class Collected(Protocol):
+    """What is cleared up: the store, as far as it is needed here."""
+
+    def group(self, name: str) -> GroupRecords: ...
+    def say(self, *records: tuple[str, bytes | None]) -> None: ...
+    def named(self, shots: Iterable[Said]) -> dict[str, Any]: ...
+    def page_keys(self, writers: set[str]) -> set[str]: ...
+    def delete_pages(self, keys: Iterable[str]) -> None: ...
+
+
+def collect(store: Collected, group: str) -> None:
     """SnapshotFormat where a snapshot has a newer format: it may name more than can be read, and nothing goes."""
     _abandon(store, group)
     _end_superseded(store, group)
@@ -38,7 +46,7 @@ def _live(state: GroupRecords) -> list[Said]:
     return [shot for shot in state.of("shot") if not state.is_gone(shot)]
 
 
-def _abandon(store: ChangelogStore, group: str) -> None:
+def _abandon(store: Collected, group: str) -> None:
     """End writers that were not heard of for long, and what they wrote in vain."""
     state, now = store.group(group), clock_us()
     old = {writer for writer, alive_us in state.alive_us().items() if now - alive_us > WRITER_GONE_US}
@@ -51,14 +59,14 @@ def _abandon(store: ChangelogStore, group: str) -> None:
     store.say(*((said.key, None) for said in claims))
 
 
-def _end_superseded(store: ChangelogStore, group: str) -> None:
+def _end_superseded(store: Collected, group: str) -> None:
     """Candidates in whose place there is another one of the same name: their writer died before it ended them."""
     state = store.group(group)
     old = [shot for current in state.current() for shot in state.named(current.value["name"])[1:]]
     store.say(*((key(group, "replaced", shot.of, uuid.uuid4().hex), value()) for shot in old))
 
 
-def _forget(store: ChangelogStore, state: GroupRecords, gone: list[Said]) -> None:
+def _forget(store: Collected, state: GroupRecords, gone: list[Said]) -> None:
     """The snapshot first: what says that it is none goes behind it."""
     writers = {shot.of for shot in gone}
     store.say(*((shot.key, None) for shot in gone))
@@ -67,7 +75,7 @@ def _forget(store: ChangelogStore, state: GroupRecords, gone: list[Said]) -> Non
     store.say(*((said.key, None) for kind in kinds for said in state.of(kind) if said.of not in there))
 
 
-def _spare(store: ChangelogStore, group: str) -> None:
+def _spare(store: Collected, group: str) -> None:
     """Words on pages that no record names any more."""
     state = store.group(group)
     named = store.named(state.of("shot")).keys()
