@@ -348,6 +348,17 @@ def _log(node: Node, depth: int) -> Tree:
     return _call("log" if value is not None else "ln", node, [base] if value is None else [base, value], depth)
 
 
+def _count(node: Node, depth: int) -> Tree:
+    """`count(*)` is `count()`, and `count(distinct x)` is `count_distinct(x)`; both have a meaning in aggregate windows alone."""
+    what = node.this
+    name, counted = "count", _values(node)
+    if isinstance(what, exp.Star) and len(counted) == 1 and not any(what.args.values()):
+        counted = []
+    elif isinstance(what, exp.Distinct) and len(counted) == 1:
+        name, counted = "count_distinct", list(what.expressions)
+    return Call(NAMES[Dialect.SPARK_SQL].get(name, ""), name, tuple(_tree(a, depth) for a in counted), _column(node))
+
+
 def _date_trunc(node: Node, depth: int) -> Tree:
     _check_form(node, "date_trunc", ("this", "unit"))
     unit = Literal(str(node.args["unit"].name).lower(), ValueType.STRING, _column(node))
@@ -387,6 +398,7 @@ _READERS: MappingProxyType[Any, Callable[[Node, int], Tree]] = MappingProxyType(
         exp.Case: _case,
         exp.Trim: _trim,
         exp.Log: _log,
+        exp.Count: _count,
         exp.TimestampTrunc: _date_trunc,
         exp.DateTrunc: _date_trunc,
         exp.Anonymous: _named,
