@@ -124,6 +124,7 @@ class SqliteFile:
         self._sessions: weakref.WeakSet[_Session] = weakref.WeakSet()
         self._sessions_lock = threading.Lock()
         self._closed = False
+        self._opened: tuple[int, int] | None = None
         if not self.path.parent.is_dir():
             raise UsageError(f"folder {self.path.parent} of {kind.name} {self.path.name} does not exist", hint="create it")
         self._prepare()
@@ -134,6 +135,10 @@ class SqliteFile:
 
     def reading(self, read: Callable[[sqlite3.Connection], T]) -> T:
         """What `read` returns; it is called again while the file is busy, so it must only read."""
+        self._check_place()
+        return self._read(read)
+
+    def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
         try:
             return self._while_busy.call(
                 lambda: read(self._connection()), lambda error: isinstance(error, sqlite3.Error) and _is_busy(error)
@@ -187,7 +192,8 @@ class SqliteFile:
         return session.connection
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
+        url = f"{self.path.as_uri()}?mode=rw"  # SQLite would make an empty file, which is no bus, in place of a deleted one
+        connection = sqlite3.connect(url, timeout=0, isolation_level=None, check_same_thread=False, uri=True)
         try:
             connection.execute(f"PRAGMA synchronous={self._sync.value}")
         except sqlite3.Error:
@@ -196,7 +202,23 @@ class SqliteFile:
         return connection
 
     def _set_sync(self, sync: Sync) -> None:
-        self.query(f"PRAGMA synchronous={sync.value}")
+        self._read(lambda connection: connection.execute(f"PRAGMA synchronous={sync.value}").fetchall())
+
+    def _check_place(self) -> None:
+        """Refuses to go on with a file that nobody else finds: what is written there is lost, and what others write never comes."""
+        if self._opened is None:
+            return
+        try:
+            found = _identity(self.path)
+        except OSError as error:
+            raise self._moved("does not exist any more", error.strerror or str(error)) from error
+        if found != self._opened:
+            raise self._moved("was replaced", "another file has its name")
+
+    def _moved(self, what: str, detail: str) -> HotspareError:
+        return self._errors.failed(
+            f"{self._kind.name} {self.path.name} {what}", detail=f"{self.path}: {detail}", hint="put the file back that was there"
+        )
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         try:
@@ -239,10 +261,13 @@ class SqliteFile:
 
     def _prepare(self) -> None:
         """Make the file if there is none, then check that it is ours. Several processes may do this at once."""
+        if self.path.is_dir():
+            raise self._foreign()
         try:
             if not self.path.exists():
                 _make(self.path, self._kind)
             self._check()
+            self._opened = _identity(self.path)
             self._add_tables()
         except OSError as error:
             raise UsageError(f"{self._kind.name} {self.path} cannot be made", detail=error.strerror or str(error)) from error
@@ -279,6 +304,11 @@ class SqliteFile:
         return UsageError(
             f"{self.path} is not a {self._kind.name} of hotspare", hint="give the name of a file that does not exist yet"
         )
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
 
 
 def _make(path: Path, kind: FileKind) -> None:

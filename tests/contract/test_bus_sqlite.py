@@ -271,6 +271,37 @@ def test_a_file_that_is_not_ours_is_refused_and_stays_as_it_is(tmp_path: Path) -
     assert other.read_bytes() == content
 
 
+def test_a_file_that_is_deleted_or_replaced_is_not_gone_on_with(tmp_path: Path) -> None:
+    """What is written to a file that has no name any more is lost, and nobody else's events come."""
+    file, kept = tmp_path / "bus.db", tmp_path / "kept.db"
+    bus = SqliteBus(file)
+    bus.create_topic("t")
+    file.rename(kept)
+
+    def in_another_thread() -> None:
+        with pytest.raises(BusUnavailable, match="does not exist any more"):
+            bus.append(Partition("t"), outgoing("b"))
+
+    with pytest.raises(BusUnavailable, match="does not exist any more"):
+        bus.append(Partition("t"), outgoing("a"))
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(in_another_thread).result()
+    assert not file.exists(), "an empty file in its place would be no bus for anybody"
+    kept.rename(file)
+    bus.append(Partition("t"), outgoing("c"))
+    assert values(bus, "t") == ["c"]
+    file.unlink()
+    SqliteBus(file).close()
+    with pytest.raises(BusUnavailable, match="was replaced"):
+        bus.topics()
+    bus.close()
+
+
+def test_a_folder_is_no_bus(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not a bus of hotspare"):
+        SqliteBus(tmp_path)
+
+
 def test_many_that_make_the_file_at_once_get_one_file(tmp_path: Path) -> None:
     barrier = threading.Barrier(4)
 
