@@ -124,7 +124,8 @@ class GroupSettings:
     `bus_retention_ms`       how long messages that nobody needs stay on a bus that forgets nothing by itself; 0: for ever
     `trim_interval_ms`       how often what is older is forgotten
     `quality_poll_ms`        how often it is read whether another quality of service is asked for
-    `persist_poll_ms`        how often it is read whether a snapshot is asked for; 0: never
+    `persist_poll_ms`        how often it is read whether a snapshot is asked for; 0: never. Where calls are slow, each takes from the
+                             time for input
     `persist_turn_ms`        how long an engine lets one that goes before it undertake to persist a snapshot
     `snapshot_interval_ms`   time between two snapshots of a group; 0: none because of time
     `snapshot_events`        events between two snapshots of a group; 0: none because of events
@@ -163,7 +164,7 @@ class GroupSettings:
     bus_retention_ms: int = 0
     trim_interval_ms: int = 1_000
     quality_poll_ms: int = 1_000
-    persist_poll_ms: int = 1_000
+    persist_poll_ms: int = 3_000
     persist_turn_ms: int = 3_000
     snapshot_interval_ms: int = 5_000
     snapshot_events: int = 0
