@@ -124,8 +124,8 @@ class GroupSettings:
     `bus_retention_ms`       how long messages that nobody needs stay on a bus that forgets nothing by itself; 0: for ever
     `trim_interval_ms`       how often what is older is forgotten
     `quality_poll_ms`        how often it is read whether another quality of service is asked for
-    `persist_poll_ms`        how often it is read whether a snapshot is asked for; 0: never. Where calls are slow, each takes from the
-                             time for input
+    `persist_poll_ms`        how often it is read whether a snapshot is asked for; 0: never. Slow calls take
+                             from the time for input
     `persist_turn_ms`        how long an engine lets one that goes before it undertake to persist a snapshot
     `snapshot_interval_ms`   time between two snapshots of a group; 0: none because of time
     `snapshot_events`        events between two snapshots of a group; 0: none because of events
