@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from benchmarks._decoded import events_of
+from benchmarks.residence import FIELDS, PROJECT, ROW_BYTES, UPSERT
 
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
@@ -32,20 +33,7 @@ from hotspare.model.load import load_text
 from hotspare.residence.open import residence_for
 from hotspare.stores.directory import DirectoryStore
 
-FIELDS = 40
-ROW_BYTES = 9 * (FIELDS + 1) + 8
-"""In a snapshot."""
-PROJECT = f"""
-project: large
-queries:
-  cq:
-    windows:
-      incoming: {{type: source, index: empty, schema: "id*:int64,{",".join(f"f{i}:int64" for i in range(FIELDS))}"}}
-      kept: {{type: copy}}
-    edges: [incoming -> kept]
-"""
 STEP_ROWS = 20_000
-UPSERT = 3
 
 
 def batch_of(plan: Plan, keys: Int64s, begin: int) -> pa.RecordBatch:
