@@ -18,9 +18,9 @@ for each in started:
     watch.began(each.pid)
 started[0].kill(); started[0].wait(); watch.ended(started[0].pid)
 started[2].send_signal(19)
-print(*(each.pid for each in started), flush=True)
 if sys.argv[1] == "closed":
     watch.close()
+print(*(each.pid for each in started), flush=True)
 time.sleep(600)
 """
 
