@@ -52,7 +52,7 @@ OLD_SLOT, NEW_SLOT, MADE_BEFORE = 0, 1, 2
 MOVED_WIDTH = 3
 LOOKS_MAX, CLEARED_MAX = 64, 1
 """So many pages are looked at, and cleared, at a time. More at a time would hold up the event that comes then."""
-TIMES_A_PAGE = 8
+TIMES_A_PAGE = 4
 """So often gaps are looked at while events fill a page."""
 _ONE = np.uint64(1)
 _SIX = np.uint64(6)
