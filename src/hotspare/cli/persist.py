@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hotspare.cli.shared.group_report import GroupSources
     from hotspare.coordination.contract import Coordination
     from hotspare.ha.effects.persisting import AskedSnapshot
+    from hotspare.ha.rules.facts import PersistRequest
 
 _POLL_S = 0.05
 
@@ -35,14 +36,15 @@ def command(
     Where no engine runs, the newest snapshot that may be restored is copied.
     """
     from hotspare.cli.status import known_groups, open_sources
+    from hotspare.ha.rules.facts import PersistRequest
     from hotspare.host.restoring import store_url
 
     url = store_url(to) if to else ""
     with ExitStack() as stack:
         sources = open_sources(stack, bus, coordination, store)
         groups = known_groups(sources.coordination, group)
-        running = {name: bool(_running(sources.coordination, name)) for name in groups}
-        asked = {name: _ask(sources.coordination, name, url, by) for name in groups if running[name]}
+        running = {name: _running(sources.coordination, name) for name in groups}
+        asked = {name: _ask(sources.coordination, name, running[name], PersistRequest(url, by)) for name in groups if running[name]}
         for name in groups:
             told = _awaited(sources.coordination, name, asked[name], timeout_s) if running[name] else _copied(sources, name, url)
             typer.echo(f"{name}: {told}")
@@ -51,22 +53,21 @@ def command(
 def _running(service: Coordination, group: str) -> list[str]:
     """Engines that gave word lately and have not ended."""
     from hotspare.cli.shared.group_report import SILENT_MS_MAX, is_heard
+    from hotspare.ha.rules.persisting import AT_WORK
 
     members, leader = service.members(group), service.leader(group)
     newest_ms = max((member.seen_ms for member in members), default=0)
     heard = [m for m in members if newest_ms - m.seen_ms < SILENT_MS_MAX and is_heard(m, leader, newest_ms)]
-    return [m.engine for m in heard if m.role in ("standby", "promoting", "active")]
+    return [m.engine for m in heard if m.role in AT_WORK]
 
 
-def _ask(service: Coordination, group: str, to: str, by: str) -> int:
+def _ask(service: Coordination, group: str, engines: list[str], request: PersistRequest) -> int:
     from hotspare.errors import UsageError
     from hotspare.ha.effects.persisting import ask
-    from hotspare.ha.rules.facts import PersistRequest
 
-    engines = _running(service, group)
-    if by and by not in engines:
-        raise UsageError(f"group {group} has no engine {by} that runs", hint="engines: " + ", ".join(engines))
-    return ask(service, group, PersistRequest(to, by))
+    if request.by and request.by not in engines:
+        raise UsageError(f"group {group} has no engine {request.by} that runs", hint="engines: " + ", ".join(engines))
+    return ask(service, group, request)
 
 
 def _awaited(service: Coordination, group: str, number: int, timeout_s: float) -> str:

@@ -15,12 +15,12 @@ from hotspare.bus.naming import bad_topic, group_name, inbound_topic, outbound_t
 from hotspare.bus.open import open_bus
 from hotspare.demo.faults import Fault, Gap
 from hotspare.demo.sampler import SENSOR_HEADER, Sampler, sensor_reading
-from hotspare.demo.scenario import PREFIX, RETENTION_S, SOURCE, DemoReport
+from hotspare.demo.scenario import PREFIX, RETENTION_S, SOURCE, DemoReport, stopped_behind
 from hotspare.demo.site import Site
 from hotspare.engine.head.head import Head
 from hotspare.engine.plan import compile_plan
 from hotspare.engine.rows.batch import BAD_STREAM, output_schema
-from hotspare.errors import BusLocked, BusUnavailable, ClusterError, HotspareError
+from hotspare.errors import BusLocked, BusUnavailable, ClusterError
 from hotspare.model.load import load_project
 from hotspare.runners.contract import SourceTopic
 from hotspare.shard import Shard, shards_of
@@ -120,19 +120,12 @@ class ApplicationsDemo:
 
     def run(self) -> DemoReport:
         """Run to the end; everything that was started is stopped, whatever happens."""
-        try:
+        with stopped_behind(self.cluster, self.sampler):
             self._start()
             for strike in self.options.strikes:
                 self._strike(strike)
             self._struck = True
             self._settle()
-        except ClusterError as failure:
-            with suppress(HotspareError):
-                failure.add_note(self.cluster.account())
-            raise
-        finally:
-            self.sampler.stop()
-            self.cluster.stop()
         self._judge()
         self.bus.close()
         return self.report

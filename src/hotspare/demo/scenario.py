@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib.resources
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -113,6 +113,20 @@ class DemoReport:
         )
 
 
+@contextmanager
+def stopped_behind(cluster: Cluster, sampler: Sampler) -> Iterator[None]:
+    """Stops both behind the block, whatever happens; an error of the cluster tells what its engines said."""
+    try:
+        yield
+    except ClusterError as failure:
+        with suppress(HotspareError):  # coordination may be what is missing
+            failure.add_note(cluster.account())
+        raise
+    finally:
+        sampler.stop()
+        cluster.stop()
+
+
 class Demo:
     """One run. `say` gets a sentence at each step; `picture` may be asked at any time for what stands now."""
 
@@ -139,7 +153,7 @@ class Demo:
     def run(self, strikes: Callable[[Demo], None] | None = None) -> DemoReport:
         """Run to the end; everything that was started is stopped, whatever happens. `strikes` may stand for the options' faults:
         it is called once, while events flow, and leaves a whole group behind."""
-        try:
+        with stopped_behind(self.cluster, self.sampler):
             self._start_engines()
             self._start_adapters()
             wait_until(lambda: self.first_output_after(0) is not None, "the first output", _SETTLE_S)
@@ -148,13 +162,6 @@ class Demo:
             if self.options.end is EndOfInput.AFTER_FAULTS:
                 self.sampler.end()
             self._settle()
-        except ClusterError as failure:
-            with suppress(HotspareError):  # coordination may be what is missing
-                failure.add_note(self.cluster.account())
-            raise
-        finally:
-            self.sampler.stop()
-            self.cluster.stop()
         self._judge()
         self.bus.close()
         return self.report

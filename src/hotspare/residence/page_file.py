@@ -20,6 +20,7 @@ import numpy.typing as npt
 from hotspare.errors import PageFileError, UsageError
 from hotspare.residence import system
 from hotspare.residence.system import PAGE, Int64s
+from hotspare.runs import runs
 
 _NO_RESERVE = 0x4000
 _TRUE_BYTES = 1 << 20
@@ -222,7 +223,7 @@ class PagedSpace:
         self._looked = end = min(begin + pages, self._high)
         is_here = system.in_memory(self._base + begin * PAGE, end - begin) & self._is_filed[begin:end]
         used = self._used[begin:end]
-        for first, last in (system.runs(np.flatnonzero(is_here & (used == 0))) + begin).tolist():
+        for first, last in (runs(np.flatnonzero(is_here & (used == 0))) + begin).tolist():
             os.posix_fadvise(self._file.number, first * PAGE, (last - first) * PAGE, os.POSIX_FADV_DONTNEED)  # unless it is mapped
         self.fetched += int(np.count_nonzero(is_here)) - int(np.count_nonzero(used))
         used[is_here & (used == 0)] = self.now

@@ -10,6 +10,8 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from hotspare.runs import runs
+
 PAGE = mmap.PAGESIZE
 _FIXED, _NO_RESERVE = 0x10, 0x4000
 _DONT_NEED, _WILL_NEED, _PAGE_OUT, _RANDOM = 4, 3, 21, 1
@@ -116,12 +118,3 @@ def is_in_memory_only(file: int) -> bool:
     """Whether the file is on a file system that is memory itself."""
     about = ctypes.create_string_buffer(_STATFS_BYTES)
     return _libc().fstatfs(file, about) == 0 and int.from_bytes(about.raw[:4], "little") == _TMPFS
-
-
-def runs(numbers: Int64s) -> Int64s:
-    """int64[., 2]: the first of each run of neighbours in rising numbers, and the one behind its last."""
-    if not len(numbers):
-        return np.empty((0, 2), np.int64)
-    ends = np.flatnonzero(np.diff(numbers) != 1)
-    begin, end = np.concatenate(([0], ends + 1)), np.append(ends, len(numbers) - 1)
-    return np.stack((numbers[begin], numbers[end] + 1), axis=1)

@@ -18,6 +18,7 @@ from hotspare.engine.kernels import pages as k
 from hotspare.engine.kernels.index import Index
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.state.memory import LeavingSpace
+from hotspare.runs import runs
 
 _VALUES, _VALIDITY, _REST = 0, 1, 2
 _PARTS = (_VALUES, _VALIDITY, _REST)
@@ -82,7 +83,7 @@ class PagesAway:
             pages = self._may_leave(rows, part)[: max(1, size // self._bytes[part])]
             if not len(pages):
                 continue
-            for begin, end in _runs(np.sort(pages)):
+            for begin, end in runs(np.sort(pages)).tolist():
                 for space, width in self._spaces[part]:
                     space.send(begin * self._page_slots * width, end * self._page_slots * width)
                 self._is_away[part][begin:end] = 1
@@ -115,7 +116,7 @@ class PagesAway:
     def forget(self, pages: Int64s) -> None:
         """Nobody needs what is in these pages; their memory, and their room in the page file, are given back."""
         self._count -= int(self._is_away[_VALUES][pages].sum())
-        for begin, end in _runs(np.sort(pages)):
+        for begin, end in runs(np.sort(pages)).tolist():
             for space, width in chain(*self._spaces):
                 space.give_back(begin * self._page_slots * width, end * self._page_slots * width)
         for each in self._is_away:
@@ -186,11 +187,3 @@ class PagesAway:
                     found.append(page)
                 page = int(pages[page, k.PAGE_AFTER])
         return found
-
-
-def _runs(pages: Int64s) -> list[list[int]]:
-    """The first and the one behind the last of each run of neighbours."""
-    ends = np.flatnonzero(np.diff(pages) != 1)
-    begin, end = np.concatenate(([0], ends + 1)), np.append(ends, len(pages) - 1)
-    runs: list[list[int]] = np.stack((pages[begin], pages[end] + 1), axis=1).tolist() if len(pages) else []
-    return runs

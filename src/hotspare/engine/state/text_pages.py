@@ -12,6 +12,7 @@ import numpy as np
 from hotspare.engine.kernels.interning import COUNT, END, FILL, PAGE_BITS, InternedTexts, free_run
 from hotspare.engine.rows.chunk import Int64s, UInt8s
 from hotspare.engine.state.memory import RESERVED_BYTES, Space, as_much, longer, with_room
+from hotspare.runs import runs
 
 TEXT_PAGE_BITS = 16
 """A page has 64 KiB."""
@@ -95,8 +96,8 @@ class TextPages:
             return
         pages = free[-surplus:]
         self._touched[pages] = 0
-        for run in np.split(pages, np.flatnonzero(np.diff(pages) != 1) + 1):
-            self._space.give_back(int(run[0]) << bits, int(run[-1]) + 1 << bits)
+        for begin, end in runs(pages).tolist():
+            self._space.give_back(begin << bits, end << bits)
 
     def sparse(self, texts: InternedTexts) -> UInt8s:
         """uint8[pages]: 1 where a page is less than half full, and not being filled."""

@@ -18,7 +18,8 @@ from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.snapshots import STORE_STUCK_MAX, snapshot_turn
 from hotspare.ha.rules.view import View
 
-_AT_WORK = (Role.STANDBY.value, Role.PROMOTING.value, Role.ACTIVE.value)
+AT_WORK = (Role.STANDBY.value, Role.PROMOTING.value, Role.ACTIVE.value)
+"""What a member record calls the role of an engine that can write a snapshot."""
 
 
 def duties(view: View) -> Iterator[Duty]:
@@ -54,7 +55,7 @@ def _claim_due_ms(view: View, request: PersistRequest) -> int | None:
 
 def is_there(view: View, engine: str) -> bool:
     """Whether another engine gives word, and is no one who has ended."""
-    return any(o.engine == engine and o.role in _AT_WORK for o in view.membership.others)
+    return any(o.engine == engine and o.role in AT_WORK for o in view.membership.others)
 
 
 # --- what was read, and what came of the work --------------------------------------------------------------------------------
