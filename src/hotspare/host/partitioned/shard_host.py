@@ -1,8 +1,9 @@
 """What a task of Spark runs: the groups of shards that it is told, which may come and go while it runs.
 
 Each shard has a thread of its own, from joining its group to leaving it, beside that of its runner. One that is no longer wanted
-gives up its role and leaves, as an engine does that is asked to stop; the process and its other groups go on. If a group ends by
-itself, so does all, as with any engine process: whoever started the task starts it again.
+gives up its role and leaves, as an engine does that is asked to stop; the process and its other groups go on. One that cannot join
+because of what passes by itself, such as a coordination that does not answer in time, tries again, and the others go on, too. If a
+group ends by itself, so does all, as with any engine process: whoever started the task starts it again.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from hotspare.engine.kernels import is_compiled
 from hotspare.engine.warm import warm_up
+from hotspare.errors import is_retryable
 from hotspare.ha.rules.roles import Role
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.hosted_group import HostedGroup
-from hotspare.host.locked_bus import outwait_lock
 from hotspare.host.options import EngineOptions
 from hotspare.host.process import (
     EXIT_FAILED,
@@ -33,16 +34,21 @@ from hotspare.host.process import (
 from hotspare.interpreter import keep_freed_memory, pass_over_what_is_there, switch_often
 from hotspare.model.load import LoadedProject
 from hotspare.model.partitioning import refused_shards
+from hotspare.retry import Retry
 from hotspare.runners.contract import EndCause, ReadPace, RunnerEnd
 from hotspare.runners.local import LocalRunner
 from hotspare.shard import Shard
 from hotspare.stop_signals import stop_asked
 from hotspare.telemetry.log import Log, LogEvent
 
+_T = TypeVar("_T")
+
 _JOINING_MAX = 8
 """Groups that join at a time; each that restores has its snapshot in memory twice for a moment."""
 _STOP_MS_MAX = 5_000
 _JOIN_S_MAX = 15.0
+_JOINS = Retry(lasting_s=60.0, pause_s=0.1, pause_max_s=0.5)
+"""For longer nothing passes by itself: the task ends, and is started again, perhaps elsewhere."""
 _LOOK_S = 1.0
 _COMPLETE = (Role.STANDBY, Role.PROMOTING, Role.ACTIVE)
 
@@ -216,7 +222,8 @@ class ShardStay:
             with contextlib.ExitStack() as stack:
                 self._live(stack)
         except Exception as error:
-            self.failure = error
+            if not (self.is_leaving and is_retryable(error)):
+                self.failure = error
         finally:
             self.is_over = True
             self._host.wake()
@@ -228,10 +235,10 @@ class ShardStay:
             if self.is_leaving:
                 return
             group = HostedGroup(shared, self._shard, pace, stack, self._host.groups)
-            self._host.check_once("topics", lambda: check_before_joining(shared, group.topics))
-            plan = outwait_lock(group.start)
-            self._host.check_once("project", lambda: check_when_joined(shared, group.topics, [group.name]))
-            note_published(shared, group.topics)
+            self._patient(lambda: self._host.check_once("topics", lambda: check_before_joining(shared, group.topics)))
+            plan = self._patient(group.start)
+            self._patient(lambda: self._host.check_once("project", lambda: check_when_joined(shared, group.topics, [group.name])))
+            self._patient(lambda: note_published(shared, group.topics))
         self._group = group
         runner = LocalRunner(group.source, group.engine.on_batch, self._on_end)
         stack.callback(runner.stop)
@@ -243,6 +250,10 @@ class ShardStay:
         if group.engine.is_stalled:
             self._host.end_at_once(group.engine.stopped_reason)
         self._give_up(group)
+
+    def _patient(self, call: Callable[[], _T]) -> _T:
+        """Its result, as soon as what keeps it from that has passed, unless this is to leave meanwhile."""
+        return _JOINS.call(call, lambda error: is_retryable(error) and not self.is_leaving, wait=self._leaving.wait)
 
     def _give_up(self, group: HostedGroup) -> None:
         """Connectors end first, then the group gives up its role and leaves."""

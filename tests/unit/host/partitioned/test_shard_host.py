@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,9 @@ import pytest
 from hotspare.bus.naming import group_name
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.choices import RunnerKind
+from hotspare.coordination.contract import Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
+from hotspare.errors import CoordinationSuspended
 from hotspare.ha.rules.roles import Role
 from hotspare.host.options import EngineOptions
 from hotspare.host.partitioned import shard_host
@@ -108,3 +110,27 @@ def test_a_group_that_ends_by_itself_ends_the_host(url: str, tmp_path: Path) -> 
         one._stays[1]._group.engine.ask_stop()  # type: ignore[union-attr]
         wait_until(lambda: bool(status), "the host ends", WAIT_S)
     assert status == [EXIT_FAILED]
+
+
+def test_a_shard_that_cannot_join_yet_tries_again_and_the_others_go_on(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine a coordination that answers late would otherwise end every engine of the task."""
+    with running(url, tmp_path, "one") as (one, status):
+        one.host((0,))
+        wait_until(lambda: one.complete() == [0], "it hosts one", WAIT_S)
+        coordination, late = one.shared.coordination, [3]
+        right = coordination.members
+
+        def members(group: str) -> Sequence[Member]:
+            if group.endswith("/1") and late[0]:
+                late[0] -= 1
+                raise CoordinationSuspended("no answer in time")
+            return right(group)
+
+        monkeypatch.setattr(coordination, "members", members)
+        epoch = coordination.leader(group_name(PREFIX, PROJECT_NAME, all_shards()[0])).epoch
+        one.host((0, 1))
+        wait_until(lambda: one.complete() == [0, 1], "it hosts both", WAIT_S)
+        assert (late, status) == ([0], [])
+        assert coordination.leader(group_name(PREFIX, PROJECT_NAME, all_shards()[0])).epoch == epoch
