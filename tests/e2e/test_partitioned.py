@@ -155,7 +155,8 @@ def freeze_a_task(cluster: Cluster, traffic: Traffic) -> None:
 
 
 def test_kills_and_freezes_of_executors_workers_and_drivers_leave_every_shard_exact(cluster: Cluster, traffic: Traffic) -> None:
-    """Law Failover, shard by shard. SPEC K3, K9."""
+    """Law Failover, shard by shard. SPEC K3, K9. For a while there is one application alone, which goes on from its
+    snapshots as a cold standby does (SPEC C13, Z18)."""
     first = host_together(cluster, traffic)
     kill_an_executor_and_a_worker(cluster, traffic, first)
 

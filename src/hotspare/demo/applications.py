@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import importlib.resources
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -15,7 +15,7 @@ from hotspare.bus.naming import bad_topic, group_name, inbound_topic, outbound_t
 from hotspare.bus.open import open_bus
 from hotspare.demo.faults import Fault, Gap
 from hotspare.demo.sampler import SENSOR_HEADER, Sampler, sensor_reading
-from hotspare.demo.scenario import PREFIX, RETENTION_S, SOURCE, DemoReport, stopped_behind
+from hotspare.demo.scenario import PREFIX, RETENTION_S, SOURCE, DemoReport, EndOfInput, stopped_behind
 from hotspare.demo.site import Site
 from hotspare.engine.head.head import Head
 from hotspare.engine.plan import compile_plan
@@ -32,12 +32,12 @@ from hotspare.testing.verify import DeliveryVerdict, compare
 APPLICATIONS = ("east", "west")
 MASTER = "local-cluster[2,1,1024]"
 RESULT = ("memory", "shares")
-_RUN_OPTIONS = ("--runner", "partitioned", "--master", MASTER, "--task-lease-ms", "5000", "--rebalance-after-ms", "5000")
+_RUN_OPTIONS = ("--runner", "partitioned", "--task-lease-ms", "5000")
 _PROJECT = "sensors.yaml"
 _WHOLE_S = 240.0
 _SETTLE_S = 90.0
 _LOOK_S = 0.1
-ORDER = (Strike.EXECUTOR, Strike.WORKER, Strike.FREEZE, Strike.APPLICATION)
+ORDER = (Strike.EXECUTOR, Strike.WORKER, Strike.FREEZE, Strike.DRIVER)
 
 
 def plan_strikes(count: int) -> tuple[Strike, ...]:
@@ -47,7 +47,8 @@ def plan_strikes(count: int) -> tuple[Strike, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationsOptions:
-    """`rate` is readings per second; `strikes` follow one another, each `pause_s` after all shards are hosted twice."""
+    """`rate` is readings per second; `strikes` follow one another, each `pause_s` after all shards are hosted twice. `spark` is
+    what both applications are told of their cluster."""
 
     folder: Path
     site: Site
@@ -56,6 +57,9 @@ class ApplicationsOptions:
     shards: int = 4
     strikes: Sequence[Strike] = ORDER
     pause_s: float = 1.0
+    rebalance_after_ms: int = 5_000
+    spark: Sequence[str] = ("--master", MASTER)
+    end: EndOfInput = EndOfInput.AT_COUNT
 
 
 class _ShardWatch:
@@ -81,8 +85,12 @@ class _ShardWatch:
         return min((t for r in self.readers.values() if (t := r.first_after_epoch(epoch)) is not None), default=None)
 
     @property
+    def rows(self) -> int:
+        return sum(reader.rows for reader in self.readers.values())
+
+    @property
     def has_all(self) -> bool:
-        return sum(reader.rows for reader in self.readers.values()) >= self.reference.rows
+        return self.rows >= self.reference.rows
 
     def verdict(self) -> DeliveryVerdict:
         return compare(self.reference.tables(), {stream: reader.table() for stream, reader in self.readers.items()})
@@ -110,20 +118,23 @@ class ApplicationsDemo:
         name = self.plan.resolved.project.name
         self.groups = tuple(group_name(PREFIX, name, shard) for shard in shards_of(options.shards))
         self.bus = open_bus(site.bus_url)
-        run_options = (*_RUN_OPTIONS, "--shards", str(options.shards), "--store", site.store_url)
-        self.cluster = Cluster(self.project_file, site.bus_url, self.groups[0], PREFIX, folder, run_options, site.coordination_url)
+        rebalance = ("--rebalance-after-ms", str(options.rebalance_after_ms))
+        run_options = (*_RUN_OPTIONS, *options.spark, *rebalance, "--shards", str(options.shards), "--store", site.store_url)
+        self.cluster = Cluster(
+            self.project_file, site.bus_url, self.groups[0], PREFIX, folder, run_options, site.coordination_url, site.places
+        )
         self.applications = Applications(self.cluster, self.groups)
         self.readings, self.results = folder / "readings.csv", folder / f"{RESULT[1]}.csv"
         self.sampler = Sampler(self.readings, options.events, options.rate, lambda: not self._struck, sensor_reading, SENSOR_HEADER)
         self._struck = False
         self._watches: list[_ShardWatch] = []
 
-    def run(self) -> DemoReport:
-        """Run to the end; everything that was started is stopped, whatever happens."""
+    def run(self, strikes: Callable[[ApplicationsDemo], None] | None = None) -> DemoReport:
+        """Run to the end; everything that was started is stopped, whatever happens. `strikes` may stand for the options' strikes:
+        it is called once, while events flow, and leaves both applications whole behind."""
         with stopped_behind(self.cluster, self.sampler):
             self._start()
-            for strike in self.options.strikes:
-                self._strike(strike)
+            (strikes or ApplicationsDemo.strike_all)(self)
             self._struck = True
             self._settle()
         self._judge()
@@ -132,10 +143,12 @@ class ApplicationsDemo:
 
     def _start(self) -> None:
         options = self.options
-        self.say(f"starting {' and '.join(APPLICATIONS)}, each a Spark application on {MASTER}, for {options.shards} shards")
+        self.say(
+            f"starting {' and '.join(APPLICATIONS)}, each a Spark application on {options.spark[1]}, for {options.shards} shards"
+        )
         for name in APPLICATIONS:
             self.cluster.start_engine(name)
-        self.applications.wait_hosted(_WHOLE_S)
+        self.wait_whole()
         self.say(self._roles())
         self.sampler.start()
         self._start_adapter("publisher", "publish", SOURCE, "--header", "1", "--growing", str(self.readings))
@@ -143,9 +156,7 @@ class ApplicationsDemo:
         self._start_adapter("subscriber", "subscribe", RESULT, "--header", "full", *project, str(self.results))
         self._watches = [_ShardWatch(self, shard) for shard in shards_of(options.shards)]
         self.say(f"publishing {options.events} readings of this machine's memory at {options.rate:g} a second")
-        wait_until(
-            lambda: self._first_outputs(dict.fromkeys(range(options.shards), 0)), "the first output of each shard", _SETTLE_S
-        )
+        self.wait_gone_on(dict.fromkeys(range(options.shards), 0), "the first output of each shard")
 
     def _start_adapter(self, name: str, command: str, window: tuple[str, str], *options: str) -> SpawnedEngine:
         path = "/".join((self.plan.resolved.project.name, *window))
@@ -157,24 +168,55 @@ class ApplicationsDemo:
         by_name = ((name, [str(shard) for shard, has in active.items() if has == name]) for name in APPLICATIONS)
         return "; ".join(f"{name} is active for {', '.join(shards) or 'none'}" for name, shards in by_name)
 
-    def _strike(self, strike: Strike) -> None:
-        """Strike where most shards are active, once all are hosted by both; returns when each of them has gone on."""
+    def wait_whole(self) -> None:
+        """Until both applications host a complete engine of every shard, and one of these is active."""
         self.applications.wait_hosted(_WHOLE_S)
+
+    def epochs(self) -> dict[int, int]:
+        """Of every shard."""
+        return {shard: self.cluster.coordination.leader(group).epoch for shard, group in enumerate(self.groups)}
+
+    def wait_gone_on(self, epochs: Mapping[int, int], what: str) -> None:
+        """Until each of these shards has put something out under a newer epoch than that."""
+        wait_until(lambda: self._first_outputs(epochs), what, _SETTLE_S, _LOOK_S)
+
+    def wait_for_output(self, more: int = 20) -> None:
+        """Until each shard has put out so many rows more."""
+        wanted = [self._rows(shard) + more for shard in range(len(self.groups))]
+        wait_until(lambda: all(self._rows(shard) >= rows for shard, rows in enumerate(wanted)), "more output", _SETTLE_S, _LOOK_S)
+
+    def _rows(self, shard: int) -> int:
+        with suppress(BusUnavailable, BusLocked):
+            self._watches[shard].poll_outputs()
+        return self._watches[shard].rows
+
+    def strike_all(self) -> None:
+        """As the options say."""
+        for strike in self.options.strikes:
+            self.strike(strike)
+
+    def strike(self, strike: Strike) -> None:
+        """Strike where most shards are active, once all are hosted by both; returns when each of them has gone on."""
+        self.wait_whole()
         resume_s = time.monotonic() + self.options.pause_s
         wait_until(lambda: time.monotonic() > resume_s, "a moment of quiet", _SETTLE_S)
         struck = self.applications.strike(strike)
+        self.gone_on(strike.value, struck)
+        if strike.ends_application:
+            self.cluster.start_engine(struck.application)
+
+    def gone_on(self, what: str, struck: Struck) -> None:
+        """Wait until each shard of a strike has gone on, and note how long that took."""
         epochs = {shard: leader.epoch for shard, leader in struck.leaders.items()}
-        wait_until(lambda: self._first_outputs(epochs), f"output of shards {list(epochs)} after {strike.value}", _SETTLE_S, _LOOK_S)
+        self.wait_gone_on(epochs, f"output of shards {list(epochs)} after {what} {struck.application}")
         gaps = [self._gap(struck, shard, epoch) for shard, epoch in epochs.items()]
         self.report.gaps += gaps
         self.report.kills = (self.report.kills or 0) + 1
-        if strike is Strike.APPLICATION:
-            self.cluster.start_engine(struck.application)
         longest = max(gap.gap_ms for gap in gaps)
         shards = ", ".join(map(str, epochs))
-        self.say(f"{self.report.kills}. {strike.value} {struck.application}: shards {shards} went on within {longest:.0f} ms")
+        self.say(f"{self.report.kills}. {what} {struck.application}: shards {shards} went on within {longest:.0f} ms")
 
-    def _first_outputs(self, epochs: dict[int, int]) -> bool:
+    def _first_outputs(self, epochs: Mapping[int, int]) -> bool:
         """Whether each of these shards has put something out under a newer epoch."""
         with suppress(BusUnavailable, BusLocked):
             for shard in epochs:
@@ -199,7 +241,9 @@ class ApplicationsDemo:
 
     def _settle(self) -> None:
         """Wait for the last reading, for its delete by retention, and for all that to be delivered."""
-        self.applications.wait_hosted(_WHOLE_S)
+        if self.options.end is EndOfInput.AFTER_FAULTS:
+            self.sampler.end()
+        self.wait_whole()
         self.say(self._roles())
         wait_until(lambda: self.sampler.is_done, "the last reading", self.options.events / self.options.rate * 12 + _SETTLE_S)
 

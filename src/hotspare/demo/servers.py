@@ -1,14 +1,17 @@
-"""Sites with real servers, for as long as a demo runs: Kafka brokers and a ZooKeeper, on this machine or on hosts of their own."""
+"""Sites with real servers, for as long as a demo runs: Kafka brokers and a ZooKeeper, on this machine or on hosts of their own, and
+there a cluster of Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from hotspare.demo.site import Site
 from hotspare.testing.hosts import Network
 from hotspare.testing.kafka_server import KafkaServers
+from hotspare.testing.spark_cluster import StandaloneCluster
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 
 BROKERS = 3
@@ -52,7 +55,7 @@ def kafka_and_zookeeper(folder: Path, brokers: int = BROKERS) -> Iterator[Site]:
         yield Site(kafka.url, zookeeper.url, store, stoppable, _ZooKeeper(zookeeper))
 
 
-BUS_HOST, COORDINATION_HOST = "bus", "coord"
+BUS_HOST, COORDINATION_HOST, MASTER_HOST = "bus", "coord", "master"
 
 
 @contextmanager
@@ -61,8 +64,24 @@ def on_hosts(folder: Path, engines: int) -> Iterator[Site]:
 
     ClusterError where hosts cannot be made (`hosts.why_not`).
     """
+    with _services_on_hosts(folder, [f"engine-{number}" for number in range(1, engines + 1)]) as site:
+        yield site
+
+
+@contextmanager
+def spark_on_hosts(folder: Path, applications: Sequence[str], workers: int) -> Iterator[Site]:
+    """Likewise the drivers of applications, the master of a standalone cluster of Spark, and its workers of one core each."""
+    with _services_on_hosts(folder, applications) as site:
+        network = site.network
+        assert network is not None
+        places = [network.host(f"worker-{number}") for number in range(1, workers + 1)]
+        with StandaloneCluster(folder / "spark", network.host(MASTER_HOST), places) as cluster:
+            yield replace(site, spark_url=cluster.url)
+
+
+@contextmanager
+def _services_on_hosts(folder: Path, names: Sequence[str]) -> Iterator[Site]:
     with Network(folder) as network:
-        names = [f"engine-{number}" for number in range(1, engines + 1)]
         places = {name: network.host(name) for name in names}
         bus, coordination = network.host(BUS_HOST), network.host(COORDINATION_HOST)
         with (

@@ -26,7 +26,8 @@ class Stoppable(Protocol):
 class Site:
     """URLs as `hotspare run` takes them. `brokers` and `coordinators` are None where the service is a file.
 
-    `network` is None where everything runs on this machine; otherwise `places` says on which of its hosts an engine runs.
+    `network` is None where everything runs on this machine; otherwise `places` says on which of its hosts an engine runs, or the
+    driver of an application. `spark_url` is that of the master of a cluster of Spark, "" where there is none.
     """
 
     bus_url: str
@@ -36,6 +37,7 @@ class Site:
     coordinators: Stoppable | None = None
     network: Network | None = None
     places: Mapping[str, Host] = field(default_factory=dict)
+    spark_url: str = ""
 
 
 def embedded(folder: Path, name: str = "demo.db") -> Site:

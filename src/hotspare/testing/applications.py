@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 import psutil
 
@@ -27,7 +28,12 @@ class Strike(Enum):
     EXECUTOR = "kill -9 of an executor of"
     WORKER = "kill -9 of a Python worker of"
     FREEZE = "SIGSTOP of a Python worker of"
-    APPLICATION = "kill -9 of the driver of"
+    DRIVER = "kill -9 of the driver of"
+    APPLICATION = "kill -9 of all processes of"
+
+    @property
+    def ends_application(self) -> bool:
+        return self in (Strike.DRIVER, Strike.APPLICATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,19 @@ class Struck:
     application: str
     at_us: int
     leaders: dict[int, Leader]
+
+
+@dataclass(frozen=True, slots=True)
+class StrikePlace:
+    """Where to strike: an engine, whose application it is of, and which shards are active in the same place, with their leaders."""
+
+    application: SpawnedEngine
+    member: Member
+    leaders: dict[int, Leader]
+
+    def struck(self) -> Struck:
+        """By what is done now."""
+        return Struck(self.application.name, time.time_ns() // 1000, self.leaders)
 
 
 @dataclass(frozen=True)
@@ -78,30 +97,42 @@ class Applications:
                 found[shard] = member
         return found
 
-    def strike(self, strike: Strike) -> Struck:
-        """At the application, and there at the place, with most active shards. One whose driver is killed is none of the cluster's
-        any more; a worker that is frozen stays so until somebody ends it."""
-        key = {Strike.APPLICATION: application_of, Strike.EXECUTOR: executor_of}.get(strike, process_of)
+    def busiest(self, place: Callable[[Member], object], application: str = "") -> StrikePlace:
+        """Of the places, as `place` tells them apart, the one with most active shards; of that application, or of all."""
         places: dict[object, list[int]] = {}
-        active = self.active()
+        active = {shard: member for shard, member in self.active().items() if application in ("", application_of(member))}
         for shard, member in active.items():
-            places.setdefault(key(member), []).append(shard)
+            places.setdefault(place(member), []).append(shard)
+        if not places:
+            raise ClusterError("no shard has an active engine to strike")
         shards = max(places.values(), key=len)
         member = active[shards[0]]
         leaders = {shard: self.cluster.coordination.leader(self.groups[shard]) for shard in shards}
-        application = self.cluster.engines[application_of(member)]
-        if strike is Strike.APPLICATION:
+        return StrikePlace(self.cluster.engines[application_of(member)], member, leaders)
+
+    def strike(self, strike: Strike) -> Struck:
+        """At the application, and there at the place, with most active shards. One whose driver is killed is none of the cluster's
+        any more; a worker that is frozen stays so until somebody ends it."""
+        place = {Strike.EXECUTOR: executor_of, Strike.WORKER: process_of, Strike.FREEZE: process_of}.get(strike, application_of)
+        return self.strike_at(strike, self.busiest(place))
+
+    def strike_at(self, strike: Strike, target: StrikePlace) -> Struck:
+        """Likewise, where it is said."""
+        application = target.application
+        if strike.ends_application:
             del self.cluster.engines[application.name]
-            end: Callable[[], object] = application.kill
-        elif strike is Strike.EXECUTOR:
-            executor = executor_process(application, member.detail["executor"])
-            end = executor.kill
+        end: Callable[[], object]
+        if strike is Strike.EXECUTOR:
+            end = executor_process(application, target.member.detail["executor"]).kill
+        elif strike is Strike.DRIVER:
+            end = application.kill
+        elif strike is Strike.APPLICATION:
+            end = partial(kill_all, application)
         else:
-            sign = signal.SIGSTOP if strike is Strike.FREEZE else signal.SIGKILL
-            end = lambda: os.kill(member.process_id, sign)  # noqa: E731
-        at_us = time.time_ns() // 1000
+            end = partial(os.kill, target.member.process_id, signal.SIGSTOP if strike is Strike.FREEZE else signal.SIGKILL)
+        struck = target.struck()
         end()
-        return Struck(application.name, at_us, leaders)
+        return struck
 
 
 def application_of(member: Member) -> str:
@@ -126,3 +157,29 @@ def executor_process(application: SpawnedEngine, number: str) -> psutil.Process:
                 if "--executor-id" in words and words[words.index("--executor-id") + 1] == number:
                     return process
     raise ClusterError(f"{application.name} has no executor {number}", detail=application.log_tail())
+
+
+def family(first: psutil.Process) -> list[psutil.Process]:
+    """It and all processes below it."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return [first, *first.children(recursive=True)]
+    return []
+
+
+def driver_processes(application: SpawnedEngine) -> list[psutil.Process]:
+    """The Python process of its driver, and the JVM of that; not what runs below them."""
+    first = psutil.Process(application.process.pid)
+    return [first, *(child for child in first.children() if child.name() == "java")]
+
+
+def kill_all(application: SpawnedEngine) -> None:
+    """SIGKILL to all its processes: none is left to tell another one anything."""
+    signal_all(family(psutil.Process(application.process.pid)), signal.SIGKILL)
+    application.kill()
+
+
+def signal_all(processes: Sequence[psutil.Process], sign: signal.Signals) -> None:
+    """To those that still run."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(sign)

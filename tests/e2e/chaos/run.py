@@ -1,7 +1,9 @@
 """The long campaign: every scenario at random instants, each with a group of its own, on real servers or on the embedded bus.
 
-    make chaos                                   Kafka with three brokers, and ZooKeeper; then engines on hosts of their own
+    make chaos                                   Kafka with three brokers, and ZooKeeper; then engines on hosts of their own;
+                                                 then applications of Spark, at last workers of a cluster on hosts of their own
     make chaos ARGS="--site embedded --only E2 E16 --rounds 5 --seed 3"
+    make chaos ARGS="--only A9 --kills 200"      so many parts of one application, one after another
 
 Exit status 0 only if after each scenario the delivered events are those of the uninterrupted run and no process is left over.
 """
@@ -15,15 +17,25 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
-from hotspare.demo.scenario import Demo, DemoOptions, DemoReport
+from hotspare.demo.applications import APPLICATIONS, ApplicationsDemo, ApplicationsOptions
+from hotspare.demo.scenario import Demo, DemoOptions, DemoReport, EndOfInput
 from hotspare.demo.site import Site, embedded
+from hotspare.testing.applications import Strike
 from hotspare.testing.hosts import why_not
+from tests.e2e.chaos.application_scenarios import APPLICATION_SCENARIOS, ApplicationScenario
 from tests.e2e.chaos.host_scenarios import HOST_SCENARIOS
 from tests.e2e.chaos.scenarios import SCENARIOS, Needs, Scenario
+from tests.e2e.chaos.worker_scenarios import WORKER_SCENARIOS
 
 EVENTS, RATE = 6_000, 300.0
+SHARD_EVENTS, SHARD_RATE = 500_000, 100.0
+"""Of a project in shards: more than there will be, for the last strike ends them."""
+WORKERS = 4
+ON_WORKERS = ("--tasks", "2", "--conf", f"spark.pyspark.python={sys.executable}", "--conf", "spark.executor.memory=512m")
+"""Two of the workers for each application; they see the files of this machine."""
 
 
 def play(
@@ -49,6 +61,34 @@ def play(
     return demo.run(strikes), demo.cluster.leftovers()
 
 
+def play_applications(
+    scenarios: Sequence[ApplicationScenario], site: Site, folder: Path, seed: int, say: Callable[[str], None], kills: int = 0
+) -> tuple[DemoReport, list[str]]:
+    """The same with two Spark applications. `kills` is for the scenario that takes a number of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    strikes = [random.Random(f"{seed} {number}").choice((Strike.EXECUTOR, Strike.WORKER)) for number in range(kills)]
+    options = ApplicationsOptions(
+        folder,
+        site,
+        SHARD_EVENTS,
+        SHARD_RATE,
+        strikes=strikes,
+        rebalance_after_ms=max(s.rebalance_after_ms for s in scenarios),
+        end=EndOfInput.AFTER_FAULTS,
+    )
+    if site.spark_url:
+        options = replace(options, spark=("--master", site.spark_url, *ON_WORKERS))
+    demo = ApplicationsDemo(options, say)
+
+    def strike(running: ApplicationsDemo) -> None:
+        for number, scenario in enumerate(scenarios):
+            running.wait_whole()
+            say(scenario.name)
+            scenario.run(running, random.Random(seed * 1_000 + number))
+
+    return demo.run(strike), demo.cluster.leftovers()
+
+
 def playable(scenarios: Sequence[Scenario], site: Site) -> list[Scenario]:
     """Those whose needs the site meets."""
     has = Needs.NOTHING
@@ -61,15 +101,19 @@ def playable(scenarios: Sequence[Scenario], site: Site) -> list[Scenario]:
     return [s for s in scenarios if s.needs in has]
 
 
-def _site(kind: str, scenario: Scenario, folder: Path) -> AbstractContextManager[Site]:
+def _site(kind: str, scenario: Scenario | ApplicationScenario, folder: Path) -> AbstractContextManager[Site]:
     if kind == "embedded":
         return nullcontext(embedded(folder))
-    from hotspare.demo.servers import kafka_and_zookeeper, on_hosts
+    from hotspare.demo.servers import kafka_and_zookeeper, on_hosts, spark_on_hosts
 
-    return on_hosts(folder, 1 + scenario.spares) if Needs.HOSTS in scenario.needs else kafka_and_zookeeper(folder)
+    if Needs.HOSTS not in scenario.needs:
+        return kafka_and_zookeeper(folder)
+    if isinstance(scenario, ApplicationScenario):
+        return spark_on_hosts(folder, APPLICATIONS, WORKERS)
+    return on_hosts(folder, 1 + scenario.spares)
 
 
-def _left_out(kind: str, scenario: Scenario) -> str:
+def _left_out(kind: str, scenario: Scenario | ApplicationScenario) -> str:
     """Why a scenario cannot be played, or ""."""
     if Needs.HOSTS in scenario.needs:
         return "the embedded bus is one host's" if kind == "embedded" else why_not()
@@ -83,11 +127,12 @@ def _say(sentence: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--site", choices=("kafka", "embedded"), default="kafka")
-    parser.add_argument("--only", nargs="+", metavar="ROW", help="rows of the specification, such as E2")
+    parser.add_argument("--only", nargs="+", metavar="ROW", help="scenarios by their rows, such as E2, H4 or A6")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kills", type=int, default=10, help="in the scenario of many kills, A9")
     options = parser.parse_args(arguments)
-    everything = (*SCENARIOS, *HOST_SCENARIOS)
+    everything = (*SCENARIOS, *HOST_SCENARIOS, *APPLICATION_SCENARIOS, *WORKER_SCENARIOS)
     chosen = [s for s in everything if options.only is None or s.row.split()[0] in options.only]
     rounds, left_out, failures = range(options.seed, options.seed + options.rounds), 0, 0
     for seed in rounds:
@@ -96,16 +141,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{scenario.name}: left out, {reason}", flush=True)
                 left_out += 1
             else:
-                failures += not _is_good(options.site, scenario, seed, seed * 100 + number)
+                failures += not _is_good(options.site, scenario, seed, seed * 100 + number, options.kills)
     print(f"{len(rounds) * len(chosen) - left_out} runs, {failures} bad, {left_out} left out")
     return 1 if failures else 0
 
 
-def _is_good(kind: str, scenario: Scenario, seed: int, own_seed: int) -> bool:
+def _is_good(kind: str, scenario: Scenario | ApplicationScenario, seed: int, own_seed: int, kills: int) -> bool:
     """Play one scenario, and tell how it went; what a bad one leaves behind is kept."""
     folder = Path(tempfile.mkdtemp(prefix="hotspare-chaos-"))
     with _site(kind, scenario, folder) as site:
-        report, left = play([scenario], site, folder / "run", own_seed, _say)
+        if isinstance(scenario, ApplicationScenario):
+            report, left = play_applications([scenario], site, folder / "run", own_seed, _say, kills)
+        else:
+            report, left = play([scenario], site, folder / "run", own_seed, _say)
     good = report.is_exact and not left
     kept = "" if good else f"; look at {folder}, or repeat it with --only {scenario.row.split()[0]} --seed {seed}"
     print(f"{'good' if good else 'BAD '} {scenario.name}, seed {seed}: {report.last_line()}{kept}", flush=True)

@@ -40,6 +40,7 @@ def place(text: str) -> int:
 
 @given(st.lists(st.tuples(st.text("abcd", max_size=3), st.booleans()), min_size=1, max_size=8), st.integers(0, SHARDS - 1))
 def test_events_pass_where_they_belong_and_are_bad_events_elsewhere(rows: list[tuple[str, bool]], partition: int) -> None:
+    """SPEC K2, K8."""
     lines = [f"{'d' if is_delete else 'p'},n,{i},{customer},1.5" for i, (customer, is_delete) in enumerate(rows)]
     out = HEAD.decode(raw([Message(ORDERS, "\n".join(lines).encode(), partition=partition)]))
     assert out["index"].to_pylist() == list(range(len(rows)))

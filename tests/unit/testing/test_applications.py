@@ -74,7 +74,7 @@ def test_a_worker_is_frozen_and_a_driver_is_no_longer_of_the_cluster(
 ) -> None:
     applications.strike(Strike.FREEZE)
     wait_until(lambda: psutil.Process(processes[1].pid).status() == psutil.STATUS_STOPPED, "it stands still", WAIT_S)
-    applications.strike(Strike.APPLICATION)
+    applications.strike(Strike.DRIVER)
     assert list(applications.cluster.engines) == ["east"]
     assert processes[1].poll() is not None
 

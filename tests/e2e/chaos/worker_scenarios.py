@@ -1,0 +1,78 @@
+"""What can happen between the hosts of a cluster of Spark: a worker, with the executor on it, does not reach the driver of its
+application, or ZooKeeper, or the broker, and all else does (SPEC K9).
+
+What it reached is lost without a sign. Nobody else is cut off, so each of the others has to tell by itself what became of it.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from hotspare.coordination.contract import Member
+from hotspare.demo.applications import ApplicationsDemo
+from hotspare.demo.servers import BUS_HOST, COORDINATION_HOST
+from hotspare.processes import is_process_gone
+from hotspare.testing.applications import Struck, application_of, executor_of
+from hotspare.testing.cluster import wait_until
+from hotspare.testing.hosts import Host, Network
+from tests.e2e.chaos.application_scenarios import TIMEOUT_S, ApplicationScenario
+from tests.e2e.chaos.scenarios import Needs, pass_time
+
+_LOOK_S = 0.1
+_AWAY_S = (2.0, 8.0)
+
+
+def network_of(demo: ApplicationsDemo) -> Network:
+    network = demo.options.site.network
+    assert network is not None
+    return network
+
+
+def a_worker_is_cut_off_from_the_driver_only(demo: ApplicationsDemo, random: Random) -> None:
+    """Its task goes on publishing until its lease is over, and ends itself; its driver starts it elsewhere."""
+    member, struck = _cut_off(demo, random, "")
+    wait_until(lambda: is_process_gone(member.process_id, member.process_start), "its task ends itself", TIMEOUT_S, _LOOK_S)
+    demo.wait_gone_on({shard: leader.epoch for shard, leader in struck.leaders.items()}, "output of the other application")
+    _come_back(demo, member, random)
+
+
+def a_worker_is_cut_off_from_zookeeper_only(demo: ApplicationsDemo, random: Random) -> None:
+    """Its leases run out where the others look, so they take over; it gives way when the bus says so."""
+    member, struck = _cut_off(demo, random, COORDINATION_HOST)
+    demo.gone_on("a worker without ZooKeeper, of", struck)
+    _come_back(demo, member, random)
+
+
+def a_worker_is_cut_off_from_the_broker_only(demo: ApplicationsDemo, random: Random) -> None:
+    member, struck = _cut_off(demo, random, BUS_HOST)
+    demo.gone_on("a worker without the broker, of", struck)
+    _come_back(demo, member, random)
+
+
+def _cut_off(demo: ApplicationsDemo, random: Random, server: str) -> tuple[Member, Struck]:
+    """The worker with most active shards from that host, or from its driver where none is named: one of its engines, and what was
+    active there."""
+    pass_time(random.uniform(0, 2))
+    network, target = network_of(demo), demo.applications.busiest(executor_of)
+    struck = target.struck()
+    network.cut(_worker_of(demo, target.member), network.host(server or application_of(target.member)))
+    return target.member, struck
+
+
+def _worker_of(demo: ApplicationsDemo, member: Member) -> Host:
+    return network_of(demo).host(member.host)
+
+
+def _come_back(demo: ApplicationsDemo, member: Member, random: Random) -> None:
+    demo.wait_for_output()
+    pass_time(random.uniform(*_AWAY_S))
+    network_of(demo).mend(_worker_of(demo, member))
+    demo.wait_whole()
+    demo.wait_for_output()
+
+
+WORKER_SCENARIOS = (
+    ApplicationScenario("A10", a_worker_is_cut_off_from_the_driver_only, needs=Needs.HOSTS),
+    ApplicationScenario("A11", a_worker_is_cut_off_from_zookeeper_only, needs=Needs.HOSTS),
+    ApplicationScenario("A12", a_worker_is_cut_off_from_the_broker_only, needs=Needs.HOSTS),
+)

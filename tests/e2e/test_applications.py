@@ -1,0 +1,28 @@
+"""Two Spark applications with executors, on three real brokers and a real ZooKeeper, host a project in four shards: what befalls
+them loses, doubles and changes nothing, per shard (law Failover; DESIGN section 10).
+
+One pair of applications goes through all of it, for most of the time goes into starting them. `make chaos` plays every scenario,
+each with applications of its own.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from hotspare.demo.servers import kafka_and_zookeeper
+from tests.e2e.chaos.application_scenarios import APPLICATION_SCENARIOS
+from tests.e2e.chaos.run import play_applications
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(900)]
+
+
+def test_what_happens_to_applications_on_real_servers_loses_doubles_and_changes_nothing(tmp_path: Path) -> None:
+    """SPEC K3, K7, K9, Z2, Z19."""
+    said: list[str] = []
+    scenarios = [s for s in APPLICATION_SCENARIOS if s.is_short]
+    with kafka_and_zookeeper(tmp_path) as site:
+        report, left = play_applications(scenarios, site, tmp_path / "run", 1, said.append)
+    assert report.is_exact, (report.last_line(), said)
+    assert report.published == report.delivered > 0
+    assert (report.kills, len(scenarios)) == (3, 3), said
+    assert left == []
