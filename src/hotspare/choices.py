@@ -82,6 +82,14 @@ class StartWhen(Enum):
     """When `hotspare start` says so."""
 
 
+class Since(Enum):
+    """From where on the events of a running group are shown."""
+
+    NOW = "now"
+    SNAPSHOT = "snapshot"
+    """All that came since the newest snapshot; where there is none, since the group began."""
+
+
 class LogFormat(Enum):
     HUMAN = "human"
     JSON = "json"

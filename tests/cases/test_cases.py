@@ -26,7 +26,7 @@ def _identifier(number: int) -> str:
     return out.tobytes().decode()
 
 
-def _filled_in(expected: Mapping[tuple[int, int], Mapping[str, list[str]]]) -> dict[tuple[int, int], dict[str, list[str]]]:
+def filled_in(expected: Mapping[tuple[int, int], Mapping[str, list[str]]]) -> dict[tuple[int, int], dict[str, list[str]]]:
     def line(text: str) -> str:
         head, mark, rest = text.partition("@")
         return f"{head}{_identifier(int(rest[0]))}{rest[1:]}" if mark else text
@@ -47,7 +47,7 @@ def test_there_are_cases() -> None:
 def test_case(path: Path, cases: dict[Path, Case]) -> None:
     case = cases[path]
     batches = raw_batches(case)
-    expected = _filled_in(expected_by_cause(case))
+    expected = filled_in(expected_by_cause(case))
     whole, snapshot = run(case, [batches], restarts=False)
     assert outputs_by_cause(whole) == expected
     single, single_snapshot = run(case, [[batch] for batch in batches], restarts=False)

@@ -14,6 +14,7 @@ from tests.cases.case import Case, expected_by_cause, outputs_by_cause, parse_ca
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "windows").glob("*.md"))
 _EXAMPLE = re.compile(r"```yaml\n(project:.*?)```\n(.*?)(?=```yaml\nproject:|\Z)", re.DOTALL)
+_DRAWN = re.compile(r"^```\n(?!at )(.*?)^```\n|((?:^    .*\n)+)", re.DOTALL | re.MULTILINE)
 _EVENTS = re.compile(r"```\n(at .*?)```\n", re.DOTALL)
 
 
@@ -46,6 +47,14 @@ def test_what_an_example_says_comes_out(example: Example) -> None:
     for groups, restarts in (([batches], False), ([[batch] for batch in batches], False), ([[batch] for batch in batches], True)):
         outputs, _ = run(case, groups, restarts=restarts)
         assert outputs_by_cause(outputs) == expected
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_has_a_picture_of_what_goes_in_and_out(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    before = text[: text.index("Line by line, in the form of")]
+    drawn = _DRAWN.findall(re.sub(r"```(?:yaml|xml)\n.*?```\n", "", before, flags=re.DOTALL))
+    assert any((fenced or indented).count("\n") > 1 for fenced, indented in drawn), "none before its events"
 
 
 @pytest.mark.parametrize("name", WINDOW_TYPES)

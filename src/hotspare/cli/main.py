@@ -32,6 +32,7 @@ COMMANDS: tuple[str, ...] = (
     "stop",
     "switchover",
     "quality",
+    "trace",
     "persist",
     "restore",
     "state",

@@ -10,10 +10,10 @@ import pyarrow as pa
 from hotspare.bus.naming import bad_topic, inbound_topic, outbound_topic, ticks_topic
 from hotspare.bus.open import call_timeout_ms
 from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
-from hotspare.engine.codec.topic_format import outbound_format
+from hotspare.engine.codec.topic_format import inbound_format, outbound_format
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan
-from hotspare.engine.rows.batch import BAD_STREAM
+from hotspare.engine.rows.batch import BAD_STREAM, MessageFormat
 from hotspare.engine.state.memory import NO_BUDGET, Residence
 from hotspare.ha.effects.joining import ProjectIdentity
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
@@ -23,6 +23,7 @@ from hotspare.model.fingerprint import differences, from_document, to_document
 from hotspare.model.partitioning import partition_fields
 from hotspare.model.project import Beats, Project, WindowId
 from hotspare.model.resolve import Resolved
+from hotspare.runners.contract import SourceTopic
 from hotspare.shard import WHOLE, Shard
 from hotspare.telemetry.log import Log, LogEvent
 
@@ -65,6 +66,16 @@ def _inbound(
     if resolved.reads(source) is None:
         return InboundTopic(name, shard.count, partition_by)
     return InboundTopic(name, found.get(name, shard.count), partition_by, Inbound.OUTPUTS)
+
+
+def source_topics(resolved: Resolved, topics: GroupTopics, shard: int | None = None) -> tuple[SourceTopic, ...]:
+    """What a runner reads of a group's topics: partition `shard` of each alone, where one is named."""
+    formats = [inbound_format(resolved.window(source).window) for source in resolved.sources]
+    formats += [MessageFormat.CSV] * (len(topics.inbound) - len(formats))  # of a topic of ticks alone
+    return tuple(
+        SourceTopic(topic.name, topic.partitions, format_, shard, topic.kind)
+        for topic, format_ in zip(topics.inbound, formats, strict=True)
+    )
 
 
 def patient_settings(options: EngineOptions) -> GroupSettings:

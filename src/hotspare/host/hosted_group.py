@@ -22,10 +22,8 @@ from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.naming import group_name
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.engine.codec import arrow_block
-from hotspare.engine.codec.topic_format import inbound_format
 from hotspare.engine.head.head import Head
 from hotspare.engine.plan import Plan
-from hotspare.engine.rows.batch import MessageFormat
 from hotspare.engine.state.memory import NO_BUDGET
 from hotspare.errors import UsageError
 from hotspare.file_locks import end_if_stopped
@@ -43,14 +41,14 @@ from hotspare.host.beside import Beside
 from hotspare.host.careful_core import CarefulCores, Recovery
 from hotspare.host.catching_up import CatchUp
 from hotspare.host.clock import monotonic_ms, pause
-from hotspare.host.definition import PipelineFactory, group_topics, patient_settings, project_identity
+from hotspare.host.definition import PipelineFactory, group_topics, patient_settings, project_identity, source_topics
 from hotspare.host.options import EngineOptions
 from hotspare.host.restoring import restore_named
 from hotspare.inbound import Inbound
 from hotspare.model.project import Project
 from hotspare.processes import process_space, process_start
 from hotspare.residence.open import residence_for
-from hotspare.runners.contract import KafkaReaderKind, ReadPace, RunnerInput, SourceTopic
+from hotspare.runners.contract import KafkaReaderKind, ReadPace, RunnerInput
 from hotspare.scratch import make_scratch
 from hotspare.shard import Shard
 from hotspare.stores.contract import Store
@@ -209,18 +207,13 @@ def runner_input(shared: Shared, pace: ReadPace, shard: Shard | None = None) -> 
     """What a runner reads for one shard, or, where none is named, for all of them."""
     options, resolved = shared.options, shared.plan.resolved
     topics = _topics(shared, shard or Shard(0, options.shards))
-    formats = [inbound_format(resolved.window(source).window) for source in resolved.sources]
-    formats += [MessageFormat.CSV] * (len(topics.inbound) - len(formats))  # of a topic of ticks alone
     if options.kafka_reader is KafkaReaderKind.SOURCE and any(topic.kind is Inbound.OUTPUTS for topic in topics.inbound):
         what = "Spark's own Kafka source does not read streams of other projects"
         raise UsageError(what, hint="leave --kafka-reader out")
     only = None if shard is None or shard.is_whole else shard.number
     return RunnerInput(
         bus_url=options.bus_url,
-        topics=tuple(
-            SourceTopic(topic.name, topic.partitions, format_, only, topic.kind)
-            for topic, format_ in zip(topics.inbound, formats, strict=True)
-        ),
+        topics=source_topics(resolved, topics, only),
         head=shared.head,
         head_place=options.head_place,
         kafka_reader=options.kafka_reader,

@@ -31,13 +31,14 @@ class Dialect(Enum):
 
 
 class IndexType(Enum):
-    """SPEC A14. All keyed kinds behave alike here; EMPTY keeps nothing."""
+    """SPEC A14. All keyed kinds behave alike here; EMPTY keeps nothing. Which rows leave memory is said by `Resident`."""
 
     HASH = "pi_HASH"
     RBTREE = "pi_RBTREE"
     LN_HASH = "pi_LN_HASH"
     CL_HASH = "pi_CL_HASH"
     FW_HASH = "pi_FW_HASH"
+    HLEVELDB = "pi_HLEVELDB"
     EMPTY = "pi_EMPTY"
 
 

@@ -160,6 +160,7 @@ def test_a_machine_sees_nothing_of_another_kind() -> None:
     [
         ("tostring({})", "table"),
         ("('%s'):format(print)", "function"),
+        ("esp_toString(2.5) .. esp_toString(nil) .. esp_toString('a')", "2.5nila"),
         ("os.time()", 1),
         ("os.date('%Y-%m-%dT%H:%M:%S')", "1970-01-01T00:00:01"),
         ("os.time({year = 2024, month = 2, day = 29, hour = 0})", 1_709_164_800),

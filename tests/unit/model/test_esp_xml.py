@@ -169,7 +169,7 @@ PROJECT = """\
             <connector class="fs" active="false"><properties><property name="type">pub</property></properties></connector>
           </connectors>
         </window-source>
-        <window-source name="lonely" index="pi_HASH"><schema copy="a" copy-keys="true"/></window-source>
+        <window-source name="lonely" index="pi_HLEVELDB"><schema copy="a" copy-keys="true"/></window-source>
         <window-filter name="f"><!-- note --><expression>x &gt; 1 <!-- half --> and s != ''</expression></window-filter>
         <window-filter name="g"><expression><![CDATA[x < 1]]></expression></window-filter>
         <window-compute name="c">
@@ -197,7 +197,7 @@ def test_forms_that_the_reference_project_lacks() -> None:
     assert query.singletons is Singletons.INCLUDED
     assert [(e.source, e.target) for e in query.edges] == [("a", "f"), ("a", "g"), ("f", "c")]
     a, lonely, f, g, c = query.windows
-    assert (a.index, lonely.index) == (IndexType.RBTREE, IndexType.HASH)
+    assert (a.index, lonely.index) == (IndexType.RBTREE, IndexType.HLEVELDB)
     assert a.schema == lonely.schema
     assert isinstance(f, FilterWindow)
     assert isinstance(g, FilterWindow)

@@ -78,6 +78,7 @@ def test_changes_of_meaning_are_told(before: str, after: str, words: list[str] |
         ("    windows:", "    trace: [in]\n    windows:"),
         ("total > 9", "'  total > 9 '"),
         ("type: source\n", "type: source\n        index: rbtree\n"),
+        ("type: source\n", "type: source\n        index: hleveldb\n"),
         ("3 seconds", "3000 milliseconds"),
         ("kept: {type: copy, ", "kept: {type: copy, schema: 'id*:int64,x:double', "),
         ("{type: filter, ", "{type: filter, publish: true, "),

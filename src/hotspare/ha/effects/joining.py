@@ -277,6 +277,14 @@ def agree_on_skew(coordination: Coordination, group: str, skew_max_ms: int) -> N
         )
 
 
+def agreed_skew_ms(coordination: Coordination, group: str) -> int:
+    """Within how many milliseconds the group believes append times; UsageError where no engine ever started."""
+    stands = coordination.fact(group, _SKEW)
+    if stands is None or not stands.isdigit():
+        raise UsageError(f"no engine of group {group} ever started", hint="`hotspare status` shows the groups")
+    return int(stands)
+
+
 def agree_on_origin(bus: Bus, coordination: Coordination, group: str, topics: GroupTopics) -> dict[tuple[str, int], int]:
     """The positions at which the group's first engine began: (topic, partition) to offset, the same for every engine."""
     stored = coordination.fact(group, _ORIGIN)

@@ -38,6 +38,12 @@ def agree_on_shards(coordination: Coordination, group: str, topics: GroupTopics)
         _compare(whole_group(group), topics, coordination.set_fact_once(group, _FACT, _division(topics).encode()))
 
 
+def stated_shards(coordination: Coordination, group: str) -> int:
+    """Into how many shards the engines of this shard's group divide the project; 1 where none ever started."""
+    stands = (coordination.fact(group, _FACT) or b"").decode("utf-8", "replace").partition("\n")[0]
+    return int(stands) if stands.isdigit() else 1
+
+
 def _compare(whole: str, topics: GroupTopics, stands: bytes | None) -> None:
     own = _division(topics)
     if stands is not None and stands != own.encode():

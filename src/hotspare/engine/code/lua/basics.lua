@@ -100,6 +100,7 @@ local function text(value)
 end
 host.text = text
 builtins.tostring = text
+builtins.esp_toString = text
 
 builtins.getmetatable = getmetatable
 builtins.setmetatable = function(t, meta)

@@ -1,0 +1,56 @@
+"""`hotspare trace`: show what any windows of a running group put out, without a change to the group (SPEC A40)."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hotspare.choices import Since
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def command(
+    group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it; PREFIX.PROJECT/SHARD is a shard.")],
+    windows: Annotated[list[str], typer.Argument(metavar="WINDOW...", help="QUERY/WINDOW, published or not.")],
+    *,
+    bus: Annotated[str, typer.Option(help="Bus of the group; tells where coordination and snapshots are.")],
+    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")] = "",
+    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.")] = "",
+    since: Annotated[Since, typer.Option(help="Events that come from now on, or all since the newest snapshot.")] = Since.NOW,
+    to_end: Annotated[bool, typer.Option("--to-end", help="End with what is on the inbound topics now.")] = False,
+) -> None:
+    """Show the events of windows as they come: window, opcode, flags and fields. Ctrl-C ends it.
+
+    It computes beside the group what the group's engines compute, from the newest snapshot and the inbound topics, and needs the
+    memory of an engine. Engines are not asked, and do not notice.
+    """
+    from hotspare.adapters.files.subscriber import Until
+    from hotspare.cli.shared.existing import existing_bus, existing_coordination, existing_store
+    from hotspare.cli.shared.interrupt import stop_on_signal
+    from hotspare.cli.status import known_group
+    from hotspare.host.watching import WatchedGroup, Watcher
+
+    with ExitStack() as stack:
+        opened = existing_bus(stack, bus)
+        service = existing_coordination(stack, coordination, bus)
+        place = WatchedGroup(known_group(service, group), bus, opened, service, existing_store(stack, store, bus))
+        watcher = Watcher(place, windows, since, _told)
+        state = f"snapshot {watcher.restored_from}" if watcher.restored_from else "the beginning"
+        typer.echo(f"watches {', '.join(windows)}, with a state from {state}", err=True)
+        with stop_on_signal() as stop:
+            watcher.run(_show, Until.END if to_end else Until.STOPPED, stop)
+
+
+def _show(window: str, events: pa.RecordBatch) -> None:
+    from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
+
+    for row in row_texts(events, CsvStyle.EXACT):
+        typer.echo(f"{window}: {row}")
+
+
+def _told(sentence: str) -> None:
+    typer.echo(f"warning: {sentence}", err=True)

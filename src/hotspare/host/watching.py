@@ -1,0 +1,166 @@
+"""Watching what any windows of a running group put out (SPEC A40), beside it: nothing of the group changes.
+
+    newest snapshot, else the group's origin ──► the inbound topics from there ──► a core of this process's own ──► `show`
+
+Outputs follow from the input alone, so a core that nobody knows of, over a plan in which the windows are traced, comes to what the
+group's engines have at the same place. It joins nothing and writes nothing; the engines notice no more than that the bus is read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from hotspare.adapters.files.subscriber import Until
+from hotspare.bus.contract import Bus
+from hotspare.bus.naming import own_partition, whole_group
+from hotspare.choices import Since
+from hotspare.coordination.contract import Coordination
+from hotspare.engine.head.head import Head
+from hotspare.engine.pipeline import OnTrace, Pipeline
+from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.rows.batch import NextInput
+from hotspare.errors import RunnerError, UsageError
+from hotspare.ha.effects.joining import agreed_document, agreed_skew_ms, check_positions, restored, stated_origin
+from hotspare.ha.effects.shard_agreement import stated_shards
+from hotspare.ha.rules.joining import restorable
+from hotspare.ha.rules.settings import GroupTopics
+from hotspare.host.definition import group_topics, source_topics
+from hotspare.model.fingerprint import from_document
+from hotspare.model.names import nearest
+from hotspare.model.project import Project, WindowId
+from hotspare.model.resolve import Resolved, resolve
+from hotspare.runners.contract import EndCause, RunnerEnd, RunnerInput
+from hotspare.runners.local import LocalRunner
+from hotspare.shard import WHOLE, Shard
+from hotspare.stores.contract import Store
+
+Key = tuple[int, int]
+"""(topic index, partition)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedGroup:
+    """Where a group is. `bus_url` is that of `bus`."""
+
+    group: str
+    bus_url: str
+    bus: Bus
+    coordination: Coordination
+    store: Store | None
+
+
+class Watcher:
+    """Of one group; `windows` as QUERY/WINDOW. UsageError where no engine of the group ever started, or it has no such window;
+    StateError, StoreError and PositionLost where its state cannot be had."""
+
+    def __init__(self, place: WatchedGroup, windows: Collection[str], since: Since, told: Callable[[str], None]) -> None:
+        document = agreed_document(place.coordination, place.group)
+        if document is None:
+            raise UsageError(f"no engine of group {place.group} ever started", hint="`hotspare status` shows the groups")
+        self._place, self._told = place, told
+        self._plan = _traced(from_document(document), windows)
+        self._topics = _topics(place, self._plan)
+        partitions = [((index, partition.number), partition) for index, partition in self._topics.partitions]
+        self._ends = {key: place.bus.end_offset(partition) for key, partition in partitions}
+        self._shown_from: Mapping[Key, int] = self._ends if since is Since.NOW else {}
+        self._show: OnTrace = lambda window, events: None
+        self.restored_from = ""
+        """The snapshot that its state was made from; "" is the group's origin."""
+        self._core = self._restored()
+        self._core.set_partitions([key for key, _ in partitions], agreed_skew_ms(place.coordination, place.group) * 1_000)
+        origin = stated_origin(place.coordination, place.group)
+        self._begin = {key: origin.get((partition.topic, partition.number), 0) for key, partition in partitions}
+        self._begin |= self._core.next_offsets
+        check_positions(place.bus, self._topics, self._begin, self._core.time_us)
+
+    def _restored(self) -> Pipeline:
+        place = self._place
+        for info in restorable(place.store.list(place.group)) if place.store is not None else ():
+            assert place.store is not None
+            core = restored(place.store, place.group, info, self._restore, self._told)
+            if core is not None:
+                self.restored_from = info.name
+                return core
+        return Pipeline.fresh(self._plan, self._on_trace, shard=self._topics.shard.number)
+
+    def _restore(self, header: bytes, pages: Mapping[str, bytes]) -> Pipeline:
+        return Pipeline.restore(self._plan, header, pages, self._on_trace)
+
+    def _on_trace(self, window: str, events: pa.RecordBatch) -> None:
+        if self._shown_from:
+            where = zip(*(events.column(name).to_pylist() for name in ("hs:topic", "hs:partition", "hs:offset")), strict=True)
+            events = events.filter(pa.array([offset >= self._shown_from.get((t, n), 0) for t, n, offset in where], pa.bool_()))
+        if len(events):
+            self._show(window, events)
+
+    def run(self, show: OnTrace, until: Until, stop: threading.Event) -> None:
+        """Call `show` for each window and what it put out, in order, until `stop` or `until`. From the main thread. Raises what
+        reading and the project's events raise."""
+        self._show = show
+        left = {key: end for key, end in self._ends.items() if self._begin[key] < end}
+        if until is Until.END and not left:
+            return
+        ended: list[RunnerEnd] = []
+
+        def take(decoded: pa.Table, _: NextInput) -> None:
+            if stop.is_set():
+                return
+            self._core.feed(decoded)
+            for key in _passed(decoded, left):
+                del left[key]
+            if until is Until.END and not left:
+                stop.set()
+
+        def end(how: RunnerEnd) -> None:
+            ended.append(how)
+            stop.set()
+
+        runner = LocalRunner(self._input(), take, end)
+        runner.start(self._begin)
+        try:
+            stop.wait()
+        finally:
+            runner.stop()
+        if ended and ended[0].cause is not EndCause.STOPPED:
+            error = ended[0].error
+            raise error if isinstance(error, Exception) else RunnerError(f"reading ended: {ended[0].cause.value}")
+
+    def _input(self) -> RunnerInput:
+        only = None if self._topics.shard.is_whole else self._topics.shard.number
+        return RunnerInput(self._place.bus_url, source_topics(self._plan.resolved, self._topics, only), Head.of(self._plan))
+
+
+def _passed(decoded: pa.Table, ends: Mapping[Key, int]) -> list[Key]:
+    """Those of `ends` to which these rows come."""
+    where: Iterable[tuple[int, int, int]] = zip(
+        *(decoded.column(name).to_pylist() for name in ("topic", "partition", "offset")), strict=True
+    )
+    newest = {(topic, number): offset for topic, number, offset in where}
+    return [key for key, end in ends.items() if newest.get(key, -1) >= end - 1]
+
+
+def _traced(project: Project, windows: Collection[str]) -> Plan:
+    """The plan of the project, in which these windows are traced and no other."""
+    known = [str(WindowId(query.name, window.name)) for query in project.queries for window in query.windows]
+    for name in windows:
+        if name not in known:
+            raise UsageError(f"project {project.name} has no window {name}", hint=nearest(name, known))
+    queries = [
+        replace(query, trace=tuple(w.name for w in query.windows if str(WindowId(query.name, w.name)) in windows))
+        for query in project.queries
+    ]
+    resolved: Resolved = resolve(replace(project, queries=tuple(queries)))
+    return compile_plan(resolved)
+
+
+def _topics(place: WatchedGroup, plan: Plan) -> GroupTopics:
+    project, whole = plan.resolved.project, whole_group(place.group)
+    shard = WHOLE
+    if whole != place.group:
+        shard = Shard(own_partition(place.group), stated_shards(place.coordination, place.group))
+    prefix = whole.removesuffix(f".{project.name}")
+    return group_topics(project, plan, prefix, shard, place.bus.topics())

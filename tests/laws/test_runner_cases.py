@@ -1,0 +1,139 @@
+"""Law 4, Runner, over every case of tests/cases: what stands on a bus at the times of a case comes out as the case says, whichever
+runner brings it, and with the runner and the engine begun anew after every message."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from hotspare.bus.contract import FORMAT_HEADER, TICK, Outgoing, Partition
+from hotspare.bus.sqlite import SqliteBus
+from hotspare.engine.head.head import Head
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.rows.batch import MessageFormat, NextInput
+from hotspare.model.windows.registry import WINDOW_TYPES, type_of
+from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, RunnerEnd, RunnerInput, SourceTopic
+from hotspare.runners.local import LocalRunner
+from tests.cases.case import ROW_SEPARATOR, Case, expected_by_cause, outputs_by_cause, read_case
+from tests.cases.test_cases import CASES, filled_in
+
+if TYPE_CHECKING:
+    from hotspare.runners.spark.ordered import OrderedRunner
+
+pytestmark = [pytest.mark.law]
+
+TIMEOUT_S = 120
+Ends = dict[tuple[int, int], int]
+
+
+class Recorded:
+    """A case on a bus of its own: each message at the time that the case says."""
+
+    def __init__(self, path: Path, case: Case) -> None:
+        self.case, self.url = case, f"sqlite:///{path}"
+        self.topics = tuple(SourceTopic(str(source).replace("/", ".")) for source in case.plan.resolved.sources)
+        names = {source.window: topic.name for source, topic in zip(case.plan.resolved.sources, self.topics, strict=True)}
+        now = [0]
+        with closing(SqliteBus(path, clock=lambda: now[0])) as bus:
+            for topic in self.topics:
+                bus.create_topic(topic.name, 1)
+            for message in case.messages:
+                now[0] = message.time_us
+                for name in [names[message.source]] if message.source else names.values():
+                    value = message.value.replace(ROW_SEPARATOR, "\n").encode()
+                    sent = Outgoing(value, ((FORMAT_HEADER, MessageFormat.CSV.header),)) if message.source else TICK
+                    bus.append(Partition(name, 0), [sent])
+            self.ends = {(i, 0): bus.end_offset(Partition(topic.name, 0)) for i, topic in enumerate(self.topics)}
+
+    def input(self, messages_max: int, place: HeadPlace = HeadPlace.DRIVER) -> RunnerInput:
+        return RunnerInput(self.url, self.topics, Head.of(self.case.plan), place, BatchLimits(messages_max, wait_ms=0))
+
+
+class Taken:
+    """What a runner brought to an engine, until `wanted` messages came, or all."""
+
+    def __init__(self, pipeline: Pipeline, ends: Ends, wanted: int = 0) -> None:
+        self._pipeline, self._ends, self._left = pipeline, dict(ends), wanted
+        self.outputs: list[tuple[str, pa.RecordBatch]] = []
+        self.complete = threading.Event()
+        self.end: RunnerEnd | None = None
+
+    @property
+    def is_all(self) -> bool:
+        return not self._ends
+
+    def take(self, table: pa.Table, _: NextInput = NextInput.AWAITED) -> None:
+        if self.complete.is_set():
+            return
+        self.outputs += self._pipeline.feed(table).items()
+        where = zip(*(table[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True)
+        came = {(topic, number): offset + 1 for topic, number, offset in where}
+        self._left -= 1
+        self._ends = {key: end for key, end in self._ends.items() if came.get(key, 0) < end}
+        if not self._left or not self._ends:
+            self.complete.set()
+
+    def ended(self, end: RunnerEnd) -> None:
+        self.end = end
+        self.complete.set()
+
+
+def brought(runner: LocalRunner | OrderedRunner, taken: Taken, start: Mapping[tuple[int, int], int]) -> None:
+    runner.start(start)
+    came = taken.complete.wait(TIMEOUT_S)
+    runner.stop()
+    assert came
+    assert taken.end == RunnerEnd(EndCause.STOPPED)
+
+
+def of_every_type() -> list[Path]:
+    """The first cases that have all types of windows: Spark begins anew for each."""
+    left, found = set(WINDOW_TYPES), []
+    for path in CASES:
+        types = {type_of(window.window).name for window in read_case(path).plan.resolved.windows}
+        if types & left:
+            left -= types
+            found.append(path)
+        if not left:
+            break
+    return found
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_local_restarted_after_every_message(path: Path, tmp_path: Path) -> None:
+    """Law Crash, too: runner and engine end after each batch, of a message of each topic at most, and begin where the snapshot
+    says. What waits there for another topic is no state and is read again, with one batch more."""
+    recorded = Recorded(tmp_path / "bus.db", read_case(path))
+    pipeline = Pipeline.fresh(recorded.case.plan)
+    outputs: list[tuple[str, pa.RecordBatch]] = []
+    start: dict[tuple[int, int], int] = {}
+    wanted = 1
+    while any(start.get(key, 0) < end for key, end in recorded.ends.items()):
+        left = {key: end for key, end in recorded.ends.items() if start.get(key, 0) < end}
+        taken = Taken(pipeline, left, wanted)
+        brought(LocalRunner(recorded.input(messages_max=1), taken.take, taken.ended), taken, start)
+        outputs += taken.outputs
+        frozen = pipeline.freeze()
+        pipeline = Pipeline.restore(recorded.case.plan, frozen.header, dict(frozen.pages()))
+        if start == pipeline.next_offsets and taken.is_all:
+            break
+        wanted = wanted + 1 if start == pipeline.next_offsets else 1
+        start = dict(pipeline.next_offsets)
+    assert outputs_by_cause(outputs) == filled_in(expected_by_cause(recorded.case))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("path", of_every_type(), ids=lambda path: path.stem)
+def test_ordered(path: Path, tmp_path: Path) -> None:
+    from hotspare.runners.spark.ordered import OrderedRunner
+
+    recorded = Recorded(tmp_path / "bus.db", read_case(path))
+    taken = Taken(Pipeline.fresh(recorded.case.plan), recorded.ends)
+    brought(OrderedRunner(recorded.input(5, HeadPlace.WORKERS), taken.take, taken.ended), taken, {})
+    assert outputs_by_cause(taken.outputs) == filled_in(expected_by_cause(recorded.case))
