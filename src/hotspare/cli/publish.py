@@ -20,6 +20,7 @@ from hotspare.cli.shared.turns import (
     Lines,
     Transport,
     TurnOptions,
+    file_format,
     in_turns,
     say_port,
     say_trouble,
@@ -28,6 +29,7 @@ from hotspare.cli.shared.turns import (
 from hotspare.cli.shared.values import ShardsOption, prefix_of, refuse_idle
 
 if TYPE_CHECKING:
+    from hotspare.adapters.files.canonical import RowForm
     from hotspare.adapters.files.publisher import PublishOptions
     from hotspare.adapters.files.row_routing import RowRouting
     from hotspare.adapters.sockets.line_socket import Address
@@ -45,7 +47,15 @@ _PartitionOption = Annotated[
 ]
 
 
-_FormatOption = Annotated[Lines, typer.Option("--format", help="What the lines of a socket, or messages of --topic, are.")]
+_FormatOption = Annotated[
+    Lines,
+    typer.Option(
+        "--format", help="How the file is written, or what lines of a socket or messages of --topic are; avro is not for files."
+    ),
+]
+_FileArgument = Annotated[
+    str, typer.Argument(help="File with rows opcode,flag,field,... (see --format); or tcp://:PORT to listen for lines.")
+]
 _TopicOption = Annotated[str, typer.Option(help="Topic of others to bring in; FILE is the URL of the bus where it is.")]
 _TopicPartitionOption = Annotated[int | None, typer.Option(min=0, help="The one partition of --topic to read; by default all.")]
 _StartOption = Annotated[str, typer.Option(help="Where to begin with --topic at first: smallest, largest or an offset.")]
@@ -62,7 +72,7 @@ class _Flags(StrEnum):
 
 
 def command(
-    file: Annotated[str, typer.Argument(help="CSV file with rows opcode,flag,field,...; or tcp://:PORT to listen for lines.")],
+    file: _FileArgument,
     *,
     bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db")] = "",
     window: Annotated[str, typer.Option(metavar="PROJECT/CQ/WINDOW", help="Source window that the rows are for.")],
@@ -97,7 +107,7 @@ def command(
     value: _ValueOption = "",
     transport_config: Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.")] = None,
 ) -> None:
-    """Publish a CSV file, or a topic of others. Start the same command again after a crash: it goes on with the next row."""
+    """Publish a file, or a topic of others. Start the same command again after a crash: it goes on with the next row."""
     from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
     from hotspare.adapters.files.publisher import PublishOptions
     from hotspare.adapters.files.row_file import Growth
@@ -130,7 +140,9 @@ def _placed(target: Target, chosen: Transport, field: str) -> Target:
 
 
 def publish_files(bus: Bus, target: Target, source: OtherTopic, options: PublishOptions, turns: TurnOptions) -> None:
-    """Where `source` is no topic: as `publish_rows`. UsageError for options of topics."""
+    """Where `source` is no topic: as `publish_rows`. UsageError for options of topics, and of columns of a file that has none."""
+    from hotspare.adapters.sockets.line_socket import parse_address
+
     asked = {
         "--topic-partition": source.partition is not None,
         "--avro-schema": source.avro_schema is not None,
@@ -139,7 +151,25 @@ def publish_files(bus: Bus, target: Target, source: OtherTopic, options: Publish
         "--initial-offset": source.start != START_DEFAULT,
     }
     refuse_idle(asked, "without --topic", "name the topic with --topic")
+    if parse_address(source.url) is None and target.format is not Lines.csv:
+        options = replace(options, form=_of_file(options, target.format))
     publish_rows(bus, target, source.url, options, turns)
+
+
+def _of_file(options: PublishOptions, lines: Lines) -> RowForm:
+    """How the events of a file stand that is no CSV: they name their fields. UsageError for what is said of columns."""
+    from hotspare.adapters.files.canonical import FlagColumn, KeyPresence, OpcodeColumn
+
+    form = options.form
+    asked = {
+        "--header": options.header_rows,
+        "--addcsvopcode": form.opcode is OpcodeColumn.ABSENT,
+        "--addcsvflags": form.flag is not FlagColumn.PRESENT,
+        "--noautogenfield": form.key is KeyPresence.ABSENT,
+        "--delimiter": form.delimiter != ",",
+    }
+    refuse_idle(asked, f"of a file in {lines.value}", "its events name their fields: leave it out")
+    return replace(form, format=file_format(lines))
 
 
 def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, turns: TurnOptions) -> None:

@@ -20,20 +20,28 @@ from hotspare.cli.shared.turns import (
     Lines,
     Transport,
     TurnOptions,
+    file_format,
     in_turns,
     say_port,
     say_trouble,
     transport,
 )
-from hotspare.cli.shared.values import prefix_of, window_path
+from hotspare.cli.shared.values import prefix_of, refuse_idle, window_path
 
 if TYPE_CHECKING:
+    from hotspare.adapters.files.canonical import FileFormat
     from hotspare.adapters.files.output_rows import FileStyle, OutputRows
     from hotspare.adapters.files.subscriber import RowFormat, SubscribeOptions
     from hotspare.adapters.sockets.line_socket import Address
     from hotspare.bus.contract import Bus
 
 
+_FileArgument = Annotated[
+    str, typer.Argument(help="File to write (see --format), its position beside it; or tcp://:PORT to serve clients.")
+]
+_FormatOption = Annotated[
+    Lines, typer.Option("--format", help="How the file is written, or what the clients of a socket, or --topic, get.")
+]
 _PartitionOption = Annotated[int | None, typer.Option(min=0, help="Partition of the topic: one shard's outputs; by default all.")]
 _TopicOption = Annotated[str, typer.Option(help="Topic of others to send the outputs to; FILE is the URL of the bus where it is.")]
 _TopicPartitionOption = Annotated[int | None, typer.Option(min=0, help="The one partition of --topic to write; by default by key.")]
@@ -51,7 +59,7 @@ class _Header(StrEnum):
 
 
 def command(
-    file: Annotated[str, typer.Argument(help="CSV file to write, its position beside it; or tcp://:PORT to serve clients.")],
+    file: _FileArgument,
     *,
     bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db")] = "",
     window: Annotated[str, typer.Option(metavar="PROJECT/CQ/WINDOW", help="Window whose outputs are wanted.")] = "",
@@ -71,7 +79,7 @@ def command(
     group: GroupOption = "",
     coordination: CoordinationOption = "",
     lease_ms: LeaseOption = 1000,
-    format_: Annotated[Lines, typer.Option("--format", help="What the clients of a socket, or --topic, get.")] = Lines.csv,
+    format_: _FormatOption = Lines.csv,
     partition: _PartitionOption = None,
     topic: _TopicOption = "",
     topic_partition: _TopicPartitionOption = None,
@@ -80,7 +88,7 @@ def command(
     schema_line: _SchemaLineOption = False,
     transport_config: Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.")] = None,
 ) -> None:
-    """Write an output stream to a CSV file, or a topic of others. Start it again after a crash: it goes on where it was."""
+    """Write an output stream to a file, or a topic of others. Start it again after a crash: it goes on where it was."""
     from hotspare.adapters.files.output_file import Rotation
     from hotspare.adapters.files.output_rows import FileStyle, HeaderLine
     from hotspare.adapters.files.subscriber import Opening, SubscribeOptions, Until
@@ -101,7 +109,8 @@ def command(
     )
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
     doubles_style = CsvStyle.EXACT if doubles is Doubles.EXACT else CsvStyle.FILE
-    style = FileStyle(HeaderLine(header.value), doubles_style, dateformat or chosen.date_format)
+    written = _file_format("" if topic or bad else file, format_, header)
+    style = FileStyle(HeaderLine(header.value), doubles_style, dateformat or chosen.date_format, written)
     stream = Stream(prefix_of(window, prefix), window, bad, project, tuple(set_ or ()), format_, partition)
     target = TargetTopic(file, topic, topic_partition, source, value, "pereventblock" if schema_line else "never")
     check_target(target, stream, style, options)
@@ -109,6 +118,16 @@ def command(
         send_others(chosen, stream, target, style, options)
     else:
         subscribe_rows(chosen, stream, file, style, options)
+
+
+def _file_format(file: str, lines: Lines, header: _Header) -> FileFormat:
+    """How the file is written; "" and sockets have none. UsageError for a title line where there are no columns."""
+    from hotspare.adapters.sockets.line_socket import parse_address
+
+    if not file or lines is Lines.csv or parse_address(file) is not None:
+        return file_format(Lines.csv)
+    refuse_idle({"--header": header is not _Header.false}, f"of a file in {lines.value}", "leave it out")
+    return file_format(lines)
 
 
 def subscribe_rows(chosen: Transport, stream: Stream, file: str, style: FileStyle, options: SubscribeOptions) -> None:

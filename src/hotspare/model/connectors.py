@@ -124,13 +124,12 @@ REQUIRED: dict[str, tuple[str, ...]] = {"fs": ("fsname",), "lua": ("code",), "py
 """Properties, by class, without which a connector cannot start."""
 
 PROPERTY_VALUES: dict[str, frozenset[str]] = {
-    "fstype": frozenset({"csv", "json", "xml"}),
+    "fstype": frozenset({"csv", "json", "xml", "binary"}),
     "kafkatype": frozenset({"binary", "csv", "json", "avro"}),
 }
 """Values that exist, in lower case, of properties that choose a format."""
 
 REFUSED_VALUES: dict[tuple[str, str], str] = {
-    ("fstype", "binary"): "the layout of the vendor's event blocks is not published; write the file as csv or json",
     ("fstype", "hdat"): "its layout is not published; write the file as csv or json",
     ("fstype", "cef"): "lines of logs are not taken apart; let a program of yours write csv or json",
     ("fstype", "syslog"): "lines of logs are not taken apart; let a program of yours write csv or json",

@@ -71,7 +71,7 @@ def test_what_has_no_effect_is_said_by_name() -> None:
         (f"type=pub,url={URL}/w,fsname=a.csv,fsname=b.csv", "fsname twice"),
         (f"type=pub,url={URL}/w,fsname=a.csv,transport=solace", "transport 'solace'"),
         (f"type=pub,url={URL}/w,fsname=a.log,fstype=syslog", "fstype 'syslog'"),
-        (f"type=pub,url={URL}/w,fsname=a.log,fstype=binary", "the layout of the vendor's event blocks is not published"),
+        (f"type=pub,url={URL}/w,fsname=a.log,fstype=hdat", "its layout is not published"),
         ("type=pub,nonsense", "type 'pub,nonsense'"),
         ("hello", "cannot be read from 'hello' on"),
     ],

@@ -1,7 +1,8 @@
-"""Files in JSON and XML, in and out (SPEC I5, I6): the same events however their bytes are cut, each once."""
+"""Files in JSON, XML and binary blocks, in and out (SPEC I5, I6): the same events however their bytes are cut, each once."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import threading
@@ -20,6 +21,7 @@ from hotspare.adapters.files.canonical import FileFormat, InsertOpcode, RowForm
 from hotspare.adapters.files.event_cutter import EventCutter, JsonCutter, XmlCutter
 from hotspare.adapters.files.output_rows import FileStyle, OutputRows
 from hotspare.adapters.files.publisher import PublishOptions, publish_file
+from hotspare.adapters.files.row_file import Growth
 from hotspare.bus.contract import Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.engine.codec.csv.decode import decode_rows
@@ -224,9 +226,87 @@ def test_times_are_written_as_their_format_says_in_every_format() -> None:
     at = datetime.datetime(2024, 2, 3, 4, 5, 6)
     row = {"hs:sequence": 1, "hs:opcode": 1, "hs:flags": 1, "id": 1, "name": None, "x": None, "at": at}
     rows = pa.RecordBatch.from_pylist([row], schema=output_schema(SCHEMA))
-    for format_ in FileFormat:
+    for format_ in set(FileFormat) - {FileFormat.BINARY}:
         text = OutputRows(FileStyle(format=format_, date_format="%d.%m.%Y"), SCHEMA).text(rows)
         assert text.count(b"03.02.2024") == 1
+    with pytest.raises(UsageError, match="have a type and no text"):
+        FileStyle(format=FileFormat.BINARY, date_format="%d.%m.%Y")
+
+
+def blocks(folder: Path, *batches: pa.RecordBatch) -> Path:
+    """A file that another program wrote, a stream for each batch."""
+    path = folder / "in.arrow"
+    with path.open("wb") as file:
+        for batch in batches:
+            with pa.ipc.new_stream(file, batch.schema) as writer:
+                writer.write_batch(batch)
+    return path
+
+
+def given_block(first: int, count: int, **more: pa.Array) -> pa.RecordBatch:
+    """Columns in another order than the schema's, of narrower types, and one that no window has."""
+    numbers = pa.array(range(first, first + count), pa.int32())
+    columns = {"other": pa.nulls(count), "name": pa.array(["é,\n"] * count), "id": numbers, "x": pa.array([0.1] * count)}
+    return pa.RecordBatch.from_pydict(columns | {"at": pa.array([7] * count, pa.timestamp("ms")), **more})
+
+
+def test_blocks_of_other_programs_are_events_and_a_publisher_goes_on_within_them(tmp_path: Path) -> None:
+    """SPEC I5: without opcodes rows are inserts; with them, they are what these say."""
+    path, bus = blocks(tmp_path, given_block(0, 5), given_block(5, 4, opcode=pa.array([1, 2, 3, 1]))), new_bus()
+    form = RowForm(schema=SCHEMA, format=FileFormat.BINARY)
+    for limit in (2, 3, 6, 8):
+        publish(bus, path, form, events_max=limit, block_rows=2)
+    publish(bus, path, form)
+    at = datetime.datetime(1970, 1, 1, 0, 0, 0, 7_000)
+    assert events(texts(bus)) == [(opcode, i, "é,\n", 0.1, at) for i, opcode in enumerate([1] * 6 + [2, 3, 1])]
+
+
+def test_blocks_may_be_published_as_upserts(tmp_path: Path) -> None:
+    path, bus = blocks(tmp_path, given_block(0, 2, opcode=pa.array([1, 4]))), new_bus()
+    publish(bus, path, RowForm(schema=SCHEMA, format=FileFormat.BINARY, insert=InsertOpcode.UPSERT))
+    assert [row[0] for row in events(texts(bus))] == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("batch", "said"),
+    [
+        (given_block(0, 2).drop_columns(["x"]), "lacks the column x"),
+        (given_block(0, 2).set_column(2, "id", pa.array(["a", "b"])), "column id of a block is string"),
+        (given_block(0, 2, opcode=pa.array([1, 9])), "row 1 of a block has opcode 9"),
+    ],
+)
+def test_blocks_that_do_not_fit_are_refused_before_anything_is_published(batch: pa.RecordBatch, said: str, tmp_path: Path) -> None:
+    """SPEC I10."""
+    path, bus = blocks(tmp_path, given_block(0, 3), batch), new_bus()
+    with pytest.raises(UsageError, match=said):
+        publish(bus, path, RowForm(schema=SCHEMA, format=FileFormat.BINARY))
+    assert not texts(bus)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"), [(b"ARROW1\0\0more", "is an Arrow file, not a stream"), (b"i,n,1,a,1,1\n", "no Arrow block at byte 0")]
+)
+def test_files_that_are_no_blocks_are_refused(data: bytes, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "in"
+    path.write_bytes(data)
+    with pytest.raises(UsageError, match=said):
+        publish(new_bus(), path, RowForm(schema=SCHEMA, format=FileFormat.BINARY))
+
+
+def test_a_file_of_blocks_that_is_cut_anywhere_is_read_up_to_there_or_refused(tmp_path: Path) -> None:
+    path = blocks(tmp_path, given_block(0, 3), given_block(3, 3))
+    data, form = path.read_bytes(), RowForm(schema=SCHEMA, format=FileFormat.BINARY)
+    for end in range(0, len(data), 13):
+        bus = new_bus()
+        path.write_bytes(data[:end])
+        with contextlib.suppress(UsageError):
+            publish(bus, path, form)
+        assert [row[1] for row in events(texts(bus))] in ([], [0, 1, 2], [0, 1, 2, 3, 4, 5])
+
+
+def test_files_of_blocks_do_not_grow() -> None:
+    with pytest.raises(UsageError, match="cannot grow"):
+        PublishOptions(form=RowForm(schema=SCHEMA, format=FileFormat.BINARY), growth=Growth.GROWING)
 
 
 @pytest.mark.parametrize("format_", ["json", "xml"])

@@ -178,9 +178,9 @@ queries:
         ),
         (
             "id*:int64",
-            "connectors: {c: {kind: fs, direction: publish, properties: {fstype: binary}}}",
+            "connectors: {c: {kind: fs, direction: publish, properties: {fstype: hdat}}}",
             9,
-            "fstype 'binary' of connector c cannot be used",
+            "fstype 'hdat' of connector c cannot be used",
         ),
     ],
 )

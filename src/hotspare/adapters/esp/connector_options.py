@@ -106,7 +106,8 @@ def file_format(connector: Connector) -> FileFormat:
         raise UsageError(f"property fstype of connector {connector.name} is {name!r}, which cannot be used", hint=reason)
     if name not in formats:
         raise wrong(connector, "fstype", name, " or ".join(formats))
-    for each in _OF_CSV if formats[name] is not FileFormat.CSV else ():
+    idle = {FileFormat.CSV: (), FileFormat.BINARY: (*_OF_CSV, "dateformat")}.get(formats[name], _OF_CSV)
+    for each in idle:
         if connector.get(each).strip().lower() not in ("none", *FALSE):
             raise UsageError(
                 f"property {each} of connector {connector.name} is about columns of csv, its fstype is {name}",

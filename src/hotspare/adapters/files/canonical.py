@@ -32,8 +32,11 @@ class FileFormat(Enum):
     CSV = "csv"
     JSON = "json"
     XML = "xml"
+    BINARY = "binary"
+    """Blocks (`adapters.files.block_rows`), which are read as rows."""
 
 
+_ROWS = (FileFormat.CSV, FileFormat.BINARY)
 _FIELDS_OF: dict[FileFormat, Callable[[bytes], Fields | None]] = {FileFormat.JSON: json_fields, FileFormat.XML: xml_fields}
 
 
@@ -95,6 +98,8 @@ class RowForm:
                 "a missing key column, a date format or a format other than CSV needs the window's schema",
                 hint="name the project's file with --project",
             )
+        if self.date_format and self.format is FileFormat.BINARY:
+            raise UsageError("times of binary blocks have a type and no text", hint="leave dateformat out")
         if self.date_format:
             DateFormat.of(self.date_format)
 
@@ -106,7 +111,7 @@ class RowForm:
     @property
     def columns(self) -> int | None:
         """How many columns a row of the file has; None if the schema is not known, or columns are not counted."""
-        if self.schema is None or self.format is not FileFormat.CSV:
+        if self.schema is None or self.format not in _ROWS:
             return None
         return self.prefix_columns + len(self.schema) - int(self.key is KeyPresence.ABSENT)
 
@@ -132,13 +137,13 @@ class RowForm:
 
     def cutter(self, position: int) -> Cutter:
         """What cuts the file's bytes into rows from a position on, the end of a row."""
-        if self.format is FileFormat.CSV:
+        if self.format in _ROWS:
             return RowCutter(position, self.delimiter_bytes)
         return JsonCutter(position) if self.format is FileFormat.JSON else XmlCutter(position)
 
     def has_field(self, row: bytes) -> bool:
         """Whether an event of a format that names its fields has one of the schema."""
-        found = _FIELDS_OF[self.format](row) if self.format is not FileFormat.CSV else None
+        found = _FIELDS_OF[self.format](row) if self.format not in _ROWS else None
         return found is not None and self.schema is not None and any(name in found for name in self.schema.names)
 
     def split(self, row: bytes) -> list[bytes]:
@@ -147,7 +152,7 @@ class RowForm:
 
     def canonical(self, rows: Sequence[bytes]) -> list[bytes]:
         """The rows as topics hold them, one for one. A row's result does not depend on the others."""
-        if self.format is FileFormat.CSV and self._is_plain:
+        if self.format in _ROWS and self._is_plain:
             return [self._prefix + row.removeprefix(BYTE_ORDER_MARK) for row in rows] if self._prefix else list(rows)
         read = _FIELDS_OF.get(self.format)
         rewritten = [self._rewritten(self.split(row)) if read is None else self._named(row, read(row)) for row in rows]
@@ -159,7 +164,7 @@ class RowForm:
 
     def canonical_texts(self, rows: pa.Array) -> pa.Array:
         """The same of a binary array."""
-        if self.format is not FileFormat.CSV or not self._is_plain or (self._prefix and _any_begins(rows, BYTE_ORDER_MARK)):
+        if self.format not in _ROWS or not self._is_plain or (self._prefix and _any_begins(rows, BYTE_ORDER_MARK)):
             return pa.array(self.canonical(rows.to_pylist()), pa.binary())
         return pc.binary_join_element_wise(self._prefix, rows, b"") if self._prefix else rows
 

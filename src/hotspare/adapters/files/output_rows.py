@@ -11,6 +11,7 @@ from enum import Enum
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.adapters.files.block_rows import rows_to_block
 from hotspare.adapters.files.canonical import FileFormat
 from hotspare.adapters.files.xml_rows import rows_to_xml
 from hotspare.bus.contract import FORMAT_HEADER, OUTPUTS_HEADER, Message
@@ -46,7 +47,7 @@ class HeaderLine(Enum):
 @dataclass(frozen=True, slots=True)
 class FileStyle:
     """`columns` chooses how doubles are written in CSV; `date_format` (strftime) how dates and stamps are, "" for numbers. In JSON
-    and XML each event stands in a line of its own and names its fields.
+    and XML each event stands in a line of its own and names its fields, and binary blocks have their types.
 
     UsageError for a `date_format` that cannot be used.
     """
@@ -57,6 +58,8 @@ class FileStyle:
     format: FileFormat = FileFormat.CSV
 
     def __post_init__(self) -> None:
+        if self.format is FileFormat.BINARY and self.date_format:
+            raise UsageError("times of binary blocks have a type and no text", hint="leave dateformat out")
         try:
             pc.strftime(pa.scalar(0, pa.timestamp("us")), self.date_format)
         except pa.ArrowInvalid as error:
@@ -116,6 +119,8 @@ class OutputRows:
         dated = _dated(rows, self._style.date_format)
         if self._style.format is FileFormat.JSON:
             return rows_to_json(dated, schema_of(dated))
+        if self._style.format is FileFormat.BINARY:
+            return rows_to_block(dated)
         if self._style.format is FileFormat.XML:
             return rows_to_xml(dated)
         return rows_to_csv(dated, self._style.columns)

@@ -18,7 +18,7 @@ from pathlib import Path
 from hotspare.adapters.failover.patience import Patience, StopAsked
 from hotspare.adapters.failover.source_position import SourcePosition
 from hotspare.adapters.failover.spread_source import Piece, SpreadSource
-from hotspare.adapters.files.canonical import RowForm
+from hotspare.adapters.files.canonical import FileFormat, RowForm
 from hotspare.adapters.files.file_rows import FileRows
 from hotspare.adapters.files.row_blocks import pieces, topic_partitions
 from hotspare.adapters.files.row_file import Growth, RowFile
@@ -65,6 +65,8 @@ class PublishOptions:
             raise UsageError(f"begin is {self.begin}, it cannot be negative")
         if self.block_rows > BLOCK_ROWS_MAX:
             raise UsageError(f"{self.block_rows} rows per message are too many", hint=f"use at most {BLOCK_ROWS_MAX}")
+        if self.growth is Growth.GROWING and self.form.format is FileFormat.BINARY:
+            raise UsageError("a file of binary blocks is read as it is when it is opened, it cannot grow", hint="use csv or json")
         if self.growth is Growth.GROWING and self.repeats:
             raise UsageError("a file that grows cannot be repeated")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from hotspare.adapters.failover.source_position import CHECK_BYTES_MAX, digest_of
+from hotspare.adapters.files.block_rows import file_of_rows
 from hotspare.adapters.files.canonical import FileFormat, RowForm
 from hotspare.adapters.files.file_rows import FileRows, text_bounds
 from hotspare.adapters.files.row_cutter import LINE_BYTES_MAX, LineTooLong
@@ -45,6 +46,9 @@ class RowFile:
         self._end_seen: tuple[int, str] | None = None
         """Where a growing file ended at the last look, and the check of the text before."""
         self._file = _opened(path)
+        if form.format is FileFormat.BINARY:
+            self._file.close()
+            self._file = _rows_of_blocks(path, form)
         self._read_offset = 0
         self._cutter = form.cutter(0)
         self._taken_end = 0
@@ -177,6 +181,14 @@ class RowFile:
 
     def _changed(self, detail: str, hint: str = "publish the new file under another --source name") -> UsageError:
         return UsageError(f"file {self._path} was changed under the position of its publisher", detail=detail, hint=hint)
+
+
+def _rows_of_blocks(path: Path, form: RowForm) -> FileIO:
+    assert form.schema is not None
+    try:
+        return file_of_rows(path, form.schema)
+    except OSError as error:
+        raise UsageError(f"file {path} cannot be read as rows", detail=error.strerror or str(error)) from error
 
 
 def check_readable(path: Path) -> None:

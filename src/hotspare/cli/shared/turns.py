@@ -18,6 +18,7 @@ from hotspare.telemetry.secrets import masked
 
 if TYPE_CHECKING:
     from hotspare.adapters.failover.adapter_group import AdapterRole
+    from hotspare.adapters.files.canonical import FileFormat
     from hotspare.bus.contract import Bus
     from hotspare.coordination.contract import Member
 
@@ -29,12 +30,22 @@ LeaseOption = Annotated[int, typer.Option(min=1, help="After so long without a s
 
 
 class Lines(StrEnum):
-    """What the lines of a socket, or the messages of a topic of others, are."""
+    """How a file is written, or what the lines of a socket, or the messages of a topic of others, are."""
 
     csv = "csv"
     json = "json"
     avro = "avro"
     arrow = "arrow"
+
+
+def file_format(lines: Lines) -> FileFormat:
+    """Of a file that is written so. UsageError where files are not."""
+    from hotspare.adapters.files.canonical import FileFormat
+
+    found = {Lines.csv: FileFormat.CSV, Lines.json: FileFormat.JSON, Lines.arrow: FileFormat.BINARY}
+    if lines not in found:
+        raise UsageError(f"files in {lines.value} are neither read nor written", hint=f"use one of: {', '.join(found)}")
+    return found[lines]
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,6 +146,21 @@ class _Block:
     flags: Int64s
 
 
+def events_of(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
+    """A batch of a file that is trusted as events: hs:opcode, hs:flags, and the fields by their types. BusError where it lacks one,
+    or has another opcode or flag than there are."""
+    wanted = _Wanted.of(schema)
+    wanted.places(batch.schema)
+    columns = [_cast(batch.column(field.name), field) for field in wanted.fields]
+    opcode, flags = _numbers(batch, wanted.opcode, Opcode.INSERT), _numbers(batch, wanted.flags, Flag.NORMAL)
+    is_good = np.isin(opcode, list(Opcode)) & (flags > 0) & (flags <= sum(Flag))
+    if not is_good.all():
+        row = int(np.argmin(is_good))
+        raise BusError(f"row {row} of a block has opcode {opcode[row]} and flags {flags[row]}")
+    arrays = [pa.array(opcode, pa.uint8()), pa.array(flags, pa.uint8()), *columns]
+    return pa.RecordBatch.from_arrays(arrays, names=["hs:opcode", "hs:flags", *schema.names])
+
+
 def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Schema) -> tuple[DecodedRows | None, BadRows]:
     """Events of blocks of input whose numbers are given. Rows with another opcode or flag are bad; a block that does not fit the
     schema is one bad row."""

@@ -1,0 +1,75 @@
+"""Files of binary blocks (SPEC I5, I6): Arrow IPC streams one behind the other, as messages of topics hold them.
+
+Each block says its columns, so a file that is cut back and continued stays one, any program that knows Arrow reads and writes
+it, and every value is exact. A publisher reads the same events as rows of text: the same blocks give the same bytes, so it goes
+on at any of them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from io import FileIO
+from pathlib import Path
+
+import pyarrow as pa
+
+from hotspare.engine.codec import arrow_block
+from hotspare.engine.codec.csv.rows import CsvStyle, rows_to_csv
+from hotspare.engine.codec.json.plain import meta_names
+from hotspare.engine.codec.outputs import schema_of
+from hotspare.engine.rows.batch import OUTPUT_COLUMNS
+from hotspare.errors import BusError, UsageError
+from hotspare.model.types import Schema
+
+_OF_FILES = b"ARROW1"
+_ROWS_AT_ONCE = 1 << 16
+
+
+def rows_to_block(rows: pa.RecordBatch) -> bytes:
+    """One block of outputs: opcode, flags and the fields."""
+    opcode, flags = meta_names(schema_of(rows))
+    names = [name for name in rows.schema.names if name not in dict(OUTPUT_COLUMNS)]
+    columns = [rows.column("hs:opcode"), rows.column("hs:flags"), *(rows.column(name) for name in names)]
+    return arrow_block.encode(pa.RecordBatch.from_arrays(columns, names=[opcode, flags, *names]))
+
+
+def file_of_rows(path: Path, schema: Schema) -> FileIO:
+    """A file without a name that holds the events of the blocks of `path` as rows of CSV. UsageError where one cannot be read, or
+    is no such event; OSError."""
+    rows = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  whoever asks closes it
+    try:
+        for batch in _batches(path):
+            events = arrow_block.events_of(batch, schema)
+            for begin in range(0, events.num_rows, _ROWS_AT_ONCE):
+                _write(rows, rows_to_csv(events.slice(begin, _ROWS_AT_ONCE), CsvStyle.EXACT))
+    except BusError as error:
+        rows.close()
+        raise UsageError(f"file {path} does not match the schema: {error.message}", hint=f"the window has {schema}") from None
+    except BaseException:
+        rows.close()
+        raise
+    return rows
+
+
+def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    with pa.OSFile(str(path)) as source:
+        if source.read(len(_OF_FILES)) == _OF_FILES:
+            raise UsageError(f"file {path} is an Arrow file, not a stream", hint="write it with pyarrow.ipc.new_stream")
+        source.seek(0)
+        while (begin := source.tell()) < source.size():
+            try:
+                with pa.ipc.open_stream(source) as reader:
+                    for batch in reader:
+                        batch.validate(full=True)
+                        yield batch
+            except (pa.ArrowException, ValueError, KeyError) as error:
+                hint = "binary files are Arrow IPC streams here: the layout of the vendor's own blocks is not published"
+                detail = str(error).partition("\n")[0]
+                raise UsageError(f"file {path} has no Arrow block at byte {begin}", detail=detail, hint=hint) from None
+
+
+def _write(file: FileIO, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
