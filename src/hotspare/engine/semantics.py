@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from hotspare.errors import ProjectChanged
 
-SEMANTICS = 7
+SEMANTICS = 8
 """1: before versions were told. 2: `index` means the same in every window type, deletes carry what was put out.
 3: a bad event out of a JSON array is shown as it came.
 4: Avro and Arrow messages with more in them than they count are bad events. 5: Summary with a length adds up block by block.
 6: blanks around a field of CSV are no part of a text either.
 7: an aggregate keeps the values of a small group in the row of the group; what comes out is the same. A computed text of more than
-16 MiB is a bad event in windows that keep variables, too."""
+16 MiB is a bad event in windows that keep variables, too.
+8: code of a window that returns false makes no event; it was a bad event."""
 BEFORE_VERSIONS = 1
 READ_SINCE = 3
 """The oldest version whose snapshots are gone on with: what they keep means the same, what comes of later input may not."""

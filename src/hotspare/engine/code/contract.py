@@ -301,8 +301,8 @@ class EventBuilder:
 
     def add(self, row: int, returned: Value) -> None:
         """What the code returned for event `row`; CodeFailure, and nothing is added, where it is no event, list of events or
-        nothing."""
-        events = returned if isinstance(returned, list) else [] if returned is None else [returned]
+        nothing, which False is, too."""
+        events = returned if isinstance(returned, list) else [] if returned is None or returned is False else [returned]
         made = [self._event(event) for event in events]
         for opcode, values in made:
             self._row.append(row)

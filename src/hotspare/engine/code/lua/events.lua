@@ -153,7 +153,7 @@ end
 function host.make(name, read, count, rows, writer, made_max)
   local write = writer.write
   local function take(row, result)
-    if result == nil then return true end
+    if result == nil or result == false then return true end
     if type(result) ~= "table" then
       return false, "returns " .. kind_of(result) .. ", not an event, a list of events, or nothing", false
     end

@@ -68,10 +68,10 @@ class EventReader:
         self._read = _reader(schema)
 
     def read(self, returned: Any) -> list[tuple[Any, ...]]:
-        """CodeFailure where it is no event, list of events or nothing."""
+        """CodeFailure where it is no event, list of events or nothing, which False is, too."""
         if type(returned) in DICTS:
             return [self._read(returned)]
-        if returned is None:
+        if returned is None or returned is False:
             return []
         if not isinstance(returned, list | tuple):
             raise CodeFailure(f"returns {kind_of(returned)}, not an event, a list of events, or nothing")
