@@ -54,12 +54,14 @@ CpuSeconds = dict[str, float]
 
 @dataclass(frozen=True)
 class Divided:
-    """The project in `shards` on a site, under a prefix of its own: measurements under different ones do not meet."""
+    """The project in `shards` on a site, under a prefix of its own: measurements under different ones do not meet. `text`: of the
+    project, with the names above."""
 
     site: Site
     folder: Path
     prefix: str
     shards: int
+    text: str = PROJECT
 
     @property
     def inbound(self) -> str:
@@ -87,7 +89,7 @@ class Divided:
 
     def keys_by_shard(self) -> list[npt.NDArray[np.int64]]:
         """Which of the keys 0 to KEYS - 1 belong to each shard."""
-        routing = routing_of(load_text(PROJECT).resolved, WindowId(QUERY, SOURCE), self.shards)
+        routing = routing_of(load_text(self.text).resolved, WindowId(QUERY, SOURCE), self.shards)
         keys = np.arange(KEYS)
         if routing is None:
             return [keys]
@@ -98,7 +100,7 @@ class Divided:
     def cluster(self, *options: str) -> Iterator[Cluster]:
         """Applications or engines of it, none at first; all that was started is stopped, and told of where something failed."""
         file = self.folder / f"{self.prefix}.yaml"
-        file.write_text(PROJECT)
+        file.write_text(self.text)
         logs = self.folder / self.prefix
         logs.mkdir()
         run_options = ("--store", self.site.store_url, "--shards", str(self.shards), *options)

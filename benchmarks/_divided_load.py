@@ -30,6 +30,8 @@ _STEP_S = 0.005
 _PROGRESS_LOOK_S = 0.2
 _SUM_S = 3600.0
 _KAFKA = "kafka://"
+Header = tuple[str, bytes]
+BLOCKS: tuple[Header, ...] = ((FORMAT_HEADER, b"arrow"),)
 
 
 def bootstrap_of(url: str) -> str | None:
@@ -69,16 +71,15 @@ def outputs_of(project: Divided, events: int) -> int:
 
 
 @contextlib.contextmanager
-def held_back(project: Divided, made: Sequence[Sequence[bytes]]) -> Iterator[None]:
-    """Write blocks to the shards' partitions. On Kafka nobody can read them before this ends, and then all at once: they are one
+def held_back(project: Divided, made: Sequence[Sequence[bytes]], headers: tuple[Header, ...] = BLOCKS) -> Iterator[None]:
+    """Write messages to the shards' partitions. On Kafka nobody can read them before this ends, and then all at once: they are one
     transaction. On a file they are written when it ends."""
-    header = (FORMAT_HEADER, b"arrow")
     bootstrap = bootstrap_of(project.site.bus_url)
     if bootstrap is None:
         yield
         with contextlib.closing(open_bus(project.site.bus_url)) as bus:
             for number, values in enumerate(made):
-                bus.append(Partition(project.inbound, number), [Outgoing(value, (header,)) for value in values])
+                bus.append(Partition(project.inbound, number), [Outgoing(value, headers) for value in values])
         return
     settings = {"linger.ms": 5, "batch.size": 1 << 20, "queue.buffering.max.kbytes": 1 << 20, "transaction.timeout.ms": 300_000}
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"load-{project.prefix}", **settings})
@@ -86,11 +87,20 @@ def held_back(project: Divided, made: Sequence[Sequence[bytes]]) -> Iterator[Non
     producer.begin_transaction()
     for number, values in enumerate(made):
         for value in values:
-            producer.produce(project.inbound, value, partition=number, headers=[header])
+            _produce(producer, project.inbound, value, number, headers)
     if producer.flush(TIMEOUT_S):
         raise SystemExit("the brokers did not take the events in time")
     yield
     producer.commit_transaction(60)
+
+
+def _produce(producer: Producer, topic: str, value: bytes, number: int, headers: tuple[Header, ...]) -> None:
+    while True:
+        try:
+            producer.produce(topic, value, partition=number, headers=list(headers))
+            return
+        except BufferError:
+            producer.poll(0.1)
 
 
 def sequences(bus: Bus, project: Divided) -> int:

@@ -3,14 +3,19 @@ function, which here says the same (running count, sum and greatest amount by ca
 
 Every way reads the same files, puts out a row for each payment, and gives it to the noop sink; the first shuffle and the sort are
 Spark's in all three. A check compares what the three put out, by sums. Beside the times stands the most memory that the Python
-workers had together, so that one sees whether it grows with the table. Default settings of Spark, two task slots.
+workers had together, so that one sees whether it grows with the table. Default settings of Spark, two task slots. The function of
+pandas is slow, so it gets a smaller table, as does `apply` beside it; pandas is no package of hotspare, and without it this
+part is left out.
 
-    python -m benchmarks.apply [--rows 5000000] [--cards 100000] [--pandas-rows 500000] [--repeat 3]
+    python -m benchmarks.apply [--rows 5000000] [--cards 100000] [--pandas-rows 500000] [--repeat 3] [--folder FOLDER]
+
+`--folder` keeps the tables there for the next time.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import statistics
 import sys
@@ -48,6 +53,7 @@ def main() -> int:
     parser.add_argument("--cards", type=int, default=100_000)
     parser.add_argument("--pandas-rows", type=int, default=500_000)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--folder", type=Path)
     asked = parser.parse_args()
     os.environ.update(environment())
     from pyspark.sql import SparkSession
@@ -55,8 +61,9 @@ def main() -> int:
     session = SparkSession.builder.master(f"local[{SLOTS}]").config("spark.driver.memory", "2g").config("spark.ui.enabled", "false")
     spark = session.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    with tempfile.TemporaryDirectory() as folder:
-        large, small = (_payments(spark, Path(folder) / name, rows, asked.cards) for name, rows in _sizes(asked))
+    with contextlib.ExitStack() as stack:
+        folder = asked.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        large, small = (_payments(spark, folder / f"{rows}-{asked.cards}", rows, asked.cards) for rows in _sizes(asked))
         names = [name for name in ("apply", "window", "pandas") if name != "pandas" or find_spec("pandas") is not None]
         checks = [_checked(ways(small)[name]) for name in names]
         if len(set(checks)) > 1:
@@ -65,21 +72,21 @@ def main() -> int:
         at_large = {name: _measured(ways(large)[name], asked.rows, asked.repeat, name) for name in ("apply", "window")}
         at_small = {name: _measured(ways(small)[name], asked.pandas_rows, asked.repeat, name) for name in names if name != "window"}
     spark.stop()
-    print(
-        f"apply_to_window {at_large['apply'] / at_large['window']:.2f} apply_to_pandas {at_small['apply'] / at_small['pandas']:.2f}"
-    )
+    to_pandas = f"{at_small['apply'] / at_small['pandas']:.2f}" if "pandas" in at_small else "-"
+    print(f"apply_to_window {at_large['apply'] / at_large['window']:.2f} apply_to_pandas {to_pandas}")
     return 0
 
 
-def _sizes(asked: argparse.Namespace) -> tuple[tuple[str, int], tuple[str, int]]:
-    return ("large", asked.rows), ("small", asked.pandas_rows)
+def _sizes(asked: argparse.Namespace) -> tuple[int, int]:
+    return asked.rows, asked.pandas_rows
 
 
 def _payments(spark: Any, path: Path, rows: int, cards: int) -> Any:
     made = spark.range(rows).selectExpr(
         "id", f"abs(hash(id)) % {cards} card", "cast(abs(hash(id, 7)) % 100000 as double) / 4 amount", "timestamp_millis(id) at"
     )
-    made.write.parquet(str(path))
+    if not path.exists():
+        made.write.parquet(str(path))
     return spark.read.parquet(str(path))
 
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.rows.batch import BAD_STREAM
+from hotspare.engine.rows.letters import flag_letters, opcode_letters
 from hotspare.errors import UsageError
 from hotspare.model.load import load_text
 from hotspare.model.publishing import publishing
@@ -39,9 +40,8 @@ def values_of(outputs: list[pa.RecordBatch]) -> list[Values]:
     rows: list[Values] = []
     for batch in outputs:
         inner = [column for name, column in zip(batch.schema.names, batch.columns, strict=True) if name not in BESIDE]
-        rows += zip(
-            batch.column("hs:opcode").to_pylist(), batch.column("hs:flags").to_pylist(), *map(comparable, inner), strict=True
-        )
+        letters = opcode_letters(batch.column("hs:opcode")), flag_letters(batch.column("hs:flags"))
+        rows += zip(*(column.to_pylist() for column in letters), *map(comparable, inner), strict=True)
     return rows
 
 

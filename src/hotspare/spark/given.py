@@ -79,6 +79,21 @@ class GivenTable:
             found.append((_micros(column, type_) if type_ in TIMES else column).alias(order_column(place)))
         return found
 
+    def as_field(self, name: str) -> str:
+        """The column in which a task has this one of the table, as rows are ordered by it; "" where none has it unchanged."""
+        for place, field in enumerate(self.schema.fields):
+            if found_column(self.window, field.name, self.types) == name:
+                is_same = self.types[name] in TIMES or self.types[name] == _CAST.get(field.type, self.types[name])
+                return field_column(self.topic, place) if is_same else ""
+        return ""
+
+    def field_as_key(self, name: str) -> str:
+        """The column in which a task has that field, if rows that are equal as `key` says are equal in it; else ""."""
+        field = self.schema.fields[self.schema.index[name]]
+        if field.type is FieldType.DATE:
+            return ""
+        return self.as_field(found_column(self.window, name, self.types))
+
     def fields(self) -> list[Column]:
         """In columns of the names and types that a task knows."""
         found = []

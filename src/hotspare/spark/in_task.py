@@ -23,7 +23,7 @@ from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.rows.bad_reasons import RowReason
 from hotspare.engine.rows.batch import BAD_STREAM
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
-from hotspare.engine.rows.letters import FLAG_TEXTS, flag_letters, opcode_letters
+from hotspare.engine.rows.letters import FLAG_TEXTS
 from hotspare.engine.rows.refusals import NO_BAD_ROWS, BadRows
 from hotspare.errors import HotspareError, UsageError
 from hotspare.model.events import OPCODE_WORDS, Flag, Opcode
@@ -61,19 +61,20 @@ class Span:
 @dataclass(frozen=True)
 class ShardWork:
     """What every task does. `project` is pickled; it publishes the window of `stream`, where that is not the bad events. `span`:
-    None where the rows of this task are all there are."""
+    None where the rows of this task are all there are. `time`: the column of the rows' times, which may be that of a field."""
 
     project: bytes
     stream: str
     bad_events: OnBadEvents
     span: Span | None
+    time: str = TIME
 
     @classmethod
-    def of(cls, project: Project, stream: str, bad_events: OnBadEvents, span: Span | None) -> ShardWork:
-        return cls(pickle.dumps(project), stream, bad_events, span)
+    def of(cls, project: Project, stream: str, bad_events: OnBadEvents, span: Span | None, time: str = TIME) -> ShardWork:
+        return cls(pickle.dumps(project), stream, bad_events, span, time)
 
     def run(self, batches: Iterable[pa.RecordBatch], shard: int) -> Iterator[pa.RecordBatch]:
-        """Outputs as batches of fields, with opcode and flags before and shard and sequence behind them."""
+        """Outputs as batches of fields, with the numbers of opcode and flags before and shard and sequence behind them."""
         rows = iter(batches)
         first = next((batch for batch in rows if batch.num_rows), None)
         if first is None and self.span is not None:
@@ -129,9 +130,9 @@ class _Shard:
         yield from self._step(None, _NO_TIMES, Segment(0, 0, np.zeros(1, np.int64), np.array([end_us])))
 
     def _times(self, batch: pa.RecordBatch) -> Int64s:
-        if TIME not in batch.schema.names:
+        if self._work.time not in batch.schema.names:
             return np.zeros(batch.num_rows, np.int64)
-        column = batch.column(TIME)
+        column = batch.column(self._work.time)
         if column.null_count:
             row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
             raise UsageError(
@@ -213,8 +214,8 @@ class _Shard:
     def _typed(self, outputs: pa.RecordBatch) -> pa.RecordBatch:
         fields = self._stream_schema.fields
         columns = [
-            opcode_letters(outputs.column("hs:opcode")),
-            flag_letters(outputs.column("hs:flags")),
+            outputs.column("hs:opcode").view(pa.int8()),
+            outputs.column("hs:flags").view(pa.int8()),
             *(to_spark(outputs.column(field.name), field.type) for field in fields),
             pa.array(np.full(len(outputs), self._shard, np.int32)),
             outputs.column("hs:sequence"),

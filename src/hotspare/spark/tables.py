@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from hotspare.adapters.esp.connector_mistakes import connector_mistakes
@@ -16,6 +16,7 @@ from hotspare.adapters.esp.connector_options import home_properties
 from hotspare.engine.expressions.windows import expression_mistakes
 from hotspare.engine.plan import compile_plan
 from hotspare.engine.rows.batch import BAD_STREAM
+from hotspare.engine.rows.letters import FLAG_TEXTS, OPCODE_TEXTS
 from hotspare.errors import Mistake, ProjectError, UsageError
 from hotspare.host.project import checked_project
 from hotspare.model.load import LoadedProject, load_text
@@ -27,7 +28,7 @@ from hotspare.model.resolve import Resolved, resolve
 from hotspare.runners.spark.arrow_map import OnBatches, map_in_arrow
 from hotspare.spark.columns import Meta, table_type
 from hotspare.spark.given import GivenTable, Names, order_column, ordered_by, ties_completed
-from hotspare.spark.in_task import FLAGS, OPCODE, TIME, TOPIC, OnBadEvents, ShardWork, Span, needs_ticks
+from hotspare.spark.in_task import FLAGS, OPCODE, TOPIC, OnBadEvents, ShardWork, Span, needs_ticks
 
 _KEY = "key"
 
@@ -75,10 +76,12 @@ def apply(
         if str(source) in tables
     ]
     _check_orders(given)
-    rows = reduce(DataFrame.unionByName, _aligned(given, by))
-    span = _span(rows, resolved, given[0]) if by else None
-    divided = _divided(rows, given, by, partitions)
-    return {name: _outputs(divided, loaded, name, bad_events, span) for name in wanted}
+    order, key = _order_columns(given), _key_column(given, by)
+    rows = reduce(DataFrame.unionByName, _aligned(given, by, order, key))
+    span = _span(rows, resolved, given[0], order) if by else None
+    time = order[0] if given[0].has_time else ""
+    divided = _divided(rows, order, time, key, partitions)
+    return {name: _outputs(divided, loaded, name, bad_events, span, time) for name in wanted}
 
 
 def _loaded(project: LoadedProject | Path | str, properties: Mapping[str, str]) -> LoadedProject:
@@ -146,12 +149,27 @@ def _check_orders(given: Sequence[GivenTable]) -> None:
             )
 
 
-def _aligned(given: Sequence[GivenTable], by: Mapping[str, str]) -> Iterator[DataFrame]:
+def _order_columns(given: Sequence[GivenTable]) -> list[str]:
+    """By which columns tasks have the rows ordered: of one table that of a field, if it is one, so that nothing comes twice."""
+    first = given[0]
+    own = [first.as_field(name) if len(given) == 1 else "" for name in first.order]
+    return [name or order_column(place) for place, name in enumerate(own)]
+
+
+def _key_column(given: Sequence[GivenTable], by: Mapping[str, str]) -> str:
+    """By which column rows are divided, likewise; "" where they are not."""
+    if not by:
+        return ""
+    first = given[0]
+    return (first.field_as_key(by[first.window]) if len(given) == 1 else "") or _KEY
+
+
+def _aligned(given: Sequence[GivenTable], by: Mapping[str, str], order: Sequence[str], key: str) -> Iterator[DataFrame]:
     """The tables with the same columns: what each lacks is null."""
     metas = [name for name in (OPCODE, FLAGS) if any(name in each.meta() for each in given)]
-    keys = [each.key(by[each.window]) for each in given] if by else []
+    keys = [each.key(by[each.window]) for each in given] if key == _KEY else []
     for number, each in enumerate(given):
-        columns = each.orders()
+        columns = [column for place, column in enumerate(each.orders()) if order[place] == order_column(place)]
         if keys:
             column, is_text = keys[number]
             as_text = not is_text and any(is_text for _, is_text in keys)
@@ -167,42 +185,48 @@ def _aligned(given: Sequence[GivenTable], by: Mapping[str, str]) -> Iterator[Dat
         yield each.table.select(*columns, *each.metas(metas))
 
 
-def _span(rows: DataFrame, resolved: Resolved, given: GivenTable) -> Span:
+def _span(rows: DataFrame, resolved: Resolved, given: GivenTable, order: Sequence[str]) -> Span:
     """The first and the last time. Asked for only where anything depends on it."""
     if not (given.has_time and needs_ticks(compile_plan(resolved))):
         return Span(0, 0)
-    first, last = rows.agg(F.min(order_column(0)), F.max(order_column(0))).collect()[0]
+    first, last = rows.agg(F.min(order[0]), F.max(order[0])).collect()[0]
     return Span(first or 0, last or 0)
 
 
-def _divided(rows: DataFrame, given: Sequence[GivenTable], by: Mapping[str, str], partitions: int | None) -> DataFrame:
-    """The rows of each shard together and in order, as tasks know them."""
-    if not by:
+def _divided(rows: DataFrame, order: Sequence[str], time: str, key: str, partitions: int | None) -> DataFrame:
+    """The rows of each shard together and in order, as tasks know them: without what only ordered or divided them."""
+    if not key:
         rows = rows.repartition(1)
     elif partitions is None:
-        rows = rows.repartition(F.col(_KEY))
+        rows = rows.repartition(F.col(key))
     else:
-        rows = rows.repartition(partitions, F.col(_KEY))
-    first = [order_column(place) for place in range(len(given[0].order))]
+        rows = rows.repartition(partitions, F.col(key))
     topic = [TOPIC] if TOPIC in rows.columns else []
-    content = [name for name in rows.columns if name not in (*first, *topic, _KEY)]
-    time = [F.col(first[0]).alias(TIME)] if given[0].has_time else []
-    return ties_completed(rows, [*first, *topic], content).select(*time, *topic, *content)
+    content = [name for name in rows.columns if name not in (*order, *topic, _KEY)]
+    unknown = {_KEY, *map(order_column, range(len(order)))} - {time}
+    return ties_completed(rows, [*order, *topic], content).select(*(name for name in rows.columns if name not in unknown))
 
 
-def _outputs(rows: DataFrame, loaded: LoadedProject, name: str, bad_events: OnBadEvents, span: Span | None) -> DataFrame:
+def _outputs(rows: DataFrame, loaded: LoadedProject, name: str, bad_events: OnBadEvents, span: Span | None, time: str) -> DataFrame:
     """The table of one output stream."""
     project = loaded.project
     if name != BAD_STREAM:
         query, _, window = name.partition("/")
         project = publishing(project, {WindowId(query, window)})
-    work = ShardWork.of(project, name, bad_events, span)
+    work = ShardWork.of(project, name, bad_events, span, time)
     plan = compile_plan(resolve(project))
     schema = plan.stream_schemas[name]
-    before, after = (("hs:opcode", "string"), ("hs:flags", "string")), (("hs:shard", "int"), ("hs:sequence", "bigint"))
+    before, after = (("hs:opcode", "tinyint"), ("hs:flags", "tinyint")), (("hs:shard", "int"), ("hs:sequence", "bigint"))
     found = map_in_arrow(rows, _in_task(work), table_type(schema, before, after))
-    meta = Meta.of(schema)
-    return found.toDF(meta.opcode, meta.flags, *schema.names, meta.shard, meta.sequence)
+    meta, (opcode, flags, *others) = Meta.of(schema), found.columns
+    # numbers are less to bring, and nobody looks for the letters of columns that are not asked for
+    letters = (_letters(OPCODE_TEXTS, found[f"`{opcode}`"]), _letters(FLAG_TEXTS, found[f"`{flags}`"]))
+    rest = [found["`" + each.replace("`", "``") + "`"] for each in others]
+    return found.select(*letters, *rest).toDF(meta.opcode, meta.flags, *schema.names, meta.shard, meta.sequence)
+
+
+def _letters(texts: pa.Array, number: Column) -> Column:
+    return F.element_at(F.array(*map(F.lit, texts.to_pylist())), number + 1)
 
 
 def _in_task(work: ShardWork) -> OnBatches:
