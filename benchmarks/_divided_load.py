@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -71,9 +71,14 @@ def outputs_of(project: Divided, events: int) -> int:
 
 
 @contextlib.contextmanager
-def held_back(project: Divided, made: Sequence[Sequence[bytes]], headers: tuple[Header, ...] = BLOCKS) -> Iterator[None]:
-    """Write messages to the shards' partitions. On Kafka nobody can read them before this ends, and then all at once: they are one
-    transaction. On a file they are written when it ends."""
+def held_back(
+    project: Divided,
+    made: Sequence[Sequence[bytes]],
+    headers: tuple[Header, ...] = BLOCKS,
+    key: Callable[[bytes], bytes | None] = lambda _: None,
+) -> Iterator[None]:
+    """Write messages to the shards' partitions; `key` gives Kafka's key of one. On Kafka nobody can read them before this ends, and
+    then all at once: they are one transaction. On a file they are written when it ends."""
     bootstrap = bootstrap_of(project.site.bus_url)
     if bootstrap is None:
         yield
@@ -87,20 +92,25 @@ def held_back(project: Divided, made: Sequence[Sequence[bytes]], headers: tuple[
     producer.begin_transaction()
     for number, values in enumerate(made):
         for value in values:
-            _produce(producer, project.inbound, value, number, headers)
+            _produce(producer, project.inbound, value, number, headers, key(value))
     if producer.flush(TIMEOUT_S):
         raise SystemExit("the brokers did not take the events in time")
     yield
     producer.commit_transaction(60)
 
 
-def _produce(producer: Producer, topic: str, value: bytes, number: int, headers: tuple[Header, ...]) -> None:
+def _produce(producer: Producer, topic: str, value: bytes, number: int, headers: tuple[Header, ...], key: bytes | None) -> None:
     while True:
         try:
-            producer.produce(topic, value, partition=number, headers=list(headers))
+            producer.produce(topic, value, key, partition=number, headers=list(headers))
             return
         except BufferError:
             producer.poll(0.1)
+
+
+def key_of(row: bytes) -> bytes:
+    """Of an event as CSV."""
+    return row.split(b",", 4)[3]
 
 
 def sequences(bus: Bus, project: Divided) -> int:
@@ -152,7 +162,7 @@ class _Publisher:
         """(shard, row) each."""
         if self._producer is not None:
             for number, row in events:
-                self._producer.produce(self._topic, row, partition=number)
+                self._producer.produce(self._topic, row, key_of(row), partition=number)
             self._producer.poll(0)
         if self._bus is not None:
             for number in sorted({number for number, _ in events}):
