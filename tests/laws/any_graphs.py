@@ -312,6 +312,11 @@ def _remove_state(draft: Draft, name: str) -> Made:
     return {**made, "index": draft.one(ANY_INDEX)}, [draft.edge(draft.given(), name)]
 
 
+def _statedb_writer(draft: Draft, name: str) -> Made:
+    made: Window = {"type": "statedb-writer", "server": "redis://localhost/0", "prefix": name, "index": draft.one(ANY_INDEX)}
+    return made, [draft.edge(draft.given(), name)]
+
+
 def _counter(draft: Draft, name: str) -> Made:
     inputs = {draft.given() for _ in range(draft.random.randint(1, 2))}
     made: Window = {"type": "counter", "index": draft.one(ANY_INDEX), "count_interval": draft.one(["1 second", "2 seconds"])}
@@ -373,7 +378,7 @@ def _code(draft: Draft, name: str) -> Made:
 
 MAKERS: tuple[Callable[[Draft, str], Made], ...] = (
     *(_copy, _filter, _code_filter, _compute, _functional, _calculate, _union, _join, _join, _join, _aggregate, _aggregate),
-    *(_pattern, _remove_state, _counter, _transpose, _geofence, _code),
+    *(_pattern, _remove_state, _statedb_writer, _counter, _transpose, _geofence, _code),
 )
 
 

@@ -78,7 +78,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 ROOMS: dict[str, tuple[str, ...]] = {
     "engine": ("rows", "expressions", "kernels", "state", "codec", "head", "code", "operators"),
     "ha": ("calls", "rules", "outputs", "effects"),
-    "adapters": ("failover", "files", "topics", "sockets", "esp"),
+    "adapters": ("failover", "files", "topics", "state", "sockets", "esp"),
     "cli": ("shared", "looking", "replaying"),
 }
 """The folders of a part, lowest first: each may import those before it."""
@@ -95,7 +95,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "confluent_kafka": ("hotspare.bus.kafka", "hotspare.stores.changelog"),
     "kazoo": ("hotspare.coordination.zookeeper",),
     "sqlalchemy": ("hotspare.stores.sql",),
-    "redis": ("hotspare.stores.redis",),
+    "redis": ("hotspare.stores.redis", "hotspare.adapters.state"),
     "cryptography": ("hotspare.stores.encryption",),
     "fsspec": ("hotspare.stores.objects",),
     "botocore": ("hotspare.stores.objects",),

@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -30,8 +31,10 @@ from hotspare.adapters.generated.publisher import publish_generated
 from hotspare.adapters.sockets.publisher import publish_lines
 from hotspare.adapters.sockets.subscriber import subscribe_lines
 from hotspare.adapters.start_order import ConnectorState, StartOrder
+from hotspare.adapters.state.open import open_state_writer
+from hotspare.adapters.state.records import RecordForm
 from hotspare.adapters.topics.publisher import publish_topic
-from hotspare.adapters.topics.subscriber import send_topic
+from hotspare.adapters.topics.subscriber import SendOptions, send_topic
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.limits import partitions_of
 from hotspare.bus.naming import inbound_topic, outbound_topic
@@ -43,6 +46,8 @@ from hotspare.model.connector_groups import connector_path
 from hotspare.model.connectors import BUS_KINDS, is_bus
 from hotspare.model.project import Connector, ConnectorDirection, WindowId
 from hotspare.model.resolve import Resolved
+from hotspare.model.statedb import RecordKeeping
+from hotspare.model.windows.registry import type_of
 from hotspare.retry import Retry
 from hotspare.shard import WHOLE, Shard
 from hotspare.telemetry.log import Log, LogEvent
@@ -50,6 +55,8 @@ from hotspare.telemetry.log import Log, LogEvent
 _RETRY_S = 0.5
 _WORK = Retry(pause_s=_RETRY_S)
 _STOP_TIMEOUT_S = 10.0
+_RECORDS = "statedb"
+"""How what keeps a window's outputs elsewhere is called among its connectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +74,10 @@ _Publish: TypeAlias = Callable[[WindowId, Connector, _Source, threading.Event], 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A connector and what it does until the event is set."""
+    """A connector, `query/window/connector`, and what it does until its turn is over."""
 
-    window: WindowId
-    connector: Connector
-    work: Callable[[threading.Event], None]
-
-    @property
-    def name(self) -> str:
-        return connector_path(self.window, self.connector)
+    name: str
+    work: Callable[[Turn], None]
 
 
 class ConnectorSet:
@@ -162,7 +164,7 @@ class ConnectorSet:
 
     def _start_task(self, task: _Task, run: _Run) -> None:
         self._states[task.name] = ConnectorState.RUNNING
-        before, name = self._threads.get(task.name), f"connector-{task.connector.name}"
+        before, name = self._threads.get(task.name), f"connector-{task.name.rpartition('/')[2]}"
         thread = threading.Thread(target=self._worked, args=(task, run, before), name=name, daemon=True)
         self._threads[task.name] = thread
         with self._lock:
@@ -199,11 +201,14 @@ class ConnectorSet:
     def _tasks(self) -> list[_Task]:
         tasks = []
         for window in self._resolved.windows:
+            kept = type_of(window.window).keeps(window.window, window.schema)
+            if kept is not None and window.id in self._resolved.streams:
+                tasks.append(_Task(f"{window.id}/{_RECORDS}", partial(self._keep, window.id, kept)))
             for connector in window.window.connectors:
                 if connector.direction is ConnectorDirection.PUBLISH and self._shard.number:
                     continue
                 if not is_bus(connector):
-                    tasks.append(_Task(window.id, connector, self._work(window.id, connector)))
+                    tasks.append(_Task(connector_path(window.id, connector), self._work(window.id, connector)))
                 else:
                     self._log.event(
                         LogEvent.CONNECTOR_SKIPPED, f"{connector.kind} is the bus itself", connector=f"{window.id}/{connector.name}"
@@ -248,14 +253,28 @@ class ConnectorSet:
         with contextlib.closing(open_topic_reader(topic_url(connector), topic_name(connector))) as reader:
             publish_topic(self._bus, source.partition, reader, options, stop, troubled=source.troubled, routing=by_row)
 
-    def _subscribed(self, window: WindowId, connector: Connector, stop: threading.Event) -> None:
-        topic = outbound_topic(self._prefix, self._resolved.project.name, window.query, window.window)
-        log = self._log.bind(connector=f"{window}/{connector.name}")
-        report = SubscribeReport(
+    def _keep(self, window: WindowId, kept: RecordKeeping, turn: Turn) -> None:
+        """Write a window's outputs into a state database. Of each shard they are a stream of its own."""
+        topic, number = self._stream(window), None if self._shard.is_whole else self._shard.number
+        stream = topic if number is None else f"{topic}/{number}"
+        options = SendOptions(stream, RecordForm(kept, self._resolved.schema(window)))
+        with contextlib.closing(open_state_writer(kept, stream, turn.epoch)) as writer:
+            send_topic(self._bus, topic, writer, options, turn, self._report(topic, f"{window}/{_RECORDS}"), number)
+
+    def _stream(self, window: WindowId) -> str:
+        return outbound_topic(self._prefix, self._resolved.project.name, window.query, window.window)
+
+    def _report(self, topic: str, path: str) -> SubscribeReport:
+        log = self._log.bind(connector=path)
+        return SubscribeReport(
             broken=lambda place: log.event(LogEvent.SEQUENCE_BROKEN, str(place), topic=topic),
             incomplete=lambda first: log.event(LogEvent.OUTPUT_NOT_FROM_BEGINNING, topic=topic, first_sequence=first),
             troubled=lambda error: _waits(log, error),
         )
+
+    def _subscribed(self, window: WindowId, connector: Connector, stop: threading.Event) -> None:
+        topic = self._stream(window)
+        report = self._report(topic, f"{window}/{connector.name}")
         (self._send if connector.kind in BUS_KINDS else self._subscribe)(window, connector, topic, report, stop)
 
     def _send(self, window: WindowId, connector: Connector, topic: str, report: SubscribeReport, stop: threading.Event) -> None:

@@ -30,7 +30,7 @@ from hotspare.model.project import (
 )
 from hotspare.model.types import Schema
 from hotspare.model.window_rules import check_expression, check_initialization, check_schema
-from hotspare.model.windows.contract import INPUT_ROLES, Given, SchemaOrigin
+from hotspare.model.windows.contract import INPUT_ROLES, Given, SchemaOrigin, StreamNeed
 from hotspare.model.windows.registry import type_of
 
 QUERIES_MAX = 100
@@ -100,6 +100,7 @@ def output_streams(project: Project, taking_part: frozenset[WindowId]) -> tuple[
     subscribed = {i for i, w in present.items() if any(c.direction is ConnectorDirection.SUBSCRIBE for c in w.connectors)}
     read_on = {WindowId(q.name, e.source) for q in project.queries for e in q.edges}
     derived = subscribed if subscribed else present.keys() - read_on
+    derived |= {i for i, w in present.items() if type_of(w).streaming is StreamNeed.ALWAYS}
     return tuple(
         sorted(
             i

@@ -166,6 +166,16 @@ FULL = """\
           </plugin>
         </window-custom>
         <window-remove-state name="r" remove="updates" add-log-fields="true"/>
+        <window-statedb-writer name="sw">
+          <statedb type="redis" hostname="h" port="1" username="u" password="p" database="2" cluster="false"/>
+          <write prefix="x" ttl="2592000" ttl-offset="86400" hs:time="when">
+            <secondary-indexes>
+              <secondary-index name="si"><fields><field name="id"/></fields></secondary-index>
+            </secondary-indexes>
+            <output><field-selection name="id" db-name="w"/><field-selection name="when" db-name="t"/></output>
+          </write>
+        </window-statedb-writer>
+        <window-statedb-writer name="sx"><statedb hs:url="rediss://h/0?password_env=E"/><write prefix="x"/></window-statedb-writer>
         <window-join name="j">
           <join type="leftouter" no-regenerates="true" left-index="pi_EMPTY" right-index="pi_HASH">
             <conditions><fields left="id" right="id"/></conditions>
@@ -203,7 +213,7 @@ FULL = """\
       </windows>
       <edges>
         <edge source="a" target="k f g c r n l h p pc cw fx m" role="data"/><edge source="a" target="s" role="data"/>
-        <edge source="times" target="t found"/><edge source="tagged" target="w"/><edge source="t" target="t1" slot="1"/>
+        <edge source="times" target="t found sw sx"/><edge source="tagged" target="w"/><edge source="t" target="t1" slot="1"/>
         <edge source="places" target="areas"/><edge source="a" target="z" role="position"/>
         <edge source="areas" target="z" role="geometry"/>
         <edge source="f g" target="u"/><edge source="f" target="j" role="left"/><edge source="g" target="j" role="right"/>

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -59,6 +60,23 @@ class SentPosition:
         return replace(self, places={**self.places, partition: place})
 
 
+class StreamForm(Protocol):
+    """What is written of an output stream, whatever to."""
+
+    @property
+    def choice(self) -> RowChoice: ...
+
+    def decode(self, message: Message) -> pa.RecordBatch:
+        """The outputs of a message of the stream."""
+
+    def opening(self, count: int, only: int | None) -> list[Placed]:
+        """What a topic of `count` partitions gets before any output of the stream."""
+
+    def messages(self, rows: pa.RecordBatch, count: int, only: int | None, message: Message) -> list[Placed]:
+        """What is written to a topic of `count` partitions, in the order of the rows, which are of `message`: each to the partition
+        of its key, or all to `only`."""
+
+
 class MessageCut(Enum):
     """What of CSV and JSON stands in one message."""
 
@@ -79,7 +97,7 @@ class SchemaLine(Enum):
 
 @dataclass(frozen=True)
 class SendForm:
-    """How outputs are written: `schema` is the window's; `choice` which rows.
+    """A `StreamForm`: how outputs are written to a topic of others: `schema` is the window's; `choice` which rows.
 
     In CSV and JSON each output is a message of its own, whose key is that of its row; else those of one message of the stream
     that go to one partition stay together, and have no key. With `value_field` the message of an output is the value of that field
@@ -114,19 +132,15 @@ class SendForm:
             raise UsageError("a message that is one value holds one output", hint="leave csvmsgpereventblock out")
 
     def decode(self, message: Message) -> pa.RecordBatch:
-        """The outputs of a message of the stream."""
         return self._rows.decode(message)
 
     def opening(self, count: int, only: int | None) -> list[Placed]:
-        """What a topic of `count` partitions gets before any output of the stream."""
         if self.schema_line is not SchemaLine.ONCE:
             return []
         numbers = range(count) if only is None else [only]
         return [Placed(number, Outgoing(str(self.schema).encode(), self._headers)) for number in numbers]
 
-    def messages(self, rows: pa.RecordBatch, count: int, only: int | None) -> list[Placed]:
-        """What is written to a topic of `count` partitions, in the order of the rows: each to the partition of its key, or all to
-        `only`."""
+    def messages(self, rows: pa.RecordBatch, count: int, only: int | None, message: Message | None = None) -> list[Placed]:
         if not len(rows):
             return []
         if self.value_field:

@@ -16,7 +16,7 @@ from hotspare.adapters.failover.subscriber_position import PartitionPlace
 from hotspare.adapters.files.subscriber import SubscribeProgress, SubscribeReport, Until
 from hotspare.adapters.received import ends_in_update, first_sequence, last_sequence, sequence_breaks
 from hotspare.adapters.topics.position import chunks
-from hotspare.adapters.topics.sent import SendForm, SentPosition
+from hotspare.adapters.topics.sent import SentPosition, StreamForm
 from hotspare.bus.contract import Bus
 from hotspare.bus.limits import partitions_of
 from hotspare.bus.topic_reader import Arrived, BusTopicReader
@@ -35,7 +35,7 @@ class SendOptions:
     """`source_name`: under which the position is kept. `partition`: of the topic of others, None for that of each row's key."""
 
     source_name: str
-    form: SendForm
+    form: StreamForm
     partition: int | None = None
     until: Until = Until.STOPPED
 
@@ -153,7 +153,7 @@ class _Sending:
                 self._check_sequence(number, place.sequence, first_sequence(rows))
                 self._tell_breaks(rows, place.sequence, number)
                 chosen = self._options.form.choice.apply(rows, update_open=int(place.update_open))
-                placed += self._options.form.messages(chosen, self._count, self._options.partition)
+                placed += self._options.form.messages(chosen, self._count, self._options.partition, message)
                 count += len(chosen)
                 place = replace(place, sequence=last_sequence(rows), update_open=ends_in_update(rows))
             position = position.moved(number, place)

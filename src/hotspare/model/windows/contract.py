@@ -21,6 +21,7 @@ from hotspare.model.frontends.yaml.values import YamlValues
 from hotspare.model.frontends.yaml.written import Written, YamlWriter
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import NO_INITIALIZATION, ConnectorDirection, Expression, Initialization, Window, WindowId
+from hotspare.model.statedb import RecordKeeping
 from hotspare.model.types import Field, Schema
 from hotspare.model.windows.function_contexts import FunctionProgram
 
@@ -58,6 +59,15 @@ class SchemaOrigin(Enum):
     """A project says it."""
     INPUTS = "inputs"
     """It follows from the inputs; a project may say it too."""
+
+
+class StreamNeed(Enum):
+    """Whether the outputs of a window are an output stream."""
+
+    AS_SAID = "as said"
+    """By the rule of `Publication`."""
+    ALWAYS = "always"
+    """Something outside takes them from there; unless they are hidden."""
 
 
 class Use(Enum):
@@ -126,6 +136,7 @@ class WindowType(ABC, Generic[W]):
     declared: type[W]
     inputs: ClassVar[Inputs] = ONE_INPUT
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.WRITTEN
+    streaming: ClassVar[StreamNeed] = StreamNeed.AS_SAID
     connectors: ClassVar[frozenset[ConnectorDirection]] = frozenset({ConnectorDirection.SUBSCRIBE})
     """What connectors of the window may do."""
     yaml_keys: ClassVar[tuple[str, ...]] = ()
@@ -201,6 +212,11 @@ class WindowType(ABC, Generic[W]):
     def reads(self, window: W) -> str:
         """Of events that enter here, the stream of another project that they are outputs of; "" where there is none."""
         return ""
+
+    def keeps(self, window: W, schema: Schema) -> RecordKeeping | None:
+        """Where its outputs are kept in a database of others, each once and in order, by what reads its stream
+        (`StreamNeed.ALWAYS`); None where they are not."""
+        return None
 
     @abstractmethod
     def carried(self, window: W, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:

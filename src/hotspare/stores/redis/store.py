@@ -18,20 +18,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qs, quote, urlsplit, urlunsplit
+from urllib.parse import quote
 
 import redis
 
-from hotspare.errors import StoreError, UsageError
-from hotspare.passwords import password_alone
+from hotspare.errors import StoreError
 from hotspare.stores import limits
 from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.contract import Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
 from hotspare.stores.memory import clock_us
 from hotspare.stores.redis import scripts
+from hotspare.stores.redis.server import server_of
 from hotspare.stores.writing import HEADER, Given, checked, in_parts, write_new
 
-_CONNECT_S, _CALL_S = 5, 30
 _PUBLISH_TRIES_MAX = 5
 
 
@@ -40,7 +39,7 @@ class RedisStore:
 
     def __init__(self, url: str) -> None:
         """UsageError where the URL names no server."""
-        self._server: Any = _server_of(url)
+        self._server: Any = server_of(url, "a Redis store")
         make = self._server.register_script
         self._found, self._write, self._publish = make(scripts.FOUND), make(scripts.WRITE), make(scripts.PUBLISH)
         self._confirm, self._discard = make(scripts.CONFIRM), make(scripts.DISCARD)
@@ -156,20 +155,6 @@ class RedisStore:
     @staticmethod
     def _info(name: str, text: str | bytes, status: SnapshotStatus) -> SnapshotInfo:
         return SnapshotInfo(name=name, status=status, **json.loads(text))
-
-
-def _server_of(url: str) -> redis.Redis:
-    try:
-        parts = urlsplit(url)
-        is_one = bool(parts.hostname) and (parts.path.strip("/") or "0").isdecimal() and parts.port != 0
-    except ValueError:
-        is_one = False
-    if not is_one:
-        raise UsageError("the URL of the Redis store cannot be read", hint="write it redis://host:6379/0")
-    password = password_alone({name: values[-1] for name, values in parse_qs(parts.query).items()}, "a Redis store")
-    given = {} if password is None else {"password": password}
-    plain = urlunsplit(parts._replace(query="", fragment=""))
-    return redis.Redis.from_url(plain, socket_connect_timeout=_CONNECT_S, socket_timeout=_CALL_S, **given)
 
 
 class _Keys:

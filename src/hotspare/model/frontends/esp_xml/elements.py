@@ -113,7 +113,7 @@ REFUSED_WINDOWS: dict[str, str] = {
     "object-tracker": "it tracks objects with algorithms of the vendor that are not published",
     "procedural": "it runs code that is compiled for another server; write a Python or Lua window",
     **dict.fromkeys(
-        ("statedb-reader", "statedb-writer"),
+        ("statedb-reader",),
         "its state is in a database that no group owns, so a spare would see other rows; keep it in a join or aggregate window",
     ),
     "notification": "it sends mail and messages, which nobody can take back or send exactly once; subscribe to its input instead",

@@ -1,0 +1,55 @@
+"""Names and texts of records in a state database: the layout of SAS's StateDB windows on Redis (SPEC G13). Pure.
+
+A value is the text that CSV has for it: dates in seconds and stamps in microseconds since 1970, money with four decimals, blobs in
+base64. A field without a value is not there. Values in keys are parted by ';', so one that has a ';' or a backslash has a backslash
+before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from hotspare.engine.codec.csv.rows import CsvStyle, value_texts
+
+WRITTEN_AT, DIES_AT = "_esp_meta_timestamp_", "_esp_meta_ttd_"
+"""Fields of a record beside its own: microseconds since 1970."""
+NEVER_DIES = 9_000_000_000_000_000
+"""The latest time that a score tells exactly."""
+
+
+def record_key(prefix: str, values: Iterable[str | None]) -> str:
+    return f"{prefix}:{_joined(values)}"
+
+
+def index_key(prefix: str, index: str, values: Iterable[str | None]) -> str:
+    return f"{prefix}:SK:{index}:{_joined(values)}"
+
+
+def key_fields_key(prefix: str) -> str:
+    return f"{prefix}:_esp_meta_primarykey_fields_"
+
+
+def indexes_key(prefix: str) -> str:
+    return f"{prefix}:_esp_meta_secondary_indexes_"
+
+
+def note_key(prefix: str, stream: str) -> str:
+    """Of the note of how far a stream is written."""
+    return f"{prefix}:_hotspare_written_:{stream}"
+
+
+def told_indexes(indexes: Iterable[tuple[str, Sequence[str]]]) -> str:
+    """What stands at `indexes_key`: `name:field;field`, with commas between."""
+    return ",".join(f"{name}:{';'.join(fields)}" for name, fields in indexes)
+
+
+def texts(rows: pa.RecordBatch, field: str) -> list[str | None]:
+    """The values of a field."""
+    found: list[str | None] = value_texts(rows.column(field), CsvStyle.EXACT).to_pylist()
+    return found
+
+
+def _joined(values: Iterable[str | None]) -> str:
+    return ";".join((value or "").replace("\\", "\\\\").replace(";", "\\;") for value in values)

@@ -1,0 +1,79 @@
+"""Outputs as what is done to records in a state database (SPEC G13). Only deciding: `scripts` does it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.adapters.files.output_rows import FileStyle, OutputRows
+from hotspare.adapters.received import RowChoice, UpdateBlocks
+from hotspare.adapters.state.layout import DIES_AT, NEVER_DIES, WRITTEN_AT, index_key, record_key, texts
+from hotspare.bus.contract import CAUSE_HEADER, Message, Outgoing
+from hotspare.bus.topic_writer import Placed
+from hotspare.model.events import Flag, Opcode
+from hotspare.model.statedb import RecordKeeping
+from hotspare.model.types import Schema
+
+_CHOICE = RowChoice(UpdateBlocks.COLLAPSED)
+_DELETES = frozenset({Opcode.DELETE, Opcode.SAFE_DELETE})
+_MS_US = 1_000
+
+
+@dataclass(frozen=True)
+class RecordForm:
+    """A `StreamForm` (adapters.topics.sent) of a window with this schema. A message has its output's sequence for a key, so who
+    writes it knows whether it is written."""
+
+    kept: RecordKeeping
+    schema: Schema
+    choice: RowChoice = _CHOICE
+
+    def decode(self, message: Message) -> pa.RecordBatch:
+        return OutputRows(FileStyle(), self.schema).decode(message)
+
+    def opening(self, count: int, only: int | None) -> list[Placed]:
+        return []
+
+    def messages(self, rows: pa.RecordBatch, count: int, only: int | None, message: Message) -> list[Placed]:
+        if not len(rows):
+            return []
+        kept, columns = self.kept, {name: texts(rows, name) for name in self.schema.names}
+        times, found = self._times(rows, message), list[Placed]()
+        told = (rows.column(name).to_pylist() for name in ("hs:sequence", "hs:opcode", "hs:flags"))
+        for row, (sequence, opcode, flags) in enumerate(zip(*told, strict=True)):
+            record: dict[str, object] = {"key": record_key(kept.prefix, [columns[name][row] for name in kept.key])}
+            if opcode not in _DELETES:
+                values = {db: text for name, db in kept.fields if (text := columns[name][row]) is not None}
+                record |= self._written(values, times[row], {name: column[row] for name, column in columns.items()})
+            if flags & Flag.PARTIAL:
+                record["partial"] = True
+            text = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+            found.append(Placed(0, Outgoing(text.encode(), (), str(sequence).encode())))
+        return found
+
+    def _written(self, values: dict[str, str], time_us: int, row: dict[str, str | None]) -> dict[str, object]:
+        kept = self.kept
+        dies_us = min(time_us + kept.ttl_us, NEVER_DIES) if kept.ttl_us else NEVER_DIES
+        told = {**values, WRITTEN_AT: str(time_us), DIES_AT: str(dies_us)}
+        record: dict[str, object] = {"values": [part for pair in told.items() for part in pair]}
+        if kept.ttl_us:
+            record["expire"] = str((dies_us + kept.ttl_offset_us) // _MS_US)
+        if kept.indexes:
+            record["indexes"] = [index_key(kept.prefix, name, [row[each] for each in fields]) for name, fields in kept.indexes]
+            record |= {"dies": str(dies_us), "dead": str(max(0, time_us - kept.ttl_offset_us))}
+        return record
+
+    def _times(self, rows: pa.RecordBatch, message: Message) -> Sequence[int]:
+        """When each row came about, in microseconds: what its field says, else its cause's time where the stream tells it, else
+        that of its message, which stays as it is whoever reads it."""
+        cause = (message.header(CAUSE_HEADER) or b"").split()
+        time_us = int(cause[0]) if cause and cause[0].isdigit() else message.append_time_us
+        if not self.kept.time_field:
+            return [time_us] * len(rows)
+        stamps = rows.column(self.kept.time_field).cast(pa.int64()).fill_null(time_us).to_numpy()
+        clipped: list[int] = np.clip(stamps, 0, NEVER_DIES).tolist()
+        return clipped

@@ -1,0 +1,135 @@
+"""A database of others that keeps records for windows (SPEC G13): which server, and how both texts of a project name it.
+
+Records are hashes of Redis in the layout of the StateDB windows of SAS, so what either writes the other one reads:
+
+    PREFIX:K1;K2                           hash: the record with this key
+    PREFIX:SK:INDEX:V1;V2                  sorted set: the keys of records with these values, by the time at which they die
+    PREFIX:_esp_meta_primarykey_fields_    the fields of the key
+    PREFIX:_esp_meta_secondary_indexes_    the secondary indexes and their fields
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+from hotspare.model.failover_rules import effective_quality
+from hotspare.model.frontends.esp_xml.elements import EXTENSION, ElementShape, shape
+from hotspare.model.frontends.esp_xml.values import EspValues
+from hotspare.model.frontends.esp_xml.written import Xml
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.names import unprintable
+from hotspare.model.project import Publication, Window
+from hotspare.model.quality import PRECISE
+
+URL = f"{{{EXTENSION}}}url"
+"""Attribute of `<statedb>` for a server that the attributes of SAS cannot name: its password stands elsewhere."""
+SERVER_SHAPE: ElementShape = shape(f"type cluster hostname port username password database {URL}")
+PREFIX_LENGTH_MAX = 200
+_KIND, _PORT = "redis", 6379
+_SCHEMES = frozenset({_KIND, "rediss"})
+_FALSE = frozenset({"", "false", "0", "no"})
+_PREFIX = re.compile(r"[^\s:;]+")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordKeeping:
+    """Where a window's outputs are kept. `key`: the window's key fields. `fields`: of the window, with the names that they have
+    there, in order. `ttl_us` 0: records do not die; else each does so long after the time of its event, which stands in
+    `time_field`, or, where that is "", is the append time of its message; the server forgets it `ttl_offset_us` later. `indexes`:
+    names with their fields, of the window."""
+
+    server: str
+    prefix: str
+    key: tuple[str, ...]
+    fields: tuple[tuple[str, str], ...]
+    ttl_us: int = 0
+    ttl_offset_us: int = 0
+    time_field: str = ""
+    indexes: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def stored(self, name: str) -> str:
+        """What the field of the window is called there."""
+        return dict(self.fields).get(name, name)
+
+
+def read_server(values: EspValues, window: Any) -> str:
+    """The URL that `<statedb>` means; "" where there is none, which is a mistake."""
+    elements = values.checked_children(window, "statedb")
+    if len(elements) != 1:
+        values.missing(window, "single <statedb>")
+        return ""
+    element, place = elements[0], values.tree.place(elements[0])
+    if url := values.attribute(element, URL):
+        return url
+    said = {name: values.attribute(element, name) for name in ("type", "cluster", "hostname", "port", "username", "password")}
+    if (said["type"] or _KIND).lower() != _KIND:
+        values.found.add(place, f"a state database of type {said['type']!r} cannot be used", "use type redis")
+    if said["cluster"].lower() not in _FALSE:
+        hint = 'write cluster="false", and give the address of one server'
+        values.found.add(place, "a record and its indexes would be on several servers of a cluster, where no step has both", hint)
+    who = f"{quote(said['username'], safe='')}:{quote(said['password'], safe='')}@" if said["password"] or said["username"] else ""
+    database = values.attribute(element, "database") or "0"
+    return f"redis://{who}{said['hostname']}:{said['port'] or _PORT}/{database}"
+
+
+def _database(parts: SplitResult) -> str:
+    return parts.path.strip("/") or "0"
+
+
+def write_server(url: str) -> Xml:
+    """The element `<statedb>`."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return Xml("statedb", attributes={"type": _KIND, URL: url})
+    said = {
+        "type": _KIND,
+        "hostname": parts.hostname or "",
+        "port": str(port or _PORT),
+        "username": unquote(parts.username or ""),
+        "password": unquote(parts.password or ""),
+        "database": _database(parts),
+    }
+    who = f"{quote(said['username'], safe='')}:{quote(said['password'], safe='')}@" if said["password"] or said["username"] else ""
+    plain = f"redis://{who}{said['hostname']}:{said['port']}/{said['database']}"
+    if plain != url:
+        return Xml("statedb", attributes={"type": _KIND, URL: url})
+    return Xml("statedb", attributes={name: text for name, text in said.items() if text})
+
+
+def check_server(window: Window, server: str, prefix: str, found: Mistakes) -> None:
+    """A server, and a prefix that keeps keys apart."""
+    try:
+        parts = urlsplit(server)
+        is_one = parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0 and _database(parts).isdecimal()
+    except ValueError:
+        is_one = False
+    if not is_one or unprintable(server):
+        hint = "write it redis://host:6379/0"
+        found.add(window.place, f"window {window.name} has no state database whose address can be read", hint)
+    elif parts.password:
+        message = f"the password of the state database of window {window.name} stands in the project"
+        found.warn(window.place, message, "name a file with it: redis://host:6379/0?password_file=PATH, or password_env=NAME")
+    if not _PREFIX.fullmatch(prefix) or unprintable(prefix) or len(prefix) > PREFIX_LENGTH_MAX:
+        hint = f"use up to {PREFIX_LENGTH_MAX} letters, digits and signs other than blanks, ':' and ';'"
+        found.add(window.place, f"window {window.name} has a prefix {prefix[:40]!r} that cannot be used", hint)
+
+
+def check_stream(window: Window, found: Mistakes) -> None:
+    """What reads the stream of a window has to get each output, and each once."""
+    if window.publication is Publication.HIDDEN:
+        message = f"window {window.name} does nothing outside: its outputs are not published"
+        found.warn(window.place, message, "leave publish out")
+    elif (quality := effective_quality(window)) != PRECISE:
+        message = f"window {window.name} has the quality {quality}: records would be lost, or written again"
+        found.add(window.place, message, "let its quality be precise")
+
+
+def pairs(written: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Names of fields here and there; where nothing is said, they are the same."""
+    return tuple((name.strip(), text.strip() or name.strip()) for name, text in written)

@@ -1,0 +1,28 @@
+"""A client of a Redis server by URL, for whoever keeps something there."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs, urlsplit, urlunsplit
+
+import redis
+
+from hotspare.errors import UsageError
+from hotspare.passwords import password_alone
+
+_CONNECT_S, _CALL_S = 5, 30
+
+
+def server_of(url: str, what: str) -> redis.Redis:
+    """`what`, such as `a Redis store`, is told in what is wrong. UsageError where the URL names no server, or its password cannot
+    be had."""
+    try:
+        parts = urlsplit(url)
+        is_one = bool(parts.hostname) and (parts.path.strip("/") or "0").isdecimal() and parts.port != 0
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise UsageError(f"the URL of {what} cannot be read", hint="write it redis://host:6379/0")
+    password = password_alone({name: values[-1] for name, values in parse_qs(parts.query).items()}, what)
+    given = {} if password is None else {"password": password}
+    plain = urlunsplit(parts._replace(query="", fragment=""))
+    return redis.Redis.from_url(plain, socket_connect_timeout=_CONNECT_S, socket_timeout=_CALL_S, **given)
