@@ -54,10 +54,10 @@ class Site:
         """An engine that is expected to end by itself."""
         return self.run("run", str(self.project), "--bus", self.bus_url, "--prefix", PREFIX, "--engine", "late", *self.options)
 
-    def publish(self, rows: str, name: str = "input.csv") -> None:
+    def publish(self, rows: str, name: str = "input.csv", window: str = SOURCE) -> None:
         file = self.folder / name
         file.write_text(rows)
-        done = self.run("publish", "--bus", self.bus_url, "--prefix", PREFIX, "--window", SOURCE, str(file))
+        done = self.run("publish", "--bus", self.bus_url, "--prefix", PREFIX, "--window", window, str(file))
         assert done.returncode == 0, done.stderr
 
     def outputs(self) -> list[str]:

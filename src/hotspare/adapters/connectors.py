@@ -23,6 +23,7 @@ from hotspare.adapters.esp.socket_options import connector_address, line_format,
 from hotspare.adapters.esp.topic_options import topic_name, topic_publish_options, topic_send_options, topic_url
 from hotspare.adapters.failover.source_position import source_prefix
 from hotspare.adapters.failover.turn import Turn
+from hotspare.adapters.files.canonical import RowForm
 from hotspare.adapters.files.output_rows import OutputRows
 from hotspare.adapters.files.publisher import publish_file
 from hotspare.adapters.files.row_routing import RowRouting
@@ -31,22 +32,24 @@ from hotspare.adapters.generated.publisher import publish_generated
 from hotspare.adapters.sockets.publisher import publish_lines
 from hotspare.adapters.sockets.subscriber import subscribe_lines
 from hotspare.adapters.start_order import ConnectorState, StartOrder
-from hotspare.adapters.state.open import open_state_writer
+from hotspare.adapters.state.open import open_look_ups, open_state_writer
 from hotspare.adapters.state.records import RecordForm
-from hotspare.adapters.topics.publisher import publish_topic
+from hotspare.adapters.topics.form import TopicForm
+from hotspare.adapters.topics.publisher import TopicPublishOptions, publish_topic
 from hotspare.adapters.topics.subscriber import SendOptions, send_topic
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.limits import partitions_of
 from hotspare.bus.naming import inbound_topic, outbound_topic
 from hotspare.bus.open import open_topic_reader, open_topic_writer
+from hotspare.bus.topic_reader import BusTopicReader
 from hotspare.engine.routing import routing_of
 from hotspare.errors import BusError, HotspareError
 from hotspare.ha.rules.roles import Role
 from hotspare.model.connector_groups import connector_path
 from hotspare.model.connectors import BUS_KINDS, is_bus
 from hotspare.model.project import Connector, ConnectorDirection, WindowId
-from hotspare.model.resolve import Resolved
-from hotspare.model.statedb import RecordKeeping
+from hotspare.model.resolve import Resolved, ResolvedWindow
+from hotspare.model.statedb import RecordKeeping, RecordQuery
 from hotspare.model.windows.registry import type_of
 from hotspare.retry import Retry
 from hotspare.shard import WHOLE, Shard
@@ -204,6 +207,9 @@ class ConnectorSet:
             kept = type_of(window.window).keeps(window.window, window.schema)
             if kept is not None and window.id in self._resolved.streams:
                 tasks.append(_Task(f"{window.id}/{_RECORDS}", partial(self._keep, window.id, kept)))
+            query = type_of(window.window).asks(window.window, window.schema)
+            if query is not None and window.asked_by in self._resolved.streams and not self._shard.number:
+                tasks.append(_Task(f"{window.id}/{_RECORDS}", partial(self._ask, window, query)))
             for connector in window.window.connectors:
                 if connector.direction is ConnectorDirection.PUBLISH and self._shard.number:
                     continue
@@ -260,6 +266,19 @@ class ConnectorSet:
         options = SendOptions(stream, RecordForm(kept, self._resolved.schema(window)))
         with contextlib.closing(open_state_writer(kept, stream, turn.epoch)) as writer:
             send_topic(self._bus, topic, writer, options, turn, self._report(topic, f"{window}/{_RECORDS}"), number)
+
+    def _ask(self, window: ResolvedWindow, query: RecordQuery, turn: Turn) -> None:
+        """Bring in answers to what another window puts out, each once, whoever asked (`TopicSource`)."""
+        assert window.asked_by is not None
+        project, path = self._resolved.project.name, f"{window.id}/{_RECORDS}"
+        inbound = inbound_topic(self._prefix, project, window.id.query, window.id.window)
+        log, asks = self._log.bind(connector=path), self._resolved.schema(window.asked_by)
+        with contextlib.closing(open_look_ups(query, asks, window.schema, window.window.index)) as look_ups:
+            options = TopicPublishOptions(
+                f"connector:{project}/{path}", TopicForm(rows=RowForm(schema=window.schema)), outputs=look_ups
+            )
+            reader = BusTopicReader(self._bus, self._stream(window.asked_by))
+            publish_topic(self._bus, Partition(inbound), reader, options, turn, troubled=lambda error: _waits(log, error))
 
     def _stream(self, window: WindowId) -> str:
         return outbound_topic(self._prefix, self._resolved.project.name, window.query, window.window)

@@ -28,9 +28,10 @@ from hotspare.model.project import (
     Window,
     WindowId,
 )
+from hotspare.model.statedb import check_stream
 from hotspare.model.types import Schema
 from hotspare.model.window_rules import check_expression, check_initialization, check_schema
-from hotspare.model.windows.contract import INPUT_ROLES, Given, SchemaOrigin, StreamNeed
+from hotspare.model.windows.contract import INPUT_ROLES, EntersBy, Given, SchemaOrigin, StreamNeed
 from hotspare.model.windows.registry import type_of
 
 QUERIES_MAX = 100
@@ -101,6 +102,7 @@ def output_streams(project: Project, taking_part: frozenset[WindowId]) -> tuple[
     read_on = {WindowId(q.name, e.source) for q in project.queries for e in q.edges}
     derived = subscribed if subscribed else present.keys() - read_on
     derived |= {i for i, w in present.items() if type_of(w).streaming is StreamNeed.ALWAYS}
+    derived |= {WindowId(q.name, source) for q in project.queries for source in _asking(q)}
     return tuple(
         sorted(
             i
@@ -108,6 +110,12 @@ def output_streams(project: Project, taking_part: frozenset[WindowId]) -> tuple[
             if w.publication is Publication.PUBLISHED or (w.publication is Publication.DERIVED and i in derived)
         )
     )
+
+
+def _asking(query: ContinuousQuery) -> Mapping[str, Edge]:
+    """The windows whose outputs ask for what others enter by, with an edge of each."""
+    answered = {window.name for window in query.windows if type_of(window).enters_by is EntersBy.ANSWERS}
+    return {edge.source: edge for edge in query.edges if edge.target in answered}
 
 
 def _check_project(project: Project, unreadable: frozenset[WindowId], found: Mistakes) -> None:
@@ -182,6 +190,13 @@ def _analyse_query(project: str, query: ContinuousQuery, unreadable: frozenset[W
         analysis.inputs[window_id] = [(WindowId(query.name, e.source), e.role) for e in inputs[name]]
         analysis.slots[window_id] = [e.slot for e in inputs[name]]
     _check_slots(query, windows, found)
+    for name, edge in _asking(query).items():
+        if name in windows:
+            check_stream(windows[name], found)
+        if edge.slot != EVERY_SLOT:
+            found.add(
+                edge.place, f"window {edge.target} asks for every output of {name}, not for those of a slot", "leave the slot out"
+            )
 
 
 def _check_slots(query: ContinuousQuery, windows: Mapping[str, Window], found: Mistakes) -> None:

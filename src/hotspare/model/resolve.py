@@ -15,6 +15,7 @@ from hotspare.model.failover_rules import effective_quality
 from hotspare.model.project import EVERY_SLOT, Project, Window, WindowId
 from hotspare.model.quality import Quality
 from hotspare.model.types import Schema
+from hotspare.model.windows.contract import EntersBy
 from hotspare.model.windows.registry import type_of
 
 
@@ -22,7 +23,8 @@ from hotspare.model.windows.registry import type_of
 class ResolvedWindow:
     """A window with its full schema and its inputs in the order of their edges, each with the edge's role. `slots`: those of the
     same edges, EVERY_SLOT where the source splits nothing. `modules`: those that its code asks for, in order.
-    `forwarded`: of a source window, those whose outputs come in, too."""
+    `forwarded`: of a source window, those whose outputs come in, too. `asked_by`: of one that enters by answers, the window whose
+    outputs ask for them; it has no inputs."""
 
     id: WindowId
     window: Window
@@ -31,6 +33,7 @@ class ResolvedWindow:
     slots: tuple[int, ...] = ()
     modules: tuple[Module, ...] = ()
     forwarded: tuple[WindowId, ...] = ()
+    asked_by: WindowId | None = None
 
 
 @dataclass(frozen=True)
@@ -80,20 +83,24 @@ def resolve(project: Project) -> Resolved:
 
 def resolved_from(project: Project, analysis: Analysis) -> Resolved:
     """`analysis` is that of `project` and found no mistake."""
-    windows = tuple(
-        ResolvedWindow(
-            i,
-            analysis.windows[i],
-            analysis.schemas[i],
-            tuple(analysis.inputs[i]),
-            tuple(_slots(analysis, i)),
-            _modules(project, analysis.windows[i]),
-            tuple(analysis.forwarded.get(i, ())),
-        )
-        for i in analysis.order
-    )
-    sources = tuple(sorted(w.id for w in windows if type_of(w.window).inputs.most == 0))
+    windows = tuple(_window(project, analysis, i) for i in analysis.order)
+    sources = tuple(sorted(w.id for w in windows if not w.inputs))
     return Resolved(project, windows, sources, analysis.streams)
+
+
+def _window(project: Project, analysis: Analysis, window_id: WindowId) -> ResolvedWindow:
+    window, inputs = analysis.windows[window_id], tuple(analysis.inputs[window_id])
+    is_asked = type_of(window).enters_by is EntersBy.ANSWERS
+    return ResolvedWindow(
+        window_id,
+        window,
+        analysis.schemas[window_id],
+        () if is_asked else inputs,
+        () if is_asked else tuple(_slots(analysis, window_id)),
+        _modules(project, window),
+        tuple(analysis.forwarded.get(window_id, ())),
+        inputs[0][0] if is_asked else None,
+    )
 
 
 def _modules(project: Project, window: Window) -> tuple[Module, ...]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
@@ -133,3 +134,54 @@ def check_stream(window: Window, found: Mistakes) -> None:
 def pairs(written: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Names of fields here and there; where nothing is said, they are the same."""
     return tuple((name.strip(), text.strip() or name.strip()) for name, text in written)
+
+
+class RecordAggregate(Enum):
+    """What is made of a field of all records that are found."""
+
+    NONE = ""
+    """Its value."""
+    SUM = "sum"
+    AVG = "avg"
+    MIN = "min"
+    MAX = "max"
+    COUNT = "count"
+
+
+class Generated(Enum):
+    """Whether a delete follows each row, so that nothing behind keeps it."""
+
+    NONE = "none"
+    DELETES = "deletes"
+
+
+class From(Enum):
+    INPUT = "input"
+    """The event that asks."""
+    QUERY = "query"
+    """A record."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerField:
+    """Where the value of a field comes from: the field `name` there."""
+
+    origin: From
+    name: str
+    aggregate: RecordAggregate = RecordAggregate.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class RecordQuery:
+    """Which records are asked for, and what an answer is. `where`: fields of the event that asks, with those of records that have
+    the same values; a key, or what an index is by. `outputs`: of each field of the window, in order."""
+
+    server: str
+    prefix: str
+    where: tuple[tuple[str, str], ...]
+    outputs: tuple[AnswerField, ...]
+    generated: Generated = Generated.NONE
+
+    @property
+    def is_aggregated(self) -> bool:
+        return any(each.aggregate is not RecordAggregate.NONE for each in self.outputs)

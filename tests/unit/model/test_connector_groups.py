@@ -125,7 +125,7 @@ def test_a_connector_of_a_window_that_cannot_be_read_is_not_spoken_of() -> None:
 
 @pytest.mark.parametrize(
     ("tag", "words"),
-    [("score", "vendor"), ("procedural", "Python or Lua"), ("statedb-reader", "spare"), ("object-tracker", "not published")],
+    [("score", "vendor"), ("procedural", "Python or Lua"), ("object-tracker", "not published")],
 )
 def test_what_needs_somebody_elses_software_is_refused_with_the_reason(tag: str, words: str) -> None:
     with pytest.raises(ProjectError) as error:

@@ -176,6 +176,19 @@ FULL = """\
           </write>
         </window-statedb-writer>
         <window-statedb-writer name="sx"><statedb hs:url="rediss://h/0?password_env=E"/><write prefix="x"/></window-statedb-writer>
+        <window-statedb-reader name="sr">
+          <schema-string>id*:int64,n:int64</schema-string>
+          <statedb type="redis" hostname="h" port="1" username="u" password="p" database="2" cluster="false"/>
+          <query prefix="x" query="id==v"/>
+          <output>
+            <field-selection name="id" source="input"/><field-selection name="v" source="query" aggregate="ESP_aCount"/>
+          </output>
+        </window-statedb-reader>
+        <window-statedb-reader name="ss">
+          <schema-string>id*:int64,v*:int64</schema-string><statedb hostname="h"/>
+          <query prefix="x" query="id==v" generate-deletes="true"/>
+          <output><field-selection name="id" source="input"/><field-selection name="v" source="query"/></output>
+        </window-statedb-reader>
         <window-join name="j">
           <join type="leftouter" no-regenerates="true" left-index="pi_EMPTY" right-index="pi_HASH">
             <conditions><fields left="id" right="id"/></conditions>
@@ -213,7 +226,7 @@ FULL = """\
       </windows>
       <edges>
         <edge source="a" target="k f g c r n l h p pc cw fx m" role="data"/><edge source="a" target="s" role="data"/>
-        <edge source="times" target="t found sw sx"/><edge source="tagged" target="w"/><edge source="t" target="t1" slot="1"/>
+        <edge source="times" target="t found sw sx sr ss"/><edge source="tagged" target="w"/><edge source="t" target="t1" slot="1"/>
         <edge source="places" target="areas"/><edge source="a" target="z" role="position"/>
         <edge source="areas" target="z" role="geometry"/>
         <edge source="f g" target="u"/><edge source="f" target="j" role="left"/><edge source="g" target="j" role="right"/>

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from hotspare.bus.contract import CAUSE_HEADER, Message
 from hotspare.engine.codec.csv.rows import CsvStyle, value_texts
 
 WRITTEN_AT, DIES_AT = "_esp_meta_timestamp_", "_esp_meta_ttd_"
@@ -49,6 +50,13 @@ def texts(rows: pa.RecordBatch, field: str) -> list[str | None]:
     """The values of a field."""
     found: list[str | None] = value_texts(rows.column(field), CsvStyle.EXACT).to_pylist()
     return found
+
+
+def message_time_us(message: Message) -> int:
+    """When what a message of a stream holds came about: its cause's time where the stream tells it, else the append time, which
+    stays as it is whoever reads it."""
+    cause = (message.header(CAUSE_HEADER) or b"").split()
+    return int(cause[0]) if cause and cause[0].isdigit() else message.append_time_us
 
 
 def _joined(values: Iterable[str | None]) -> str:

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hotspare.bus.topic_writer import TopicWriter
 from hotspare.errors import UsageError
-from hotspare.model.statedb import RecordKeeping
+from hotspare.model.project import IndexType
+from hotspare.model.statedb import RecordKeeping, RecordQuery
+from hotspare.model.types import Schema
+
+if TYPE_CHECKING:
+    from hotspare.adapters.state.lookups import LookUps
+
+
+def open_look_ups(query: RecordQuery, asks: Schema, answers: Schema, index: IndexType) -> LookUps:
+    """The same."""
+    try:
+        from hotspare.adapters.state.lookups import LookUps
+    except ModuleNotFoundError as error:
+        raise _no_client(error) from None
+    return LookUps(query, asks, answers, index)
 
 
 def open_state_writer(kept: RecordKeeping, stream: str, epoch: int) -> TopicWriter:
@@ -12,5 +28,9 @@ def open_state_writer(kept: RecordKeeping, stream: str, epoch: int) -> TopicWrit
     try:
         from hotspare.adapters.state.writer import StateWriter
     except ModuleNotFoundError as error:
-        raise UsageError("records in Redis need its client", detail=str(error), hint="pip install 'hotspare[redis]'") from None
+        raise _no_client(error) from None
     return StateWriter(kept, stream, epoch)
+
+
+def _no_client(error: ModuleNotFoundError) -> UsageError:
+    return UsageError("records in Redis need its client", detail=str(error), hint="pip install 'hotspare[redis]'")

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from hotspare.adapters.files.output_rows import FileStyle, OutputRows
 from hotspare.adapters.received import RowChoice, UpdateBlocks
-from hotspare.adapters.state.layout import DIES_AT, NEVER_DIES, WRITTEN_AT, index_key, record_key, texts
-from hotspare.bus.contract import CAUSE_HEADER, Message, Outgoing
+from hotspare.adapters.state.layout import DIES_AT, NEVER_DIES, WRITTEN_AT, index_key, message_time_us, record_key, texts
+from hotspare.bus.contract import Message, Outgoing
 from hotspare.bus.topic_writer import Placed
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.statedb import RecordKeeping
@@ -68,10 +68,8 @@ class RecordForm:
         return record
 
     def _times(self, rows: pa.RecordBatch, message: Message) -> Sequence[int]:
-        """When each row came about, in microseconds: what its field says, else its cause's time where the stream tells it, else
-        that of its message, which stays as it is whoever reads it."""
-        cause = (message.header(CAUSE_HEADER) or b"").split()
-        time_us = int(cause[0]) if cause and cause[0].isdigit() else message.append_time_us
+        """When each row came about, in microseconds: what its field says, else the time of its message."""
+        time_us = message_time_us(message)
         if not self.kept.time_field:
             return [time_us] * len(rows)
         stamps = rows.column(self.kept.time_field).cast(pa.int64()).fill_null(time_us).to_numpy()

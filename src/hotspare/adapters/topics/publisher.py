@@ -12,7 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
+from typing import Protocol
 
 from hotspare.adapters.failover.patience import Patience, StopAsked
 from hotspare.adapters.failover.spread_source import Piece
@@ -22,7 +24,7 @@ from hotspare.adapters.topics.form import TopicForm
 from hotspare.adapters.topics.position import StartAt, TopicPosition, begun, chunks
 from hotspare.adapters.topics.put_out import PutOut, is_output
 from hotspare.adapters.topics.source import TopicSource
-from hotspare.bus.contract import Bus, Partition
+from hotspare.bus.contract import Bus, Message, Partition
 from hotspare.bus.topic_reader import Arrived, TopicReader
 from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import BusError, UsageError
@@ -35,11 +37,20 @@ _LOOK_S = 5.0
 """How often it is asked whether the topic got more partitions."""
 
 
+class OutputCut(Protocol):
+    """What outputs of an engine are as events."""
+
+    def cut(self, message: Message, open_updates: frozenset[int], partition: int) -> tuple[Sequence[bytes], frozenset[int]]:
+        """The rows of a message, in CSV, and the partitions in which an update is open behind it. BusUnavailable where they cannot
+        be had now."""
+
+
 @dataclass(frozen=True)
 class TopicPublishOptions:
     """`source_name`: under which the position is kept. `partition`: the one that is read, None for all. `start`: where a source
     begins of which nothing is known. `events_max` in all, over restarts, 0 for no limit; `block_rows` per message, 0 for the
-    default. `begin` 0: of a source of which nothing is known, nothing was published; None where that has to be sure."""
+    default. `begin` 0: of a source of which nothing is known, nothing was published; None where that has to be sure. `outputs`:
+    what outputs of an engine are as events; None: themselves."""
 
     source_name: str
     form: TopicForm = field(default_factory=TopicForm)
@@ -48,6 +59,7 @@ class TopicPublishOptions:
     events_max: int = 0
     block_rows: int = 0
     begin: int | None = None
+    outputs: OutputCut | None = None
 
     def __post_init__(self) -> None:
         if self.begin:
@@ -113,7 +125,7 @@ class _Publication:
         self._report = report
         self._retried = Patience(stop, troubled)
         self._routing = routing
-        self._put_out = PutOut(options.form.rows.schema, reader.topic)
+        self._put_out: OutputCut = options.outputs or PutOut(options.form.rows.schema, reader.topic)
         self._position = TopicPosition(reader.topic)
         self._looked_s = 0.0
 
@@ -177,7 +189,7 @@ class _Publication:
         rows, places, is_open = list[bytes](), list[tuple[int, int]](), self._position.open_updates
         for partition, message in arrived:
             if is_output(message):
-                found, is_open = self._put_out.cut(message, is_open, partition)
+                found, is_open = self._retried(partial(self._put_out.cut, message, is_open, partition))
             else:
                 found = [] if message.is_tick else self._cut(message.value)
             rows += found

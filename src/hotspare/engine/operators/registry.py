@@ -21,6 +21,7 @@ from hotspare.engine.operators.python import PythonOperator
 from hotspare.engine.operators.python_columns import PythonColumnsOperator
 from hotspare.engine.operators.remove_state import RemoveStateOperator
 from hotspare.engine.operators.source import SourceOperator
+from hotspare.engine.operators.statedb_reader import StatedbReaderOperator
 from hotspare.engine.operators.statedb_writer import StatedbWriterOperator
 from hotspare.engine.operators.transpose import TransposeOperator
 from hotspare.engine.operators.union import UnionOperator
@@ -41,6 +42,7 @@ from hotspare.model.windows.python import PythonWindow
 from hotspare.model.windows.python_columns import PythonColumnsWindow
 from hotspare.model.windows.remove_state import RemoveStateWindow
 from hotspare.model.windows.source import SourceWindow
+from hotspare.model.windows.statedb_reader import StatedbReaderWindow
 from hotspare.model.windows.statedb_writer import StatedbWriterWindow
 from hotspare.model.windows.transpose import TransposeWindow
 from hotspare.model.windows.union import UnionWindow
@@ -65,6 +67,7 @@ OPERATORS: dict[type, type[Operator]] = {
     GeofenceWindow: GeofenceOperator,
     AggregateWindow: AggregateOperator,
     StatedbWriterWindow: StatedbWriterOperator,
+    StatedbReaderWindow: StatedbReaderOperator,
 }
 
 

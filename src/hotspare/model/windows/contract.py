@@ -21,7 +21,7 @@ from hotspare.model.frontends.yaml.values import YamlValues
 from hotspare.model.frontends.yaml.written import Written, YamlWriter
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import NO_INITIALIZATION, ConnectorDirection, Expression, Initialization, Window, WindowId
-from hotspare.model.statedb import RecordKeeping
+from hotspare.model.statedb import RecordKeeping, RecordQuery
 from hotspare.model.types import Field, Schema
 from hotspare.model.windows.function_contexts import FunctionProgram
 
@@ -59,6 +59,16 @@ class SchemaOrigin(Enum):
     """A project says it."""
     INPUTS = "inputs"
     """It follows from the inputs; a project may say it too."""
+
+
+class EntersBy(Enum):
+    """What the rows of a window come from."""
+
+    EDGES = "edges"
+    """Its inputs; without any, the events of its topic."""
+    ANSWERS = "answers"
+    """The events of its topic: answers to what its inputs put out, which are published for that, and are no inputs of its
+    operator."""
 
 
 class StreamNeed(Enum):
@@ -135,6 +145,7 @@ class WindowType(ABC, Generic[W]):
     """In YAML; in ESP XML the element is `window-NAME`."""
     declared: type[W]
     inputs: ClassVar[Inputs] = ONE_INPUT
+    enters_by: ClassVar[EntersBy] = EntersBy.EDGES
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.WRITTEN
     streaming: ClassVar[StreamNeed] = StreamNeed.AS_SAID
     connectors: ClassVar[frozenset[ConnectorDirection]] = frozenset({ConnectorDirection.SUBSCRIBE})
@@ -216,6 +227,10 @@ class WindowType(ABC, Generic[W]):
     def keeps(self, window: W, schema: Schema) -> RecordKeeping | None:
         """Where its outputs are kept in a database of others, each once and in order, by what reads its stream
         (`StreamNeed.ALWAYS`); None where they are not."""
+        return None
+
+    def asks(self, window: W, schema: Schema) -> RecordQuery | None:
+        """What its answers are answers to, where it enters by them."""
         return None
 
     @abstractmethod

@@ -22,6 +22,7 @@ from hotspare.model.windows.python import PythonType
 from hotspare.model.windows.python_columns import PythonColumnsType
 from hotspare.model.windows.remove_state import RemoveStateType
 from hotspare.model.windows.source import SourceType
+from hotspare.model.windows.statedb_reader import StatedbReaderType
 from hotspare.model.windows.statedb_writer import StatedbWriterType
 from hotspare.model.windows.transpose import TransposeType
 from hotspare.model.windows.union import UnionType
@@ -48,6 +49,7 @@ WINDOW_TYPES: dict[str, WindowType[Any]] = {
         GeofenceType(),
         AggregateType(),
         StatedbWriterType(),
+        StatedbReaderType(),
     )
 }
 """By name, in the order in which people are told of them."""

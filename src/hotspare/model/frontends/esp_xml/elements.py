@@ -112,10 +112,6 @@ REFUSED_WINDOWS: dict[str, str] = {
     "train": "it trains models with algorithms of the vendor that are not published",
     "object-tracker": "it tracks objects with algorithms of the vendor that are not published",
     "procedural": "it runs code that is compiled for another server; write a Python or Lua window",
-    **dict.fromkeys(
-        ("statedb-reader",),
-        "its state is in a database that no group owns, so a spare would see other rows; keep it in a join or aggregate window",
-    ),
     "notification": "it sends mail and messages, which nobody can take back or send exactly once; subscribe to its input instead",
     **dict.fromkeys(
         ("textcategory", "textcontext", "textsentiment", "texttopic"),

@@ -1,0 +1,236 @@
+"""Asks a state database for what the outputs of a window ask (SPEC G13): outputs in, answers out, as rows of CSV.
+
+An answer is of the moment in which it is asked for; from then on it is input. Only records that live count: those that die behind
+the time of the output that asks. What a record has that is no value of its field's type is null.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import redis
+
+from hotspare.adapters.files.output_rows import FileStyle, OutputRows
+from hotspare.adapters.received import RowChoice, UpdateBlocks, ends_in_update
+from hotspare.adapters.state.layout import (
+    DIES_AT,
+    NEVER_DIES,
+    WRITTEN_AT,
+    index_key,
+    indexes_key,
+    key_fields_key,
+    message_time_us,
+    record_key,
+    texts,
+)
+from hotspare.bus.contract import Message
+from hotspare.engine.codec.csv.decode import parsed
+from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
+from hotspare.engine.rows.batch import OUTPUT_COLUMNS, output_schema
+from hotspare.errors import BusUnavailable, UsageError
+from hotspare.model.events import Flag, Opcode
+from hotspare.model.project import IndexType
+from hotspare.model.statedb import From, Generated, RecordAggregate, RecordQuery
+from hotspare.model.types import Field, FieldType, Schema
+from hotspare.stores.redis.server import server_of
+
+RECORDS_MAX = 10_000
+"""So many of the records that an index finds count, those that die first."""
+_AT_ONCE = 500
+_CHOICE = RowChoice(UpdateBlocks.COLLAPSED)
+_DELETES = frozenset({Opcode.DELETE, Opcode.SAFE_DELETE})
+_INT64_MAX = 2**63 - 1
+Record = Mapping[str, str]
+
+
+class _Way(NamedTuple):
+    """How records are found: by their key (""), or by an index; `fields`: of records, in the order of its values."""
+
+    by: str
+    fields: tuple[str, ...]
+
+
+class _Asked(NamedTuple):
+    opcode: int
+    row: int
+    records: Sequence[Record]
+
+
+class LookUps:
+    """An `OutputCut` (adapters.topics.publisher): `asks` is the schema of the outputs, `answers` that of the window that gets the
+    answers, with its index."""
+
+    def __init__(self, query: RecordQuery, asks: Schema, answers: Schema, index: IndexType) -> None:
+        """UsageError where the address cannot be read."""
+        self._query = query
+        self._asks = asks
+        self._answers = answers
+        self._opcode = Opcode.INSERT if index is IndexType.EMPTY else Opcode.UPSERT
+        self._server: Any = server_of(query.server, "a state database")
+
+    def cut(self, message: Message, open_updates: frozenset[int], partition: int) -> tuple[Sequence[bytes], frozenset[int]]:
+        """As the contract says; BusUnavailable while the database does not answer, UsageError where it has no such index."""
+        rows = OutputRows(FileStyle(), self._asks).decode(message)
+        if not len(rows):
+            return [], open_updates
+        asking = _CHOICE.apply(rows, update_open=int(partition in open_updates))
+        found = self._answered(asking, message_time_us(message)) if len(asking) else []
+        return found, open_updates | {partition} if ends_in_update(rows) else open_updates - {partition}
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _answered(self, asking: pa.RecordBatch, time_us: int) -> list[bytes]:
+        opcodes = asking.column("hs:opcode").to_pylist()
+        wanted = [row for row, opcode in enumerate(opcodes) if opcode not in _DELETES]
+        with _as_bus_error():
+            found = dict(zip(wanted, self._records(asking, wanted, time_us), strict=True))
+        answers: list[_Asked] = []
+        for row, opcode in enumerate(opcodes):
+            if opcode in _DELETES:
+                answers += [_Asked(Opcode.SAFE_DELETE, row, ())] if self._has_own_key() else []
+                continue
+            for records in self._split(found[row]):
+                answers.append(_Asked(self._opcode, row, records))
+                if self._query.generated is Generated.DELETES:
+                    answers.append(_Asked(Opcode.SAFE_DELETE, row, records))
+        return [text.encode() for text in row_texts(self._batch(asking, answers), CsvStyle.EXACT)]
+
+    def _has_own_key(self) -> bool:
+        """Whether the key of an answer is known without any record."""
+        return all(self._query.outputs[place].origin is From.INPUT for place in self._answers.key_indexes)
+
+    def _split(self, records: Sequence[Record]) -> Sequence[Sequence[Record]]:
+        """The records of each answer."""
+        if self._query.is_aggregated:
+            return [records]
+        if not records:
+            return [()] if self._has_own_key() else []
+        return [[record] for record in records]
+
+    def _records(self, asking: pa.RecordBatch, wanted: Sequence[int], time_us: int) -> Iterator[Sequence[Record]]:
+        """What each row finds, in the order of their writing, then of their keys."""
+        way = self._way()
+        here = {there: here for here, there in self._query.where}
+        columns = [texts(asking, here[field]) for field in way.fields]
+        values = [[column[row] for column in columns] for row in wanted]
+        prefix = self._query.prefix
+        for at in range(0, len(values), _AT_ONCE):
+            some = values[at : at + _AT_ONCE]
+            if way.by:
+                keys = self._members([index_key(prefix, way.by, each) for each in some], time_us)
+            else:
+                keys = [[record_key(prefix, each).encode()] for each in some]
+            for each, found in zip(some, self._fetched(keys), strict=True):
+                same = dict(zip(way.fields, each, strict=True))
+                live = [record for record in found if _lives(record, time_us) and _has(record, same)]
+                yield sorted(live, key=lambda record: int(record.get(WRITTEN_AT, "0") or 0))
+
+    def _way(self) -> _Way:
+        """As the writer of the records says; where nobody does, by a key in the order of the project."""
+        prefix, there = self._query.prefix, tuple(there for _, there in self._query.where)
+        key, indexes = self._server.mget([key_fields_key(prefix), indexes_key(prefix)])
+        if key is None:
+            return _Way("", there)
+        if set(fields := tuple(key.decode().split(";"))) == set(there):
+            return _Way("", fields)
+        for told in (indexes or b"").decode().split(","):
+            name, _, rest = told.partition(":")
+            if name and set(fields := tuple(rest.split(";"))) == set(there):
+                return _Way(name, fields)
+        raise UsageError(
+            f"records {prefix}: are not found by {', '.join(there)}",
+            detail=f"their key is {key.decode()}, their indexes are {(indexes or b'none').decode()}",
+            hint="let their writer have an index by these fields",
+        )
+
+    def _members(self, indexes: Sequence[str], time_us: int) -> list[list[bytes]]:
+        with self._server.pipeline(transaction=False) as line:
+            for index in indexes:
+                line.zrangebyscore(index, f"({time_us}", "+inf", 0, RECORDS_MAX)
+            return [sorted(keys) for keys in line.execute()]
+
+    def _fetched(self, keys: Sequence[Sequence[bytes]]) -> list[list[Record]]:
+        flat, found = [key for each in keys for key in each], list[Record]()
+        for at in range(0, len(flat), _AT_ONCE):
+            with self._server.pipeline(transaction=False) as line:
+                for key in flat[at : at + _AT_ONCE]:
+                    line.hgetall(key)
+                found += (
+                    {name.decode(): value.decode(errors="replace") for name, value in each.items()} for each in line.execute()
+                )
+        rest = iter(found)
+        return [[record for record in (next(rest) for _ in each) if record] for each in keys]
+
+    def _batch(self, asking: pa.RecordBatch, answers: Sequence[_Asked]) -> pa.RecordBatch:
+        count = len(answers)
+        told = {"hs:opcode": [each.opcode for each in answers], "hs:flags": [int(Flag.NORMAL)] * count}
+        columns = [pa.array(told.get(name, [0] * count), type_) for name, type_ in OUTPUT_COLUMNS]
+        rows, schema = pa.array([each.row for each in answers], pa.int64()), output_schema(self._answers)
+        for field, each in zip(self._answers.fields, self._query.outputs, strict=True):
+            if each.origin is From.INPUT:
+                columns.append(asking.column(each.name).take(rows))
+                continue
+            lists = [[record.get(each.name) for record in answer.records] for answer in answers]
+            columns.append(_values(lists, each.aggregate, field, schema.field(field.name).type))
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _values(lists: Sequence[Sequence[str | None]], aggregate: RecordAggregate, field: Field, type_: pa.DataType) -> pa.Array:
+    """Of each answer the value of a field, from the texts of its records."""
+    if aggregate is RecordAggregate.COUNT:
+        return pa.array([sum(text is not None for text in each) for each in lists], type_)
+    read_as = FieldType.DOUBLE if aggregate is RecordAggregate.AVG else field.type
+    flat = pa.array([text for each in lists for text in each], pa.string())
+    rest = iter(parsed(flat, read_as)[0].to_pylist() if len(flat) else [])
+    read = [[value for value in (next(rest) for _ in each) if value is not None] for each in lists]
+    if aggregate is RecordAggregate.NONE:
+        return pa.array([each[0] if each else None for each in read], type_)
+    return pa.array([_AGGREGATES[aggregate](each) if each else None for each in read], type_)
+
+
+def _sum(values: Sequence[Any]) -> Any:
+    """Of integers without rounding, null where it is none; of doubles rounded once, so in any order the same."""
+    if all(isinstance(value, int) for value in values):
+        total = sum(values)
+        return total if -_INT64_MAX - 1 <= total <= _INT64_MAX else None
+    try:
+        return math.fsum(values)
+    except (OverflowError, ValueError):  # infinities of both signs, or a sum that is none
+        return sum(values)
+
+
+def _extreme(choose: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[Any]], Any]:
+    """Of values that can be compared: NaN is none of them, unless there is nothing else."""
+    return lambda values: choose([value for value in values if value == value] or values)
+
+
+_AGGREGATES: dict[RecordAggregate, Callable[[Sequence[Any]], Any]] = {
+    RecordAggregate.SUM: _sum,
+    RecordAggregate.AVG: lambda values: _sum(values) / len(values),
+    RecordAggregate.MIN: _extreme(min),
+    RecordAggregate.MAX: _extreme(max),
+}
+
+
+def _lives(record: Record, time_us: int) -> bool:
+    """A record that says nothing of its end, because another program wrote it, lives."""
+    dies = record.get(DIES_AT, str(NEVER_DIES))
+    return not dies.isdigit() or int(dies) > time_us
+
+
+def _has(record: Record, values: Mapping[str, str | None]) -> bool:
+    """Whether it still has the values by which it was found; fields that it lacks say nothing."""
+    return all(record.get(name, value) == value for name, value in values.items())
+
+
+@contextmanager
+def _as_bus_error() -> Iterator[None]:
+    try:
+        yield
+    except redis.RedisError as error:
+        raise BusUnavailable("the state database does not answer", detail=" ".join(str(error).split())[:300]) from None
