@@ -90,6 +90,15 @@ class Since(Enum):
     """All that came since the newest snapshot; where there is none, since the group began."""
 
 
+class SpareKind(Enum):
+    """What an engine is while another one publishes."""
+
+    HOT = "hot"
+    """It has the state, and goes on at once."""
+    COLD = "cold"
+    """It has none, and joins when nobody is left who publishes."""
+
+
 class LogFormat(Enum):
     HUMAN = "human"
     JSON = "json"

@@ -18,6 +18,7 @@ from hotspare.choices import (
     OnPoison,
     OtherStore,
     RunnerKind,
+    SpareKind,
     StartWhen,
 )
 from hotspare.cli.shared.snapshots import SnapshotsOption, snapshot_settings
@@ -97,6 +98,9 @@ RestoreOption = Annotated[
     str,
     typer.Option(metavar="PATH-OR-URL[#SNAPSHOT]", help="Start from a snapshot persisted there; by default as the project says."),
 ]
+SpareOption = Annotated[
+    SpareKind, typer.Option(help="What it is while another one publishes: a cold one has no state, and joins when nobody does.")
+]
 BindOption = Annotated[
     list[str] | None, typer.Option("--bind", metavar="CONNECTOR:NAME=VALUE", help="Override a connector's property.")
 ]
@@ -129,6 +133,7 @@ def command(
     start: Annotated[
         StartWhen, typer.Option(help="When it joins its group: asked waits for `hotspare start`.")
     ] = StartWhen.AT_ONCE,
+    spare: SpareOption = SpareKind.HOT,
     pipeline_stall_ms: StallOption = 300_000,
     held_bytes_max: Annotated[int, typer.Option(help="Memory for held outputs; beyond it they go to disk.")] = 256 << 20,
     skew_max_ms: SkewOption = 5000,
@@ -159,7 +164,7 @@ def command(
     options = replace(options, project_name=project_name, shards=shards, home=home, limits=BatchLimits(messages_max=messages_max))
     options = replace(options, properties=properties(set_ or ()), bindings=bindings(bind or ()))
     options = replace(options, memory_bytes=memory_bytes(memory), page_folder=page_folder)
-    options = replace(options, restore=absolute_place(restore), start=start)
+    options = replace(options, restore=absolute_place(restore), start=start, spare=spare)
     _start(options, log_format, _Spark(master, tasks, conf or (), task_lease_ms, rebalance_after_ms))
 
 

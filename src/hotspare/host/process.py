@@ -26,7 +26,7 @@ import hotspare
 from hotspare.adapters.metadata import describe, publish_metadata
 from hotspare.bus.naming import checked_prefix
 from hotspare.bus.open import open_bus
-from hotspare.choices import KafkaReaderKind, RunnerKind, StartWhen
+from hotspare.choices import KafkaReaderKind, RunnerKind, SpareKind, StartWhen
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.engine.head.head import Head
 from hotspare.engine.kernels import is_compiled
@@ -41,6 +41,7 @@ from hotspare.host.address import peer_addresses
 from hotspare.host.background import Background
 from hotspare.host.cascades import check_streams_read
 from hotspare.host.clock import monotonic_ms
+from hotspare.host.cold import await_need
 from hotspare.host.hosted_group import HostedGroup, Shared, runner_input
 from hotspare.host.locked_bus import outwait_lock
 from hotspare.host.message_sizes import check_message_sizes
@@ -138,6 +139,8 @@ class EngineProcess:
         pass_over_what_is_there()
         if self._options.start is StartWhen.ASKED and not self._is_started():
             return EXIT_OK
+        if self._options.spare is SpareKind.COLD and not self._is_needed():
+            return EXIT_OK
         plans = self._joined()
         runners = self._runners(plans)
         try:
@@ -166,6 +169,16 @@ class EngineProcess:
         self._log.event(LogEvent.ENGINE_WAITS)
         with stop_asked(self.ask_stop):
             await_start(self._shared.coordination, first.name, first.member, self._stop)
+        return not self._stop_asked
+
+    def _is_needed(self) -> bool:
+        """Wait until a group has nobody who publishes; False where the engine is asked to stop first."""
+        self._log.event(LogEvent.ENGINE_COLD)
+        groups, lease_ms = [(group.name, group.member) for group in self._groups], self._options.settings.lease_ms
+        with stop_asked(self.ask_stop):
+            group = await_need(self._shared.coordination, groups, lease_ms, monotonic_ms, self._stop)
+        if group is not None:
+            self._log.event(LogEvent.ENGINE_NEEDED, group=group)
         return not self._stop_asked
 
     def _joined(self) -> list[StartPlan]:

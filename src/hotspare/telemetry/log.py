@@ -36,6 +36,8 @@ class LogEvent(Enum):
     ENGINE_STARTING = "engine_starting", Level.INFO, "an engine process begins to load its project"
     KERNELS_COMPILING = "kernels_compiling", Level.INFO, "machine code of windows is made, once after installing: some minutes"
     ENGINE_WAITS = "engine_waits", Level.INFO, "an engine is loaded, and joins when `hotspare start` says so"
+    ENGINE_COLD = "engine_cold", Level.INFO, "a cold spare is loaded, and joins when its group has nobody who publishes"
+    ENGINE_NEEDED = "engine_needed", Level.WARNING, "a group has nobody who publishes: the cold spare joins it"
     ENGINE_STARTED = "engine_started", Level.INFO, "an engine reads its input"
     ENGINE_STOPPING = "engine_stopping", Level.INFO, "an engine was asked to stop and finishes its transaction"
     ENGINE_STOPPED = "engine_stopped", Level.INFO, "an engine ended as it was asked to"

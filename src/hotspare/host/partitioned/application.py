@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 
 import hotspare
 from hotspare.bus.naming import checked_prefix
-from hotspare.choices import HeadPlace, KafkaReaderKind, StartWhen
+from hotspare.choices import HeadPlace, KafkaReaderKind, SpareKind, StartWhen
 from hotspare.errors import RunnerError, UsageError
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.options import EngineOptions
@@ -99,6 +99,7 @@ def _refuse_without_use(options: EngineOptions, spark: ApplicationOptions) -> No
         "--address": options.address,
         "--listen": options.listen,
         "--start": options.start is not StartWhen.AT_ONCE,
+        "--spare": options.spare is not SpareKind.HOT,
         "--head": options.head_place is not HeadPlace.DRIVER,
         "--kafka-reader": options.kafka_reader is not KafkaReaderKind.SPAN,
     }

@@ -1,0 +1,30 @@
+"""When a cold spare is needed (SPEC C13, Z18): nobody has the role, and nobody who is there has taken it. Pure.
+
+A hot spare takes a free role within a lease, and its lease is fresh from its campaign on. So a role that has been free for a lease
+longer, under one epoch, is waiting for somebody. A mistake costs work: a cold spare that starts too early is a hot one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hotspare.coordination.contract import Leader
+
+
+@dataclass(frozen=True, slots=True)
+class FreeRole:
+    """Since when, by one's own clock, the role has been seen free under this epoch."""
+
+    epoch: int
+    since_ms: int
+
+
+def seen(before: FreeRole | None, leader: Leader, now_ms: int) -> FreeRole | None:
+    """After another look. None while somebody holds the role, or nobody ever did: a group begins with its hot engines."""
+    if not leader.epoch or (leader.holder and leader.lease_left_ms > 0):
+        return None
+    return before if before is not None and before.epoch == leader.epoch else FreeRole(leader.epoch, now_ms)
+
+
+def is_needed(vacancy: FreeRole | None, now_ms: int, lease_ms: int) -> bool:
+    return vacancy is not None and now_ms - vacancy.since_ms >= lease_ms
