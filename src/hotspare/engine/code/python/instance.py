@@ -29,7 +29,7 @@ from hotspare.engine.code.python.kept import SeenEvent
 from hotspare.engine.code.python.kept_bytes import encode
 from hotspare.engine.code.python.meter import PythonLimits
 from hotspare.engine.code.python.program import CallFailure, CallTooLarge, Interpreter, PythonText, Unloadable
-from hotspare.engine.code.python.rows import EventReader, event_rows
+from hotspare.engine.code.python.rows import EventReader, MadeColumns, event_rows
 from hotspare.engine.code.python.stack import at_fixed_level
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.rows.chunk import Bools
@@ -97,7 +97,7 @@ def _label(module: Module) -> str:
     return module.name if module.use is ModuleUse.MODULE else str(module)
 
 
-class _Failures(NamedTuple):
+class _Outcome(NamedTuple):
     """What came of calls: failures, and how many events were seen."""
 
     failed: list[Failed]
@@ -151,49 +151,58 @@ class PythonInstance(Instance):
         self._interpreter.load(data)
 
     def make_events(self, function: str, events: GivenEvents, schema: Schema, made_max: int) -> MadeEvents:
-        reader = EventReader(schema)
-        row_of: list[int] = []
-        made: list[tuple[Any, ...]] = []
+        made, row_of = MadeColumns(schema), list[int]()
 
-        def put(row: int, found: list[tuple[Any, ...]]) -> bool:
-            for each in found:
-                row_of.append(row)
-                made.append(each)
-            return len(made) < made_max
+        def take(rows: list[int], found: list[Any]) -> None:
+            made.add(found)
+            row_of.extend(rows)
 
-        failed, done = self._each(function, events, reader.read, put)
-        opcodes, columns = reader.columns(made)
-        return MadeEvents(np.array(row_of, np.int64), opcodes, columns, failed, done)
+        outcome = self._each(function, events, EventReader(schema).read, take, made_max)
+        opcodes, columns = made.arrays()
+        return MadeEvents(np.array(row_of, np.int64), opcodes, columns, outcome.failed, outcome.done)
 
     def select(self, function: str, events: GivenEvents) -> tuple[Bools, Sequence[Failed]]:
         passes = np.zeros(len(events), np.bool_)
 
-        def put(row: int, found: Any) -> bool:
-            passes[row] = found
-            return True
+        def take(rows: list[int], found: list[Any]) -> None:
+            passes[rows] = found
 
-        return passes, self._each(function, events, truth, put).failed
+        return passes, self._each(function, events, lambda returned: [truth(returned)], take, len(events)).failed
 
-    def _each(self, function: str, events: GivenEvents, read: Callable[[Any], Any], put: Callable[[int, Any], bool]) -> _Failures:
-        """Call the function for one event after another: what `read` makes of what it returns is given to `put` with the number of
-        the event, until that says no."""
-        return at_fixed_level(lambda: self._each_in_turn(function, events, read, put))
+    def _each(
+        self,
+        function: str,
+        events: GivenEvents,
+        read: Callable[[Any], list[Any]],
+        take: Callable[[list[int], list[Any]], None],
+        found_max: int,
+    ) -> _Outcome:
+        """Call the function for one event after another until `found_max` are found or more: what `read` makes of what it returns.
+        `take` gets that by blocks, for each the number of the event that it came of."""
+        return at_fixed_level(lambda: self._each_in_turn(function, events, read, take, found_max))
 
     def _each_in_turn(
-        self, function: str, events: GivenEvents, read: Callable[[Any], Any], put: Callable[[int, Any], bool]
-    ) -> _Failures:
+        self,
+        function: str,
+        events: GivenEvents,
+        read: Callable[[Any], list[Any]],
+        take: Callable[[list[int], list[Any]], None],
+        found_max: int,
+    ) -> _Outcome:
         interpreter, called, failed = self._interpreter, self._function(function), list[Failed]()
         begin, end = interpreter.begin, interpreter.end
         called, takes_context = self._taking_events(called, events.schema)
+        row, left = -1, found_max
         for first in range(0, len(events), _BLOCK_EVENTS):
             block = events.slice(first, min(first + _BLOCK_EVENTS, len(events)))
             times, seeds, opcodes = block.time_us.tolist(), block.seeds.tolist(), block.opcode.tolist()
+            rows_of, found = list[int](), list[Any]()
             rows = event_rows(block.schema, block.columns, len(block))
             for row, (event, opcode, time_us, seed) in enumerate(zip(rows, opcodes, times, seeds, strict=True), first):
                 begin(time_us, seed)
                 try:
                     returned = called(event, {"opcode": OPCODE_TEXT[opcode]}) if takes_context else called(event)
-                    found = read(returned)
+                    more = read(returned)
                     end()
                 except CodeFailure as error:
                     interpreter.keeper.roll_back()
@@ -202,9 +211,15 @@ class PythonInstance(Instance):
                     failure = _code_failure(interpreter.failure(error))
                     failed.append(Failed(row, failure.reason, failure.text))
                 else:
-                    if not put(row, found):
-                        return _Failures(failed, row + 1)
-        return _Failures(failed, len(events))
+                    found += more
+                    rows_of += [row] * len(more)
+                    if len(found) >= left:
+                        break
+            take(rows_of, found)
+            left -= len(found)
+            if left <= 0:
+                break
+        return _Outcome(failed, row + 1)
 
 
 def _code_failure(failure: CallFailure) -> CodeFailure:

@@ -47,6 +47,7 @@ _FACTORY_OF: Mapping[type, Callable[[Any], Any]] = {
 }
 _PLAIN_KEYS = (str, int, bytes, bool, type(None))
 _VALUE_BYTES, _CONTAINER_BYTES = 16, 64
+_get: Callable[..., Any] = dict.get
 
 
 @dataclass(slots=True)
@@ -70,6 +71,10 @@ class Keeper:
         self.bytes_used = 0
         self._bytes_committed = 0
         self._bytes_max = bytes_max
+        self._bytes_least: float = 0
+        """So many bytes were surely kept at the last commit, where it was found lately that there are too many; else 0."""
+        self._is_too_much = False
+        self._may_bind = False
         self._met: dict[int, Any] = {}
         """What was adopted since the last commit, by identity: the value, which so stays alive, and what stands for it."""
         self._scopes: list[Scope] = []
@@ -98,6 +103,7 @@ class Keeper:
         commit all may be."""
         self._scopes.append(Scope(module, variables, tuple(names), tuple(names), {}))
         self._rebound.append((self._scopes[-1], tuple(name for name in names if name in rebound)))
+        self._may_bind = True
 
     def set(self, module: str, values: Mapping[str, Any]) -> None:
         """Bind the variables of a module that are kept: to these values, which are adopted; others are unbound."""
@@ -116,31 +122,54 @@ class Keeper:
 
     def commit(self) -> None:
         """NotPlain, and nothing is settled, where something else than plain values is found, or too much of them."""
-        changes, bound = self.journal.changes, self._bound()
+        changes, bound = self.journal.changes, self._bound() if self._may_bind else ()
         if not changes and not bound:
             return
         self._met = {}
         for container, where, before, after in changes:
+            if type(container) is KeptDict and ((kind := type(where)) is int or kind is str):
+                value = _get(container, where, ABSENT)
+                if type(value) is float and value == value:  # most are so, and are adopted as they are: without three calls
+                    self.bytes_used += 2 * _VALUE_BYTES + (len(where) if kind is str else 0)
+                    continue
             try:
                 container.put(where, after, before, self.adopt, self._adopt_key)
             except NotPlain as error:
                 raise NotPlain(f"{error} in the module variable {self._variable_of(container)}") from None
         for scope, name in bound:
             self._adopt_variable(scope, name, scope.variables.get(name, ABSENT))
+        least = self._least(changes, bound) if self._bytes_least else 0
         if self.bytes_used > self._bytes_max + self._bytes_max // 4:
-            self.bytes_used = self._counted()
-            if self.bytes_used > self._bytes_max:
-                raise NotPlain(f"more than {self._bytes_max} bytes in module variables")
+            self._measure(least)
+            least = 0
+        self._bytes_least = least
         changes.clear()
         while self._rebound:
             scope, names = self._rebound.pop()
             scope.rebound = names
+            self._may_bind = any(each.rebound for each in self._scopes)
         for scope, name in bound:
             if name in scope.variables:
                 scope.committed[name] = scope.variables[name]
             else:
                 del scope.committed[name]
         self._bytes_committed = self.bytes_used
+
+    def _measure(self, least: float) -> None:
+        """Count what is kept anew. NotPlain where that is too much. There are `least` bytes: where these are too many, nothing is
+        counted, so that event after event may fail for it, and each costs what it does."""
+        if least <= self._bytes_max:
+            self.bytes_used = self._counted()
+            if self.bytes_used <= self._bytes_max:
+                return
+            self._is_too_much = True
+        raise NotPlain(f"more than {self._bytes_max} bytes in module variables")
+
+    def _least(self, changes: Sequence[tuple[Any, Any, Any, Any]], bound: Sequence[tuple[Scope, str]]) -> float:
+        """How much is surely kept after these changes."""
+        lost: float = sum(container.lost(where, before, after, _size) for container, where, before, after in changes)
+        lost += sum(_size(scope.committed[name]) for scope, name in bound if name in scope.committed)
+        return max(0, self._bytes_least - lost)
 
     def _bound(self) -> list[tuple[Scope, str]]:
         """The variables that are bound anew since the last commit. Those that no function may bind are looked at once."""
@@ -159,6 +188,8 @@ class Keeper:
         self.bytes_used = self._bytes_committed
         for scope in self._scopes:
             self.set(scope.module, scope.committed)
+        if self._is_too_much:
+            self._is_too_much, self._bytes_least = False, self._counted()
 
     def _adopt_variable(self, scope: Scope, name: str, value: Any) -> None:
         """Bytes are those of the value that a variable has now, whether or not it is the object of before, which a restore makes
@@ -333,6 +364,12 @@ def _own_bytes(value: Any) -> int:
     if kind is int:
         return _VALUE_BYTES + int(value.bit_length()) // 8
     return _VALUE_BYTES if value is None or kind is bool or kind is float else 0
+
+
+def _size(value: Any) -> float:
+    """Of a value that holds no others; of another one it is not known."""
+    kind = type(value)
+    return _own_bytes(value) if kind in _PLAIN_KEYS or kind is float else math.inf
 
 
 def _reached(values: Iterable[Any]) -> Iterator[Any]:

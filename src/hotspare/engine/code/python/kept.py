@@ -6,6 +6,7 @@ and what a snapshot shares with the engine is copied before its first change. Pe
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Callable, Iterable
 from typing import Any, SupportsIndex
@@ -31,9 +32,13 @@ class Journal:
 
     def note(self, container: Any, where: Any, before: Any, after: Any = None) -> None:
         if container.shares is not self.shares:
-            container.shares = self.shares
-            self.taken(container)
+            self.share(container)
         self.changes.append((container, where, before, after))
+
+    def share(self, container: Any) -> None:
+        """The container changes for the first time since a snapshot."""
+        container.shares = self.shares
+        self.taken(container)
 
 
 _WHOLE, _ADDED, _INSERTED, _REMOVED = object(), object(), object(), object()
@@ -56,6 +61,15 @@ class SeenEvent(dict[str, Any]):
 
 def no_value() -> None:
     """What a `SeenEvent` that is kept has for a field that is null."""
+
+
+def _less(before: float, after: float) -> float:
+    """How much less than before, where the size afterwards may not be known."""
+    return max(0, before - after) if math.isfinite(after) else before
+
+
+_get: Callable[..., Any] = dict.get
+_put: Callable[..., None] = dict.__setitem__
 
 
 class KeptDict(dict[Any, Any]):
@@ -82,6 +96,18 @@ class KeptDict(dict[Any, Any]):
         if (kept := adopt(value)) is not value:
             dict.__setitem__(self, where, kept)
 
+    def lost(self, where: Any, before: Any, after: Any, size: Callable[[Any], float]) -> float:
+        """How much less than before all that is kept holds by this change, at most. `size` of a value alone: of a container without
+        end, since it may be kept elsewhere or not."""
+        if before is ABSENT:
+            return 0
+        if where is _WHOLE:
+            return math.inf
+        now, of_key = dict.get(self, where, ABSENT), size(where)
+        if now is ABSENT:
+            return of_key + size(before)
+        return _less(size(before), size(now)) + (0 if type(where) is str else of_key - size(0))  # an equal key may be smaller
+
     def content(self) -> dict[Any, Any]:
         return dict(self)
 
@@ -95,8 +121,11 @@ class KeptDict(dict[Any, Any]):
         return value
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.journal.note(self, key, dict.get(self, key, ABSENT))
-        dict.__setitem__(self, key, value)
+        journal = self.journal
+        if self.shares is not journal.shares:
+            journal.share(self)
+        journal.changes.append((self, key, _get(self, key, ABSENT), None))
+        _put(self, key, value)
 
     def __delitem__(self, key: Any) -> None:
         if key not in self:
@@ -176,6 +205,14 @@ class _KeptSequence:
                 continue
             if kept is not value:
                 self._replace(place, value, kept)
+
+    def lost(self, where: Any, before: Any, after: Any, size: Callable[[Any], float]) -> float:
+        """As of a dict."""
+        if where is _ADDED or where is _INSERTED:
+            return 0
+        if where is _WHOLE:
+            return math.inf
+        return size(before[1]) if where is _REMOVED else _less(size(before), size(after[0]))
 
     def _replace(self, place: int, value: Any, kept: Any) -> None:
         """Where `value` stands, probably at `place`, `kept` stands from now on."""

@@ -11,12 +11,15 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice, repeat
+from typing import Any
 
 ELEMENTS_PER_STEP = 64
 _STEP = True
 """What a step is for whoever asks: true."""
 FREE_ELEMENTS = 256
 """Work on fewer elements than this is part of the step in which it is done."""
+_FIRST = (_STEP,) * 4096
+"""The steps of most calls. An iterator over a tuple can be put back to its beginning, which takes a tenth of making another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +39,9 @@ class LimitExceeded(BaseException):
 
 
 class Meter:
-    """Counts one call at a time. `tick` is a step: true, and one of them less. It is another object in each call."""
+    """Counts one call at a time. `tick` is a step: true, and one of them less. It is another object where `begin` says so."""
 
-    __slots__ = ("_chain", "_depth", "_left", "_no_more", "limits", "over", "tick")
+    __slots__ = ("_can_go_back", "_chain", "_depth", "_first", "_left", "_no_more", "limits", "over", "tick")
 
     def __init__(self, limits: PythonLimits) -> None:
         self.limits = limits
@@ -46,23 +49,30 @@ class Meter:
         self.begin()
 
     def begin(self, steps: int | None = None) -> None:
-        """A call begins."""
+        """A call begins, with a `tick` of its own."""
         self.over = ""
         """What went beyond its limit, "" while nothing did."""
         self._depth = 0
-        self._left = repeat(_STEP, self.limits.steps if steps is None else steps)
-        self._chain: Iterator[bool] = chain(self._left, self._no_more)
+        self._can_go_back = steps is None
+        count = self.limits.steps if steps is None else steps
+        self._first: Any = iter(_FIRST[:count])
+        self._left = repeat(_STEP, max(0, count - len(_FIRST)))
+        self._chain: Iterator[bool] = chain(self._first, self._left, self._no_more)
         self.tick: Callable[[], bool] = self._chain.__next__
+
+    def begin_again(self) -> bool:
+        """A call begins, with the `tick` of the one before. False, and nothing has begun: that one took too many steps for this, or
+        had others to take."""
+        if self.over or not self._can_go_back or not self._first.__length_hint__():
+            return False
+        self._first.__setstate__(0)
+        self._depth = 0
+        return True
 
     @property
     def steps(self) -> Iterator[bool]:
         """One item for each step that is left; whoever takes them pays."""
         return self._chain
-
-    @property
-    def left(self) -> int:
-        """How many steps are left."""
-        return self._left.__length_hint__() if not self.over else 0
 
     def charge(self, elements: int) -> None:
         """Python is about to work on so many elements by itself."""
@@ -94,6 +104,7 @@ class Meter:
     def stop(self, over: str) -> None:
         """Raise LimitExceeded, now and at every further step."""
         self.over = self.over or over
+        deque(self._first, maxlen=0)
         deque(self._left, maxlen=0)
         raise LimitExceeded(self.over)
 

@@ -162,8 +162,9 @@ class Interpreter:
 
     def begin(self, time_us: int, seed: int) -> None:
         """A call begins."""
-        self.meter.begin()
-        self.names[TICK] = self.meter.tick
+        if not self.meter.begin_again():
+            self.meter.begin()
+            self.names[TICK] = self.meter.tick
         self.clock.set(time_us, seed)
 
     def call(self, function: Callable[..., Any], arguments: Sequence[Any], time_us: int, seed: int) -> Any:

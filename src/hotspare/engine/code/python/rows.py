@@ -80,12 +80,26 @@ class EventReader:
                 raise CodeFailure(f"returns {kind_of(event)} in a list, not an event, a list of events, or nothing")
         return [self._read(event) for event in returned]
 
-    def columns(self, made: Sequence[tuple[Any, ...]]) -> tuple[np.ndarray[Any, Any], list[pa.Array]]:
-        """Opcodes uint8[n], and an Arrow array per field, of what `read` returned."""
-        if not made:
-            return np.empty(0, np.uint8), [pa.array([], ARROW_TYPE[f.type]) for f in self.schema.fields]
-        opcodes, *values = zip(*made, strict=True)
-        return np.array(opcodes, np.uint8), [_array(column, f.type) for column, f in zip(values, self.schema.fields, strict=True)]
+
+class MadeColumns:
+    """Events that were read, parted by fields."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._opcodes: list[int] = []
+        self._values: list[list[Any]] = [[] for _ in schema.fields]
+
+    def add(self, events: Sequence[tuple[Any, ...]]) -> None:
+        """What `EventReader.read` returned, not very many at a time: parting them is fastest while they are fresh, and what is not
+        kept the garbage collector does not look through."""
+        if events:
+            for values, more in zip((self._opcodes, *self._values), zip(*events, strict=True), strict=True):
+                values.extend(more)
+
+    def arrays(self) -> tuple[np.ndarray[Any, Any], list[pa.Array]]:
+        """Opcodes uint8[n], and an Arrow array per field."""
+        arrays = [_array(values, field.type) for values, field in zip(self._values, self._schema.fields, strict=True)]
+        return np.array(self._opcodes, np.uint8), arrays
 
 
 def _array(values: Sequence[Any], type_: FieldType) -> pa.Array:
