@@ -1,9 +1,10 @@
-"""The job in Flink SQL that `benchmarks.flink.peer` runs, in Flink's own environment; says a line of JSON for each run.
+"""The job in Flink SQL that `benchmarks.flink.peer` runs, in Flink's own environment; for each line that it reads it runs once,
+and says a line of JSON.
 
-    job.py SINK WARM EVENTS RUNS
+    job.py SINK WARM EVENTS
 
-SINK is a folder for CSV, or "" for Flink's sink that drops rows; WARM and EVENTS are files. WARM is run once before,
-untold: in the same JVM, so that its code is compiled. The processor time of a run is that of the whole JVM: reading, state,
+SINK is a folder for CSV, or "" for Flink's sink that drops rows; WARM and EVENTS are files. WARM is run before the first line is
+read, in the same JVM, so that its code is compiled. The processor time of a run is that of the whole JVM: reading, state,
 collecting garbage.
 """
 
@@ -46,9 +47,9 @@ def run(path: str, sink: str) -> tuple[float, float]:
 
 
 def main() -> None:
-    sink, warm, events, runs = sys.argv[1:]
+    sink, warm, events = sys.argv[1:]
     run(warm, sink)
-    for _ in range(int(runs)):
+    for _ in sys.stdin:
         seconds, clock = run(events, sink)
         print(json.dumps({"seconds": seconds, "clock": clock}), flush=True)
 

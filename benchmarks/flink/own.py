@@ -1,6 +1,7 @@
-"""hotspare's side of `benchmarks.flink.sliding`: `hotspare replay` of a project that is Flink's job, in one process, warm.
+"""hotspare's side of `benchmarks.flink.sliding`: `hotspare replay` of a project that is Flink's job, in one process, warm. For each
+line that it reads it runs once, and says a line of JSON.
 
-    python -m benchmarks.flink.own SINK WARM EVENTS RUNS
+    python -m benchmarks.flink.own SINK WARM EVENTS
 
 SINK is a file for CSV, or "" where nothing is written: then outputs are computed, and nobody subscribes to them.
 """
@@ -61,12 +62,12 @@ def run(project: Path, events: str, sink: str) -> tuple[float, float]:
 
 
 def main() -> None:
-    sink, warm, events, runs = sys.argv[1:]
+    sink, warm, events = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder) / "sliding.yaml"
         project.write_text(PROJECT)
         run(project, warm, sink)
-        for _ in range(int(runs)):
+        for _ in sys.stdin:
             seconds, clock = run(project, events, sink)
             print(json.dumps({"seconds": seconds, "clock": clock}), flush=True)
 

@@ -2,23 +2,17 @@
 
 Each round brings keys that never came before, with texts of their own, and then deletes them, while time passes. Windows that
 forget by time or by count, and those whose rows are deleted, hold the same after every round: `python -m
-tests.laws.keys_come_and_go` shows the memory of the process for millions of keys, and the law asks for snapshots that do not grow.
+benchmarks.keys_come_and_go` shows the memory of the process for millions of keys, and the law asks for snapshots that do not grow.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 from collections.abc import Iterator
-from pathlib import Path
-
-import pyarrow as pa
 
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.plan import Plan
 from hotspare.engine.rows.batch import MessageFormat
-from hotspare.model.load import load_text
 from tests.raw_rows import raw_of
 
 PROJECT = """
@@ -49,6 +43,23 @@ queries:
       wide: {type: transpose, mode: wide, tag: s, tags: [a], values: [x], group_by: [id], clear_timeout: 2 seconds, publish: true}
       made: {type: lua, schema: "id*:int64,s:string", events: make, publish: true,
              code: "function make(data) return {s = data.s} end"}
+      noted:
+        type: python
+        schema: "id*:int64,n:int64"
+        events: note
+        code: |
+          there = {}
+
+          def note(data, context):
+              if context["opcode"] == "delete":
+                  there.pop(data["id"], None)
+              else:
+                  there[data["id"]] = [data["s"]]
+              return {"id": data["id"], "n": len(there)}
+        state-bytes-max: 268435456
+        publish: true
+      gone: {type: remove-state, remove: [deletes], publish: true}
+      gauge: {type: counter, count_interval: 1 second, publish: true}
       held: {type: copy, pulse: 1 second, publish: true}
       waiting:
         type: pattern
@@ -64,7 +75,7 @@ queries:
       brief: {type: copy, retention: {bytime_jumping: 1 second}, publish: true}
     edges: [w0 -> kept, w0 -> recent, w0 -> newest, w0 -> of_each, w0 -> high, w0 -> named, w0 -> words, w0 -> all, w0 -> groups,
             w0 -> joined as left, kept -> joined as right, kept -> pairs as left, w0 -> pairs as right, w0 -> wide, w0 -> made,
-            w0 -> held, w1 -> waiting, w1 -> brief]
+            w0 -> held, w0 -> noted, recent -> gone, w0 -> gauge, w1 -> waiting, w1 -> brief]
 """
 SECOND = 1_000_000
 MESSAGE_ROWS = 1_000
@@ -95,25 +106,3 @@ def state_bytes(pipeline: Pipeline) -> int:
     pipeline.forget_strings()
     frozen = pipeline.freeze()
     return len(frozen.header) + sum(len(page) for _, page in frozen.pages())
-
-
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keys", type=int, default=3_000_000)
-    parser.add_argument("--rounds", type=int, default=30)
-    asked = parser.parse_args()
-    plan = compile_plan(load_text(PROJECT).resolved)
-    pipeline = Pipeline.fresh(plan)
-    each = asked.keys // asked.rounds
-    for number in rounds(plan, pipeline, each, asked.rounds):
-        state, resident = state_bytes(pipeline), resident_bytes()
-        of_arrow = pa.total_allocated_bytes() >> 20
-        print(f"{(number + 1) * each:>12,} keys: state {state:,} B, resident {resident >> 20:,} MiB, of Arrow {of_arrow:,} MiB")
-
-
-if __name__ == "__main__":
-    main()
