@@ -7,8 +7,13 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from hotspare.bus.memory import Fencing
 from hotspare.bus.naming import shard_group
 from hotspare.ha.rules.roles import Role
+from tests.simulation import transactional
+from tests.simulation.checkers import Violation
 from tests.simulation.faults import FaultPlan
 from tests.simulation.lasting import Lasting
 from tests.simulation.shards import Shards, beside, check_keys, kits_of
@@ -18,11 +23,11 @@ COUNT = 6
 _STEPS_MAX = 4_000
 
 
-def calm(folder: Path, *names: str) -> Shards:
+def calm(folder: Path, *names: str, fencing: Fencing = Fencing.BY_EPOCH) -> Shards:
     """A world without faults, in which nobody runs yet."""
     rng, (kit, *kits) = random.Random(7), kits_of(COUNT)
     plan, lasting = FaultPlan(rng, frozenset()), Lasting(sees_the_end=frozenset(names))
-    first = World(rng, names, plan, folder, lasting=lasting, kit=kit, group=shard_group(GROUP, 0))
+    first = World(rng, names, plan, folder, fencing=fencing, lasting=lasting, kit=kit, group=shard_group(GROUP, 0))
     return Shards([first, *(beside(first, each) for each in kits)])
 
 
@@ -84,6 +89,45 @@ def test_a_process_stops_with_all_its_groups_when_one_of_them_ends(tmp_path: Pat
     for world, each in zip(shards.worlds, due, strict=True):
         world.check_end(each)
     check_keys(shards.worlds)
+
+
+def dies_when_all_but_the_first_are_between_commits(shards: Shards) -> None:
+    """The first shard commits once more than all others, then the process of all dies, in the middle of a transaction of each; e1
+    takes the first one over before the others."""
+    shards.start("e0")
+    until(shards, lambda: active(shards) == ["e0"] * COUNT)
+    shards.start("e1")
+    until(shards, lambda: are_spares(shards, "e1"))
+    for world in reversed(shards.worlds):
+        world.publish(0, 5)
+        due = world.due()
+        until(shards, lambda world=world, due=due: delivered(world, due))  # type: ignore[misc]
+    shards.first.kill("e0")
+    first, *others = shards.worlds
+    for _ in range(_STEPS_MAX):
+        for world in [first] if first.active() != "e1" else others:
+            for process in world.awake():
+                world.advance(process)
+        first.pass_time(1)
+        if active(shards) == ["e1"] * COUNT:
+            break
+    for world in shards.worlds:
+        world.publish(0, 7)
+    due_of = [world.due() for world in shards.worlds]
+    until(shards, lambda: all(delivered(world, due) for world, due in zip(shards.worlds, due_of, strict=True)))
+    for world, due in zip(shards.worlds, due_of, strict=True):
+        world.check_end(due)
+
+
+def test_a_transaction_that_a_dead_process_leaves_open_hides_nothing_of_another_shard(tmp_path: Path) -> None:
+    dies_when_all_but_the_first_are_between_commits(calm(tmp_path, "e0", "e1", fencing=Fencing.BY_GENERATION))
+
+
+def test_two_ids_on_one_partition_of_progress_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The open transaction of one hides what the other has committed."""
+    monkeypatch.setattr(transactional, "progress_partition", lambda group: 0)
+    with pytest.raises(Violation, match="doubled"):
+        dies_when_all_but_the_first_are_between_commits(calm(tmp_path, "e0", "e1", fencing=Fencing.BY_GENERATION))
 
 
 def delivered(world: World, due: dict[str, int]) -> bool:

@@ -1,8 +1,9 @@
 """What a transaction that stays open hides, on a bus that has them: who reads progress reads committed records up to the first open
 one of their partition.
 
-A producer begins a transaction with its first record. It stays open where the answer to its end is unknown, until it ends after
-all or another producer of the same id fences. Records that other ids committed behind it to the same partition are hidden so long.
+A producer begins a transaction with its first record. It stays open where the answer to its end is unknown, or where its process
+dies before it ends it, until it ends after all or another producer of the same id fences. Records that other ids committed behind
+it to the same partition are hidden so long.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from dataclasses import dataclass, field
 from hotspare.bus.contract import Progress
 from hotspare.bus.memory import BusFaults, Fencing, Landed, MemoryBus
 from hotspare.bus.naming import own_partition
+
+_KEPT = 8
+"""So many commits of a group are known from before a transaction that is seen to be open afterwards."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +43,19 @@ class OpenTransactions:
     _places: int = 0
 
     def begin(self, group: str) -> None:
-        self._places += 1
+        self._places += 2
         self.open[group] = _Transaction(self._places, self.bus.generations.get(group, 0))
 
     def end(self, group: str) -> None:
         """It is aborted, or was never begun."""
         self.open.pop(group, None)
+
+    def left_open(self, group: str) -> None:
+        """Who published for it dies in the middle of a transaction, which it began right after its last one: the earliest moment
+        possible, so that it is before what others have committed since."""
+        history = self._committed.get(group, [])
+        if history and group not in self.open:
+            self.open[group] = _Transaction(history[-1][0] + 1, self.bus.generations.get(group, 0))
 
     def landed(self, group: str) -> None:
         """A commit took place."""
@@ -52,7 +63,7 @@ class OpenTransactions:
         place = begun.place if begun is not None else self._places
         history = self._committed.setdefault(group, [])
         if not self.open:
-            history.clear()
+            del history[:-_KEPT]
         history.append((place, dict(self.bus.progress.get(group, {}))))
 
     def visible(self, group: str) -> dict[str, Progress]:

@@ -325,6 +325,8 @@ class World:
             if process is None:
                 continue
             self.died_ms[name, process.life] = self.now_ms
+            if process.engine.role is Role.ACTIVE:
+                self.bus.transactions.left_open(process.definition.group)
             process.end()
             self.calls.forget(process.door, self.rng)
         if self.plan.lock_holder == name:
