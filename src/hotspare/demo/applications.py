@@ -32,7 +32,6 @@ from hotspare.testing.verify import DeliveryVerdict, compare
 APPLICATIONS = ("east", "west")
 MASTER = "local-cluster[2,1,1024]"
 RESULT = ("memory", "shares")
-_RUN_OPTIONS = ("--runner", "partitioned", "--task-lease-ms", "5000")
 _PROJECT = "sensors.yaml"
 _WHOLE_S = 240.0
 _SETTLE_S = 90.0
@@ -57,6 +56,7 @@ class ApplicationsOptions:
     shards: int = 4
     strikes: Sequence[Strike] = ORDER
     pause_s: float = 1.0
+    task_lease_ms: int = 5_000
     rebalance_after_ms: int = 5_000
     spark: Sequence[str] = ("--master", MASTER)
     end: EndOfInput = EndOfInput.AT_COUNT
@@ -118,8 +118,9 @@ class ApplicationsDemo:
         name = self.plan.resolved.project.name
         self.groups = tuple(group_name(PREFIX, name, shard) for shard in shards_of(options.shards))
         self.bus = open_bus(site.bus_url)
-        rebalance = ("--rebalance-after-ms", str(options.rebalance_after_ms))
-        run_options = (*_RUN_OPTIONS, *options.spark, *rebalance, "--shards", str(options.shards), "--store", site.store_url)
+        times = ("--task-lease-ms", str(options.task_lease_ms), "--rebalance-after-ms", str(options.rebalance_after_ms))
+        shards = ("--shards", str(options.shards))
+        run_options = ("--runner", "partitioned", *options.spark, *times, *shards, "--store", site.store_url)
         self.cluster = Cluster(
             self.project_file, site.bus_url, self.groups[0], PREFIX, folder, run_options, site.coordination_url, site.places
         )

@@ -81,10 +81,10 @@ def a_driver_freezes_and_thaws(demo: ApplicationsDemo, random: Random) -> None:
     pass_time(random.uniform(0, 2))
     target = demo.applications.busiest(application_of)
     tasks = _members_of(demo, target.application.name)
+    epochs = {shard: leader.epoch for shard, leader in target.leaders.items()}
     with _frozen(driver_processes(target.application)):
-        struck = target.struck()
         wait_until(lambda: all(_is_gone(task) for task in tasks), "its tasks end themselves", TIMEOUT_S, _LOOK_S)
-        demo.gone_on("SIGSTOP of the driver of", struck)
+        demo.wait_gone_on(epochs, "output of the other application")
     demo.wait_whole()
     assert not {task.engine for task in tasks} & {task.engine for task in _members_of(demo, target.application.name)}
 
