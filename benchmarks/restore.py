@@ -2,14 +2,15 @@
 
 Snapshots are written by one process and restored by another, which has everything loaded that it runs. Files of the snapshot are
 not in the page cache; the first event asks for a key that has not been touched since it came. With `--memory-mb` the state has a
-budget. Goal (SPEC G7): the last number at most twice the first, and 200 ms.
+budget. Goal (SPEC G7): the last number at most twice the first, and 200 ms. `--kept`: snapshots stay there, and are used again.
 
-    python -m benchmarks.restore [--sizes-mb 10,1024,8192] [--memory-mb 0] [--folder /tmp]
+    python -m benchmarks.restore [--sizes-mb 10,1024,8192] [--memory-mb 0] [--folder /tmp | --kept FOLDER]
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import resource
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -88,11 +90,30 @@ def child(*arguments: str) -> str:
     return subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
 
 
+@contextlib.contextmanager
+def snapshot_folder(options: argparse.Namespace, size_mb: int) -> Iterator[Path]:
+    """Where a snapshot of that size is."""
+    if options.kept is not None:
+        folder = options.kept / str(size_mb)
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            child("--folder", str(folder), "--write", str(size_mb))
+        yield folder
+        return
+    folder = Path(tempfile.mkdtemp(prefix="hotspare-restore-", dir=options.folder))
+    try:
+        child("--folder", str(folder), "--write", str(size_mb))
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes-mb", default="10,1024,8192", help="of the state, the least first")
     parser.add_argument("--memory-mb", type=int, default=0, help="budget of the state; 0: none")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--kept", type=Path, help="a folder in which snapshots stay")
     parser.add_argument("--write", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--restore", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -104,12 +125,8 @@ def main() -> None:
         return
     ready = []
     for size_mb in map(int, options.sizes_mb.split(",")):
-        folder = Path(tempfile.mkdtemp(prefix="hotspare-restore-", dir=options.folder))
-        try:
-            child("--folder", str(folder), "--write", str(size_mb))
+        with snapshot_folder(options, size_mb) as folder:
             found = json.loads(child("--folder", str(folder), "--restore", "--memory-mb", str(options.memory_mb)))
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
         print(f"{size_mb} MB: ready after {found['ready_ms']:.0f} ms, at most {found['rss_mb_max']:.0f} MB resident", flush=True)
         ready.append((f"{size_mb}mb" if size_mb < 1024 else f"{size_mb >> 10}gb", found["ready_ms"]))
     print(" ".join(f"ready_ms_{name} {took:.0f}" for name, took in (ready[0], ready[-1])))

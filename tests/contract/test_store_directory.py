@@ -384,5 +384,9 @@ def test_a_large_snapshot_is_read_page_by_page(tmp_path: Path, monkeypatch: pyte
         stored.pages["q"]
     assert not blob.exists()
     store.discard("g", "one")
+    assert stored.pages["p"] == b"some", "it is claimed as long as somebody may read it"
+    for claim in (tmp_path / "g" / "claims").iterdir():
+        claim.unlink()
+    store.keep("g", 1)
     with pytest.raises(StoreError, match="not in the store"):
         stored.pages["p"]

@@ -16,7 +16,7 @@ from hotspare.engine.state.relation import Relation, RowTime, Shape
 from hotspare.engine.state.row_index import empty_index, grown_index
 from hotspare.engine.state.summary import Before, Newest
 from hotspare.model.algorithms import SUMMARY_OUTPUTS
-from tests.laws import aggregate_inputs, group_inputs, held_inputs, join_inputs, pattern_inputs, text_inputs
+from tests.laws import absent_inputs, aggregate_inputs, group_inputs, held_inputs, join_inputs, pattern_inputs, text_inputs
 from tests.laws.text_inputs import crowded_index
 
 Args = tuple[Any, ...]
@@ -404,6 +404,12 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "pages.pages_needed": pages_needed,
     "relation.fill_index": fill_index,
     "ahead.asked_for": asked_for,
+    "absent.key_halves": absent_inputs.key_halves,
+    "absent.look_through": absent_inputs.look_through,
+    "absent.enter_halves": absent_inputs.enter_halves,
+    "absent.look_up_pages": absent_inputs.look_up_pages,
+    "absent.rows_before_gaps": absent_inputs.rows_before_gaps,
+    "absent.page_to_clear": lambda: absent_inputs.page_to_clear(_stored(policies()[0])._rows),
     "relation.relink": relink,
     "relation.repeat_moves": repeat_moves,
     "relation.arrived": arrived,

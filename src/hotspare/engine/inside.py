@@ -16,7 +16,7 @@ import pyarrow as pa
 from hotspare.engine.plan import Node, Plan, Stage
 from hotspare.engine.rows.batch import ARROW_TYPE
 from hotspare.engine.semantics import BEFORE_VERSIONS
-from hotspare.engine.snapshot import check_header, decode_page, unpack
+from hotspare.engine.snapshot import RowPagesOf, check_header, decode_page, unpack
 from hotspare.engine.state.lanes import coded_columns, to_arrow_columns
 from hotspare.engine.state.over_rows import OverRows
 from hotspare.engine.state.pages import Column, Page
@@ -84,11 +84,11 @@ class PartSize:
 def sizes(pages: Mapping[str, bytes]) -> list[PartSize]:
     """By window and part. SnapshotDamaged where a page cannot be read."""
     owners = sorted(name for name in pages if _is_whole(name))
-    of_rows: dict[tuple[str, str], list[bytes]] = {}
+    beside: dict[tuple[str, str], list[tuple[bool, int]]] = {}
     for name, data in pages.items():
         if not _is_whole(name):
-            owner, part, _ = name.rsplit("/", 2)
-            of_rows.setdefault((owner, part), []).append(data)
+            owner, part, number = name.rsplit("/", 2)
+            beside.setdefault((owner, part), []).append((number.isdecimal(), len(data)))
     found = []
     for owner in owners:
         parts: dict[str, dict[str, Column]] = {}
@@ -96,14 +96,15 @@ def sizes(pages: Mapping[str, bytes]) -> list[PartSize]:
             part, _, buffer = name.rpartition("/")
             parts.setdefault(part, {})[buffer] = column
         for part, columns in sorted(parts.items()):
-            rows = of_rows.get((owner, part), [])
-            size = sum(column.array.nbytes for column in columns.values()) + sum(map(len, rows))
-            found.append(PartSize(_label(owner), part, _row_count(columns), len(rows), size))
+            row_pages = beside.get((owner, part), [])
+            size = sum(column.array.nbytes for column in columns.values()) + sum(size for _, size in row_pages)
+            count = sum(is_of_rows for is_of_rows, _ in row_pages)
+            found.append(PartSize(_label(owner), part, _row_count(columns), count, size))
     return found
 
 
 def _is_whole(name: str) -> bool:
-    """Whether it is the page of a window and not one of its rows: `query/window#stage`, `query/window#stage/part/number`."""
+    """Whether it is the page of a window and none beside it: `query/window#stage`, `query/window#stage/part/number`."""
     return "/" not in name.rpartition("#")[2]
 
 
@@ -195,11 +196,11 @@ def _loaded(plan: Plan, pages: Mapping[str, bytes], window: str) -> tuple[Page, 
     node = next(each for each in plan.nodes if each.window == window and each.stage is Stage.WINDOW)
     if node.page not in pages:
         raise SnapshotDamaged("the snapshot has other pages than the project", detail=f"it lacks {node.page}")
-    of_rows: dict[tuple[str, int], bytes] = {}
-    for name, data in pages.items():
+    of_rows = RowPagesOf(pages, {}, {})
+    for name in pages:
         owner, part, number = [*name.rsplit("/", 2), "", ""][:3]
         if owner == node.page and number.isdecimal():
-            of_rows[part, int(number)] = data
+            of_rows.names[part, int(number)] = name
     page, strings = node.operator.open(), StringTable()
     try:
         decode_page(page, pages[node.page], of_rows, strings)

@@ -9,30 +9,34 @@ restored engine wrong or crash.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from hotspare.engine.plan import Plan
 from hotspare.engine.semantics import BEFORE_VERSIONS, READ_SINCE, SEMANTICS, refuse_other_semantics
+from hotspare.engine.state.absent import KeptPages
 from hotspare.engine.state.memory import NO_BUDGET, Residence
-from hotspare.engine.state.pages import Column, Columns, Page, Paged, RowPage
+from hotspare.engine.state.pages import Column, Columns, Keyed, KeyPage, Page, Paged, RowPage
 from hotspare.engine.state.project_state import Passed, State, StreamState
 from hotspare.engine.state.strings import Dictionary, FrozenStrings, StringTable
 from hotspare.engine.step import fresh_state
 from hotspare.errors import ProjectChanged, SnapshotDamaged, SnapshotFormat
 
-FORMAT = 4
-"""Version of both forms; a newer one is refused. One of format 3 has no row pages; one older than that has older semantics, and is
-refused for them."""
+FORMAT = 5
+"""Version of both forms; a newer one is refused. One of format 4 has no key pages, one of format 3 no row pages; one older than
+that has older semantics, and is refused for them."""
 _MAGIC = b"hotspare page\n"
 _ALIGNMENT = 64
-_DTYPES = frozenset({"<i8", "<f8", "|b1", "|u1"})
+_DTYPES = frozenset({"<i8", "<f8", "<u4", "|b1", "|u1"})
 _DICTIONARY = "strings"
 _WITHOUT_ROW_PAGES = 3
+_KEYS = "keys"
+"""Before the number of a key page, where that of a row page stands alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,31 @@ class RowPageContent:
         self.page.note(known)
 
     def encode(self) -> bytes:
-        return _encode({f"{self.part}/{name}": column for name, column in self.page.columns().items()}, self.strings)
+        columns, strings = self.page.content()
+        return _encode(_of_part(self.part, columns), self.strings if strings is None else strings)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPageContent:
+    """A key page as stores take it."""
+
+    part: str
+    page: KeyPage
+    strings: FrozenStrings
+
+    @property
+    def known(self) -> object:
+        return self.page.known
+
+    def note(self, known: object) -> None:
+        self.page.note(known)
+
+    def encode(self) -> bytes:
+        return _encode(_of_part(self.part, self.page.columns(self.strings.hashes)), self.strings)
+
+
+def _of_part(part: str, columns: Columns) -> Columns:
+    return {f"{part}/{name}": column for name, column in columns.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +90,8 @@ class Frozen:
     frozen: dict[str, Page]
     strings: FrozenStrings
 
-    def contents(self) -> Iterator[tuple[str, bytes | RowPageContent]]:
-        """Every page by name; those of rows are encoded when they are asked."""
+    def contents(self) -> Iterator[tuple[str, bytes | RowPageContent | KeyPageContent]]:
+        """Every page by name; those of rows and keys are encoded when they are asked."""
         for name in sorted(self.frozen):
             page = self.frozen[name]
             yield name, encode_page(page, self.strings)
@@ -71,6 +99,8 @@ class Frozen:
                 part = page.parts[part_name]
                 for rows in part.row_pages() if isinstance(part, Paged) else ():
                     yield f"{name}/{part_name}/{rows.number}", RowPageContent(part_name, rows, self.strings)
+                for keys in part.key_pages() if isinstance(part, Keyed) else ():
+                    yield f"{name}/{part_name}/{_KEYS}{keys.number}", KeyPageContent(part_name, keys, self.strings)
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
         """Every page by name, whatever a store has of it."""
@@ -91,21 +121,22 @@ def restore(plan: Plan, header: bytes, pages: Mapping[str, bytes], residence: Re
     """The state of a snapshot. Pages are asked for one after the other, so `pages` need not have them in memory. SnapshotFormat,
     ProjectChanged, SnapshotDamaged, and what `pages` raises."""
     state = fresh_state(plan, residence=residence)
-    try:
+    with _told_as_damage():
         _read_header(plan, state, json.loads(header))
         stateful = {name: page for name, page in state.pages.items() if page.parts}
-        of_rows = {name: _RowPagesOf(pages, {}) for name in stateful}
+        of_rows = {name: RowPagesOf(pages, {}, {}) for name in stateful}
         for name in sorted(set(pages) - set(stateful)):
             owner, part, number = [*name.rsplit("/", 2), "", ""][:3]
-            if owner not in stateful or not number.isdecimal():
+            if owner not in stateful or not number.removeprefix(_KEYS).isdecimal():
                 raise SnapshotDamaged("the snapshot has other pages than the project", detail=f"it has {name}")
-            of_rows[owner].names[part, int(number)] = name
+            of_owner = of_rows[owner]
+            named = of_owner.names if number.isdecimal() else of_owner.key_names
+            named[part, int(number.removeprefix(_KEYS))] = name
         for name, page in stateful.items():
             if name not in pages:
                 raise SnapshotDamaged("the snapshot has other pages than the project", detail=f"it lacks {name}")
             decode_page(page, pages[name], of_rows[name], state.strings)
-    except (ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError) as error:
-        raise SnapshotDamaged("the snapshot cannot be read", detail=str(error)) from error
+            state.read_later += [part for part in page.parts.values() if isinstance(part, Keyed) and part.is_read_later]
     return state
 
 
@@ -227,12 +258,25 @@ def unpack(data: bytes) -> tuple[int, dict[str, Column]]:
     return int(index["format"]), columns
 
 
+@runtime_checkable
+class PagesInStore(Protocol):
+    """Pages that stay in the store, to be read at any later time: not those that are in memory already."""
+
+    def known(self, page: str) -> object:
+        """What the store knows it by, as `Content.note` was told."""
+
+    def expect(self, pages: Sequence[str]) -> None:
+        """These are read soon; best effort."""
+
+
 @dataclass(frozen=True, slots=True)
-class _RowPagesOf(Mapping[tuple[str, int], bytes]):
-    """Row pages of one window by part and number, read when they are asked for. `names`: what `pages` calls them."""
+class RowPagesOf(Mapping[tuple[str, int], bytes]):
+    """Row pages of one window by part and number, read when they are asked for, now or later. `names`, `key_names`: what `pages`
+    calls them, and key pages."""
 
     pages: Mapping[str, bytes]
     names: dict[tuple[str, int], str]
+    key_names: dict[tuple[str, int], str]
 
     def __getitem__(self, key: tuple[str, int]) -> bytes:
         return self.pages[self.names[key]]
@@ -246,41 +290,88 @@ class _RowPagesOf(Mapping[tuple[str, int], bytes]):
     def __len__(self) -> int:
         return len(self.names)
 
+    def expect(self, names: Sequence[str]) -> None:
+        if isinstance(self.pages, PagesInStore):
+            self.pages.expect(names)
 
-@dataclass(frozen=True, slots=True)
-class _Decoded(Mapping[int, Columns]):
+    def known(self, name: str) -> object:
+        return self.pages.known(name) if isinstance(self.pages, PagesInStore) else None
+
+
+class _Decoded(KeptPages):
     """Row pages of one part by number, decoded when they are asked for; strings get codes then."""
 
-    part: str
-    numbers: dict[int, None]
-    of_rows: Mapping[tuple[str, int], bytes]
-    strings: StringTable
+    def __init__(self, part: str, of_rows: RowPagesOf, strings: StringTable) -> None:
+        self._part, self._of_rows, self._strings = part, of_rows, strings
+        self._numbers = dict.fromkeys(sorted(number for name, number in of_rows.names if name == part))
 
     def __getitem__(self, number: int) -> Columns:
-        return _decode(self.of_rows[self.part, number], [self.part], self.strings)[1][self.part]
+        with _told_as_damage():
+            return _decode(self._of_rows[self._part, number], [self._part], self._strings)[1][self._part]
 
     def __contains__(self, number: object) -> bool:
-        return number in self.numbers
+        return number in self._numbers
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self.numbers)
+        return iter(self._numbers)
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return len(self._numbers)
+
+    def unbound(self, number: int) -> tuple[Columns, FrozenStrings]:
+        with _told_as_damage():
+            _, columns = unpack(self._of_rows[self._part, number])
+            dictionary = _dictionary(columns)
+            _check_codes(columns, len(dictionary))
+            return _of_parts(columns, [self._part])[self._part], dictionary.frozen()
+
+    @property
+    def key_numbers(self) -> Sequence[int]:
+        if not isinstance(self._of_rows.pages, PagesInStore):
+            return []
+        return sorted(number for name, number in self._of_rows.key_names if name == self._part)
+
+    def key_page(self, number: int) -> Columns:
+        with _told_as_damage():
+            _, columns = unpack(self._of_rows.pages[self._of_rows.key_names[self._part, number]])
+            return _of_parts(columns, [self._part])[self._part]
+
+    def expect(self, numbers: Sequence[int]) -> None:
+        names = self._of_rows.names
+        self._of_rows.expect([names[self._part, number] for number in numbers if (self._part, number) in names])
+
+    def expect_keys(self) -> None:
+        self._of_rows.expect([self._of_rows.key_names[self._part, number] for number in self.key_numbers])
+
+    def known(self, number: int) -> object:
+        name = self._of_rows.names.get((self._part, number))
+        return None if name is None else self._of_rows.known(name)
+
+    def key_page_known(self, number: int) -> object:
+        return self._of_rows.known(self._of_rows.key_names[self._part, number])
+
+    @property
+    def hashes(self) -> npt.NDArray[np.uint64]:
+        return self._strings.hashes
 
 
-def decode_page(page: Page, data: bytes, of_rows: Mapping[tuple[str, int], bytes], strings: StringTable) -> None:
-    """Fill a fresh page from its canonical form and that of its row pages, by part and number; strings get codes."""
+@contextmanager
+def _told_as_damage() -> Iterator[None]:
+    """SnapshotDamaged for what comes of pages that are not what they should be."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError) as error:
+        raise SnapshotDamaged("the snapshot cannot be read", detail=str(error)) from error
+
+
+def decode_page(page: Page, data: bytes, of_rows: RowPagesOf, strings: StringTable) -> None:
+    """Fill a fresh page from its canonical form and that of its row pages, of which some may be read later; strings get codes."""
     format_, parts = _decode(data, list(page.parts), strings)
-    numbers: dict[str, list[int]] = {name: [] for name in page.parts}
-    for name, number in sorted(of_rows):
-        numbers[name].append(number)
-    row_pages = {name: _Decoded(name, dict.fromkeys(found), of_rows, strings) for name, found in numbers.items()}
     for name, columns in parts.items():
-        part = page.parts[name]
+        part, row_pages = page.parts[name], _Decoded(name, of_rows, strings)
         if isinstance(part, Paged) and format_ > _WITHOUT_ROW_PAGES:
-            part.load_pages(columns, row_pages[name])
-        elif row_pages[name]:
+            part.load_pages(columns, row_pages)
+        elif row_pages:
             raise SnapshotDamaged("a page has row pages that it cannot have")
         else:
             part.load(columns)
@@ -290,19 +381,30 @@ def _decode(data: bytes, parts: list[str], strings: StringTable) -> tuple[int, d
     """The format, and by part the columns, with codes of `strings`."""
     format_, columns = unpack(data)
     dictionary = _dictionary(columns)
+    _check_codes(columns, len(dictionary))
     codes = strings.intern_dictionary(dictionary)
+    for column in columns.values():
+        for j in column.codes:
+            column.array[:, j] = codes[column.array[:, j]]
+    return format_, _of_parts(columns, parts)
+
+
+def _check_codes(columns: Columns, count: int) -> None:
+    for column in columns.values():
+        for j in column.codes:
+            local = column.array[:, j]
+            if len(local) and not 0 <= int(local.min()) <= int(local.max()) < count:
+                raise SnapshotDamaged("a page names a string that it does not hold")
+
+
+def _of_parts(columns: Columns, parts: list[str]) -> dict[str, dict[str, Column]]:
+    """All but strings."""
     found: dict[str, dict[str, Column]] = {name: {} for name in parts}
     for name, column in columns.items():
         part, _, buffer = name.rpartition("/")
-        if part == _DICTIONARY:
-            continue
-        for j in column.codes:
-            local = column.array[:, j]
-            if len(local) and not 0 <= int(local.min()) <= int(local.max()) < len(dictionary):
-                raise SnapshotDamaged("a page names a string that it does not hold")
-            column.array[:, j] = codes[local]
-        found[part][buffer] = column
-    return format_, found
+        if part != _DICTIONARY:
+            found[part][buffer] = column
+    return found
 
 
 def _dictionary(columns: dict[str, Column]) -> Dictionary:

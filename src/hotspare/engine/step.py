@@ -115,6 +115,7 @@ def _stepped(plan: Plan, state: State, batch: MergedRows, extra_rows_max: Callab
     state.time_us = int(door.time_us[-1])
     if len(timeline.heartbeat_rank):
         state.heartbeat_time_us = int(door.time_us[timeline.heartbeat_rank[-1]])
+    state.read_some(batch.num_rows)
     state.collect_strings(batch.num_rows)
     state.is_whole = True
     yield outputs

@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.engine.head.head import Head
-from hotspare.engine.kernels import ahead
+from hotspare.engine.kernels import absent, ahead
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
+from hotspare.engine.state.relation import Relation, Shape
 from hotspare.engine.state.row_index import empty_index
 from hotspare.engine.state.strings import StringTable
 from hotspare.model.load import load_text
@@ -44,6 +45,19 @@ def warm_up() -> None:
     strings.move_text(strings.sparse_pages(), 1, 1)
     one = np.zeros(1, np.int64)
     ahead.asked_for(empty_index(), one.reshape(1, 1), one, np.int64(1), np.zeros(1, np.uint8), np.zeros(1, np.int64))
+    _ask_for_absent_pages()
+
+
+def _ask_for_absent_pages() -> None:
+    """A restore leaves only many pages in the store."""
+    rows = Relation(Shape(1, (0,), ())).pages.rows
+    number, half, page = np.zeros(1, np.int64), np.zeros(1, np.uint32), np.zeros(1, np.uint8)
+    absent.key_halves(number.reshape(1, 1), number, half)
+    absent.look_through(half, number + 1, number, page, half, np.zeros(1 << absent.FILTER_BITS >> 6, np.uint64), page)
+    absent.enter_halves(empty_index(), half, number + 1, number, page, 0)
+    absent.look_up_pages(empty_index(), half, page, page)
+    absent.rows_before_gaps(rows.state)
+    absent.page_to_clear(rows)
 
 
 def _batch(plan: Plan, turn: int) -> pa.RecordBatch:

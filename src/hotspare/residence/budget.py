@@ -76,6 +76,13 @@ class Budget:
         if young > room - fetched_max:
             _send(tenants, young - (room - fetched_max) + room // _AT_ONCE)
 
+    @property
+    def room(self) -> int:
+        """Bytes that may still come before something leaves."""
+        tenants = [tenant for _, ref in self._tenants if (tenant := ref()) is not None]
+        room = max(0, self.size - sum(tenant.stays_bytes for tenant in tenants))
+        return room - room // _FETCHED_SHARE - sum(tenant.leaves_bytes for tenant in tenants)
+
     def _live_spaces(self) -> list[PagedSpace]:
         spaces = [space for ref in self._spaces if (space := ref()) is not None]
         if len(spaces) < len(self._spaces):
@@ -119,6 +126,10 @@ class _WindowHome:
 
     def relieve(self) -> None:
         self._residence.stepped()
+
+    @property
+    def room(self) -> int:
+        return self._residence.room
 
     def __deepcopy__(self, memo: object) -> _WindowHome:
         return self

@@ -40,7 +40,9 @@ class SnapshotInfo:
 @dataclass(frozen=True, slots=True)
 class StoredSnapshot:
     """`header` and `pages` exactly as they were put; of a `Content` that was known, as it was encoded then. A large snapshot may be
-    read page by page, when they are asked for; `pages` raises what `Store.get` does."""
+    read page by page, when they are asked for, from any thread, and stays in the store as long as `pages` lives; `pages` raises
+    what `Store.get` does. It then has `known(page)`: what
+    `Content.note` was told; and `expect(pages)`: these are asked for soon."""
 
     header: bytes
     pages: Mapping[str, bytes]

@@ -32,12 +32,13 @@ _CLAIMED_AT_ONCE = 16
 _NOT_YET = Blob("", 0)
 
 
-AT_ONCE_BYTES_MAX = 64 << 20
+AT_ONCE_BYTES_MAX = 16 << 20
 """A snapshot of more is read page by page, as it is asked for: it may be larger than memory."""
 
 
 class DirectoryStore:
-    """A `Store` (contract) under the folder `root`, which is created. Nothing is held between calls."""
+    """A `Store` (contract) under the folder `root`, which is created. Between calls nothing is held but pages of large snapshots
+    that somebody goes on to read."""
 
     def __init__(self, root: Path) -> None:
         self._root = root.absolute()
@@ -104,8 +105,10 @@ class DirectoryStore:
         with _as_store_error("read", entry.path):
             try:
                 manifest = entry.read()
-                pages: Mapping[str, bytes] = _Pages(folder, entry, manifest, name)
-                if manifest.bytes_total <= AT_ONCE_BYTES_MAX:
+                is_large = manifest.bytes_total > AT_ONCE_BYTES_MAX
+                claim = folder.hold(manifest) if is_large else None
+                pages: Mapping[str, bytes] = _Pages(folder, entry, manifest, name, claim)
+                if not is_large:
                     pages = dict(pages)
                 return StoredSnapshot(folder.read_blob(manifest.header), pages)
             except (FileNotFoundError, ValueError) as error:
@@ -244,11 +247,22 @@ def _as_store_error(verb: str, path: Path) -> Iterator[None]:
 
 
 class _Pages(Mapping[str, bytes]):
-    """Those of a snapshot, read and checked when they are asked for. StoreError, SnapshotDamaged."""
+    """Those of a snapshot, read and checked when they are asked for, however much later: `claim` keeps them. StoreError,
+    SnapshotDamaged."""
 
-    def __init__(self, folder: GroupFolder, entry: Entry, manifest: Manifest, name: str) -> None:
+    def __init__(self, folder: GroupFolder, entry: Entry, manifest: Manifest, name: str, claim: Claim | None) -> None:
         self._folder, self._entry, self._manifest, self._name = folder, entry, manifest, name
         self._blobs = dict(manifest.pages)
+        self._claim = claim
+
+    def known(self, page: str) -> Blob:
+        """As `Content.note` was told."""
+        return self._blobs[page]
+
+    def expect(self, pages: Sequence[str]) -> None:
+        """These are asked for soon."""
+        for page in pages:
+            self._folder.read_ahead(self._blobs[page])
 
     def __getitem__(self, page: str) -> bytes:
         blob = self._blobs[page]

@@ -1,11 +1,12 @@
-"""Claims: which pages the writers of a snapshot folder count on before a manifest names them.
+"""Claims: which pages the writers of a snapshot folder count on before a manifest names them, and who reads them later.
 
     <group>/claims/<random>    names of pages, a line each; locked by its writer from its first moment to its last
 
 A writer claims a page before it looks whether the page is there, and lets go when the manifest stands. A collector hides the pages
 that neither manifests nor claims name, reads both once more, and deletes what still nobody names; the rest it puts back. So either
-the writer finds the page hidden, and writes it anew, or the collector finds it claimed, and puts it back. Neither ever waits for
-the other: a writer that is frozen keeps its own pages and no others, however long, and goes on when it wakes up.
+the writer finds the page hidden, and writes it anew, or the collector finds it claimed, and puts it back. Who reads pages of a
+snapshot later claims them as a writer does, until all are read. Nobody ever waits for the other: a writer that is frozen keeps its
+own pages and no others, however long, and goes on when it wakes up.
 
 The lock of a claim ends with its process, also by `kill -9`: a claim that can be locked by somebody else is of nobody. Where a lock
 can be lost without that, as some networks do with a machine that was away, the collector deletes the claim with it, and the writer
@@ -18,6 +19,7 @@ import contextlib
 import fcntl
 import os
 import uuid
+import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -29,6 +31,15 @@ class Claim:
 
     def __init__(self, path: Path, handle: int) -> None:
         self._path, self._handle = path, handle
+
+    @classmethod
+    def lasting(cls, folder: Path, names: Iterable[str]) -> Claim:
+        """A claim in the folder of claims on these pages, as long as it lives: they are read later. OSError."""
+        handle, path = _opened(folder)
+        claim = cls(path, handle)
+        weakref.finalize(claim, _let_go, path, handle)
+        claim.add(names)
+        return claim
 
     @property
     def name(self) -> str:
@@ -54,8 +65,13 @@ def claiming(folder: Path) -> Iterator[Claim]:
     try:
         yield Claim(path, handle)
     finally:
+        _let_go(path, handle)
+
+
+def _let_go(path: Path, handle: int) -> None:
+    with contextlib.suppress(OSError):  # a claim that nobody locks is of nobody
         path.unlink(missing_ok=True)
-        os.close(handle)
+    os.close(handle)
 
 
 def _opened(folder: Path) -> tuple[int, Path]:

@@ -255,6 +255,27 @@ class GroupFolder:
         except FileNotFoundError:
             return False
 
+    def hold(self, manifest: Manifest) -> Claim | None:
+        """Pages of a snapshot stay as long as the claim lives, so that they can be read later; None where nothing can be written
+        here. ValueError where one of them is not there."""
+        claim: Claim | None = None
+        with contextlib.suppress(OSError):
+            claim = Claim.lasting(self.claims, [blob.hash for blob in manifest.blobs])
+        there = {path.name.removeprefix(_HIDDEN) for path in self.pages.iterdir()}
+        for blob in manifest.blobs:
+            if blob.hash not in there:
+                raise ValueError(f"page file {blob.hash} is missing")
+        return claim
+
+    def read_ahead(self, blob: Blob) -> None:
+        """It is read soon; best effort."""
+        with contextlib.suppress(OSError):
+            handle = os.open(self.pages / blob.hash, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.posix_fadvise(handle, 0, blob.size, os.POSIX_FADV_WILLNEED)
+            finally:
+                os.close(handle)
+
     def read_blob(self, blob: Blob) -> bytes:
         """ValueError where it is missing or damaged."""
         content: bytes | None = None

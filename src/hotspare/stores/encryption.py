@@ -102,6 +102,14 @@ def _bound(group: str, name: str) -> list[bytes]:
 
 
 @dataclass(frozen=True, slots=True)
+class _Known:
+    """What the store knows a ciphertext by, which a store without encryption cannot mistake for that of a text."""
+
+    identity: str
+    known: object
+
+
+@dataclass(frozen=True, slots=True)
 class _Encrypted:
     """A `Content`: known by its ciphertext."""
 
@@ -112,10 +120,11 @@ class _Encrypted:
 
     @property
     def known(self) -> object:
-        return self.content.known
+        known = self.content.known
+        return known.known if isinstance(known, _Known) and known.identity == self.cipher.identity("") else None
 
     def note(self, known: object) -> None:
-        self.content.note(known)
+        self.content.note(_Known(self.cipher.identity(""), known))
 
     def encode(self) -> bytes:
         return self.cipher.encrypt(self.content.encode(), self.group, self.name)
@@ -131,6 +140,14 @@ class _Decrypted(Mapping[str, bytes]):
 
     def __getitem__(self, page: str) -> bytes:
         return self.cipher.decrypt(self.pages[page], self.group, page)
+
+    def known(self, page: str) -> object:
+        known = getattr(self.pages, "known", None)
+        return None if known is None else _Known(self.cipher.identity(""), known(page))
+
+    def expect(self, pages: Sequence[str]) -> None:
+        if (expect := getattr(self.pages, "expect", None)) is not None:
+            expect(pages)
 
     def __contains__(self, page: object) -> bool:
         return page in self.pages

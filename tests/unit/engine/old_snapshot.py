@@ -1,4 +1,4 @@
-"""A snapshot as hotspare wrote it before rows stood in pages, and the events before and after it."""
+"""Snapshots as hotspare wrote them before rows stood in pages, and before there were key pages; and the events before and after."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hotspare.model.load import load_text
 from tests.cases.case import Case, Message
 from tests.laws.core_scripts import PROJECT
 
-FILE = Path(__file__).parent / "snapshots" / "format_3.json"
+FOLDER = Path(__file__).parent / "snapshots"
 
 _TEXTS = (
     "I,N,k{i},{at},{x}.5,s{i} | P,N,k1,{at},{x},é | I,N,n{i},,2,t",
@@ -54,7 +54,7 @@ def after() -> Case:
     return Case(plan(), _messages(0, 80), ())
 
 
-def stored() -> tuple[bytes, dict[str, bytes]]:
-    """Header and pages."""
-    content = json.loads(FILE.read_text())
+def stored(format_: int) -> tuple[bytes, dict[str, bytes]]:
+    """Header and pages. In format 3 of `plan`, in format 4, with 16 slots a page, of the project of the laws."""
+    content = json.loads((FOLDER / f"format_{format_}.json").read_text())
     return content["header"].encode(), {name: base64.b64decode(page) for name, page in content["pages"].items()}

@@ -18,6 +18,7 @@ from hotspare.engine.state import row_pages
 from hotspare.stores.contract import Store
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore
+from tests.cases.case import Case
 from tests.laws.core_scripts import decoded, joined, plan, scripts, snapshot_bytes
 from tests.unit.engine import old_snapshot
 
@@ -133,13 +134,13 @@ def test_a_state_is_sent_to_another_process(data: st.DataObject, place: int) -> 
         assert snapshot_bytes(received) == snapshot_bytes(expected)
 
 
-def test_a_snapshot_of_the_format_before_is_gone_on_from() -> None:
+def test_a_snapshot_without_row_pages_is_gone_on_from() -> None:
     """It has every window's rows in one piece. What is put out is the same, but for the last bits of sums over a window, which were
     added one after the other (SPEC G10)."""
     before, rows = decoded(old_snapshot.before()), decoded(old_snapshot.after())
     expected, begin = Pipeline.fresh(old_snapshot.plan()), before.num_rows
     expected.feed(before)
-    pipeline = Pipeline.restore(old_snapshot.plan(), *old_snapshot.stored())
+    pipeline = Pipeline.restore(old_snapshot.plan(), *old_snapshot.stored(3))
     headers = [json.loads(each.freeze().header) for each in (pipeline, expected)]
     digests = [header["streams"]["cq/newest"].pop("digest") for header in headers]
     assert digests[0] != digests[1]
@@ -151,3 +152,21 @@ def test_a_snapshot_of_the_format_before_is_gone_on_from() -> None:
     assert added[0].drop(["hs:digest", "css"]) == added[1].drop(["hs:digest", "css"])
     assert added[0]["css"].to_pylist() == pytest.approx(added[1]["css"].to_pylist(), rel=1e-12, abs=1e-12, nan_ok=True)
     assert pipeline.sequences == expected.sequences
+
+
+def test_a_snapshot_without_key_pages_is_gone_on_from() -> None:
+    """It has row pages of format 4, and is read whole: to the bit the state that it was written of (SPEC G10)."""
+    before, rows = (
+        decoded(Case(plan(), old_snapshot.before().messages, ())),
+        decoded(Case(plan(), old_snapshot.after().messages, ())),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_pages, "PAGE_SLOTS", 16)
+        expected = Pipeline.fresh(plan())
+    expected.feed(before)
+    header, pages = old_snapshot.stored(4)
+    assert json.loads(header)["format"] == 4
+    pipeline = Pipeline.restore(plan(), header, pages)
+    assert snapshot_bytes(pipeline) == snapshot_bytes(expected)
+    rest = rows.slice(before.num_rows)
+    assert joined([pipeline.feed(rest)]) == joined([expected.feed(rest)])

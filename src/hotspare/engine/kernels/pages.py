@@ -164,10 +164,15 @@ def free_slot(rows: Rows, slot: Whole) -> None:
 
 
 @kernel
-def too_many_gaps(state: Int64s) -> bool:
-    live = state[LIVE]
+def too_many_gaps_for(state: Int64s, live: Whole) -> bool:
+    """Whether there are more than so many rows may have."""
     spare = max(live // 8, min(4 * live, state[SPARE]))
     return bool(state[PAGES] * state[PAGE_SLOTS] > live + spare + 2 * state[PAGE_SLOTS])
+
+
+@kernel
+def too_many_gaps(state: Int64s) -> bool:
+    return too_many_gaps_for(state, state[LIVE])
 
 
 @kernel
@@ -201,6 +206,12 @@ def move_row(rows: Rows, old: Whole) -> None:
 
 
 @kernel
+def is_sparse(rows: Rows, page: Whole) -> bool:
+    """Whether a page is to be cleared when it is looked at."""
+    return bool(page != rows.state[OPEN] and rows.pages[page, PAGE_LIVE] * rows.state[PAGES] <= rows.state[LIVE])
+
+
+@kernel
 def clear_pages(rows: Rows) -> None:
     """Clear some pages that hold fewer rows than the average."""
     state, pages = rows.state, rows.pages
@@ -209,7 +220,7 @@ def clear_pages(rows: Rows) -> None:
         page = np.int64(state[HAND] if state[HAND] >= 0 else state[OLDEST])
         state[HAND] = pages[page, PAGE_AFTER]
         looks += 1
-        if page != state[OPEN] and pages[page, PAGE_LIVE] * state[PAGES] <= state[LIVE]:
+        if is_sparse(rows, page):
             cleared += 1
             begin = page * state[PAGE_SLOTS]
             for slot in range(begin, begin + state[PAGE_SLOTS]):
@@ -232,11 +243,17 @@ def is_ready(rows: Rows) -> bool:
 
 
 @kernel
+def slots_before_looking(state: Int64s) -> Whole:
+    """How many are to be given before gaps are seen to again: 0 where the next event does."""
+    share = max(state[PAGE_SLOTS] // TIMES_A_PAGE, 1)
+    return np.int64((1 - state[FILL]) % share)
+
+
+@kernel
 def tidy(rows: Rows, made: Whole) -> None:
     """Called once before each event, and at nothing else, because what it does is state: a few times in each page, see to gaps.
     `made`: how many outputs there are by now."""
-    share = max(rows.state[PAGE_SLOTS] // TIMES_A_PAGE, 1)
-    if rows.state[FILL] % share == 1 % share and too_many_gaps(rows.state):
+    if slots_before_looking(rows.state) == 0 and too_many_gaps(rows.state):
         told = rows.state[MOVED]
         clear_pages(rows)
         for i in range(told, rows.state[MOVED]):

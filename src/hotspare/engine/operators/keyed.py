@@ -13,6 +13,7 @@ from hotspare.engine.rows.changelog import PUBLISHED, Changelog, Deletes, Keys, 
 from hotspare.engine.rows.chunk import Chunk, Timeline
 from hotspare.engine.rows.event_texts import event_texts
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
+from hotspare.engine.state.absent import WhenRead
 from hotspare.engine.state.lanes import coded_columns, to_arrow_columns
 from hotspare.engine.state.pages import Part
 from hotspare.engine.state.relation import KEEP_ALL, Change, Relation, Resolution, RowTime, Shape
@@ -48,7 +49,7 @@ def relation_of(schema: Schema, retention: Retention | None = None, given: Chang
     new_keys = 0 if given.keys is Keys.ANY else 1
     in_order = 1 if new_keys and finds_the_oldest(given, retention) else 0
     if retention is None:
-        return Relation(shape, KEEP_ALL._replace(new_keys=new_keys, in_order=in_order))
+        return Relation(shape, KEEP_ALL._replace(new_keys=new_keys, in_order=in_order), reading=WhenRead.AT_USE)
     kind = _KIND[retention.kind] if not by else k.COUNT_OF_GROUP
     unit = retention.unit_us if kind == k.TIME_LOOKBACK else retention.limit
     return Relation(shape, k.Policy(kind, retention.limit, max(unit, 1), 1 if retention.time_field else 0, new_keys, in_order))

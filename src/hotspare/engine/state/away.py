@@ -61,8 +61,12 @@ class PagesAway:
 
     def placed(self, rows: k.Rows) -> None:
         """There are pages now that have no memory until they are `filled`."""
-        self._is_empty[: int(rows.state[slots.HIGH])] = True
+        self.not_filled(np.arange(int(rows.state[slots.HIGH])))
         self._told = int(rows.state[slots.NUMBER])
+
+    def not_filled(self, pages: Int64s) -> None:
+        """These have no memory yet."""
+        self._is_empty[pages] = True
 
     def filled(self, page: int) -> None:
         self._is_empty[page] = False
@@ -83,16 +87,24 @@ class PagesAway:
             pages = self._may_leave(rows, part)[: max(1, size // self._bytes[part])]
             if not len(pages):
                 continue
-            for begin, end in runs(np.sort(pages)).tolist():
-                for space, width in self._spaces[part]:
-                    space.send(begin * self._page_slots * width, end * self._page_slots * width)
-                self._is_away[part][begin:end] = 1
-            size = len(pages) * self._bytes[part]
-            if part == _VALUES:
-                self._count += len(pages)
-                size += self._send_true(pages)
-            return size
+            return self._leave(part, pages)
         return 0
+
+    def leave(self, page: int) -> None:
+        """The values of a page that was just filled leave at once."""
+        self._leave(_VALUES, np.array([page]))
+
+    def _leave(self, part: int, pages: Int64s) -> int:
+        """How many bytes left."""
+        for begin, end in runs(np.sort(pages)).tolist():
+            for space, width in self._spaces[part]:
+                space.send(begin * self._page_slots * width, end * self._page_slots * width)
+            self._is_away[part][begin:end] = 1
+        size = len(pages) * self._bytes[part]
+        if part == _VALUES:
+            self._count += len(pages)
+            size += self._send_true(pages)
+        return size
 
     def _send_true(self, pages: Int64s) -> int:
         """Validity of pages without a null leaves, too; how many bytes did."""
@@ -107,7 +119,7 @@ class PagesAway:
     def _may_leave(self, rows: k.Rows, part: int) -> Int64s:
         """Pages that are full and hold rows, the oldest first."""
         high = int(rows.state[slots.HIGH])
-        may = (rows.pages[:high, k.PAGE_LIVE] > 0) & (self._is_away[part][:high] == 0)
+        may = (rows.pages[:high, k.PAGE_LIVE] > 0) & (self._is_away[part][:high] == 0) & ~self._is_empty[:high]
         if rows.state[slots.OPEN] >= 0:
             may[int(rows.state[slots.OPEN])] = False
         found = np.flatnonzero(may)

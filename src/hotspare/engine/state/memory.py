@@ -120,6 +120,10 @@ class Home(Protocol):
     def relieve(self) -> None:
         """Amid a restore, between two pages: what was read may leave. PageFileError."""
 
+    @property
+    def room(self) -> int:
+        """Bytes that may still come without that something has to leave."""
+
 
 class Residence(Protocol):
     """Who decides what leaves memory (`hotspare.residence`). Nothing that is put out depends on it."""
@@ -147,6 +151,10 @@ class _Stays:
 
     def relieve(self) -> None:
         pass
+
+    @property
+    def room(self) -> int:
+        return RESERVED_BYTES
 
 
 class _NoBudget:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from hotspare.engine.rows.chunk import Int64s
 from hotspare.engine.state.memory import Home
+from hotspare.engine.state.strings import FrozenStrings
 from hotspare.errors import SnapshotDamaged
 
 W = TypeVar("W")
@@ -61,8 +62,38 @@ class RowPage(Protocol):
     def note(self, known: object) -> None:
         """Keep `known` for snapshots to come; from any thread."""
 
-    def columns(self) -> Columns:
-        """The rows that are there."""
+    def content(self) -> tuple[Columns, FrozenStrings | None]:
+        """The rows that are there; the strings that their codes are of, None: those of the table."""
+
+
+class KeyPage(Protocol):
+    """Beside row pages; `known` and `note` as theirs."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def known(self) -> object: ...
+
+    def note(self, known: object) -> None: ...
+
+    def columns(self, hashes: npt.NDArray[np.uint64]) -> Columns:
+        """`hashes`: of the strings of the table, by code."""
+
+
+@runtime_checkable
+class Keyed(Protocol):
+    """A paged part of which a restore may read row pages later."""
+
+    def key_pages(self) -> Sequence[KeyPage]:
+        """Of a frozen twin: what tells in which row pages a key may be (`key_pages.Halves`)."""
+
+    @property
+    def is_read_later(self) -> bool:
+        """Whether row pages were not read yet."""
+
+    def read_some(self, rows: int) -> bool:
+        """After a step of so many rows: read some of the pages that were not read yet. False where none is left."""
 
 
 @runtime_checkable

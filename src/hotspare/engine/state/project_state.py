@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from hotspare.engine.partition_clock import NO_TIME as NO_TIME
 from hotspare.engine.state.output_room import OutputRoom
-from hotspare.engine.state.pages import Page
+from hotspare.engine.state.pages import Keyed, Page
 from hotspare.engine.state.strings import StringTable
 from hotspare.engine.state.text_collector import HoldsCodes, TextCollector
 from hotspare.positions import OutputId as OutputId
@@ -47,6 +47,7 @@ class State:
     pages              by `query/window#slice`
     strings            not part of a snapshot: pages are written with the strings that they use
     collector          forgets those that no page holds, a little after each step
+    read_later         parts of which a restore left row pages in the store: they are read at use, or a few after each step
     passed             per partition
     clocks             per partition, the append time that its believed time goes on from (`partition_clock.Belief`)
     time_us            system time: the greatest believed time that passed; NO_TIME before the first
@@ -59,6 +60,7 @@ class State:
     streams: dict[str, StreamState]
     strings: StringTable = field(default_factory=StringTable)
     collector: TextCollector = field(default_factory=TextCollector)
+    read_later: list[Keyed] = field(default_factory=list)
     passed: dict[PartitionKey, Passed] = field(default_factory=dict)
     clocks: dict[PartitionKey, int] = field(default_factory=dict)
     time_us: int = NO_TIME
@@ -68,6 +70,11 @@ class State:
     def collect_strings(self, rows: int) -> None:
         """Go on with forgetting strings that no window holds, after a step of so many rows."""
         self.collector.go_on(self.strings, self._holders, rows)
+
+    def read_some(self, rows: int) -> None:
+        """Go on with reading what a restore left in the store, after a step of so many rows. What the store raises."""
+        if self.read_later:
+            self.read_later = [part for part in self.read_later if part.read_some(rows)]
 
     def forget_strings(self) -> None:
         """All that no window holds now, at once. Nothing that an engine puts out shows when this happens."""

@@ -21,26 +21,33 @@ does a row beyond `LATE_INDEX_ROWS_MAX`: making an index of more takes long.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from hotspare.engine.kernels import Whole, slots
 from hotspare.engine.kernels import relation as k
+from hotspare.engine.kernels.absent import UInt64s
 from hotspare.engine.kernels.pages import Rows
 from hotspare.engine.kernels.text_collection import mark_rows
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline, UInt8s
 from hotspare.engine.state import row_pages
+from hotspare.engine.state.absent import AbsentPages, KeptPages, PageReader, WhenRead
+from hotspare.engine.state.absent_relation import relate_where_absent, remember
 from hotspare.engine.state.groups import GroupLists
+from hotspare.engine.state.key_pages import KeyColumns, KeysOfPages, RememberedKeys, key_pages
 from hotspare.engine.state.memory import STAYS, Home
 from hotspare.engine.state.pages import Column, Columns, expect
-from hotspare.engine.state.queue import RowQueue, Taken, next_rank
+from hotspare.engine.state.queue import RowQueue, Taken
+from hotspare.engine.state.relation_work import Change as Change
+from hotspare.engine.state.relation_work import RelationWork, output_arrays, rank_to_go_on, resolution_of
+from hotspare.engine.state.relation_work import Resolution as Resolution
+from hotspare.engine.state.relation_work import RowTime as RowTime
 from hotspare.engine.state.row_layout import Known, Layout, RowsInMemory, RowsOfPage, RowSource, StoredPages, StoredRows, Times
 from hotspare.engine.state.row_pages import RowPages
 from hotspare.engine.state.row_pages import Shape as Shape
+from hotspare.engine.state.strings import FrozenStrings
 
 KEEP_ALL = k.Policy(k.KEEP, 0, 1, 0, 0)
 """The policy of a relation that forgets nothing."""
@@ -50,73 +57,22 @@ LATE_INDEX_ROWS_MAX = 1 << 14
 """A relation of more rows that may need an index has one: making it of so many takes some milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowTime:
-    """The time of each row of a chunk, in microseconds, for retention; not valid is null."""
-
-    time_us: Int64s
-    valid: Bools
-
-
-@dataclass(slots=True)
-class Resolution:
-    """What a chunk does to a relation; good until the relation's next `apply`. Values come with `Relation.settle`.
-
-    `made`: one row per output, see `kernels.relation.OutputArrays`. `refused_row`, `refused_why`: input rows that cannot be, with a
-    REFUSED_ number.
-    """
-
-    made: Int64s
-    refused_row: Int64s
-    refused_why: Int64s
-
-    def arrived(self) -> tuple[Int64s, Int64s]:
-        """(input rows, slots) of the rows that came or changed, in order: where a window writes what it computes."""
-        rows, slots_ = np.empty(len(self.made), np.int64), np.empty(len(self.made), np.int64)
-        count = int(k.arrived(self.made, rows, slots_))
-        return rows[:count], slots_[:count]
-
-
-class Change(NamedTuple):
-    """What a chunk did to a relation. `refused_row`, `refused_why` as in `Resolution`: rows of `given`.
-
-    `until`: outputs of this rank and of higher ones are still to come, with `Relation.go_on`; None: nothing is.
-    """
-
-    chunk: Chunk
-    given: Chunk
-    refused_row: Int64s
-    refused_why: Int64s
-    until: int | None = None
-
-
-@dataclass(slots=True)
-class _Work:
-    """A chunk and the heartbeats of its batch, and in `counts` how far they are taken: as `kernels.queue.take` counts while rows
-    stand in a queue, as `kernels.relation.relate` does else."""
-
-    chunk: Chunk
-    time_us: Int64s
-    has_time: Bools | None
-    """None: every row has one."""
-    beats: Int64s
-    counts: Int64s
-
-
 class Relation:
     """Rows by key. `change` takes a chunk, and `go_on` what it left: until then the relation is not frozen. Where
     values can only be computed when it is known which rows came, `apply` does, and after it values may be written to `lanes` and
     `valid` at arrived slots, until `settle`."""
 
-    def __init__(self, shape: Shape, policy: k.Policy = KEEP_ALL, home: Home = STAYS) -> None:
+    def __init__(self, shape: Shape, policy: k.Policy = KEEP_ALL, home: Home = STAYS, reading: WhenRead = WhenRead.WHOLE) -> None:
+        """`reading`: AT_USE only where nothing but this class reads rows, and kernels those of the keys of a chunk."""
         self.shape = shape
+        self._reading = reading if policy == KEEP_ALL else WhenRead.WHOLE
         self.policy = policy
         self._home = home
         self._queue: RowQueue | None = None
         self._groups: GroupLists | None = None
-        self._work: _Work | None = None
-        self._scratch = _output(0, 0)
-        self._known = Known({})
+        self._work: RelationWork | None = None
+        self._scratch = output_arrays(0, 0)
+        self._known, self._keys_known = Known({}), RememberedKeys()
         self._snapshot = 0
         self._pages = self._fresh(row_pages.PAGE_SLOTS)
         self._begin_queue(0)
@@ -182,7 +138,7 @@ class Relation:
             row, why = np.concatenate((before[0], row)), np.concatenate((before[1], why))
         return self._changed(work, made, row, why, until)
 
-    def _changed(self, work: _Work, made: Chunk, refused_row: Int64s, refused_why: Int64s, until: int | None) -> Change:
+    def _changed(self, work: RelationWork, made: Chunk, refused_row: Int64s, refused_why: Int64s, until: int | None) -> Change:
         if until is None:
             self._work = None
         return Change(made, work.chunk, refused_row, refused_why, until)
@@ -201,7 +157,7 @@ class Relation:
         resolution, _ = self._resolve(work, self._outputs_max(work))
         return resolution
 
-    def _begun(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None) -> _Work:
+    def _begun(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None) -> RelationWork:
         assert self._work is None
         count = len(chunk)
         if row_time is not None:
@@ -213,7 +169,7 @@ class Relation:
             self._prepare_index()
         if self._queue is not None:
             self._queue.reserve(count)
-        return _Work(chunk, time_us, has_time, self._beats(timeline), np.zeros(k.COUNTS_WIDTH, np.int64))
+        return RelationWork(chunk, time_us, has_time, self._beats(timeline), np.zeros(k.COUNTS_WIDTH, np.int64))
 
     def _is_late(self) -> bool:
         """Whether there are so many rows that making an index of them would take long, should it be needed."""
@@ -226,7 +182,7 @@ class Relation:
         if not self._rows.state[slots.INDEXED]:
             self._pages.build_index()
 
-    def _outputs_max(self, work: _Work) -> int:
+    def _outputs_max(self, work: RelationWork) -> int:
         """More outputs than can come of a chunk, whatever it holds."""
         waits = self._by_time and not self.policy.by_event and not len(work.beats)
         forgets = self.policy.kind != k.KEEP and not waits
@@ -240,7 +196,7 @@ class Relation:
         beats[:, 1] = timeline.time_us[timeline.heartbeat_rank]
         return beats
 
-    def _resolve(self, work: _Work, rows_max: int) -> tuple[Resolution, int | None]:
+    def _resolve(self, work: RelationWork, rows_max: int) -> tuple[Resolution, int | None]:
         """Go on with work that rows in a queue cannot do; `until` as in `Change`."""
         chunk = work.chunk
         has_time = np.ones(len(chunk), np.bool_) if work.has_time is None else work.has_time
@@ -254,11 +210,13 @@ class Relation:
                     self._pages.build_index()
                 else:
                     self._make_room()
-        return _resolution(out), None if state == k.DONE else _next_rank(given, out.counts)
+        return resolution_of(out), None if state == k.DONE else rank_to_go_on(given, out.counts)
 
     def _relate(self, out: k.OutputArrays, given: k.InputArrays) -> Whole:
         if self._groups is not None:
             return self._groups.relate(out, self.policy, given)
+        if self._pages.absent is not None:
+            return relate_where_absent(self._pages, out, self.policy, given)
         return k.relate(self._rows, out, self.policy, given)
 
     def _make_room(self) -> None:
@@ -286,6 +244,7 @@ class Relation:
         twin = Relation.__new__(Relation)
         twin._home = STAYS
         twin.shape, twin.policy, twin._work, twin._known = self.shape, self.policy, None, self._known
+        twin._reading, twin._keys_known = self._reading, self._keys_known
         twin._groups = None
         self._known.snapshots += 1
         twin._snapshot = self._known.snapshots
@@ -297,8 +256,9 @@ class Relation:
         """Pickled and copied as a snapshot has it: memory holds far more than rows, and belongs to one process. Codes of strings
         stay as they are, so the table of strings goes with it. Not while a change is worked on."""
         assert self._work is None
+        self._pages.bring_all()
         pages = {page.number: page.columns() for page in self.row_pages()}
-        return _received, (self.shape, self.policy, self._home, self.columns(), pages)
+        return _received, (self.shape, self.policy, self._home, self._reading, self.columns(), pages)
 
     def columns(self) -> Columns:
         return {"state": Column(self._rows.state[list(_PERSISTED)]), **self._layout().columns()}
@@ -315,19 +275,39 @@ class Relation:
             if alive.any()
         ]
 
+    def key_pages(self) -> Sequence[KeysOfPages]:
+        if self._reading is WhenRead.WHOLE:
+            return []
+        layout = self._layout()
+        where, key = self._pages.in_use().tolist(), KeyColumns(self.shape.keys, self.shape.codes)
+
+        def read(at: int, hashes: UInt64s) -> tuple[Int64s, UInt64s]:
+            keys, strings = self._pages.keys_of(where[at], layout.alive[at], key.keys)
+            return keys, hashes if strings is None else strings.hashes
+
+        return key_pages(layout, self._snapshot, key, self._keys_known, read)
+
+    @property
+    def is_read_later(self) -> bool:
+        return self._pages.absent is not None
+
+    def read_some(self, rows: int) -> bool:
+        return self._pages.bring_some(rows)
+
     def _layout(self) -> Layout:
         if self._queue is None:
             return self._pages.layout()
         return Layout.contiguous(self._queue.first, self._queue.last, self._pages.page_slots)
 
-    def _page_columns(self, page: int, alive: Bools) -> Columns:
-        """Rows of a page: its place in memory, or its number where they stand in a queue."""
+    def _page_columns(self, page: int, alive: Bools) -> tuple[Columns, FrozenStrings | None]:
+        """Rows of a page: its place in memory, or its number where they stand in a queue; and their strings, as `RowsOfPage`."""
+        strings = None
         if self._queue is None:
-            rows = self._pages.rows_of(page, alive)
+            rows, strings = self._pages.rows_of(page, alive)
         else:
             first = page * self._pages.page_slots + int(np.argmax(alive))
             rows = StoredRows(*self._in_queue(first, first + int(alive.sum())))
-        return rows.columns(self.shape.codes, self._times)
+        return rows.columns(self.shape.codes, self._times), strings
 
     def _in_queue(self, first: int, last: int) -> tuple[Int64s, Bools, Int64s, Int64s]:
         """Lanes, valid, order and times of rows in the queue."""
@@ -363,14 +343,17 @@ class Relation:
         source = StoredPages(Layout.load(columns), pages, self.shape.width, self._times, self.shape.added)
         source.check()
         self._load(columns, source)
+        if isinstance(pages, KeptPages):
+            remember(self._known, self._keys_known, source.layout, pages)
 
     def _load(self, columns: Columns, source: RowSource) -> None:
         """Page by page, so that rows may leave memory while others come."""
         layout, state = source.layout, expect(columns, "state", np.dtype(np.int64), (len(_PERSISTED),)).array
-        count = int(layout.alive.sum())
+        count = int(np.count_nonzero(layout.alive))
         is_late = not self.policy.in_order and count > LATE_INDEX_ROWS_MAX
         first = layout.arrivals - count
-        self._known, self._queue, self._pages = Known({}), None, self._fresh(layout.page_slots)
+        self._known, self._keys_known = Known({}), RememberedKeys()
+        self._queue, self._pages = None, self._fresh(layout.page_slots)
         self._rows.state[list(_PERSISTED)] = state
         if not is_late and layout.is_as(Layout.contiguous(first, layout.arrivals, layout.page_slots)):
             self._begin_queue(count)
@@ -421,9 +404,14 @@ class Relation:
         layout, pages = source.layout, self._pages
         pages.place(layout)
         is_indexed = not self.policy.new_keys or self._is_late()
-        if is_indexed:
+        absent = self._absent_of(source)
+        if absent is not None:
+            pages.leave_absent(absent)
+        elif is_indexed:
             pages.begin_index(self.live)
         for at, alive in enumerate(layout.alive):
+            if absent is not None and absent.is_absent[at]:
+                continue
             pages.fill(at, alive, self._checked(source, at))
             if is_indexed:
                 pages.enter_rows(at * layout.page_slots, (at + 1) * layout.page_slots)
@@ -431,6 +419,14 @@ class Relation:
         if pages.is_ordered:
             k.relink(self._rows, self.policy, pages.in_order())
         self._begin_groups()
+
+    def _absent_of(self, source: RowSource) -> AbsentPages | None:
+        """What need not be read now."""
+        if self._reading is WhenRead.WHOLE or not isinstance(source, StoredPages) or not isinstance(source.pages, KeptPages):
+            return None
+        layout, shape = source.layout, self.shape
+        reader = PageReader(source.pages, shape.width, self._times, shape.added, shape.keys, layout.arrivals)
+        return AbsentPages.of(reader, layout.numbers, layout.counts, KeyColumns(shape.keys, shape.codes))
 
     @property
     def codes_per_row(self) -> int:
@@ -458,7 +454,7 @@ class Relation:
         """Where the kernel writes; kept from call to call, because fresh memory is slow to touch."""
         out = self._scratch
         if len(out.made) < outputs + 2 or len(out.refused) < count:
-            self._scratch = out = _output(2 * outputs + 2, 2 * count)
+            self._scratch = out = output_arrays(2 * outputs + 2, 2 * count)
         counts[[k.MADE, k.REFUSED]] = 0
         counts[k.ROOM] = outputs
         return out._replace(counts=counts)
@@ -469,31 +465,9 @@ class Relation:
         return pages
 
 
-def _received(shape: Shape, policy: k.Policy, home: Home, columns: Columns, pages: Mapping[int, Columns]) -> Relation:
-    relation = Relation(shape, policy, home)
+def _received(
+    shape: Shape, policy: k.Policy, home: Home, reading: WhenRead, columns: Columns, pages: Mapping[int, Columns]
+) -> Relation:
+    relation = Relation(shape, policy, home, reading)
     relation.load_pages(columns, pages)
     return relation
-
-
-def _output(outputs: int, count: int) -> k.OutputArrays:
-    return k.OutputArrays(
-        made=np.empty((outputs, 5), np.int64),
-        refused=np.empty((count, 2), np.int64),
-        counts=np.zeros(k.COUNTS_WIDTH, np.int64),
-    )
-
-
-def _next_rank(given: k.InputArrays, counts: Int64s) -> int:
-    """The rank at which `relate` goes on: all that lower ones cause is made."""
-    if counts[k.LEAVING] != k.LEAVE_NONE:
-        return int(counts[k.CAUSE])
-    return next_rank(given.rank, given.beats, int(counts[k.ROW]), int(counts[k.BEAT]))
-
-
-def _resolution(out: k.OutputArrays) -> Resolution:
-    outputs, refused = out.counts[: k.REFUSED + 1].tolist()
-    return Resolution(
-        made=out.made[:outputs],
-        refused_row=out.refused[:refused, 0].copy(),
-        refused_why=out.refused[:refused, 1].copy(),
-    )

@@ -15,6 +15,7 @@ import numpy as np
 
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.state.pages import Column, Columns, expect
+from hotspare.engine.state.strings import FrozenStrings
 from hotspare.errors import SnapshotDamaged
 
 PAGE_SLOTS_MAX = 1 << 20
@@ -57,6 +58,11 @@ class Layout:
         where: Int64s = self.numbers[page] * self.page_slots + slot
         return where
 
+    @property
+    def counts(self) -> Int64s:
+        """Rows of each page."""
+        return np.fromiter(map(np.count_nonzero, self.alive), np.int64, len(self.alive))
+
     def is_as(self, other: Layout) -> bool:
         """Whether both say the same."""
         same = all(getattr(self, name) == getattr(other, name) for name in _PLACES)
@@ -85,7 +91,7 @@ class Layout:
         is_rising = bool((np.diff(numbers) > 0).all()) and (not len(numbers) or 0 <= numbers[0] <= numbers[-1] < 2**42)
         fills = 1 <= self.fill <= self.page_slots and not alive[-1, self.fill :].any() if len(numbers) else self.fill == 0
         has_hand = self.hand == NO_PAGE or self.hand in numbers
-        if not (is_rising and fills and has_hand and self.arrivals >= 0 and alive[:-1].any(axis=1).all()):
+        if not (is_rising and fills and has_hand and self.arrivals >= 0 and self.counts[:-1].all()):
             raise SnapshotDamaged("the pages of a window contradict each other")
 
 
@@ -146,7 +152,7 @@ class StoredPages:
             return StoredRows.none(self.width)
         if number not in self.pages:
             raise SnapshotDamaged(f"page {number} of a window is missing")
-        return _rows_of(_with_added(self.pages[number], self.width, self.added), number, alive, self.width, self.times)
+        return stored_rows(self.pages[number], number, alive, self.width, self.times, self.added)
 
 
 class RowsInMemory:
@@ -176,7 +182,9 @@ def _with_added(columns: Columns, width: int, added: tuple[int, ...]) -> Columns
     return {**columns, "lanes": Column(lanes, found[0].codes), "valid": Column(valid)}
 
 
-def _rows_of(columns: Columns, number: int, alive: Bools, width: int, times: Times) -> StoredRows:
+def stored_rows(columns: Columns, number: int, alive: Bools, width: int, times: Times, added: tuple[int, ...] = ()) -> StoredRows:
+    """Rows of a page that may hold more; SnapshotDamaged where it holds less. `added` as in `StoredPages`."""
+    columns = _with_added(columns, width, added)
     bits = expect(columns, "alive", np.dtype(np.uint8), (-(-len(alive) // 8),)).array
     written = unpacked(bits, len(alive))
     count = int(written.sum())
@@ -210,14 +218,15 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class RowsOfPage:
-    """A `pages.RowPage` in a snapshot. `given`: how many slots of it; `read` gives its rows."""
+    """A `pages.RowPage` in a snapshot. `given`: how many slots of it; `read` gives its rows, and the strings that their codes
+    are of, None: those of the table."""
 
     number: int
     given: int
     snapshot: int
     alive: Bools
     shared: Known
-    read: Callable[[], Columns]
+    read: Callable[[], tuple[Columns, FrozenStrings | None]]
 
     @property
     def known(self) -> object:
@@ -228,7 +237,11 @@ class RowsOfPage:
         self.shared.by_page[self.number] = self.given, self.snapshot, known
 
     def columns(self) -> Columns:
-        return {**self.read(), "alive": Column(packed(self.alive))}
+        return self.content()[0]
+
+    def content(self) -> tuple[Columns, FrozenStrings | None]:
+        columns, strings = self.read()
+        return {**columns, "alive": Column(packed(self.alive))}, strings
 
 
 def packed(bits: Bools) -> UInt8s:
@@ -237,4 +250,4 @@ def packed(bits: Bools) -> UInt8s:
 
 def unpacked(bits: UInt8s, length: int) -> Bools:
     """Bits beyond `length` do not count."""
-    return np.unpackbits(bits, axis=-1, count=length, bitorder="little").astype(np.bool_)
+    return np.unpackbits(bits, axis=-1, count=length, bitorder="little").view(np.bool_)

@@ -8,6 +8,7 @@ by what leaves while one is written.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +20,17 @@ from hotspare.engine.kernels import pages as k
 from hotspare.engine.kernels import relation as relation_kernels
 from hotspare.engine.kernels import slots
 from hotspare.engine.rows.chunk import Bools, Int64s
+from hotspare.engine.state.absent import AbsentPages, FrozenAbsent
 from hotspare.engine.state.away import PagesAway
 from hotspare.engine.state.memory import RESERVED_BYTES, SMALL_BYTES, STAYS, Home, LeavingSpace, as_much, grown, longer
 from hotspare.engine.state.row_index import empty_index, grown_index
 from hotspare.engine.state.row_layout import NO_PAGE, Layout, StoredRows
+from hotspare.engine.state.strings import FrozenStrings
 
 PAGE_SLOTS = 4096
 """Of a relation that is made from now on. Nothing that is put out depends on it."""
+_AHEAD = 4
+"""Of absent pages that are asked for together, so many are read while one is taken in."""
 SPARE_SLOTS = 1 << 18
 """So many gaps a small relation may have: pages of one that is often changed empty by themselves, which costs nothing."""
 
@@ -59,6 +64,10 @@ class RowPages:
         """None while all rows stay."""
         self._read_from: PagesAway | None = None
         """Of a snapshot: where its pages may be."""
+        self.absent: AbsentPages | None = None
+        """Pages that are in the store only; None where there is none."""
+        self._absent_then: FrozenAbsent | None = None
+        """Of a snapshot."""
         self._twins: list[weakref.ref[RowPages]] = []
         self._pinned = np.empty(0, np.int64)
         """Pages that are empty but for what snapshots need."""
@@ -171,6 +180,7 @@ class RowPages:
         twin = RowPages.__new__(RowPages)
         twin.page_slots, twin._twins, twin._pinned = self.page_slots, [], self._pinned
         twin._home, twin._away, twin._read_from = STAYS, None, self._away
+        twin.absent, twin._absent_then = None, self.absent.freeze() if self.absent is not None else None
         twin._by_time, twin._by_event, twin._is_linked = self._by_time, self._by_event, self._is_linked
         rows, state = self.rows, self.rows.state
         words = -(-self.slots_used // 64)
@@ -191,6 +201,7 @@ class RowPages:
 
     def in_order(self) -> Int64s:
         """Slots that hold a row, in order of arrival."""
+        self.bring_all()
         found = self.alive_slots()
         return found[np.argsort(self.rows.order[found], kind="stable")]
 
@@ -214,13 +225,28 @@ class RowPages:
         hand = int(self.rows.pages[int(state[slots.HAND]), k.PAGE_NUMBER]) if state[slots.HAND] >= 0 else NO_PAGE
         return Layout(self.page_slots, numbers, alive, int(state[slots.FILL]), hand, int(state[slots.ARRIVALS]))
 
-    def rows_of(self, page: int, alive: Bools) -> StoredRows:
-        """Those of its rows that are alive."""
-        if self._read_from is not None:
-            self._read_from.read_ahead(page)
+    def rows_of(self, page: int, alive: Bools) -> tuple[StoredRows, FrozenStrings | None]:
+        """Of a snapshot, those of a page that are alive; the strings that their codes are of, None: those of the table."""
+        if (absent := self._absent_rows(page, alive)) is not None:
+            return absent
         where, rows = page * self.page_slots + np.flatnonzero(alive), self.rows
         time = rows.time[where] if self._by_time else np.empty(0, np.int64)
-        return StoredRows(rows.lanes[where], rows.valid[where], rows.order[where], time)
+        return StoredRows(rows.lanes[where], rows.valid[where], rows.order[where], time), None
+
+    def keys_of(self, page: int, alive: Bools, keys: Sequence[int]) -> tuple[Int64s, FrozenStrings | None]:
+        """As `rows_of`, these columns alone."""
+        if (absent := self._absent_rows(page, alive)) is not None:
+            return absent[0].lanes[:, list(keys)], absent[1]
+        where = page * self.page_slots + np.flatnonzero(alive)
+        return self.rows.lanes[where[:, np.newaxis], list(keys)], None
+
+    def _absent_rows(self, page: int, alive: Bools) -> tuple[StoredRows, FrozenStrings] | None:
+        then = self._absent_then
+        if then is not None and page < len(then.is_absent) and then.is_absent[page]:
+            return then.reader.unbound_rows(int(then.numbers[page]), alive)
+        if self._read_from is not None:
+            self._read_from.read_ahead(page)
+        return None
 
     def place(self, layout: Layout) -> None:
         """Fresh pages as in this layout, whose rows are to be written with `fill`, page by page."""
@@ -232,7 +258,7 @@ class RowPages:
         rows.alive[: len(bits) // 64] = np.packbits(bits, bitorder="little").view(np.uint64)
         pages = rows.pages[:count]
         pages[:, k.PAGE_NUMBER] = layout.numbers
-        pages[:, k.PAGE_LIVE] = 0
+        pages[:, k.PAGE_LIVE] = layout.counts
         pages[:, k.PAGE_AFTER], pages[:, k.PAGE_BEFORE] = np.arange(1, count + 1), np.arange(-1, count - 1)
         if count:
             pages[-1, k.PAGE_AFTER] = slots.NONE
@@ -240,7 +266,7 @@ class RowPages:
             state[[slots.FILL, slots.NUMBER]] = layout.fill, int(layout.numbers[-1]) + 1
             state[slots.HAND] = np.searchsorted(layout.numbers, layout.hand) if layout.hand != NO_PAGE else slots.NONE
         state[[slots.HIGH, slots.PAGES]] = count
-        state[[slots.LIVE, slots.ARRIVALS]] = int(layout.alive.sum()), layout.arrivals
+        state[[slots.LIVE, slots.ARRIVALS]] = int(np.count_nonzero(layout.alive)), layout.arrivals
         if self._away is not None:
             self._away.placed(self.rows)
 
@@ -250,9 +276,51 @@ class RowPages:
         rows.lanes[where], rows.valid[where], rows.order[where] = stored.lanes, stored.valid, stored.order
         if self._by_time:
             rows.time[where] = stored.time
-        rows.pages[page, k.PAGE_LIVE] = len(where)
         if self._away is not None:
             self._away.filled(page)
+
+    def leave_absent(self, absent: AbsentPages) -> None:
+        """Of pages that were placed, these are not filled now."""
+        self.absent = absent
+
+    def bring(self, page: int) -> None:
+        """Read a page now, if it is absent. What the store raises, and SnapshotDamaged."""
+        absent = self.absent
+        if absent is None or page >= len(absent.is_absent) or not absent.is_absent[page]:
+            return
+        begin, end = page * self.page_slots, (page + 1) * self.page_slots
+        words = self.rows.alive[begin // 64 : -(-end // 64)].view(np.uint8)
+        alive = np.unpackbits(words, bitorder="little")[begin % 64 :][: self.page_slots].view(np.bool_)
+        self.fill(page, alive, absent.rows(page, alive))
+        self.enter_rows(begin, end)
+        absent.came(page)
+        if not absent.left:
+            self.absent = None
+
+    def _bring_each(self, pages: Sequence[int]) -> None:
+        """Of those for which there is no room, the values leave again."""
+        room = self._home.room if pages else 0
+        for at, page in enumerate(pages):
+            if self.absent is not None and at % _AHEAD == 0:
+                self.absent.expect(pages[at : at + 2 * _AHEAD])
+            self.bring(page)
+            room -= self.page_slots * self.rows.lanes.itemsize * self.rows.lanes.shape[1]
+            if room < 0 and self._away is not None:
+                self._away.leave(page)
+
+    def bring_all(self) -> None:
+        """Read all that is absent."""
+        if self.absent is not None:
+            self._bring_each(self.absent.first(self.absent.left))
+
+    def bring_some(self, rows: int) -> bool:
+        """After a step of so many rows: go on with reading what is absent, as long as there is room. False: nothing is."""
+        if self.absent is not None and not self.absent.enter_some():
+            count = 1 + rows // self.page_slots
+            size = self.page_slots * self.rows.lanes.itemsize * self.rows.lanes.shape[1]
+            if self._home.room > count * size:
+                self._bring_each(self.absent.first(count))
+        return self.absent is not None
 
     def _grow(self, pages_min: int) -> None:
         """Room for so many pages, and for twice as many as there was; for all that can come once copying takes time."""
@@ -286,6 +354,8 @@ class RowPages:
         )
         if spaces:
             self._away = PagesAway(spaces, self.page_slots, pages)
+            if self.absent is not None:
+                self._away.not_filled(np.flatnonzero(self.absent.is_absent))
             self._home.welcome(self)
         return larger
 
@@ -301,7 +371,9 @@ class RowPages:
         return larger
 
     def expect(self, lanes: Int64s) -> None:
-        """Rows with these keys come next: what is needed for them begins to come back to memory."""
+        """Rows with these keys come next: what is needed for them begins to come back to memory, or is read where it is absent."""
+        if self.absent is not None and len(lanes):
+            self._bring_each(self.absent.asked(lanes))
         if self._away is not None:
             self._away.expect(self.rows, lanes)
 
@@ -316,7 +388,8 @@ class RowPages:
         rows = self.rows
         by_slot = sum(array.itemsize * int(np.prod(array.shape[1:])) for array in (rows.links, rows.heap) if len(array))
         index = (8 * index_kernels.SEGMENT + 24) * int(rows.by_key.sizes[index_kernels.SEGMENTS])
-        return index + self.slots_used * by_slot + self.slots_used // 8 + 50 * int(rows.state[slots.HIGH])
+        asking = self.absent.bytes if self.absent is not None else 0
+        return asking + index + self.slots_used * by_slot + self.slots_used // 8 + 50 * int(rows.state[slots.HIGH])
 
     @property
     def leaves_bytes(self) -> int:

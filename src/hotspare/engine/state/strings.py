@@ -45,14 +45,24 @@ class Dictionary:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    def frozen(self) -> FrozenStrings:
+        """The same, whose codes are these numbers."""
+        places = np.empty((len(self), 2), np.int64)
+        places[:, k.BEGIN], places[:, k.SIZE] = self.offsets[:-1], np.diff(self.offsets)
+        data, offsets, hashes = self.data.view(), self.offsets[1:].astype(np.int32), np.zeros(len(self), np.uint64)
+        data.flags.writeable = offsets.flags.writeable = False  # kernels are compiled for one kind
+        hash_bytes(data, offsets, hashes[1:])
+        return FrozenStrings(self.data, places, hashes)
+
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class FrozenStrings:
     """The strings of the codes that were in use when this was made. Strings may move meanwhile: a place that is read names
-    the bytes, now and as long as this lives."""
+    the bytes, now and as long as this lives. `hashes`: as `StringTable.hashes`."""
 
     data: UInt8s
     places: Int64s
+    hashes: npt.NDArray[np.uint64]
 
     def subset(self, codes: Int64s) -> Dictionary:
         """The strings of `codes`, in that order."""
@@ -183,7 +193,7 @@ class StringTable:
 
     def freeze(self) -> FrozenStrings:
         """What is known now, to be read while the table goes on."""
-        twin = FrozenStrings(self._texts.data, self._texts.places)
+        twin = FrozenStrings(self._texts.data, self._texts.places, self._texts.hashes)
         self._taken += 1
         self._snapshots = [*self._alive(), (self._taken, weakref.ref(twin))]
         return twin
@@ -192,7 +202,7 @@ class StringTable:
         """Sent and copied as strings with their codes: without room to grow, which may be all address space. Codes that a round
         took out of the index and has not given free yet are free there: their strings may be there again, with another code."""
         codes = slots_in(self._texts.by_text)
-        whole = FrozenStrings(self._texts.data, self._texts.places).subset(np.append(0, codes))
+        whole = FrozenStrings(self._texts.data, self._texts.places, self._texts.hashes).subset(np.append(0, codes))
         return _received, (self.count, codes, whole, self.longest)
 
     def begin_round(self) -> None:

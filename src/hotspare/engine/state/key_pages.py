@@ -1,0 +1,154 @@
+"""Key pages: what tells, after a restore, in which pages of rows a key may be, so that the rows themselves can be read at use.
+
+One stands for some pages of rows that follow each other by number, and has four bytes of the hash of each key in them
+(`kernels.absent`). Rows that are full do not change, so it is written once, but for the one that stands for the newest pages; it
+may tell of rows and pages that are gone since. Of the page that is being filled there is none: that is read at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from hotspare.engine.kernels import absent as k
+from hotspare.engine.rows.chunk import Bools, Int64s
+from hotspare.engine.state.pages import Column, Columns, expect
+from hotspare.engine.state.row_layout import Known, Layout
+from hotspare.errors import SnapshotDamaged
+
+PAGES_EACH = 64
+"""So many pages of rows by number one stands for."""
+PAGES_MIN = 16
+"""Of fewer pages of rows there are none: they are read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """Halves of the hashes of keys, page after page: those of page `numbers[i]` end at `ends[i]`."""
+
+    numbers: Int64s
+    ends: Int64s
+    halves: k.UInt32s
+
+    def columns(self) -> Columns:
+        return {"numbers": Column(self.numbers), "ends": Column(self.ends), "halves": Column(self.halves)}
+
+    @classmethod
+    def load(cls, columns: Columns) -> Halves:
+        """SnapshotDamaged where they cannot be."""
+        numbers = expect(columns, "numbers", np.dtype(np.int64), (-1,)).array
+        ends = expect(columns, "ends", np.dtype(np.int64), (len(numbers),)).array
+        halves = expect(columns, "halves", np.dtype(np.uint32), (-1,)).array
+        rising = bool((np.diff(numbers) > 0).all()) and bool((np.diff(ends, prepend=0) >= 0).all())
+        if not rising or (int(ends[-1]) if len(ends) else 0) != len(halves):
+            raise SnapshotDamaged("a page of keys contradicts itself")
+        return cls(numbers, ends, halves)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumns:
+    """Which columns of rows are the key, and which of these hold codes of strings."""
+
+    keys: tuple[int, ...]
+    codes: tuple[int, ...]
+
+    def halves(self, keys: Int64s, hashes: k.UInt64s) -> k.UInt32s:
+        """Of these columns of rows. `hashes`: of strings, by code."""
+        found, keys = np.empty(len(keys), np.uint32), np.array(keys, order="C")
+        for at, key in enumerate(self.keys):
+            if key in self.codes:
+                keys[:, at] = hashes[keys[:, at]].view(np.int64)
+        k.key_halves(keys, np.arange(len(self.keys)), found)
+        return found
+
+
+@dataclass(slots=True)
+class RememberedKeys:
+    """Halves of the pages that the newest key page stands for, so that their rows are not read for every snapshot; shared with
+    snapshots. Beside them stands which rows they are of, and for which snapshot they were made: rows that are gone by then have
+    none."""
+
+    known: Known = field(default_factory=lambda: Known({}))
+    by_page: dict[int, tuple[int, Int64s, k.UInt32s]] = field(default_factory=dict)
+
+    def forget_before(self, first: int) -> None:
+        """Pages of lower numbers."""
+        for number in sorted(self.by_page):
+            if number < first:
+                self.by_page.pop(number, None)
+
+
+Read: TypeAlias = Callable[[int, k.UInt64s], tuple[Int64s, k.UInt64s]]
+"""The keys of a page, by its place in a layout, and the hashes of their strings: those that are given, or, where codes are others,
+these."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeysOfPages:
+    """Of a snapshot: of pages of rows from place `first` of its layout on, those of which `alive` tells the rows. `given`: so many
+    of the pages that it stands for were full."""
+
+    number: int
+    given: int
+    snapshot: int
+    first: int
+    numbers: Int64s
+    alive: Bools
+    key: KeyColumns
+    shared: RememberedKeys
+    read: Read
+
+    @property
+    def known(self) -> object:
+        given, snapshot, known = self.shared.known.by_page.get(self.number, (-1, 0, None))
+        return known if given == self.given and snapshot <= self.snapshot else None
+
+    def note(self, known: object) -> None:
+        self.shared.known.by_page[self.number] = self.given, self.snapshot, known
+
+    def columns(self, hashes: k.UInt64s) -> Columns:
+        """`hashes` of the strings of the table, by code."""
+        halves = [self._halves(at, hashes) for at in range(len(self.numbers))]
+        ends = np.cumsum([len(each) for each in halves], dtype=np.int64)
+        return Halves(self.numbers, ends, np.concatenate(halves)).columns()
+
+    def _halves(self, at: int, hashes: k.UInt64s) -> k.UInt32s:
+        number, slots = int(self.numbers[at]), np.flatnonzero(self.alive[at])
+        snapshot, of_slots, halves = self.shared.by_page.get(number, (-1, slots, np.empty(0, np.uint32)))
+        if 0 <= snapshot <= self.snapshot:
+            return halves[np.searchsorted(of_slots, slots)]
+        keys, hashes = self.read(self.first + at, hashes)
+        halves = self.key.halves(keys, hashes)
+        if self.given < PAGES_EACH:
+            self.shared.by_page[number] = self.snapshot, slots, halves
+        return halves
+
+
+def key_pages(layout: Layout, snapshot: int, key: KeyColumns, shared: RememberedKeys, read: Read) -> Sequence[KeysOfPages]:
+    """Those of a snapshot with this layout."""
+    if len(layout.numbers) < PAGES_MIN:
+        return []
+    full, open_page = layout.numbers[:-1], int(layout.numbers[-1])
+    groups = np.unique(group_of(full))
+    shared.known.forget_others(groups, open_page // PAGES_EACH)
+    shared.forget_before(open_page // PAGES_EACH * PAGES_EACH)
+    found = []
+    for number in groups.tolist():
+        first, end = np.searchsorted(full, [number * PAGES_EACH, (number + 1) * PAGES_EACH]).tolist()
+        given = min(PAGES_EACH, open_page - number * PAGES_EACH)
+        found.append(KeysOfPages(number, given, snapshot, first, full[first:end], layout.alive[first:end], key, shared, read))
+    return found
+
+
+def group_of(numbers: Int64s) -> Int64s:
+    """Numbers of the key pages that stand for these pages of rows."""
+    found: Int64s = numbers // PAGES_EACH
+    return found
+
+
+def given_of(number: int, layout: Layout) -> int:
+    """`KeysOfPages.given` of the key page of that number in a snapshot with this layout."""
+    return min(PAGES_EACH, int(layout.numbers[-1]) - number * PAGES_EACH)

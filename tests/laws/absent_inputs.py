@@ -1,0 +1,77 @@
+"""Inputs for the law Twin of the loops over pages that a restore left in the store (see `kernel_inputs`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from hotspare.engine.kernels import absent as k
+from hotspare.engine.kernels import slots
+from hotspare.engine.kernels.pages import Rows
+from hotspare.engine.state.row_index import empty_index, grown_index
+
+Args = tuple[Any, ...]
+PAGES, ROWS = 5, 60
+
+
+def _halves() -> k.UInt32s:
+    """Of rows of five pages; some in several pages, some higher than 2^31."""
+    halves = np.random.default_rng(3).integers(0, 2**32, PAGES * ROWS).astype(np.uint32)
+    halves[ROWS : ROWS + 10] = halves[:10]
+    return halves
+
+
+def _ends() -> np.ndarray[Any, Any]:
+    """Of pages, of which the third has no row."""
+    return np.array([ROWS, 2 * ROWS, 2 * ROWS, 4 * ROWS, PAGES * ROWS])
+
+
+PLACES = np.array([3, 1, 0, -1, 2])
+IS_ABSENT = np.array([1, 1, 0, 1], np.uint8)
+
+
+def key_halves() -> Iterator[Args]:
+    keys = np.random.default_rng(1).integers(-(2**63), 2**63 - 1, (40, 3))
+    for columns in ([0], [2, 0], [0, 1, 2]):
+        yield keys, np.array(columns), np.empty(len(keys), np.uint32)
+
+
+def look_through() -> Iterator[Args]:
+    for wanted in (np.empty(0, np.uint32), _halves()[[3, 70, 290]], _halves()[:PAGES], np.arange(9, dtype=np.uint32)):
+        filter_ = np.zeros(1 << k.FILTER_BITS >> 6, np.uint64)
+        yield _halves(), _ends(), PLACES, IS_ABSENT, np.unique(wanted), filter_, np.zeros(4, np.uint8)
+
+
+def enter_halves() -> Iterator[Args]:
+    """With room for all, and for some."""
+    yield grown_index(empty_index(8)), _halves(), _ends(), PLACES, IS_ABSENT, 0
+    yield empty_index(), np.full(2 * 512, 7, np.uint32), np.array([1024]), np.array([1]), IS_ABSENT, 0
+    yield empty_index(), _halves(), _ends(), PLACES, IS_ABSENT, 100
+
+
+def look_up_pages() -> Iterator[Args]:
+    index = grown_index(empty_index(8))
+    k.enter_halves(index, _halves(), _ends(), PLACES, np.ones(4, np.uint8), 0)
+    for wanted in (_halves()[:12], _halves()[200:], np.arange(20, dtype=np.uint32)):
+        yield index, wanted, IS_ABSENT, np.zeros(4, np.uint8)
+
+
+def rows_before_gaps() -> Iterator[Args]:
+    for page_slots, fill, pages, live in ((4096, 17, 9, 100), (4096, 1, 9, 100), (64, 17, 3, 150), (64, 17, 40, 150), (2, 1, 3, 6)):
+        state = np.zeros(slots.STATE_WIDTH, np.int64)
+        state[[slots.PAGE_SLOTS, slots.FILL, slots.PAGES, slots.LIVE]] = page_slots, fill, pages, live
+        yield (state,)
+
+
+def page_to_clear(rows: Rows) -> Iterator[Args]:
+    """Of rows in pages with many gaps, and of some without; from the oldest on, and from others."""
+    yield (rows,)
+    state = rows.state.copy()
+    state[slots.LIVE], state[slots.SPARE] = 1, 0
+    for hand in (slots.NONE, np.int64(2)):
+        state[slots.HAND] = hand
+        yield (rows._replace(state=state.copy()),)
+    rows.pages[:, 1] = 100
+    yield (rows._replace(state=state.copy()),)

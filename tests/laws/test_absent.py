@@ -1,0 +1,341 @@
+"""Laws Cut and Crash where a restore leaves pages in the store: they come when they are asked for, and change no bit (SPEC G7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hotspare.engine.head.head import Head
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.snapshot import KeyPageContent, RowPageContent
+from hotspare.engine.state import key_pages, row_pages
+from hotspare.engine.state.absent import AbsentPages
+from hotspare.engine.state.relation import Relation
+from hotspare.errors import SnapshotDamaged
+from hotspare.model.load import load_text
+from hotspare.residence.budget import Budget
+from hotspare.stores import directory
+from hotspare.stores.directory import DirectoryStore
+from tests.cases.case import Case, Message, raw_batches
+from tests.laws import core_scripts as scripts_of
+from tests.laws.core_scripts import decoded, joined, scripts, snapshot_bytes
+from tests.laws.test_crash_core import check_crash
+from tests.laws.test_cut import cut
+
+pytestmark = pytest.mark.law
+
+PROJECT = """
+project: absent
+queries:
+  q:
+    windows:
+      source: {type: source, schema: "s*:string,id*:int64,value:double,t:string"}
+      texts: {type: filter, condition: "value > 0"}
+      numbers: {type: source, index: empty, schema: "id*:int64,value:int64"}
+      kept: {type: copy, publish: true}
+      summed:
+        type: calculate
+        algorithm: Summary
+        schema: "id*:int64,sum:double"
+        inputs: {input: value}
+        outputs: {sumOut: sum}
+        publish: true
+    edges: [source -> texts, numbers -> kept, numbers -> summed]
+"""
+KEYS, BATCHES, EVENTS = 900, 14, 400
+
+
+@cache
+def plan() -> Plan:
+    return compile_plan(load_text(PROJECT).resolved)
+
+
+@cache
+def batches() -> tuple[pa.RecordBatch, ...]:
+    """Keys come in, then some of them change and go, most of them late ones: old pages stay, others empty and are cleared."""
+    random, messages = np.random.default_rng(5), []
+    for batch in range(BATCHES):
+        keys = random.integers(0, KEYS, EVENTS) if batch < 6 else KEYS - 1 - random.integers(0, 30, EVENTS) ** 2
+        opcodes = np.where(random.random(EVENTS) < (0.4 if batch > 8 else 0.1), "SD", "P")
+        texts = [f"{o},N,t{key % 7},{key},{i}.5,{'x' * (i % 5)}" for i, (o, key) in enumerate(zip(opcodes, keys, strict=True))]
+        numbers = [f"{o},N,{key},{i + batch}" for i, (o, key) in enumerate(zip(opcodes, keys[::-1], strict=True))]
+        messages += [Message(batch * 1_000_000, "source", " | ".join(texts))]
+        messages += [Message(batch * 1_000_000 + 1, "numbers", " | ".join(numbers)), Message(batch * 1_000_000 + 2, "", "")]
+    head = Head.of(plan())
+    return tuple(head.decode(raw) for raw in raw_batches(Case(plan(), tuple(messages), ())))
+
+
+@pytest.fixture(params=[1, 8, 64])
+def page_slots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Pages, of rows and of keys, are small."""
+    monkeypatch.setattr(row_pages, "PAGE_SLOTS", request.param)
+    monkeypatch.setattr(row_pages, "SPARE_SLOTS", 0)
+    monkeypatch.setattr(key_pages, "PAGES_MIN", 2)
+    monkeypatch.setattr(key_pages, "PAGES_EACH", 3)
+    return int(request.param)
+
+
+class Asked(Mapping[str, bytes]):
+    """Pages as of a store that reads them when they are asked for, and which were."""
+
+    def __init__(self, pages: Mapping[str, bytes]) -> None:
+        self.pages = pages
+        self.names: list[str] = []
+
+    def known(self, page: str) -> object:
+        return None
+
+    def expect(self, pages: Sequence[str]) -> None:
+        assert set(pages) <= set(self.pages)
+
+    def __getitem__(self, name: str) -> bytes:
+        self.names.append(name)
+        return self.pages[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.pages
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.pages)
+
+    def __len__(self) -> int:
+        return len(self.pages)
+
+
+def absent(pipeline: Pipeline) -> int:
+    """How many pages are."""
+    parts = [part for page in pipeline._state.pages.values() for part in page.parts.values() if isinstance(part, Relation)]
+    return sum(part.pages.absent.left for part in parts if part.pages.absent is not None)
+
+
+def fed(pieces: list[pa.RecordBatch], pipeline: Pipeline) -> dict[str, pa.Table]:
+    return joined([pipeline.feed(piece) for piece in pieces])
+
+
+def unread(pieces: list[pa.RecordBatch], pipeline: Pipeline) -> list[pa.RecordBatch]:
+    """What a restored pipeline reads again: rows that waited in its merge."""
+    following = np.array([pipeline.next_offsets.get((topic, 0), 0) for topic in range(2)])
+    where = [(piece.column("topic").to_numpy(), piece.column("offset").to_numpy()) for piece in pieces]
+    return [piece.filter(pa.array(offset >= following[topic])) for piece, (topic, offset) in zip(pieces, where, strict=True)]
+
+
+@settings(max_examples=20)
+@given(scripts(), st.sampled_from([1, 2, 4]))
+def test_a_restart_after_every_message(case: Case, slots: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        restore = Pipeline.restore
+        patch.setattr(Pipeline, "restore", lambda plan, header, pages: restore(plan, header, Asked(pages)))
+        patch.setattr(row_pages, "PAGE_SLOTS", slots)
+        patch.setattr(row_pages, "SPARE_SLOTS", 0)
+        patch.setattr(key_pages, "PAGES_MIN", 1)
+        patch.setattr(key_pages, "PAGES_EACH", 2)
+        check_crash(case)
+
+
+@pytest.mark.parametrize("place", [5, 20, 33])
+def test_what_comes_after_a_restore_is_the_same(place: int, page_slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outputs, and a snapshot that is taken while pages are absent, and one of the end; in few pieces and in many."""
+    pieces, whole = list(batches()), Pipeline.fresh(plan())
+    fed(pieces[:place], whole)
+    frozen, was = whole.freeze(), snapshot_bytes(whole)
+    monkeypatch.setattr(AbsentPages, "enter_some", lambda each: True)
+    for many in (False, True):
+        restored = Pipeline.restore(plan(), frozen.header, Asked(dict(frozen.pages())))
+        count = absent(restored)
+        assert count > 3
+        rest = unread(pieces, restored)
+        rest = [part for piece in rest for part in cut(piece, list(range(0, 60, 7)))] if many else rest
+        assert snapshot_bytes(restored) == was
+        again = restored.freeze()
+        outputs = fed(rest, restored)
+        assert absent(restored) < count
+        assert again.header + b"".join(name.encode() + page for name, page in again.pages()) == was
+        expected = Pipeline.restore(plan(), frozen.header, dict(frozen.pages()))
+        assert absent(expected) == 0
+        assert fed(unread(pieces, expected), expected) == outputs
+        assert snapshot_bytes(restored) == snapshot_bytes(expected)
+
+
+def test_pages_come_by_and_by(page_slots: int) -> None:
+    """After a while none is absent, whatever comes; and what was not read is read once."""
+    pieces, whole = list(batches()), Pipeline.fresh(plan())
+    fed(pieces[:20], whole)
+    frozen = whole.freeze()
+    pages = Asked(dict(frozen.pages()))
+    restored = Pipeline.restore(plan(), frozen.header, pages)
+    assert absent(restored) > 3
+    left = absent(restored)
+    last = max(restored.next_offsets.values())
+    for number in range(2 * len(pages)):
+        restored.feed(a_tick(last + number))
+        assert absent(restored) <= left
+        left = absent(restored)
+    assert left == 0
+    assert len(set(pages.names)) == len(pages.names) == len(pages)
+
+
+def a_tick(offset: int) -> pa.RecordBatch:
+    raw = raw_batches(Case(plan(), (Message(90_000_000 + offset, "", ""),), ()))
+    batch = pa.concat_batches(raw)
+    batch = batch.set_column(batch.schema.get_field_index("offset"), "offset", pa.array([offset] * batch.num_rows))
+    return Head.of(plan()).decode(batch)
+
+
+LARGE = """
+project: large
+queries:
+  q:
+    windows:
+      numbers: {type: source, index: empty, schema: "id*:int64,value:int64"}
+      kept: {type: copy, publish: true}
+    edges: [numbers -> kept]
+"""
+ROWS = 40_000
+
+
+@cache
+def large_plan() -> Plan:
+    return compile_plan(load_text(LARGE).resolved)
+
+
+def numbers(keys: list[int], offset: int) -> pa.RecordBatch:
+    """A batch of upserts."""
+    (raw,) = raw_batches(Case(large_plan(), (Message(offset, "numbers", " | ".join(f"P,N,{key},{offset}" for key in keys)),), ()))
+    return Head.of(large_plan()).decode(raw.set_column(2, "offset", pa.array([offset])))
+
+
+@pytest.fixture
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DirectoryStore:
+    """A snapshot `s` of rows whose keys rise, in ten pages, in a store that reads page by page."""
+    monkeypatch.setattr(key_pages, "PAGES_MIN", 2)
+    monkeypatch.setattr(directory, "AT_ONCE_BYTES_MAX", 0)
+    pipeline, store = Pipeline.fresh(large_plan()), DirectoryStore(tmp_path / "store")
+    for begin in range(0, ROWS, 10_000):
+        pipeline.feed(numbers(list(range(begin, begin + 10_000)), begin))
+    frozen = pipeline.freeze()
+    store.put("g", "s", "e", 1, frozen.header, frozen.contents())
+    store.confirm("g", "s")
+    return store
+
+
+def test_a_restore_reads_what_it_needs(stored: DirectoryStore) -> None:
+    """The page that is being filled, then the one with the key that is asked for, and one after each step."""
+    found = stored.get("g", "s")
+    pages = Asked(found.pages)
+    restored = Pipeline.restore(large_plan(), found.header, pages)
+    of_rows = [name for name in pages if name.rpartition("/")[2].isdecimal()]
+    assert len(of_rows) == 10
+    assert pages.names == ["q/kept#0", "q/kept#0/rows/9"]
+    made = restored.feed(numbers([5_000], 50_000))["q/kept"]
+    assert made.column("value").to_pylist() == [50_000, 0]
+    assert pages.names[2:] == ["q/kept#0/rows/keys0", "q/kept#0/rows/1"]
+    for offset in range(50_001, 50_020):
+        restored.feed(numbers([5_000], offset))
+    assert absent(restored) == 0
+    assert len(set(pages.names)) == len(pages.names) == len(pages)
+
+
+def test_the_first_snapshot_after_a_restore_writes_what_is_new(stored: DirectoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = stored.get("g", "s")
+    restored = Pipeline.restore(large_plan(), found.header, found.pages)
+    restored.feed(numbers([5_000], 50_000))
+    encoded: list[str] = []
+    for content in (RowPageContent, KeyPageContent):
+        encode = content.encode
+        monkeypatch.setattr(content, "encode", lambda each, encode=encode: encoded.append(str(each.page.number)) or encode(each))
+    frozen = restored.freeze()
+    stored.put("g", "t", "e", 2, frozen.header, frozen.contents())
+    assert encoded == ["9"]
+    again = stored.get("g", "t")
+    whole = Pipeline.restore(large_plan(), again.header, again.pages)
+    assert snapshot_bytes(whole) == snapshot_bytes(restored)
+
+
+def test_pages_stay_while_they_may_be_asked_for(stored: DirectoryStore, tmp_path: Path) -> None:
+    """The snapshot is discarded, and what nobody names collected: not what an engine still reads (law Crash)."""
+    found = stored.get("g", "s")
+    restored = Pipeline.restore(large_plan(), found.header, found.pages)
+    stored.discard("g", "s")
+    DirectoryStore(tmp_path / "store").keep("g", 1)
+    made = restored.feed(numbers(list(range(0, ROWS, 50)), 50_000))["q/kept"]
+    assert made.num_rows == 2 * ROWS // 50
+    assert absent(restored) == 0
+    del restored, found
+    DirectoryStore(tmp_path / "store").keep("g", 1)
+    assert list((tmp_path / "store" / "g" / "pages").iterdir()) == list((tmp_path / "store" / "g" / "claims").iterdir()) == []
+
+
+def test_damage_that_is_found_late_ends_the_engine(stored: DirectoryStore, tmp_path: Path) -> None:
+    """By an error that says so, never by a wrong row; and the snapshot counts as damaged from then on."""
+    found = stored.get("g", "s")
+    restored = Pipeline.restore(large_plan(), found.header, found.pages)
+    restored.feed(numbers([5_000], 50_000))
+    for file in (tmp_path / "store" / "g" / "pages").iterdir():
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+    with pytest.raises(SnapshotDamaged, match="is damaged"):
+        restored.feed(numbers([30_000], 50_001))
+    with pytest.raises(SnapshotDamaged):
+        stored.get("g", "s")
+
+
+def test_a_page_that_is_gone_is_found_at_once(stored: DirectoryStore, tmp_path: Path) -> None:
+    for file in (tmp_path / "store" / "g" / "pages").iterdir():
+        if file.stat().st_size > 10_000:
+            file.unlink()
+            break
+    with pytest.raises(SnapshotDamaged, match="is damaged"):
+        stored.get("g", "s")
+
+
+@pytest.mark.parametrize("budget", [200_000, 1 << 24])
+def test_with_little_memory(budget: int, stored: DirectoryStore, tmp_path: Path) -> None:
+    """What does not fit stays in the store, or leaves again as soon as it came (SPEC G1)."""
+    found, residence = stored.get("g", "s"), Budget(budget, tmp_path)
+    restored = Pipeline.restore(large_plan(), found.header, found.pages, residence=residence)
+    whole = Pipeline.restore(large_plan(), found.header, dict(found.pages))
+    keys = np.random.default_rng(2).integers(0, ROWS, 6_000).tolist()
+    for at in range(60):
+        batch = numbers(keys[at * 100 : at * 100 + 100], 60_000 + at)
+        assert joined([restored.feed(batch)]) == joined([whole.feed(batch)])
+    assert snapshot_bytes(restored) == snapshot_bytes(whole)
+    assert (residence.counts()["away"] > 0) == (budget < 1 << 24)
+
+
+def test_the_law_bites() -> None:
+    """A page that is not brought is missed."""
+    pieces = list(batches())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_pages, "PAGE_SLOTS", 8)
+        patch.setattr(key_pages, "PAGES_MIN", 2)
+        whole = Pipeline.fresh(plan())
+        fed(pieces[:20], whole)
+        frozen = whole.freeze()
+        restored, other = (Pipeline.restore(plan(), frozen.header, Asked(dict(frozen.pages()))) for _ in range(2))
+        expected = fed(unread(pieces, other), other)
+        patch.setattr(AbsentPages, "enter_some", lambda each: True)
+        patch.setattr(AbsentPages, "asked", lambda each, lanes: [])
+        with pytest.raises(AssertionError):
+            assert fed(unread(pieces, restored), restored) == expected
+
+
+def test_scripts_leave_pages_absent() -> None:
+    """The scripts that the law is tried on restore windows whose pages are absent."""
+    messages = [Message(1_000_000 * i, "loose", f"P,N,k{i},0,{i},s") for i in range(2, 12)] + [Message(90_000_000, "", "")]
+    case = Case(scripts_of.plan(), tuple(messages), ())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_pages, "PAGE_SLOTS", 2)
+        patch.setattr(key_pages, "PAGES_MIN", 1)
+        pipeline = Pipeline.fresh(case.plan)
+        pipeline.feed(decoded(case))
+        frozen = pipeline.freeze()
+        assert absent(Pipeline.restore(case.plan, frozen.header, Asked(dict(frozen.pages())))) > 0
