@@ -51,24 +51,36 @@ queries:
       groups: {type: aggregate, schema: "g*:int64,a:string,b:string", outputs: {a: ESP_aMin(s), b: ESP_aMode(s)}}
     edges: [rows -> groups]
 """
+OF_NUMBERS = """
+project: p
+queries:
+  q:
+    windows:
+      rows: {type: source, schema: "id*:int64,g:int64,x:double,n:int64,m:money"}
+      groups: {type: aggregate, schema: "g*:int64,a:double,b:double,c:double,d:double,e:int64,f:money,g1:int64,h:int64,i:double",
+               outputs: {a: ESP_aSum(x), b: ESP_aAve(x), c: ESP_aMin(x), d: ESP_aMax(x), e: ESP_aSum(n), f: ESP_aSum(m),
+                         g1: ESP_aCount(), h: ESP_aCountOpcodes(1), i: ESP_aStd(x)}}
+    edges: [rows -> groups]
+"""
+"""All that a group keeps may stand in its row."""
 TEXTS = pa.array(["b", "a", "ba", "b\u00e9", ""])
 DOUBLES = np.array([0.1, -0.1, 12.5, 3.0, -0.0, 7e5, 1e22, 1e300, -1e300, 1e308, 5e-324, 1e-200, np.nan, np.inf, -np.inf])
 WHOLE = np.array([0, 1, -5, 2**62, -(2**63), 2**63 - 1])
 
 
-def _operator(project: str) -> tuple[Operator, Page]:
+def operator_of(project: str, page_slots: int = 2) -> tuple[Operator, Page]:
     plan = compile_plan(load_text(project).resolved)
     (node,) = [node for node in plan.nodes if node.window.endswith("groups")]
     page = node.operator.open()
     for part in page.parts.values():
         rows = part.rows if isinstance(part, OrderedValues | MultiIndex) else part
         if isinstance(rows, Relation):
-            rows.pages.page_slots = 2
-            rows.pages.rows.state[[slots.PAGE_SLOTS, slots.SPARE]] = 2, 0
+            rows.pages.page_slots = page_slots
+            rows.pages.rows.state[[slots.PAGE_SLOTS, slots.SPARE]] = page_slots, 0
     return node.operator, page
 
 
-def _chunk(random: np.random.Generator, count: int, plainly: int) -> Chunk:
+def some_events(random: np.random.Generator, count: int, plainly: int) -> Chunk:
     """Upserts and deletes of keys 0 to 31; the first `plainly` doubles are small."""
     opcode = random.choice(np.array([Opcode.UPSERT, Opcode.UPSERT, Opcode.SAFE_DELETE], np.uint8), count)
     lanes = np.zeros((count, 5), np.int64)
@@ -82,8 +94,8 @@ def _chunk(random: np.random.Generator, count: int, plainly: int) -> Chunk:
 
 
 def _texts(random: np.random.Generator, count: int, strings: StringTable) -> Chunk:
-    """As `_chunk`, with texts."""
-    chunk, codes = _chunk(random, count, 0), strings.intern(TEXTS)[0]
+    """As `some_events`, with texts."""
+    chunk, codes = some_events(random, count, 0), strings.intern(TEXTS)[0]
     lanes = chunk.lanes[:, :3].copy()
     lanes[:, 2] = codes[random.integers(0, len(codes), count)]
     valid = chunk.valid[:, :3].copy()
@@ -92,7 +104,8 @@ def _texts(random: np.random.Generator, count: int, strings: StringTable) -> Chu
 
 def _calls(name: str) -> list[Args]:
     """The arguments of each call of a kernel while chunks are worked on."""
-    (operator, page), (of_texts, its_page) = _operator(PROJECT), _operator(OF_TEXTS)
+    (operator, page), (of_texts, its_page) = operator_of(PROJECT), operator_of(OF_TEXTS)
+    of_numbers, other_page = operator_of(OF_NUMBERS, 8)
     random, strings, calls = np.random.default_rng(20_261_123), StringTable(), list[Args]()
     called = getattr(k, name)
 
@@ -105,8 +118,11 @@ def _calls(name: str) -> list[Args]:
         for batch in range(6):
             time_us = 400_000 * np.arange(40) + 16_000_000 * batch
             timeline = Timeline(time_us, _NO_BEATS)
-            operator.apply(page, [_chunk(random, 40, 40 - 20 * batch if batch < 2 else 0)], timeline, strings)
+            operator.apply(page, [some_events(random, 40, 40 - 20 * batch if batch < 2 else 0)], timeline, strings)
             of_texts.apply(its_page, [_texts(random, 40, strings)], timeline, strings)
+            numbers = some_events(random, 40, 40 if batch < 4 else 36)
+            numbers.lanes[:, 1] = numbers.lanes[:, 0] % 8
+            of_numbers.apply(other_page, [numbers], timeline, strings)
     finally:
         setattr(k, name, called)
     return calls

@@ -270,6 +270,32 @@ def split_columns() -> Iterator[Args]:
         yield lanes, valid, np.zeros((2, count), np.int64), np.zeros((2, count), np.bool_), np.zeros(2, np.int64)
 
 
+def deliver() -> Iterator[Args]:
+    """Every opcode, also the two of an update block, some with the flag of retention."""
+    random = _random()
+    opcode = np.array([1, 6, 4, 4, 6, 4, 2, 4, 5, 3], np.uint8)
+    count = len(opcode)
+    flags = random.choice([1, 4, 5], count).astype(np.uint8)
+    lanes, valid = random.integers(-9, 9, (count, 3)), random.random((count, 3)) < 0.8
+    for collapses in (0, 1):
+        for drops in (0, 1):
+            made = np.zeros(count, np.int64), np.zeros(count, np.uint8), np.zeros(count, np.uint8)
+            given = np.arange(count), opcode, flags, lanes, valid, np.int64(collapses), np.int64(drops)
+            yield *given, *made, np.zeros_like(lanes), np.zeros_like(valid)
+
+
+def split_lanes() -> Iterator[Args]:
+    for lanes, _, columns, *_ in split_columns():
+        yield lanes, columns
+
+
+def causes_of() -> Iterator[Args]:
+    random = _random()
+    for count in (0, 40):
+        given = Positions(*(random.integers(0, 99, 12).astype(t) for t in (np.int32, np.int32, np.int64, np.int32)))
+        yield random.integers(0, 12, count), given, Positions(*(np.zeros(count, each.dtype) for each in given))
+
+
 def _lines(random: Random, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Values and validity."""
     extreme = np.array([0.0, -0.0, 5e-324, 1e308, -1e308, 0.1, 3.0, np.inf])
@@ -444,7 +470,10 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "ordering.order_by_number": order_by_number,
     "outputs.due_heartbeats": due_heartbeats,
     "outputs.first_disorder": first_disorder,
+    "delivery.deliver": deliver,
     "outputs.split_columns": split_columns,
+    "outputs.split_lanes": split_lanes,
+    "outputs.causes_of": causes_of,
     "outputs.number_outputs": number_outputs,
     "outputs.write_outputs": write_outputs,
 }

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.kernels.outputs import number_outputs, write_outputs
+from hotspare.engine.kernels.outputs import causes_of, number_outputs, write_outputs
 from hotspare.engine.plan import BAD_SCHEMA
 from hotspare.engine.rows.batch import CAUSE_COLUMNS
 from hotspare.engine.rows.chunk import OUTPUT_BYTES_MAX, Bools, Chunk, Int64s, Positions, UInt8s, is_all
@@ -51,7 +51,8 @@ class Causes:
     def columns(self) -> list[pa.Array]:
         """Topic, partition, offset and index of the rows."""
         if self._columns is None:
-            values = [column[self._rank] for column in self.positions]
+            values = [np.empty(len(self._rank), column.dtype) for column in self.positions]
+            causes_of(self._rank, self.positions, Positions(*values))
             self._columns = [shared(column, type_) for column, type_ in zip(values, _POSITION, strict=True)]
         return self._columns
 

@@ -11,12 +11,15 @@ import pyarrow as pa
 
 from hotspare.engine.head.head import Head
 from hotspare.engine.kernels import absent, ahead
+from hotspare.engine.operators.delivery import delivered
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
+from hotspare.engine.rows.chunk import Chunk
 from hotspare.engine.state.relation import Relation, Shape
 from hotspare.engine.state.row_index import empty_index
 from hotspare.engine.state.strings import StringTable
+from hotspare.model.delivery import WHOLE
 from hotspare.model.load import load_text
 from hotspare.model.types import FieldType, Schema
 from hotspare.model.windows.examples import examples
@@ -44,6 +47,7 @@ def warm_up() -> None:
     strings.intern(pa.array(["x" * 100_000, "y" * 100_000]))
     strings.move_text(strings.sparse_pages(), 1, 1)
     one = np.zeros(1, np.int64)
+    delivered(Chunk.empty(1), WHOLE)
     ahead.asked_for(empty_index(), one.reshape(1, 1), one, np.int64(1), np.zeros(1, np.uint8), np.zeros(1, np.int64))
     _ask_for_absent_pages()
 

@@ -32,6 +32,7 @@ from hotspare.engine.kernels.pages import Rows, free_slot, is_ready, take_slot
 from hotspare.engine.kernels.relation import DELETE, INSERT, SAFE_DELETE, UPDATE_BLOCK, whole_flags
 from hotspare.engine.kernels.results import Ordered, has_list_room, write_results
 from hotspare.engine.kernels.shared import look_up, room_for, see_to_gaps
+from hotspare.engine.kernels.short_way import is_row_all, short_change
 from hotspare.engine.kernels.slots import ARRIVALS, FILL, LIVE
 from hotspare.engine.kernels.values import Trees
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
@@ -300,7 +301,7 @@ def take_change(
 def aggregate(narrow: Rows, wide: Rows, c: GroupChange, ordered: Ordered, events: GroupEvents, out: Outputs) -> Whole:
     """Take events in order. DONE: all; else to be called again when there is the room that it needs. An update that moves a row
     from one group to another is a change of the one that it leaves, and then of the other one."""
-    counts = out.counts
+    counts, is_short = out.counts, is_row_all(c.program, ordered)
     while counts[TAKEN] < len(events.rank):
         at, opcode = np.int64(counts[TAKEN]), events.opcode[counts[TAKEN]]
         new, old, taken = at, np.int64(NONE), np.int64(1)
@@ -312,9 +313,19 @@ def aggregate(narrow: Rows, wide: Rows, c: GroupChange, ordered: Ordered, events
                 new, old, taken = np.int64(NONE), at + 1, np.int64(0)
         elif DELETE <= opcode <= SAFE_DELETE:
             new, old = np.int64(NONE), at
-        state = take_change(narrow, wide, c, ordered, events, new, old, out)
-        if state != DONE:
-            return state
+        was: Whole = NONE
+        slot: Whole = NONE
+        if is_short and counts[TIDIED] == 0 and counts[STEP] == 0:
+            was, slot = short_change(narrow, wide, c.program, ordered, events, new, old, counts[EVENT], c.scratch)
+        if slot >= 0:
+            row = new if new >= 0 else old
+            put_new(out, events, row, narrow, slot, was, np.int64(0))
+            put_old(out, events, row, narrow, was, np.int64(0))
+            counts[EVENT] += 1
+        else:
+            state = take_change(narrow, wide, c, ordered, events, new, old, out)
+            if state != DONE:
+                return state
         counts[TIDIED], counts[STEP], counts[HALF] = 0, 0, 1 if taken == 0 else 0
         counts[TAKEN] = at + taken
     return DONE

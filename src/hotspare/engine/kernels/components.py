@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hotspare.engine.kernels import Whole, called, kernel
-from hotspare.engine.kernels.exact import add_words, mantissa_of, mul_high, position_of
+from hotspare.engine.kernels.exact import add_within, add_words, mantissa_of, mul_high, position_of
 from hotspare.engine.kernels.pages import Rows
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 
@@ -173,6 +173,8 @@ def add_value(group: Group, part: Int64s, events: GroupEvents, row: Whole, sign:
     """Add a value, or a product of two, to a sum, or take it away. False: the sum needs more words."""
     kind, at = part[KIND], part[AT]
     a, b = np.uint64(events.lanes[row, part[A]]), np.uint64(events.lanes[row, part[B]])
+    if kind == DOUBLE_SUM and add_within(group.lanes, np.int64(0), at + LOW, part[LIMBS], a, sign):
+        return True
     is_product = kind in (PRODUCT, DOUBLE_PRODUCT)
     if not is_product:
         b = _ONE if kind == SUM else _ONE_POINT
@@ -225,6 +227,8 @@ def note_event(group: Group, program: GroupProgram, events: GroupEvents, new: Wh
     for c in range(len(program.components)):
         part = program.components[c]
         kind, at = part[KIND], part[AT]
+        if kind <= GREATEST:
+            continue
         if kind == OPCODES:
             group.lanes[0, at] += 1 if part[A] == opcode else 0
         elif kind == LAST_OPCODE:

@@ -45,6 +45,11 @@ _TOP = np.uint64(1 << 63)
 _MANTISSA = np.uint64((1 << 52) - 1)
 _HIDDEN = np.uint64(1 << 52)
 _EXPONENT = np.uint64(0x7FF)
+_TWO = np.uint64(2)
+_LOW_BITS = np.uint64((1 << 12) - 1)
+_TWO_33, _TWO_53 = np.float64(2.0**33), np.float64(2.0**53)
+POWER_MAX = 900
+"""Nothing of less than 2**107 times this power of two is beyond all doubles."""
 
 
 class Scratch(NamedTuple):
@@ -143,6 +148,33 @@ def add_words(
 
 
 @kernel
+def add_within(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, bits: np.uint64, sign: Whole) -> bool:
+    """Add `sign` times a double, given by its bits, where the words cover it as they are: what `add_words` does then. False: it is
+    not finite, or words have to be moved, and nothing is changed."""
+    exponent = (bits >> np.uint64(52)) & _EXPONENT
+    position = np.int64(exponent) - 1 if exponent > _ZERO else np.int64(0)
+    first = (position >> 6) - lanes[row, at]
+    if exponent == _EXPONENT or first < 0 or first > limbs - 3:
+        return False
+    mantissa, shift = mantissa_of(bits), np.uint64(position & 63)
+    rest = _ONE if (bits >= _TOP) != (sign < 0) else _ZERO
+    others = _ZERO - rest
+    low, high = (mantissa << shift) ^ others, ((mantissa >> _ONE) >> (np.uint64(63) - shift)) ^ others
+    words, j = np.uint64(at + 1), np.uint64(first)
+    while j < np.uint64(limbs):
+        word = np.uint64(lanes[row, words + j])
+        made = word + low
+        total = made + rest
+        rest = (_ONE if made < word else _ZERO) | (_ONE if total < made else _ZERO)
+        lanes[row, words + j] = np.int64(total)
+        low, high = high, others
+        j += _ONE
+        if low == others and ((others ^ (_ZERO - rest)) == _ZERO):
+            break
+    return True
+
+
+@kernel
 def mantissa_of(bits: np.uint64) -> np.uint64:
     """Of a finite double, which is mantissa * 2**(position - DOUBLE_BIAS), without its sign."""
     fraction = bits & _MANTISSA
@@ -182,6 +214,38 @@ def highest_word(lanes: Int64s, row: Whole, begin: Whole, limbs: Whole, lowest: 
     while magnitude(lanes, row, begin, lowest, j, sign) == _ZERO:
         j -= 1
     return j
+
+
+@kernel
+def likely_rounded(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, bias: Whole) -> np.float64:
+    """What `rounded` gives, from the highest word that says more than the sign, the one below it, and whether anything is behind
+    them: two numbers that are doubles, the lower one with an odd last bit where more is behind it, so that one addition rounds
+    right. NaN where that is not enough."""
+    words, top = np.uint64(at + 1), np.int64(limbs - 1)
+    sign = np.int64(lanes[row, words + np.uint64(top)] >> 63)
+    while top > 0 and lanes[row, words + np.uint64(top)] == sign:
+        top -= 1
+    behind = False
+    for j in range(top - 1):
+        behind |= lanes[row, words + np.uint64(j)] != 0
+    word = np.uint64(lanes[row, words + np.uint64(top)])
+    below = np.uint64(lanes[row, words + np.uint64(top - 1)]) if top > 0 else _ZERO
+    if sign < 0:
+        word, below = ~word, (~below if behind else ~below + _ONE) if top > 0 else _ZERO
+        word += _ONE if below == _ZERO and not behind else _ZERO
+    power = 64 * (lanes[row, at] + top) - bias
+    if word < _HIDDEN << _ONE:
+        power -= 53
+        lower = ((below >> np.uint64(12)) << _ONE) | (_ONE if behind or below & _LOW_BITS != _ZERO else _ZERO)
+        value = np.float64(np.int64(word)) * _TWO_53 + np.float64(np.int64(lower))
+    else:
+        power -= 1
+        lower = ((word & _LOW_HALF) << _ONE) | (_ONE if behind or below != _ZERO else _ZERO)
+        value = np.float64(np.int64(word >> _HALF)) * _TWO_33 + np.float64(np.int64(lower))
+    if word < _TWO or power < -1074 or power > POWER_MAX:
+        return np.float64(np.nan)
+    value = value * POWERS[power + 1074]
+    return np.float64(-value if sign < 0 else value)
 
 
 @called

@@ -85,6 +85,28 @@ def split_columns(lanes: Int64s, valid: Bools, out_lanes: Int64s, out_valid: Boo
 
 
 @kernel
+def split_lanes(lanes: Int64s, out_lanes: Int64s) -> None:
+    """The same where nothing is null."""
+    for begin in range(0, len(lanes), BLOCK):
+        some = lanes[begin : begin + BLOCK]
+        for j in range(np.uint64(lanes.shape[1])):
+            column = out_lanes[j, begin : begin + BLOCK]
+            for i in range(np.uint64(len(some))):
+                column[i] = some[i, j]
+
+
+@kernel
+def causes_of(rank: Int64s, positions: Positions, out: Positions) -> None:
+    """Where the rows with these ranks come from."""
+    for i in range(np.uint64(len(rank))):
+        at = np.uint64(rank[i])
+        out.topics[i] = positions.topics[at]
+        out.partitions[i] = positions.partitions[at]
+        out.offsets[i] = positions.offsets[at]
+        out.indexes[i] = positions.indexes[at]
+
+
+@kernel
 def number_outputs(
     rank: Int64s,
     opcode: UInt8s,

@@ -157,7 +157,7 @@ def free_slot(rows: Rows, slot: Whole) -> None:
     """The row is gone; its values stay until the outputs of this batch are taken away, and as long as a snapshot needs them."""
     at = np.uint64(slot)
     rows.alive[at >> _SIX] &= ~(_ONE << (at & _LOW))
-    page = np.int64(slot // rows.state[PAGE_SLOTS])
+    page = np.int64(at // np.uint64(rows.state[PAGE_SLOTS]))
     rows.pages[np.uint64(page), PAGE_LIVE] -= 1
     if rows.pages[np.uint64(page), PAGE_LIVE] == 0 and page != rows.state[OPEN]:
         drop_page(rows, page)

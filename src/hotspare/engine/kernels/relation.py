@@ -490,7 +490,8 @@ def gather_outputs(
         rank[i] = made[i, RANK]
         opcode[i] = made[i, OPCODE]
         flags[i] = made[i, FLAGS]
-        slot = np.uint64(made[i, SLOT])
-        for j in range(rows.lanes.shape[1]):
-            out_lanes[i, j] = rows.lanes[slot, j]
-            out_valid[i, j] = rows.valid[slot, j]
+        slot, at = np.uint64(made[i, SLOT]), np.uint64(i)
+        for j in range(np.uint64(rows.lanes.shape[1])):
+            out_lanes[at, j] = rows.lanes[slot, j]
+        for j in range(np.uint64(rows.lanes.shape[1])):
+            out_valid[at, j] = rows.valid[slot, j]

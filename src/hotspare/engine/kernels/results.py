@@ -9,7 +9,7 @@ import numpy as np
 from hotspare.engine.kernels import Whole, called, kernel
 from hotspare.engine.kernels.arrivals import Arrivals, arrival_at, first_arrival
 from hotspare.engine.kernels.components import FEW_AT, FEW_DOUBLE, INFINITIES, LOW, NANS, NEGATIVE_INFINITIES, Group, GroupProgram
-from hotspare.engine.kernels.exact import POWERS, Scratch, rounded, spread
+from hotspare.engine.kernels.exact import POWERS, Scratch, likely_rounded, rounded, spread
 from hotspare.engine.kernels.extremes import greatest_of
 from hotspare.engine.kernels.few import few_distinct, few_mode, few_percentile
 from hotspare.engine.kernels.interning import SIZE
@@ -61,8 +61,13 @@ def odd_sum(group: Group, at: Whole) -> np.float64:
 @kernel
 def nearest(group: Group, at: Whole, limbs: Whole, bias: Whole) -> np.float64:
     """A sum. `bias` above 0: it is one of doubles."""
-    odd = odd_sum(group, at) if bias > 0 else np.float64(0.0)
-    return odd if odd != 0.0 else rounded(group.lanes, np.int64(0), at + LOW if bias > 0 else at, limbs, bias)
+    if bias > 0:
+        odd = odd_sum(group, at)
+        if odd != 0.0:
+            return odd
+        at = at + LOW
+    likely = likely_rounded(group.lanes, np.int64(0), at, limbs, bias)
+    return likely if likely == likely else rounded(group.lanes, np.int64(0), at, limbs, bias)
 
 
 @kernel

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hotspare.engine.kernels.delivery import deliver
 from hotspare.engine.operators.contract import Applied, Input, Operator
 from hotspare.engine.rows.chunk import Chunk, Timeline
 from hotspare.engine.state.pages import Page
 from hotspare.engine.state.strings import StringTable
-from hotspare.model.delivery import WHOLE, delivery_of
-from hotspare.model.events import Flag, Opcode, RetentionDeletes, UpdateBlocks
+from hotspare.model.delivery import WHOLE, Delivery, delivery_of
+from hotspare.model.events import RetentionDeletes, UpdateBlocks
 from hotspare.model.resolve import ResolvedWindow
 
 
@@ -33,13 +34,16 @@ class DeliveryOperator(Operator):
 
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
         (chunk,) = inputs
-        kept, opcode = np.ones(len(chunk), np.bool_), chunk.opcode
-        blocks = np.flatnonzero(opcode == Opcode.UPDATE_BLOCK)
-        if self._delivery.retention_deletes is RetentionDeletes.DROPPED:
-            kept = (opcode != Opcode.DELETE) | ((chunk.flags & np.uint8(Flag.RETENTION)) == 0)
-            kept[blocks + 1] = True
-        if self._delivery.updates is UpdateBlocks.COLLAPSED:
-            opcode = opcode.copy()
-            opcode[blocks] = Opcode.UPDATE
-            kept[blocks + 1] = False
-        return Applied(Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid).taken(np.flatnonzero(kept)))
+        return Applied(delivered(chunk, self._delivery))
+
+
+def delivered(chunk: Chunk, delivery: Delivery) -> Chunk:
+    """Of what leaves a window, the rows that its stream holds."""
+    rows, width = chunk.lanes.shape
+    rank, opcode, flags = np.empty(rows, np.int64), np.empty(rows, np.uint8), np.empty(rows, np.uint8)
+    lanes, valid = np.empty((rows, width), np.int64), np.empty((rows, width), np.bool_)
+    collapses = np.int64(delivery.updates is UpdateBlocks.COLLAPSED)
+    drops = np.int64(delivery.retention_deletes is RetentionDeletes.DROPPED)
+    given = chunk.rank, chunk.opcode, chunk.flags, chunk.lanes, chunk.valid
+    count = deliver(*given, collapses, drops, rank, opcode, flags, lanes, valid)
+    return Chunk(rank[:count], opcode[:count], flags[:count], lanes[:count], valid[:count])

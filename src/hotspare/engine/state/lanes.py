@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.kernels.outputs import split_columns
+from hotspare.engine.kernels.outputs import split_columns, split_lanes
 from hotspare.engine.rows.arrays import ELEMENT, packed, unpacked
 from hotspare.engine.rows.batch import ARROW_TYPE, output_schema
 from hotspare.engine.rows.chunk import Bools, Int64s, all_true, is_all
@@ -104,8 +104,11 @@ def to_arrow(lane: Int64s, valid: Bools, type_: FieldType, strings: StringTable)
 def to_arrow_columns(lanes: Int64s, valid: Bools, schema: Schema, strings: StringTable) -> list[pa.Array]:
     """One Arrow array per field of lanes int64[n, width] and validity bool[n, width]."""
     count, width = lanes.shape
-    columns, masks = np.empty((width, count), np.int64), np.empty((width, count), np.bool_)
-    nulls = np.zeros(width, np.int64)
+    columns = np.empty((width, count), np.int64)
+    if valid.all():
+        split_lanes(lanes, columns)
+        return [_array(columns[i], None, f.type, strings) for i, f in enumerate(schema.fields)]
+    masks, nulls = np.empty((width, count), np.bool_), np.zeros(width, np.int64)
     split_columns(lanes, valid, columns, masks, nulls)
     some = nulls.tolist()
     return [_array(columns[i], masks[i] if some[i] else None, f.type, strings) for i, f in enumerate(schema.fields)]
