@@ -65,4 +65,4 @@ class Surroundings:
             raise Violation(f"persisted: {name} may be restored, and is ahead of what is committed of {', '.join(ahead)}")
 
     def _confirmed(self, group: str, name: str, stored: StoredSnapshot) -> None:
-        check_snapshot(self.worlds[group], name, stored)
+        check_snapshot(self.worlds[group.partition("~")[0]], name, stored)

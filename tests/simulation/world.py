@@ -13,8 +13,10 @@ from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import Fencing, Landed
 from hotspare.bus.memory_log import PartitionLog
 from hotspare.coordination.contract import Member
+from hotspare.engine.semantics import SEMANTICS
 from hotspare.ha.core import CoreFactory
 from hotspare.ha.effects.joining import ProjectIdentity
+from hotspare.ha.effects.upgrading import OwnPlace
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group import GroupDefinition
 from hotspare.ha.ports import Ports
@@ -23,7 +25,8 @@ from hotspare.ha.rules.settings import GroupSettings
 from hotspare.ha.rules.view import PeerStatus
 from hotspare.inbound import Inbound
 from hotspare.model.quality import PRECISE, Quality
-from hotspare.stores.contract import SnapshotStatus
+from hotspare.stores.contract import SnapshotStatus, Store
+from hotspare.stores.placed import PlacedStore
 from tests.exact_rows import exact_rows
 from tests.simulation.calls import COORDINATION, STORE, Timed, TimedBus
 from tests.simulation.checkers import Gap, Observer, Violation
@@ -96,6 +99,8 @@ class World:
     """Of streams that are not precise."""
     cores: dict[str, CoreFactory] = field(default_factory=dict)
     """Engines that compute something else: wrong ones."""
+    identity: ProjectIdentity = field(default_factory=lambda: project())
+    """Of the project that engines run which start from now on."""
     around: Surroundings | None = None
     """What it shares with the groups of other shards; None: it has all for itself."""
     group: str = GROUP
@@ -194,7 +199,7 @@ class World:
         ports = Ports(
             bus=TimedBus(UnreliableBus(self.bus, door, self.plan, self.lasting), self.calls, door),  # type: ignore[arg-type]
             coordination=Timed(coordination, self.calls, door, COORDINATION),  # type: ignore[arg-type]
-            store=Timed(self.store.of(name, self.lasting), self.calls, door, STORE),  # type: ignore[arg-type]
+            store=Timed(self._placed(self.store.of(name, self.lasting)), self.calls, door, STORE),  # type: ignore[arg-type]
             peers=SimulatedPeers(lambda holder, holder_life: self._judge(name, holder, holder_life)),
             codec=self.codec,
             clock_ms=clock,
@@ -205,7 +210,7 @@ class World:
             is_alive=lambda member: member.host == host and member.process_start != life and self._is_alive(member),
             open_store=lambda _: Timed(self.surroundings.elsewhere, self.calls, door, STORE),  # type: ignore[arg-type,return-value]
         )
-        definition = GroupDefinition(self.group, self.topics, project(), self.cores.get(name, self.kit.cores), self.settings)
+        definition = GroupDefinition(self.group, self.topics, self.identity, self.cores.get(name, self.kit.cores), self.settings)
         process = Process(
             name,
             life,
@@ -226,6 +231,10 @@ class World:
         self.processes[name] = process
         self.trace(f"{self.now_ms} {name} starts its life {life}")
         return process
+
+    def _placed(self, store: Store) -> Store:
+        """As the engines of a project have it."""
+        return PlacedStore(store, OwnPlace(self.coordination.client("world"), self.identity.hash, SEMANTICS))
 
     def scratch(self, door: str) -> Path:
         """Where a process spills held outputs of this group."""

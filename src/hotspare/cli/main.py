@@ -35,6 +35,7 @@ COMMANDS: tuple[str, ...] = (
     "trace",
     "persist",
     "restore",
+    "upgrade",
     "state",
     "reset",
     "topics",

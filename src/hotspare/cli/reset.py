@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,13 +12,6 @@ from hotspare.cli.shared.values import ProjectNameOption
 
 if TYPE_CHECKING:
     from hotspare.coordination.contract import Coordination
-
-
-class _Others(Enum):
-    """What is known of engines on other machines, whose processes cannot be seen from here."""
-
-    UNKNOWN = "unknown"
-    GONE = "gone"
 
 
 def command(
@@ -37,9 +29,12 @@ def command(
 ) -> None:
     """Forget a group's state: it begins anew with the input that is kept. Its output topics are emptied; the epoch stays."""
     from hotspare.bus.naming import checked_prefix, group_name
+    from hotspare.cli.shared.existing import existing_store
+    from hotspare.cli.shared.living import Others, refuse_if_alive
     from hotspare.cli.shared.project_file import loaded_project
     from hotspare.cli.status import known_groups, open_sources
     from hotspare.errors import UsageError
+    from hotspare.ha.effects.upgrading import places
 
     if (project is None) == (not group):
         raise UsageError("one of PROJECT and --group is needed")
@@ -47,9 +42,9 @@ def command(
         group = group_name(checked_prefix(prefix), loaded_project(project, set_, name=project_name).project.name)
     with ExitStack() as stack:
         sources = open_sources(stack, bus, coordination, store)
-        groups = known_groups(sources.coordination, group)
+        groups, kept = known_groups(sources.coordination, group), existing_store(stack, store, bus)
         for each in groups:
-            _refuse_if_alive(sources.coordination, each, _Others.GONE if force else _Others.UNKNOWN)
+            refuse_if_alive(sources.coordination, each, Others.GONE if force else Others.UNKNOWN)
         _refuse_if_read(sources.coordination, group)
         count = sum(len(sources.store.list(each)) for each in groups) if sources.store is not None else 0
         if not yes:
@@ -57,8 +52,9 @@ def command(
         # in this order, so that a reset that was cut short leaves nothing that stands ahead of what is published
         assert sources.bus is not None
         for each in groups:
-            if sources.store is not None:
-                sources.store.forget(each)
+            if kept is not None:
+                for place in places(sources.coordination, each):
+                    kept.forget(place)
             sources.coordination.forget(each)
             sources.bus.forget(each)
     typer.echo(f"group {group} is forgotten, with {count} snapshots")
@@ -75,22 +71,3 @@ def _refuse_if_read(service: Coordination, group: str) -> None:
     if behind:
         what = f"group {behind[0]} reads what group {group} puts out, and would take the new stream for the rest of the old one"
         raise UsageError(what, hint=f"forget it first, with: hotspare reset --group {behind[0]}")
-
-
-def _refuse_if_alive(service: Coordination, group: str, others: _Others) -> None:
-    """UsageError naming the engines that live, or may live."""
-    from hotspare.cli.shared.group_report import is_running
-    from hotspare.errors import UsageError
-
-    states = {member.engine: is_running(member) for member in service.members(group)}
-    alive = [engine for engine, running in states.items() if running]
-    unseen = [engine for engine, running in states.items() if running is None and others is _Others.UNKNOWN]
-    leader = service.leader(group)
-    if leader.holder and leader.lease_left_ms > 0 and states.get(leader.holder, True):
-        alive.append(leader.holder)
-    if alive:
-        raise UsageError(f"group {group} has engines that are alive: {', '.join(dict.fromkeys(alive))}", hint="stop them first")
-    if unseen:
-        raise UsageError(
-            f"group {group} has engines on other machines: {', '.join(unseen)}", hint="stop them, or say --force if they are gone"
-        )

@@ -38,9 +38,12 @@ def command(
     from hotspare.cli.shared.project_file import loaded_project
     from hotspare.coordination.open import default_coordination_url, open_coordination
     from hotspare.engine.plan import compile_plan
+    from hotspare.engine.semantics import SEMANTICS
     from hotspare.ha.effects.restoring import Destination, Source, find, take_over
+    from hotspare.ha.effects.upgrading import OwnPlace
     from hotspare.host.restoring import destinations, store_url
     from hotspare.stores.open import default_store_url, open_store
+    from hotspare.stores.placed import PlacedStore
 
     loaded = loaded_project(project, set_, name=project_name)
     with ExitStack() as stack:
@@ -52,7 +55,8 @@ def command(
         stack.callback(own.close)
         stack.callback(persisted.close)
         plan = compile_plan(loaded.resolved)
-        groups: list[Destination] = destinations(loaded.project, plan, prefix, shards, opened_bus, service, own)
+        placed = PlacedStore(own, OwnPlace(service, plan.project_hash, SEMANTICS))
+        groups: list[Destination] = destinations(loaded.project, plan, prefix, shards, opened_bus, service, placed)
         found = [(to, find(Source(persisted, to.group, snapshot), to)) for to in groups]
         for to, each in found:
             _tell(to.group, each)

@@ -218,7 +218,7 @@ class _Place:
 
 
 def _opened(stack: ExitStack, bus: str, coordination: str, store: str) -> _Place:
-    from hotspare.cli.shared.existing import existing_bus, existing_coordination, existing_store
+    from hotspare.cli.shared.existing import existing_bus, existing_coordination, existing_snapshots, existing_store
     from hotspare.errors import UsageError
 
     if not (bus or store):
@@ -226,7 +226,7 @@ def _opened(stack: ExitStack, bus: str, coordination: str, store: str) -> _Place
     if bus:
         existing_bus(stack, bus)
     service = existing_coordination(stack, coordination, bus) if bus or coordination else None
-    opened = existing_store(stack, store, bus)
+    opened = existing_store(stack, store, bus) if service is None else existing_snapshots(stack, store, bus, service)
     if opened is None:
         raise UsageError("no snapshot was ever written here", hint="give --store URL, where they are kept elsewhere")
     return _Place(opened, service)

@@ -36,7 +36,7 @@ def command(
 def open_sources(stack: ExitStack, bus: str, coordination: str, store: str) -> GroupSources:
     """Bus, coordination and store by URL or beside the bus; closed with `stack`. UsageError where nothing says where they are,
     and where a file that is named does not exist."""
-    from hotspare.cli.shared.existing import existing_bus, existing_coordination, existing_store
+    from hotspare.cli.shared.existing import existing_bus, existing_coordination, existing_snapshots
     from hotspare.cli.shared.group_report import GroupSources
     from hotspare.errors import UsageError
 
@@ -44,7 +44,7 @@ def open_sources(stack: ExitStack, bus: str, coordination: str, store: str) -> G
         raise UsageError("neither --bus nor --coordination was given", hint="give --bus URL")
     opened_bus = existing_bus(stack, bus) if bus else None
     service = existing_coordination(stack, coordination, bus)
-    return GroupSources(service, opened_bus, existing_store(stack, store, bus))
+    return GroupSources(service, opened_bus, existing_snapshots(stack, store, bus, service))
 
 
 def known_groups(service: Coordination, group: str) -> list[str]:

@@ -29,7 +29,7 @@ def command(
     memory of an engine. Engines are not asked, and do not notice.
     """
     from hotspare.adapters.files.subscriber import Until
-    from hotspare.cli.shared.existing import existing_bus, existing_coordination, existing_store
+    from hotspare.cli.shared.existing import existing_bus, existing_coordination, existing_snapshots
     from hotspare.cli.shared.interrupt import stop_on_signal
     from hotspare.cli.status import known_group
     from hotspare.host.watching import WatchedGroup, Watcher
@@ -37,7 +37,7 @@ def command(
     with ExitStack() as stack:
         opened = existing_bus(stack, bus)
         service = existing_coordination(stack, coordination, bus)
-        place = WatchedGroup(known_group(service, group), bus, opened, service, existing_store(stack, store, bus))
+        place = WatchedGroup(known_group(service, group), bus, opened, service, existing_snapshots(stack, store, bus, service))
         watcher = Watcher(place, windows, since, _told)
         state = f"snapshot {watcher.restored_from}" if watcher.restored_from else "the beginning"
         typer.echo(f"watches {', '.join(windows)}, with a state from {state}", err=True)

@@ -110,7 +110,7 @@ def _retention(
     import time
     from contextlib import ExitStack
 
-    from hotspare.cli.shared.existing import existing_bus, existing_store
+    from hotspare.cli.shared.existing import existing_bus, existing_coordination, existing_snapshots
     from hotspare.ha.rules.settings import GroupSettings
     from hotspare.host.retention import check_newest_snapshot, snapshot_reach, topic_retentions
     from hotspare.model.retention_needs import check_retention
@@ -124,7 +124,7 @@ def _retention(
         opened = existing_bus(stack, bus)
         retentions = {**topic_retentions(opened, prefix, resolved), **given}
         findings = check_retention(resolved, plan.keeping, retentions, reach)
-        snapshots = existing_store(stack, store, bus)
+        snapshots = existing_snapshots(stack, store, bus, existing_coordination(stack, "", bus))
         if not retentions or snapshots is None:
             return findings
         now_us = time.time_ns() // 1000

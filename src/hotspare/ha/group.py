@@ -104,7 +104,9 @@ class GroupEngine:
 
     def _new_state(self, joined: Joined) -> GroupState:
         definition, core = self._definition, joined.core
-        bases = {output.stream: _base(core, output.stream) for output in definition.topics.outbound}
+        streams = [output.stream for output in definition.topics.outbound]
+        shifts = {stream: joined.numbering.get(stream) or 0 for stream in streams}
+        bases = {stream: _base(core, stream, shifts[stream]) for stream in streams}
         now_ms, order = self._ports.clock_ms(), sum(core.next_offsets.values())
         wall_ms = self._ports.wall_us() // 1_000
         newest = NewestSnapshot(order if joined.plan.restored_from else -1, "", now_ms, wall_ms)
@@ -114,7 +116,7 @@ class GroupEngine:
             settings=definition.settings,
             topics=definition.topics,
             core=core,
-            held=HeldOutputs(bases, definition.settings.held_bytes_max, self._folder),
+            held=HeldOutputs(bases, definition.settings.held_bytes_max, self._folder, shifts),
             inbound=[
                 InboundState(p, InboundFacts(index, p.number, kind=definition.topics.inbound[index].kind))
                 for index, p in definition.topics.partitions
@@ -129,7 +131,8 @@ class GroupEngine:
             store_id=joined.store_id,
         )
         for name, mark in bases.items():
-            state.streams[name] = StreamFacts(verified=mark.sequence)
+            is_unplaced = joined.numbering.get(name, 0) is None
+            state.streams[name] = StreamFacts(verified=0 if is_unplaced else mark.sequence, is_unplaced=is_unplaced)
         state.message_sizes.bytes_max = joined.message_bytes_max
         return state
 
@@ -236,13 +239,13 @@ class GroupEngine:
         return self._state
 
 
-def _base(core: Core, stream: str) -> Mark:
-    """The last output before this engine's state."""
+def _base(core: Core, stream: str, shift: int) -> Mark:
+    """The last output before this engine's state; its number is greater by `shift` than where it was computed."""
     sequence, last_id = core.sequences.get(stream, 0), core.last_ids.get(stream)
     if not sequence or last_id is None:
-        return NO_OUTPUT
+        return replace(NO_OUTPUT, sequence=sequence + shift)
     output_id = OutputId(last_id.topic, last_id.partition, last_id.offset, last_id.index, last_id.ordinal)
-    return Mark(sequence, output_id, core.digests.get(stream, 0))
+    return Mark(sequence + shift, output_id, core.digests.get(stream, 0))
 
 
 def _exhaust(steps: Generator[Any, None, StartPlan]) -> StartPlan:

@@ -25,7 +25,7 @@ from hotspare.ha.outputs.progress_points import ProgressPoints
 from hotspare.ha.outputs.qualities import Qualities
 from hotspare.ha.outputs.transaction import Transaction
 from hotspare.ha.ports import Ports
-from hotspare.ha.rules import facts
+from hotspare.ha.rules import facts, placing
 from hotspare.ha.rules.commit_budget import CommitBudget
 from hotspare.ha.rules.roles import Reason
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics
@@ -131,6 +131,9 @@ class GroupState:
 
 def stream_views(state: GroupState) -> dict[str, StreamView]:
     qualities = state.qualities
+    unplaced = any(stream.is_unplaced for stream in state.streams.values())
+    next_offsets = state.core.next_offsets if unplaced else {}
+    reads = {(each.facts.topic_index, each.facts.number) for each in state.inbound} if unplaced else ()
     return {
         name: StreamView(
             facts=state.streams[name],
@@ -139,6 +142,8 @@ def stream_views(state: GroupState) -> dict[str, StreamView]:
             base_sequence=held.base.sequence,
             last_sequence=held.last_sequence,
             bytes=held.memory_bytes + held.spilled_bytes,
+            shift=held.shift,
+            is_behind=placing.is_behind(state.streams[name], next_offsets, reads),
         )
         for name, held in state.held.streams.items()
     }

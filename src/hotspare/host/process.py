@@ -31,9 +31,11 @@ from hotspare.coordination.open import default_coordination_url, open_coordinati
 from hotspare.engine.head.head import Head
 from hotspare.engine.kernels import is_compiled
 from hotspare.engine.plan import compile_plan
+from hotspare.engine.semantics import SEMANTICS
 from hotspare.engine.warm import warm_up
 from hotspare.errors import UsageError
 from hotspare.ha.effects.joining import StartPlan
+from hotspare.ha.effects.upgrading import OwnPlace
 from hotspare.ha.group import GroupEngine
 from hotspare.ha.peers import PeerServer
 from hotspare.ha.rules.settings import GroupTopics
@@ -59,6 +61,7 @@ from hotspare.runners.reading import ShardedBatches
 from hotspare.shard import shards_of
 from hotspare.stop_signals import stop_asked
 from hotspare.stores.open import default_store_url, open_store
+from hotspare.stores.placed import PlacedStore
 from hotspare.telemetry.log import Log, LogEvent
 
 EXIT_OK = 0
@@ -290,8 +293,9 @@ def open_shared(options: EngineOptions, loaded: LoadedProject, log: Log, stack: 
     coordination_url = options.coordination_url or default_coordination_url(options.bus_url)
     coordination = open_coordination(coordination_url)
     stack.callback(coordination.close)
-    store = open_store(options.store_url or default_store_url(options.bus_url))
-    stack.callback(store.close)
+    kept = open_store(options.store_url or default_store_url(options.bus_url))
+    stack.callback(kept.close)
+    store = PlacedStore(kept, OwnPlace(coordination, plan.project_hash, SEMANTICS))
     server = PeerServer(options.engine, *peer_addresses(options, coordination_url))
     stack.callback(server.close)
     background = Background()

@@ -72,7 +72,7 @@ class Watcher:
         """The snapshot that its state was made from; "" is the group's origin."""
         self._core = self._restored()
         self._core.set_partitions([key for key, _ in partitions], agreed_skew_ms(place.coordination, place.group) * 1_000)
-        origin = stated_origin(place.coordination, place.group)
+        origin = stated_origin(place.coordination, place.group, self._topics)
         self._begin = {key: origin.get((partition.topic, partition.number), 0) for key, partition in partitions}
         self._begin |= self._core.next_offsets
         check_positions(place.bus, self._topics, self._begin, self._core.time_us)

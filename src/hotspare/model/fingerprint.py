@@ -20,6 +20,7 @@ from hotspare.model.windows.registry import type_of
 
 FORMAT = "hotspare-project-1"
 """Changes when the description does, because groups then compare hashes of different meanings."""
+_BEATS = "beats"
 
 
 def project_hash(project: Project) -> str:
@@ -46,6 +47,23 @@ def differences(before: Project, after: Project) -> list[str]:
     if not sentences and list(old) != list(new):
         sentences.append("the order in which windows are evaluated changed: " + ", ".join(list(new)[1:]))
     return sentences
+
+
+def window_meaning(resolved: ResolvedWindow) -> dict[str, str]:
+    """What determines what a window makes of its inputs, and what it keeps. What its stream holds of that is left out."""
+    of_stream = stream_meaning(resolved)
+    return {what: said for what, said in _window(resolved).items() if what not in of_stream}
+
+
+def stream_meaning(resolved: ResolvedWindow) -> dict[str, str]:
+    """What determines what a window's stream holds of its outputs; empty where the stream is whole."""
+    beats = {} if resolved.window.beats is Beats.EXCLUDED else {_BEATS: resolved.window.beats.value}
+    return beats | delivery_meaning(resolved.window)
+
+
+def window_changes(before: ResolvedWindow, after: ResolvedWindow) -> list[str]:
+    """Sentences on what of one window changed, its stream included."""
+    return _changes(f"window {after.id}", _window(before), _window(after))
 
 
 def to_document(project: Project) -> str:
@@ -101,7 +119,7 @@ def _window(resolved: ResolvedWindow) -> dict[str, str]:
     if window.text_bytes_max:
         text["text bytes"] = str(window.text_bytes_max)
     if window.beats is not Beats.EXCLUDED:
-        text["beats"] = window.beats.value
+        text[_BEATS] = window.beats.value
     return text | emission_meaning(window.emission) | delivery_meaning(window) | window_type.meaning(window, resolved.schema)
 
 

@@ -57,6 +57,17 @@ def existing_store(stack: ExitStack, url: str, bus_url: str) -> Store | None:
     return opened
 
 
+def existing_snapshots(stack: ExitStack, url: str, bus_url: str, coordination: Coordination) -> Store | None:
+    """`existing_store`, where each group has the snapshots of the project that it runs now."""
+    from functools import partial
+
+    from hotspare.ha.effects.upgrading import place_of
+    from hotspare.stores.placed import PlacedStore
+
+    store = existing_store(stack, url, bus_url)
+    return None if store is None else PlacedStore(store, partial(place_of, coordination))
+
+
 def _path(url: str) -> Path | None:
     """The file or folder that a URL names; None of one that names none, or is no right URL: who opens it says so."""
     if url.startswith("sqlite:///"):

@@ -36,9 +36,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hotspare.bus.contract import Bus, Partition
+from hotspare.bus.naming import whole_group
 from hotspare.coordination.contract import Coordination, Leader, Member
-from hotspare.errors import BusError
+from hotspare.errors import BusError, HotspareError
 from hotspare.ha.effects import persisting
+from hotspare.ha.effects.upgrading import agreement
 from hotspare.ha.rules.roles import Role
 from hotspare.processes import is_process_gone, process_space
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus, Store
@@ -96,7 +98,16 @@ def is_running(member: Member) -> bool | None:
 
 
 def _topics(coordination: Coordination, group: str) -> list[str]:
-    """The inbound topics by index, as the group's first engine noted them."""
+    """The inbound topics by index, as the group's first engine noted them, or as its project has them since it was upgraded."""
+    known = agreement(coordination, group)
+    if known is not None and known.moves:
+        from hotspare.host.definition import source_topic
+        from hotspare.model.fingerprint import from_document
+        from hotspare.model.resolve import resolve
+
+        with contextlib.suppress(HotspareError):  # of another version
+            resolved = resolve(from_document(known.leading.document))
+            return [source_topic(resolved, whole_group(group).rpartition(".")[0], source) for source in resolved.sources]
     with contextlib.suppress(ValueError, TypeError):
         origin = json.loads(coordination.fact(group, _ORIGIN) or b"[]")
         return list(dict.fromkeys(str(topic) for topic, _, _ in origin))

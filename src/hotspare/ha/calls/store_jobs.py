@@ -41,6 +41,8 @@ class Candidate:
     """The store that it is in; "": the group's own."""
     bytes: int = 0
     """How many it has in its store, once it is written."""
+    shifts: Mapping[str, int] = field(default_factory=dict)
+    """Of streams whose outputs have other numbers here than where they are computed, by how much when it was taken."""
 
     @property
     def is_own(self) -> bool:

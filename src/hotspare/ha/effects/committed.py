@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from hotspare.bus.contract import Progress
 from hotspare.ha.effects import notes
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState
-from hotspare.ha.outputs.held import HeldStream
+from hotspare.ha.outputs.held import NO_OUTPUT, HeldStream, Mark
 from hotspare.ha.outputs.progress_points import ProgressPoints
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import committed as rules
-from hotspare.ha.rules import holding
+from hotspare.ha.rules import holding, placing
 
 
 def note_progress(state: GroupState, ports: Ports, progress: Mapping[str, Progress]) -> None:
@@ -25,7 +25,10 @@ def note_progress(state: GroupState, ports: Ports, progress: Mapping[str, Progre
             if rules.is_news(known, news):
                 state.lease = rules.after_news(state.lease)
             state.streams[stream] = replace(known, committed=news)
-            state.ahead.setdefault(stream, ProgressPoints()).add(news)
+            if known.is_unplaced:
+                _look_for_place(state, stream)
+            else:
+                state.ahead.setdefault(stream, ProgressPoints()).add(news)
     settle(state, ports)
 
 
@@ -35,7 +38,7 @@ def settle(state: GroupState, ports: Ports) -> None:
     An engine that has not come as far as what is committed lets go of all it has; it is compared when it gets there.
     """
     for stream, held in state.held.streams.items():
-        if state.streams[stream].committed is None:
+        if state.streams[stream].committed is None or state.streams[stream].is_unplaced:
             continue
         for point in state.ahead[stream].take_through(held.last_sequence) if stream in state.ahead else ():
             if rules.is_compared_at(state.streams[stream], point):
@@ -47,6 +50,32 @@ def settle(state: GroupState, ports: Ports) -> None:
         else:
             held.drop_through(through)
             held.forget_digests(through)
+
+
+def _look_for_place(state: GroupState, stream: str) -> None:
+    """Let go of what comes before the newest committed output. Where that one is this engine's own, the numbers are known."""
+    held, newest = state.held.streams[stream], _newest(state, stream)
+    place = held.place_of(newest)
+    found = held.mark_at(place)
+    if found is not None and found.output_id is not None and (found.output_id, found.digest) == (newest.output_id, newest.digest):
+        held.follow(newest, place)
+        state.streams[stream] = placing.placed(state.streams[stream])
+    else:
+        held.drop_through(place)
+
+
+def place(state: GroupState, streams: Iterable[str]) -> None:
+    """This engine is active: its outputs of these streams follow what is committed."""
+    for stream in streams:
+        held, newest = state.held.streams[stream], _newest(state, stream)
+        held.follow(newest, held.place_of(newest))
+        state.streams[stream] = placing.placed(state.streams[stream])
+        state.ahead.pop(stream, None)
+
+
+def _newest(state: GroupState, stream: str) -> Mark:
+    committed = state.streams[stream].committed
+    return NO_OUTPUT if committed is None else Mark(committed.sequence, committed.output_id, committed.digest)
 
 
 def _compare(state: GroupState, ports: Ports, stream: str, point: Progress) -> None:
@@ -118,6 +147,8 @@ def note_lost(state: GroupState, ports: Ports) -> None:
     """Say how much a spare that takes over no longer held, and so nobody will ever publish (SPEC D15: never silently)."""
     for stream, held in state.held.streams.items():
         known, through = state.streams[stream], held.base.sequence
+        if known.is_unplaced:
+            continue
         now = state.streams[stream] = rules.with_lost(known, through)
         lost = now.lost - known.lost
         if not lost:

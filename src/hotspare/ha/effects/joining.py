@@ -16,18 +16,22 @@ from hotspare.bus.contract import Bus, Partition, Producer
 from hotspare.bus.naming import whole_group
 from hotspare.choices import OnPoison
 from hotspare.coordination.contract import Coordination, Member
+from hotspare.engine.numbering import Numbering, numbering_of
 from hotspare.engine.semantics import BEFORE_VERSIONS, SEMANTICS, refuse_other_semantics
 from hotspare.errors import HotspareError, PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError, UsageError
 from hotspare.ha.core import Core, CoreFactory
 from hotspare.ha.effects.poison_agreement import agree_on_poison
 from hotspare.ha.effects.shard_agreement import agree_on_shards, refuse_other_shards
 from hotspare.ha.effects.store_agreement import agree_on_store
+from hotspare.ha.effects.upgrading import PROJECT, agreement, has_moved
+from hotspare.ha.effects.upgrading import SEMANTICS as SEMANTICS_FACT
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.outputs.qualities import Qualities, agree_on_qualities
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import intake, membership
 from hotspare.ha.rules import joining as rules
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics
+from hotspare.ha.rules.upgrading import Agreement, Begin, Version
 from hotspare.inbound import Inbound
 from hotspare.model.fingerprint import from_document
 from hotspare.model.resolve import projects_read
@@ -35,8 +39,6 @@ from hotspare.stores.contract import SnapshotInfo, Store
 
 _T = TypeVar("_T")
 _ORIGIN = "origin"
-_PROJECT = "project"
-_SEMANTICS = "semantics"
 _SKEW = "skew_max_ms"
 _LISTINGS_MAX = 3
 _NAMESAKE_LOOK_MS = 50
@@ -72,6 +74,7 @@ class Joined:
     qualities: Qualities
     store_id: str
     message_bytes_max: Mapping[str, int]
+    numbering: Numbering
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,7 @@ class Joining:
         yield "agree on the semantics"
         agree_on_semantics(self.ports.coordination, self.group)
         yield "agree on the project"
-        agree_on_project(self.ports.coordination, self.group, self.project)
+        version = agree_on_project(self.ports.coordination, self.group, self.project)
         yield "agree on the store"
         store_id = agree_on_store(self.ports.coordination, self.ports.store, self.group, self.settings.other_store)
         yield "agree on what is done about poison"
@@ -123,7 +126,7 @@ class Joining:
         agree_on_skew(self.ports.coordination, self.group, self.settings.skew_max_ms)
         yield "agree on the origin"
         origin = agree_on_origin(self.ports.bus, self.ports.coordination, self.group, self.topics)
-        core, restored_from = yield from self._state()
+        core, restored_from, numbering = yield from self._state(version)
         partitions = [(index, partition.number) for index, partition in self.topics.partitions]
         core.set_partitions(partitions, self.settings.skew_max_ms * 1000)
         offsets = {(index, p.number): origin[p.topic, p.number] for index, p in self.topics.partitions}
@@ -131,7 +134,7 @@ class Joining:
         yield "check that the bus holds what is to be read"
         check_positions(self.ports.bus, self.topics, offsets, core.time_us)
         plan = StartPlan(offsets, restored_from, on_poison)
-        return Joined(core, producer, plan, qualities, store_id, message_bytes_max)
+        return Joined(core, producer, plan, qualities, store_id, message_bytes_max, numbering)
 
     def _outwait_namesake(self) -> Generator[str, None, None]:
         """UsageError where the record of an engine of this name is written again while this one looks on.
@@ -162,20 +165,27 @@ class Joining:
                 sentence = f"{stands}, this engine's project says {output.quality}; `hotspare quality` changes it"
                 self.ports.report(HaEvent(HaEventKind.QUALITY_CHANGED, self.group, self.engine, sentence))
 
-    def _state(self) -> Generator[str, None, tuple[Core, str]]:
-        """Returns (core, name of its snapshot)."""
+    def _state(self, version: Version) -> Generator[str, None, tuple[Core, str, Numbering]]:
+        """Returns (core, name of its snapshot, how the numbers of its outputs stand to those on their topics)."""
         unusable: set[str] = set()
         for _ in range(_LISTINGS_MAX):
             yield "list snapshots"
             for info in self._usable(unusable):
                 yield f"restore {info.name}"
-                core = restored(self.ports.store, self.group, info, self.cores.restore, self._tell_unusable)
-                if core is not None:
-                    return core, info.name
+                found = restored(self.ports.store, self.group, info, self._restored, self._tell_unusable)
+                if found is not None:
+                    return found[0], info.name, found[1]
                 unusable.add(info.name)
             if not unusable:
                 break  # else look again: one that was being replaced may have a newer one now
-        return self.cores.fresh(), ""
+        if version.begin is Begin.SNAPSHOT:
+            what = f"there is no snapshot from which an engine of group {self.group} could start"
+            raise StateError(what, detail="the project was upgraded from a snapshot, and topics cannot tell what was before it")
+        return self.cores.fresh(), "", dict.fromkeys(version.realigned)
+
+    def _restored(self, header: bytes, pages: Mapping[str, bytes]) -> tuple[Core, Numbering]:
+        core = self.cores.restore(header, pages)
+        return core, numbering_of(header)
 
     def _usable(self, unusable: Collection[str]) -> list[SnapshotInfo]:
         """What can be restored, the best first. What is left over of an earlier life is cleared away."""
@@ -238,33 +248,44 @@ def agree_on_semantics(coordination: Coordination, group: str) -> None:
     It is agreed on before the project and looked for after it, as another engine may begin the group meanwhile: a group that has a
     project alone was begun before versions were told.
     """
-    if coordination.fact(group, _PROJECT) is not None and coordination.fact(group, _SEMANTICS) is None:
+    if has_moved(coordination, group):
+        return  # each of its projects has a version of its own (`agree_on_project`)
+    if coordination.fact(group, PROJECT) is not None and coordination.fact(group, SEMANTICS_FACT) is None:
         refuse_other_semantics(BEFORE_VERSIONS, f"group {group}")
-    stands = coordination.set_fact_once(group, _SEMANTICS, str(SEMANTICS).encode())
+    stands = coordination.set_fact_once(group, SEMANTICS_FACT, str(SEMANTICS).encode())
     refuse_other_semantics(int(stands) if stands.isdigit() else BEFORE_VERSIONS, f"group {group}")
 
 
-def agree_on_project(coordination: Coordination, group: str, project: ProjectIdentity) -> None:
-    """The first engine's project is the group's. ProjectChanged with the differences where this engine runs another one."""
-    stands = coordination.set_fact_once(group, _PROJECT, f"{project.hash}\n{project.document}".encode())
-    stored_hash, _, document = stands.decode("utf-8", "replace").partition("\n")
-    if stored_hash == project.hash:
-        return
+def agree_on_project(coordination: Coordination, group: str, project: ProjectIdentity) -> Version:
+    """The first engine's project is the group's, until it is upgraded. ProjectChanged with the differences where this engine runs
+    one that the group does not."""
+    stands = coordination.set_fact_once(group, PROJECT, f"{project.hash}\n{project.document}".encode())
+    known = agreement(coordination, group)
+    if known is None:  # it was forgotten just now
+        known = Agreement(Version(project.hash, SEMANTICS, stands.decode("utf-8", "replace").partition("\n")[2]))
+    leading, version = known.leading, known.version_of(project.hash, SEMANTICS)
+    if version is not None:
+        return version
+    if leading.hash == project.hash:
+        if not known.moves:
+            return leading  # its semantics are compared
+        refuse_other_semantics(leading.semantics, f"group {group}")
     try:
-        differences = list(project.differences(document))
+        differences = list(project.differences(leading.document))
     except Exception as error:
         differences = [f"the stored project cannot be read: {error}"]
     raise ProjectChanged(
         f"group {group} runs another project",
-        detail="\n  ".join(differences) or f"its hash is {stored_hash}, this one's is {project.hash}",
-        hint="run the changed project under a new --prefix, or forget the group's state with: hotspare reset",
+        detail="\n  ".join(differences) or f"its hash is {leading.hash}, this one's is {project.hash}",
+        hint="go on from the group's state with: hotspare upgrade; or run the changed project under a new --prefix, or forget the "
+        "group's state with: hotspare reset",
     )
 
 
 def agreed_document(coordination: Coordination, group: str) -> str | None:
-    """The text of the project that the group agreed on; None where no engine of it ever started."""
-    stands = coordination.fact(group, _PROJECT)
-    return None if stands is None else stands.decode("utf-8", "replace").partition("\n")[2]
+    """The text of the project that the group runs; None where no engine of it ever started."""
+    known = agreement(coordination, group)
+    return None if known is None else known.leading.document
 
 
 def agree_on_skew(coordination: Coordination, group: str, skew_max_ms: int) -> None:
@@ -294,6 +315,9 @@ def agree_on_origin(bus: Bus, coordination: Coordination, group: str, topics: Gr
     try:
         origin = {(topic, int(number)): int(offset) for topic, number, offset in json.loads(stored)}
         missing = [p for _, p in topics.partitions if (p.topic, p.number) not in origin]
+        if missing and has_moved(coordination, group):
+            origin |= {(p.topic, p.number): _later_origin(bus, coordination, group, p) for p in missing}
+            missing = []
     except (ValueError, TypeError) as error:
         raise StateError(f"the origin of group {group} cannot be read", detail=str(error), hint="hotspare reset") from error
     if missing:
@@ -304,12 +328,25 @@ def agree_on_origin(bus: Bus, coordination: Coordination, group: str, topics: Gr
     return origin
 
 
-def stated_origin(coordination: Coordination, group: str) -> dict[tuple[str, int], int]:
-    """The positions at which the group's first engine began, by (topic, partition); none where no engine ever started."""
-    stored = coordination.fact(group, _ORIGIN)
+def _later_origin(bus: Bus, coordination: Coordination, group: str, partition: Partition) -> int:
+    """Where the group began to read a topic that came to its project later. ValueError where it cannot be read."""
+    begin = str(bus.begin_offset(partition)).encode()
+    return int(coordination.set_fact_once(group, _later(partition), begin))
+
+
+def _later(partition: Partition) -> str:
+    return f"{_ORIGIN}-{partition.number}-{partition.topic}"
+
+
+def stated_origin(coordination: Coordination, group: str, topics: GroupTopics) -> dict[tuple[str, int], int]:
+    """The positions at which the group began to read these topics, by (topic, partition); none where no engine ever started."""
+    stored, found = coordination.fact(group, _ORIGIN), dict[tuple[str, int], int]()
     with contextlib.suppress(ValueError, TypeError):
-        return {(str(topic), int(number)): int(offset) for topic, number, offset in json.loads(stored or b"[]")}
-    return {}
+        found = {(str(topic), int(number)): int(offset) for topic, number, offset in json.loads(stored or b"[]")}
+        for _, p in topics.partitions:
+            later = None if (p.topic, p.number) in found else coordination.fact(group, _later(p))
+            found |= {} if later is None else {(p.topic, p.number): int(later)}
+    return found
 
 
 def check_positions(bus: Bus, topics: GroupTopics, offsets: Mapping[tuple[int, int], int], time_us: int) -> None:

@@ -177,6 +177,10 @@ def _become_active(_: do.BecomeActive, state: GroupState, ports: Ports) -> None:
     notes.move(state, ports, Role.ACTIVE, Reason.PROMOTED)
 
 
+def _place_outputs(_: do.PlaceOutputs, state: GroupState, ports: Ports) -> None:
+    committed.place(state, [name for name, view in stream_views(state).items() if view.facts.is_unplaced and not view.is_behind])
+
+
 def _step_down(action: do.StepDown, state: GroupState, ports: Ports) -> None:
     notes.close_producer(state)
     notes.forget_leader(state)
@@ -446,6 +450,7 @@ PERFORMERS: dict[type[do.Action], Callable[[Any, GroupState, Ports], None]] = {
     do.StepDown: _step_down,
     do.GiveUp: _give_up,
     do.Publish: _publish,
+    do.PlaceOutputs: _place_outputs,
     do.AwaitCommit: _await_commit,
     do.Tick: _tick,
     do.Renew: _renew,

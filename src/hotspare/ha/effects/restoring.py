@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from hotspare.bus.contract import Bus, Partition
 from hotspare.coordination.contract import Coordination
+from hotspare.engine.numbering import numbering_of
 from hotspare.errors import PositionLost, StateError
 from hotspare.ha.core import CoreFactory
 from hotspare.ha.effects.joining import stated_origin
@@ -73,7 +74,10 @@ def find(source: Source, to: Destination) -> Found:
     info, further = choose(source, to)
     stored = source.store.get(source.group, info.name)
     core = to.cores.restore(stored.header, stored.pages)
-    place = rules.StatePlace(core.next_offsets, core.sequences, core.digests)
+    numbering = numbering_of(stored.header)
+    shifts = {stream: numbering.get(stream, 0) for stream in core.sequences}
+    sequences = {stream: number + shift for stream, number in core.sequences.items() if (shift := shifts[stream]) is not None}
+    place = rules.StatePlace(core.next_offsets, sequences, core.digests)
     partitions = rules.compared(to.topics, place, _held(to))
     refusals = rules.refusals(to.topics, place, partitions, to.bus.progress(to.group))
     return Found(info, stored.header, stored.pages, tuple(partitions), tuple(refusals), further)
@@ -99,7 +103,7 @@ def take_over(found: Found, to: Destination) -> bool:
 
 def _held(to: Destination) -> dict[Partition, rules.Held]:
     """Of every partition that the group reads; one that is not there yet is empty."""
-    known, origin = to.bus.topics(), stated_origin(to.coordination, to.group)
+    known, origin = to.bus.topics(), stated_origin(to.coordination, to.group, to.topics)
     found = {}
     for _, partition in to.topics.partitions:
         is_there = partition.number < known.get(partition.topic, 0)

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from hotspare.bus.contract import Bus
 from hotspare.choices import SnapshotForm
+from hotspare.engine.numbering import NUMBERING
 from hotspare.errors import HotspareError
 from hotspare.ha.calls.store_jobs import Candidate, StoreDone, StoreJob, StoreWork
 from hotspare.ha.effects import trimming
@@ -42,14 +43,16 @@ def _candidate(state: GroupState, ports: Ports) -> Candidate:
     """A snapshot of the present state."""
     order, events = state.order, state.intake.events_taken
     name = f"{order:016d}-{state.engine}-{state.identity.process_start:x}"
-    sequences = {name: stream.last_sequence for name, stream in state.held.streams.items()}
+    sequences = {name: held.last_sequence for name, held in state.held.streams.items()}
+    shifts = {name: held.shift for name, held in state.held.streams.items() if held.shift}
     needed = trimming.needed_by_snapshot(state)
-    return Candidate(name, order, sequences, ports.clock_ms(), needed, ports.wall_us() // 1_000, events)
+    return Candidate(name, order, sequences, ports.clock_ms(), needed, ports.wall_us() // 1_000, events, shifts=shifts)
 
 
 def _write(state: GroupState, ports: Ports, candidate: Candidate, brings: Mapping[str, object]) -> None:
     frozen, group, engine, store_id = state.core.freeze(), state.group, state.engine, state.store_id
     is_full = state.settings.snapshot_form is SnapshotForm.FULL
+    brings = {**brings, **_numbering(state)}
 
     def write() -> SnapshotInfo:
         with _store_of(ports, candidate) as store:
@@ -60,6 +63,13 @@ def _write(state: GroupState, ports: Ports, candidate: Candidate, brings: Mappin
             return store.put(group, candidate.name, engine, candidate.order, header, contents)
 
     _begin(state, ports, StoreWork.WRITE, candidate, write)
+
+
+def _numbering(state: GroupState) -> dict[str, object]:
+    """Nothing where all streams have the numbers of their topics."""
+    found = {n: None if state.streams[n].is_unplaced else held.shift for n, held in state.held.streams.items()}
+    told = {name: shift for name, shift in found.items() if shift != 0}
+    return {NUMBERING: told} if told else {}
 
 
 def bringing(header: bytes, brings: Mapping[str, object]) -> bytes:

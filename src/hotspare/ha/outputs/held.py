@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hotspare.bus.contract import OutputId
 from hotspare.errors import StateError, StoreError
@@ -62,7 +64,9 @@ class _Segment:
 class HeldStream:
     """The held outputs of one stream, in order of sequence without a gap. Not thread-safe."""
 
-    def __init__(self, base: Mark) -> None:
+    def __init__(self, base: Mark, shift: int = 0) -> None:
+        """`shift`: by how much the number of an output is greater here than where it is computed; `base` has its number here."""
+        self.shift = shift
         self._base = base
         self._segments: deque[_Segment] = deque()
         self._trail = DigestTrail()
@@ -86,6 +90,8 @@ class HeldStream:
         """Hold the next outputs. StateError unless they follow those held without a gap."""
         if not batch.num_rows:
             return
+        if self.shift:
+            batch = renumbered(batch, self.shift)
         first, last = batch.column(0)[0].as_py(), batch.column(0)[batch.num_rows - 1].as_py()
         if first != self.last_sequence + 1 or last - first + 1 != batch.num_rows:
             raise StateError(f"output {first} follows output {self.last_sequence}", detail="sequences must rise by 1")
@@ -149,6 +155,39 @@ class HeldStream:
             if min(rows_max, bytes_max) <= 0:
                 return
 
+    def place_of(self, newest: Mark) -> int:
+        """Behind which held output everything comes later in the input than `newest`, an output of the stream as another project
+        may have made it: behind that very one, where it is held, else behind all of its position."""
+        place, at = self._base.sequence, newest.output_id
+        if at is None or (at, newest.digest) == (self._base.output_id, self._base.digest):
+            return place
+        for segment in self._segments:
+            rows = segment.load()
+            topic, partition, offset, index, ordinal = (rows.column(i).to_numpy() for i in range(1, 6))
+            same = (topic == at.topic) & (partition == at.partition)
+            here = same & (offset == at.offset) & (index == at.index)
+            earlier = np.flatnonzero(here | (same & ((offset < at.offset) | ((offset == at.offset) & (index < at.index)))))
+            if not len(earlier):
+                continue
+            place = segment.first + int(earlier[-1])
+            twin = np.flatnonzero(here & (ordinal == at.ordinal))
+            if len(twin) and rows.column(_DIGEST)[int(twin[0])].as_py() == newest.digest:
+                return segment.first + int(twin[0])
+        return place
+
+    def follow(self, newest: Mark, through: int) -> None:
+        """Let go of the outputs up to and including `through`, and give those after it, and all that come, the numbers that follow
+        `newest`, which is committed."""
+        shift = newest.sequence - through
+        kept = [s.load().slice(max(0, through + 1 - s.first)) for s in self._segments if s.last > through]
+        self.close()
+        self._trail = DigestTrail()
+        before, self.shift = self.shift, 0
+        self._base, self.last_sequence = newest, newest.sequence
+        for rows in kept:
+            self.append(renumbered(rows, shift))
+        self.shift = before + shift
+
     def spill(self, path: Path) -> int:
         """Move what is in memory to one new file; returns its bytes. StoreError if it cannot be written; nothing is lost then."""
         staying = [s for s in self._segments if s.batch is None]
@@ -180,6 +219,10 @@ class HeldStream:
             segment.path.unlink(missing_ok=True)
 
 
+def renumbered(batch: pa.RecordBatch, shift: int) -> pa.RecordBatch:
+    return batch.set_column(0, batch.schema.field(0), pc.add(batch.column(0), shift))
+
+
 @dataclass
 class HeldOutputs:
     """The held outputs of every stream of one group, within one budget of memory.
@@ -190,11 +233,13 @@ class HeldOutputs:
     bases: Mapping[str, Mark]
     memory_bytes_max: int
     folder: Path
+    shifts: Mapping[str, int] = field(default_factory=dict)
+    """Of streams that have one (`HeldStream`)."""
     streams: dict[str, HeldStream] = field(init=False)
     spilled_files: int = 0
 
     def __post_init__(self) -> None:
-        self.streams = {name: HeldStream(base) for name, base in self.bases.items()}
+        self.streams = {name: HeldStream(base, self.shifts.get(name, 0)) for name, base in self.bases.items()}
 
     def append(self, outputs: Mapping[str, pa.RecordBatch]) -> int:
         """Hold what one batch brought out; returns how many bytes had to spill to disk for it."""

@@ -119,6 +119,17 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
+class PlaceOutputs:
+    """Let streams that another project of the group numbered go on behind what is committed (no effect outside)."""
+
+    reason: Reason = Reason.PROMOTION_ORDER
+
+    @property
+    def sentence(self) -> str:
+        return "goes on behind the outputs of another project"
+
+
+@dataclass(frozen=True, slots=True)
 class AwaitCommit:
     """Take note of what came of the transaction under way, when it is over."""
 
@@ -341,6 +352,7 @@ Action: TypeAlias = (
     | StepDown
     | GiveUp
     | Publish
+    | PlaceOutputs
     | AwaitCommit
     | Tick
     | Renew

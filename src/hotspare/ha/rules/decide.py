@@ -270,6 +270,8 @@ def _active(view: View) -> Iterator[Duty]:
     if view.difference is not None:
         yield Duty(0, do.Diverge())
         return
+    if any(stream.facts.is_unplaced and not stream.is_behind for stream in view.streams.values()):
+        yield Duty(0, do.PlaceOutputs())
     yield from _free_the_bus(view)
     owed = publishing.owed(view)
     yield from lease.keep_in_backlog(view, owed)

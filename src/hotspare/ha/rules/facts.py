@@ -255,6 +255,9 @@ class StreamFacts:
     follows; until then, spares let go of nothing."""
     oversized: Oversized | None = None
     """The next output, which the bus does not take: it waits, and the other streams go on."""
+    is_unplaced: bool = False
+    """Its outputs have other numbers here than on their topic, as another project of the group numbered those before: by how much
+    is known when this engine takes over, or finds one of its own outputs committed."""
     lost: int = 0
     """Outputs that were never published because a spare that took over no longer held them."""
     lost_before: int = 0

@@ -41,4 +41,4 @@ def keeps_digests(known: StreamFacts) -> bool:
 
 def lacks(stream: StreamView) -> bool:
     """Whether outputs are neither committed nor held, though nothing of the stream may be lost."""
-    return stream.quality.holds_all and stream.base_sequence > stream.facts.committed_sequence
+    return stream.quality.holds_all and not stream.facts.is_unplaced and stream.base_sequence > stream.facts.committed_sequence

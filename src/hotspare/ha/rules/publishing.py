@@ -40,7 +40,9 @@ def sent_sequence(stream: StreamView) -> int:
 
 
 def held_through(stream: StreamView) -> int:
-    """The newest held output that the bus takes, as far as is known."""
+    """The newest held output that the bus takes, as far as is known; none of a stream whose numbers are not known yet."""
+    if stream.facts.is_unplaced:
+        return 0
     waiting = stream.facts.oversized
     return stream.last_sequence if waiting is None else waiting.sequence - 1
 
@@ -48,7 +50,9 @@ def held_through(stream: StreamView) -> int:
 def tried_through(stream: StreamView, now_ms: int) -> int:
     """The newest held output that the next transaction may take: also of what was too large, when that is tried again."""
     waiting = stream.facts.oversized
-    return held_through(stream) if waiting is None or waiting.retry_ms > now_ms else stream.last_sequence
+    return (
+        held_through(stream) if stream.facts.is_unplaced or waiting is None or waiting.retry_ms > now_ms else stream.last_sequence
+    )
 
 
 def has_pending(view: View) -> bool:

@@ -11,7 +11,7 @@ from hotspare.ha.rules.actions import Duty
 from hotspare.ha.rules.cron import parse_cron
 from hotspare.ha.rules.facts import LONG_AGO_MS, NewestSnapshot, OtherMember, Snapshots
 from hotspare.ha.rules.roles import Role
-from hotspare.ha.rules.view import View
+from hotspare.ha.rules.view import StreamView, View
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 
 LATE_INTERVALS = 3
@@ -41,21 +41,30 @@ def candidates(view: View) -> Iterator[Duty]:
 
 
 def is_settled(view: View, candidate: Candidate) -> bool:
-    """Whether committed progress has reached it and agrees, of every stream of which nothing may be lost, however long it takes."""
-    waited_for = [(view.streams[s].facts, n) for s, n in candidate.sequences.items() if view.streams[s].quality.holds_all]
-    return all(facts.verified >= sequence and not facts.is_unproven for facts, sequence in waited_for)
+    """Whether committed progress has reached it and agrees, of every stream of which nothing may be lost, however long it takes. Of
+    one without a place nothing agrees: there what comes later in the input has to be committed."""
+    return all(
+        each.base_sequence >= sequence if each.facts.is_unplaced else each.facts.verified >= sequence and not each.facts.is_unproven
+        for each, sequence in _numbered(view, candidate)
+        if each.quality.holds_all
+    )
+
+
+def _numbered(view: View, candidate: Candidate) -> list[tuple[StreamView, int]]:
+    """By stream the newest output that a snapshot stands on, with the number that it has by now."""
+    known = ((view.streams[stream], stream, n) for stream, n in candidate.sequences.items())
+    return [(each, n + each.shift - candidate.shifts.get(stream, 0)) for each, stream, n in known]
 
 
 def confirm_due_ms(view: View, candidate: Candidate) -> int:
     """The other streams are waited for so long that a state that differs in them alone is noticed; what is lost never comes."""
-    others = [(s, n) for s, n in candidate.sequences.items() if not view.streams[s].quality.holds_all]
-    is_compared = all(_is_compared(view, stream, sequence) for stream, sequence in others)
+    others = [each for each in _numbered(view, candidate) if not each[0].quality.holds_all]
+    is_compared = all(_is_compared(stream, sequence) for stream, sequence in others)
     return LONG_AGO_MS if is_compared else candidate.taken_ms + view.settings.divergence_wait_ms
 
 
-def _is_compared(view: View, name: str, sequence: int) -> bool:
+def _is_compared(stream: StreamView, sequence: int) -> bool:
     """Whether an output was compared with what is committed, as far as this engine still can."""
-    stream = view.streams[name]
     return stream.facts.verified >= sequence or sequence <= stream.facts.committed_sequence <= stream.last_sequence
 
 

@@ -61,6 +61,10 @@ class StreamView:
     base_sequence: int = 0
     last_sequence: int = 0
     bytes: int = 0
+    shift: int = 0
+    """By how much the numbers of its outputs are greater here than where they are computed; it changes when it is placed."""
+    is_behind: bool = False
+    """It is unplaced, and this engine has not taken the input that its newest committed output comes of."""
 
 
 @dataclass(frozen=True, slots=True)

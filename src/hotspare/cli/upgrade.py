@@ -1,0 +1,97 @@
+"""`hotspare upgrade`: a group goes on with a changed project, from the state that it has (SPEC Z4-Z6)."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
+
+if TYPE_CHECKING:
+    from hotspare.engine.upgrade import Upgrade
+    from hotspare.host.upgrading import Planned
+    from hotspare.stores.contract import SnapshotInfo
+
+
+def command(
+    project: Annotated[Path, typer.Argument(help="The changed project, YAML or ESP XML.")],
+    *,
+    bus: Annotated[str, typer.Option(help="Bus of the group.")],
+    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")] = "",
+    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.")] = "",
+    prefix: Annotated[str, typer.Option(help="First part of topic names; with the project's name, the group.")] = "hotspare",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it means.")] = False,
+    empty: Annotated[bool, typer.Option("--empty", help="Windows that changed begin empty, also where topics hold all.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also where engines of other machines may be alive.")] = False,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
+    project_name: ProjectNameOption = "",
+    shards: ShardsOption = 1,
+) -> None:
+    """Say window by window what a changed project means for the group that runs it, and let the group go on with it.
+
+    Its engines are stopped before, and started with the changed project afterwards. The project of before is a change like any
+    other: that is the way back.
+    """
+    from hotspare.bus.naming import checked_prefix, group_name
+    from hotspare.cli.shared.existing import existing_bus, existing_coordination
+    from hotspare.cli.shared.living import Others, refuse_if_alive
+    from hotspare.cli.shared.project_file import loaded_project
+    from hotspare.engine.plan import compile_plan
+    from hotspare.engine.upgrade import Past
+    from hotspare.errors import UsageError
+    from hotspare.host.upgrading import Places, Wish, planned, upgrade
+    from hotspare.shard import shards_of
+    from hotspare.stores.open import default_store_url, open_store
+
+    loaded = loaded_project(project, set_, name=project_name)
+    with ExitStack() as stack:
+        opened, service = existing_bus(stack, bus), existing_coordination(stack, coordination, bus)
+        kept = open_store(store or default_store_url(bus))
+        stack.callback(kept.close)
+        places = Places(opened, service, kept)
+        wish = Wish(compile_plan(loaded.resolved), checked_prefix(prefix), Past.CUT if empty else Past.WHOLE)
+        groups = [(group_name(prefix, loaded.project.name, shard), shard) for shard in shards_of(shards)]
+        found = [planned(group, shard, wish, places) for group, shard in groups]
+        _show(found)
+        if refusals := [refusal for each in found for refusal in each.change.refusals]:
+            raise UsageError("the project cannot be upgraded", detail="\n  ".join(dict.fromkeys(refusals)))
+        if dry_run:
+            return
+        waiting = [each for each in found if not each.is_done]
+        for each in waiting:
+            refuse_if_alive(service, each.group, Others.GONE if force else Others.UNKNOWN)
+        for each in waiting:
+            typer.echo(f"{each.group}: {_outcome(each, upgrade(each, places))}")
+        for each in found:
+            if each.is_done:
+                typer.echo(f"{each.group}: runs this project already")
+
+
+def _show(found: list[Planned]) -> None:
+    """Once, where all groups say the same."""
+    shown: list[Upgrade] = []
+    for each in found:
+        if each.change not in shown:
+            shown.append(each.change)
+            _tell(each.group, each.change)
+
+
+def _tell(group: str, change: Upgrade) -> None:
+    from hotspare.cli.shared.display import print_table
+
+    rows = [(str(each.window), each.fate.value, "; ".join(each.reasons)) for each in change.windows]
+    print_table(f"Windows of group {group}", ("window", "its state", "because"), rows)
+    print_table("Output streams", ("stream", "what becomes of it"), [(name, fate.value) for name, fate in change.streams.items()])
+    for window in change.new_topics:
+        typer.echo(f"source window {window} gets a topic")
+    for window in change.gone_topics:
+        typer.echo(f"the topic of source window {window} is no longer read, and stays")
+
+
+def _outcome(done: Planned, info: SnapshotInfo | None) -> str:
+    if info is None:
+        return "upgraded; its engines make their state from the topics: start them with the changed project"
+    return f"upgraded, from snapshot {info.name} at position {info.order}: start its engines with the changed project"

@@ -1,0 +1,117 @@
+"""The projects of a group as facts: the first one, and every decision about another one.
+
+    project      the hash and the text of the first engine's project
+    semantics    the version of what its windows mean
+    upgrade-N    move N: which project may take part, which one leads, which one is left (`rules.upgrading`)
+
+Like every fact they are never changed: whoever wants to move the group on writes the next one, and of two the first stands.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from hotspare.coordination.contract import Coordination
+from hotspare.engine.semantics import BEFORE_VERSIONS
+from hotspare.errors import StateError, UsageError
+from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version, folded
+
+PROJECT = "project"
+SEMANTICS = "semantics"
+MOVES_MAX = 10_000
+_MOVE = "upgrade-"
+
+
+def agreement(coordination: Coordination, group: str) -> Agreement | None:
+    """What the group runs; None where no engine of it ever started. StateError where a move cannot be read."""
+    first = coordination.fact(group, PROJECT)
+    return None if first is None else folded(_first(coordination, group, first), _moves(coordination, group))
+
+
+def has_moved(coordination: Coordination, group: str) -> bool:
+    """Whether anything was ever decided about another project than the first."""
+    return coordination.fact(group, f"{_MOVE}1") is not None
+
+
+def move_on(coordination: Coordination, group: str, before: Agreement, move: Move) -> Agreement:
+    """Write the next move, and what the group runs then. UsageError where somebody else moved it on first."""
+    version, number = move.version, before.moves + 1
+    if number > MOVES_MAX:
+        raise UsageError(f"group {group} was upgraded {MOVES_MAX} times", hint="no more moves are kept")
+    wanted = json.dumps(
+        {
+            "move": move.kind.value,
+            "project": version.hash,
+            "semantics": version.semantics,
+            "number": version.number,
+            "begin": version.begin.value,
+            "realigned": sorted(version.realigned),
+            "document": version.document if move.kind is MoveKind.OFFER else "",
+        },
+        separators=(",", ":"),
+    ).encode()
+    if coordination.set_fact_once(group, f"{_MOVE}{number}", wanted) != wanted:
+        raise UsageError(f"somebody else decides about the project of group {group}", hint="look with `hotspare status`, and again")
+    return before.after(move)
+
+
+def place_of(coordination: Coordination, group: str) -> str:
+    """Under which name the group's store has the snapshots of the project that leads."""
+    known = agreement(coordination, group)
+    return group if known is None else known.leading.place(group)
+
+
+@dataclass(slots=True)
+class OwnPlace:
+    """That of a project's own snapshots, for the engines that run it: it never changes, so it is asked for once."""
+
+    coordination: Coordination
+    project_hash: str
+    semantics: int
+    known: dict[str, str] = field(default_factory=dict)
+
+    def __call__(self, group: str) -> str:
+        if group in self.known:
+            return self.known[group]
+        found = agreement(self.coordination, group)
+        version = None if found is None else found.version_of(self.project_hash, self.semantics)
+        if version is None:
+            return group if found is None else found.leading.place(group)
+        self.known[group] = version.place(group)
+        return self.known[group]
+
+
+def places(coordination: Coordination, group: str) -> list[str]:
+    """All that the group may have, or have had, snapshots under."""
+    found, number = [group], 1
+    while coordination.fact(group, f"{_MOVE}{number}") is not None:
+        found.append(f"{group}~{number}")
+        number += 1
+    return found
+
+
+def _first(coordination: Coordination, group: str, fact: bytes) -> Version:
+    hash_, _, document = fact.decode("utf-8", "replace").partition("\n")
+    stands = coordination.fact(group, SEMANTICS) or b""
+    return Version(hash_, int(stands) if stands.isdigit() else BEFORE_VERSIONS, document)
+
+
+def _moves(coordination: Coordination, group: str) -> list[Move]:
+    found: list[Move] = []
+    while len(found) < MOVES_MAX and (value := coordination.fact(group, f"{_MOVE}{len(found) + 1}")) is not None:
+        try:
+            told = json.loads(value)
+            version = Version(
+                hash=str(told["project"]),
+                semantics=int(told["semantics"]),
+                document=str(told["document"]),
+                number=int(told["number"]),
+                begin=Begin(told["begin"]),
+                realigned=frozenset(map(str, told["realigned"])),
+            )
+            found.append(Move(MoveKind(told["move"]), version))
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            what, detail = f"what was decided about the project of group {group} cannot be read", f"move {len(found) + 1}: {error}"
+            raise StateError(what, detail=detail, hint="run the hotspare that wrote it") from error
+    return found

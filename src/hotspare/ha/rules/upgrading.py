@@ -1,0 +1,89 @@
+"""Which project a group runs, after all that was decided about it: numbered moves, folded in order. Pure.
+
+    offer    another project may take part from now on
+    lead     the other one is the one that people want: its engines go first
+    settle   the one that leads is the only one again
+
+A move that makes no sense where it stands changes nothing, so two people who decide at once agree afterwards on what was first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+
+class MoveKind(Enum):
+    OFFER = "offer"
+    LEAD = "lead"
+    SETTLE = "settle"
+
+
+class Begin(Enum):
+    """From what the first engine of a project makes its state."""
+
+    ORIGIN = "origin"
+    """All that came since the group began is still in the topics, and makes every state."""
+    SNAPSHOT = "snapshot"
+    """A snapshot of the project before it; what is older the topics cannot tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A project as a group runs it. `semantics`: of its engines. `number`: of the move that offered it; 0: it began the group.
+    `realigned`: the streams that have other numbers on their topics than a state has that is made from the origin."""
+
+    hash: str
+    semantics: int
+    document: str
+    number: int = 0
+    begin: Begin = Begin.ORIGIN
+    realigned: frozenset[str] = frozenset()
+
+    def place(self, group: str) -> str:
+        """Under which name the group's store has the snapshots of this project."""
+        return f"{group}~{self.number}" if self.number else group
+
+    def is_run_by(self, hash_: str, semantics: int) -> bool:
+        return (self.hash, self.semantics) == (hash_, semantics)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """`version`: what is offered; of the other kinds the project's hash, semantics and number count."""
+
+    kind: MoveKind
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """What a group runs after `moves` moves. `other`: a second project whose engines may take part; None: there is none."""
+
+    leading: Version
+    other: Version | None = None
+    moves: int = 0
+
+    def version_of(self, hash_: str, semantics: int) -> Version | None:
+        """The one that an engine runs; None: it may not take part."""
+        found = (each for each in (self.leading, self.other) if each is not None and each.is_run_by(hash_, semantics))
+        return next(found, None)
+
+    def after(self, move: Move) -> Agreement:
+        now = replace(self, moves=self.moves + 1)
+        if move.kind is MoveKind.OFFER:
+            is_new = self.other is None and not self.leading.is_run_by(move.version.hash, move.version.semantics)
+            return replace(now, other=replace(move.version, number=now.moves)) if is_new else now
+        if self.other is None:
+            return now
+        if move.kind is MoveKind.LEAD:
+            return replace(now, leading=self.other, other=self.leading) if move.version.number == self.other.number else now
+        return replace(now, other=None) if move.version.number == self.leading.number else now
+
+
+def folded(first: Version, moves: Iterable[Move]) -> Agreement:
+    found = Agreement(first)
+    for move in moves:
+        found = found.after(move)
+    return found

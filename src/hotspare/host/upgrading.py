@@ -1,0 +1,137 @@
+"""From the project that a group runs to another one: what that means, and how the group's state becomes the new project's.
+
+What topics still hold from where the group began makes every state anew. Otherwise the newest snapshot that may be restored goes
+on: kept windows have their state in it, the others begin empty. It becomes a snapshot of the new project, in a place of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hotspare.bus.contract import Bus
+from hotspare.coordination.contract import Coordination
+from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.semantics import SEMANTICS
+from hotspare.engine.upgrade import Past, Upgrade, carried_over, compare
+from hotspare.errors import UsageError
+from hotspare.ha.effects.joining import stated_origin
+from hotspare.ha.effects.upgrading import agreement, move_on
+from hotspare.ha.rules.joining import restorable
+from hotspare.ha.rules.settings import GroupTopics
+from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version
+from hotspare.host.definition import group_topics
+from hotspare.model.fingerprint import from_document, to_document
+from hotspare.model.resolve import resolve
+from hotspare.shard import Shard
+from hotspare.stores.contract import SnapshotInfo, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the group's input, facts and snapshots are; `store` by the names of places (`Version.place`)."""
+
+    bus: Bus
+    coordination: Coordination
+    store: Store
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The new project. `past` CUT: windows that changed begin empty, also where the topics hold all."""
+
+    plan: Plan
+    prefix: str
+    past: Past = Past.WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What an upgrade of one group means."""
+
+    group: str
+    shard: Shard
+    known: Agreement
+    before: Plan
+    after: Plan
+    change: Upgrade
+
+    @property
+    def begin(self) -> Begin:
+        return Begin.ORIGIN if self.change.recomputes else Begin.SNAPSHOT
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the group runs the new project already."""
+        return self.known.other is None and self.known.leading.is_run_by(self.after.project_hash, SEMANTICS)
+
+
+def planned(group: str, shard: Shard, wish: Wish, places: Places) -> Planned:
+    """UsageError where no engine of the group ever started; ProjectError where its project cannot be read any more."""
+    known = agreement(places.coordination, group)
+    if known is None:
+        raise UsageError(f"no engine of group {group} ever started", hint="start one with: hotspare run")
+    before = compile_plan(resolve(from_document(known.leading.document)))
+    topics = group_topics(before.resolved.project, before, wish.prefix, shard, places.bus.topics())
+    past = wish.past if _holds_all(places, group, known.leading, topics) else Past.CUT
+    return Planned(group, shard, known, before, wish.plan, compare(before, wish.plan, past, known.leading.semantics))
+
+
+def _holds_all(places: Places, group: str, leading: Version, topics: GroupTopics) -> bool:
+    """Whether all that the group took since it began is still there, and its states come of that alone."""
+    origin = stated_origin(places.coordination, group, topics)
+    return leading.begin is Begin.ORIGIN and all(
+        (p.topic, p.number) in origin and places.bus.begin_offset(p) <= origin[p.topic, p.number] for _, p in topics.partitions
+    )
+
+
+def upgrade(wanted: Planned, places: Places) -> SnapshotInfo | None:
+    """The group, none of whose engines may live, runs the new project from now on; the snapshot from which its engines start, None
+    where they make their state from the topics. Done again after a crash, it goes on. UsageError where it cannot be, or somebody
+    else decides at the same time."""
+    if wanted.change.refusals:
+        raise UsageError("the project cannot be upgraded", detail="\n  ".join(wanted.change.refusals))
+    known, info, group = wanted.known, None, wanted.group
+    if known.other is None and not _is_wanted(wanted, known.leading):
+        version = _version(wanted)
+        info = _carried(wanted, version, places) if version.begin is Begin.SNAPSHOT else None
+        known = move_on(places.coordination, group, known, Move(MoveKind.OFFER, version))
+    if known.other is not None and _is_wanted(wanted, known.other):
+        known = move_on(places.coordination, group, known, Move(MoveKind.LEAD, known.other))
+    if not _is_wanted(wanted, known.leading):
+        raise UsageError(f"another upgrade of group {group} was begun", hint="end it first, with its own project")
+    move_on(places.coordination, group, known, Move(MoveKind.SETTLE, known.leading))
+    return info
+
+
+def _is_wanted(wanted: Planned, version: Version) -> bool:
+    return version.is_run_by(wanted.after.project_hash, SEMANTICS)
+
+
+def _version(wanted: Planned) -> Version:
+    streams = set(wanted.after.stream_schemas)
+    before = wanted.known.leading.realigned if wanted.begin is Begin.ORIGIN else frozenset()
+    return Version(
+        hash=wanted.after.project_hash,
+        semantics=SEMANTICS,
+        document=to_document(wanted.after.resolved.project),
+        number=wanted.known.moves + 1,
+        begin=wanted.begin,
+        realigned=frozenset((wanted.change.realigned | before) & streams),
+    )
+
+
+def _carried(wanted: Planned, version: Version, places: Places) -> SnapshotInfo:
+    """The newest snapshot of the old project as one of the new one."""
+    old, new = wanted.known.leading.place(wanted.group), version.place(wanted.group)
+    listed: Sequence[SnapshotInfo] = restorable(places.store.list(old))
+    if not listed:
+        what = f"group {wanted.group} has no snapshot that the new project could go on from"
+        raise UsageError(what, hint="run an engine until it has taken one: `hotspare status` shows them")
+    info = listed[0]
+    stored = places.store.get(old, info.name)
+    header, pages = carried_over(wanted.before, wanted.after, stored.header, stored.pages, wanted.shard.number)
+    places.store.forget(new)  # what an upgrade that was cut short left there
+    places.store.put(new, info.name, info.engine, info.order, header, pages.items())
+    places.store.confirm(new, info.name)
+    return info

@@ -1,0 +1,182 @@
+"""A group goes on with a changed project, and back, while input comes and engines are killed (SPEC Z4-Z6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from hotspare.bus.naming import inbound_topic, outbound_topic
+from hotspare.bus.open import open_bus
+from hotspare.engine.head.head import Head
+from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.rows.batch import output_schema
+from hotspare.errors import ClusterError
+from hotspare.model.load import load_text
+from hotspare.runners.contract import SourceTopic
+from hotspare.testing.cluster import SpawnedEngine, wait_until
+from hotspare.testing.recorder import OutputReader, ReferenceRun
+from hotspare.testing.verify import compare_stream
+from tests.e2e.site import PREFIX, SOURCE, Site
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+OLD = """\
+project: shop
+queries:
+  sales:
+    windows:
+      orders: {type: source, schema: 'id*:int64,amount:double,count:int64', opcodes: insert-only, index: empty}
+      kept: {type: copy, retention: {bycount_sliding: 100}, publish: true}
+      numbered: {type: functional, schema: 'id*:int64,n:int64', functions: {n: eventCounter()}, publish: true}
+      short: {type: copy, retention: {bytime_sliding: 2 seconds}, publish: true}
+      large: {type: filter, condition: amount > 3, publish: true}
+      old: {type: filter, condition: amount > 2, publish: true}
+    edges: [orders -> kept, orders -> numbered, orders -> short, orders -> large, orders -> old]
+"""
+NEW = """\
+project: shop
+queries:
+  sales:
+    windows:
+      orders: {type: source, schema: 'id*:int64,amount:double,count:int64', opcodes: insert-only, index: empty}
+      kept: {type: copy, retention: {bycount_sliding: 100}, publish: true}
+      numbered: {type: functional, schema: 'id*:int64,n:int64', functions: {n: eventCounter()}, publish: true}
+      short: {type: copy, retention: {bytime_sliding: 2 seconds}, publish: true}
+      large: {type: filter, condition: amount > 1, publish: true}
+      recent: {type: copy, retention: {bycount_sliding: 10}, publish: true}
+      refunds: {type: source, schema: 'id*:int64,amount:double'}
+      refunded: {type: copy, publish: true}
+    edges: [orders -> kept, orders -> numbered, orders -> short, orders -> large, orders -> recent, refunds -> refunded]
+"""
+UNCHANGED = ("sales/kept", "sales/numbered")
+EVENTS, RATE = 60_000, 100
+"""More than any run of the test takes: the publisher is stopped at the end."""
+
+
+def plan(text: str) -> Plan:
+    return compile_plan(load_text(text).resolved)
+
+
+@dataclass
+class Shop:
+    """Engines of whichever project its file has, and a publisher that goes on whatever happens to them."""
+
+    site: Site
+    readers: dict[str, OutputReader] = field(default_factory=dict)
+
+    def begin(self) -> SpawnedEngine:
+        file = self.site.folder / "orders.csv"
+        file.write_text("".join(f"i,n,{i},{i % 7},1\n" for i in range(EVENTS)))
+        window = ("--bus", self.site.bus_url, "--prefix", PREFIX, "--window", SOURCE)
+        return self.site.cluster.start_other("publisher", "publish", *window, "--rate", str(RATE), str(file))
+
+    def start(self, text: str) -> None:
+        self.site.project.write_text(text)
+        for name in ("one", "two"):
+            self.site.cluster.start_engine(name)
+        self.site.cluster.wait_ready(240)
+
+    def kill(self, *names: str) -> None:
+        for name in names:
+            self.site.cluster.engines.pop(name).kill()
+
+    def upgrade(self, text: str, *options: str) -> str:
+        project = self.site.folder / "changed.yaml"
+        project.write_text(text)
+        done = self.site.run("upgrade", str(project), "--bus", self.site.bus_url, "--prefix", PREFIX, *options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def poll(self) -> dict[str, OutputReader]:
+        bus = open_bus(self.site.bus_url)
+        try:
+            schemas = {**plan(OLD).stream_schemas, **plan(NEW).stream_schemas}
+            for stream in (*UNCHANGED, "sales/short", "sales/large", "sales/old", "sales/recent"):
+                topic = outbound_topic(PREFIX, "shop", *stream.split("/"))
+                reader = self.readers.setdefault(stream, OutputReader(bus, topic, output_schema(schemas[stream])))
+                reader._bus = bus
+                if topic in bus.topics():
+                    reader.poll()
+        finally:
+            bus.close()
+        return self.readers
+
+    def wait_for_more(self, stream: str, count: int) -> None:
+        far = self.poll()[stream].rows + count
+        wait_until(lambda: self.poll()[stream].rows >= far, f"{count} more outputs of {stream}", 180, poll_s=0.1)
+
+    def reference(self, text: str) -> dict[str, pa.Table]:
+        """The uninterrupted run of one project over all that was published, ticks included."""
+        bus, project = open_bus(self.site.bus_url), plan(text)
+        try:
+            topics = (SourceTopic(inbound_topic(PREFIX, "shop", "sales", "orders")),)
+            run = ReferenceRun(bus, project, Head.of(project), topics)
+            run.poll()
+            return dict(run.tables())
+        finally:
+            bus.close()
+
+
+def check_unchanged(shop: Shop) -> None:
+    expected = shop.reference(OLD)
+    for stream in UNCHANGED:
+        assert not shop.readers[stream].epochs_fall()
+        verdict = compare_stream(expected[stream], shop.readers[stream].table())
+        assert (verdict.lost, verdict.doubled, verdict.wrong) == (0, 0, 0), (stream, verdict)
+        assert verdict.delivered >= 500
+
+
+def check_changed(shop: Shop) -> None:
+    """Numbers without a gap, no input answered twice, each as one of the two projects would have."""
+    for stream in ("sales/large", "sales/short", "sales/recent"):
+        numbers = shop.readers[stream].table().column("hs:sequence").to_pylist()
+        assert numbers == list(range(1, len(numbers) + 1)), stream
+    table = shop.readers["sales/large"].table()
+    causes = list(zip(*(table.column(f"hs:{name}").to_pylist() for name in ("offset", "index")), strict=True))
+    assert causes == sorted(set(causes))
+    ids, count = set(table.column("id").to_pylist()), shop.readers["sales/numbered"].rows
+    assert {i for i in range(count) if i % 7 > 3} <= ids <= {i for i in range(count) if i % 7 > 1}
+    assert len(ids) > len([i for i in range(count) if i % 7 > 3]), "the new project took part"
+
+
+def test_stopped_engines_go_on_with_a_changed_project_and_back(tmp_path: Path) -> None:
+    """SPEC Z6. All are killed, with outputs that nobody had published; so are engines of the changed project."""
+    shop = Shop(Site(tmp_path, options=("--runner", "local", "--snapshot-interval-ms", "300")))
+    try:
+        shop.start(OLD)
+        publisher = shop.begin()
+        shop.wait_for_more("sales/kept", 500)
+        shop.kill("one", "two")
+        told = shop.upgrade(NEW, "--dry-run", "--empty")
+        assert "begins empty" in told
+        shop.upgrade(NEW, "--empty")
+        shop.start(NEW)
+        shop.wait_for_more("sales/recent", 100)
+        active = shop.site.cluster.leader().holder
+        shop.kill(active)
+        shop.wait_for_more("sales/recent", 100)
+        refused = shop.site.run("upgrade", str(shop.site.project), "--bus", shop.site.bus_url, "--prefix", PREFIX)
+        assert refused.returncode == 0, refused.stderr  # it runs this project already
+        shop.site.project.write_text(OLD)
+        late = shop.site.run_engine()
+        assert late.returncode == 1 and "runs another project" in late.stderr, late.stderr
+        shop.kill(*shop.site.cluster.engines)
+        shop.upgrade(OLD)
+        shop.start(OLD)
+        shop.wait_for_more("sales/old", 100)
+        publisher.ask_stop()
+        assert publisher.wait_stopped(60) == 0, publisher.log_tail()
+        for engine in shop.site.cluster.engines.values():
+            engine.ask_stop()
+        for engine in shop.site.cluster.engines.values():
+            engine.wait_stopped()
+        shop.poll()
+        check_unchanged(shop)
+        check_changed(shop)
+    except ClusterError as error:
+        raise AssertionError(f"{error}\n{shop.site.cluster.account()}") from error
+    finally:
+        shop.site.stop()

@@ -1,0 +1,102 @@
+"""A changed project goes on with the state of the one before it: what did not change is not touched, to the bit (SPEC Z4, Z6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hotspare.engine.head.head import Head
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.upgrade import Past, StreamFate, carried_over, compare
+from tests.laws.any_changelogs import raw_messages
+from tests.laws.any_graphs import Graph
+from tests.laws.core_scripts import joined, snapshot_bytes
+from tests.laws.graph_laws import same
+from tests.laws.search import drawn
+
+pytestmark = pytest.mark.law
+
+SEEDS = st.integers(0, 1 << 40)
+
+
+def _fed(plan: Plan, pipeline: Pipeline, raw: list[pa.RecordBatch]) -> dict[str, pa.Table]:
+    head = Head.of(plan)
+    return joined([pipeline.feed(head.decode(each)) for each in raw])
+
+
+def _changed(graph: Graph, random: Random) -> Graph:
+    """Another graph: a window more, a source window more, a leaf less, or an expression that is written otherwise."""
+    names = [name for name, window in graph.windows.items() if window["type"] != "source"]
+    way = random.choice(["added", "source", "removed", "written"])
+    if way == "removed" and names:
+        leaves = [name for name in names if not any(source == name for source, _, _ in graph.edges)]
+        return graph.without(random.choice(leaves))
+    if way == "written" and names:
+        name = random.choice(names)
+        window = graph.windows[name]
+        if window["type"] == "filter":
+            changed = {**window, "condition": f"({window['condition']}) or x = 3"} if "condition" in window else window
+            return replace(graph, windows={**graph.windows, name: changed})
+        return replace(graph, windows={**graph.windows, name: {**window, "index": "hash"}})
+    if way == "source":
+        first = graph.sources[0]
+        return graph.with_window("zz", first, []).with_window("zzz", {"type": "copy"}, [("zz", "zzz", "")])
+    behind = random.choice(list(graph.windows))
+    return graph.with_window("zzz", {"type": "copy", "retention": {"bycount_sliding": 2}}, [(behind, "zzz", "")])
+
+
+@settings(max_examples=30)
+@given(seed=SEEDS)
+def test_a_project_beside_itself_keeps_all(seed: int) -> None:
+    graph, script = drawn(seed)
+    plan = graph.plan()
+    assert compare(plan, compile_plan(graph.resolved()), Past.CUT).keeps_all
+    raw = raw_messages(script, len(plan.entries))
+    pipeline = Pipeline.fresh(plan)
+    _fed(plan, pipeline, raw[: len(raw) // 2])
+    frozen = pipeline.freeze()
+    header, pages = carried_over(plan, plan, frozen.header, dict(frozen.pages()))
+    assert snapshot_bytes(Pipeline.restore(plan, header, pages)) == snapshot_bytes(pipeline)
+
+
+@settings(max_examples=40)
+@given(seed=SEEDS)
+def test_streams_that_do_not_change_go_on_with_the_same_bits(seed: int) -> None:
+    """Whether the new project begins with the state of the old one, or is computed anew from the topics."""
+    random = Random(seed)
+    graph, script = drawn(seed)
+    changed = _changed(graph, random)
+    before, after = graph.plan(), changed.plan()
+    found = compare(before, after, Past.CUT)
+    assert not found.refusals
+    raw = raw_messages(script, len(before.entries))
+    cut = random.randrange(len(raw) + 1)
+    old = Pipeline.fresh(before)
+    first, frozen = _fed(before, old, raw[:cut]), old.freeze()
+    new = Pipeline.restore(after, *carried_over(before, after, frozen.header, dict(frozen.pages())))
+    kept = [name for name, fate in found.streams.items() if fate is StreamFate.SAME]
+    following = dict(old.next_offsets)
+    rest = [left for each in raw if (left := _unread(each, following)).num_rows]
+    if len(after.entries) > len(before.entries):
+        new.set_partitions([(topic, 0) for topic in range(len(before.entries))])  # nothing comes through the new one
+    expected, made = _fed(before, old, raw[cut:]), _fed(after, new, rest)
+    same("kept streams", _only(made, kept), _only(expected, kept))
+    anew = Pipeline.fresh(after)
+    anew.set_partitions([(topic, 0) for topic in range(len(before.entries))])
+    whole = {name: pa.concat_tables([each[name] for each in (first, expected) if name in each]) for name in {*first, *expected}}
+    same("computed anew", _only(_fed(after, anew, raw), kept), _only(whole, kept))
+
+
+def _only(outputs: dict[str, pa.Table], names: list[str]) -> dict[str, pa.Table]:
+    return {name: table for name, table in outputs.items() if name in names}
+
+
+def _unread(raw: pa.RecordBatch, following: dict[tuple[int, int], int]) -> pa.RecordBatch:
+    topic, offset = raw.column("topic").to_pylist(), raw.column("offset").to_pylist()
+    return raw.filter(pa.array([o >= following.get((t, 0), 0) for t, o in zip(topic, offset, strict=True)], pa.bool_()))

@@ -1,0 +1,160 @@
+"""`hotspare upgrade`: what a changed project means, and the group's state as that of the changed project (SPEC Z6)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hotspare.bus.open import open_bus
+from hotspare.coordination.contract import Coordination, Member
+from hotspare.coordination.open import default_coordination_url, open_coordination
+from hotspare.engine.numbering import numbering_of
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import compile_plan
+from hotspare.engine.semantics import SEMANTICS
+from hotspare.ha.effects.joining import agree_on_project, agree_on_semantics
+from hotspare.ha.effects.upgrading import agreement, move_on
+from hotspare.ha.rules.upgrading import Begin, Move, MoveKind, Version
+from hotspare.host.definition import project_identity
+from hotspare.model.load import load_text
+from hotspare.processes import process_space, process_start
+from hotspare.stores.open import default_store_url, open_store
+from tests.unit.cli.kept import GROUP, PROJECT, case, put_snapshots
+from tests.unit.cli.running import hotspare_here
+
+CHANGED = PROJECT.replace("bycount_sliding: 3", "bycount_sliding: 2")
+
+
+class Kept:
+    """A group with snapshots beside a bus, none of whose engines runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.url = folder, f"sqlite:///{folder / 'demo.db'}"
+        open_bus(self.url).close()
+        self.coordination: Coordination = open_coordination(default_coordination_url(self.url))
+        agree_on_semantics(self.coordination, GROUP)
+        agree_on_project(self.coordination, GROUP, project_identity(load_text(PROJECT).project, case().plan))
+        self.store = open_store(default_store_url(self.url))
+        put_snapshots(self.store)
+
+    def upgrade(self, text: str, *options: str, status: int = 0) -> str:
+        file = self.folder / "new.yaml"
+        file.write_text(text)
+        done = hotspare_here("upgrade", file, "--bus", self.url, *options)
+        assert done.returncode == status, (done.stdout, done.stderr)
+        return done.stdout if not status else done.stderr
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    return Kept(tmp_path)
+
+
+def lines(text: str, *names: str) -> list[str]:
+    """Those of a table that begin with one of these names, with single blanks."""
+    cells = [[cell.strip() for cell in line.strip("│┃ ").split("│")] for line in text.splitlines()]
+    return [" | ".join(filter(None, each)) for each in cells if each[0] in names]
+
+
+def test_a_dry_run_says_it_window_by_window_and_changes_nothing(kept: Kept) -> None:
+    told = kept.upgrade(CHANGED, "--dry-run")
+    assert lines(told, "q/orders", "q/weighed", "q/recent", "q/spent")[:4] == [
+        "q/orders | kept",
+        "q/recent | begins empty | retention was bycount_sliding 3 events, is bycount_sliding 2 events",
+        "q/weighed | kept",
+        "q/spent | begins empty | it follows q/recent, which changed",
+    ]
+    assert kept.coordination.fact(GROUP, "upgrade-1") is None
+    assert not kept.store.list(f"{GROUP}~1")
+
+
+def test_the_newest_snapshot_becomes_one_of_the_changed_project(kept: Kept) -> None:
+    assert "upgraded, from snapshot 0002-e at position 2" in kept.upgrade(CHANGED)
+    known = agreement(kept.coordination, GROUP)
+    plan = compile_plan(load_text(CHANGED).resolved)
+    assert known is not None
+    assert (known.leading.hash, known.other, known.leading.begin) == (plan.project_hash, None, Begin.SNAPSHOT)
+    (info,) = kept.store.list(f"{GROUP}~1")
+    stored = kept.store.get(f"{GROUP}~1", info.name)
+    assert set(numbering_of(stored.header)) == {"bad", "q/recent", "q/spent"} & set(plan.stream_schemas)
+    assert Pipeline.restore(plan, stored.header, stored.pages).sequences
+    assert "runs this project already" in kept.upgrade(CHANGED)
+    # whoever looks finds that of the project which the group runs now
+    assert info.name in hotspare_here("state", "ls", GROUP, "--bus", kept.url).stdout
+    shown = hotspare_here("state", "show", GROUP, "--bus", kept.url, "--window", "q/orders")
+    assert shown.returncode == 0, shown.stderr
+
+
+def test_the_way_back_is_an_upgrade_and_reset_forgets_all(kept: Kept) -> None:
+    kept.upgrade(CHANGED)
+    assert "upgraded, from snapshot" in kept.upgrade(PROJECT)
+    known = agreement(kept.coordination, GROUP)
+    assert known is not None
+    assert (known.leading.hash, known.leading.number) == (case().plan.project_hash, 4)
+    done = hotspare_here("reset", "--group", GROUP, "--bus", kept.url, "--yes")
+    assert done.returncode == 0, done.stderr
+    assert [kept.store.list(place) for place in (GROUP, f"{GROUP}~1", f"{GROUP}~4")] == [[], [], []]
+
+
+def test_what_was_cut_short_goes_on(kept: Kept) -> None:
+    """Killed behind the offer, or behind the lead."""
+    kept.upgrade(CHANGED)
+    facts = [kept.coordination.fact(GROUP, f"upgrade-{n}") for n in (1, 2, 3)]
+    for count in (1, 2):
+        group = f"{GROUP}x"
+        kept.coordination.forget(group)
+        for name, value in (("project", kept.coordination.fact(GROUP, "project")), ("semantics", str(SEMANTICS).encode())):
+            kept.coordination.set_fact_once(group, name, value or b"")
+        for n in range(count):
+            kept.coordination.set_fact_once(group, f"upgrade-{n + 1}", facts[n] or b"")
+        done = _upgraded(kept, group)
+        assert done.leading.hash == compile_plan(load_text(CHANGED).resolved).project_hash
+        assert (done.other, done.moves) == (None, 3)
+
+
+def _upgraded(kept: Kept, group: str):  # type: ignore[no-untyped-def]
+    from hotspare.host.upgrading import Places, Wish, planned, upgrade
+    from hotspare.shard import WHOLE
+
+    places = Places(open_bus(kept.url), kept.coordination, kept.store)
+    upgrade(planned(group, WHOLE, Wish(compile_plan(load_text(CHANGED).resolved), "hotspare"), places), places)
+    found = agreement(kept.coordination, group)
+    assert found is not None
+    return found
+
+
+def test_an_upgrade_that_another_one_is_in_the_way_of_is_refused(kept: Kept) -> None:
+    known = agreement(kept.coordination, GROUP)
+    assert known is not None
+    move_on(kept.coordination, GROUP, known, Move(MoveKind.OFFER, Version("else", SEMANTICS, "text")))
+    assert "another upgrade" in kept.upgrade(CHANGED, status=2)
+
+
+def test_engines_that_live_are_stopped_first(kept: Kept) -> None:
+    own = os.getpid()
+    member = Member("one", "", own, process_start(own), "here", "", "", "", "standby", {}, {}, process_space=process_space())
+    kept.coordination.join(GROUP, member)
+    assert "has engines that are alive: one" in kept.upgrade(CHANGED, status=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (PROJECT.replace("project: shop", "project: other"), "no engine of group hotspare.other ever started"),
+        (
+            PROJECT.replace("      recent:", "      more: {type: source, schema: 'id*:int64'}\n      recent:").replace(
+                "    windows:", "    singletons: included\n    windows:"
+            ),
+            "the inbound topics would have other numbers",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_reason(kept: Kept, text: str, what: str) -> None:
+    assert what in kept.upgrade(text, status=2)
+
+
+def test_without_a_snapshot_there_is_nothing_to_go_on_from(kept: Kept) -> None:
+    kept.store.forget(GROUP)
+    assert "has no snapshot that the new project could go on from" in kept.upgrade(CHANGED, status=2)
