@@ -101,7 +101,7 @@ def test_the_busy_timeout_can_be_set(tmp_path: Path) -> None:
         (open_coordination, "etcd://user:secret@host", "'etcd' is no kind of coordination"),
         (open_coordination, "sqlite:/x.db", "'sqlite:/x.db' is no kind"),
         (open_store, "kafka://user:secret@host:9092", "URL of the changelog cannot be read"),
-        (open_store, "redis://:secret@host/name", "URL of the Redis store cannot be read"),
+        (open_store, "redis://:secret@host/name", "URL of a Redis store cannot be read"),
         (open_store, "redis://:secret@host:6379?db=secret", "option 'db' of a Redis store is not known"),
         (open_store, "ftp://user:secret@host", "'ftp' is no kind of snapshot store"),
         (open_store, "file://relative/folder", "needs an absolute folder"),

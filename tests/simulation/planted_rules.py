@@ -35,7 +35,7 @@ def _performer(kind: type[Any], function: Callable[[Any, GroupState, Ports], Non
     return patch.dict(perform.PERFORMERS, {kind: function})
 
 
-@planted(FaultKind.ALL_DEAD, FaultKind.OLD_SNAPSHOT)
+@planted(FaultKind.ALL_DEAD)
 def snapshot_ahead() -> Any:
     """A snapshot may be restored before what stands before it was published."""
     return patch.object(snapshots, "is_settled", lambda view, candidate: True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -40,15 +40,14 @@ def running(url: str, folder: Path, name: str) -> Iterator[tuple[ShardHost, list
     """A task's host in a thread of this process, and its exit status once it has ended."""
     options = EngineOptions(folder / "shop.yaml", url, runner=RunnerKind.LOCAL, engine=name, shards=SHARDS)
     status: list[int] = []
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(1, f"host-{name}") as pool:
         host = ShardHost(options, load_project(options.project), Log(), stack)
-        thread = threading.Thread(target=lambda: status.append(host.run()))
-        thread.start()
+        ended = pool.submit(lambda: status.append(host.run()))
         try:
             yield host, status
         finally:
             host.ask_stop()
-            thread.join()
+            ended.result()  # what ended the host tells more than what waited for it in vain
 
 
 class Shop:
@@ -120,6 +119,8 @@ def test_a_shard_that_cannot_join_yet_tries_again_and_the_others_go_on(
         one.host((0,))
         wait_until(lambda: one.complete() == [0], "it hosts one", WAIT_S)
         coordination, late = one.shared.coordination, [3]
+        first = group_name(PREFIX, PROJECT_NAME, all_shards()[0])
+        wait_until(lambda: coordination.leader(first).holder == "one", "it is active in it", WAIT_S)
         right = coordination.members
 
         def members(group: str) -> Sequence[Member]:
@@ -129,8 +130,8 @@ def test_a_shard_that_cannot_join_yet_tries_again_and_the_others_go_on(
             return right(group)
 
         monkeypatch.setattr(coordination, "members", members)
-        epoch = coordination.leader(group_name(PREFIX, PROJECT_NAME, all_shards()[0])).epoch
+        epoch = coordination.leader(first).epoch
         one.host((0, 1))
         wait_until(lambda: one.complete() == [0, 1], "it hosts both", WAIT_S)
         assert (late, status) == ([0], [])
-        assert coordination.leader(group_name(PREFIX, PROJECT_NAME, all_shards()[0])).epoch == epoch
+        assert coordination.leader(first).epoch == epoch
