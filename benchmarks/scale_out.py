@@ -1,9 +1,10 @@
 """What executors bring, and what they cost: a project in shards over Spark's executors, `hotspare run --runner partitioned`.
 
     catch-up   events/s with 1, 2 and 4 executors of one core, and processor time per million events over all processes of the
-               application, the JVMs' and Python's apart, beside one `local` engine over the same partitions
+               application, the JVMs' and Python's apart, beside one `local` engine over the same partitions, and two of them with
+               half of the events each
     latency    from the creation of an event to when a reader of committed messages has its output, at an even rate, with one
-               application and with two
+               `local` engine, with one application and with two
     gap        per shard, after kill -9 of an executor and of a driver beside a second application: until the first output of
                whoever took the shard over was appended, and until a reader had it
     rest       many shards without input: processor time, connections to the servers, transactions of the brokers
@@ -59,6 +60,7 @@ from hotspare.testing.cluster import Cluster, wait_until
 
 PARTS = ("catch-up", "latency", "gap", "rest")
 EXECUTOR_MIB = 1024
+SERVERS = "servers"
 SCALE_GOAL, CPU_RATIO_GOAL = 0.85, 1.15
 LATENCY_GOAL, GAP_GOAL = "goal p50 40, p99 120", "goal p50 150, p99 500"
 KILLED = {"executor": "an executor", "task": "a task's process", "driver": "a driver"}
@@ -90,31 +92,49 @@ def on_spark(options: argparse.Namespace, executors: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """`cpu` is of all processes of the application, per million events."""
+    """`cpu` is of all processes of the application, per million events; `servers_cpu_s` that of the servers beside it."""
 
     events_per_s: float
     cpu: CpuSeconds
+    servers_cpu_s: float
 
     @property
     def cpu_s(self) -> float:
         return sum(self.cpu.values())
 
 
-def caught_up(project: Divided, run: Sequence[str], options: argparse.Namespace) -> CaughtUp:
-    """Warm first; then from the moment at which all events can be read to the append of the last output."""
-    with project.cluster(*run, *CATCH_UP_LEASE) as cluster, contextlib.closing(open_bus(project.site.bus_url)) as bus:
-        cluster.start_engine("a")
-        wait_hosted(cluster, project)
-        rows = min(options.block, max(1, options.warm_events // project.shards))
-        with held_back(project, blocks(project, 0, options.warm_events, rows)):
-            pass
-        wait_outputs(bus, project, outputs_of(project, options.warm_events))
-        with held_back(project, blocks(project, options.warm_events, options.events, options.block)):
-            before, begin_us = cpu_seconds(cluster), now_us()
-        wait_outputs(bus, project, outputs_of(project, options.warm_events + options.events))
-        cpu, end_us = passed(before, cpu_seconds(cluster)), last_output_us(bus, project)
-    millions = options.events / 1e6
-    return CaughtUp(options.events / ((end_us - begin_us) / 1e6), {kind: seconds / millions for kind, seconds in cpu.items()})
+def caught_up(projects: Sequence[Divided], run: Sequence[str], options: argparse.Namespace) -> CaughtUp:
+    """Each project with its share of the events, at the same time. Warm first; then from the moment at which all events can be read
+    to the append of the last output."""
+    events, warm_events = options.events // len(projects), options.warm_events // len(projects)
+    with contextlib.ExitStack() as stack:
+        bus = stack.enter_context(contextlib.closing(open_bus(projects[0].site.bus_url)))
+        clusters = [stack.enter_context(project.cluster(*run, *CATCH_UP_LEASE)) for project in projects]
+        for project, cluster in zip(projects, clusters, strict=True):
+            cluster.start_engine("a")
+            wait_hosted(cluster, project)
+            rows = min(options.block, max(1, warm_events // project.shards))
+            with held_back(project, blocks(project, 0, warm_events, rows)):
+                pass
+            wait_outputs(bus, project, outputs_of(project, warm_events))
+        with contextlib.ExitStack() as held:
+            for project in projects:
+                held.enter_context(held_back(project, blocks(project, warm_events, events, options.block)))
+            before, begin_us = all_cpu_seconds(clusters), now_us()
+        for project in projects:
+            wait_outputs(bus, project, outputs_of(project, warm_events + events))
+        cpu, end_us = passed(before, all_cpu_seconds(clusters)), max(last_output_us(bus, project) for project in projects)
+    millions = events * len(projects) / 1e6
+    servers = cpu.pop(SERVERS) / millions
+    return CaughtUp(millions * 1e12 / (end_us - begin_us), {kind: seconds / millions for kind, seconds in cpu.items()}, servers)
+
+
+def all_cpu_seconds(clusters: Sequence[Cluster]) -> CpuSeconds:
+    """Of the engines' processes by kind, and of the servers, which this process started."""
+    found = [cpu_seconds(cluster) for cluster in clusters]
+    servers = [each.cpu_times() for each in psutil.Process().children() if each.name() == "java"]
+    kinds = {kind: sum(each[kind] for each in found) for kind in found[0]}
+    return {**kinds, SERVERS: sum(each.user + each.system for each in servers)}
 
 
 def catch_up(site: Site, folder: Path, options: argparse.Namespace) -> dict[int, CaughtUp]:
@@ -124,16 +144,26 @@ def catch_up(site: Site, folder: Path, options: argparse.Namespace) -> dict[int,
     for executors in (0, *options.executors):
         project = Divided(site, folder, f"catch{executors}", options.shards)
         run = on_spark(options, executors) if executors else ("--runner", "local")
-        found[executors] = made = caught_up(project, run, options)
-        line = f"{'one local engine' if not executors else f'{executors} executor' + 's' * (executors > 1):17}"
-        line += f"{made.events_per_s / 1e3:8.0f} k events/s   cpu {made.cpu_s:6.2f} s per million events ({shares(made.cpu)})"
+        found[executors] = made = caught_up([project], run, options)
+        line = told_rate("one local engine" if not executors else f"{executors} executor" + "s" * (executors > 1), made)
         if executors and 1 in found:
             line += f"   {made.events_per_s / found[1].events_per_s:.2f} x one executor"
             line += f" (goal {SCALE_GOAL * executors:.2f})" if 1 < executors <= cores else ""
         if executors:
             line += f", {made.cpu_s / found[0].cpu_s:.2f} x the local engine's cpu (goal {CPU_RATIO_GOAL})"
         print(line, flush=True)
+    halves = [Divided(site, folder, f"half{number}", options.shards // 2) for number in range(2)]
+    both = caught_up(halves, ("--runner", "local"), options)
+    print(
+        f"{told_rate('two local engines', both)}, each with a project of its own: what two processes have of this machine",
+        flush=True,
+    )
     return found
+
+
+def told_rate(what: str, made: CaughtUp) -> str:
+    line = f"{what:17}{made.events_per_s / 1e3:8.0f} k events/s   cpu {made.cpu_s:6.2f} s per million events ({shares(made.cpu)})"
+    return f"{line}, servers {made.servers_cpu_s:.2f} s"
 
 
 def shares(cpu: CpuSeconds) -> str:
@@ -145,9 +175,10 @@ def shares(cpu: CpuSeconds) -> str:
 
 @contextlib.contextmanager
 def watched(project: Divided, applications: int, options: argparse.Namespace) -> Iterator[tuple[Cluster, Watch]]:
-    """Applications that host all shards, events at an even rate, and a reader of what comes of them."""
-    with project.cluster(*on_spark(options, options.tasks)) as cluster, contextlib.closing(open_bus(project.site.bus_url)) as bus:
-        for name in "abcdefgh"[:applications]:
+    """Applications that host all shards, or for 0 a local engine, events at an even rate, and a reader of what comes of them."""
+    run = on_spark(options, options.tasks) if applications else ("--runner", "local")
+    with project.cluster(*run) as cluster, contextlib.closing(open_bus(project.site.bus_url)) as bus:
+        for name in "abcdefgh"[: max(1, applications)]:
             cluster.start_engine(name)
         wait_hosted(cluster, project)
         watch = Watch(project, bus)
@@ -165,7 +196,8 @@ def latency(site: Site, folder: Path, options: argparse.Namespace) -> None:
         with watched(project, applications, options) as (_, watch):
             latencies = watch.measure(Window.after(options.warm, options.seconds))
             time.sleep(options.warm + options.seconds + 1)
-        name = f"latency at {options.rate} events/s, {applications} application{'s' * (applications > 1)}"
+        host = f"{applications} application{'s' * (applications > 1)}" if applications else "one local engine"
+        name = f"latency at {options.rate} events/s, {options.shards} shards, {host}"
         print(f"{table([latencies.report(name)])}   {LATENCY_GOAL}", flush=True)
 
 
@@ -262,7 +294,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--warm-events", type=int, default=400_000)
     parser.add_argument("--block", type=int, default=1_000, help="catch-up: events of a message")
     parser.add_argument("--rate", type=int, default=1_000, help="latency and gap: events per second")
-    parser.add_argument("--applications", type=int, nargs="+", default=[1, 2], help="latency: how many, one after another")
+    parser.add_argument("--applications", type=int, nargs="+", default=[0, 1, 2], help="latency: how many; 0: a local engine")
     parser.add_argument("--warm", type=float, default=20.0, help="seconds before what is measured")
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--kills", type=int, default=20, help="gap: of each kind")

@@ -34,6 +34,7 @@ SETTINGS = GroupSettings(
     skew_max_ms=HOUR_MS,
     merge_wait_ms=3 * MINUTE_MS,
     leader_poll_ms=5 * MINUTE_MS,
+    switchover_poll_ms=5 * MINUTE_MS,
     progress_poll_ms=5 * MINUTE_MS,
     member_refresh_ms=10 * MINUTE_MS,
     quality_poll_ms=30 * MINUTE_MS,

@@ -56,6 +56,7 @@ SETTINGS = GroupSettings(
     first_start_wait_ms=60,
     merge_wait_ms=5,
     leader_poll_ms=15,
+    switchover_poll_ms=15,
     progress_poll_ms=15,
     member_refresh_ms=30,
     persist_poll_ms=0,

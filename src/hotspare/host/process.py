@@ -104,7 +104,7 @@ class EngineProcess:
         interval_s, shards = options.settings.read_interval_ms / 1_000, shards_of(options.shards)
         self._pace = ReadPace(interval_s, [shard.number for shard in shards])
         for shard in shards:
-            pace = self._pace if self._reads_together else ReadPace(interval_s, [shard.number])
+            pace = self._pace if self._reads_together else ReadPace(interval_s, [shard.number], lambda: len(shards))
             self._groups.append(HostedGroup(self._shared, shard, pace, stack, len(shards)))
         self._log = log.bind(group=self._groups[0].name) if len(shards) == 1 else log.bind(shards=len(shards))
 

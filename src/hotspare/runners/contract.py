@@ -69,6 +69,13 @@ class BatchLimits:
 
 READ_INTERVAL_S = 0.01
 """Unless it is told otherwise, a runner reads at most so often: a batch costs some milliseconds however little is in it."""
+REST_PER_WORK = 1.0
+"""So many times as long as a batch took goes by from one read to the next, for each of the runners of a process: what all of them
+do fits in. Else many with little input each would begin more batches than the processor ends, and each would wait for all."""
+SHARED_INTERVAL_S_MAX = 0.08
+"""That makes it no longer than this: signs of life come four times in a lease, and are to be seen in time."""
+_LATELY = 0.2
+"""How much the newest batch counts in what one takes."""
 
 
 class ReadPace:
@@ -76,18 +83,35 @@ class ReadPace:
     change both at any time: the one group, or each of the `shards` that are read together for itself. Then the shortest interval
     counts.
 
+    `runners`: how many of a process read as this one does, each for a group of its own. They share the time of the process.
+
     Thread-safe. Where a read came near its limits the next one follows at once, whatever the pace.
     """
 
-    def __init__(self, interval_s: float = READ_INTERVAL_S, shards: Iterable[int] = (0,)) -> None:
+    def __init__(
+        self, interval_s: float = READ_INTERVAL_S, shards: Iterable[int] = (0,), runners: Callable[[], int] = lambda: 1
+    ) -> None:
         self.only: Only = frozenset()
+        self._runners = runners
+        self._work_s = self._shared_s = 0.0
         self._intervals_s = dict.fromkeys(shards, interval_s)
         self._only: dict[int, Only] = {}
         self._changed = threading.Condition()
 
     @property
-    def _interval_s(self) -> float:
-        return min(self._intervals_s.values())
+    def interval_s(self) -> float:
+        """From one read to the next, as it is now."""
+        return max(self._shared_s, min(self._intervals_s.values()))
+
+    def note_little(self, work_s: float) -> None:
+        """So long it took from a read that brought little to the end of what came of it. What follows may wait for the others."""
+        self._work_s += _LATELY * (min(work_s, SHARED_INTERVAL_S_MAX) - self._work_s)
+        runners = self._runners()
+        self._shared_s = min(SHARED_INTERVAL_S_MAX, REST_PER_WORK * runners * self._work_s) if runners > 1 else 0.0
+
+    def note_other(self) -> None:
+        """A read brought nothing, or so much that the next one is not to wait for the others."""
+        self._shared_s = 0.0
 
     def set(self, interval_s: float, shard: int = 0) -> None:
         """From now on; whoever waits goes on at once if the new interval is over for it."""
@@ -108,7 +132,7 @@ class ReadPace:
     def wait(self, read_s: float, is_over: Callable[[], bool]) -> None:
         """Until the interval since `read_s` (`time.monotonic`) is over, or `is_over`, which is looked at after each `wake`."""
         with self._changed:
-            while not is_over() and (left_s := read_s + self._interval_s - time.monotonic()) > 0:
+            while not is_over() and (left_s := read_s + self.interval_s - time.monotonic()) > 0:
                 self._changed.wait(left_s)
 
     def wake(self) -> None:

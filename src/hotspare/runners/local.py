@@ -27,6 +27,7 @@ from hotspare.runners.reading import (
     all_partitions,
     complete_positions,
     decoding_size,
+    is_little,
     is_much,
     next_positions,
     raw_batch,
@@ -75,6 +76,10 @@ class LocalRunner:
             positions = next_positions(positions, parts)
             raw = _raw(source.topics, parts)
             yield from steps(raw, source.head, source.limits, decoding)
+            if is_little(raw, source.limits):
+                source.pace.note_little(time.monotonic() - read_s)
+            else:
+                source.pace.note_other()
             if not is_much(raw, source.limits):
                 source.pace.wait(read_s, self._stopping.is_set)
 

@@ -94,7 +94,8 @@ def read_parts(
     keys = all_partitions(topics)
     share = max(1, limits.messages_max // len(keys)), max(1, limits.bytes_max // len(keys))
     keys = read_now(keys, only, shards)
-    parts = _read_once(bus, topics, positions, keys, share, 0)
+    is_one_waited_for = len(keys) == 1 and limits.wait_ms > 0
+    parts = [] if is_one_waited_for else _read_once(bus, topics, positions, keys, share, 0)
     if not parts and limits.wait_ms:
         # One round of waiting, shared out: a message in another partition waits for its turn, a share of the wait at most.
         parts = _read_once(bus, topics, positions, keys, share, max(1, limits.wait_ms // len(keys)))
@@ -184,7 +185,16 @@ def raw_batch(part: MessageRun, default_format: MessageFormat, kind: Inbound = I
 
 def is_much(raw: Sequence[pa.RecordBatch], limits: BatchLimits) -> bool:
     """Whether a read came near its limits, so that more waits."""
-    return sum(len(b) for b in raw) * 4 >= limits.messages_max or sum(b.nbytes for b in raw) * 4 >= limits.bytes_max
+    return _fills(raw, limits, 4)
+
+
+def is_little(raw: Sequence[pa.RecordBatch], limits: BatchLimits) -> bool:
+    """Whether a read brought something, and so little that what its batch costs is not what its rows cost."""
+    return any(map(len, raw)) and not _fills(raw, limits, 64)
+
+
+def _fills(raw: Sequence[pa.RecordBatch], limits: BatchLimits, part: int) -> bool:
+    return sum(len(b) for b in raw) * part >= limits.messages_max or sum(b.nbytes for b in raw) * part >= limits.bytes_max
 
 
 def _cause(message: Message) -> tuple[int, bool]:

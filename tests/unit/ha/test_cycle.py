@@ -19,7 +19,7 @@ from tests.simulation.engines import read_raw
 from tests.simulation.kits import FastKit, fast_kit
 from tests.simulation.world import project
 
-SETTINGS = GroupSettings(lease_ms=1_000, merge_wait_ms=50, leader_poll_ms=100, snapshot_interval_ms=0)
+SETTINGS = GroupSettings(lease_ms=1_000, merge_wait_ms=50, leader_poll_ms=100, switchover_poll_ms=100, snapshot_interval_ms=0)
 
 
 class SlowAppends(MemoryBusClient):

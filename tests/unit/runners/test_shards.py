@@ -87,9 +87,9 @@ def test_each_shard_gets_its_own_batches() -> None:
 def test_the_shortest_interval_counts_and_each_shard_has_a_partition_of_its_own() -> None:
     pace = ReadPace(0.2, range(SHARDS))
     pace.set(0.01, 1)
-    assert pace._interval_s == 0.01
+    assert pace.interval_s == 0.01
     pace.set(0.2, 1)
-    assert pace._interval_s == 0.2
+    assert pace.interval_s == 0.2
     pace.read_only(frozenset({(1, 2), (2, 2)}), 2)
     pace.read_only(frozenset({(0, 0)}), 0)
     assert pace.only == {(1, 2), (2, 2), (0, 0)}

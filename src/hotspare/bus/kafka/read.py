@@ -22,11 +22,17 @@ from hotspare.bus.kafka.client import MISSING, KafkaSettings, bus_error
 from hotspare.bus.kafka.offsets import Isolation, KafkaOffsets, new_consumer
 from hotspare.errors import BusUnavailable, HotspareError
 
-CURSORS_MAX = 16
+CURSORS_MAX = 64
 IDLE_S_MAX = 30.0
 _BATCH_MAX = 10_000
 _REST_S = 0.1
+_UNUSED_S = 0.1
+"""Who reads on and on comes back sooner. A spare does not: a broker answers who follows at every message, and it reads five times a
+second what came in between."""
 _OUT_OF_RANGE_PAUSE_S = 0.01
+_TRUSTED_S = 1.0
+"""How long the word of a consumer that follows a partition counts, that it stands at the end: to ask the brokers at each read costs
+them more than the reading, where many partitions are read of which little comes."""
 
 
 class FetchWait(Enum):
@@ -36,7 +42,7 @@ class FetchWait(Enum):
     between two looks.
     """
 
-    FOLLOW = 20
+    FOLLOW = 100
     LOOK = 1
 
 
@@ -54,13 +60,15 @@ class Cursor:
     consumer: Any
     next_offset: int = 0
     end_seen: int = 0
+    asked_s: float = 0.0
+    """When the brokers were last asked where the partition begins and ends."""
     ahead: deque[Keyed] = field(default_factory=deque)
     used_s: float = 0.0
     is_resting: bool = True
 
     def move(self, offset: int) -> None:
         self.consumer.assign([TopicPartition(self.partition.topic, self.partition.number, offset)])
-        self.next_offset, self.end_seen, self.is_resting = offset, 0, False
+        self.next_offset, self.end_seen, self.asked_s, self.is_resting = offset, 0, 0.0, False
         self.ahead.clear()
 
     def rest(self) -> None:
@@ -123,13 +131,26 @@ class KafkaReader:
 
     def _wait(self, cursor: Cursor, offset: int, wait_ms: int, messages_max: int, known: Offsets | None) -> None:
         """Nothing is at hand: find out whether there is anything, and wait for it."""
+        deadline = time.monotonic() + wait_ms / 1000
+        if wait_ms and self._stands_at_end(cursor):
+            self._fetch_until(cursor, deadline, messages_max)
+            return
         begin, end = known or self.offsets(cursor.partition)
         if offset < begin:
             raise limits.position_lost(cursor.partition, offset, begin)
-        now = time.monotonic()
-        deadline = now + wait_ms / 1000
+        now = cursor.asked_s = time.monotonic()
+        deadline = max(deadline, now + wait_ms / 1000)
         if offset < end:
             self._fetch_up_to(cursor, end, now + self._settings.timeout_s, messages_max)
+        self._fetch_until(cursor, deadline, messages_max)
+
+    def _stands_at_end(self, cursor: Cursor) -> bool:
+        """Whether its consumer, which goes on fetching, says so, and the brokers said lately where the partition begins."""
+        follows = self._reading is FetchWait.FOLLOW and time.monotonic() < cursor.asked_s + _TRUSTED_S
+        return follows and cursor.end_seen >= cursor.next_offset
+
+    def _fetch_until(self, cursor: Cursor, deadline: float, messages_max: int) -> None:
+        """Wait for a first message."""
         while not cursor.ahead and (left := deadline - time.monotonic()) > 0:
             self._fetch(cursor, left, messages_max)
 
@@ -213,8 +234,9 @@ class KafkaReader:
                 if not awake or self._closed:
                     self._resting = None
                     return
-                self._idle = [c for c in self._idle if c not in awake]
-            for cursor in awake:
+                unused = [c for c in awake if time.monotonic() > c.used_s + _UNUSED_S]
+                self._idle = [c for c in self._idle if c not in unused]
+            for cursor in unused:
                 try:
                     self._fetch(cursor, 0.0, 1)
                     cursor.rest()

@@ -189,7 +189,7 @@ def _refresh_member(view: View) -> Iterator[Duty]:
 
 
 def _read_switchover(view: View) -> Iterator[Duty]:
-    due_ms = view.rounds.switchover_read_ms + view.settings.leader_poll_ms
+    due_ms = view.rounds.switchover_read_ms + view.settings.switchover_poll_ms
     yield Duty(max(due_ms, view.contacts.coordination_retry_ms), do.ReadSwitchover())
 
 

@@ -117,7 +117,8 @@ class GroupSettings:
     `merge_wait_ms`          how long an idle partition may hold up the merge, where there is more than one
     `read_interval_ms`       how often the bus is read at most, where little comes
     `spare_interval_ms`      the same of a standby beside an active that is there: it reads what came in between all at once
-    `leader_poll_ms`         how often who leads, and whether a switch-over is asked for, is read
+    `leader_poll_ms`         how often who leads is read
+    `switchover_poll_ms`     how often it is read whether a switch-over is asked for
     `progress_poll_ms`       how often a standby reads what is committed, to let held outputs go
     `member_refresh_ms`      how often an engine describes itself and reads the others' descriptions
     `inbound_check_ms`       how often it is looked whether inbound topics have the partitions that the group reads
@@ -158,6 +159,7 @@ class GroupSettings:
     read_interval_ms: int = 10
     spare_interval_ms: int = 200
     leader_poll_ms: int = 100
+    switchover_poll_ms: int = 250
     progress_poll_ms: int = 100
     member_refresh_ms: int = 500
     inbound_check_ms: int = 5_000

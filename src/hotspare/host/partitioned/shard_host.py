@@ -230,7 +230,8 @@ class ShardStay:
 
     def _live(self, stack: contextlib.ExitStack) -> None:
         shared = self._host.shared
-        pace = ReadPace(shared.options.settings.read_interval_ms / 1_000, [self._shard.number])
+        interval_s = shared.options.settings.read_interval_ms / 1_000
+        pace = ReadPace(interval_s, [self._shard.number], lambda: self._host.groups)
         with self._host.joining:
             if self.is_leaving:
                 return
