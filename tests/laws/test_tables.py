@@ -23,7 +23,7 @@ from hotspare.errors import UsageError
 from hotspare.model.load import load_text
 from hotspare.model.publishing import publishing
 from hotspare.model.resolve import resolve
-from hotspare.spark.in_task import TIME, OnBadEvents, ShardWork, Span
+from hotspare.spark.in_task import STEP_ROWS, TIME, OnBadEvents, ShardWork, Span
 from tests.cases.case import read_case
 from tests.laws.any_tables import AnyTable, Kind, Values, any_table, comparable, replayed, task_batches, time_field_of
 from tests.laws.search import drawn
@@ -31,6 +31,7 @@ from tests.laws.search import drawn
 pytestmark = pytest.mark.law
 
 SEEDS = st.integers(0, 1 << 40)
+STEPS = (1, 7, STEP_ROWS)
 CASES = sorted((Path(__file__).parents[1] / "cases" / "windows").glob("*.case"))
 BESIDE = ("hs:opcode", "hs:flags", "hs:shard", "hs:sequence")
 
@@ -54,7 +55,9 @@ def check_all_streams(plan: Plan, tables: Mapping[int, AnyTable], random: Random
         chosen = project
         if stream != BAD_STREAM:
             chosen = publishing(project, {w.id for w in plan.resolved.windows if str(w.id) == stream})
-        outputs = list(ShardWork.of(chosen, stream, OnBadEvents.KEEP, None).run(task_batches(tables, random), 0))
+        outputs = list(
+            ShardWork.of(chosen, stream, OnBadEvents.KEEP, None).run(task_batches(tables, random), 0, random.choice(STEPS))
+        )
         assert values_of(outputs) == expected.get(stream, []), stream
         numbers = [number for batch in outputs for number in batch.column("hs:sequence").to_pylist()]
         assert numbers == list(range(1, len(numbers) + 1))
@@ -117,7 +120,7 @@ def test_a_division_by_key_gives_each_key_what_the_whole_gives(seed: int) -> Non
     found = []
     for number in range(4):
         mine = table.taken(np.flatnonzero(shard == number).tolist())
-        found += values_of(list(work.run(task_batches({0: mine}, random), number)))
+        found += values_of(list(work.run(task_batches({0: mine}, random), number, random.choice(STEPS))))
     assert by_key(found) == by_key(expected)
     assert expected
 
@@ -175,5 +178,5 @@ def test_outputs_leave_while_rows_still_come() -> None:
             asked.append(number)
             yield batch
 
-    next(ShardWork.of(load_text(KEYED).project, "q/sums", OnBadEvents.KEEP, None).run(coming(), 0))
+    next(ShardWork.of(load_text(KEYED).project, "q/sums", OnBadEvents.KEEP, None).run(coming(), 0, step_rows=1))
     assert len(asked) < len(batches) / 2

@@ -9,6 +9,7 @@ import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,9 @@ from hotspare.spark.columns import to_field, to_spark
 
 TOPIC, TIME, OPCODE, FLAGS = "topic", "time_us", "opcode", "flags"
 """Columns beside the fields; each may be absent: all rows are of the first window, at time 0, inserts, and normal."""
+
+STEP_ROWS, STEP_BYTES = 40_000, 16 << 20
+"""How much is given to the engine at a time: a step takes milliseconds however few rows it has, and Spark brings ten thousand."""
 
 
 def field_column(topic: int, place: int) -> str:
@@ -73,19 +77,27 @@ class ShardWork:
     def of(cls, project: Project, stream: str, bad_events: OnBadEvents, span: Span | None, time: str = TIME) -> ShardWork:
         return cls(pickle.dumps(project), stream, bad_events, span, time)
 
-    def run(self, batches: Iterable[pa.RecordBatch], shard: int) -> Iterator[pa.RecordBatch]:
-        """Outputs as batches of fields, with the numbers of opcode and flags before and shard and sequence behind them."""
-        rows = iter(batches)
-        first = next((batch for batch in rows if batch.num_rows), None)
+    def run(self, batches: Iterable[pa.RecordBatch], shard: int, step_rows: int = STEP_ROWS) -> Iterator[pa.RecordBatch]:
+        """Outputs as batches of fields, with the numbers of opcode and flags before and shard and sequence behind them. They do not
+        depend on `step_rows`, which is how many rows the engine gets at a time."""
+        rows = _joined(batches, step_rows)
+        first = next(rows, None)
         if first is None and self.span is not None:
             return  # nobody's shard
         plan = compile_plan(resolve(pickle.loads(self.project)))  # noqa: S301 - our own, from the driver
-        yield from _Shard(self, plan, shard).outputs(() if first is None else _behind(first, rows))
+        yield from _Shard(self, plan, shard).outputs(() if first is None else chain((first,), rows))
 
 
-def _behind(first: pa.RecordBatch, others: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from others
+def _joined(batches: Iterable[pa.RecordBatch], step_rows: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in larger batches, none of which is empty."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in filter(len, batches):
+        waiting.append(batch)
+        if sum(map(len, waiting)) >= step_rows or sum(each.nbytes for each in waiting) >= STEP_BYTES:
+            yield pa.concat_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_batches(waiting)
 
 
 class _Shard:
@@ -107,8 +119,6 @@ class _Shard:
 
     def outputs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            if not batch.num_rows:
-                continue
             times_us = self._times(batch)
             self._newest_us = int(times_us[-1])
             for segment in self._segments(times_us):
