@@ -48,7 +48,8 @@ queries:
   q:
     windows:
       rows: {type: source, schema: "id*:int64,g:int64,s:string"}
-      groups: {type: aggregate, schema: "g*:int64,a:string,b:string", outputs: {a: ESP_aMin(s), b: ESP_aMode(s)}}
+      groups: {type: aggregate, schema: "g*:int64,a:string,b:string,c:string,d:string",
+               outputs: {a: ESP_aMin(s), b: ESP_aMode(s), c: "ESP_aMinTimed(s, 1)", d: "ESP_aMaxTimed(s, 2)"}}
     edges: [rows -> groups]
 """
 OF_NUMBERS = """

@@ -159,8 +159,6 @@ _BY_NAME = {
     Dialect.ESP: {f.aggregate.value.lower(): f for f in AGGREGATE_FUNCTIONS if f.aggregate.value.startswith("ESP_")},
     Dialect.SPARK_SQL: {name: f for f in AGGREGATE_FUNCTIONS for name in (f.aggregate.value.lower(), *f.spark)},
 }
-_ORDERED = (Aggregate.MIN_TIMED, Aggregate.MAX_TIMED)
-_UNORDERED_TYPES = (ValueType.STRING, ValueType.BLOB)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,8 +282,6 @@ class AggregateReader:
                 return converted(typed, ValueType.INT64)
             if typed.type in (ValueType.BOOLEAN, ValueType.NULL):
                 raise ExpressionRefused(call.column, f"{call.written}: no field can be {typed.type.value}", "give it a field")
-            if function.aggregate in _ORDERED and typed.type in _UNORDERED_TYPES:
-                raise ExpressionRefused(call.column, f"{call.written}: {typed.type.value} is not ordered here", "use a number")
             return typed
         try:
             type_ = number([typed.type], dialect)

@@ -34,6 +34,7 @@ from hotspare.engine.kernels.results import Ordered, has_list_room, write_result
 from hotspare.engine.kernels.shared import look_up, room_for, see_to_gaps
 from hotspare.engine.kernels.short_way import is_row_all, short_change
 from hotspare.engine.kernels.slots import ARRIVALS, FILL, LIVE
+from hotspare.engine.kernels.text_extremes import keep_texts
 from hotspare.engine.kernels.values import Trees
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 
@@ -228,6 +229,7 @@ def take_wide_change(
         return missing
     change_group(c.large, c.wide_program, events, new, old, number)
     change_few(c.large, c.wide_program, events, new, old)
+    keep_texts(c.large, c.wide_program, ordered.trees, events, new)
     slot: Whole = NONE
     rows = c.large.lanes[0, len(keys) + len(c.program.results) + 1]
     if rows > 0:
@@ -282,6 +284,7 @@ def take_change(
     if is_wide or not change_group(c.small, program, events, new, old, counts[EVENT]):
         return take_wide_change(narrow, wide, c, ordered, events, new, old, was, out)
     change_few(c.small, program, events, new, old)
+    keep_texts(c.small, program, ordered.trees, events, new)
     slot: Whole = NONE
     rows = c.small.lanes[0, len(program.keys) + len(program.results) + 1]
     if rows == 0:

@@ -24,6 +24,8 @@ OPCODES, LAST, LAST_KEPT, LAST_OPCODE, EVENTS = (np.int64(kind) for kind in rang
 which event of the window it was."""
 NTH, NEWEST = np.int64(12), np.int64(13)
 """Where no row ever goes: the value of row number B, from 1 on; the values of the newest rows, the last one first."""
+LEAST_TEXT, GREATEST_TEXT = np.int64(14), np.int64(15)
+"""Extremes of texts, of which nothing is taken away (`kernels.text_extremes`)."""
 FEW_AT, FEW_DOUBLE = 0, 1
 """Columns of `GroupProgram.few`."""
 NANS, INFINITIES, NEGATIVE_INFINITIES, LOW = 0, 1, 2, 3
@@ -49,6 +51,7 @@ class GroupProgram(NamedTuple):
     periods     int64[., 2]  column of the beginning of a period, and its length in microseconds
     sets        int64[.]     columns of events whose values are kept in order, by set
     shares      double[.]    what a result is given beside columns
+    texts       int64[.]     components that are LEAST_TEXT or GREATEST_TEXT
     few         int64[., 2]  FEW_AT and FEW_DOUBLE of each set: where it stands in a row of a group (`kernels.few`), or NONE;
                              whether it is one of doubles
     """
@@ -59,6 +62,7 @@ class GroupProgram(NamedTuple):
     periods: Int64s
     sets: Int64s
     shares: npt.NDArray[np.float64]
+    texts: Int64s
     few: Int64s
 
 
@@ -103,7 +107,7 @@ def begin_group(group: Group, program: GroupProgram, events: GroupEvents, row: W
         group.lanes[0, k] = events.lanes[row, program.keys[k]]
     for c in range(len(program.components)):
         part = program.components[c]
-        if part[KIND] in (LAST, LAST_KEPT, LEAST, GREATEST, NTH, NEWEST):
+        if part[KIND] in (LAST, LAST_KEPT, LEAST, GREATEST, NTH, NEWEST, LEAST_TEXT, GREATEST_TEXT):
             for j in range(part[WIDTH]):
                 group.valid[0, part[AT] + j] = False
     for p in range(len(program.periods)):
@@ -254,7 +258,7 @@ def begin_periods(group: Group, program: GroupProgram, now: Whole) -> None:
             part = program.components[c]
             if part[PERIOD] == p:
                 clear(group, part[AT], part[AT] + part[WIDTH])
-                if part[KIND] == LEAST or part[KIND] == GREATEST:
+                if part[KIND] in (LEAST, GREATEST, LEAST_TEXT, GREATEST_TEXT):
                     group.valid[0, part[AT]] = False
 
 

@@ -21,8 +21,8 @@ from hotspare.engine.kernels.slots import FILL, LIVE, OPEN, PAGE_SLOTS
 
 @kernel
 def is_row_all(program: GroupProgram, ordered: Ordered) -> bool:
-    """Whether nothing of a group has to stand beside its row."""
-    every = len(ordered.arrivals.columns) == 0 and ordered.counts[LISTED_RESULTS] == 0
+    """Whether nothing of a group has to stand beside its row, and no texts are compared, which the long way alone does."""
+    every = len(ordered.arrivals.columns) == 0 and ordered.counts[LISTED_RESULTS] == 0 and len(program.texts) == 0
     for number in range(len(program.sets)):
         every &= program.few[number, FEW_AT] >= 0
     return bool(every)

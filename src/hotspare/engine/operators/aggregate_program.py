@@ -27,6 +27,7 @@ _NARROW = MappingProxyType({int(k.SUM): 2, int(k.PRODUCT): 3, int(k.DOUBLE_SUM):
 multiplied."""
 _WIDE = MappingProxyType({**_NARROW, int(k.DOUBLE_SUM): exact.DOUBLE_LIMBS, int(k.DOUBLE_PRODUCT): exact.PRODUCT_LIMBS})
 _OF_DOUBLES = frozenset({int(k.DOUBLE_SUM), int(k.DOUBLE_PRODUCT)})
+_OF_TEXTS = (int(k.LEAST_TEXT), int(k.GREATEST_TEXT))
 _ASKED = MappingProxyType({int(r.DISTINCT): values.PLACES, int(r.PERCENTILE): values.PLACES, int(r.MODE): values.MODES})
 _NONE = -1
 _CODED = (ValueType.STRING, ValueType.BLOB, *ARRAYS)
@@ -119,6 +120,7 @@ class Planner:
             np.array(periods, np.int64).reshape(-1, 2),
             np.array([self._keys + at for at in self.sets], np.int64),
             np.array([each.share for each in self._results], np.float64),
+            np.array([c for c, part in enumerate(self._components) if part.kind in _OF_TEXTS], np.int64),
             np.array(few, np.int64).reshape(-1, 2),
         )
         added = (int(IN_TREES), *[0] * (FEW_WIDTH - 1)) * ((width - at - len(periods)) // FEW_WIDTH)
@@ -161,7 +163,7 @@ class Planner:
             for i, call in enumerate(self._calls)
             if call.type in _CODED and call.aggregate is not Aggregate.IDENTIFIER
         ]
-        of_values = (k.LAST, k.LAST_KEPT, k.NTH, k.NEWEST)
+        of_values = (k.LAST, k.LAST_KEPT, k.NTH, k.NEWEST, *_OF_TEXTS)
         held = [c for c, part in enumerate(self._components) if part.kind in of_values and self._is_coded(part.a)]
         return of_results + [int(components[c, k.AT]) + j for c in held for j in range(int(components[c, k.WIDTH]))]
 
@@ -300,9 +302,10 @@ def _timed(of: Callable[[Planner, AggregateCall, int], _Result]) -> Callable[[Pl
     return lambda planner, call: of(planner, call, planner.period(call))
 
 
-def _extreme(kind: np.int64) -> Callable[[Planner, AggregateCall, int], _Result]:
+def _extreme(kind: np.int64, of_texts: np.int64) -> Callable[[Planner, AggregateCall, int], _Result]:
     def result(planner: Planner, call: AggregateCall, period: int) -> _Result:
-        part = _Component(int(kind), planner.argument(call.arguments[0]), period=period)
+        of_type = of_texts if call.type in _CODED else kind
+        part = _Component(int(of_type), planner.argument(call.arguments[0]), period=period)
         return _Result(int(r.AS_IT_IS), planner.component(part))
 
     return result
@@ -368,8 +371,8 @@ _RESULTS: Mapping[Aggregate, Callable[[Planner, AggregateCall], _Result]] = Mapp
         Aggregate.SUM_TIMED: _timed(_summed),
         Aggregate.AVERAGE_TIMED: _timed(_averaged),
         Aggregate.COUNT_TIMED: _timed(_counted),
-        Aggregate.MIN_TIMED: _timed(_extreme(k.LEAST)),
-        Aggregate.MAX_TIMED: _timed(_extreme(k.GREATEST)),
+        Aggregate.MIN_TIMED: _timed(_extreme(k.LEAST, k.LEAST_TEXT)),
+        Aggregate.MAX_TIMED: _timed(_extreme(k.GREATEST, k.GREATEST_TEXT)),
         Aggregate.MIN: _ordered(r.LEAST_VALUE, k.LEAST),
         Aggregate.MAX: _ordered(r.GREATEST_VALUE, k.GREATEST),
         Aggregate.COUNT_DISTINCT: _ordered(r.DISTINCT),
